@@ -1,0 +1,67 @@
+// The one framed log: run records, the agent's spool and the server's journal are all this.
+//
+// A file is a 16-byte header, then frames. Each frame carries its length, a type, the CRC-32C of
+// header and payload, and a payload that is raw or one zstd frame. Appending writes whole frames
+// with one write(2), so a file is readable while it grows and, after a crash, up to its last
+// whole frame. The layout is spelled out in framed_log.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace plumbline {
+
+// What a frame holds. Stored: never renumber.
+enum class FrameType : uint8_t {
+  kRecordHeader = 1,  // v1::RecordHeader
+  kBatch = 2,         // v1::Batch
+};
+
+struct FramedLogOptions {
+  bool compress = true;          // zstd level 1 for payloads of 256 bytes and more
+  uint64_t max_payload = 64u << 20;
+};
+
+// Appends frames to one file. Not thread-safe. Nothing is buffered in the process: after Append
+// returns OK the frame is with the kernel and survives the death of the process (not of the host,
+// unless Sync is called).
+class FramedLogWriter {
+ public:
+  // Creates the file, or opens it to append after its last whole frame (a torn tail is cut off).
+  static absl::StatusOr<std::unique_ptr<FramedLogWriter>> Open(const std::string& path,
+                                                               FramedLogOptions options = {});
+  virtual ~FramedLogWriter() = default;
+  virtual absl::Status Append(FrameType type, std::string_view payload) = 0;
+  virtual absl::Status Sync() = 0;
+  virtual uint64_t size_bytes() const = 0;
+};
+
+// Reads frames in order. Not thread-safe.
+class FramedLogReader {
+ public:
+  enum class Result {
+    kFrame,      // *type and *payload are set
+    kEnd,        // clean end of file
+    kTornTail,   // an unfinished last frame: the file may still be written. Not damage
+    kDamaged,    // error() says what, where and what was expected; reading stops
+  };
+  // InvalidArgument when the file is not a framed log; NotFound and others from the system.
+  static absl::StatusOr<std::unique_ptr<FramedLogReader>> Open(const std::string& path,
+                                                               FramedLogOptions options = {});
+  // True when the first bytes of a file are a framed log's.
+  static bool Recognise(std::string_view first_bytes);
+
+  virtual ~FramedLogReader() = default;
+  // After kTornTail, calling again tries the same place again (the writer may have gone on).
+  virtual Result Next(FrameType* type, std::string* payload) = 0;
+  // After kTornTail or kDamaged: "byte N: expected ..., found ...".
+  virtual const std::string& error() const = 0;
+  virtual uint64_t offset() const = 0;  // of the next frame
+};
+
+}  // namespace plumbline

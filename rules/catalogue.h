@@ -1,0 +1,29 @@
+// Every rule id the product knows, built or planned, from rules/rule_list.inc.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+struct CatalogueEntry {
+  const RuleInfo* info;
+  std::unique_ptr<Rule> (*make)(const Options&);  // nullptr while planned
+};
+
+// In the order of rule_list.inc. Static storage, immutable, thread-safe.
+const std::vector<CatalogueEntry>& Catalogue();
+
+// nullptr when there is no such rule.
+const CatalogueEntry* FindRule(std::string_view id);
+
+// The closest known id, for "did you mean"; empty when nothing is near.
+std::string_view NearestRule(std::string_view id);
+
+// Shell glob over ids: '*' any run of characters, '?' one. "causality/*", "*leak*".
+bool GlobMatch(std::string_view pattern, std::string_view text);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,68 @@
+// The rule engine: joins evidence of one (run, site, step) over ranks, closes steps in order, and
+// runs the rules. One engine, three hosts: the agent (local verdicts), plumbd, plumb audit.
+//
+// Not thread-safe: one thread owns an engine. Verdicts come out through the callback, during Add,
+// MarkGone and Finish, in an order that depends on the evidence alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+struct EngineConfig {
+  // Globs over rule ids; a rule runs when any matches. Empty: all built rules.
+  std::vector<std::string> rules;
+  // "RULE.OPTION=VALUE" settings, RULE a full id.
+  std::vector<std::string> settings;
+  // W: a rank without backlog that is this many steps behind is closed over.
+  int64_t window_steps = 64;
+};
+
+// What was judged, for "coverage" and the last line of a report.
+struct Coverage {
+  uint64_t judged = 0;        // verdicts that are pass or finding
+  uint64_t inconclusive = 0;
+  uint64_t dropped = 0;       // evidence items that agents, readers or the engine report as lost
+};
+
+class Engine {
+ public:
+  using OnVerdict = std::function<void(const v1::Verdict&)>;
+
+  // InvalidArgument with a message for people when a setting is malformed, a glob matches nothing,
+  // or an option is unknown.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config, OnVerdict on_verdict);
+  ~Engine();
+
+  // Takes one batch. Evidence of steps already closed is counted as late (a loss), not judged.
+  // Malformed batches (a source index out of range, a missing site) are refused whole.
+  absl::Status Add(const v1::Batch& batch);
+
+  // The source will not report again (its process is gone): its rank is closed over from now on.
+  void MarkGone(const v1::Source& source);
+
+  // No more input: closes every step and judges each run as a whole. Call once.
+  void Finish();
+
+  // Judges one run as a whole now and forgets its state (a live host: all its ranks said goodbye).
+  void FinishRun(const std::string& run);
+
+  Coverage coverage() const;
+  // Newest closed step of a run; -1 before the first.
+  int64_t closed_step(const std::string& run) const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,133 @@
+// The frame every rule fits into: what it says about itself, what it is given, what it answers.
+//
+// A rule is a pure function from evidence (plus a short history that the rule object keeps) to
+// verdicts. It never sees arrival order, wall-clock time or the host it runs in, so the same
+// evidence gives the same verdicts live, after a crash and offline. Not thread-safe: the engine
+// calls each rule object from one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/evidence.pb.h"
+#include "plumbline/v1/finding.pb.h"
+
+namespace plumbline::rules {
+
+enum class RuleStatus { kPlanned, kBuilt };
+
+// An option as `--set RULE.OPTION=VALUE` sets it.
+struct OptionInfo {
+  enum class Type { kNumber, kInteger, kFlag, kChoice };
+  const char* name;
+  Type type;
+  const char* unit;           // "bits", "steps", ... or ""
+  const char* default_value;  // as text
+  const char* reason;         // why this default
+  const char* choices = "";   // kChoice: "a|b|c"
+  double low = 0;             // kNumber, kInteger: inclusive range
+  double high = 0;
+};
+
+struct RuleInfo {
+  const char* id;              // "group/name", fixed by the contract
+  const char* title;           // one line
+  v1::Level level;             // the highest level it may reach
+  RuleStatus status;
+  const char* since;           // tool version that first had it; "" while planned
+  const char* page;            // Markdown: the rule's manual page, from its own file; "" while planned
+  std::span<const OptionInfo> options;
+
+  std::string_view group() const { return std::string_view(id).substr(0, std::string_view(id).find('/')); }
+};
+
+// Values of one rule's options, validated against its OptionInfo.
+class Options {
+ public:
+  explicit Options(const RuleInfo& info);
+
+  // Returns an error text, empty on success.
+  std::string Set(std::string_view option, std::string_view value);
+
+  // The option must exist in the rule's table and have that type.
+  double Number(std::string_view option) const;
+  int64_t Integer(std::string_view option) const;
+  bool Flag(std::string_view option) const;
+  const std::string& Choice(std::string_view option) const;
+
+ private:
+  const RuleInfo* info_;
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+// One evidence item and where it came from. Pointers are valid during the call only.
+struct Item {
+  const v1::Source* source = nullptr;
+  const v1::Evidence* evidence = nullptr;
+};
+
+// All evidence of one (run, attempt, role, site, step), every rank: sorted by (rank, call).
+struct SiteStep {
+  std::string run;
+  uint32_t attempt = 0;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  int64_t step = 0;
+  v1::Site site;
+  uint32_t world_size = 0;               // 0: unknown
+  std::vector<uint32_t> missing_ranks;   // ranks of the role whose step was closed over
+  std::vector<Item> items;
+};
+
+// What is known of a run when it is looked at as a whole (at its end, or when a host asks).
+struct RunSummary {
+  struct SiteCount {
+    uint32_t declared_ranks = 0;
+    uint64_t evidence = 0;
+    int64_t declared_step = 0;  // first step at which some rank declared it
+    std::string kind;           // as declared
+  };
+  struct LossCount {
+    uint64_t count = 0;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::vector<uint32_t> ranks;  // sorted
+  };
+  std::string run;
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  std::vector<uint32_t> ranks;                                          // seen, sorted
+  std::map<std::pair<std::string, std::string>, SiteCount> sites;       // (layer, op)
+  // (layer, op, cause); layer and op may be empty: loss that no site owns
+  std::map<std::tuple<std::string, std::string, std::string>, LossCount> losses;
+  uint64_t verdicts = 0;      // so far, of rules outside group meta
+};
+
+// Where a rule puts its verdicts. Verdict.rule, site.run and finding's rule, site and fingerprint
+// are filled by the engine from the call's context when the rule leaves them empty.
+class VerdictSink {
+ public:
+  virtual ~VerdictSink() = default;
+  virtual void Add(v1::Verdict verdict) = 0;
+};
+
+class Rule {
+ public:
+  virtual ~Rule() = default;
+
+  // Called for each closed step in the order (attempt, step), then by site (layer, op).
+  virtual void Judge(const SiteStep& /*step*/, VerdictSink& /*out*/) {}
+
+  // Called once when the run ends (or the audit's input does); verdicts over the run as a whole.
+  virtual void JudgeRun(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
+};
+
+// 32 hex digits over (rule, run, layer, op): the same wherever the finding is reached.
+std::string Fingerprint(std::string_view rule, const v1::FindingSite& site);
+
+}  // namespace plumbline::rules
