@@ -1,0 +1,207 @@
+#include "audit/render/finding_text.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kIndent = 2;
+constexpr size_t kLabelWidth = 11;
+
+std::string ValueText(const google::protobuf::Value& value);
+
+// Map fields have no order of their own: sorted, so that the same finding reads the same twice.
+std::vector<std::string> SortedKeys(const google::protobuf::Struct& fields) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : fields.fields()) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+std::string FieldsText(const google::protobuf::Struct& fields, std::string_view separator) {
+  std::string out;
+  for (const std::string& key : SortedKeys(fields)) {
+    if (!out.empty()) out += separator;
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    out += name + " " + ValueText(fields.fields().at(key));
+  }
+  return out;
+}
+
+std::string ValueText(const google::protobuf::Value& value) {
+  switch (value.kind_case()) {
+    case google::protobuf::Value::kNumberValue:
+      return ShortNumber(value.number_value());
+    case google::protobuf::Value::kStringValue:
+      return value.string_value();
+    case google::protobuf::Value::kBoolValue:
+      return value.bool_value() ? "yes" : "no";
+    case google::protobuf::Value::kStructValue:
+      return "(" + FieldsText(value.struct_value(), ", ") + ")";
+    case google::protobuf::Value::kListValue: {
+      std::string out = "[";
+      for (const auto& element : value.list_value().values()) {
+        if (out.size() > 1) out += ", ";
+        out += ValueText(element);
+      }
+      return out + "]";
+    }
+    case google::protobuf::Value::kNullValue:
+    case google::protobuf::Value::KIND_NOT_SET:
+      break;
+  }
+  return "none";
+}
+
+// "label      text", continued under the text.
+void AppendLine(const TextStyle& style, std::string_view label, std::string_view text, std::string* out) {
+  if (text.empty()) return;
+  const size_t margin = kIndent + kLabelWidth;
+  const size_t width = std::max<size_t>(static_cast<size_t>(style.width), margin + 20) - margin;
+  bool first = true;
+  for (const std::string& line : Wrap(Printable(text), width)) {
+    std::string head(first ? label : "");
+    head.resize(kLabelWidth, ' ');
+    *out += std::string(kIndent, ' ') + Inked(style, Ink::kDim, head) + line + "\n";
+    first = false;
+  }
+}
+
+std::string QuantityText(double value, const std::string& unit) {
+  return ShortNumber(value) + (unit.empty() ? "" : " " + unit);
+}
+
+std::string MeasuredText(const v1::Finding& finding) {
+  std::string out;
+  if (finding.has_measured()) {
+    const v1::Quantity& measured = finding.measured();
+    out = (measured.name().empty() ? "" : measured.name() + " ") + QuantityText(measured.value(), measured.unit());
+  }
+  if (finding.has_threshold()) {
+    out += (out.empty() ? "" : "; ") + std::string("threshold ") + ShortNumber(finding.threshold().value());
+    if (!finding.threshold().source().empty()) out += " (" + finding.threshold().source() + ")";
+  }
+  if (finding.sample_size() > 0) {
+    out += (out.empty() ? "" : "; ") + std::string("sample size ") + std::to_string(finding.sample_size());
+  }
+  return out;
+}
+
+std::string BiasText(const v1::Bias& bias) {
+  return QuantityText(bias.mean(), bias.unit()) + ", interval " + ShortNumber(bias.low()) + " to " +
+         ShortNumber(bias.high());
+}
+
+std::string CauseText(const v1::Cause& cause) {
+  if (cause.id().empty()) return "";
+  return cause.id() + " (confidence " + ShortNumber(cause.confidence()) + ")";
+}
+
+std::string StrengthText(const v1::Finding& finding) {
+  std::string out(StrengthName(finding.strength()));
+  if (finding.has_false_alarm()) {
+    out += ", false alarm " + finding.false_alarm().kind() + " " + ShortNumber(finding.false_alarm().value());
+  }
+  for (int i = 0; i < finding.assumptions_size(); ++i) {
+    out += (i == 0 ? ", assuming " : "; ") + finding.assumptions(i);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view LevelName(v1::Level level) {
+  switch (level) {
+    case v1::LEVEL_NOTE:
+      return "note";
+    case v1::LEVEL_WARNING:
+      return "warning";
+    case v1::LEVEL_ERROR:
+      return "error";
+    default:
+      return "unspecified";
+  }
+}
+
+std::string_view StrengthName(v1::Strength strength) {
+  switch (strength) {
+    case v1::STRENGTH_HEURISTIC:
+      return "heuristic";
+    case v1::STRENGTH_STATISTICAL:
+      return "statistical";
+    case v1::STRENGTH_BOUNDED:
+      return "bounded";
+    case v1::STRENGTH_PROVED:
+      return "proved";
+    default:
+      return "unspecified";
+  }
+}
+
+std::string_view VerdictName(v1::Verdict::Kind kind) {
+  switch (kind) {
+    case v1::Verdict::KIND_PASS:
+      return "pass";
+    case v1::Verdict::KIND_FINDING:
+      return "finding";
+    case v1::Verdict::KIND_INCONCLUSIVE:
+      return "inconclusive";
+    default:
+      return "unspecified";
+  }
+}
+
+Ink LevelInk(v1::Level level) {
+  if (level == v1::LEVEL_ERROR) return Ink::kRed;
+  return level == v1::LEVEL_WARNING ? Ink::kYellow : Ink::kCyan;
+}
+
+std::string SiteText(const v1::FindingSite& site) {
+  std::string out = site.layer();
+  if (!site.op().empty()) out += (out.empty() ? "" : " ") + site.op();
+  const auto add = [&out](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
+  if (site.step_last() > site.step_first()) {
+    add("steps " + std::to_string(site.step_first()) + "-" + std::to_string(site.step_last()));
+  } else if (!site.layer().empty() || !site.op().empty() || site.step_first() > 0) {
+    add("step " + std::to_string(site.step_first()));
+  }
+  if (site.ranks_size() > 0) {
+    add((site.ranks_size() == 1 ? "rank " : "ranks ") + Ranges({site.ranks().begin(), site.ranks().end()}));
+  }
+  if (!site.run().empty()) add("run " + site.run());
+  return Printable(out);
+}
+
+std::string WitnessText(const google::protobuf::Struct& witness) {
+  const auto text = witness.fields().find("text");
+  if (text != witness.fields().end() && text->second.kind_case() == google::protobuf::Value::kStringValue) {
+    return text->second.string_value();
+  }
+  return FieldsText(witness, ", ");
+}
+
+std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
+  std::string out = Inked(style, LevelInk(finding.level()), LevelName(finding.level())) + "  " +
+                    Inked(style, Ink::kBold, Printable(finding.rule()));
+  const std::string site = SiteText(finding.site());
+  if (!site.empty()) out += "  " + site;
+  if (finding.suppressed()) out += "  (suppressed)";
+  out += "\n";
+  for (const std::string& line : Wrap(Printable(finding.title()), static_cast<size_t>(style.width) - kIndent)) {
+    out += std::string(kIndent, ' ') + Inked(style, Ink::kBold, line) + "\n";
+  }
+  AppendLine(style, "why", finding.explanation(), &out);
+  AppendLine(style, "witness", WitnessText(finding.witness()), &out);
+  AppendLine(style, "cause", CauseText(finding.cause()), &out);
+  AppendLine(style, "measured", MeasuredText(finding), &out);
+  if (finding.has_bias()) AppendLine(style, "bias", BiasText(finding.bias()), &out);
+  if (finding.has_forecast()) AppendLine(style, "forecast", FieldsText(finding.forecast(), ", "), &out);
+  AppendLine(style, "strength", StrengthText(finding), &out);
+  AppendLine(style, "fix", finding.fix(), &out);
+  AppendLine(style, "finding", finding.fingerprint(), &out);
+  return out;
+}
+
+}  // namespace plumbline::audit

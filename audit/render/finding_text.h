@@ -1,0 +1,31 @@
+// One finding as a person reads it in a terminal: plumb audit and plumb watch print the same.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "audit/render/text_util.h"
+#include "plumbline/v1/finding.pb.h"
+
+namespace plumbline::audit {
+
+// "note", "warning", "error"; "unspecified" for anything else.
+std::string_view LevelName(v1::Level level);
+// "heuristic", "statistical", "bounded", "proved"; "unspecified" for anything else.
+std::string_view StrengthName(v1::Strength strength);
+// "pass", "finding", "inconclusive"; "unspecified" for anything else.
+std::string_view VerdictName(v1::Verdict::Kind kind);
+Ink LevelInk(v1::Level level);
+
+// "layers.3 routing, steps 10-40, ranks 0-3, run demo"; parts that are unknown are left out.
+std::string SiteText(const v1::FindingSite& site);
+
+// The witness in words. A rule that can say it in a sentence puts it under the key "text";
+// otherwise each field follows as "key value".
+std::string WitnessText(const google::protobuf::Struct& witness);
+
+// Several lines, each ended by a newline; the first says level, rule and site, the others are
+// indented. Nothing in the finding can steer the terminal. Thread-safe.
+std::string RenderFinding(const v1::Finding& finding, const TextStyle& style);
+
+}  // namespace plumbline::audit

@@ -1,0 +1,45 @@
+// What every text for people needs: safe strings, numbers, wrapping, colour. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::audit {
+
+struct TextStyle {
+  bool colour = false;
+  int width = 100;  // columns a line may take; at least 40
+};
+
+// The style for a file descriptor: colour and width of a terminal, unless NO_COLOR is set (to
+// anything but nothing); plain and 100 columns otherwise.
+TextStyle StyleFor(int fd);
+
+// Valid UTF-8 that cannot steer a terminal: control characters (C0, DEL, C1), bidirectional
+// overrides and bytes that are no UTF-8 become visible escapes (\n, \x1b, \u202e, \xff).
+std::string Printable(std::string_view text);
+
+// Valid UTF-8 and nothing else changed: bytes that are no UTF-8 become \xNN.
+std::string ValidUtf8(std::string_view text);
+
+// Shortest text that reads back as the same double, integers without a fraction; "nan", "inf", "-inf".
+std::string ExactNumber(double value);
+// For people: six significant digits, integers below 1e15 whole.
+std::string ShortNumber(double value);
+
+// "0", "0-3", "0-3, 7"; at most `limit` ranges, then "and N more".
+std::string Ranges(std::vector<uint32_t> values, size_t limit = 8);
+
+// "1 file", "2 files".
+std::string Plural(uint64_t count, std::string_view singular, std::string_view plural = {});
+
+// Printable text broken at spaces into lines of at most `width` columns.
+std::vector<std::string> Wrap(std::string_view printable, size_t width);
+
+enum class Ink { kPlain, kBold, kDim, kRed, kYellow, kCyan, kGreen };
+// `printable` in that ink, or unchanged when the style has no colour.
+std::string Inked(const TextStyle& style, Ink ink, std::string_view printable);
+
+}  // namespace plumbline::audit
