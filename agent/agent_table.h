@@ -1,0 +1,139 @@
+/* The boundary between libplumbline.so (the façade) and libplumbline_agent.so (the agent).
+ *
+ * The façade opens the agent with dlopen(RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE) on
+ * the first due call, looks up PLUMBLINE_AGENT_TABLE_SYMBOL and calls through the table. Only plain
+ * C data crosses. Who allocates frees: no pointer given across is kept after the call, nor freed by
+ * the other side, except where it says so (next_due words, the agent's handles).
+ *
+ * What the façade promises
+ *  - never a call from a forked child, nor before open, nor after close of that run has begun;
+ *  - arguments are not NULL where a value is required, structs are complete: a caller's shorter,
+ *    older struct arrives extended by zeros, size = the size in this build;
+ *  - observe_routing: the site is due and a step is open; routing->top_k, tensors and enumerations
+ *    are not checked yet, that is the agent's part;
+ *  - open, close and declare_site of one run never run at the same time as another of these;
+ *    observe_*, scalar, span_* may run in many threads at once, also beside step_begin/step_end,
+ *    declare_site and flush.
+ * What the agent promises
+ *  - no exception leaves a function; a negative status comes with a text in *error;
+ *  - its threads block all signals; observe_*, scalar, span_*, step_* do not wait for them.
+ *
+ * Memory. Deep binding alone would give libc's malloc to every library that is loaded along with
+ * the agent, while those already in the process (libstdc++, libprotobuf) use the process's: memory
+ * of one heap would be freed in the other. So libplumbline_agent.so compiles
+ * agent/facade/alloc_forward.cc into itself and exports malloc, free, calloc, realloc, memalign,
+ * posix_memalign, aligned_alloc, valloc, pvalloc and malloc_usable_size (export list:
+ * agent/facade/agent.map, to be used as its version script), which deep binding finds first. They
+ * forward to plumbline_process_allocator, a variable that the façade exports and fills before its
+ * dlopen, because static initialisers of the agent's libraries allocate before the table could be
+ * handed over. Hence libplumbline_agent.so links libplumbline.so (target plumbline); the loader
+ * finds the one already there by its SONAME.
+ * Under a sanitizer the forwards are left out (the runtime's own malloc must be found), the façade
+ * does not open anything, and a program that wants the agent links it: it calls
+ * plumbline_link_agent(&plumbline_agent_table) before plumbline_open. */
+#ifndef PLUMBLINE_AGENT_TABLE_H_
+#define PLUMBLINE_AGENT_TABLE_H_
+
+#include "plumbline/plumbline.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PLUMBLINE_AGENT_TABLE_SYMBOL "plumbline_agent_table"
+#define PLUMBLINE_AGENT_TABLE_VERSION \
+  1u /* raised when a meaning changes; additions only grow size */
+
+/* The process's allocator: what the main program's scope finds under these names. */
+typedef struct plumbline_allocator {
+  void* (*malloc_fn)(size_t);
+  void (*free_fn)(void*);
+  void* (*calloc_fn)(size_t, size_t);
+  void* (*realloc_fn)(void*, size_t);
+  void* (*memalign_fn)(size_t, size_t);
+  int (*posix_memalign_fn)(void**, size_t, size_t);
+  void* (*aligned_alloc_fn)(size_t, size_t);
+  void* (*valloc_fn)(size_t);
+  void* (*pvalloc_fn)(size_t);
+  size_t (*malloc_usable_size_fn)(void*);
+} plumbline_allocator_t;
+
+/* Defined by the façade; all NULL until it opens the agent. */
+extern PLUMBLINE_API plumbline_allocator_t plumbline_process_allocator;
+
+/* Text of a failure, cut to fit, always NUL-terminated: what, where, what was expected. */
+typedef struct plumbline_error {
+  char text[512];
+} plumbline_error_t;
+
+/* Everything resolved: no environment variable needs to be read again. Strings are never NULL. */
+typedef struct plumbline_agent_open {
+  uint32_t size;
+  int32_t role;       /* PLUMBLINE_ROLE_* */
+  const char* run;    /* not empty */
+  const char* server; /* "": none */
+  const char* record; /* "": none; not both empty */
+  uint32_t attempt;
+  uint32_t rank;
+  uint32_t world_size; /* > rank */
+  uint32_t every;      /* 0: the agent's cadence; else each n-th step is due, from the first */
+  double budget;       /* share of step time; 0: the agent's default */
+} plumbline_agent_open_t;
+
+typedef struct plumbline_agent_site {
+  uint32_t size;
+  int32_t kind; /* PLUMBLINE_KIND_* */
+  const char* layer;
+  const char* op; /* not empty */
+  int64_t step;   /* the open step, or the one last begun, or 0 */
+  /* The site's due word, valid until the process ends. Written by the agent alone once it is open
+   * (relaxed atomic stores), only within step_end, step_begin and declare_site. The façade sets it
+   * to PLUMBLINE_NEVER before close and in a forked child. */
+  uint64_t* next_due;
+} plumbline_agent_site_t;
+
+typedef struct plumbline_agent_table {
+  uint32_t size; /* sizeof(plumbline_agent_table_t) in the agent's build */
+  uint32_t version;
+  const char* tool_version; /* "0.1.0" */
+
+  /* Starts threads and connections, does not wait for a server. A record directory that cannot be
+   * written to is an error here. *agent_run is the agent's until close. */
+  plumbline_status_t (*open)(const plumbline_agent_open_t* options, void** agent_run,
+                             plumbline_error_t* error);
+  /* *agent_site is the agent's, valid until close of the run. Sites made before the agent was
+   * loaded are declared right after open, in their order. */
+  plumbline_status_t (*declare_site)(void* agent_run, const plumbline_agent_site_t* site,
+                                     void** agent_site, plumbline_error_t* error);
+  /* In order, never nested, steps >= 0. When the agent is loaded within a step, step_begin of that
+   * step follows open and the declarations. Steps that went by before are not reported. */
+  plumbline_status_t (*step_begin)(void* agent_run, int64_t step, plumbline_error_t* error);
+  plumbline_status_t (*step_end)(void* agent_run, int64_t step, plumbline_error_t* error);
+
+  plumbline_status_t (*observe_routing)(void* agent_run, void* agent_site, int64_t step,
+                                        const plumbline_routing_t* routing,
+                                        plumbline_error_t* error);
+  plumbline_status_t (*scalar)(void* agent_run, int64_t step, const char* name, double value,
+                               plumbline_error_t* error);
+  /* kind and name are not empty; an unknown kind is INVALID_ARGUMENT. *span > 0 on success. */
+  plumbline_status_t (*span_begin)(void* agent_run, int64_t step, const char* kind,
+                                   const char* name, uint64_t* span, plumbline_error_t* error);
+  plumbline_status_t (*span_end)(void* agent_run, uint64_t span, plumbline_error_t* error);
+
+  plumbline_status_t (*flush)(void* agent_run, uint32_t timeout_ms, plumbline_error_t* error);
+  /* Frees agent_run and its sites, also when it returns DEADLINE_EXCEEDED. */
+  plumbline_status_t (*close)(void* agent_run, uint32_t timeout_ms, plumbline_error_t* error);
+} plumbline_agent_table_t;
+
+/* Exported by libplumbline_agent.so. */
+extern PLUMBLINE_API const plumbline_agent_table_t plumbline_agent_table;
+
+/* Façade: use this table instead of opening the library. Before the first due call;
+ * FAILED_PRECONDITION afterwards, INVALID_ARGUMENT for another version. */
+PLUMBLINE_API plumbline_status_t plumbline_link_agent(const plumbline_agent_table_t* table);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* PLUMBLINE_AGENT_TABLE_H_ */

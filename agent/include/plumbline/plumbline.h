@@ -1,0 +1,275 @@
+/* Plumbline's C ABI: what a trainer calls to have its routers, series and stages watched.
+ *
+ * Every call returns a plumbline_status_t, never throws, never aborts, never blocks except
+ * plumbline_flush and plumbline_close, which take a timeout. A missing server, a missing agent
+ * library or a forked child is not an error the trainer must handle: calls return at once.
+ *
+ * Threads: every call may be made from any thread; step_begin and step_end of one run from one
+ * thread at a time. Strings are NUL-terminated UTF-8, borrowed for the call. Handles (runs, sites)
+ * stay readable until the process ends; after plumbline_close their calls return
+ * PLUMBLINE_DISABLED.
+ *
+ * ABI: structs begin with their size. Fields are only added at the end; a zero there means "not
+ * said". Set a struct up with its ..._INIT macro. */
+#ifndef PLUMBLINE_PLUMBLINE_H_
+#define PLUMBLINE_PLUMBLINE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Tensors travel as DLPack's DLTensor. If another copy of dlpack.h is used, include it before this
+ * file; without any, a definition of the same layout stands in. */
+#if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#endif
+#endif
+#if !defined(DLPACK_DLPACK_H_)
+typedef struct {
+  int32_t device_type; /* PLUMBLINE_DL_CPU, ... */
+  int32_t device_id;
+} DLDevice;
+typedef struct {
+  uint8_t code; /* PLUMBLINE_DL_INT, ... */
+  uint8_t bits;
+  uint16_t lanes; /* 1 */
+} DLDataType;
+typedef struct {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t* shape;       /* [ndim] */
+  int64_t* strides;     /* [ndim] in elements, may be negative; NULL: C order */
+  uint64_t byte_offset; /* added to data */
+} DLTensor;
+#endif
+
+/* DLPack's codes under our names, since older headers lack the newer ones. */
+enum {
+  PLUMBLINE_DL_INT = 0,
+  PLUMBLINE_DL_UINT = 1,
+  PLUMBLINE_DL_FLOAT = 2,
+  PLUMBLINE_DL_BFLOAT = 4,
+  PLUMBLINE_DL_BOOL = 6,           /* 8 bits, 0 or 1 */
+  PLUMBLINE_DL_FLOAT8_E4M3FN = 10, /* 8 bits, no infinities */
+  PLUMBLINE_DL_FLOAT8_E5M2 = 12
+};
+enum {
+  PLUMBLINE_DL_CPU = 1,
+  PLUMBLINE_DL_CUDA = 2,
+  PLUMBLINE_DL_CUDA_HOST = 3,
+  PLUMBLINE_DL_CUDA_MANAGED = 13
+};
+
+#if defined(__GNUC__)
+#define PLUMBLINE_API __attribute__((visibility("default")))
+#else
+#define PLUMBLINE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status ------------------------------------------------------------------------------------
+ */
+
+/* >= 0: nothing for the caller to do. < 0: a mistake or a failure; plumbline_last_error says which.
+ */
+typedef int32_t plumbline_status_t;
+enum {
+  PLUMBLINE_OK = 0,
+  PLUMBLINE_NOT_DUE = 1,              /* this site is not measured at this step */
+  PLUMBLINE_DISABLED = 2,             /* PLUMBLINE_DISABLE=1, a forked child, or a closed run */
+  PLUMBLINE_DROPPED = 3,              /* could not be kept; counted and reported as data loss */
+  PLUMBLINE_INVALID_ARGUMENT = -1,    /* nothing was recorded */
+  PLUMBLINE_FAILED_PRECONDITION = -2, /* e.g. an observation outside step_begin ... step_end */
+  PLUMBLINE_UNAVAILABLE = -3,         /* the agent library is missing or kept out */
+  PLUMBLINE_DEADLINE_EXCEEDED =
+      -4, /* flush or close did not finish in time; what is lost is counted */
+  PLUMBLINE_RESOURCE_EXHAUSTED = -5, /* out of memory, or too many sites */
+  PLUMBLINE_INTERNAL = -6
+};
+
+/* "ok", "not-due", ...; "unknown-status" for any other number. Static storage. */
+PLUMBLINE_API const char* plumbline_status_name(plumbline_status_t status);
+
+/* What went wrong in this thread's last call that returned a negative status: what, where, and what
+ * was expected. Empty before. Valid until the thread's next call. */
+PLUMBLINE_API const char* plumbline_last_error(void);
+
+/* "0.1.0". Static storage. */
+PLUMBLINE_API const char* plumbline_version(void);
+
+/* ---- runs --------------------------------------------------------------------------------------
+ */
+
+/* The head of a run; the rest is the library's. */
+typedef struct plumbline_run {
+  uint64_t step; /* the step that is open, or PLUMBLINE_NO_STEP. Read-only. */
+} plumbline_run_t;
+
+#define PLUMBLINE_NEVER UINT64_MAX         /* a site's next_due: not before the end of the run */
+#define PLUMBLINE_NO_STEP (UINT64_MAX - 1) /* a run's step outside step_begin ... step_end */
+
+enum { PLUMBLINE_ROLE_TRAINER = 1, PLUMBLINE_ROLE_ROLLOUT = 2 };
+
+typedef struct plumbline_open_options {
+  uint32_t size;      /* sizeof(plumbline_open_options_t) */
+  int32_t role;       /* PLUMBLINE_ROLE_*; 0: trainer */
+  const char* run;    /* name; NULL: $PLUMBLINE_RUN, else "run" */
+  const char* server; /* "host:port" of plumbd; NULL: $PLUMBLINE_SERVER; "": none */
+  const char* record; /* directory of run records; NULL: $PLUMBLINE_RECORD; "": none */
+  int32_t attempt; /* number of restarts before; -1: $PLUMBLINE_ATTEMPT, else torchrun's, else 0 */
+  int32_t rank;    /* -1: RANK, else SLURM_PROCID, else OMPI_COMM_WORLD_RANK, else 0 */
+  int32_t world_size; /* -1: the matching WORLD_SIZE, SLURM_NTASKS, OMPI_COMM_WORLD_SIZE, else 1 */
+  uint32_t every;     /* measure each n-th step; 0: $PLUMBLINE_EVERY, else the agent's cadence */
+  double budget; /* share of the step time that may be spent; 0: $PLUMBLINE_BUDGET, else default */
+} plumbline_open_options_t;
+
+#define PLUMBLINE_OPEN_OPTIONS_INIT \
+  { sizeof(plumbline_open_options_t), 0, NULL, NULL, NULL, -1, -1, -1, 0, 0.0 }
+
+/* Opens a run. Does not load the agent: the first due call does. NULL options: all defaults.
+ * *run is set in any case but INVALID_ARGUMENT, RESOURCE_EXHAUSTED; when DISABLED, to a run whose
+ * calls do nothing. Server or record or both must be given, by options or environment. */
+PLUMBLINE_API plumbline_status_t plumbline_open(const plumbline_open_options_t* options,
+                                                plumbline_run_t** run);
+
+/* A step, numbered from 0 and rising within an attempt. What is observed between begin and end
+ * belongs to it; step_end declares it complete, and site words advance there. A step_begin while
+ * another is open ends that one first. */
+PLUMBLINE_API plumbline_status_t plumbline_step_begin(plumbline_run_t* run, int64_t step);
+PLUMBLINE_API plumbline_status_t plumbline_step_end(plumbline_run_t* run);
+
+/* Waits until all that was observed is acknowledged by the server and written to the record. */
+PLUMBLINE_API plumbline_status_t plumbline_flush(plumbline_run_t* run, uint32_t timeout_ms);
+
+/* Says goodbye to the server, ends the record, stops the run's threads, within timeout_ms. */
+PLUMBLINE_API plumbline_status_t plumbline_close(plumbline_run_t* run, uint32_t timeout_ms);
+
+/* ---- sites -------------------------------------------------------------------------------------
+ */
+
+enum { PLUMBLINE_KIND_ROUTING = 1 };
+
+/* The head of a site; the rest is the library's. Due when *step >= next_due, read as relaxed
+ * atomics. next_due is 0 until the agent is loaded, so that the first observation loads it, and
+ * changes only at step_end: all calls of one step at a due site are due. */
+typedef struct plumbline_site {
+  uint64_t next_due;
+  const uint64_t* step; /* the run's */
+} plumbline_site_t;
+
+/* Registers where in the model observations come from. `kind`: PLUMBLINE_KIND_*. `layer` as the
+ * trainer names it ("layers.3"); `op` NULL or "": the kind's name ("routing"). The same
+ * (kind, layer, op) gives the same site. *site is set whenever status >= 0. */
+PLUMBLINE_API plumbline_status_t plumbline_site(plumbline_run_t* run, int32_t kind,
+                                                const char* layer, const char* op,
+                                                plumbline_site_t** site);
+
+static inline int plumbline_due(const plumbline_site_t* site) {
+#if defined(__GNUC__)
+  return __atomic_load_n(site->step, __ATOMIC_RELAXED) >=
+         __atomic_load_n(&site->next_due, __ATOMIC_RELAXED);
+#else
+  return *(const volatile uint64_t*)site->step >= *(const volatile uint64_t*)&site->next_due;
+#endif
+}
+
+/* ---- routing -----------------------------------------------------------------------------------
+ */
+
+enum { PLUMBLINE_SCORE_IDENTITY = 0, PLUMBLINE_SCORE_SOFTMAX = 1, PLUMBLINE_SCORE_SIGMOID = 2 };
+enum {
+  PLUMBLINE_CAPACITY_ABSENT = 0,
+  PLUMBLINE_CAPACITY_NONE = 1,
+  PLUMBLINE_CAPACITY_DECLARED = 2
+};
+enum {
+  PLUMBLINE_GROUP_SCORE_ABSENT = 0,
+  PLUMBLINE_GROUP_SCORE_MAX = 1,
+  PLUMBLINE_GROUP_SCORE_SUM2 = 2
+};
+enum {
+  PLUMBLINE_POOL_ABSENT = 0,
+  PLUMBLINE_POOL_MICROBATCH = 1,
+  PLUMBLINE_POOL_SEQUENCE = 2,
+  PLUMBLINE_POOL_GROUP = 3,
+  PLUMBLINE_POOL_RANK = 4,
+  PLUMBLINE_POOL_WORLD = 5
+};
+enum {
+  PLUMBLINE_FLATTEN_ABSENT = 0,
+  PLUMBLINE_FLATTEN_SEQ_MAJOR = 1,
+  PLUMBLINE_FLATTEN_BATCH_MAJOR = 2
+};
+enum { PLUMBLINE_BIAS_ABSENT = 0, PLUMBLINE_BIAS_BEFORE = 1, PLUMBLINE_BIAS_AFTER = 2 };
+
+/* One router call over T tokens and E experts, k choices each. Tensors are borrowed: host tensors
+ * are read before the call returns, CUDA tensors in the order of `cuda_stream`. Floating tensors
+ * f64, f32, f16 or bf16; integer tensors of any width; masks bool or u8; any strides. NULL: absent.
+ */
+typedef struct plumbline_routing {
+  uint32_t size;                /* sizeof(plumbline_routing_t) */
+  uint32_t top_k;               /* choices a token; required, >= 1 */
+  const DLTensor* scores;       /* [T,E] logits, or scores after score_function; required */
+  int32_t scores_are_logits;    /* 1: before score_function */
+  int32_t score_function;       /* PLUMBLINE_SCORE_* */
+  const DLTensor* expert_bias;  /* [E] floating, added after the score function */
+  const DLTensor* topk_indices; /* [T,k]; -1: no choice */
+  const DLTensor* keep_mask;    /* [T,k] */
+  const DLTensor* routing_map;  /* [T,E] mask */
+  const DLTensor* probs;        /* [T,E] or [T,k] floating */
+  const DLTensor* sequence_id;  /* [T] integer */
+  const DLTensor* position;     /* [T] integer */
+  const DLTensor* padding_mask; /* [T] mask, true: padding */
+  const DLTensor* pool_id; /* [T] integer: the rows that compete for capacity; wins over `pool` */
+  int32_t capacity_kind;   /* PLUMBLINE_CAPACITY_* */
+  int32_t group_score;     /* PLUMBLINE_GROUP_SCORE_* */
+  uint64_t capacity;       /* per expert and pool unit, when DECLARED */
+  uint32_t groups;         /* 0 or 1: no group limit; must divide E */
+  uint32_t top_groups;
+  int32_t pool;           /* PLUMBLINE_POOL_* */
+  int32_t flatten;        /* PLUMBLINE_FLATTEN_*: the order in which the router queued its rows */
+  int32_t bias_captured;  /* PLUMBLINE_BIAS_*: before or after this batch's scores existed */
+  uint32_t reserved;      /* 0 */
+  const char* randomness; /* what of the choice is random ("jitter"); NULL: nothing declared */
+  const char* mode;       /* "train", "eval" or NULL */
+  void* cuda_stream;      /* cudaStream_t of CUDA tensors; NULL: the default stream */
+} plumbline_routing_t;
+
+#define PLUMBLINE_ROUTING_INIT \
+  { sizeof(plumbline_routing_t) }
+
+/* Out of line: checks the due word itself. plumbline_observe_routing_if_due costs one compare when
+ * nothing is due. */
+PLUMBLINE_API plumbline_status_t plumbline_observe_routing(plumbline_site_t* site,
+                                                           const plumbline_routing_t* routing);
+
+static inline plumbline_status_t plumbline_observe_routing_if_due(
+    plumbline_site_t* site, const plumbline_routing_t* routing) {
+  return plumbline_due(site) ? plumbline_observe_routing(site, routing) : PLUMBLINE_NOT_DUE;
+}
+
+/* ---- series and stages -------------------------------------------------------------------------
+ */
+
+/* One value of a series at the open step ("loss"). NaN and infinity are data. Always due. */
+PLUMBLINE_API plumbline_status_t plumbline_scalar(plumbline_run_t* run, const char* name,
+                                                  double value);
+
+/* A stage of the training loop. Always due. `kind` is one of "data", "forward", "backward",
+ * "optimizer", "collective", "checkpoint", "evaluation", "compile" or "other"; `name` NULL: the
+ * kind's. May lie outside a step (it then belongs to the step last begun, or 0). *span is the
+ * number to end it with, 0 if nothing was begun; spans may nest and end in any order or thread. */
+PLUMBLINE_API plumbline_status_t plumbline_span_begin(plumbline_run_t* run, const char* kind,
+                                                      const char* name, uint64_t* span);
+PLUMBLINE_API plumbline_status_t plumbline_span_end(plumbline_run_t* run, uint64_t span);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* PLUMBLINE_PLUMBLINE_H_ */
