@@ -10,8 +10,8 @@
 namespace plumbline::rules {
 
 struct CatalogueEntry {
-  const RuleInfo* info;
-  std::unique_ptr<Rule> (*make)(const Options&);  // nullptr while planned
+  const RuleInfo* info = nullptr;
+  std::unique_ptr<Rule> (*make)(const Options&) = nullptr;  // nullptr while planned
 };
 
 // In the order of rule_list.inc. Static storage, immutable, thread-safe.
@@ -25,5 +25,12 @@ std::string_view NearestRule(std::string_view id);
 
 // Shell glob over ids: '*' any run of characters, '?' one. "causality/*", "*leak*".
 bool GlobMatch(std::string_view pattern, std::string_view text);
+
+// Each built rule's file defines its entry under the symbol that rule_list.inc names.
+#define PLUMB_RULE(id, symbol) CatalogueEntry symbol();
+#define PLUMB_PLANNED(id, level, title)
+#include "rules/rule_list.inc"
+#undef PLUMB_RULE
+#undef PLUMB_PLANNED
 
 }  // namespace plumbline::rules

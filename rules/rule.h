@@ -36,15 +36,17 @@ struct OptionInfo {
 };
 
 struct RuleInfo {
-  const char* id;              // "group/name", fixed by the contract
-  const char* title;           // one line
-  v1::Level level;             // the highest level it may reach
+  const char* id;     // "group/name", fixed by the contract
+  const char* title;  // one line
+  v1::Level level;    // the highest level it may reach
   RuleStatus status;
-  const char* since;           // tool version that first had it; "" while planned
-  const char* page;            // Markdown: the rule's manual page, from its own file; "" while planned
+  const char* since;  // tool version that first had it; "" while planned
+  const char* page;   // Markdown: the rule's manual page, from its own file; "" while planned
   std::span<const OptionInfo> options;
 
-  std::string_view group() const { return std::string_view(id).substr(0, std::string_view(id).find('/')); }
+  std::string_view group() const {
+    return std::string_view(id).substr(0, std::string_view(id).find('/'));
+  }
 };
 
 // Values of one rule's options, validated against its OptionInfo.
@@ -79,8 +81,8 @@ struct SiteStep {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t step = 0;
   v1::Site site;
-  uint32_t world_size = 0;               // 0: unknown
-  std::vector<uint32_t> missing_ranks;   // ranks of the role whose step was closed over
+  uint32_t world_size = 0;              // 0: unknown
+  std::vector<uint32_t> missing_ranks;  // ranks of the role whose step was closed over
   std::vector<Item> items;
 };
 
@@ -101,11 +103,11 @@ struct RunSummary {
   std::string run;
   int64_t step_first = 0;
   int64_t step_last = 0;
-  std::vector<uint32_t> ranks;                                          // seen, sorted
-  std::map<std::pair<std::string, std::string>, SiteCount> sites;       // (layer, op)
+  std::vector<uint32_t> ranks;                                     // seen, sorted
+  std::map<std::pair<std::string, std::string>, SiteCount> sites;  // (layer, op)
   // (layer, op, cause); layer and op may be empty: loss that no site owns
   std::map<std::tuple<std::string, std::string, std::string>, LossCount> losses;
-  uint64_t verdicts = 0;      // so far, of rules outside group meta
+  uint64_t verdicts = 0;  // so far, of rules outside group meta
 };
 
 // Where a rule puts its verdicts. Verdict.rule, site.run and finding's rule, site and fingerprint

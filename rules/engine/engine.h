@@ -28,9 +28,9 @@ struct EngineConfig {
 
 // What was judged, for "coverage" and the last line of a report.
 struct Coverage {
-  uint64_t judged = 0;        // verdicts that are pass or finding
+  uint64_t judged = 0;  // verdicts that are pass or finding
   uint64_t inconclusive = 0;
-  uint64_t dropped = 0;       // evidence items that agents, readers or the engine report as lost
+  uint64_t dropped = 0;  // evidence items that agents, readers or the engine report as lost
 };
 
 class Engine {
@@ -39,12 +39,16 @@ class Engine {
 
   // InvalidArgument with a message for people when a setting is malformed, a glob matches nothing,
   // or an option is unknown.
-  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config, OnVerdict on_verdict);
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config,
+                                                        OnVerdict on_verdict);
   ~Engine();
 
-  // Takes one batch. Evidence of steps already closed is counted as late (a loss), not judged.
-  // Malformed batches (a source index out of range, a missing site) are refused whole.
-  absl::Status Add(const v1::Batch& batch);
+  // Takes one batch (move it in: its evidence is held, not copied, until its steps close). Evidence
+  // of steps already closed is counted as lost with cause "late", not judged. Malformed batches (a
+  // source index out of range, a missing site, a rank beyond its world) are refused whole and leave
+  // the engine as it was. A source of a later attempt supersedes the open steps of earlier ones, so
+  // an offline host feeds a run's attempts in ascending order.
+  absl::Status Add(v1::Batch batch);
 
   // The source will not report again (its process is gone): its rank is closed over from now on.
   void MarkGone(const v1::Source& source);

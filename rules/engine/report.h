@@ -34,7 +34,8 @@ class Report {
     uint64_t count = 0;
   };
   std::map<std::string, Entry> findings_;  // by fingerprint
-  std::map<std::tuple<std::string, std::string, std::string, std::string, int, std::string>, v1::Verdict>
+  std::map<std::tuple<std::string, std::string, std::string, std::string, int, std::string>,
+           v1::Verdict>
       verdicts_;  // by rule, run, layer, op, kind, reason
 };
 

@@ -1,0 +1,287 @@
+#include "rules/engine/engine.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rules/catalogue.h"
+#include "rules/engine/run_state.h"
+
+namespace plumbline::rules {
+namespace {
+
+// A world larger than any cluster is a lie that would cost memory.
+constexpr uint32_t kMaxWorld = 1u << 20;
+
+struct ActiveRule {
+  const CatalogueEntry* entry;
+  Options options;
+};
+
+absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::string>& globs) {
+  std::vector<ActiveRule> active;
+  std::vector<bool> used(globs.size(), false);
+  for (const CatalogueEntry& entry : Catalogue()) {
+    // A run that nothing could judge must never look like a pass, whatever was selected.
+    bool wanted = globs.empty() || std::string_view(entry.info->id) == "meta/probe-coverage";
+    for (size_t i = 0; i < globs.size(); ++i) {
+      if (!GlobMatch(globs[i], entry.info->id)) continue;
+      used[i] = true;
+      wanted = true;
+    }
+    if (wanted && entry.make != nullptr) active.push_back({&entry, Options(*entry.info)});
+  }
+  for (size_t i = 0; i < globs.size(); ++i) {
+    if (used[i]) continue;
+    const std::string near(NearestRule(globs[i]));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no rule matches '", globs[i], "'",
+                     near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+  }
+  if (active.size() == 1 && !globs.empty() && !GlobMatch(globs[0], active[0].entry->info->id)) {
+    return absl::InvalidArgumentError("the rules selected are planned, not built yet");
+  }
+  return active;
+}
+
+absl::Status ApplySetting(const std::string& setting, std::vector<ActiveRule>& active) {
+  const size_t equals = setting.find('=');
+  const size_t dot = setting.substr(0, equals).rfind('.');
+  if (equals == std::string::npos || dot == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("'", setting, "': expected RULE.OPTION=VALUE"));
+  }
+  const std::string rule = setting.substr(0, dot);
+  if (FindRule(rule) == nullptr) {
+    const std::string near(NearestRule(rule));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no rule '", rule, "'", near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+  }
+  for (ActiveRule& candidate : active) {
+    if (rule != candidate.entry->info->id) continue;
+    const std::string error = candidate.options.Set(setting.substr(dot + 1, equals - dot - 1),
+                                                    setting.substr(equals + 1));
+    return error.empty() ? absl::OkStatus() : absl::InvalidArgumentError(error);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(rule, " is not among the rules that run"));
+}
+
+absl::Status CheckSource(const v1::Batch& batch, uint32_t index, const char* what) {
+  if (index < static_cast<uint32_t>(batch.sources_size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": expected a source index below ",
+                                                 batch.sources_size(), ", found ", index));
+}
+
+absl::Status CheckBatch(const v1::Batch& batch) {
+  for (const v1::Source& source : batch.sources()) {
+    if (source.world_size() > kMaxWorld ||
+        (source.world_size() > 0 && source.rank() >= source.world_size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("source: expected rank below world size (at most ", kMaxWorld,
+                       "), found rank ", source.rank(), " of ", source.world_size()));
+    }
+  }
+  for (const v1::Evidence& evidence : batch.evidence()) {
+    if (auto status = CheckSource(batch, evidence.source(), "evidence"); !status.ok())
+      return status;
+    if (!evidence.has_site() || (evidence.site().layer().empty() && evidence.site().op().empty())) {
+      return absl::InvalidArgumentError("evidence: expected a site with a layer or an op");
+    }
+    if (evidence.step() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("evidence: expected a step of at least 0, found ", evidence.step()));
+    }
+  }
+  for (const v1::Progress& progress : batch.progress()) {
+    if (auto status = CheckSource(batch, progress.source(), "progress"); !status.ok())
+      return status;
+  }
+  for (const v1::Loss& loss : batch.losses()) {
+    if (auto status = CheckSource(batch, loss.source(), "loss"); !status.ok()) return status;
+  }
+  for (const v1::SiteDeclaration& declaration : batch.declarations()) {
+    if (auto status = CheckSource(batch, declaration.source(), "declaration"); !status.ok())
+      return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(std::vector<ActiveRule> active, const EngineConfig& config, OnVerdict on_verdict)
+      : active_(std::move(active)),
+        window_(config.window_steps),
+        on_verdict_(std::move(on_verdict)) {}
+
+  void Add(v1::Batch batch) {
+    const auto shared = std::make_shared<const v1::Batch>(std::move(batch));
+    std::vector<std::string> runs;  // a relay's batch may speak of several
+    for (const v1::Source& source : shared->sources()) {
+      if (std::find(runs.begin(), runs.end(), source.run()) == runs.end())
+        runs.push_back(source.run());
+    }
+    for (const std::string& run : runs) {
+      Run& state = RunOf(run);
+      state.state.Take(shared, Judging(state));
+    }
+  }
+
+  void MarkGone(const v1::Source& source) {
+    const auto found = runs_.find(source.run());
+    if (found != runs_.end()) found->second->state.MarkGone(source, Judging(*found->second));
+  }
+
+  void Finish() {
+    // An input without a single source still gets the one verdict that says so.
+    if (runs_.empty()) RunOf("");
+    while (!runs_.empty()) FinishRun(runs_.begin()->first);
+  }
+
+  void FinishRun(const std::string& name) {
+    const auto found = runs_.find(name);
+    if (found == runs_.end()) return;
+    Run& run = *found->second;
+    run.state.CloseAll(Judging(run));
+    for (size_t i = 0; i < run.rules.size(); ++i) {
+      Sink sink(this, run, active_[i].entry->info->id);
+      run.rules[i]->JudgeRun(run.state.summary(), sink);
+    }
+    finished_losses_ += Losses(run);
+    runs_.erase(found);
+  }
+
+  Coverage coverage() const {
+    Coverage total{judged_, inconclusive_, finished_losses_};
+    for (const auto& [name, run] : runs_) total.dropped += Losses(*run);
+    return total;
+  }
+
+  int64_t closed_step(const std::string& name) const {
+    const auto found = runs_.find(name);
+    return found == runs_.end() ? -1 : found->second->state.closed_step();
+  }
+
+ private:
+  struct Run {
+    Run(std::string name, int64_t window) : state(std::move(name), window) {}
+    RunState state;
+    std::vector<std::unique_ptr<Rule>> rules;  // parallel to active_
+  };
+
+  // Completes a verdict from the call's context, counts it and hands it on.
+  class Sink : public VerdictSink {
+   public:
+    Sink(Impl* impl, Run& run, const char* rule, const SiteStep* step = nullptr)
+        : impl_(impl), run_(run), rule_(rule), step_(step) {}
+
+    void Add(v1::Verdict verdict) override {
+      verdict.set_rule(rule_);
+      FillSite(*verdict.mutable_site());
+      if (verdict.kind() == v1::Verdict::KIND_FINDING) {
+        v1::Finding& finding = *verdict.mutable_finding();
+        finding.set_rule(rule_);
+        *finding.mutable_site() = verdict.site();
+        finding.set_fingerprint(Fingerprint(rule_, verdict.site()));
+        if (!finding.has_details()) *finding.mutable_details() = verdict.details();
+        if (finding.assumptions().empty()) *finding.mutable_assumptions() = verdict.assumptions();
+      }
+      impl_->Count(run_, verdict);
+    }
+
+   private:
+    void FillSite(v1::FindingSite& site) const {
+      site.set_run(run_.state.summary().run);
+      if (step_ == nullptr) {
+        if (site.ranks().empty()) {
+          for (uint32_t rank : run_.state.summary().ranks) site.add_ranks(rank);
+        }
+        return;
+      }
+      site.set_layer(step_->site.layer());
+      site.set_op(step_->site.op());
+      site.set_step_first(step_->step);
+      site.set_step_last(step_->step);
+      if (!site.ranks().empty()) return;
+      for (const Item& item : step_->items) {
+        const uint32_t rank = item.source->rank();
+        if (site.ranks().empty() || site.ranks(site.ranks_size() - 1) != rank) site.add_ranks(rank);
+      }
+    }
+
+    Impl* impl_;
+    Run& run_;
+    const char* rule_;
+    const SiteStep* step_;
+  };
+
+  Run& RunOf(const std::string& name) {
+    auto& run = runs_[name];
+    if (run == nullptr) {
+      run = std::make_unique<Run>(name, window_);
+      for (const ActiveRule& rule : active_) run->rules.push_back(rule.entry->make(rule.options));
+    }
+    return *run;
+  }
+
+  RunState::OnSite Judging(Run& run) {
+    return [this, &run](const SiteStep& step) {
+      for (size_t i = 0; i < run.rules.size(); ++i) {
+        Sink sink(this, run, active_[i].entry->info->id, &step);
+        run.rules[i]->Judge(step, sink);
+      }
+    };
+  }
+
+  void Count(Run& run, const v1::Verdict& verdict) {
+    const bool inconclusive = verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE;
+    const bool meta = verdict.rule().compare(0, 5, "meta/") == 0;
+    if (!meta) ++run.state.summary().verdicts;
+    if (inconclusive) ++inconclusive_;
+    if (!inconclusive && !meta) ++judged_;
+    on_verdict_(verdict);
+  }
+
+  static uint64_t Losses(const Run& run) {
+    uint64_t total = 0;
+    for (const auto& [key, loss] : run.state.summary().losses) total += loss.count;
+    return total;
+  }
+
+  std::vector<ActiveRule> active_;
+  int64_t window_;
+  OnVerdict on_verdict_;
+  std::map<std::string, std::unique_ptr<Run>> runs_;
+  uint64_t judged_ = 0;
+  uint64_t inconclusive_ = 0;
+  uint64_t finished_losses_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config,
+                                                       OnVerdict on_verdict) {
+  auto active = SelectRules(config.rules);
+  if (!active.ok()) return active.status();
+  for (const std::string& setting : config.settings) {
+    if (auto status = ApplySetting(setting, *active); !status.ok()) return status;
+  }
+  return std::unique_ptr<Engine>(
+      new Engine(std::make_unique<Impl>(std::move(*active), config, std::move(on_verdict))));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+absl::Status Engine::Add(v1::Batch batch) {
+  if (auto status = CheckBatch(batch); !status.ok()) return status;
+  impl_->Add(std::move(batch));
+  return absl::OkStatus();
+}
+
+void Engine::MarkGone(const v1::Source& source) { impl_->MarkGone(source); }
+void Engine::Finish() { impl_->Finish(); }
+void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }
+Coverage Engine::coverage() const { return impl_->coverage(); }
+int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
+
+}  // namespace plumbline::rules

@@ -1,0 +1,144 @@
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "rules/catalogue.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# meta/probe-coverage
+
+The probes are there, but they show nothing.
+
+**What it checks.** Two things, at the end of a run. No rule had anything to say, not even
+`inconclusive`: error. A site was declared and then never sent evidence, though the run went on for
+`quiet-steps` steps or more: warning.
+
+**Why.** Silence looks like health. A hook on a module that is bypassed in training mode has been seen
+to watch 0 of 10,000 steps without a word.
+
+**Bad.** `run.observe_routing("layers.3", ...)` stands in a branch that `torch.compile` removed: the
+site is declared in step 0 and never seen again.
+
+**Good.** Every declared site reports, and at least one rule reaches a verdict.
+
+**How to fix it.** `plumb doctor` tells what can be hooked here. Move the observation to code that runs
+in every step, and call it on the values the trainer really uses.
+
+**What it cannot see.** Code that no probe was ever placed in.
+
+**Cost.** None.
+
+**Strength.** `proved`: the counts are exact.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "quiet-steps",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "steps",
+     .default_value = "2",
+     .reason = "a run that ends in its first step may not have come past the site",
+     .low = 1,
+     .high = 1e9},
+};
+
+constexpr RuleInfo kInfo = {"meta/probe-coverage",
+                            "probes that show nothing",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+v1::Verdict Make(v1::Level level, const std::string& title, const std::string& explanation,
+                 const std::string& fix) {
+  v1::Verdict verdict;
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_level(level);
+  finding.set_strength(v1::STRENGTH_PROVED);
+  finding.set_title(title);
+  finding.set_explanation(explanation);
+  finding.set_fix(fix);
+  finding.mutable_cause()->set_confidence(1);
+  return verdict;
+}
+
+class ProbeCoverage : public Rule {
+ public:
+  explicit ProbeCoverage(const Options& options) : quiet_steps_(options.Integer("quiet-steps")) {}
+
+  void JudgeRun(const RunSummary& run, VerdictSink& out) override {
+    uint64_t evidence = 0;
+    for (const auto& [key, site] : run.sites) {
+      evidence += site.evidence;
+      if (site.evidence == 0 && site.declared_ranks > 0) SilentSite(run, key, site, out);
+    }
+    if (run.verdicts == 0) NoVerdict(run, evidence, out);
+  }
+
+ private:
+  void SilentSite(const RunSummary& run, const std::pair<std::string, std::string>& key,
+                  const RunSummary::SiteCount& site, VerdictSink& out) const {
+    const int64_t steps = run.step_last - site.declared_step + 1;
+    if (steps < quiet_steps_) return;
+    v1::Verdict verdict =
+        Make(v1::LEVEL_WARNING,
+             absl::StrCat("site ", key.first, "/", key.second, " was declared and never seen"),
+             absl::StrCat("It was declared at step ", site.declared_step, "; ", steps,
+                          " steps later it has sent no evidence."),
+             "Move the observation to code that runs in every step; see `plumb doctor`.");
+    verdict.mutable_site()->set_layer(key.first);
+    verdict.mutable_site()->set_op(key.second);
+    verdict.mutable_site()->set_step_first(site.declared_step);
+    verdict.mutable_site()->set_step_last(run.step_last);
+    v1::Finding& finding = *verdict.mutable_finding();
+    finding.mutable_cause()->set_id("silent-site");
+    Quantify(finding, "steps without evidence", static_cast<double>(steps), "steps",
+             static_cast<double>(quiet_steps_), "option quiet-steps");
+    Put(*finding.mutable_witness(), "declared_step", static_cast<double>(site.declared_step));
+    Put(*finding.mutable_witness(), "declared_ranks", static_cast<double>(site.declared_ranks));
+    out.Add(std::move(verdict));
+  }
+
+  void NoVerdict(const RunSummary& run, uint64_t evidence, VerdictSink& out) const {
+    v1::Verdict verdict = Make(
+        v1::LEVEL_ERROR, "no rule had anything to judge",
+        evidence == 0 ? "No evidence was found at all."
+                      : absl::StrCat(evidence,
+                                     " items of evidence were read and none of them is judged by a "
+                                     "selected rule."),
+        "Check that the probes ran (`plumb doctor`), the path that was audited, and --rules.");
+    verdict.mutable_site()->set_step_first(run.step_first);
+    verdict.mutable_site()->set_step_last(run.step_last);
+    v1::Finding& finding = *verdict.mutable_finding();
+    finding.mutable_cause()->set_id("no-verdict");
+    Quantify(finding, "verdicts", 0, "verdicts", 1, "a run with evidence has at least one");
+    Put(*finding.mutable_witness(), "evidence", static_cast<double>(evidence));
+    finding.set_sample_size(evidence);
+    out.Add(std::move(verdict));
+  }
+
+  static void Quantify(v1::Finding& finding, const char* name, double value, const char* unit,
+                       double threshold, const char* source) {
+    finding.mutable_measured()->set_name(name);
+    finding.mutable_measured()->set_value(value);
+    finding.mutable_measured()->set_unit(unit);
+    finding.mutable_threshold()->set_value(threshold);
+    finding.mutable_threshold()->set_source(source);
+  }
+
+  int64_t quiet_steps_;
+};
+
+}  // namespace
+
+CatalogueEntry probe_coverage() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<ProbeCoverage>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
