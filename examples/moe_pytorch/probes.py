@@ -1,0 +1,53 @@
+"""All that this trainer tells Plumbline, in one place."""
+
+import contextlib
+import os
+import sys
+
+
+class Silent:
+    """Stands in for the probes where there are none."""
+
+    def step(self, number):
+        return contextlib.nullcontext()
+
+    def span(self, kind):
+        return contextlib.nullcontext()
+
+    def scalar(self, name, value):
+        pass
+
+    def routing(self, layer, routing, batch):
+        pass
+
+    def finish(self):
+        pass
+
+
+class Probes:
+    """Sends what happens in each step to the analysis server, to a record on disk, or both."""
+
+    def __init__(self, run, server=None, record=None):
+        self._run = _import_plumbline().init(run=run, server=server, record=record)
+        self.step, self.span, self.scalar = self._run.step, self._run.span, self._run.scalar
+        self.finish = self._run.finish
+
+    def routing(self, layer, routing, batch):
+        """One router call: what the gate said, what was chosen, what was kept, and who is who."""
+        chosen = ({"routing_map": routing.assigned} if routing.indices is None else
+                  {"topk_indices": routing.indices, "keep_mask": routing.keep})
+        self._run.observe_routing(
+            layer, routing.logits.detach(), **chosen,
+            sequence_id=batch.sequence_id.flatten(), position=batch.position.flatten(),
+            padding_mask=batch.padding.flatten(), pool_id=batch.pool_id,
+            top_k=routing.top_k, capacity="none" if routing.capacity is None else routing.capacity,
+            score_function="softmax", pool="microbatch", flatten="batch-major", mode="train")
+
+
+def _import_plumbline():
+    try:
+        import plumbline
+    except ModuleNotFoundError:
+        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+        import plumbline
+    return plumbline

@@ -1,0 +1,89 @@
+"""Several ranks of one run: starting them, and averaging what they found."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import torch
+import torch.distributed as dist
+
+
+def rank_and_world():
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def join():
+    """Meets the other ranks (gloo, over MASTER_ADDR and MASTER_PORT)."""
+    if rank_and_world()[1] > 1:
+        dist.init_process_group("gloo")
+
+
+def leave():
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def average(values):
+    """Mean over the ranks of an fp32 tensor, in place; the same bits on every rank."""
+    if dist.is_initialized():
+        dist.all_reduce(values)
+        values /= dist.get_world_size()
+    return values
+
+
+def average_gradients(parameters):
+    """Averages all gradients in one fp32 all-reduce. An expert without tokens has gradient 0."""
+    if not dist.is_initialized():
+        return
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    gradients = [p.grad for p in parameters]
+    flat = average(torch.cat([g.float().flatten() for g in gradients]))
+    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients])):
+        gradient.copy_(mean.view_as(gradient))
+
+
+def launch(count, command):
+    """Runs `command` as `count` ranks on this host; returns 0, or the first failure's status."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = []
+    try:
+        for rank in range(count):
+            environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(count),
+                               MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                               GLOO_SOCKET_IFNAME="lo")
+            processes.append(subprocess.Popen([sys.executable, *command], env=environment))
+        return _wait_for_all(processes)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _wait_for_all(processes):
+    """Waits; once one has failed the others, which may wait for it for ever, get 10 s."""
+    waiting = list(processes)
+    while waiting:
+        for process in list(waiting):
+            try:
+                status = process.wait(timeout=0.1)
+            except subprocess.TimeoutExpired:
+                continue
+            waiting.remove(process)
+            if status != 0:
+                _give_time(waiting, 10)
+                return status if status > 0 else 128 - status
+    return 0
+
+
+def _give_time(processes, seconds):
+    for process in processes:
+        try:
+            process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            pass

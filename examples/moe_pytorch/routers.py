@@ -1,0 +1,102 @@
+"""Four ways to send tokens to experts. Three of them have a flaw that no loss curve shows.
+
+  dropless       each token takes its k best experts, however many others do       (clean)
+  fifo           experts hold C tokens; first come, first served                   (batch-dependent)
+  score-drop     experts hold C tokens and keep those with the best scores         (sees the future)
+  expert-choice  each expert takes the C tokens it likes best                      (sees the future)
+
+Under score-drop and expert-choice a token that comes later in the text can push an earlier one out
+of an expert. The earlier token's output then tells something of a text it must not know, and what
+the model learns from it is not there when it generates text.
+
+All work on one pool: the T tokens of one rank's micro-batch compete for the same places.
+"""
+
+import dataclasses
+import math
+from typing import Optional
+
+import torch
+
+POLICIES = ("dropless", "fifo", "score-drop", "expert-choice")
+
+
+@dataclasses.dataclass
+class Routing:
+    """The outcome of one router call over T tokens and E experts."""
+
+    logits: torch.Tensor               # [T, E] what the gate said, in its own precision
+    scores: torch.Tensor               # [T, E] fp32 softmax of the logits: what the choice used
+    assigned: torch.Tensor             # [T, E] bool: this expert computes this token
+    indices: Optional[torch.Tensor]    # [T, k] int64, best first; None where experts choose
+    keep: Optional[torch.Tensor]       # [T, k] bool, False = refused; None where experts choose
+    top_k: int
+    capacity: Optional[int]            # tokens an expert holds; None = no limit
+    policy: str
+
+    @property
+    def weights(self):
+        """[T, E] what each expert's output is multiplied with; gradients reach the gate here."""
+        chosen = self.scores * self.assigned
+        if self.policy == "expert-choice":
+            return chosen
+        # Normalised over the token's own choice, kept or not: a refused share is lost.
+        own = torch.zeros_like(self.scores).scatter(1, self.indices, 1.0)
+        return chosen / (self.scores * own).sum(dim=1, keepdim=True)
+
+    @property
+    def dropped(self):
+        """Share of the T*k choices that were refused."""
+        return 0.0 if self.keep is None else 1.0 - self.keep.double().mean().item()
+
+
+def expert_capacity(tokens, experts, top_k, factor):
+    """C = ceil(factor * k * T / E): `factor` times what perfect balance would give each expert."""
+    return max(1, min(tokens, math.ceil(factor * top_k * tokens / experts)))
+
+
+def route(policy, logits, top_k, capacity_factor=1.0):
+    """Sends each of T tokens to experts by the named policy. logits [T, E], any float dtype."""
+    if policy not in POLICIES:
+        raise ValueError(f"router is {policy!r}; expected one of {', '.join(POLICIES)}")
+    tokens, experts = logits.shape
+    if not 1 <= top_k <= experts:
+        raise ValueError(f"top_k is {top_k}; expected 1 to {experts}, the number of experts")
+    scores = torch.softmax(logits.float(), dim=1)
+    capacity = expert_capacity(tokens, experts, top_k, capacity_factor)
+    if policy == "expert-choice":
+        assigned = _experts_choose(scores, capacity)
+        return Routing(logits, scores, assigned, None, None, top_k, capacity, policy)
+
+    indices = torch.topk(logits, top_k, dim=1).indices
+    if policy == "dropless":
+        keep, capacity = torch.ones_like(indices, dtype=torch.bool), None
+    elif policy == "fifo":
+        keep = _keep_first(indices, experts, capacity)
+    else:
+        keep = _keep_best(indices, scores, capacity)
+    assigned = torch.zeros(tokens, experts, dtype=torch.bool).scatter(1, indices, keep)
+    return Routing(logits, scores, assigned, indices, keep, top_k, capacity, policy)
+
+
+def _keep_first(indices, experts, capacity):
+    """Each expert keeps the first C tokens that ask, in row order."""
+    asks = torch.zeros(len(indices), experts, dtype=torch.int64).scatter(1, indices, 1)
+    served_before = asks.cumsum(dim=0) - asks
+    return served_before.gather(1, indices) < capacity
+
+
+def _keep_best(indices, scores, capacity):
+    """Each expert keeps the C tokens with the best scores among those that ask for it."""
+    asks = torch.zeros_like(scores, dtype=torch.bool).scatter(1, indices, True)
+    ranked = scores.detach().masked_fill(~asks, -1.0)
+    order = torch.sort(ranked, dim=0, descending=True, stable=True).indices
+    place = torch.empty_like(order).scatter(
+        0, order, torch.arange(len(scores)).unsqueeze(1).expand_as(order))
+    return place.gather(1, indices) < capacity
+
+
+def _experts_choose(scores, capacity):
+    """Each expert takes the C best of all tokens."""
+    order = torch.sort(scores.detach(), dim=0, descending=True, stable=True).indices
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(0, order[:capacity], True)
