@@ -22,7 +22,6 @@ END = 256         # closes a document, and pads
 IGNORED = -100    # target of a padded position
 
 TEXT_PATTERN = "/usr/share/perl/5.*/pod/*.pod"
-PADDED_SEQUENCE = -1
 
 
 @dataclasses.dataclass
@@ -31,7 +30,7 @@ class Batch:
 
     tokens: torch.Tensor       # int64, < VOCABULARY
     targets: torch.Tensor      # int64, the next token, IGNORED where there is none
-    sequence_id: torch.Tensor  # int64, unique within the batch; PADDED_SEQUENCE on padding
+    sequence_id: torch.Tensor  # int64, unique within the batch; padding belongs to its document
     position: torch.Tensor     # int64, from 0 within the sequence
     padding: torch.Tensor      # bool
 
@@ -77,7 +76,8 @@ class TextBatches(torch.utils.data.Dataset):
         shape = (self.batch, self.length)
         batch = Batch(tokens=torch.full(shape, END),
                       targets=torch.full(shape, IGNORED),
-                      sequence_id=torch.full(shape, PADDED_SEQUENCE),
+                      sequence_id=torch.arange(self.batch).repeat_interleave(
+                          self.length).view(shape),
                       position=torch.arange(self.length).repeat(self.batch, 1),
                       padding=torch.ones(shape, dtype=torch.bool))
         sequence = 0

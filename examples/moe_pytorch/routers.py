@@ -68,7 +68,7 @@ def route(policy, logits, top_k, capacity_factor=1.0):
         assigned = _experts_choose(scores, capacity)
         return Routing(logits, scores, assigned, None, None, top_k, capacity, policy)
 
-    indices = torch.topk(logits, top_k, dim=1).indices
+    indices = torch.topk(logits.float(), top_k, dim=1).indices
     if policy == "dropless":
         keep, capacity = torch.ones_like(indices, dtype=torch.bool), None
     elif policy == "fifo":

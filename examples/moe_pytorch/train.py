@@ -105,9 +105,10 @@ class Trainer:
             if step % STEPS_PER_EPOCH == 0:
                 end = min(step + STEPS_PER_EPOCH, self.options.steps)
                 batches = iter(data.loader(self.dataset, step, end, self.options.workers))
-            started = time.perf_counter()
+            started, worked = time.perf_counter(), time.process_time()
             record = self.step(step, batches, self.probes_of(step), began)
             record["seconds"] = time.perf_counter() - started
+            record["cpu_seconds"] = time.process_time() - worked  # of all threads
             stop = record.pop("stop")
             yield record
             step += 1
@@ -166,7 +167,7 @@ class Trainer:
 def report(record, log, quiet):
     """A line for people, and one with every bit of the floats for the log."""
     if log:
-        exact = {name: value.hex() if isinstance(value, float) and name != "seconds" else value
+        exact = {name: value.hex() if isinstance(value, float) and "seconds" not in name else value
                  for name, value in record.items()}
         log.write(json.dumps(exact) + "\n")
         log.flush()

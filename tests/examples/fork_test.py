@@ -1,0 +1,46 @@
+"""Data workers forked from a watched trainer neither hang nor report for it."""
+
+import unittest
+
+import support
+import torch
+
+
+class CallsFromTheWorker(torch.utils.data.Dataset):
+    """A dataset that, unwisely, reports from within the forked worker."""
+
+    def __init__(self, run):
+        self.run = run
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        self.run.scalar("from-worker", float(index))
+        self.run.observe_routing("worker.0", torch.randn(8, 4),
+                                 topk_indices=torch.zeros(8, 1, dtype=torch.int64), top_k=1)
+        with self.run.span("data"):
+            return torch.tensor(index)
+
+
+class Fork(unittest.TestCase):
+    def test_workers_end_and_stay_silent(self):
+        import plumbline
+        with support.scratch() as folder, support.Server(folder) as server:
+            run = plumbline.init(run="fork", server=server.address, record=str(folder / "record"))
+            for step in range(6):  # the agent's threads are up from the first step on
+                with run.step(step):
+                    run.scalar("loss", 1.0 + step)
+                    batches = torch.utils.data.DataLoader(CallsFromTheWorker(run), num_workers=2,
+                                                          timeout=support.PATIENCE)
+                    self.assertEqual([int(x) for x in batches], list(range(20)))
+            run.finish()
+            status, report = support.audit(folder / "record")
+            self.assertEqual(report["coverage"]["dropped"], 0)
+            layers = {v["site"]["layer"] for v in report["verdicts"]}
+            self.assertNotIn("worker.0", layers)
+            self.assertNotEqual(status, 2)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,62 @@
+"""The trainer learns, and what watches it changes no bit of what it learns."""
+
+import unittest
+
+import support
+
+
+class Losses(unittest.TestCase):
+    STEPS = 40
+
+    def run_once(self, folder, name, *options):
+        log = folder / f"{name}.jsonl"
+        support.train("--router", "score-drop", "--steps", self.STEPS, "--log", log, *options)
+        return support.exact(log)
+
+    def test_probes_change_nothing(self):
+        with support.scratch() as folder, support.Server(folder) as server:
+            off = self.run_once(folder, "off", "--launch", 2, "--probes", "off")
+            self.assertEqual(len(off), self.STEPS)
+            for name, options in {
+                    "server": ["--server", server.address],
+                    "record": ["--record", folder / "record"],
+                    "both": ["--server", server.address, "--record", folder / "both"],
+                    "absent": ["--server", "127.0.0.1:1"]}.items():
+                with self.subTest(name):
+                    on = self.run_once(folder, name, "--launch", 2, "--run", name, *options)
+                    self.assertEqual(on, off)
+
+    def test_a_server_that_dies_midway_changes_nothing(self):
+        with support.scratch() as folder, support.Server(folder) as server:
+            off = self.run_once(folder, "off", "--probes", "off", "--router", "expert-choice")
+            log = folder / "killed.jsonl"
+            process = support.start_training("--router", "expert-choice", "--steps", self.STEPS,
+                                             "--log", log, "--server", server.address)
+            support.wait_until("some steps", lambda: process.poll() is not None
+                               or len(support.log_lines(log)) >= 5)
+            before = len(support.log_lines(log))
+            server.kill()
+            support.finish(process)
+            self.assertLess(before, self.STEPS, "the trainer was done before the server died")
+            self.assertEqual(support.exact(log), off)
+
+    def test_the_loss_falls_for_every_router(self):
+        for router in ("dropless", "fifo", "score-drop", "expert-choice"):
+            with self.subTest(router=router), support.scratch() as folder:
+                log = folder / "log.jsonl"
+                support.train("--router", router, "--steps", 60, "--probes", "off", "--log", log)
+                losses = [float.fromhex(line["loss"]) for line in support.log_lines(log)]
+                # Bytes of this text: log 257 = 5.55 at first; its letter frequencies give 3.3.
+                self.assertLess(sum(losses[-5:]) / 5, sum(losses[:5]) / 5 - 1.0)
+
+    def test_drops_happen_from_the_first_step(self):
+        for router in ("fifo", "score-drop"):
+            with self.subTest(router=router), support.scratch() as folder:
+                log = folder / "log.jsonl"
+                support.train("--router", router, "--steps", 2, "--probes", "off", "--log", log)
+                for line in support.log_lines(log):
+                    self.assertGreater(float.fromhex(line["dropped"]), 0)
+
+
+if __name__ == "__main__":
+    support.main()

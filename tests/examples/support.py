@@ -1,0 +1,171 @@
+"""What the tests of the example share: the trainer, the programs under test, their clean end."""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = REPOSITORY / "examples" / "moe_pytorch"
+SKIPPED = 77    # what CTest takes for "skipped"
+PATIENCE = 240  # seconds; far beyond what anything here needs, also on a busy machine
+
+sys.path.insert(0, str(EXAMPLE))
+
+TINY = ["--layers", "2", "--dim", "16", "--experts", "4", "--batch", "4", "--seq", "32", "--quiet"]
+
+
+def main():
+    unittest.main(verbosity=2)
+
+
+def program(name):
+    """A program of this build: from PLUMBLINE_BIN_DIR, which CTest sets."""
+    folder = os.environ.get("PLUMBLINE_BIN_DIR")
+    if not folder:
+        raise RuntimeError("PLUMBLINE_BIN_DIR is not set; expected the folder of plumb and plumbd")
+    path = pathlib.Path(folder) / name
+    if not path.exists():
+        raise RuntimeError(f"{path} does not exist; build the target {name}")
+    return str(path)
+
+
+@contextlib.contextmanager
+def scratch():
+    with tempfile.TemporaryDirectory(prefix="plumbline-test-") as folder:
+        yield pathlib.Path(folder)
+
+
+# ---- the trainer -------------------------------------------------------------------------------
+
+
+def start_training(*options, **popen):
+    return subprocess.Popen([sys.executable, str(EXAMPLE / "train.py"), *TINY, *map(str, options)],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **popen)
+
+
+def finish(process):
+    """Waits for a trainer; its exit status must be 0."""
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        raise AssertionError(f"the trainer still ran after {PATIENCE} s; it said:\n{output}")
+    if process.returncode != 0:
+        raise AssertionError(f"the trainer ended with {process.returncode}; it said:\n{output}")
+    return output
+
+
+def train(*options):
+    return finish(start_training(*options))
+
+
+def log_lines(path):
+    """The whole lines that a training log holds by now."""
+    try:
+        text = pathlib.Path(path).read_text()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def exact(path):
+    """(step, loss, gradient norm) of each step, to the last bit."""
+    return [(line["step"], line["loss"], line["grad_norm"]) for line in log_lines(path)]
+
+
+def wait_until(what, condition):
+    """Polls; the limit only ends a test that hangs."""
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE} s for {what}")
+        time.sleep(0.02)
+    return value
+
+
+# ---- the programs ------------------------------------------------------------------------------
+
+
+class Server:
+    """A plumbd on loopback, on a port of its own, stopped by its process id."""
+
+    def __init__(self, folder):
+        port_file = pathlib.Path(folder) / "port"
+        self.log = open(pathlib.Path(folder) / "plumbd.log", "w+")
+        self.process = subprocess.Popen(
+            [program("plumbd"), "--grpc", "127.0.0.1:0", "--port-file", str(port_file)],
+            stdout=self.log, stderr=subprocess.STDOUT)
+        try:
+            wait_until("plumbd to listen", lambda: self._started(port_file))
+        except BaseException:
+            self.kill()
+            raise
+        self.address = f"127.0.0.1:{port_file.read_text().split()[0].split(':')[-1]}"
+
+    def _started(self, port_file):
+        if self.process.poll() is not None:
+            self.log.seek(0)
+            raise AssertionError(
+                f"plumbd ended with {self.process.returncode}: {self.log.read()}")
+        return port_file.exists() and port_file.read_text().strip()
+
+    def kill(self):
+        """As a crash would: SIGKILL."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+def run_json(*command):
+    """(exit status, parsed standard output) of a program."""
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=PATIENCE)
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise AssertionError(f"{command} ended with {done.returncode} and printed no JSON:\n"
+                             f"{done.stdout}{done.stderr}")
+
+
+def audit(*paths):
+    return run_json(program("plumb"), "audit", *paths, "--format", "json", "--quiet")
+
+
+def incidents(text):
+    """The findings in what `plumb watch --once --format json` printed: one JSON object a line."""
+    events = [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [event.get("finding", event) for event in events]
+
+
+def findings_of(report, rule, layer=None):
+    return [f for f in report["findings"] if f["rule"] == rule
+            and layer in (None, f["site"]["layer"])]
+
+
+def verdicts_of(report, rule, layer=None):
+    return [v for v in report["verdicts"] if v["rule"] == rule
+            and layer in (None, v["site"]["layer"])]
+
+
+try:
+    import torch
+    import data
+    data.load_documents()
+    torch.set_num_threads(1)
+except (ModuleNotFoundError, FileNotFoundError) as missing:
+    print(f"skipped: {missing}")
+    sys.exit(SKIPPED)
