@@ -1,4 +1,5 @@
-// CRC-32C (Castagnoli), the checksum of the framed log. Hardware instruction where the processor has it.
+// CRC-32C (Castagnoli), the checksum of the framed log. Hardware instruction where the processor
+// has it.
 #pragma once
 
 #include <cstddef>

@@ -23,8 +23,8 @@ enum class FrameType : uint8_t {
 };
 
 struct FramedLogOptions {
-  bool compress = true;          // zstd level 1 for payloads of 256 bytes and more
-  uint64_t max_payload = 64u << 20;
+  bool compress = true;              // zstd level 1 for payloads of 256 bytes and more
+  uint64_t max_payload = 64u << 20;  // bytes before compression; checked on both sides
 };
 
 // Appends frames to one file. Not thread-safe. Nothing is buffered in the process: after Append
@@ -33,31 +33,37 @@ struct FramedLogOptions {
 class FramedLogWriter {
  public:
   // Creates the file, or opens it to append after its last whole frame (a torn tail is cut off).
+  // InvalidArgument when it is another kind of file, DataLoss when a frame is damaged (the file is
+  // left alone: set it aside). One writer a file at a time: the caller sees to that.
   static absl::StatusOr<std::unique_ptr<FramedLogWriter>> Open(const std::string& path,
                                                                FramedLogOptions options = {});
   virtual ~FramedLogWriter() = default;
+  // On failure (a full disk, say) the file is cut back to its last whole frame, the system's error
+  // is returned, and a later Append may succeed. InvalidArgument beyond max_payload.
   virtual absl::Status Append(FrameType type, std::string_view payload) = 0;
+  // Returns when all that was appended is with the storage.
   virtual absl::Status Sync() = 0;
-  virtual uint64_t size_bytes() const = 0;
+  virtual uint64_t size_bytes() const = 0;  // of the file, headers included
 };
 
 // Reads frames in order. Not thread-safe.
 class FramedLogReader {
  public:
   enum class Result {
-    kFrame,      // *type and *payload are set
-    kEnd,        // clean end of file
-    kTornTail,   // an unfinished last frame: the file may still be written. Not damage
-    kDamaged,    // error() says what, where and what was expected; reading stops
+    kFrame,     // *type and *payload are set
+    kEnd,       // clean end of file
+    kTornTail,  // an unfinished last frame: the file may still be written. Not damage
+    kDamaged,   // error() says what, where and what was expected; reading stops
   };
   // InvalidArgument when the file is not a framed log; NotFound and others from the system.
   static absl::StatusOr<std::unique_ptr<FramedLogReader>> Open(const std::string& path,
                                                                FramedLogOptions options = {});
-  // True when the first bytes of a file are a framed log's.
+  // True when the first bytes of a file (8 suffice) are a framed log's.
   static bool Recognise(std::string_view first_bytes);
 
   virtual ~FramedLogReader() = default;
-  // After kTornTail, calling again tries the same place again (the writer may have gone on).
+  // After kEnd and kTornTail, calling again tries the same place again (the writer may have gone
+  // on). kDamaged is final. Types that this version does not know are returned as they are.
   virtual Result Next(FrameType* type, std::string* payload) = 0;
   // After kTornTail or kDamaged: "byte N: expected ..., found ...".
   virtual const std::string& error() const = 0;

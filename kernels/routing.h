@@ -8,18 +8,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/router_scores.h"
 #include "base/tensor_view.h"
 
 namespace plumbline {
 
-// Values equal those of v1::ScoreFunction and v1::RoutingConfig's enums.
-enum class ScoreFunction : uint8_t { kIdentity = 0, kSoftmax = 1, kSigmoid = 2 };
-enum class GroupScore : uint8_t { kAbsent = 0, kMax = 1, kSum2 = 2 };
-
 // The tensors of one call. T tokens, E experts, k choices. Views are borrowed for the call.
 // Absent ones are default TensorViews. Integers of any width, masks bool or u8, any strides.
 struct RoutingInput {
-  TensorView scores;        // [T,E] f64/f32/f16/bf16, required
+  TensorView scores;  // [T,E] f64/f32/f16/bf16, required
   bool scores_are_logits = true;
   TensorView expert_bias;   // [E] floating; added after the score function
   TensorView topk_indices;  // [T,k]; -1: no choice
@@ -33,13 +30,13 @@ struct RoutingInput {
 
   int top_k = 0;
   ScoreFunction score_function = ScoreFunction::kIdentity;
-  int groups = 0;           // 0 or 1: no group limit; must divide E
+  int groups = 0;  // 0 or 1: no group limit; must divide E
   int top_groups = 0;
   GroupScore group_score = GroupScore::kAbsent;  // absent: max
 };
 
 struct RoutingStats {
-  uint64_t tokens = 0;       // rows, padding included
+  uint64_t tokens = 0;  // rows, padding included
   uint64_t padding = 0;
   uint64_t tied = 0;         // non-padding rows whose own choice the recorded precision leaves open
   uint64_t non_finite = 0;   // non-padding rows with a NaN or an infinite score
@@ -48,16 +45,16 @@ struct RoutingStats {
   uint64_t dropped = 0;      // of these, refused
   std::vector<uint32_t> load;     // [E] kept, padding included: it takes capacity too
   std::vector<uint32_t> refused;  // [E]
-  double entropy_mean = 0;   // mean over finite non-padding rows of H(softmax(logits))/ln E
-  double margin_mean = 0;    // mean of the best minus the second-best selection score
-  double z_mean = 0;         // mean of logsumexp(logits)^2; NaN when only scores were seen
-  double logit_abs_max = 0;  // over finite rows
-  std::vector<uint64_t> drop_histogram;  // [16] refused choices by position; empty without positions
+  double entropy_mean = 0;        // mean over finite non-padding rows of H(softmax(logits))/ln E
+  double margin_mean = 0;         // mean of the best minus the second-best selection score
+  double z_mean = 0;              // mean of logsumexp(logits)^2; NaN when only scores were seen
+  double logit_abs_max = 0;       // over finite rows
+  std::vector<uint64_t>
+      drop_histogram;  // [16] refused choices by position; empty without positions
 };
 
-// Bounds of the measurement.
-inline constexpr int kMaxExperts = 512;
-inline constexpr int kMaxTopK = 32;
+// Bounds beside kMaxExperts and kMaxTopK (base/router_scores.h).
+inline constexpr int64_t kMaxTokens = int64_t{1} << 26;
 
 // Shapes, dtypes and ranges are checked, indices too: InvalidArgument names the tensor and what was
 // expected. NaN and infinity are data, not errors. Host tensors only. Thread-safe.

@@ -1,0 +1,24 @@
+// Clocks. Monotonic time measures durations; real time is for people and never part of a verdict.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace plumbline {
+
+namespace internal {
+inline uint64_t ClockNs(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000ull + static_cast<uint64_t>(t.tv_nsec);
+}
+}  // namespace internal
+
+// Nanoseconds since an arbitrary point; never goes back; stands still while the host sleeps.
+inline uint64_t MonotonicNs() { return internal::ClockNs(CLOCK_MONOTONIC); }
+
+// Nanoseconds since 1970-01-01 UTC; may jump when the clock is set.
+inline uint64_t UnixNs() { return internal::ClockNs(CLOCK_REALTIME); }
+
+}  // namespace plumbline
