@@ -106,7 +106,7 @@ PLUMBLINE_API const char* plumbline_version(void);
  */
 
 /* The head of a run; the rest is the library's. */
-typedef struct plumbline_run {
+typedef struct plumbline_run_head {
   uint64_t step; /* the step that is open, or PLUMBLINE_NO_STEP. Read-only. */
 } plumbline_run_t;
 
@@ -157,7 +157,7 @@ enum { PLUMBLINE_KIND_ROUTING = 1 };
 /* The head of a site; the rest is the library's. Due when *step >= next_due, read as relaxed
  * atomics. next_due is 0 until the agent is loaded, so that the first observation loads it, and
  * changes only at step_end: all calls of one step at a due site are due. */
-typedef struct plumbline_site {
+typedef struct plumbline_site_head {
   uint64_t next_due;
   const uint64_t* step; /* the run's */
 } plumbline_site_t;

@@ -1,0 +1,240 @@
+// The C ABI: runs, steps and sites.
+#include <cstdlib>
+#include <cstring>
+
+#include "agent/facade/error.h"
+#include "agent/facade/options.h"
+#include "agent/facade/process.h"
+#include "agent/facade/run.h"
+#include "agent/facade/text.h"
+
+namespace plumbline::facade {
+namespace {
+
+// The one site of forked children.
+constexpr uint64_t kNoStep = PLUMBLINE_NO_STEP;
+Site g_never_due = {{PLUMBLINE_NEVER, &kNoStep}, nullptr, 0, 0, nullptr, nullptr, nullptr, nullptr};
+
+constexpr uint32_t kMaxSites = 65536;  // what the server accepts of one source
+
+bool OwnStrings(plumbline_agent_open_t* options) {
+  options->run = CopyName(options->run);
+  options->server = CopyName(options->server);
+  options->record = CopyName(options->record);
+  return options->run != nullptr && options->server != nullptr && options->record != nullptr;
+}
+
+Run* NewRun() {
+  auto* run = static_cast<Run*>(calloc(1, sizeof(Run)));
+  if (run == nullptr) return nullptr;
+  run->head.step = PLUMBLINE_NO_STEP;
+  run->last_step = -1;
+  pthread_mutex_init(&run->mutex, nullptr);
+  return run;
+}
+
+plumbline_status_t OutOfMemory(const char* call) {
+  return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "%s: out of memory", call);
+}
+
+plumbline_status_t OpenDisabled(plumbline_run_t** out) {
+  Run* run = NewRun();
+  if (run == nullptr) return OutOfMemory("open");
+  run->state = RunState::kDisabled;
+  *out = &run->head;
+  return PLUMBLINE_DISABLED;
+}
+
+Site* FindSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const char* op) {
+  for (Site* site = run->sites; site != nullptr; site = site->next) {
+    if (site->hash == hash && site->kind == kind && strcmp(site->layer, layer) == 0 &&
+        strcmp(site->op, op) == 0) {
+      return site;
+    }
+  }
+  return nullptr;
+}
+
+Site* NewSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const char* op) {
+  auto* site = static_cast<Site*>(calloc(1, sizeof(Site)));
+  if (site == nullptr) return nullptr;
+  site->layer = CopyName(layer);
+  site->op = CopyName(op);
+  if (site->layer == nullptr || site->op == nullptr) {
+    free(site->layer);
+    free(site->op);
+    free(site);
+    return nullptr;
+  }
+  site->head.step = &run->head.step;
+  site->run = run;
+  site->kind = kind;
+  site->hash = hash;
+  const RunState state = StateOf(run);
+  if (state != RunState::kWaiting && state != RunState::kOpen) {
+    site->head.next_due = PLUMBLINE_NEVER;
+  }
+  return site;
+}
+
+void Append(Run* run, Site* site) {
+  Site** link = run->last_site != nullptr ? &run->last_site->next : &run->sites;
+  __atomic_store_n(link, site, __ATOMIC_RELEASE);
+  run->last_site = site;
+  ++run->site_count;
+}
+
+plumbline_status_t CheckSiteName(const char* what, const char* name) {
+  const NameFault fault = CheckName(name);
+  if (fault == NameFault::kNone) return PLUMBLINE_OK;
+  return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: %s %s", what, Describe(fault));
+}
+
+// The run's mutex is held.
+plumbline_status_t AddSite(Run* run, uint64_t hash, int32_t kind, const char* layer, const char* op,
+                           Site** out) {
+  if (run->site_count >= kMaxSites) {
+    return Fail(PLUMBLINE_RESOURCE_EXHAUSTED, "site \"%s\": the run has %u sites already", layer,
+                run->site_count);
+  }
+  Site* site = NewSite(run, hash, kind, layer, op);
+  if (site == nullptr) return OutOfMemory("site");
+  if (StateOf(run) == RunState::kOpen) {
+    const plumbline_status_t status = Declare(run, site);
+    if (status < 0) return status;  // the agent may hold the due word: the site is not freed
+  }
+  Append(run, site);
+  *out = site;
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t EndStep(Run* run) {
+  AgentCall call(run);  // opens the agent at the latest here: progress counts, even without sites
+  const uint64_t step = OpenStep(run);
+  __atomic_store_n(&run->head.step, PLUMBLINE_NO_STEP, __ATOMIC_RELAXED);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  return call.agent().step_end(call.agent_run(), static_cast<int64_t>(step), ThreadError());
+}
+
+plumbline_status_t CheckStep(Run* run, int64_t step) {
+  const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
+  if (step < 0) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "step_begin: step %lld; expected 0 or more",
+                static_cast<long long>(step));
+  }
+  if (step <= last) {
+    return Fail(PLUMBLINE_FAILED_PRECONDITION,
+                "step_begin: step %lld after step %lld; steps rise within an attempt, a trainer "
+                "that goes back opens the run again with the next attempt",
+                static_cast<long long>(step), static_cast<long long>(last));
+  }
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t BeginStep(Run* run, int64_t step) {
+  plumbline_status_t status = CheckStep(run, step);
+  if (status != PLUMBLINE_OK) return status;
+  if (OpenStep(run) != PLUMBLINE_NO_STEP) EndStep(run);
+  // Under the mutex: an agent that is being opened by another thread learns of this step once.
+  MutexLock lock(&run->mutex);
+  __atomic_store_n(&run->last_step, step, __ATOMIC_RELAXED);
+  __atomic_store_n(&run->head.step, static_cast<uint64_t>(step), __ATOMIC_RELAXED);
+  if (StateOf(run) != RunState::kOpen) return IdleStatus(run);
+  return run->agent->step_begin(run->agent_run, step, ThreadError());
+}
+
+// Statuses of a handle before anything else is looked at; OK: go on.
+plumbline_status_t Refusal(const char* call, const plumbline_run_t* run) {
+  if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: run is NULL", call);
+  return InForkedChild() ? PLUMBLINE_DISABLED : PLUMBLINE_OK;
+}
+
+}  // namespace
+}  // namespace plumbline::facade
+
+using namespace plumbline::facade;
+
+extern "C" {
+
+plumbline_status_t plumbline_open(const plumbline_open_options_t* options, plumbline_run_t** out) {
+  ErrnoKeeper keeper;
+  if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: run is NULL");
+  *out = nullptr;
+  if (DisabledByEnvironment() || InForkedChild()) return OpenDisabled(out);
+  plumbline_agent_open_t resolved;
+  const plumbline_status_t status = ResolveOptions(options, &resolved);
+  if (status != PLUMBLINE_OK) return status;
+  Run* run = NewRun();
+  if (run == nullptr || !OwnStrings(&resolved)) return OutOfMemory("open");
+  run->options = resolved;
+  Enlist(run);
+  *out = &run->head;
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t plumbline_step_begin(plumbline_run_t* handle, int64_t step) {
+  ErrnoKeeper keeper;
+  const plumbline_status_t refusal = Refusal("step_begin", handle);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  Run* run = FromHandle(handle);
+  const plumbline_status_t idle = IdleStatus(run);
+  return idle == PLUMBLINE_OK ? BeginStep(run, step) : idle;
+}
+
+plumbline_status_t plumbline_step_end(plumbline_run_t* handle) {
+  const plumbline_status_t refusal = Refusal("step_end", handle);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  Run* run = FromHandle(handle);
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
+  if (OpenStep(run) == PLUMBLINE_NO_STEP) {
+    return Fail(PLUMBLINE_FAILED_PRECONDITION, "step_end: no step is open");
+  }
+  return EndStep(run);
+}
+
+plumbline_status_t plumbline_flush(plumbline_run_t* handle, uint32_t timeout_ms) {
+  const plumbline_status_t refusal = Refusal("flush", handle);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  Run* run = FromHandle(handle);
+  if (StateOf(run) == RunState::kWaiting) return PLUMBLINE_OK;  // nothing was observed yet
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  return call.agent().flush(call.agent_run(), timeout_ms, ThreadError());
+}
+
+plumbline_status_t plumbline_close(plumbline_run_t* handle, uint32_t timeout_ms) {
+  ErrnoKeeper keeper;
+  const plumbline_status_t refusal = Refusal("close", handle);
+  return refusal == PLUMBLINE_OK ? CloseRun(FromHandle(handle), timeout_ms) : refusal;
+}
+
+plumbline_status_t plumbline_site(plumbline_run_t* handle, int32_t kind, const char* layer,
+                                  const char* op, plumbline_site_t** out) {
+  ErrnoKeeper keeper;
+  if (out == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: site is NULL");
+  *out = nullptr;
+  if (handle == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: run is NULL");
+  if (InForkedChild()) {  // no lock here: another thread may have held it at the fork
+    *out = &g_never_due.head;
+    return PLUMBLINE_DISABLED;
+  }
+  if (kind != PLUMBLINE_KIND_ROUTING) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: kind is %d; expected PLUMBLINE_KIND_ROUTING",
+                kind);
+  }
+  if (op == nullptr || *op == '\0') op = "routing";
+  plumbline_status_t status = CheckSiteName("layer", layer);
+  if (status == PLUMBLINE_OK) status = CheckSiteName("op", op);
+  if (status != PLUMBLINE_OK) return status;
+
+  Run* run = FromHandle(handle);
+  const uint64_t hash = HashName(op, HashName(layer)) + static_cast<uint64_t>(kind);
+  MutexLock lock(&run->mutex);
+  Site* site = FindSite(run, hash, kind, layer, op);
+  if (site == nullptr) status = AddSite(run, hash, kind, layer, op, &site);
+  if (status == PLUMBLINE_OK) *out = &site->head;
+  return status;
+}
+
+}  // extern "C"

@@ -1,0 +1,189 @@
+#include "agent/facade/options.h"
+
+#include <locale.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "agent/facade/error.h"
+#include "agent/facade/sized.h"
+#include "agent/facade/text.h"
+
+namespace plumbline::facade {
+namespace {
+
+constexpr int64_t kMaxRanks = 1 << 24;
+
+const char* Environment(const char* name) {
+  const char* value = getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+// False: the thread's error text is set.
+bool ParseInteger(const char* variable, const char* text, int64_t low, int64_t high, int64_t* out) {
+  errno = 0;
+  char* end = nullptr;
+  const long long value = strtoll(text, &end, 10);
+  if (errno == 0 && end != text && *end == '\0' && value >= low && value <= high) {
+    *out = value;
+    return true;
+  }
+  Fail(PLUMBLINE_INVALID_ARGUMENT, "open: %s is \"%.64s\"; expected an integer from %lld to %lld",
+       variable, text, static_cast<long long>(low), static_cast<long long>(high));
+  return false;
+}
+
+// The first of `variables` that is set, else *out stays.
+bool FromEnvironment(const char* const* variables, int64_t low, int64_t high, int64_t* out) {
+  for (; *variables != nullptr; ++variables) {
+    if (const char* text = Environment(*variables)) {
+      return ParseInteger(*variables, text, low, high, out);
+    }
+  }
+  return true;
+}
+
+struct Launcher {
+  const char* rank;
+  const char* world_size;
+};
+constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE"},
+                                   {"SLURM_PROCID", "SLURM_NTASKS"},
+                                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
+
+// Rank and size come from one launcher: never a rank of one and a size of another.
+bool FromLauncher(int64_t* rank, int64_t* world_size) {
+  for (const Launcher& launcher : kLaunchers) {
+    const char* rank_text = Environment(launcher.rank);
+    const char* size_text = Environment(launcher.world_size);
+    if (rank_text == nullptr || size_text == nullptr) continue;
+    return ParseInteger(launcher.rank, rank_text, 0, kMaxRanks - 1, rank) &&
+           ParseInteger(launcher.world_size, size_text, 1, kMaxRanks, world_size);
+  }
+  return true;
+}
+
+plumbline_status_t ResolveRanks(const plumbline_open_options_t& given,
+                                plumbline_agent_open_t* out) {
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  if ((given.rank < 0 || given.world_size < 0) && !FromLauncher(&rank, &world_size)) {
+    return PLUMBLINE_INVALID_ARGUMENT;
+  }
+  if (given.rank >= 0) rank = given.rank;
+  if (given.world_size >= 0) world_size = given.world_size;
+  if (rank >= world_size || world_size > kMaxRanks) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                "open: rank %lld of world size %lld; expected 0 <= rank < world_size",
+                static_cast<long long>(rank), static_cast<long long>(world_size));
+  }
+  out->rank = static_cast<uint32_t>(rank);
+  out->world_size = static_cast<uint32_t>(world_size);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t ResolveNumbers(const plumbline_open_options_t& given,
+                                  plumbline_agent_open_t* out) {
+  constexpr const char* kAttempt[] = {"PLUMBLINE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT",
+                                      "SLURM_RESTART_COUNT", nullptr};
+  constexpr const char* kEvery[] = {"PLUMBLINE_EVERY", nullptr};
+  int64_t attempt = 0;
+  int64_t every = 0;
+  if (given.attempt >= 0) {
+    attempt = given.attempt;
+  } else if (!FromEnvironment(kAttempt, 0, INT32_MAX, &attempt)) {
+    return PLUMBLINE_INVALID_ARGUMENT;
+  }
+  if (given.every > 0) {
+    every = given.every;
+  } else if (!FromEnvironment(kEvery, 0, INT32_MAX, &every)) {
+    return PLUMBLINE_INVALID_ARGUMENT;
+  }
+  out->attempt = static_cast<uint32_t>(attempt);
+  out->every = static_cast<uint32_t>(every);
+  return PLUMBLINE_OK;
+}
+
+// -1 when `text` is no number. The decimal point is a point whatever the trainer's locale.
+double ParseShare(const char* text) {
+  locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
+  if (plain == nullptr) return -1.0;
+  char* end = nullptr;
+  const double value = strtod_l(text, &end, plain);
+  freelocale(plain);
+  return end != text && *end == '\0' ? value : -1.0;
+}
+
+plumbline_status_t ResolveBudget(const plumbline_open_options_t& given,
+                                 plumbline_agent_open_t* out) {
+  double budget = given.budget;
+  const char* source = "budget";
+  if (budget == 0.0) {
+    if (const char* text = Environment("PLUMBLINE_BUDGET")) {
+      source = "PLUMBLINE_BUDGET";
+      budget = ParseShare(text);
+    }
+  }
+  if (!(budget >= 0.0 && budget <= 1.0)) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                "open: %s is not a share of the step time; expected a number from 0 to 1", source);
+  }
+  out->budget = budget;
+  return PLUMBLINE_OK;
+}
+
+const char* StringOption(const char* given, const char* variable, const char* otherwise) {
+  if (given != nullptr) return given;
+  const char* value = Environment(variable);
+  return value != nullptr ? value : otherwise;
+}
+
+plumbline_status_t ResolveStrings(const plumbline_open_options_t& given,
+                                  plumbline_agent_open_t* out) {
+  out->run = StringOption(given.run, "PLUMBLINE_RUN", "run");
+  out->server = StringOption(given.server, "PLUMBLINE_SERVER", "");
+  out->record = StringOption(given.record, "PLUMBLINE_RECORD", "");
+  const NameFault fault = CheckName(out->run);
+  if (fault != NameFault::kNone) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: the run's name %s", Describe(fault));
+  }
+  if (*out->server == '\0' && *out->record == '\0') {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                "open: neither server nor record is given; expected \"host:port\" of plumbd "
+                "(PLUMBLINE_SERVER), a directory for run records (PLUMBLINE_RECORD), or both");
+  }
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t ResolveRole(const plumbline_open_options_t& given, plumbline_agent_open_t* out) {
+  out->role = given.role == 0 ? static_cast<int32_t>(PLUMBLINE_ROLE_TRAINER) : given.role;
+  if (out->role != PLUMBLINE_ROLE_TRAINER && out->role != PLUMBLINE_ROLE_ROLLOUT) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                "open: role is %d; expected PLUMBLINE_ROLE_TRAINER or PLUMBLINE_ROLE_ROLLOUT",
+                given.role);
+  }
+  return PLUMBLINE_OK;
+}
+
+}  // namespace
+
+plumbline_status_t ResolveOptions(const plumbline_open_options_t* given,
+                                  plumbline_agent_open_t* resolved) {
+  plumbline_open_options_t options = PLUMBLINE_OPEN_OPTIONS_INIT;
+  if (given != nullptr && !CopySized("open: options", given, &options)) {
+    return PLUMBLINE_INVALID_ARGUMENT;
+  }
+  *resolved = {};
+  resolved->size = sizeof(*resolved);
+  using Part = plumbline_status_t (*)(const plumbline_open_options_t&, plumbline_agent_open_t*);
+  constexpr Part kParts[] = {ResolveRole, ResolveStrings, ResolveRanks, ResolveNumbers,
+                             ResolveBudget};
+  for (Part part : kParts) {
+    const plumbline_status_t status = part(options, resolved);
+    if (status != PLUMBLINE_OK) return status;
+  }
+  return PLUMBLINE_OK;
+}
+
+}  // namespace plumbline::facade

@@ -1,0 +1,187 @@
+#include "agent/facade/run.h"
+
+#include <time.h>
+
+#include <cerrno>
+
+#include "agent/facade/error.h"
+#include "agent/facade/loader.h"
+#include "agent/facade/process.h"
+
+namespace plumbline::facade {
+namespace {
+
+constexpr uint32_t kExitTimeoutMs = 2000;
+
+Run* g_runs = nullptr;  // atomic head; runs are never removed
+
+void SetState(Run* run, RunState state) { __atomic_store_n(&run->state, state, __ATOMIC_SEQ_CST); }
+
+Site* FirstSite(Run* run) { return __atomic_load_n(&run->sites, __ATOMIC_ACQUIRE); }
+Site* NextSite(Site* site) { return __atomic_load_n(&site->next, __ATOMIC_ACQUIRE); }
+
+void FailRun(Run* run, plumbline_status_t failure) {
+  run->failure = failure < 0 ? failure : static_cast<plumbline_status_t>(PLUMBLINE_INTERNAL);
+  run->failure_text = *ThreadError();
+  SetAllDue(run, PLUMBLINE_NEVER);
+  SetState(run, RunState::kFailed);
+}
+
+// The agent learns what happened before it was there.
+plumbline_status_t CatchUp(Run* run) {
+  for (Site* site = FirstSite(run); site != nullptr; site = NextSite(site)) {
+    const plumbline_status_t status = Declare(run, site);
+    if (status < 0) return status;
+  }
+  const uint64_t step = OpenStep(run);
+  if (step == PLUMBLINE_NO_STEP) return PLUMBLINE_OK;
+  return run->agent->step_begin(run->agent_run, static_cast<int64_t>(step), ThreadError());
+}
+
+// run->mutex is held, the state is kWaiting.
+void OpenAgentRun(Run* run) {
+  const plumbline_agent_table_t* agent = Agent();
+  if (agent == nullptr) return FailRun(run, PLUMBLINE_UNAVAILABLE);
+  run->agent = agent;
+  plumbline_status_t status = agent->open(&run->options, &run->agent_run, ThreadError());
+  if (status >= 0) {
+    status = CatchUp(run);
+    if (status >= 0) return SetState(run, RunState::kOpen);
+    plumbline_error_t ignored;
+    agent->close(run->agent_run, 0, &ignored);
+  }
+  FailRun(run, status);
+  Warn("run \"%s\": %s. Nothing is observed; the trainer goes on.", run->options.run,
+       run->failure_text.text);
+}
+
+void OpenIfWaiting(Run* run) {
+  MutexLock lock(&run->mutex);
+  if (StateOf(run) == RunState::kWaiting) OpenAgentRun(run);
+}
+
+int64_t NowMs() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<int64_t>(t.tv_sec) * 1000 + t.tv_nsec / 1000000;
+}
+
+// Waits until no call is inside the agent; false at the deadline.
+bool Drained(Run* run, int64_t deadline_ms) {
+  while (__atomic_load_n(&run->in_flight, __ATOMIC_SEQ_CST) != 0) {
+    if (NowMs() >= deadline_ms) return false;
+    const timespec pause{0, 200000};
+    nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+plumbline_status_t CloseAgentRun(Run* run, uint32_t timeout_ms) {
+  const int64_t deadline = NowMs() + timeout_ms;
+  if (!Drained(run, deadline)) {
+    // Closing under a running call would free what it uses; the agent keeps the run until exit.
+    return Fail(PLUMBLINE_DEADLINE_EXCEEDED,
+                "close: calls of run \"%s\" were still running after %u ms", run->options.run,
+                timeout_ms);
+  }
+  SetAllDue(run, PLUMBLINE_NEVER);  // a step_end that was under way may have advanced the words
+  const int64_t left = deadline - NowMs();
+  return run->agent->close(run->agent_run, left > 0 ? static_cast<uint32_t>(left) : 0,
+                           ThreadError());
+}
+
+}  // namespace
+
+plumbline_status_t IdleStatus(Run* run) {
+  switch (StateOf(run)) {
+    case RunState::kWaiting:
+    case RunState::kOpen:
+      return PLUMBLINE_OK;
+    case RunState::kFailed:
+      *ThreadError() = run->failure_text;
+      return run->failure;
+    case RunState::kDisabled:
+    case RunState::kClosed:
+      break;
+  }
+  return PLUMBLINE_DISABLED;
+}
+
+void SetAllDue(Run* run, uint64_t next_due) {
+  for (Site* site = FirstSite(run); site != nullptr; site = NextSite(site)) {
+    __atomic_store_n(&site->head.next_due, next_due, __ATOMIC_RELAXED);
+  }
+}
+
+plumbline_status_t Declare(Run* run, Site* site) {
+  plumbline_agent_site_t plain{};
+  plain.size = sizeof(plain);
+  plain.kind = site->kind;
+  plain.layer = site->layer;
+  plain.op = site->op;
+  const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
+  plain.step = last >= 0 ? last : 0;
+  plain.next_due = &site->head.next_due;
+  void* agent_site = nullptr;
+  const plumbline_status_t status =
+      run->agent->declare_site(run->agent_run, &plain, &agent_site, ThreadError());
+  if (status >= 0) __atomic_store_n(&site->agent_site, agent_site, __ATOMIC_RELEASE);
+  return status;
+}
+
+AgentCall::AgentCall(Run* run) : run_(run), status_(PLUMBLINE_OK), errno_(errno) {
+  if (StateOf(run) == RunState::kWaiting) OpenIfWaiting(run);
+  __atomic_fetch_add(&run->in_flight, 1, __ATOMIC_SEQ_CST);
+  if (StateOf(run) == RunState::kOpen) return;
+  __atomic_fetch_sub(&run->in_flight, 1, __ATOMIC_SEQ_CST);
+  status_ = IdleStatus(run);
+  if (status_ == PLUMBLINE_OK) status_ = PLUMBLINE_DISABLED;
+}
+
+AgentCall::~AgentCall() {
+  if (status_ == PLUMBLINE_OK) __atomic_fetch_sub(&run_->in_flight, 1, __ATOMIC_SEQ_CST);
+  errno = errno_;
+}
+
+plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms) {
+  MutexLock lock(&run->mutex);
+  const RunState before = StateOf(run);
+  if (before == RunState::kDisabled || before == RunState::kClosed) return PLUMBLINE_DISABLED;
+  SetState(run, RunState::kClosed);
+  SetAllDue(run, PLUMBLINE_NEVER);
+  __atomic_store_n(&run->head.step, PLUMBLINE_NO_STEP, __ATOMIC_RELAXED);
+  return before == RunState::kOpen ? CloseAgentRun(run, timeout_ms)
+                                   : static_cast<plumbline_status_t>(PLUMBLINE_OK);
+}
+
+namespace {
+
+// A child's sites are never due, so that it pays one branch. Async-signal-safe.
+void InChild() {
+  for (Run* run = __atomic_load_n(&g_runs, __ATOMIC_ACQUIRE); run != nullptr; run = run->next) {
+    SetAllDue(run, PLUMBLINE_NEVER);
+  }
+}
+
+// Runs that the trainer did not close still say goodbye.
+void AtExit() {
+  const int64_t deadline = NowMs() + kExitTimeoutMs;
+  for (Run* run = __atomic_load_n(&g_runs, __ATOMIC_ACQUIRE); run != nullptr; run = run->next) {
+    if (StateOf(run) != RunState::kOpen) continue;
+    const int64_t left = deadline - NowMs();
+    CloseRun(run, left > 0 ? static_cast<uint32_t>(left) : 0);
+  }
+}
+
+}  // namespace
+
+void Enlist(Run* run) {
+  WatchForks({InChild, AtExit});
+  Run* head = __atomic_load_n(&g_runs, __ATOMIC_ACQUIRE);
+  do {
+    run->next = head;
+  } while (
+      !__atomic_compare_exchange_n(&g_runs, &head, run, true, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE));
+}
+
+}  // namespace plumbline::facade

@@ -1,0 +1,104 @@
+// Runs and sites as the façade keeps them, and the way into the agent.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+
+#include "agent/agent_table.h"
+
+namespace plumbline::facade {
+
+enum class RunState : uint32_t {
+  kWaiting,   // opened; the agent has not been needed yet
+  kOpen,      // calls go to the agent
+  kFailed,    // the agent is unavailable or refused: every call returns `failure`
+  kDisabled,  // PLUMBLINE_DISABLE
+  kClosed,
+};
+
+struct Run;
+
+// Never freed: handles stay readable. `head` is what users see and comes first.
+struct Site {
+  plumbline_site_t head;
+  Run* run;
+  int32_t kind;
+  uint64_t hash;  // of kind, layer, op
+  char* layer;
+  char* op;
+  void* agent_site;  // set before the run is open, or by declare_site; atomic
+  Site* next;        // in order of registration
+};
+
+struct Run {
+  plumbline_run_t head;
+  RunState state;                        // atomic
+  uint32_t in_flight;                    // atomic: calls inside the agent
+  pthread_mutex_t mutex;                 // opening, closing, declaring sites
+  plumbline_agent_open_t options;        // strings owned
+  const plumbline_agent_table_t* agent;  // both set before state becomes kOpen
+  void* agent_run;
+  plumbline_status_t failure;
+  plumbline_error_t failure_text;
+  int64_t last_step;  // atomic; -1: none begun
+  Site* sites;        // atomic head of a list that only grows at its end
+  Site* last_site;
+  uint32_t site_count;
+  Run* next;  // all runs of the process
+};
+
+inline Run* FromHandle(plumbline_run_t* run) { return reinterpret_cast<Run*>(run); }
+inline Site* FromHandle(plumbline_site_t* site) { return reinterpret_cast<Site*>(site); }
+
+inline uint64_t OpenStep(const Run* run) {
+  return __atomic_load_n(&run->head.step, __ATOMIC_RELAXED);
+}
+inline RunState StateOf(const Run* run) { return __atomic_load_n(&run->state, __ATOMIC_SEQ_CST); }
+
+// One call on its way into the agent. Loads and opens the agent if the run still waits for it.
+// While status() is OK the agent's run stays alive; keeps errno.
+class AgentCall {
+ public:
+  explicit AgentCall(Run* run);
+  ~AgentCall();
+  AgentCall(const AgentCall&) = delete;
+  AgentCall& operator=(const AgentCall&) = delete;
+
+  plumbline_status_t status() const { return status_; }
+  const plumbline_agent_table_t& agent() const { return *run_->agent; }
+  void* agent_run() const { return run_->agent_run; }
+
+ private:
+  Run* run_;
+  plumbline_status_t status_;
+  int errno_;
+};
+
+// Why a run's calls do nothing, for the states in which they do: DISABLED, or the failure with its
+// text in the thread's error. OK for kWaiting and kOpen.
+plumbline_status_t IdleStatus(Run* run);
+
+// Writes `next_due` to every site of the run.
+void SetAllDue(Run* run, uint64_t next_due);
+
+// Tells the agent of a site. The run's mutex is held and the agent is open.
+plumbline_status_t Declare(Run* run, Site* site);
+
+// Registers the run for forks and exit.
+void Enlist(Run* run);
+
+plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms);
+
+class MutexLock {
+ public:
+  explicit MutexLock(pthread_mutex_t* mutex) : mutex_(mutex) { pthread_mutex_lock(mutex_); }
+  ~MutexLock() { pthread_mutex_unlock(mutex_); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  pthread_mutex_t* mutex_;
+};
+
+}  // namespace plumbline::facade
