@@ -1,6 +1,7 @@
 """Several ranks of one run: starting them, and averaging what they found."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -59,14 +60,11 @@ def launch(count, command):
             processes.append(subprocess.Popen([sys.executable, *command], env=environment))
         return _wait_for_all(processes)
     finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        _end(processes)
 
 
 def _wait_for_all(processes):
-    """Waits; once one has failed the others, which may wait for it for ever, get 10 s."""
+    """0 when all have ended well, else the first failure's status: the others may wait for it."""
     waiting = list(processes)
     while waiting:
         for process in list(waiting):
@@ -76,14 +74,20 @@ def _wait_for_all(processes):
                 continue
             waiting.remove(process)
             if status != 0:
-                _give_time(waiting, 10)
                 return status if status > 0 else 128 - status
     return 0
 
 
-def _give_time(processes, seconds):
-    for process in processes:
-        try:
-            process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            pass
+def _end(processes):
+    """Asks what still runs to end, then ends it; not to be interrupted."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    for end in (subprocess.Popen.terminate, subprocess.Popen.kill):
+        for process in processes:
+            if process.poll() is None:
+                end(process)
+        for process in processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                pass

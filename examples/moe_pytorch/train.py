@@ -109,6 +109,7 @@ class Trainer:
             record = self.step(step, batches, self.probes_of(step), began)
             record["seconds"] = time.perf_counter() - started
             record["cpu_seconds"] = time.process_time() - worked  # of all threads
+            record["unix_seconds"] = time.time()  # when the step ended
             stop = record.pop("stop")
             yield record
             step += 1

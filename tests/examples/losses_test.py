@@ -49,6 +49,17 @@ class Losses(unittest.TestCase):
                 # Bytes of this text: log 257 = 5.55 at first; its letter frequencies give 3.3.
                 self.assertLess(sum(losses[-5:]) / 5, sum(losses[:5]) / 5 - 1.0)
 
+    def test_the_seed_alone_decides(self):
+        with support.scratch() as folder:
+            runs = [self.run_once(folder, name, "--probes", "off", "--seed", seed)
+                    for name, seed in (("first", 1), ("again", 1), ("other", 2))]
+            self.assertEqual(runs[0], runs[1])
+            self.assertNotEqual(runs[0], runs[2])
+
+    def test_a_rank_that_fails_ends_the_others(self):
+        with self.assertRaisesRegex(AssertionError, "(?s)ended with 2.*No such file"):
+            support.train("--launch", 2, "--probes", "off", "--log", "/nonexistent/log.jsonl")
+
     def test_drops_happen_from_the_first_step(self):
         for router in ("fifo", "score-drop"):
             with self.subTest(router=router), support.scratch() as folder:
