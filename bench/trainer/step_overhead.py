@@ -53,13 +53,13 @@ def arguments():
 def start_server(options, folder):
     port_file = folder / "port"
     process = subprocess.Popen([pathlib.Path(options.bin) / "plumbd", "--grpc", "127.0.0.1:0",
-                                "--port-file", port_file],
+                                "--http", "off", "--port-file", port_file],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(600):
         if process.poll() is not None:
             raise SystemExit(f"plumbd ended with {process.returncode}")
-        if port_file.exists() and port_file.read_text().strip():
-            return process, f"127.0.0.1:{port_file.read_text().split()[0].split(':')[-1]}"
+        if port_file.exists():
+            return process, port_file.read_text().strip()
         time.sleep(0.1)
     process.kill()
     raise SystemExit("plumbd did not listen within 60 s")

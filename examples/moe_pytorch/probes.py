@@ -27,10 +27,11 @@ class Silent:
 class Probes:
     """Sends what happens in each step to the analysis server, to a record on disk, or both."""
 
-    def __init__(self, run, server=None, record=None):
+    def __init__(self, run, server=None, record=None, patience=2.0):
+        """patience: seconds that the end of training may wait for the last evidence to arrive."""
         self._run = _import_plumbline().init(run=run, server=server, record=record)
+        self._patience = patience
         self.step, self.span, self.scalar = self._run.step, self._run.span, self._run.scalar
-        self.finish = self._run.finish
 
     def routing(self, layer, routing, batch):
         """One router call: what the gate said, what was chosen, what was kept, and who is who."""
@@ -42,6 +43,9 @@ class Probes:
             padding_mask=batch.padding.flatten(), pool_id=batch.pool_id,
             top_k=routing.top_k, capacity="none" if routing.capacity is None else routing.capacity,
             score_function="softmax", pool="microbatch", flatten="batch-major", mode="train")
+
+    def finish(self):
+        self._run.finish(self._patience)
 
 
 def _import_plumbline():

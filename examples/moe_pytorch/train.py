@@ -60,6 +60,8 @@ def arguments(argv):
     watch.add_argument("--run", default="moe", help="the run's name")
     watch.add_argument("--server", metavar="ADDR", help="plumbd to send to")
     watch.add_argument("--record", metavar="DIR", help="folder to record to")
+    watch.add_argument("--patience", type=float, default=2.0, metavar="SECONDS",
+                       help="how long the end may wait for the last evidence to be delivered")
     options = parser.parse_args(argv)
     for name in ("experts", "top_k", "layers", "dim", "steps", "batch", "seq", "block"):
         if getattr(options, name) < 1:
@@ -90,7 +92,8 @@ class Trainer:
         self.dataset = data.TextBatches(data.load_documents(), options.batch, options.seq,
                                         options.layout, options.seed, self.rank, options.steps)
         wanted = options.probes != "off" and (options.server or options.record)
-        self.probes = Probes(options.run, options.server, options.record) if wanted else Silent()
+        self.probes = Probes(options.run, options.server, options.record,
+                             options.patience) if wanted else Silent()
 
     def probes_of(self, step):
         """The probes, or silence in the blocks in which --probes alternate leaves them out."""

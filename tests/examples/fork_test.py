@@ -34,7 +34,7 @@ class Fork(unittest.TestCase):
                     batches = torch.utils.data.DataLoader(CallsFromTheWorker(run), num_workers=2,
                                                           timeout=support.PATIENCE)
                     self.assertEqual([int(x) for x in batches], list(range(20)))
-            run.finish()
+            run.finish(timeout=support.PATIENCE)
             status, report = support.audit(folder / "record")
             self.assertEqual(report["coverage"]["dropped"], 0)
             layers = {v["site"]["layer"] for v in report["verdicts"]}

@@ -23,7 +23,8 @@ class Judged(unittest.TestCase):
         with support.scratch() as folder, support.Server(folder) as server:
             for router in ROUTERS:
                 support.train("--router", router, "--steps", 12, "--launch", 2, "--run", router,
-                              "--server", server.address, "--record", folder / router)
+                              "--server", server.address, "--record", folder / router,
+                              "--patience", support.PATIENCE)
                 cls.audits[router] = support.audit(folder / router)
             for router in ROUTERS:
                 cls.live[router] = cls.watch(server, router)

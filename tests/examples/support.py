@@ -100,21 +100,22 @@ class Server:
         port_file = pathlib.Path(folder) / "port"
         self.log = open(pathlib.Path(folder) / "plumbd.log", "w+")
         self.process = subprocess.Popen(
-            [program("plumbd"), "--grpc", "127.0.0.1:0", "--port-file", str(port_file)],
+            [program("plumbd"), "--grpc", "127.0.0.1:0", "--http", "off",
+             "--port-file", str(port_file)],
             stdout=self.log, stderr=subprocess.STDOUT)
         try:
             wait_until("plumbd to listen", lambda: self._started(port_file))
         except BaseException:
             self.kill()
             raise
-        self.address = f"127.0.0.1:{port_file.read_text().split()[0].split(':')[-1]}"
+        self.address = port_file.read_text().strip()
 
     def _started(self, port_file):
         if self.process.poll() is not None:
             self.log.seek(0)
             raise AssertionError(
                 f"plumbd ended with {self.process.returncode}: {self.log.read()}")
-        return port_file.exists() and port_file.read_text().strip()
+        return port_file.exists()
 
     def kill(self):
         """As a crash would: SIGKILL."""
