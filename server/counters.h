@@ -1,0 +1,24 @@
+// What the server counts about itself. Every loss is a named counter; nothing is only logged.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace plumbline::server {
+
+// Thread-safe; each value only grows.
+struct Counters {
+  std::atomic<uint64_t> batches{0};            // accepted, each once
+  std::atomic<uint64_t> evidence{0};           // items in them
+  std::atomic<uint64_t> streams{0};            // ever welcomed, reconnections included
+  std::atomic<uint64_t> duplicates{0};         // batches that were held already
+  std::atomic<uint64_t> out_of_order{0};       // batches that waited for an earlier one
+  std::atomic<uint64_t> paused_reads{0};       // times a stream was not read because the queue was full
+  std::atomic<uint64_t> rejected_batches{0};   // malformed, refused by number
+  std::atomic<uint64_t> rejected_evidence{0};  // items in those
+  std::atomic<uint64_t> engine_refused{0};     // items the engine refused after our checks passed
+  std::atomic<uint64_t> skipped_batches{0};    // numbers an agent says it will never send
+  std::atomic<uint64_t> broken_streams{0};     // ended because of a protocol error
+};
+
+}  // namespace plumbline::server

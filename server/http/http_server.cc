@@ -1,0 +1,78 @@
+#include "server/http/http_server.h"
+
+#include <thread>
+#include <utility>
+
+#include <httplib.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr size_t kThreads = 2;
+
+class HttpServerImpl : public HttpServer {
+ public:
+  ~HttpServerImpl() override {
+    server_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::Status Init(const std::string& address, const std::string& version) {
+    server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    server_.set_keep_alive_timeout(5);
+    server_.set_payload_max_length(1 << 16);
+    server_.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
+      response.set_content("ok\n", "text/plain");
+    });
+    server_.Get("/version", [version](const httplib::Request&, httplib::Response& response) {
+      response.set_content(absl::StrCat("{\"version\":\"", version, "\"}\n"), "application/json");
+    });
+    return Listen(address);
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  absl::Status Listen(const std::string& address) {
+    const size_t colon = address.rfind(':');
+    std::string host = address.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+    int port = 0;
+    if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) {
+      return absl::InvalidArgumentError(absl::StrCat("--http must be HOST:PORT, found ", address));
+    }
+    // The library's default sets SO_REUSEPORT: two servers would share the port by chance.
+    server_.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+    const bool bound = port == 0 ? (port = server_.bind_to_any_port(host)) > 0
+                                 : server_.bind_to_port(host, port);
+    if (!bound) {
+      return absl::UnavailableError(absl::StrCat(
+          "cannot listen on ", address, ": is another plumbd running? (--http HOST:PORT, or off)"));
+    }
+    address_ = absl::StrCat(address.substr(0, colon), ":", port);
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    while (!server_.is_running()) std::this_thread::yield();  // stop() before it would be lost
+    return absl::OkStatus();
+  }
+
+  httplib::Server server_;
+  std::string address_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
+                                                              const std::string& version) {
+  auto server = std::make_unique<HttpServerImpl>();
+  if (auto s = server->Init(address, version); !s.ok()) return s;
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,175 @@
+#include "server/ingest/batch_checks.h"
+
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/dtype.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr int kMaxTensorRank = 8;
+
+// Where in the batch: built only when something is wrong.
+struct Place {
+  const char* list;
+  int index;
+  std::string Text() const { return absl::StrCat(list, "[", index, "]"); }
+};
+
+absl::Status Bad(const Place& place, std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(place.Text(), std::string(what)));
+}
+
+absl::Status CheckName(const Place& place, const char* field, const std::string& name,
+                       const BatchLimits& limits) {
+  if (name.size() <= limits.max_name_bytes) return absl::OkStatus();
+  return Bad(place, absl::StrCat(".", field, ": ", name.size(), " bytes, at most ",
+                                 limits.max_name_bytes, " are accepted"));
+}
+
+absl::Status CheckSiteAndSource(const Place& place, uint32_t source, bool has_site,
+                                const v1::Site& site, int sources, const BatchLimits& limits) {
+  if (source >= static_cast<uint32_t>(sources)) {
+    return Bad(place, absl::StrCat(".source: ", source, ", but the batch names ", sources,
+                                   " sources"));
+  }
+  if (!has_site) return absl::OkStatus();
+  if (auto s = CheckName(place, "site.layer", site.layer(), limits); !s.ok()) return s;
+  return CheckName(place, "site.op", site.op(), limits);
+}
+
+absl::Status CheckTensor(const Place& place, const char* field, const v1::Tensor& tensor) {
+  const auto fail = [&](const std::string& what) {
+    return Bad(place, absl::StrCat(".routing.sample.", field, ": ", what));
+  };
+  if (tensor.shape_size() > kMaxTensorRank) {
+    return fail(absl::StrCat(tensor.shape_size(), " axes, at most ", kMaxTensorRank));
+  }
+  const size_t width = DTypeSize(static_cast<DType>(tensor.dtype()));
+  if (width == 0) return fail(absl::StrCat("unknown element type ", tensor.dtype()));
+  size_t expected = width;
+  for (const int64_t extent : tensor.shape()) {
+    if (extent < 0) return fail(absl::StrCat("negative extent ", extent));
+    if (__builtin_mul_overflow(expected, static_cast<size_t>(extent), &expected)) {
+      return fail("the shape overflows");
+    }
+  }
+  if (expected != tensor.data().size()) {
+    return fail(absl::StrCat(tensor.data().size(), " bytes of data for ",
+                             DTypeName(static_cast<DType>(tensor.dtype())), " [",
+                             absl::StrJoin(tensor.shape(), ","), "], expected ", expected));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRouting(const Place& place, const v1::Routing& routing) {
+  if (!routing.has_sample()) return absl::OkStatus();
+  const v1::RoutingSample& s = routing.sample();
+  const struct {
+    const char* name;
+    bool present;
+    const v1::Tensor& tensor;
+  } tensors[] = {
+      {"scores", s.has_scores(), s.scores()},
+      {"expert_bias", s.has_expert_bias(), s.expert_bias()},
+      {"topk_indices", s.has_topk_indices(), s.topk_indices()},
+      {"keep_mask", s.has_keep_mask(), s.keep_mask()},
+      {"routing_map", s.has_routing_map(), s.routing_map()},
+      {"probs", s.has_probs(), s.probs()},
+      {"sequence_id", s.has_sequence_id(), s.sequence_id()},
+      {"position", s.has_position(), s.position()},
+      {"padding_mask", s.has_padding_mask(), s.padding_mask()},
+      {"pool_id", s.has_pool_id(), s.pool_id()},
+  };
+  for (const auto& t : tensors) {
+    if (!t.present) continue;
+    if (auto status = CheckTensor(place, t.name, t.tensor); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSources(const v1::Batch& batch, const BatchLimits& limits) {
+  if (batch.sources_size() > limits.max_sources) {
+    return absl::InvalidArgumentError(absl::StrCat(batch.sources_size(), " sources, at most ",
+                                                   limits.max_sources, " are accepted"));
+  }
+  for (int i = 0; i < batch.sources_size(); ++i) {
+    if (auto s = CheckSource(batch.sources(i), limits); !s.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sources[", i, "]: ", std::string(s.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEvidence(const v1::Batch& batch, const BatchLimits& limits) {
+  for (int i = 0; i < batch.evidence_size(); ++i) {
+    const v1::Evidence& e = batch.evidence(i);
+    const Place place{"evidence", i};
+    if (e.site().layer().empty() && e.site().op().empty()) {
+      return Bad(place, ".site: names neither a layer nor an op");
+    }
+    if (e.step() < 0) return Bad(place, absl::StrCat(".step: ", e.step(), ", expected at least 0"));
+    if (auto s = CheckSiteAndSource(place, e.source(), true, e.site(), batch.sources_size(), limits);
+        !s.ok()) {
+      return s;
+    }
+    if (!e.has_routing()) continue;
+    if (auto s = CheckRouting(place, e.routing()); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+template <typename Entries>
+absl::Status CheckEntries(const char* name, const Entries& entries, const v1::Batch& batch,
+                          const BatchLimits& limits) {
+  for (int i = 0; i < entries.size(); ++i) {
+    const auto& entry = entries.Get(i);
+    if (auto s = CheckSiteAndSource({name, i}, entry.source(), entry.has_site(), entry.site(),
+                                    batch.sources_size(), limits);
+        !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
+  const struct {
+    const char* field;
+    const std::string& value;
+  } names[] = {{"run", source.run()}, {"host", source.host()}, {"tool_version", source.tool_version()}};
+  for (const auto& n : names) {
+    if (n.value.size() > limits.max_name_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(n.field, ": ", n.value.size(),
+                                                     " bytes, at most ", limits.max_name_bytes,
+                                                     " are accepted"));
+    }
+  }
+  if (source.world_size() != 0 && source.rank() >= source.world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", source.rank(), " of ",
+                                                   source.world_size(), " ranks"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits) {
+  if (auto s = CheckSources(batch, limits); !s.ok()) return s;
+  if (auto s = CheckEvidence(batch, limits); !s.ok()) return s;
+  for (int i = 0; i < batch.progress_size(); ++i) {
+    if (auto s = CheckSiteAndSource({"progress", i}, batch.progress(i).source(), false, {},
+                                    batch.sources_size(), limits);
+        !s.ok()) {
+      return s;
+    }
+  }
+  if (auto s = CheckEntries("losses", batch.losses(), batch, limits); !s.ok()) return s;
+  return CheckEntries("declarations", batch.declarations(), batch, limits);
+}
+
+}  // namespace plumbline::server

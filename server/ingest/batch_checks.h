@@ -1,0 +1,21 @@
+// Is a batch well formed? What it means is the engine's question; this one keeps a broken or
+// hostile sender from reaching the engine at all.
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::server {
+
+struct BatchLimits {
+  size_t max_name_bytes = 512;
+  int max_sources = 4096;
+};
+
+// InvalidArgument: "evidence[3].routing.sample.scores: 12 bytes of data for f32 [4,8], expected 128".
+absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits);
+absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits);
+
+}  // namespace plumbline::server

@@ -1,0 +1,44 @@
+// v1::Ingest: one bidirectional stream per agent process. Numbered batches come up, cumulative
+// acknowledgements go down. The callback API: no thread per stream.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "server/counters.h"
+#include "server/ingest/batch_checks.h"
+#include "server/ingest/sequencer.h"
+#include "server/judge/judge.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace plumbline::server {
+
+struct IngestOptions {
+  std::string server_version;
+  BatchLimits limits;
+  Sequencer::Limits waiting;
+  size_t max_streams = 20000;
+  uint64_t ack_batches = 8;
+  std::chrono::nanoseconds ack_delay = std::chrono::seconds(1);
+};
+
+class IngestService {
+ public:
+  virtual ~IngestService() = default;
+
+  // `judge` and `counters` must outlive the service.
+  static std::unique_ptr<IngestService> Create(const IngestOptions& options, Judge* judge,
+                                               Counters* counters);
+
+  virtual grpc::Service* service() = 0;
+  // Acknowledges what is held and ends every stream with UNAVAILABLE: agents keep the rest and
+  // come back.
+  virtual void Shutdown() = 0;
+  virtual size_t connected() const = 0;
+};
+
+}  // namespace plumbline::server

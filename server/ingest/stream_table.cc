@@ -1,0 +1,78 @@
+#include "server/ingest/stream_table.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+namespace {
+
+std::string ClaimKey(const v1::Source& s) {
+  // Numbers first: nothing a run may be called can then imitate another key.
+  return absl::StrCat(s.attempt(), "/", static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_id) {
+  std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream_id);
+  if (found != streams_.end()) {
+    Entry& entry = found->second;
+    if (!entry.connected) idle_.erase(entry.idle);
+    entry.connected = true;
+    return entry.state;
+  }
+  if (streams_.size() >= max_streams_) EvictIdle();
+  if (streams_.size() >= max_streams_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this server already serves ", max_streams_, " streams (ingest.max_streams)"));
+  }
+  Entry entry;
+  entry.state = std::make_shared<StreamState>(stream_id, limits_);
+  entry.connected = true;
+  return streams_.emplace(stream_id, std::move(entry)).first->second.state;
+}
+
+void StreamTable::EvictIdle() {
+  if (idle_.empty()) return;
+  const uint64_t oldest = idle_.front();
+  std::erase_if(claims_, [&](const auto& claim) { return claim.second == oldest; });
+  streams_.erase(oldest);
+  idle_.pop_front();
+}
+
+void StreamTable::Closed(uint64_t stream_id) {
+  std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream_id);
+  if (found == streams_.end() || !found->second.connected) return;
+  found->second.connected = false;
+  found->second.idle = idle_.insert(idle_.end(), stream_id);
+}
+
+absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
+  std::lock_guard lock(mutex_);
+  uint64_t& holder = claims_[ClaimKey(source)];
+  if (holder != stream_id && holder != 0) {
+    const auto other = streams_.find(holder);
+    if (other != streams_.end() && other->second.connected) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("rank ", source.rank(), " of run \"", source.run(), "\" (attempt ",
+                       source.attempt(), ") is already reported by another connected process; "
+                       "give this run another name or attempt"));
+    }
+  }
+  holder = stream_id;
+  return absl::OkStatus();
+}
+
+void StreamTable::Release(uint64_t stream_id, const v1::Source& source) {
+  std::lock_guard lock(mutex_);
+  const auto found = claims_.find(ClaimKey(source));
+  if (found != claims_.end() && found->second == stream_id) claims_.erase(found);
+}
+
+size_t StreamTable::size() const {
+  std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+}  // namespace plumbline::server

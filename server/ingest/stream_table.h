@@ -1,0 +1,66 @@
+// Streams the server knows, connected or not, and which stream speaks for which rank.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/evidence.pb.h"
+#include "server/ingest/sequencer.h"
+
+namespace plumbline::server {
+
+// What outlives a connection. `mutex` guards everything below it and is held while batches are
+// handed on, so that they reach the judge in order even when an old connection lingers.
+struct StreamState {
+  StreamState(uint64_t stream_id, Sequencer::Limits limits) : id(stream_id), sequencer(limits) {}
+
+  const uint64_t id;
+  std::mutex mutex;
+  Sequencer sequencer;
+  uint64_t connection = 0;               // the newest; older ones have nothing to say any more
+  std::function<void()> end_connection;  // ends the newest one
+  std::vector<v1::Source> sources;       // announced or named in a batch, claimed
+};
+
+class StreamTable {
+ public:
+  StreamTable(size_t max_streams, Sequencer::Limits limits)
+      : max_streams_(max_streams), limits_(limits) {}
+
+  // The state of `stream_id`, new or old. ResourceExhausted when too many streams are connected.
+  absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id);
+  // The stream may be forgotten when room is needed.
+  void Closed(uint64_t stream_id);
+
+  // `stream_id` speaks for `source` from now on. AlreadyExists while another connected stream does:
+  // two processes that claim one rank would be judged as one.
+  absl::Status Claim(uint64_t stream_id, const v1::Source& source);
+  void Release(uint64_t stream_id, const v1::Source& source);
+
+  size_t size() const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<StreamState> state;
+    bool connected = false;
+    std::list<uint64_t>::iterator idle;  // valid while not connected
+  };
+  void EvictIdle();
+
+  const size_t max_streams_;
+  const Sequencer::Limits limits_;
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, Entry> streams_;
+  std::list<uint64_t> idle_;  // not connected, oldest first
+  std::unordered_map<std::string, uint64_t> claims_;
+};
+
+}  // namespace plumbline::server

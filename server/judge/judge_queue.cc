@@ -1,0 +1,58 @@
+#include "server/judge/judge_queue.h"
+
+#include <utility>
+
+namespace plumbline::server {
+namespace {
+
+// A parsed batch takes more memory than its wire bytes, and an empty one takes some.
+constexpr size_t kItemOverhead = 512;
+
+size_t Cost(const JudgeItem& item) { return item.batch.bytes + kItemOverhead; }
+
+}  // namespace
+
+bool JudgeQueue::Push(JudgeItem item, std::function<void()> resume) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return true;
+  bytes_ += Cost(item);
+  items_.push_back(std::move(item));
+  changed_.notify_one();
+  if (bytes_ <= max_bytes_ || resume == nullptr) return true;
+  paused_.push_back(std::move(resume));
+  return false;
+}
+
+JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) {
+  std::vector<std::function<void()>> resumed;
+  Popped result = Popped::kItem;
+  {
+    std::unique_lock lock(mutex_);
+    const auto awake = [this] { return closed_ || !items_.empty(); };
+    if (!changed_.wait_until(lock, deadline, awake)) return Popped::kTimeout;
+    if (items_.empty()) {
+      result = Popped::kClosed;
+    } else {
+      *item = std::move(items_.front());
+      items_.pop_front();
+      bytes_ -= Cost(*item);
+    }
+    // Half empty before reading goes on: pausing and resuming each batch would cost more.
+    if (bytes_ <= max_bytes_ / 2) resumed.swap(paused_);
+  }
+  for (const auto& resume : resumed) resume();
+  return result;
+}
+
+void JudgeQueue::Close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+}
+
+size_t JudgeQueue::size() const {
+  std::lock_guard lock(mutex_);
+  return items_.size();
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,72 @@
+// The runs a server knows: who reports, who is gone, how far they are. Decides when a rank counts
+// as gone and when a run is over. Time is passed in, so that tests need not wait.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/query.pb.h"
+
+namespace plumbline::server {
+
+// Not thread-safe.
+class RunTable {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit RunTable(std::chrono::nanoseconds grace) : grace_(grace) {}
+
+  void Connected(uint64_t stream_id, const v1::Source& source, Time now, int64_t unix_ns);
+  void Account(uint64_t stream_id, const v1::Batch& batch, Time now, int64_t unix_ns);
+  // The stream ended. Its unfinished ranks may come back within the grace period.
+  void Disconnected(uint64_t stream_id, const v1::Source& source, Time now);
+
+  // Ranks whose grace ended, each reported once.
+  std::vector<v1::Source> TakeGone(Time now);
+  // Runs in which every rank has finished or is gone, each reported once until it reports again. A
+  // rank that never appeared is waited for as long as one that broke off.
+  std::vector<std::string> TakeEnded(Time now);
+
+  void SetClosedStep(const std::string& run, int64_t step);
+  std::vector<std::string> RunsOf(const v1::Batch& batch) const;
+
+  // Name order; `open_incidents` is left to the caller.
+  std::vector<v1::RunInfo> List() const;
+
+ private:
+  using Rank = std::pair<int, uint32_t>;  // (role, rank)
+  struct RankState {
+    v1::Source source;
+    uint64_t stream_id = 0;
+    bool connected = false;
+    bool finished = false;
+    bool gone = false;
+    Time deadline{};  // of a rank that is not connected
+    bool waiting() const { return !connected && !finished && !gone; }
+    bool over() const { return finished || gone; }
+  };
+  struct Run {
+    uint32_t attempt = 0;
+    bool ended = false;
+    std::map<Rank, RankState> ranks;   // of the newest attempt
+    std::map<int, uint32_t> world;     // by role
+    Time last_activity{};
+    v1::RunInfo info;                  // counters and steps; ranks are counted when listed
+  };
+
+  void Touch(Run& run, uint64_t stream_id, const v1::Source& source);
+  static RankState* Find(Run& run, uint64_t stream_id, const v1::Source& source);
+  Run& RunOf(const v1::Source& source, Time now, int64_t unix_ns);
+  bool AllRanksSeen(const Run& run) const;
+  bool AllRanksOver(const Run& run) const;
+
+  const std::chrono::nanoseconds grace_;
+  std::map<std::string, Run> runs_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,171 @@
+// plumbd: the analysis server.
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "rules/engine/engine.h"
+#include "server/server.h"
+
+namespace {
+
+using plumbline::server::Config;
+
+constexpr int kUsage = 2;
+
+struct CommandLine {
+  std::string config_file;
+  std::string port_file;
+  bool check_config = false;
+};
+
+void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
+  // Read first, so that the command line wins over the file.
+  app->add_option("--config", line->config_file, "TOML file; unknown keys are refused")
+      ->type_name("FILE");
+  app->add_flag("--check-config", line->check_config, "read the configuration, say what is wrong, and end");
+  app->add_option("--grpc", config->grpc, "address for agents and queries; port 0 takes a free one")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app->add_option("--http", config->http, "address for browsers and probes, or off")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app->add_option("--data", config->data_directory, "directory for what the server keeps")
+      ->type_name("DIR");
+  app->add_option("--rules", config->rules, "run only rules that match (may be repeated)")
+      ->type_name("GLOB");
+  app->add_option("--set", config->settings, "set an option of a rule (may be repeated)")
+      ->type_name("RULE.OPTION=VALUE");
+  app->add_option("--window", config->window_steps, "a rank this many steps behind is closed over")
+      ->type_name("STEPS")
+      ->capture_default_str();
+  app->add_option("--grace", config->grace_seconds,
+                  "a broken stream may come back for this long before its ranks count as gone")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  app->add_flag("--insecure", config->insecure, "listen off loopback although nothing is encrypted");
+  app->add_flag("--reflection", config->reflection, "serve gRPC reflection");
+  app->add_option("--log-level", config->log_level, "trace, debug, info, warning, error or off")
+      ->type_name("LEVEL")
+      ->capture_default_str();
+  app->add_option("--port-file", line->port_file, "write the gRPC address there when ready")
+      ->type_name("FILE");
+}
+
+// Reads the command line, then the file, then the command line over it. Returns an exit status, -1
+// to go on.
+int Configure(int argc, char** argv, Config* config, CommandLine* line) {
+  for (const bool with_file : {false, true}) {
+    CLI::App app{"plumbd: judges the evidence of running trainers", "plumbd"};
+    app.set_version_flag("--version", absl::StrCat("plumbd ", plumbline::server::Version()));
+    if (with_file) {
+      *config = Config();
+      const std::string file = line->config_file;
+      *line = CommandLine();
+      if (!file.empty()) {
+        if (auto s = plumbline::server::LoadConfigFile(file, config); !s.ok()) {
+          std::fprintf(stderr, "plumbd: %s\n", std::string(s.message()).c_str());
+          return kUsage;
+        }
+      }
+    }
+    AddOptions(&app, config, line);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+      return app.exit(e) == 0 ? 0 : kUsage;
+    }
+    if (line->config_file.empty()) break;
+  }
+  return -1;
+}
+
+// What Server::Start would refuse, without listening.
+absl::Status CheckConfig(const Config& config) {
+  if (auto s = plumbline::server::ValidateConfig(config); !s.ok()) return s;
+  plumbline::rules::EngineConfig engine;
+  engine.rules = config.rules;
+  engine.settings = config.settings;
+  return plumbline::rules::Engine::Create(engine, [](const auto&) {}).status();
+}
+
+absl::Status PrepareData(const std::string& directory) {
+  if (directory.empty()) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error || !std::filesystem::is_directory(directory)) {
+    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
+  }
+  return absl::OkStatus();
+}
+
+// Whole or not at all: who waits for the file must not read half an address.
+bool WritePortFile(const std::string& path, const std::string& address) {
+  const std::string temporary = path + ".tmp";
+  {
+    std::ofstream file(temporary, std::ios::trunc);
+    file << address << "\n";
+    if (!file.flush()) return false;
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  return !error;
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "plumbd: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument ? kUsage : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Debian's Abseil builds it in; it costs 40 % of the CPU at ten thousand streams.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+
+  Config config;
+  CommandLine line;
+  if (const int status = Configure(argc, argv, &config, &line); status >= 0) return status;
+  if (auto s = CheckConfig(config); !s.ok()) return Fail(s);
+  if (line.check_config) {
+    std::puts("configuration is valid");
+    return 0;
+  }
+  if (auto s = PrepareData(config.data_directory); !s.ok()) return Fail(s);
+
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
+  spdlog::set_level(spdlog::level::from_str(config.log_level));
+
+  // Before any thread starts, so that all of them inherit it and only sigwait sees the signals.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+
+  auto server = plumbline::server::Server::Start(config);
+  if (!server.ok()) return Fail(server.status());
+  const std::string address = (*server)->grpc_address();
+  if (!line.port_file.empty() && !WritePortFile(line.port_file, address)) {
+    return Fail(absl::UnavailableError(absl::StrCat("--port-file ", line.port_file, ": cannot be written")));
+  }
+  std::printf("plumbd %s listening on %s\n", plumbline::server::Version().c_str(), address.c_str());
+  std::fflush(stdout);
+  if (const std::string http = (*server)->http_address(); !http.empty()) {
+    spdlog::info("http on {}", http);
+  }
+
+  int received = 0;
+  sigwait(&signals, &received);
+  spdlog::info("signal {}: stopping", received);
+  (*server)->Stop();
+  return 0;
+}

@@ -1,0 +1,150 @@
+#include "server/server.h"
+
+#include <chrono>
+#include <utility>
+
+#include <dlfcn.h>
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/http/http_server.h"
+#include "server/ingest/ingest_service.h"
+#include "server/judge/judge.h"
+#include "server/query/query_service.h"
+
+namespace plumbline::server {
+namespace {
+
+std::chrono::nanoseconds Seconds(double s) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
+}
+
+JudgeOptions JudgeOptionsOf(const Config& c) {
+  JudgeOptions o;
+  o.engine.rules = c.rules;
+  o.engine.settings = c.settings;
+  o.engine.window_steps = c.window_steps;
+  o.grace = Seconds(c.grace_seconds);
+  o.queue_bytes = static_cast<size_t>(c.queue_bytes);
+  return o;
+}
+
+IngestOptions IngestOptionsOf(const Config& c) {
+  IngestOptions o;
+  o.server_version = Version();
+  o.limits.max_name_bytes = static_cast<size_t>(c.max_name_bytes);
+  o.waiting.waiting_batches = static_cast<size_t>(c.waiting_batches);
+  o.waiting.waiting_bytes = static_cast<size_t>(c.waiting_bytes);
+  o.max_streams = static_cast<size_t>(c.max_streams);
+  o.ack_batches = static_cast<uint64_t>(c.ack_batches);
+  o.ack_delay = Seconds(c.ack_seconds);
+  return o;
+}
+
+std::string WithPort(const std::string& address, int port) {
+  if (address.rfind("unix:", 0) == 0) return address;
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+}
+
+// The library of the reflection service registers itself when it is loaded: so it is loaded only
+// when reflection is asked for, and plumbd does not link it.
+absl::Status LoadReflection() {
+  if (dlopen(PLUMBLINE_REFLECTION_LIBRARY, RTLD_NOW | RTLD_GLOBAL) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat("--reflection: ", dlerror()));
+}
+
+void SetChannelArguments(const Config& config, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(static_cast<int>(config.message_bytes));
+  // Two servers on one port would share its connections by chance.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // A host that lost its power is noticed; agents may do the same.
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+class ServerImpl : public Server {
+ public:
+  ~ServerImpl() override { Stop(); }
+
+  absl::Status Init(const Config& config) {
+    auto judge = Judge::Create(JudgeOptionsOf(config), &book_, &counters_);
+    if (!judge.ok()) return judge.status();
+    judge_ = std::move(*judge);
+    ingest_ = IngestService::Create(IngestOptionsOf(config), judge_.get(), &counters_);
+    query_ = QueryService::Create(Version(), judge_.get(), &book_, &counters_);
+    if (config.reflection) {
+      if (auto s = LoadReflection(); !s.ok()) return s;
+    }
+    if (auto s = Listen(config); !s.ok()) return s;
+    if (config.http == "off") return absl::OkStatus();
+    auto http = HttpServer::Start(config.http, Version());
+    if (!http.ok()) return http.status();
+    http_ = std::move(*http);
+    return absl::OkStatus();
+  }
+
+  std::string grpc_address() const override { return grpc_address_; }
+  std::string http_address() const override { return http_ ? http_->address() : ""; }
+
+  void Stop() override {
+    if (grpc_ == nullptr) return;
+    grpc_->GetHealthCheckService()->SetServingStatus(false);
+    http_.reset();
+    ingest_->Shutdown();
+    query_->Shutdown();
+    grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    judge_->Stop();
+    grpc_.reset();
+  }
+
+ private:
+  absl::Status Listen(const Config& config) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(config.grpc, grpc::InsecureServerCredentials(), &port);
+    SetChannelArguments(config, &builder);
+    builder.RegisterService(ingest_->service());
+    builder.RegisterService(query_->service());
+    grpc_ = builder.BuildAndStart();
+    if (grpc_ == nullptr || port == 0) {
+      grpc_ = nullptr;
+      return absl::UnavailableError(absl::StrCat(
+          "cannot listen on ", config.grpc, ": is another plumbd running? (--grpc HOST:PORT)"));
+    }
+    grpc_address_ = WithPort(config.grpc, port);
+    return absl::OkStatus();
+  }
+
+  Counters counters_;
+  IncidentBook book_{[] {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }};
+  std::unique_ptr<Judge> judge_;
+  std::unique_ptr<IngestService> ingest_;
+  std::unique_ptr<QueryService> query_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::string grpc_address_;
+};
+
+}  // namespace
+
+std::string Version() { return PLUMBLINE_VERSION; }
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config) {
+  if (auto s = ValidateConfig(config); !s.ok()) return s;
+  auto server = std::make_unique<ServerImpl>();
+  if (auto s = server->Init(config); !s.ok()) return s;
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace plumbline::server

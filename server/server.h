@@ -1,0 +1,31 @@
+// plumbd as an object: everything between the sockets and the rules.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/config.h"
+
+namespace plumbline::server {
+
+// The version of this build, "0.1.0".
+std::string Version();
+
+class Server {
+ public:
+  virtual ~Server() = default;  // stops
+
+  // Listens and serves. InvalidArgument: the configuration is wrong. Unavailable: an address
+  // cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const Config& config);
+
+  // "127.0.0.1:7433", with the port that was found for port 0.
+  virtual std::string grpc_address() const = 0;
+  virtual std::string http_address() const = 0;  // empty when off
+
+  // Ends the streams (agents keep what is not acknowledged), judges what was taken, stops. Bounded.
+  virtual void Stop() = 0;
+};
+
+}  // namespace plumbline::server
