@@ -1,7 +1,7 @@
 // One router call, measured: what own scores would have chosen, what was recorded, who was refused.
 //
-// The arithmetic of one row is in kernels/routing_core.h, shared by the device kernel (routing.cu)
-// and its host twin (routing_host.cc): integers agree bit for bit.
+// One pass over the scores. The device kernel (routing_device.h) and this host twin share each
+// row's arithmetic (base/router_scores.h, routing_row.h) and agree bit for bit, means included.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ struct RoutingInput {
   GroupScore group_score = GroupScore::kAbsent;  // absent: max
 };
 
+// Means are over the rows they are defined on, NaN where there is none.
 struct RoutingStats {
   uint64_t tokens = 0;  // rows, padding included
   uint64_t padding = 0;
@@ -44,18 +45,27 @@ struct RoutingStats {
   uint64_t choices = 0;      // made by non-padding rows, kept or not
   uint64_t dropped = 0;      // of these, refused
   std::vector<uint32_t> load;     // [E] kept, padding included: it takes capacity too
-  std::vector<uint32_t> refused;  // [E]
-  double entropy_mean = 0;        // mean over finite non-padding rows of H(softmax(logits))/ln E
-  double margin_mean = 0;         // mean of the best minus the second-best selection score
-  double z_mean = 0;              // mean of logsumexp(logits)^2; NaN when only scores were seen
-  double logit_abs_max = 0;       // over finite rows
-  std::vector<uint64_t>
-      drop_histogram;  // [16] refused choices by position; empty without positions
+  std::vector<uint32_t> refused;  // [E] sums to `dropped`
+  double entropy_mean = 0;   // mean over finite non-padding rows of H(softmax(logits))/ln E; where
+                             // only scores were seen, H of the scores scaled to sum 1 (rows with a
+                             // negative one left out); NaN for E = 1
+  double margin_mean = 0;    // mean of the best minus the second-best selection score
+  double z_mean = 0;         // mean of logsumexp(logits)^2; NaN when only scores were seen
+  double logit_abs_max = 0;  // largest |recorded score| over finite non-padding rows
+  std::vector<uint64_t> drop_histogram;  // [16] refused choices by position, equal bins over the
+                                         // longest sequence; empty without positions
 };
 
 // Bounds beside kMaxExperts and kMaxTopK (base/router_scores.h).
 inline constexpr int64_t kMaxTokens = int64_t{1} << 26;
 
+// What was chosen and refused comes from what was recorded:
+// - topk_indices: its entries are the choices; keep_mask, else routing_map, says which were kept.
+// - routing_map alone: its entries were kept. An untied row that keeps fewer than k experts, all of
+//   its own choice, was refused the rest of that choice; other rows do not say whom they refused.
+// - neither: each finite row's own choice is its load.
+// A routing_map entry whose probability in probs [T,E] is zero is not kept.
+//
 // Shapes, dtypes and ranges are checked, indices too: InvalidArgument names the tensor and what was
 // expected. NaN and infinity are data, not errors. Host tensors only. Thread-safe.
 absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out);

@@ -1,0 +1,69 @@
+// What of one row goes into the routing measurement besides its choice (base/router_scores.h):
+// statistics of the scores, and which recorded choices were kept. Host and device.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/portable_math.h"
+#include "base/router_scores.h"
+#include "kernels/routing_plan.h"
+
+namespace plumbline {
+
+// H(softmax(x)) in nats: ln Z - sum(e (x - max)) / Z.
+PLUMB_HD inline double LogitEntropy(const RowScale& row) {
+  return PortableLog(row.sum) - row.weighted / row.sum;
+}
+
+// logsumexp(x)^2.
+PLUMB_HD inline double SquaredLogSum(const RowScale& row) {
+  const double lse = row.max + PortableLog(row.sum);
+  return lse * lse;
+}
+
+// -p ln p of one score in a row that sums to `sum`; 0 at 0.
+PLUMB_HD inline double ScoreEntropyTerm(double score, double sum) {
+  const double p = score / sum;
+  return p < 2.2250738585072014e-308 ? 0.0 : -p * PortableLog(p);
+}
+
+// True when a row's sum of scores can be scaled to 1: no score was negative, the sum is positive.
+PLUMB_HD inline bool Normalisable(double smallest, double sum) {
+  return smallest >= 0 && sum >= 2.2250738585072014e-308 && IsFiniteValue(sum);
+}
+
+// H of non-negative scores scaled to sum 1; NaN when they cannot be. Lane order as ScaleRow.
+inline double ScoreEntropy(const double* x, int experts) {
+  double sum_lane[kRowLanes] = {};
+  double term_lane[kRowLanes] = {};
+  double smallest = x[0];
+  for (int i = 0; i < experts; ++i) {
+    sum_lane[i % kRowLanes] += x[i];
+    smallest = x[i] < smallest ? x[i] : smallest;
+  }
+  const double sum = internal::SumLanes(sum_lane);
+  if (!Normalisable(smallest, sum)) return __builtin_nan("");
+  for (int i = 0; i < experts; ++i) term_lane[i % kRowLanes] += ScoreEntropyTerm(x[i], sum);
+  return internal::SumLanes(term_lane);
+}
+
+// Was expert e of this row kept, by the routing map?
+PLUMB_HD inline bool KeptInMap(const RoutingPlan& plan, int64_t row, int64_t e) {
+  if (plan.map.Integer(row, e) == 0) return false;
+  // Padded-to-capacity maps carry true entries of probability zero. NaN is not zero.
+  return !plan.probs_by_expert || plan.probs.Number(row, e) != 0;
+}
+
+// Was the j-th recorded choice, expert e, kept?
+PLUMB_HD inline bool KeptIndex(const RoutingPlan& plan, int64_t row, int j, int64_t e) {
+  if (plan.keep.present()) return plan.keep.Integer(row, j) != 0;
+  return !plan.map.present() || KeptInMap(plan, row, e);
+}
+
+// The recorded scores of a row as doubles.
+inline void LoadScores(const StridedView& scores, int64_t row, int experts, double* x) {
+  for (int i = 0; i < experts; ++i) x[i] = scores.Number(row, i);
+}
+
+}  // namespace plumbline
