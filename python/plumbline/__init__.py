@@ -1,0 +1,20 @@
+"""Plumbline: watches a training run for the failures that do not crash it.
+
+    import plumbline
+    run = plumbline.init(run="exp1", server="127.0.0.1:7433", record="runs/exp1")
+    for i, batch in enumerate(batches):
+        with run.step(i):
+            ...
+            run.observe_routing("layers.3", router_logits, topk_indices=chosen, keep_mask=kept,
+                                sequence_id=document, position=position, top_k=2)
+            run.scalar("loss", loss)
+    run.finish()
+
+Nothing here changes the trainer's results, and a mistake in a call warns once and is then silent;
+`init(strict=True)` raises instead. PLUMBLINE_DISABLE=1 turns everything off.
+"""
+
+from ._library import LibraryMissing, version
+from ._run import NoRun, PlumblineError, Run, init
+
+__all__ = ["LibraryMissing", "NoRun", "PlumblineError", "Run", "init", "version"]

@@ -1,0 +1,135 @@
+"""Finds libplumbline.so and declares its calls to ctypes."""
+
+import ctypes
+import glob
+import os
+
+OK, NOT_DUE, DISABLED, DROPPED = 0, 1, 2, 3
+INVALID_ARGUMENT, FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED = -1, -2, -3, -4
+
+KIND_ROUTING = 1
+NEVER = 2**64 - 1
+NO_STEP = 2**64 - 2  # a run's step outside of steps: not smaller than any due word but NEVER
+
+_NAME = "libplumbline.so"
+
+
+class LibraryMissing(RuntimeError):
+    """libplumbline.so was not found or cannot be loaded."""
+
+
+class OpenOptions(ctypes.Structure):
+    """plumbline_open_options_t."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("role", ctypes.c_int32),
+        ("run", ctypes.c_char_p),
+        ("server", ctypes.c_char_p),
+        ("record", ctypes.c_char_p),
+        ("attempt", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("world_size", ctypes.c_int32),
+        ("every", ctypes.c_uint32),
+        ("budget", ctypes.c_double),
+    ]
+
+
+class SiteHead(ctypes.Structure):
+    """plumbline_site_t."""
+
+    _fields_ = [("next_due", ctypes.c_uint64), ("step", ctypes.c_void_p)]
+
+
+def _in_source_tree(package):
+    """Libraries of build directories, newest first, when the package lies in its source tree."""
+    root = os.path.dirname(os.path.dirname(package))
+    if not os.path.exists(os.path.join(root, "agent", "facade", "CMakeLists.txt")):
+        return []
+    found = glob.glob(os.path.join(root, "build", "*", "lib", _NAME))
+    return sorted(found, key=os.path.getmtime, reverse=True)
+
+
+def _installed(package):
+    try:
+        from ._location import LIBRARY_DIRECTORY  # written by the build and the installation
+    except ImportError:
+        return []
+    return [os.path.normpath(os.path.join(package, LIBRARY_DIRECTORY, _NAME))]
+
+
+def _candidates():
+    chosen = os.environ.get("PLUMBLINE_LIBRARY")
+    if chosen:
+        return [chosen]
+    package = os.path.dirname(os.path.abspath(__file__))
+    beside = [os.path.join(package, _NAME)]
+    files = [p for p in beside + _installed(package) + _in_source_tree(package) if os.path.exists(p)]
+    return files[:1] or [_NAME]  # else wherever the loader looks
+
+
+def _declare(short, blocking):
+    """Argument and result types. `short` keeps the interpreter lock, `blocking` gives it away."""
+    c = ctypes
+    status = c.c_int32
+    run = c.c_void_p
+    signatures = {
+        "plumbline_open": [c.POINTER(OpenOptions), c.POINTER(c.c_void_p)],
+        "plumbline_site": [run, c.c_int32, c.c_char_p, c.c_char_p, c.POINTER(c.c_void_p)],
+        "plumbline_step_begin": [run, c.c_int64],
+        "plumbline_step_end": [run],
+        "plumbline_observe_routing": [c.c_void_p, c.c_void_p],
+        "plumbline_scalar": [run, c.c_char_p, c.c_double],
+        "plumbline_span_begin": [run, c.c_char_p, c.c_char_p, c.POINTER(c.c_uint64)],
+        "plumbline_span_end": [run, c.c_uint64],
+        "plumbline_flush": [run, c.c_uint32],
+        "plumbline_close": [run, c.c_uint32],
+    }
+    for library in (short, blocking):
+        for name, arguments in signatures.items():
+            function = getattr(library, name)
+            function.argtypes = arguments
+            function.restype = status
+        library.plumbline_last_error.restype = c.c_char_p
+        library.plumbline_status_name.argtypes = [status]
+        library.plumbline_status_name.restype = c.c_char_p
+        library.plumbline_version.restype = c.c_char_p
+
+
+class Library:
+    """The loaded library: `short` for calls that return at once, `blocking` for those that wait."""
+
+    def __init__(self, path):
+        self.path = path
+        self.short = ctypes.PyDLL(path)
+        self.blocking = ctypes.CDLL(path)
+        _declare(self.short, self.blocking)
+
+    def last_error(self):
+        return self.short.plumbline_last_error().decode("utf-8", "replace")
+
+    def status_name(self, status):
+        return self.short.plumbline_status_name(status).decode()
+
+
+_loaded = None
+
+
+def load():
+    """The library, loaded once a process. Raises LibraryMissing, which says where was looked."""
+    global _loaded
+    if _loaded is None:
+        path = _candidates()[0]
+        try:
+            _loaded = Library(path)
+        except (OSError, AttributeError) as error:
+            raise LibraryMissing(
+                f"{_NAME} cannot be loaded ({error}); expected it beside the package, in the build "
+                "tree, or where PLUMBLINE_LIBRARY says"
+            ) from error
+    return _loaded
+
+
+def version():
+    """The version of libplumbline.so. Raises LibraryMissing."""
+    return load().short.plumbline_version().decode()

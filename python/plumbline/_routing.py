@@ -1,0 +1,95 @@
+"""Packs a router call into plumbline_routing_t."""
+
+import ctypes
+import struct
+
+from ._tensors import Unsupported, current_stream, describe
+
+# The layout of plumbline_routing_t; native sizes, and no padding arises.
+STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQ")
+
+SCORE_FUNCTIONS = {None: 0, "identity": 0, "softmax": 1, "sigmoid": 2}
+GROUP_SCORES = {None: 0, "max": 1, "sum2": 2}
+POOLS = {None: 0, "microbatch": 1, "sequence": 2, "group": 3, "rank": 4, "world": 5}
+FLATTENS = {None: 0, "seq-major": 1, "batch-major": 2}
+BIAS_CAPTURED = {None: 0, "before": 1, "after": 2}
+_CAPACITY_ABSENT, _CAPACITY_NONE, _CAPACITY_DECLARED = 0, 1, 2
+
+_strings = {}  # text -> (buffer, address): a handful of words, kept
+
+
+def _text(name, value):
+    if value is None:
+        return 0
+    if not isinstance(value, str):
+        raise Unsupported(f"{name} is {value!r}; expected a string or None")
+    entry = _strings.get(value)
+    if entry is None:
+        if len(_strings) > 1000:
+            _strings.clear()
+        buffer = ctypes.create_string_buffer(value.encode())
+        entry = _strings[value] = (buffer, ctypes.addressof(buffer))
+    return entry[1]
+
+
+def _choice(name, table, value):
+    try:
+        return table[value]
+    except (KeyError, TypeError):
+        words = ", ".join(repr(k) for k in table)
+        raise Unsupported(f"{name} is {value!r}; expected one of {words}") from None
+
+
+def _count(name, value):
+    if value is None:
+        return 0
+    if not isinstance(value, int) or not 0 <= value < 2**32:
+        raise Unsupported(f"{name} is {value!r}; expected a count")
+    return value
+
+
+def _capacity(value):
+    if value is None:
+        return _CAPACITY_ABSENT, 0
+    if value == "none":
+        return _CAPACITY_NONE, 0
+    if isinstance(value, int) and 0 <= value < 2**64:
+        return _CAPACITY_DECLARED, value
+    raise Unsupported(f"capacity is {value!r}; expected a count per expert, \"none\" or None")
+
+
+def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity, groups,
+         top_groups, group_score, pool, flatten, randomness, bias_captured, mode):  # fmt: skip
+    """Fills the thread's scratch block and returns the struct's address.
+
+    `tensors` are (name, value, axes, widen) in the order of the struct, from expert_bias on.
+    """
+    logits_given = logits is not None and (scores is None or score_function is not None)
+    what, first = ("router_logits", logits) if logits_given else ("router_scores", scores)
+    if first is None:
+        raise Unsupported("router_logits or router_scores is needed")
+    addresses = []
+    slot = 0
+    for name, value, axes, widen in ((what, first, 2, False), *tensors):
+        if value is None:
+            addresses.append(0)
+            continue
+        try:
+            described = describe(value, axes, widen, keep)
+        except Unsupported as error:
+            raise Unsupported(f"{name}: expected {error}") from None
+        addresses.append(scratch.put(slot, described))
+        if name == "topk_indices" and top_k is None:
+            top_k = int(described[4][1])
+        slot += 1
+    kind, limit = _capacity(capacity) if capacity is not None else (0, 0)
+    STRUCT.pack_into(
+        scratch.block, 0, STRUCT.size, _count("top_k", top_k), addresses[0], logits_given,
+        _choice("score_function", SCORE_FUNCTIONS, score_function), *addresses[1:],
+        kind, _choice("group_score", GROUP_SCORES, group_score), limit,
+        _count("groups", groups), _count("top_groups", top_groups),
+        _choice("pool", POOLS, pool), _choice("flatten", FLATTENS, flatten),
+        _choice("bias_captured", BIAS_CAPTURED, bias_captured), 0,
+        _text("randomness", randomness), _text("mode", mode), current_stream(first),
+    )  # fmt: skip
+    return scratch.address

@@ -1,0 +1,389 @@
+"""Runs: what a trainer calls."""
+
+import atexit
+import ctypes
+import os
+import sys
+import warnings
+
+from . import _library, _routing
+from ._library import (
+    DEADLINE_EXCEEDED,
+    DISABLED,
+    KIND_ROUTING,
+    NO_STEP,
+    OK,
+    UNAVAILABLE,
+    LibraryMissing,
+    OpenOptions,
+)
+from ._tensors import Scratch, Unsupported
+
+_ROLES = {"trainer": 1, "rollout": 2}
+_scratch = Scratch()
+
+
+class PlumblineError(RuntimeError):
+    """A call that could not do what it was asked; raised only by runs opened with strict=True."""
+
+
+def _warn(text):
+    """One warning, which never becomes an exception in the trainer's step."""
+    try:
+        warnings.warn(f"plumbline: {text}", RuntimeWarning, stacklevel=4)
+    except RuntimeWarning:  # the filter "error"
+        print(f"plumbline: {text}", file=sys.stderr)
+
+
+class _Step:
+    """The context of one training step; reused by its run."""
+
+    __slots__ = ("_run", "_number")
+
+    def __init__(self, run):
+        self._run = run
+        self._number = 0
+
+    def __enter__(self):
+        self._run._begin_step(self._number)
+        return self._run
+
+    def __exit__(self, *_):
+        self._run._end_step()
+        return False
+
+
+class _Span:
+    """The context of one stage of the training loop."""
+
+    __slots__ = ("_run", "_kind", "_name", "_id")
+
+    def __init__(self, run, kind, name):
+        self._run = run
+        self._kind = kind
+        self._name = name
+        self._id = 0
+
+    def __enter__(self):
+        self._id = self._run._begin_span(self._kind, self._name)
+        return self
+
+    def __exit__(self, *_):
+        if self._id:
+            self._run._end_span(self._id)
+        return False
+
+
+def _millis(seconds):
+    return max(0, min(int(seconds * 1000), 2**32 - 1))
+
+
+class Run:
+    """One process's part in a training run. Made by `plumbline.init`.
+
+    Every method may be called from any thread; `step` from one thread at a time. Tensors are torch
+    tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read,
+    and on the CPU they may be changed again as soon as the call returns.
+    """
+
+    def __init__(self, library, handle, strict):
+        self._short = library.short
+        self._blocking = library.blocking
+        self._library = library
+        self._handle = handle
+        self._strict = strict
+        self._step = NO_STEP
+        self._step_context = _Step(self)
+        self._routing = {}  # layer -> (site handle, memoryview of its due word)
+        self._told = set()
+        self._observe_routing = library.short.plumbline_observe_routing
+        self._scalar = library.short.plumbline_scalar
+        self._names = {}
+
+    # ---- mistakes ------------------------------------------------------------------------------
+
+    def _tell(self, key, text):
+        if self._strict:
+            raise PlumblineError(text)
+        if key not in self._told:
+            self._told.add(key)
+            _warn(f"{text} (said once; the trainer goes on)")
+
+    def _check(self, key, status):
+        """Speaks about a negative status; the library itself tells when it is unavailable."""
+        if status < 0 and (status != UNAVAILABLE or self._strict):
+            self._tell((key, status), self._library.last_error())
+        return status
+
+    # ---- steps ---------------------------------------------------------------------------------
+
+    def step(self, number):
+        """`with run.step(i):` what is observed inside belongs to step i. Steps rise."""
+        context = self._step_context
+        context._number = number
+        return context
+
+    def _begin_step(self, number):
+        try:
+            status = self._short.plumbline_step_begin(self._handle, number)
+        except ctypes.ArgumentError:
+            self._tell("step", f"step {number!r}: expected an integer")
+            return
+        if self._check("step", status) == OK:
+            self._step = number
+
+    def _end_step(self):
+        if self._step != NO_STEP:
+            self._step = NO_STEP
+            self._check("step", self._short.plumbline_step_end(self._handle))
+
+    # ---- observations --------------------------------------------------------------------------
+
+    def observe_routing(
+        self,
+        layer,
+        router_logits=None,
+        *,
+        router_scores=None,
+        topk_indices=None,
+        keep_mask=None,
+        routing_map=None,
+        probs=None,
+        expert_bias=None,
+        sequence_id=None,
+        position=None,
+        padding_mask=None,
+        pool_id=None,
+        top_k=None,
+        score_function=None,
+        capacity=None,
+        groups=None,
+        top_groups=None,
+        group_score=None,
+        pool=None,
+        flatten=None,
+        randomness=None,
+        bias_captured=None,
+        mode=None,
+    ):
+        """One router call over T tokens and E experts, k choices each.
+
+        router_logits [T,E] before `score_function`, or router_scores [T,E] after it (with both,
+        the logits are taken if score_function is named). topk_indices [T,k], -1 for no choice;
+        keep_mask [T,k]; routing_map [T,E]; probs [T,E] or [T,k]; expert_bias [E], added after the
+        score function; sequence_id, position, padding_mask (true: padding), pool_id: [T].
+        score_function "softmax" | "sigmoid" | "identity"; capacity per expert and pool: a count,
+        "none", or None (not said); group_score "max" | "sum2"; pool "microbatch" | "sequence" |
+        "group" | "rank" | "world"; flatten "seq-major" | "batch-major"; bias_captured "before" |
+        "after"; mode "train" | "eval"; randomness: what of the choice is random ("jitter").
+        Leading axes are merged ([S,B,E] as [S*B,E]). top_k defaults to topk_indices' width.
+        """
+        site = self._routing.get(layer)
+        if site is not None and self._step < site[1][0]:
+            return
+        self._observe_due(
+            layer, site, router_logits, router_scores,
+            (
+                ("expert_bias", expert_bias, 1, False),
+                ("topk_indices", topk_indices, 2, True),
+                ("keep_mask", keep_mask, 2, True),
+                ("routing_map", routing_map, 2, False),
+                ("probs", probs, 2, True),
+                ("sequence_id", sequence_id, 1, False),
+                ("position", position, 1, False),
+                ("padding_mask", padding_mask, 1, False),
+                ("pool_id", pool_id, 1, False),
+            ),
+            top_k, score_function, capacity, groups, top_groups, group_score, pool, flatten,
+            randomness, bias_captured, mode,
+        )  # fmt: skip
+
+    def _observe_due(self, layer, site, *call):
+        keep = []
+        try:
+            if site is None:
+                site = self._new_site(layer)
+                if site is None or self._step < site[1][0]:
+                    return
+            status = self._observe_routing(site[0], _routing.pack(_scratch, keep, *call))
+        except PlumblineError:
+            raise
+        except Unsupported as error:
+            self._tell(("routing", layer), f"observe_routing({layer!r}): {error}")
+        except Exception as error:  # nothing of ours may end the trainer's step
+            self._tell(("routing", layer), f"observe_routing({layer!r}): {error!r}")
+        else:
+            if status < 0:
+                self._check(("routing", layer), status)
+
+    def _new_site(self, layer):
+        if not isinstance(layer, str):
+            raise Unsupported(f"a layer's name is a string, not {layer!r}")
+        out = ctypes.c_void_p()
+        name = layer.encode()
+        status = self._short.plumbline_site(
+            self._handle, KIND_ROUTING, name, None, ctypes.byref(out)
+        )
+        if self._check(("site", layer), status) < 0:
+            return None
+        word = ctypes.c_uint64.from_address(out.value)
+        site = (out.value, memoryview(word).cast("B").cast("Q"))
+        self._routing[layer] = site
+        return site
+
+    def scalar(self, name, value):
+        """One value of a series at the open step ("loss"). NaN and infinity are data.
+
+        A tensor is read with float(), which waits for the device if it lies on one.
+        """
+        encoded = self._names.get(name)
+        try:
+            if encoded is None:
+                encoded = self._names[name] = name.encode()
+            status = self._scalar(self._handle, encoded, float(value))
+        except Exception as error:
+            self._tell(("scalar", repr(name)), f"scalar({name!r}): expected a name and a number: {error}")
+            return
+        if status < 0:
+            self._check(("scalar", name), status)
+
+    def span(self, kind, name=None):
+        """`with run.span("checkpoint"):` a stage of the training loop, timed.
+
+        kind: data, forward, backward, optimizer, collective, checkpoint, evaluation, compile, other.
+        """
+        return _Span(self, kind, name)
+
+    def _begin_span(self, kind, name):
+        span = ctypes.c_uint64()
+        try:
+            encoded = name.encode() if name is not None else None
+            status = self._short.plumbline_span_begin(
+                self._handle, kind.encode(), encoded, ctypes.byref(span)
+            )
+        except (AttributeError, ctypes.ArgumentError):
+            self._tell(("span", repr(kind)), f"span({kind!r}, {name!r}): expected strings")
+            return 0
+        self._check(("span", kind), status)
+        return span.value
+
+    def _end_span(self, span):
+        self._check("span", self._short.plumbline_span_end(self._handle, span))
+
+    # ---- delivery ------------------------------------------------------------------------------
+
+    def flush(self, timeout=10.0):
+        """Waits until all was delivered; False when `timeout` seconds did not suffice."""
+        status = self._blocking.plumbline_flush(self._handle, _millis(timeout))
+        if status != DEADLINE_EXCEEDED:
+            self._check("flush", status)
+        return status >= 0
+
+    def finish(self, timeout=2.0):
+        """Delivers what is left, within `timeout` seconds, and ends the run. May be repeated."""
+        self._step = NO_STEP
+        status = self._blocking.plumbline_close(self._handle, _millis(timeout))
+        if status not in (DISABLED, DEADLINE_EXCEEDED):
+            self._check("finish", status)
+        atexit.unregister(self.finish)
+        return status >= 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.finish()
+        return False
+
+
+class _NoContext:
+    __slots__ = ("_value",)
+
+    def __init__(self, value):
+        self._value = value
+
+    def __enter__(self):
+        return self._value
+
+    def __exit__(self, *_):
+        return False
+
+
+class NoRun(Run):
+    """A run that does nothing: Plumbline is disabled, or its library is missing."""
+
+    def __init__(self):  # deliberately not Run's: there is no library to hold on to
+        self._context = _NoContext(self)
+
+    def step(self, number):
+        return self._context
+
+    def observe_routing(self, layer, router_logits=None, **_):
+        return None
+
+    def scalar(self, name, value):
+        return None
+
+    def span(self, kind, name=None):
+        return self._context
+
+    def flush(self, timeout=10.0):
+        return True
+
+    def finish(self, timeout=2.0):
+        return True
+
+
+def _options(run, server, record, rank, world_size, attempt, role, every, budget):
+    def text(value):
+        return None if value is None else os.fspath(value).encode()
+
+    if role not in _ROLES:
+        raise ValueError(f"role is {role!r}; expected one of {', '.join(map(repr, _ROLES))}")
+
+    def number(value):
+        return -1 if value is None else value
+
+    return OpenOptions(
+        ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
+        number(attempt), number(rank), number(world_size), every or 0, budget or 0.0,
+    )  # fmt: skip
+
+
+def _refused(strict, text):
+    if strict:
+        raise PlumblineError(text)
+    _warn(f"{text}. Nothing is observed; the trainer goes on.")
+    return NoRun()
+
+
+def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
+         role="trainer", every=None, budget=None, strict=False):  # fmt: skip
+    """Opens a run and returns it.
+
+    run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
+    both; also from PLUMBLINE_RUN, PLUMBLINE_SERVER, PLUMBLINE_RECORD. rank and world_size: from
+    RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
+    the run was restarted before (else from torchrun). every: observe each n-th step instead of
+    the adaptive cadence. budget: share of the step time that may be spent.
+
+    A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
+    PlumblineError here and in every later call.
+    """
+    try:
+        library = _library.load()
+    except LibraryMissing as error:
+        return _refused(strict, str(error))
+    handle = ctypes.c_void_p()
+    try:
+        options = _options(run, server, record, rank, world_size, attempt, role, every, budget)
+    except (ValueError, TypeError) as error:
+        return _refused(strict, f"init: {error}")
+    status = library.short.plumbline_open(ctypes.byref(options), ctypes.byref(handle))
+    if status < 0:
+        return _refused(strict, library.last_error())
+    if status == DISABLED:
+        return NoRun()
+    opened = Run(library, handle.value, strict)
+    atexit.register(opened.finish)
+    return opened

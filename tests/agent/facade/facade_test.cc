@@ -1,0 +1,282 @@
+// The façade with a stand-in agent. Each scenario runs in a process of its own: this program again,
+// with --scenario=NAME.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "plumbline/plumbline.h"
+#include "tests/agent/facade/scenarios.h"
+
+extern char** environ;
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int status = -1;                 // exit status; 1000 + signal
+  std::string output;              // standard output and error
+  std::vector<std::string> calls;  // what the agent was told
+};
+
+using Environment = std::map<std::string, std::string>;
+
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = read(fd, buffer, sizeof(buffer))) > 0) text.append(buffer, static_cast<size_t>(n));
+  return text;
+}
+
+std::vector<std::string> ReadLines(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+// This process's environment without launchers' and our own variables, plus `extra`.
+std::vector<std::string> MakeEnvironment(const Environment& extra) {
+  std::vector<std::string> entries;
+  for (char** e = environ; *e != nullptr; ++e) {
+    const std::string entry = *e;
+    bool drop = false;
+    for (const char* prefix :
+         {"PLUMBLINE_", "RANK=", "WORLD_SIZE=", "SLURM_", "OMPI_", "TORCHELASTIC_"}) {
+      drop = drop || entry.rfind(prefix, 0) == 0;
+    }
+    if (!drop) entries.push_back(entry);
+  }
+  for (const auto& [name, value] : extra) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+Outcome Run(const std::string& scenario, Environment extra = {}) {
+  const std::string log = ::testing::TempDir() + "/facade_" + std::to_string(getpid()) + ".log";
+  std::filesystem::remove(log);
+  extra.emplace("PLUMBLINE_AGENT_LIBRARY", TEST_AGENT);
+  extra.emplace("PLUMBLINE_TEST_LOG", log);
+  const std::vector<std::string> entries = MakeEnvironment(extra);
+  std::vector<char*> env;
+  for (const std::string& entry : entries) env.push_back(const_cast<char*>(entry.c_str()));
+  env.push_back(nullptr);
+
+  int pipe_ends[2];
+  EXPECT_EQ(pipe(pipe_ends), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
+  posix_spawn_file_actions_addclose(&actions, pipe_ends[0]);
+  std::string argument = "--scenario=" + scenario;
+  std::string program = "/proc/self/exe";
+  char* argv[] = {program.data(), argument.data(), nullptr};
+  pid_t child = 0;
+  EXPECT_EQ(posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv, env.data()), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(pipe_ends[1]);
+
+  Outcome outcome;
+  outcome.output = ReadAll(pipe_ends[0]);
+  close(pipe_ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  outcome.calls = ReadLines(log);
+  std::filesystem::remove(log);
+  return outcome;
+}
+
+void ExpectOk(const Outcome& outcome) { EXPECT_EQ(outcome.status, 0) << outcome.output; }
+
+TEST(Facade, LoadsTheAgentOnTheFirstDueCall) {
+  const Outcome o = Run("loads-on-first-due-call");
+  ExpectOk(o);
+  EXPECT_EQ(o.output, "");
+  const std::string routing =
+      " top_k=2 logits=1 function=0 capacity=0:0 groups=0:0:0 pool=0 flatten=0 bias=0 "
+      "scores=2:32[4,3]650";
+  EXPECT_THAT(
+      o.calls,
+      ::testing::ElementsAre(
+          "open run=scenario server= record=/nonexistent attempt=0 role=1 rank=0/1 every=2 "
+          "budget=0.000000",
+          "site layers.3/routing kind=1 step=0", "site layers.4/routing kind=1 step=0",
+          "step_begin 0", "routing layers.3/routing step=0" + routing,
+          "routing layers.3/routing step=0" + routing, "site layers.5/routing kind=1 step=0",
+          "routing layers.5/routing step=0" + routing, "step_end 0", "step_begin 1",
+          "scalar step=1 loss=nan", "scalar step=1 loss=-inf", "step_end 1", "step_begin 2",
+          "routing layers.3/routing step=2" + routing, "span_begin step=2 checkpoint checkpoint #1",
+          "span_end #1", "step_end 2", "flush 5000", "close"));
+}
+
+TEST(Facade, StepsAloneAreReportedAndExitSaysGoodbye) {
+  const Outcome o = Run("loads-at-first-step-end");
+  ExpectOk(o);
+  ASSERT_EQ(o.calls.size(), 4u);
+  EXPECT_EQ(o.calls[1], "step_begin 7");
+  EXPECT_EQ(o.calls[2], "step_end 7");
+  EXPECT_EQ(o.calls[3], "close");
+}
+
+TEST(Facade, MistakesAreNamedAndHarmless) { ExpectOk(Run("mistakes")); }
+
+TEST(Facade, OlderAndNewerCallersAreUnderstood) {
+  const Outcome o = Run("sizes");
+  ExpectOk(o);
+  for (const std::string& call : o.calls) EXPECT_THAT(call, Not(HasSubstr("mode=")));
+}
+
+TEST(Facade, DisabledLoadsNothing) {
+  const Outcome o = Run("disabled", {{"PLUMBLINE_DISABLE", "1"}});
+  ExpectOk(o);
+  EXPECT_TRUE(o.calls.empty());
+  EXPECT_EQ(o.output, "");
+}
+
+TEST(Facade, MissingAgentIsOneWarning) {
+  const Outcome o = Run("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", "/nonexistent/agent.so"}});
+  ExpectOk(o);
+  EXPECT_THAT(o.output, HasSubstr("/nonexistent/agent.so"));
+  EXPECT_EQ(std::count(o.output.begin(), o.output.end(), '\n'), 1) << o.output;
+}
+
+TEST(Facade, AgentOfAnotherBuildIsRefused) {
+  const Outcome o = Run("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", TEST_AGENT_OTHER_VERSION}});
+  ExpectOk(o);
+  EXPECT_THAT(o.output, HasSubstr("table version 2"));
+}
+
+TEST(Facade, RefusedOpenIsOneWarning) {
+  const Outcome o = Run("open-refused", {{"PLUMBLINE_TEST_AGENT", "open-fails"}});
+  ExpectOk(o);
+  EXPECT_THAT(o.output, HasSubstr("record directory cannot be written to"));
+  EXPECT_EQ(std::count(o.output.begin(), o.output.end(), '\n'), 1) << o.output;
+}
+
+TEST(Facade, ManyThreads) {
+  const Outcome o = Run("threads", {{"PLUMBLINE_TEST_AGENT", "slow-load"}});
+  ExpectOk(o);
+  EXPECT_EQ(std::count_if(o.calls.begin(), o.calls.end(),
+                          [](const std::string& c) { return c.rfind("open ", 0) == 0; }),
+            1);
+  EXPECT_EQ(std::count_if(o.calls.begin(), o.calls.end(),
+                          [](const std::string& c) { return c.rfind("routing ", 0) == 0; }),
+            1600);
+  EXPECT_EQ(std::count_if(o.calls.begin(), o.calls.end(),
+                          [](const std::string& c) { return c.rfind("site ", 0) == 0; }),
+            88);
+}
+
+TEST(Facade, CloseWhileOthersObserve) { ExpectOk(Run("close-under-fire")); }
+
+TEST(Facade, CloseDoesNotWaitForAStuckCall) {
+  ExpectOk(Run("close-while-stuck", {{"PLUMBLINE_TEST_AGENT", "slow-observe"}}));
+}
+
+TEST(Facade, ForkedChildrenReturnAtOnce) {
+  const Outcome o = Run("fork-after-load");
+  ExpectOk(o);
+  EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "close"), 1);
+}
+
+TEST(Facade, ForkWhileTheAgentLoads) {
+  ExpectOk(Run("fork-while-loading", {{"PLUMBLINE_TEST_AGENT", "slow-load"}}));
+}
+
+TEST(Facade, ChildrenForkedBeforeOpenAreTrainers) { ExpectOk(Run("fork-before-open")); }
+
+TEST(Facade, OptionsComeFromTheEnvironment) {
+  const Outcome o = Run("open-only", {{"PLUMBLINE_RUN", "exp1"},
+                                      {"PLUMBLINE_SERVER", "127.0.0.1:7433"},
+                                      {"PLUMBLINE_RECORD", "runs/exp1"},
+                                      {"PLUMBLINE_BUDGET", "0.01"},
+                                      {"PLUMBLINE_EVERY", "4"},
+                                      {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                      {"RANK", "3"},
+                                      {"WORLD_SIZE", "8"},
+                                      {"SLURM_PROCID", "1"},
+                                      {"SLURM_NTASKS", "2"}});
+  ExpectOk(o);
+  ASSERT_FALSE(o.calls.empty()) << o.output;
+  EXPECT_EQ(o.calls[0],
+            "open run=exp1 server=127.0.0.1:7433 record=runs/exp1 attempt=2 role=1 rank=3/8 "
+            "every=4 budget=0.010000");
+}
+
+TEST(Facade, LaunchersInTheirOrder) {
+  const Environment record = {{"PLUMBLINE_RECORD", "r"}};
+  Environment slurm = record;
+  slurm["SLURM_PROCID"] = "1";
+  slurm["SLURM_NTASKS"] = "2";
+  slurm["OMPI_COMM_WORLD_RANK"] = "5";
+  slurm["OMPI_COMM_WORLD_SIZE"] = "6";
+  slurm["RANK"] = "0";  // without WORLD_SIZE: not torchrun's
+  EXPECT_THAT(Run("open-only", slurm).calls[0], HasSubstr("rank=1/2"));
+  Environment mpi = record;
+  mpi["OMPI_COMM_WORLD_RANK"] = "5";
+  mpi["OMPI_COMM_WORLD_SIZE"] = "6";
+  EXPECT_THAT(Run("open-only", mpi).calls[0], HasSubstr("rank=5/6"));
+  EXPECT_THAT(Run("open-only", record).calls[0], HasSubstr("rank=0/1"));
+}
+
+TEST(Facade, WrongEnvironmentIsNamed) {
+  const Environment base = {{"PLUMBLINE_RECORD", "r"}, {"WORLD_SIZE", "8"}};
+  auto with = [&](const char* name, const char* value) {
+    Environment e = base;
+    e[name] = value;
+    return Run("open-only", e).output;
+  };
+  EXPECT_THAT(with("RANK", "three"), HasSubstr("RANK is \"three\"; expected an integer"));
+  EXPECT_THAT(with("RANK", "8"), HasSubstr("rank 8 of world size 8"));
+  EXPECT_THAT(with("PLUMBLINE_BUDGET", "1.5"), HasSubstr("PLUMBLINE_BUDGET"));
+  EXPECT_THAT(with("PLUMBLINE_BUDGET", "nan"), HasSubstr("PLUMBLINE_BUDGET"));
+  EXPECT_THAT(with("PLUMBLINE_ATTEMPT", "-1"), HasSubstr("PLUMBLINE_ATTEMPT"));
+  EXPECT_THAT(Run("open-only", {}).output, HasSubstr("neither server nor record"));
+}
+
+TEST(Facade, StatusNames) {
+  EXPECT_STREQ(plumbline_status_name(PLUMBLINE_OK), "ok");
+  EXPECT_STREQ(plumbline_status_name(PLUMBLINE_UNAVAILABLE), "unavailable");
+  EXPECT_STREQ(plumbline_status_name(1234), "unknown-status");
+}
+
+// Preloaded allocators: static initialisers and later calls of the agent's libraries must use them.
+class Allocator : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Allocator, AgentSharesTheProcessHeap) {
+  if (!std::filesystem::exists(GetParam())) GTEST_SKIP() << GetParam() << " is not installed";
+  const Outcome o = Run("threads", {{"LD_PRELOAD", GetParam()}});
+  ExpectOk(o);
+  EXPECT_EQ(o.output, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Preloaded, Allocator,
+                         ::testing::Values("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+                                           "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
+                                           "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2"));
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr char kFlag[] = "--scenario=";
+  if (argc > 1 && std::string(argv[1]).rfind(kFlag, 0) == 0) {
+    return RunScenario(argv[1] + sizeof(kFlag) - 1);
+  }
+  ::testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,247 @@
+// A small agent library for the façade's tests: writes every call as one line to the file that
+// PLUMBLINE_TEST_LOG names. PLUMBLINE_TEST_AGENT chooses a misbehaviour. It allocates in a static
+// initialiser and frees what libc allocated, as the real agent's libraries do.
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/agent_table.h"
+
+namespace {
+
+bool Mode(const char* mode) {
+  const char* chosen = getenv("PLUMBLINE_TEST_AGENT");
+  return chosen != nullptr && strcmp(chosen, mode) == 0;
+}
+
+void Sleep(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+// Frees through this library's `free` what libc's own code allocated, and the reverse.
+struct MixHeaps {
+  MixHeaps() {
+    for (int i = 0; i < 1000; ++i) {
+      char* copy = strdup("allocated inside libc, freed by the agent");
+      free(copy);
+      char* line = static_cast<char*>(malloc(8));
+      size_t bytes = 8;
+      FILE* file = fmemopen(const_cast<char*>("a line longer than eight bytes\n"), 31, "r");
+      if (getline(&line, &bytes, file) < 0) abort();  // libc reallocates the agent's memory
+      fclose(file);
+      free(line);
+    }
+    if (Mode("slow-load")) Sleep(400);
+  }
+} mix_heaps;
+
+std::mutex log_mutex;
+
+void Log(const std::string& line) {
+  const char* path = getenv("PLUMBLINE_TEST_LOG");
+  if (path == nullptr) return;
+  std::lock_guard<std::mutex> lock(log_mutex);
+  FILE* file = fopen(path, "a");
+  if (file == nullptr) return;
+  fprintf(file, "%s\n", line.c_str());
+  fclose(file);
+}
+
+struct TestSite {
+  std::string name;
+  uint64_t* next_due;
+};
+struct TestRun {
+  uint32_t every = 1;
+  std::mutex mutex;
+  std::vector<TestSite*> sites;
+  std::atomic<uint64_t> spans{0};
+};
+
+TestRun* Cast(void* run) { return static_cast<TestRun*>(run); }
+
+plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t status, const char* text) {
+  snprintf(error->text, sizeof(error->text), "%s", text);
+  return status;
+}
+
+plumbline_status_t Open(const plumbline_agent_open_t* o, void** run, plumbline_error_t* error) {
+  Log(std::string("open run=") + o->run + " server=" + o->server + " record=" + o->record +
+      " attempt=" + std::to_string(o->attempt) + " role=" + std::to_string(o->role) +
+      " rank=" + std::to_string(o->rank) + "/" + std::to_string(o->world_size) +
+      " every=" + std::to_string(o->every) + " budget=" + std::to_string(o->budget));
+  if (Mode("open-fails")) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "the record directory cannot be written to");
+  }
+  auto* r = new TestRun;
+  if (o->every > 0) r->every = o->every;
+  *run = r;
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t DeclareSite(void* run, const plumbline_agent_site_t* s, void** site,
+                               plumbline_error_t*) {
+  auto* t = new TestSite{std::string(s->layer) + "/" + s->op, s->next_due};
+  Log("site " + t->name + " kind=" + std::to_string(s->kind) + " step=" + std::to_string(s->step));
+  std::lock_guard<std::mutex> lock(Cast(run)->mutex);
+  Cast(run)->sites.push_back(t);
+  *site = t;
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t StepBegin(void*, int64_t step, plumbline_error_t*) {
+  Log("step_begin " + std::to_string(step));
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t*) {
+  Log("step_end " + std::to_string(step));
+  TestRun* r = Cast(run);
+  const auto every = static_cast<int64_t>(r->every);
+  const auto next = static_cast<uint64_t>((step / every + 1) * every);
+  std::lock_guard<std::mutex> lock(r->mutex);
+  for (TestSite* site : r->sites) __atomic_store_n(site->next_due, next, __ATOMIC_RELAXED);
+  return PLUMBLINE_OK;
+}
+
+double Element(const DLTensor& t, const char* p) {
+  const int bits = t.dtype.bits;
+  if (t.dtype.code == PLUMBLINE_DL_FLOAT && bits == 64) return *reinterpret_cast<const double*>(p);
+  if (t.dtype.code == PLUMBLINE_DL_FLOAT && bits == 32) return *reinterpret_cast<const float*>(p);
+  if (t.dtype.code == PLUMBLINE_DL_BFLOAT) {
+    const uint32_t wide = static_cast<uint32_t>(*reinterpret_cast<const uint16_t*>(p)) << 16;
+    float value;
+    memcpy(&value, &wide, sizeof(value));
+    return value;
+  }
+  if (t.dtype.code == PLUMBLINE_DL_INT && bits == 64) {
+    return static_cast<double>(*reinterpret_cast<const int64_t*>(p));
+  }
+  if (t.dtype.code == PLUMBLINE_DL_INT && bits == 32) return *reinterpret_cast<const int32_t*>(p);
+  if (bits == 8) return *reinterpret_cast<const uint8_t*>(p);
+  return NAN;
+}
+
+// Weights each element by its position, so that a wrong stride is a wrong sum.
+void Sum(const DLTensor& t, int axis, int64_t offset, int64_t* index, double* sum) {
+  if (axis == t.ndim) {
+    const char* base = static_cast<const char*>(t.data) + t.byte_offset;
+    *sum += static_cast<double>(++*index) * Element(t, base + offset * (t.dtype.bits / 8));
+    return;
+  }
+  for (int64_t i = 0; i < t.shape[axis]; ++i) {
+    Sum(t, axis + 1, offset + i * t.strides[axis], index, sum);
+  }
+}
+
+std::string Show(const char* name, const DLTensor* t) {
+  if (t == nullptr) return "";
+  std::string text = std::string(" ") + name + "=" + std::to_string(t->dtype.code) + ":" +
+                     std::to_string(t->dtype.bits) + "[";
+  for (int i = 0; i < t->ndim; ++i) text += (i > 0 ? "," : "") + std::to_string(t->shape[i]);
+  int64_t index = 0;
+  double sum = 0;
+  if (t->device.device_type == PLUMBLINE_DL_CPU) Sum(*t, 0, 0, &index, &sum);
+  char number[64];
+  snprintf(number, sizeof(number), "]%.6g", sum);
+  return text + number;
+}
+
+plumbline_status_t ObserveRouting(void*, void* site, int64_t step, const plumbline_routing_t* r,
+                                  plumbline_error_t* error) {
+  if (Mode("slow-observe")) Sleep(500);
+  if (r->top_k == 0)
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "top_k is 0; expected 1 or more");
+  const struct {
+    const char* name;
+    const DLTensor* tensor;
+  } tensors[] = {{"scores", r->scores},
+                 {"expert_bias", r->expert_bias},
+                 {"topk_indices", r->topk_indices},
+                 {"keep_mask", r->keep_mask},
+                 {"routing_map", r->routing_map},
+                 {"probs", r->probs},
+                 {"sequence_id", r->sequence_id},
+                 {"position", r->position},
+                 {"padding_mask", r->padding_mask},
+                 {"pool_id", r->pool_id}};
+  std::string line =
+      "routing " + static_cast<TestSite*>(site)->name + " step=" + std::to_string(step) +
+      " top_k=" + std::to_string(r->top_k) + " logits=" + std::to_string(r->scores_are_logits) +
+      " function=" + std::to_string(r->score_function) +
+      " capacity=" + std::to_string(r->capacity_kind) + ":" + std::to_string(r->capacity) +
+      " groups=" + std::to_string(r->groups) + ":" + std::to_string(r->top_groups) + ":" +
+      std::to_string(r->group_score) + " pool=" + std::to_string(r->pool) +
+      " flatten=" + std::to_string(r->flatten) + " bias=" + std::to_string(r->bias_captured);
+  if (r->randomness != nullptr) line += std::string(" randomness=") + r->randomness;
+  if (r->mode != nullptr) line += std::string(" mode=") + r->mode;
+  for (const auto& t : tensors) line += Show(t.name, t.tensor);
+  Log(line);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Scalar(void*, int64_t step, const char* name, double value, plumbline_error_t*) {
+  char number[64];
+  snprintf(number, sizeof(number), "=%g", value);
+  Log("scalar step=" + std::to_string(step) + " " + name + number);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t SpanBegin(void* run, int64_t step, const char* kind, const char* name,
+                             uint64_t* span, plumbline_error_t* error) {
+  if (strcmp(kind, "lunch") == 0) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "span kind \"lunch\" is not known");
+  }
+  *span = ++Cast(run)->spans;
+  Log("span_begin step=" + std::to_string(step) + " " + kind + " " + name + " #" +
+      std::to_string(*span));
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t SpanEnd(void*, uint64_t span, plumbline_error_t*) {
+  Log("span_end #" + std::to_string(span));
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Flush(void*, uint32_t timeout_ms, plumbline_error_t* error) {
+  Log("flush " + std::to_string(timeout_ms));
+  if (Mode("flush-late")) return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED, "flush: too late");
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Close(void* run, uint32_t, plumbline_error_t*) {
+  Log("close");
+  for (TestSite* site : Cast(run)->sites) delete site;
+  delete Cast(run);
+  return PLUMBLINE_OK;
+}
+
+}  // namespace
+
+extern "C" const plumbline_agent_table_t plumbline_agent_table = {
+    sizeof(plumbline_agent_table_t),
+#ifdef TEST_AGENT_OTHER_VERSION
+    PLUMBLINE_AGENT_TABLE_VERSION + 1,
+#else
+    PLUMBLINE_AGENT_TABLE_VERSION,
+#endif
+    "test",
+    Open,
+    DeclareSite,
+    StepBegin,
+    StepEnd,
+    ObserveRouting,
+    Scalar,
+    SpanBegin,
+    SpanEnd,
+    Flush,
+    Close,
+};
