@@ -84,6 +84,9 @@ struct SiteStep {
   uint32_t world_size = 0;              // 0: unknown
   std::vector<uint32_t> missing_ranks;  // ranks of the role whose step was closed over
   std::vector<Item> items;
+  // Work that several rules of this step need, done once: values by a key of the sharers' choosing.
+  std::shared_ptr<std::map<std::string, std::shared_ptr<const void>>> shared =
+      std::make_shared<std::map<std::string, std::shared_ptr<const void>>>();
 };
 
 // What is known of a run when it is looked at as a whole (at its end, or when a host asks).

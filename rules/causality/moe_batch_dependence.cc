@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/routing_analysis.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# causality/moe-batch-dependence
+
+A token's expert depends on the other sequences that happened to share its batch.
+
+**What it checks.** A full expert refused a token while it kept one of another sequence in the same pool.
+Packed documents count as separate sequences.
+
+**Why.** The same text gives another result in another batch. First come first served is causal in time,
+and yet with 8 sequences in a pool and capacity factor 1.0 the last ones lose: with 4,096 tokens, 8
+experts and k = 1 about 8·0.4·√(4096·⅛·⅞) = 68 choices are dropped by chance alone, nearly all of them
+from the sequences at the end of the queue. Evaluations do not repeat, a rollout and its training pass
+disagree, packed documents influence each other.
+
+**Bad.** `token 4093 (sequence 7, position 509), score 0.52, lost expert 2 to token 16 (sequence 0, ...)`.
+
+**Good.** No capacity; or one pool a sequence.
+
+**How to fix it.**
+- Route without capacity (Megatron-LM: no `--moe-expert-capacity-factor`; DeepSpeed: `drop_tokens=False`).
+- Or give each sequence its own capacity, and accept the drops.
+- Evaluate and generate dropless in any case.
+
+**Strength.** As `causality/moe-future-leak`: `proved` with `pool_id` recorded, capacity declared or
+exhibited, and 20 bits that capacity is what refused (or a policy that replays every assignment with as
+many); `heuristic` when only the metadata says who shared the pool. Level warning in every case.
+
+**Inconclusive when** the pool is unrecorded, only one sequence was recorded, capacity is neither
+declared nor exhibited, no expert was full, or the recording cannot be read.
+
+**What it cannot see.** Dependence through anything but capacity: see `causality/batch-influence`.
+
+**Cost.** Shares the analysis of `causality/moe-future-leak`.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "proof-bits",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "bits",
+     .default_value = "20",
+     .reason =
+         "2^-20 is one false proof in a million calls, if every call were an innocent look-alike",
+     .low = 20,
+     .high = 1000},
+    {.name = "hint-bits",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "bits",
+     .default_value = "7",
+     .reason = "below 1 in 128 a coincidence is not worth a person's time",
+     .low = 7,
+     .high = 1000},
+};
+
+constexpr RuleInfo kInfo = {"causality/moe-batch-dependence",
+                            "an assignment depends on other sequences",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+class MoeBatchDependence : public Rule {
+ public:
+  explicit MoeBatchDependence(const Options& options)
+      : proof_bits_(options.Number("proof-bits")), hint_bits_(options.Number("hint-bits")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const bool sampled = std::any_of(step.items.begin(), step.items.end(), [](const Item& item) {
+      return item.evidence->has_routing() && item.evidence->routing().has_sample();
+    });
+    if (!sampled) return;
+    const auto analyses = AnalyseRouting(step);
+    for (size_t i = 0; i < analyses.size(); ++i) {
+      if (analyses[i] == nullptr) continue;
+      const RoutingAnalysis& a = *analyses[i];
+      v1::Verdict verdict = a.blocked.empty() ? Decide(step, a) : Inconclusive(a.blocked);
+      *verdict.mutable_details() = a.Details();
+      *verdict.mutable_assumptions() = {a.assumptions.begin(), a.assumptions.end()};
+      verdict.mutable_site()->add_ranks(step.items[i].source->rank());
+      out.Add(std::move(verdict));
+    }
+  }
+
+ private:
+  v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) const {
+    const RoutingCase& c = a.c;
+    if (2 * (c.tied + c.non_finite) > c.judged_rows) {
+      return Inconclusive("tied: more than half of the rows are tied, not finite or padding");
+    }
+    if (c.kept_outside_choice && !a.columns()) {
+      return Inconclusive(
+          "kept-outside-choice: tokens hold experts that their own scores did not choose");
+    }
+    if (c.dropped == 0 && !a.columns()) return DecideDropless(step, a);
+    if (!c.ordered())
+      return Inconclusive("no-sequence-ids: whose neighbours they are cannot be told");
+    if (!a.saturation.contradiction.empty() && !a.columns())
+      return Inconclusive(a.saturation.contradiction);
+    if (!c.routing->config().randomness().empty()) {
+      return Inconclusive(
+          "randomness-declared: the choice is random and its draws were not recorded");
+    }
+    if (c.pool_basis == PoolBasis::kUnrecorded) {
+      return Inconclusive(
+          "pool-unrecorded: which tokens shared a capacity was not recorded (pool_id or pool)");
+    }
+    return DecidePools(a);
+  }
+
+  static v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
+    const RoutingCase& c = a.c;
+    if (c.unexplained > 0)
+      return Inconclusive("choices-unexplained: recorded scores do not give the choices");
+    if (c.non_finite > 0)
+      return Inconclusive("non-finite: rows with a NaN or infinite score were not judged");
+    if (c.explained == 0)
+      return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
+    if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
+      return Inconclusive(complaint);
+    if (c.routing->config().capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED) {
+      return Inconclusive(
+          "no-expert-full: no choice was refused; who would be dropped did not show");
+    }
+    return Pass("every token went where its own scores sent it");
+  }
+
+  v1::Verdict DecidePools(const RoutingAnalysis& a) const {
+    const RoutingCase& c = a.c;
+    const RefusalPair pair = a.columns() ? a.column.batch : a.inversions.batch;
+    const bool one_sequence_each = PoolsHoldOneSequence(c);
+    if (one_sequence_each && c.pools > 1)
+      return Pass("each pool is one sequence: others cannot compete");
+    if (one_sequence_each) {
+      // One pool, one sequence: by rule or by what happened to be recorded?
+      return c.routing->config().pool() == v1::RoutingConfig::POOL_SEQUENCE
+                 ? Pass("the pool is one sequence: others cannot compete")
+                 : Inconclusive("one-sequence: only one sequence was recorded in the pool");
+    }
+    if (a.columns() && a.column.exceeds_declared) {
+      return Inconclusive(
+          "capacity-differs: every expert holds another number of tokens than the declared "
+          "capacity");
+    }
+    if (!pair.found())
+      return Inconclusive(
+          "not-shown: no refused token has a neighbour of another sequence at its expert");
+    const double bits = BitsOf(a);
+    if (!(bits >= hint_bits_)) {
+      return Inconclusive(
+          absl::StrFormat("few-bits: %.1f bits that capacity refused these tokens; %.0f are needed",
+                          bits, hint_bits_));
+    }
+    return Found(a, pair, bits, bits >= proof_bits_ && c.pool_basis == PoolBasis::kRecorded);
+  }
+
+  // That capacity is the cause: by what experts below capacity kept, or by a policy that replays
+  // all.
+  double BitsOf(const RoutingAnalysis& a) const {
+    if (a.columns()) return a.column.bits;
+    double bits = a.inversions.batch_bits;
+    if (!a.queue.exact_orders.empty()) bits = std::max(bits, a.queue.best.bits);
+    if (a.score.exact) bits = std::max(bits, a.score.bits);
+    const bool declared = a.saturation.basis == Saturation::Basis::kDeclared;
+    return std::min(bits, declared ? HUGE_VAL : a.saturation.bits);
+  }
+
+  static bool PoolsHoldOneSequence(const RoutingCase& c) {
+    std::map<int32_t, int64_t> sequence_of;
+    for (int32_t t = 0; t < c.tokens; ++t) {
+      if (!c.judged(t)) continue;
+      const auto row = static_cast<size_t>(t);
+      if (sequence_of.try_emplace(c.pool[row], c.sequence[row]).first->second != c.sequence[row])
+        return false;
+    }
+    return true;
+  }
+
+  static v1::Verdict Found(const RoutingAnalysis& a, const RefusalPair& pair, double bits,
+                           bool proved) {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& finding = *verdict.mutable_finding();
+    finding.set_level(v1::LEVEL_WARNING);
+    finding.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    finding.set_title("routing depends on the other sequences of the batch");
+    const int64_t count = a.columns() ? a.column.future_pairs : a.inversions.cross_sequence;
+    finding.set_explanation(
+        a.columns()
+            ? absl::StrFormat(
+                  "Experts choose among the tokens of several sequences at once (%.1f bits).", bits)
+            : absl::StrFormat(
+                  "%d choices were refused by a full expert that kept a token of another sequence; "
+                  "%.1f bits say that capacity is the cause.",
+                  count, bits));
+    finding.mutable_cause()->set_id(a.columns() ? "expert-choice" : "shared-capacity");
+    finding.mutable_cause()->set_confidence(1);
+    finding.mutable_measured()->set_name("refusals beside another sequence");
+    finding.mutable_measured()->set_value(1000.0 * static_cast<double>(count) /
+                                          static_cast<double>(a.c.judged_rows));
+    finding.mutable_measured()->set_unit("per 1,000 tokens");
+    finding.mutable_threshold()->set_value(0);
+    finding.mutable_threshold()->set_source("a token's own sequence decides its expert");
+    finding.set_sample_size(static_cast<uint64_t>(a.c.judged_rows));
+    *finding.mutable_witness() = Witness(a, pair);
+    Put(*finding.mutable_witness(), "bits", bits);
+    finding.set_fix(
+        "Route without capacity, or give each sequence its own capacity; evaluate and generate "
+        "dropless.");
+    return verdict;
+  }
+
+  double proof_bits_;
+  double hint_bits_;
+};
+
+}  // namespace
+
+CatalogueEntry moe_batch_dependence() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<MoeBatchDependence>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,105 @@
+// One recorded router call, decoded and checked: who chose what, who was kept, who competed with
+// whom. Everything that judges routing starts from this.
+//
+// A case is built from one v1::Routing with a sample and borrows its score tensor: it must not
+// outlive the message.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline::rules {
+
+// [rows, columns] numbers inside a message, read as doubles.
+class Matrix {
+ public:
+  Matrix() = default;
+  Matrix(const std::string* data, DType dtype, int64_t columns)
+      : data_(data), dtype_(dtype), columns_(columns) {}
+  bool present() const { return data_ != nullptr; }
+  DType dtype() const { return dtype_; }
+  int64_t columns() const { return columns_; }
+  double At(int64_t row, int64_t column) const;
+
+ private:
+  const std::string* data_ = nullptr;
+  DType dtype_ = DType::kUnspecified;
+  int64_t columns_ = 0;
+};
+
+// One token's wish for one expert and what became of it. Only wishes whose fate is known are
+// listed.
+struct Choice {
+  int32_t token;
+  int32_t expert;
+  int16_t rank;  // choice rank, 0 = first; -1 where neither scores nor indices tell
+  bool kept;
+};
+
+enum class RowState : uint8_t {
+  kPadding,
+  kNonFinite,  // a NaN or infinite score
+  kTied,       // the recorded precision leaves its own choice open
+  kExplained,  // the recorded choice is its own scores' choice
+  kUnexplained,
+};
+
+// How it is known which tokens competed for one capacity.
+enum class PoolBasis {
+  kUnrecorded,  // taken to be the whole call, and nothing may rest on that
+  kMetadata,    // `pool` says so: an assumption
+  kRecorded,    // `pool_id`, row by row
+};
+
+struct RoutingCase {
+  const v1::Routing* routing = nullptr;
+  int32_t tokens = 0;   // T
+  int32_t experts = 0;  // E
+  int32_t top_k = 0;
+
+  Matrix scores;              // [T,E] as recorded
+  Matrix probs;               // [T,E] or [T,k]
+  std::vector<double> bias;   // [E], empty when absent
+  bool bias_matters = false;  // present and not the same for every expert
+
+  std::vector<RowState> rows;     // [T]
+  std::vector<int64_t> sequence;  // [T], empty: not recorded
+  std::vector<int64_t> position;  // [T], empty: not recorded
+  std::vector<int32_t> pool;      // [T], dense 0..pools-1
+  int32_t pools = 1;
+  PoolBasis pool_basis = PoolBasis::kUnrecorded;
+  std::vector<int64_t> pool_rows;  // [pools], padding included
+
+  bool indices_recorded = false;
+  bool drops_recorded = false;  // a keep mask or a map was recorded
+  bool kept_outside_choice =
+      false;                    // a map keeps an untied row's expert that its scores did not choose
+  std::vector<Choice> choices;  // by token; padding rows only where kept (they take capacity)
+  std::vector<int32_t> kept_per_row;  // [T]
+  std::string group_score_used;       // "max", "sum2" or empty
+
+  int64_t judged_rows = 0;  // not padding
+  int64_t tied = 0;
+  int64_t non_finite = 0;
+  int64_t explained = 0;
+  int64_t unexplained = 0;
+  int64_t dropped = 0;  // choices of judged rows that were refused
+
+  bool judged(int32_t token) const {
+    return rows[static_cast<size_t>(token)] != RowState::kPadding;
+  }
+  bool ordered() const { return !sequence.empty() && !position.empty(); }
+  double tied_share() const;
+  double explained_share() const;  // explained / (explained + unexplained); 0 when there are none
+};
+
+// FailedPrecondition with "short-id: sentence" where the content cannot be judged: that text is the
+// inconclusive verdict's reason.
+absl::StatusOr<RoutingCase> DecodeRouting(const v1::Routing& routing);
+
+}  // namespace plumbline::rules

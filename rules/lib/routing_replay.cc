@@ -1,0 +1,331 @@
+#include "rules/lib/routing_replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <numeric>
+#include <unordered_map>
+
+#include "rules/lib/routing_keys.h"
+
+namespace plumbline::rules {
+namespace {
+
+// Choices of judged rows by cell, of the cells that refuse. Padding that was kept holds its place,
+// and what is left is divided among these in every order alike.
+std::map<size_t, std::vector<const Choice*>> RefusingCells(const RoutingCase& c,
+                                                           const Saturation& s) {
+  std::map<size_t, std::vector<const Choice*>> cells;
+  for (const Choice& choice : c.choices) {
+    const size_t index = static_cast<size_t>(c.pool[static_cast<size_t>(choice.token)]) *
+                             static_cast<size_t>(c.experts) +
+                         static_cast<size_t>(choice.expert);
+    if (c.judged(choice.token) && s.cells[index].refused > 0) cells[index].push_back(&choice);
+  }
+  return cells;
+}
+
+int64_t KeptOf(const std::vector<const Choice*>& cell) {
+  return std::count_if(cell.begin(), cell.end(), [](const Choice* choice) { return choice->kept; });
+}
+
+// ---- first come, first served ----------------------------------------------------------------
+
+// Each row's place in the queue.
+std::vector<int64_t> PlacesByTime(const RoutingCase& c, bool sequence_major) {
+  std::vector<int32_t> order(static_cast<size_t>(c.tokens));
+  std::iota(order.begin(), order.end(), 0);
+  const auto key = [&](int32_t t) {
+    const auto row = static_cast<size_t>(t);
+    // seq-major trainers flatten [S, B]: position first.
+    return sequence_major ? std::make_pair(c.position[row], c.sequence[row])
+                          : std::make_pair(c.sequence[row], c.position[row]);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return key(a) < key(b); });
+  std::vector<int64_t> place(order.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    place[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return place;
+}
+
+// The stored rows are a queue in time order when each sequence's positions rise.
+bool RowsInTimeOrder(const RoutingCase& c) {
+  std::unordered_map<int64_t, int64_t> last;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    const auto row = static_cast<size_t>(t);
+    const auto [entry, fresh] = last.try_emplace(c.sequence[row], c.position[row]);
+    if (!fresh && c.position[row] <= entry->second) return false;
+    entry->second = c.position[row];
+  }
+  return true;
+}
+
+Replay ReplayQueue(const RoutingCase& c, const std::map<size_t, std::vector<const Choice*>>& cells,
+                   const std::vector<int64_t>& place, const char* name) {
+  Replay replay;
+  replay.variant = name;
+  int64_t agree = 0, total = 0;
+  for (const auto& [index, cell] : cells) {
+    std::vector<const Choice*> queue = cell;
+    std::sort(queue.begin(), queue.end(), [&](const Choice* a, const Choice* b) {
+      return place[static_cast<size_t>(a->token)] < place[static_cast<size_t>(b->token)];
+    });
+    const int64_t kept = KeptOf(queue);
+    for (size_t i = 0; i < queue.size(); ++i)
+      agree += (static_cast<int64_t>(i) < kept) == queue[i]->kept ? 1 : 0;
+    total += static_cast<int64_t>(queue.size());
+    replay.bits += Log2Choose(static_cast<double>(queue.size()), static_cast<double>(kept));
+  }
+  replay.exact = agree == total;
+  const auto settled = static_cast<int64_t>(c.choices.size()) - total;
+  replay.share = static_cast<double>(agree + settled) /
+                 static_cast<double>(std::max<int64_t>(total + settled, 1));
+  return replay;
+}
+
+// ---- by score --------------------------------------------------------------------------------
+
+// Does a key separate the kept from the refused, but for what its rounding may have swapped?
+class Boundary {
+ public:
+  void Add(const Key& key, bool kept) {
+    if (kept) least_kept_ = std::min(least_kept_, key.value + key.tolerance);
+    if (!kept) most_refused_ = std::max(most_refused_, key.value - key.tolerance);
+  }
+  bool Separates() const { return !(most_refused_ > least_kept_); }
+
+ private:
+  double least_kept_ = HUGE_VAL;
+  double most_refused_ = -HUGE_VAL;
+};
+
+// One cell's tokens ranked by a key: how many come out as recorded, and how many kept sets the
+// ties leave open.
+struct RankedCell {
+  int64_t agree = 0;
+  bool exact = false;
+  double tie_bits = 0;
+};
+
+RankedCell RankCell(const std::vector<std::pair<Key, bool>>& tokens, int64_t kept) {
+  RankedCell out;
+  Boundary boundary;
+  for (const auto& [key, is_kept] : tokens) boundary.Add(key, is_kept);
+  out.exact = boundary.Separates();
+  std::vector<double> values;
+  for (const auto& [key, is_kept] : tokens) values.push_back(key.value);
+  std::sort(values.begin(), values.end(), std::greater<>());
+  const double cut = kept > 0 ? values[static_cast<size_t>(kept - 1)] : HUGE_VAL;
+  int64_t near = 0, near_kept = 0;
+  for (const auto& [key, is_kept] : tokens) {
+    const bool tie = !(std::abs(key.value - cut) > 2 * key.tolerance);
+    near += tie;
+    near_kept += tie && is_kept;
+    out.agree += tie || (key.value > cut) == is_kept ? 1 : 0;
+  }
+  out.tie_bits = Log2Choose(static_cast<double>(near), static_cast<double>(near_kept));
+  return out;
+}
+
+Replay ReplayKey(const RoutingCase& c, const std::map<size_t, std::vector<const Choice*>>& cells,
+                 KeyKind kind) {
+  const KeyReader reader(c, kind);
+  Replay replay;
+  replay.variant = KeyName(kind);
+  replay.exact = true;
+  int64_t agree = 0, total = 0;
+  std::vector<std::pair<Key, bool>> tokens;
+  for (const auto& [index, cell] : cells) {
+    tokens.clear();
+    for (const Choice* choice : cell)
+      tokens.push_back({reader.At(choice->token, choice->expert, choice->rank), choice->kept});
+    const int64_t kept = KeptOf(cell);
+    const bool finite = std::all_of(tokens.begin(), tokens.end(),
+                                    [](const auto& t) { return std::isfinite(t.first.value); });
+    if (!finite) {
+      replay.exact = false;
+      total += static_cast<int64_t>(cell.size());
+      continue;
+    }
+    const RankedCell ranked = RankCell(tokens, kept);
+    replay.exact &= ranked.exact;
+    replay.bits +=
+        Log2Choose(static_cast<double>(cell.size()), static_cast<double>(kept)) - ranked.tie_bits;
+    agree += ranked.agree;
+    total += static_cast<int64_t>(cell.size());
+  }
+  const auto settled = static_cast<int64_t>(c.choices.size()) - total;
+  replay.share = static_cast<double>(agree + settled) /
+                 static_cast<double>(std::max<int64_t>(total + settled, 1));
+  return replay;
+}
+
+bool Better(const Replay& a, const Replay& b) {
+  return std::make_tuple(a.exact, a.exact ? a.bits : a.share) >
+         std::make_tuple(b.exact, b.exact ? b.bits : b.share);
+}
+
+// ---- experts that choose ---------------------------------------------------------------------
+
+// -log2 of the binomial chance of exactly C of n at probability C/n: what own thresholds would have
+// to hit by luck.
+double ExactCountBits(double n, double count) {
+  if (count <= 0 || count >= n) return 0;
+  const double p = count / n;
+  return -(Log2Choose(n, count) + count * std::log2(p) + (n - count) * std::log2(1 - p));
+}
+
+// Holdings per cell; equal over cells of pools of one size?
+void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, ColumnChoice& out) {
+  std::map<int64_t, int64_t> holding;  // pool size -> C
+  double best = 0;
+  for (size_t i = 0; i < held.size(); ++i) {
+    const int64_t rows = c.pool_rows[i / static_cast<size_t>(c.experts)];
+    const auto [entry, fresh] = holding.try_emplace(rows, held[i]);
+    if (entry->second != held[i]) return;
+    const double bits = ExactCountBits(static_cast<double>(rows), static_cast<double>(held[i]));
+    out.bits += bits;
+    best = std::max(best, bits);
+    out.capacity = std::max(out.capacity, held[i]);
+  }
+  const v1::RoutingConfig& config = c.routing->config();
+  const bool declared = config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
+  if (!declared) out.bits -= best * static_cast<double>(holding.size());
+  out.exceeds_declared = declared && out.capacity != static_cast<int64_t>(config.capacity());
+  int32_t least = c.experts, most = 0;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    least = std::min(least, c.kept_per_row[static_cast<size_t>(t)]);
+    most = std::max(most, c.kept_per_row[static_cast<size_t>(t)]);
+  }
+  out.equal = out.capacity > 0 && least != most;
+}
+
+// In every cell the least taken key is no lower than the greatest left out.
+bool Separates(const RoutingCase& c, const std::vector<uint8_t>& taken, const KeyReader& reader) {
+  const size_t cells = static_cast<size_t>(c.pools) * static_cast<size_t>(c.experts);
+  std::vector<Boundary> boundaries(cells);
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const RowState state = c.rows[static_cast<size_t>(t)];
+    if (state == RowState::kPadding || state == RowState::kNonFinite) continue;
+    const auto base =
+        static_cast<size_t>(c.pool[static_cast<size_t>(t)]) * static_cast<size_t>(c.experts);
+    for (int32_t e = 0; e < c.experts; ++e) {
+      const bool is_taken =
+          taken[static_cast<size_t>(t) * static_cast<size_t>(c.experts) + static_cast<size_t>(e)] !=
+          0;
+      boundaries[base + static_cast<size_t>(e)].Add(reader.At(t, e, 0), is_taken);
+    }
+  }
+  return std::all_of(boundaries.begin(), boundaries.end(),
+                     [](const Boundary& b) { return b.Separates(); });
+}
+
+// Witnesses: left out first, a later one taken.
+void FindColumnPairs(const RoutingCase& c, const std::vector<uint8_t>& taken, ColumnChoice& out) {
+  std::vector<int32_t> order;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (c.judged(t) && c.rows[static_cast<size_t>(t)] != RowState::kNonFinite) order.push_back(t);
+  }
+  const auto key = [&](int32_t t) {
+    const auto row = static_cast<size_t>(t);
+    return std::make_tuple(c.pool[row], c.sequence[row], c.position[row]);
+  };
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
+  const auto experts = static_cast<size_t>(c.experts);
+  std::vector<int32_t> later(experts);    // a later token of this sequence and pool that was taken
+  std::vector<int32_t> another(experts);  // a taken token of another sequence of this pool
+  for (size_t end = order.size(); end > 0;) {
+    size_t begin = end - 1;
+    const auto same = [&](size_t i) {
+      return std::get<0>(key(order[i])) == std::get<0>(key(order[end - 1])) &&
+             std::get<1>(key(order[i])) == std::get<1>(key(order[end - 1]));
+    };
+    while (begin > 0 && same(begin - 1)) --begin;
+    const bool new_pool = end == order.size() || c.pool[static_cast<size_t>(order[end])] !=
+                                                     c.pool[static_cast<size_t>(order[end - 1])];
+    if (new_pool) std::fill(another.begin(), another.end(), -1);
+    std::fill(later.begin(), later.end(), -1);
+    for (size_t i = end; i-- > begin;) {
+      const int32_t t = order[i];
+      for (int32_t e = 0; e < c.experts; ++e) {
+        const auto expert = static_cast<size_t>(e);
+        if (taken[static_cast<size_t>(t) * experts + expert]) {
+          later[expert] = t;
+          continue;
+        }
+        if (later[expert] >= 0) {
+          ++out.future_pairs;
+          if (!out.witness.found()) out.witness = {t, later[expert], e, -1};
+        }
+        if (another[expert] >= 0 && !out.batch.found()) out.batch = {t, another[expert], e, -1};
+      }
+    }
+    for (size_t e = 0; e < experts; ++e) {
+      if (later[e] >= 0) another[e] = later[e];
+    }
+    end = begin;
+  }
+}
+
+}  // namespace
+
+QueueReplay ReplayFirstCome(const RoutingCase& c, const Saturation& s) {
+  QueueReplay out;
+  const auto cells = RefusingCells(c, s);
+  const auto consider = [&](const std::vector<int64_t>& place, const char* name) {
+    Replay replay = ReplayQueue(c, cells, place, name);
+    if (replay.exact) out.exact_orders.push_back(name);
+    if (out.best.variant.empty() || Better(replay, out.best)) out.best = std::move(replay);
+  };
+  if (RowsInTimeOrder(c)) {
+    std::vector<int64_t> rows(static_cast<size_t>(c.tokens));
+    std::iota(rows.begin(), rows.end(), 0);
+    consider(rows, "rows");
+  }
+  consider(PlacesByTime(c, false), "batch-major");
+  consider(PlacesByTime(c, true), "seq-major");
+  return out;
+}
+
+Replay ReplayByScore(const RoutingCase& c, const Saturation& s) {
+  const auto cells = RefusingCells(c, s);
+  Replay best;
+  for (KeyKind kind : KeyKinds(c)) {
+    Replay replay = ReplayKey(c, cells, kind);
+    if (best.variant.empty() || Better(replay, best)) best = std::move(replay);
+  }
+  return best;
+}
+
+ColumnChoice FindColumnChoice(const RoutingCase& c) {
+  ColumnChoice out;
+  const auto experts = static_cast<size_t>(c.experts);
+  std::vector<uint8_t> taken(static_cast<size_t>(c.tokens) * experts, 0);
+  std::vector<int64_t> held(static_cast<size_t>(c.pools) * experts, 0);
+  for (const Choice& choice : c.choices) {
+    if (!choice.kept) continue;
+    const auto t = static_cast<size_t>(choice.token);
+    taken[t * experts + static_cast<size_t>(choice.expert)] = 1;
+    ++held[static_cast<size_t>(c.pool[t]) * experts + static_cast<size_t>(choice.expert)];
+  }
+  CheckEqualHoldings(c, held, out);
+  if (!out.equal) return out;
+  for (KeyKind kind : {KeyKind::kSoftmax, KeyKind::kRecorded, KeyKind::kProbs}) {
+    const bool whole_rows =
+        kind != KeyKind::kProbs || (c.probs.present() && c.probs.columns() == c.experts);
+    if (!whole_rows || (kind == KeyKind::kSoftmax && !c.routing->sample().scores_are_logits()))
+      continue;
+    if (!Separates(c, taken, KeyReader(c, kind))) continue;
+    out.separable = true;
+    out.variant = KeyName(kind);
+    break;
+  }
+  if (out.separable && c.ordered()) FindColumnPairs(c, taken, out);
+  return out;
+}
+
+}  // namespace plumbline::rules
