@@ -1,0 +1,238 @@
+// Narrow formats against independent references: the compiler's _Float16, and double arithmetic
+// that enumerates each format's values.
+#include "base/half.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "base/load.h"
+
+namespace plumbline {
+namespace {
+
+__extension__ using CompilerHalf = _Float16;
+
+float BitsToFloat(uint32_t bits) {
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+
+float CompilerF16(uint16_t code) {
+  CompilerHalf h;
+  std::memcpy(&h, &code, 2);
+  return static_cast<float>(h);
+}
+
+uint16_t CompilerF16(float x) {
+  const auto h = static_cast<CompilerHalf>(x);
+  uint16_t code;
+  std::memcpy(&code, &h, 2);
+  return code;
+}
+
+bool SameFloat(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, 4) == 0;
+}
+
+// f32 patterns that matter to a narrow format: every exponent and sign with significands that end
+// on, just below and just above every rounding boundary, and random ones.
+std::vector<float> InterestingFloats() {
+  std::vector<float> out;
+  std::mt19937 random(7);
+  for (uint32_t high = 0; high < 512; ++high) {
+    for (int shift = 8; shift <= 22; ++shift) {
+      for (int i = 0; i < 12; ++i) {
+        const uint32_t top = (random() << shift) & 0x7fffffu;
+        for (uint32_t low : {0u, 1u, (1u << shift) - 1, 1u << (shift - 1), (1u << (shift - 1)) - 1,
+                             (1u << (shift - 1)) + 1}) {
+          out.push_back(BitsToFloat(high << 23 | ((top + low) & 0x7fffffu)));
+        }
+      }
+    }
+  }
+  for (int i = 0; i < 200000; ++i) out.push_back(BitsToFloat(random()));
+  return out;
+}
+
+TEST(F16, EveryCodeDecodesAsTheCompilers) {
+  for (uint32_t code = 0; code <= 0xffff; ++code) {
+    const auto c = static_cast<uint16_t>(code);
+    ASSERT_TRUE(SameFloat(F16ToFloat(c), CompilerF16(c))) << code;
+  }
+}
+
+TEST(F16, EncodesAsTheCompiler) {
+  for (float x : InterestingFloats()) {
+    const uint16_t got = FloatToF16(x);
+    if (std::isnan(x)) {
+      ASSERT_TRUE(std::isnan(F16ToFloat(got)));
+    } else {
+      ASSERT_EQ(got, CompilerF16(x)) << std::hexfloat << x;
+    }
+  }
+}
+
+TEST(BF16, EveryCodeSurvivesARoundTrip) {
+  for (uint32_t code = 0; code <= 0xffff; ++code) {
+    const float x = BF16ToFloat(static_cast<uint16_t>(code));
+    ASSERT_TRUE(SameFloat(x, BitsToFloat(code << 16)));
+    if (!std::isnan(x)) {
+      ASSERT_EQ(FloatToBF16(x), code);
+    } else {
+      ASSERT_TRUE(std::isnan(BF16ToFloat(FloatToBF16(x))));
+    }
+  }
+}
+
+// The nearest value of a format by search over all of its non-negative codes; the even code among
+// two that are equally near. `past` is the value that would follow the largest finite one.
+template <typename Decode>
+class Search {
+ public:
+  Search(Decode decode, uint32_t codes, double past) {
+    for (uint32_t c = 0; c < codes; ++c) values_.push_back(decode(c));
+    values_.push_back(past);
+  }
+  // A code; the number of codes for overflow.
+  uint32_t Nearest(double x) const {
+    const auto above = std::lower_bound(values_.begin(), values_.end(), x);
+    if (above == values_.end()) return static_cast<uint32_t>(values_.size()) - 1;
+    const auto high = static_cast<uint32_t>(above - values_.begin());
+    if (high == 0 || values_[high] == x) return high;
+    const double up = values_[high] - x;
+    const double down = x - values_[high - 1];
+    if (up != down) return up < down ? high : high - 1;
+    return high % 2 == 0 ? high : high - 1;
+  }
+
+ private:
+  std::vector<double> values_;
+};
+
+template <typename Decode, typename Encode>
+void CheckAgainstSearch(Decode decode, Encode encode, uint32_t finite_codes, double past,
+                        uint32_t sign_bit, uint32_t overflow_code) {
+  const Search<Decode> search(decode, finite_codes, past);
+  for (float x : InterestingFloats()) {
+    if (std::isnan(x)) continue;
+    const uint32_t nearest = search.Nearest(std::fabs(static_cast<double>(x)));
+    const uint32_t expected =
+        (nearest >= finite_codes ? overflow_code : nearest) | (std::signbit(x) ? sign_bit : 0u);
+    ASSERT_EQ(static_cast<uint32_t>(encode(x)), expected) << std::hexfloat << x;
+  }
+}
+
+TEST(BF16, RoundsToTheNearestEven) {
+  CheckAgainstSearch([](uint32_t c) { return BF16ToFloat(static_cast<uint16_t>(c)); }, FloatToBF16,
+                     0x7f80, std::ldexp(1.0, 128), 0x8000, 0x7f80);
+}
+
+TEST(E4M3, RoundsToTheNearestEvenAndOverflowsToNaN) {
+  CheckAgainstSearch([](uint32_t c) { return E4M3ToFloat(static_cast<uint8_t>(c)); }, FloatToE4M3,
+                     0x7f, 480.0, 0x80, 0x7f);
+  EXPECT_EQ(E4M3ToFloat(0x7e), 448.0f);
+  EXPECT_EQ(E4M3ToFloat(0x01), 0x1p-9f);
+  EXPECT_TRUE(std::isnan(E4M3ToFloat(0xff)));
+  EXPECT_TRUE(std::isnan(E4M3ToFloat(FloatToE4M3(INFINITY))));
+  EXPECT_TRUE(std::isnan(E4M3ToFloat(FloatToE4M3(NAN))));
+}
+
+TEST(E5M2, RoundsToTheNearestEvenAndOverflowsToInfinity) {
+  CheckAgainstSearch([](uint32_t c) { return E5M2ToFloat(static_cast<uint8_t>(c)); }, FloatToE5M2,
+                     0x7c, 65536.0, 0x80, 0x7c);
+  EXPECT_EQ(E5M2ToFloat(0x7b), 57344.0f);
+  EXPECT_TRUE(std::isinf(E5M2ToFloat(0xfc)));
+  EXPECT_TRUE(std::isnan(E5M2ToFloat(FloatToE5M2(NAN))));
+}
+
+TEST(RoundToFormat, AgreesWithTheEncoders) {
+  for (float x : InterestingFloats()) {
+    const auto same = [&](DType t, float encoded) {
+      return SameFloat(static_cast<float>(RoundToFormat(x, t)), encoded);
+    };
+    ASSERT_TRUE(same(DType::kF32, x));
+    ASSERT_TRUE(same(DType::kF16, F16ToFloat(FloatToF16(x)))) << std::hexfloat << x;
+    ASSERT_TRUE(same(DType::kBF16, BF16ToFloat(FloatToBF16(x)))) << std::hexfloat << x;
+    ASSERT_TRUE(same(DType::kE4M3, E4M3ToFloat(FloatToE4M3(x)))) << std::hexfloat << x;
+    ASSERT_TRUE(same(DType::kE5M2, E5M2ToFloat(FloatToE5M2(x)))) << std::hexfloat << x;
+  }
+}
+
+TEST(RoundToFormat, RoundsDoublesOnceToF32) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 300000; ++i) {
+    const double x = __builtin_bit_cast(double, random());
+    if (std::isnan(x)) continue;
+    ASSERT_TRUE(SameFloat(static_cast<float>(RoundToFormat(x, DType::kF32)), static_cast<float>(x)))
+        << std::hexfloat << x;
+  }
+}
+
+TEST(Ulp, IsTheDistanceToTheNextValue) {
+  for (uint32_t code = 0; code < 0x7bff; ++code) {
+    const double a = F16ToFloat(static_cast<uint16_t>(code));
+    const double next = F16ToFloat(static_cast<uint16_t>(code + 1));
+    ASSERT_EQ(UlpOf(a, DType::kF16), next - a);
+    ASSERT_EQ(UlpOf(-a, DType::kF16), next - a);
+  }
+  for (uint32_t code = 0; code < 0x7f7f; ++code) {
+    const double a = BF16ToFloat(static_cast<uint16_t>(code));
+    ASSERT_EQ(UlpOf(a, DType::kBF16), BF16ToFloat(static_cast<uint16_t>(code + 1)) - a);
+  }
+  for (uint32_t code = 0; code < 0x7e; ++code) {
+    const double a = E4M3ToFloat(static_cast<uint8_t>(code));
+    ASSERT_EQ(UlpOf(a, DType::kE4M3), E4M3ToFloat(static_cast<uint8_t>(code + 1)) - a);
+  }
+  for (double a : {0.0, 1e-320, 2.3e-308, 0.75, 1.0, 3.5, 1e300}) {
+    EXPECT_EQ(UlpOf(a, DType::kF64), std::nextafter(a, INFINITY) - a) << a;
+  }
+  EXPECT_EQ(UlpOf(0.0, DType::kF32), 0x1p-149);
+  EXPECT_EQ(UlpOf(1e-60, DType::kF32), 0x1p-149);
+  EXPECT_EQ(UlpOf(1.0, DType::kF32), 0x1p-23);
+  EXPECT_TRUE(std::isnan(UlpOf(NAN, DType::kF32)));
+  EXPECT_TRUE(std::isinf(UlpOf(-INFINITY, DType::kF32)));
+}
+
+TEST(Load, ReadsEveryTypeUnaligned) {
+  unsigned char bytes[32] = {};
+  const auto put = [&](auto v) { std::memcpy(bytes + 1 + sizeof(v), &v, sizeof(v)); };
+  const auto number = [&](DType t) { return LoadDouble(bytes + 1, t, 1); };
+  const auto integer = [&](DType t) { return LoadInt64(bytes + 1, t, 1); };
+  put(-2.5);
+  EXPECT_EQ(number(DType::kF64), -2.5);
+  put(1.5f);
+  EXPECT_EQ(number(DType::kF32), 1.5);
+  put(uint16_t{0x3c00});
+  EXPECT_EQ(number(DType::kF16), 1.0);
+  put(uint16_t{0x3f80});
+  EXPECT_EQ(number(DType::kBF16), 1.0);
+  put(uint8_t{0x38});
+  EXPECT_EQ(number(DType::kE4M3), 1.0);
+  put(uint8_t{0x3c});
+  EXPECT_EQ(number(DType::kE5M2), 1.0);
+  put(int64_t{-5});
+  EXPECT_EQ(integer(DType::kI64), -5);
+  put(~uint64_t{0});
+  EXPECT_EQ(integer(DType::kU64), INT64_MAX);
+  put(int32_t{-7});
+  EXPECT_EQ(integer(DType::kI32), -7);
+  EXPECT_EQ(integer(DType::kU32), 4294967289);
+  put(int16_t{-9});
+  EXPECT_EQ(integer(DType::kI16), -9);
+  EXPECT_EQ(integer(DType::kU16), 65527);
+  put(int8_t{-1});
+  EXPECT_EQ(integer(DType::kI8), -1);
+  EXPECT_EQ(integer(DType::kU8), 255);
+  EXPECT_EQ(integer(DType::kBool), 1);
+  EXPECT_EQ(number(DType::kBool), 1);
+  EXPECT_TRUE(std::isnan(number(DType::kUnspecified)));
+}
+
+}  // namespace
+}  // namespace plumbline

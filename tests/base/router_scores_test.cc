@@ -1,0 +1,257 @@
+// The selection and tie rule against a direct reading of its definition.
+#include "base/router_scores.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace plumbline {
+namespace {
+
+// The definition, written for reading: library exp, sorts, no shared arithmetic but UlpOf.
+struct Reference {
+  std::vector<int> chosen;
+  std::vector<double> value;
+  bool tied = false;
+  bool order_known = true;
+  double closeness = INFINITY;  // how near any decision is to its threshold, relative
+};
+
+double Tolerance(const RouterRule& r, const std::vector<double>& x, const std::vector<double>& f,
+                 const std::vector<double>& b, size_t i) {
+  double delta = 2 * UlpOf(x[i], r.dtype);
+  if (r.function == ScoreFunction::kSigmoid) delta *= f[i] * (1 - f[i]);
+  if (r.function == ScoreFunction::kSoftmax) {
+    double most = 0;
+    for (double v : x) most = std::max(most, 2 * UlpOf(v, r.dtype));
+    delta = f[i] * (delta + most);
+  }
+  if (r.has_bias || r.function != ScoreFunction::kIdentity) {
+    delta += 2 * UlpOf(std::max(std::fabs(f[i]), r.has_bias ? std::fabs(b[i]) : 0), DType::kF32);
+  }
+  return delta;
+}
+
+bool Apart(double margin, double ta, double tb, Reference* ref) {
+  const double t = std::max(ta, tb);
+  ref->closeness = std::min(ref->closeness, std::fabs(margin - t) / (t + 1e-300));
+  return margin > t;
+}
+
+Reference Judge(const RouterRule& r, const std::vector<double>& x, const std::vector<double>& b) {
+  const auto e = static_cast<size_t>(r.experts);
+  Reference ref;
+  std::vector<double> f = x;
+  const double top = *std::max_element(x.begin(), x.end());
+  double z = 0;
+  for (double v : x) z += std::exp(v - top);
+  for (size_t i = 0; i < e; ++i) {
+    if (r.function == ScoreFunction::kSoftmax) f[i] = std::exp(x[i] - top) / z;
+    if (r.function == ScoreFunction::kSigmoid) f[i] = 1 / (1 + std::exp(-x[i]));
+  }
+  ref.value = f;
+  std::vector<double> t(e);
+  for (size_t i = 0; i < e; ++i) {
+    if (r.has_bias) ref.value[i] += b[i];
+    t[i] = Tolerance(r, x, f, b, i);
+  }
+  const auto before = [&](size_t a, size_t c) {
+    if (!r.has_bias && !(r.groups > 1 && r.top_groups < r.groups)) {
+      return x[a] != x[c] ? x[a] > x[c] : a < c;
+    }
+    return ref.value[a] != ref.value[c] ? ref.value[a] > ref.value[c] : a < c;
+  };
+  std::vector<size_t> pool(e);
+  std::iota(pool.begin(), pool.end(), 0);
+  if (r.groups > 1 && r.top_groups < r.groups) {
+    const auto groups = static_cast<size_t>(r.groups);
+    const size_t size = e / groups;
+    std::vector<double> gs(groups);
+    std::vector<double> gt(groups);
+    for (size_t g = 0; g < groups; ++g) {
+      std::vector<size_t> members(size);
+      std::iota(members.begin(), members.end(), g * size);
+      std::sort(members.begin(), members.end(), before);
+      gs[g] = ref.value[members[0]];
+      gt[g] = t[members[0]];
+      if (r.group_score == GroupScore::kSum2 && size > 1) {
+        gs[g] += ref.value[members[1]];
+        gt[g] += t[members[1]];
+      }
+    }
+    std::vector<size_t> order(groups);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t c) { return gs[a] > gs[c]; });
+    const auto in = static_cast<size_t>(r.top_groups);
+    if (!Apart(gs[order[in - 1]] - gs[order[in]], gt[order[in - 1]], gt[order[in]], &ref)) {
+      ref.tied = true;
+    }
+    pool.clear();
+    for (size_t g = 0; g < in; ++g) {
+      for (size_t i = 0; i < size; ++i) pool.push_back(order[g] * size + i);
+    }
+  }
+  std::sort(pool.begin(), pool.end(), before);
+  const auto k = static_cast<size_t>(r.top_k);
+  for (size_t n = 0; n < k; ++n) {
+    ref.chosen.push_back(static_cast<int>(pool[n]));
+    if (n + 1 == pool.size()) break;
+    const size_t a = pool[n];
+    const size_t c = pool[n + 1];
+    const bool apart = Apart(ref.value[a] - ref.value[c], t[a], t[c], &ref);
+    if (n + 1 < k && !apart) ref.order_known = false;
+    if (n + 1 == k && !apart) ref.tied = true;
+  }
+  return ref;
+}
+
+class Router {
+ public:
+  RouterChoice Choose(const RouterRule& rule, const std::vector<double>& x,
+                      const std::vector<double>& bias = {}) {
+    RouterChoice out;
+    ChooseExperts(rule, x.data(), bias.empty() ? nullptr : bias.data(), scratch_.get(), &out);
+    return out;
+  }
+
+ private:
+  std::unique_ptr<RouterScratch> scratch_ = std::make_unique<RouterScratch>();
+};
+
+RouterRule RandomRule(std::mt19937& random) {
+  RouterRule r;
+  const int sizes[] = {1, 2, 3, 7, 8, 16, 60, 64, 128, 160};
+  r.experts = sizes[random() % 10];
+  const DType types[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF64};
+  r.dtype = types[random() % 4];
+  r.function = static_cast<ScoreFunction>(random() % 3);
+  r.has_bias = random() % 2 == 0;
+  if (random() % 2 == 0) {
+    for (int g : {8, 4, 3, 2}) {
+      if (r.experts % g == 0) {
+        r.groups = g;
+        r.top_groups = 1 + static_cast<int>(random() % static_cast<unsigned>(g));
+        r.group_score = static_cast<GroupScore>(random() % 3);
+        break;
+      }
+    }
+  }
+  r.top_k = 1 + static_cast<int>(random() % static_cast<unsigned>(std::min(r.admitted(), 12)));
+  return r;
+}
+
+TEST(RouterScores, FollowsTheDefinition) {
+  std::mt19937 random(17);
+  Router router;
+  int tied = 0;
+  int compared = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    const RouterRule rule = RandomRule(random);
+    std::normal_distribution<double> normal(0, trial % 3 == 0 ? 0.05 : 2);
+    std::vector<double> x(static_cast<size_t>(rule.experts));
+    std::vector<double> bias(x.size());
+    for (double& v : x) v = RoundToFormat(normal(random), rule.dtype);
+    for (double& v : bias) v = RoundToFormat(0.1 * normal(random), DType::kF32);
+    const Reference expected = Judge(rule, x, bias);
+    // Where library and portable exp may fall on two sides of a threshold, nothing is claimed.
+    if (expected.closeness < 1e-6) continue;
+    const RouterChoice got = router.Choose(rule, x, rule.has_bias ? bias : std::vector<double>{});
+    ++compared;
+    ASSERT_TRUE(got.finite);
+    ASSERT_EQ(got.tied, expected.tied) << trial;
+    ASSERT_EQ(got.count, rule.top_k);
+    if (expected.tied) {
+      ++tied;
+      continue;
+    }
+    std::vector<int> chosen(got.expert, got.expert + got.count);
+    std::vector<int> wanted = expected.chosen;
+    ASSERT_EQ(got.rank_order_known, expected.order_known) << trial;
+    if (!got.rank_order_known) {
+      std::sort(chosen.begin(), chosen.end());
+      std::sort(wanted.begin(), wanted.end());
+    }
+    ASSERT_EQ(chosen, wanted) << trial;
+    for (int n = 0; n < got.count; ++n) {
+      ASSERT_NEAR(got.value[n], expected.value[static_cast<size_t>(got.expert[n])], 1e-13);
+    }
+  }
+  EXPECT_GT(compared, 19000);
+  EXPECT_GT(tied, 300);
+  EXPECT_LT(tied, compared / 2);
+}
+
+RouterRule Identity(int experts, int k, DType dtype) {
+  RouterRule r;
+  r.experts = experts;
+  r.top_k = k;
+  r.dtype = dtype;
+  return r;
+}
+
+TEST(RouterScores, ATieIsTwoUlpWideToTheBit) {
+  Router router;
+  const RouterRule rule = Identity(2, 1, DType::kF32);
+  EXPECT_TRUE(router.Choose(rule, {1.0 + 0x1p-22, 1.0}).tied);             // 2 ulp
+  EXPECT_FALSE(router.Choose(rule, {1.0 + 0x1p-22 + 0x1p-23, 1.0}).tied);  // 3 ulp
+  EXPECT_TRUE(router.Choose(Identity(2, 1, DType::kBF16), {1.015625, 1.0}).tied);
+  EXPECT_FALSE(router.Choose(Identity(2, 1, DType::kBF16), {1.0234375, 1.0}).tied);
+}
+
+TEST(RouterScores, EqualsGoByIndexAndAreTied) {
+  Router router;
+  const RouterChoice c = router.Choose(Identity(4, 2, DType::kF32), {0.0, 5, -0.0, 0});
+  EXPECT_EQ(c.expert[0], 1);
+  EXPECT_EQ(c.expert[1], 0);
+  EXPECT_TRUE(c.tied);
+  EXPECT_TRUE(c.rank_order_known);
+  EXPECT_EQ(c.margin, 0);
+  EXPECT_EQ(c.best_margin, 5);
+}
+
+TEST(RouterScores, AllChosenIsNeverTied) {
+  Router router;
+  const RouterChoice c = router.Choose(Identity(3, 3, DType::kBF16), {1, 1, 1});
+  EXPECT_FALSE(c.tied);
+  EXPECT_FALSE(c.rank_order_known);
+  EXPECT_TRUE(std::isinf(c.margin));
+}
+
+TEST(RouterScores, NonFiniteRowsHaveNoChoice) {
+  Router router;
+  for (double bad : {NAN, INFINITY, -INFINITY}) {
+    for (size_t at : {0u, 3u, 39u}) {
+      for (ScoreFunction f :
+           {ScoreFunction::kIdentity, ScoreFunction::kSoftmax, ScoreFunction::kSigmoid}) {
+        RouterRule rule = Identity(40, 2, DType::kF32);
+        rule.function = f;
+        std::vector<double> x(40, 0.5);
+        x[at] = bad;
+        EXPECT_FALSE(router.Choose(rule, x).finite);
+        rule.has_bias = true;
+        EXPECT_FALSE(router.Choose(rule, std::vector<double>(40, 0.5), x).finite);
+      }
+    }
+  }
+}
+
+TEST(RouterScores, ExtremeFiniteRowsStayFinite) {
+  Router router;
+  for (ScoreFunction f :
+       {ScoreFunction::kIdentity, ScoreFunction::kSoftmax, ScoreFunction::kSigmoid}) {
+    RouterRule rule = Identity(3, 1, DType::kF64);
+    rule.function = f;
+    const RouterChoice c = router.Choose(rule, {-1e308, 1e308, 0});
+    EXPECT_TRUE(c.finite);
+    EXPECT_EQ(c.expert[0], 1);
+    EXPECT_FALSE(std::isnan(c.margin));
+  }
+}
+
+}  // namespace
+}  // namespace plumbline
