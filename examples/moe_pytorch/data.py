@@ -33,11 +33,7 @@ class Batch:
     sequence_id: torch.Tensor  # int64, unique within the batch; padding belongs to its document
     position: torch.Tensor     # int64, from 0 within the sequence
     padding: torch.Tensor      # bool
-
-    @property
-    def pool_id(self):
-        """[B*S]: who competes for an expert's places with whom. Here: all with all."""
-        return torch.zeros(self.tokens.numel(), dtype=torch.int64)
+    pool_id: torch.Tensor      # int64, who competes for an expert's places; here all with all
 
 
 def load_documents(pattern=TEXT_PATTERN, shortest=64):
@@ -79,7 +75,8 @@ class TextBatches(torch.utils.data.Dataset):
                       sequence_id=torch.arange(self.batch).repeat_interleave(
                           self.length).view(shape),
                       position=torch.arange(self.length).repeat(self.batch, 1),
-                      padding=torch.ones(shape, dtype=torch.bool))
+                      padding=torch.ones(shape, dtype=torch.bool),
+                      pool_id=torch.zeros(shape, dtype=torch.int64))
         sequence = 0
         for row in range(self.batch):
             sequence = fill(batch, row, sequence, random)

@@ -39,8 +39,8 @@ class Probes:
                   {"topk_indices": routing.indices, "keep_mask": routing.keep})
         self._run.observe_routing(
             layer, routing.logits.detach(), **chosen,
-            sequence_id=batch.sequence_id.flatten(), position=batch.position.flatten(),
-            padding_mask=batch.padding.flatten(), pool_id=batch.pool_id,
+            sequence_id=batch.sequence_id, position=batch.position,
+            padding_mask=batch.padding, pool_id=batch.pool_id,
             top_k=routing.top_k, capacity="none" if routing.capacity is None else routing.capacity,
             score_function="softmax", pool="microbatch", flatten="batch-major", mode="train")
 
