@@ -56,7 +56,8 @@ std::string ValueText(const google::protobuf::Value& value) {
 }
 
 // "label      text", continued under the text.
-void AppendLine(const TextStyle& style, std::string_view label, std::string_view text, std::string* out) {
+void AppendLine(const TextStyle& style, std::string_view label, std::string_view text,
+                std::string* out) {
   if (text.empty()) return;
   const size_t margin = kIndent + kLabelWidth;
   const size_t width = std::max<size_t>(static_cast<size_t>(style.width), margin + 20) - margin;
@@ -77,14 +78,17 @@ std::string MeasuredText(const v1::Finding& finding) {
   std::string out;
   if (finding.has_measured()) {
     const v1::Quantity& measured = finding.measured();
-    out = (measured.name().empty() ? "" : measured.name() + " ") + QuantityText(measured.value(), measured.unit());
+    out = (measured.name().empty() ? "" : measured.name() + " ") +
+          QuantityText(measured.value(), measured.unit());
   }
   if (finding.has_threshold()) {
-    out += (out.empty() ? "" : "; ") + std::string("threshold ") + ShortNumber(finding.threshold().value());
+    out += (out.empty() ? "" : "; ") + std::string("threshold ") +
+           ShortNumber(finding.threshold().value());
     if (!finding.threshold().source().empty()) out += " (" + finding.threshold().source() + ")";
   }
   if (finding.sample_size() > 0) {
-    out += (out.empty() ? "" : "; ") + std::string("sample size ") + std::to_string(finding.sample_size());
+    out += (out.empty() ? "" : "; ") + std::string("sample size ") +
+           std::to_string(finding.sample_size());
   }
   return out;
 }
@@ -102,7 +106,8 @@ std::string CauseText(const v1::Cause& cause) {
 std::string StrengthText(const v1::Finding& finding) {
   std::string out(StrengthName(finding.strength()));
   if (finding.has_false_alarm()) {
-    out += ", false alarm " + finding.false_alarm().kind() + " " + ShortNumber(finding.false_alarm().value());
+    out += ", false alarm " + finding.false_alarm().kind() + " " +
+           ShortNumber(finding.false_alarm().value());
   }
   for (int i = 0; i < finding.assumptions_size(); ++i) {
     out += (i == 0 ? ", assuming " : "; ") + finding.assumptions(i);
@@ -168,7 +173,8 @@ std::string SiteText(const v1::FindingSite& site) {
     add("step " + std::to_string(site.step_first()));
   }
   if (site.ranks_size() > 0) {
-    add((site.ranks_size() == 1 ? "rank " : "ranks ") + Ranges({site.ranks().begin(), site.ranks().end()}));
+    add((site.ranks_size() == 1 ? "rank " : "ranks ") +
+        Ranges({site.ranks().begin(), site.ranks().end()}));
   }
   if (!site.run().empty()) add("run " + site.run());
   return Printable(out);
@@ -176,7 +182,8 @@ std::string SiteText(const v1::FindingSite& site) {
 
 std::string WitnessText(const google::protobuf::Struct& witness) {
   const auto text = witness.fields().find("text");
-  if (text != witness.fields().end() && text->second.kind_case() == google::protobuf::Value::kStringValue) {
+  if (text != witness.fields().end() &&
+      text->second.kind_case() == google::protobuf::Value::kStringValue) {
     return text->second.string_value();
   }
   return FieldsText(witness, ", ");
@@ -189,7 +196,8 @@ std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
   if (!site.empty()) out += "  " + site;
   if (finding.suppressed()) out += "  (suppressed)";
   out += "\n";
-  for (const std::string& line : Wrap(Printable(finding.title()), static_cast<size_t>(style.width) - kIndent)) {
+  for (const std::string& line :
+       Wrap(Printable(finding.title()), static_cast<size_t>(style.width) - kIndent)) {
     out += std::string(kIndent, ' ') + Inked(style, Ink::kBold, line) + "\n";
   }
   AppendLine(style, "why", finding.explanation(), &out);
@@ -197,7 +205,8 @@ std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
   AppendLine(style, "cause", CauseText(finding.cause()), &out);
   AppendLine(style, "measured", MeasuredText(finding), &out);
   if (finding.has_bias()) AppendLine(style, "bias", BiasText(finding.bias()), &out);
-  if (finding.has_forecast()) AppendLine(style, "forecast", FieldsText(finding.forecast(), ", "), &out);
+  if (finding.has_forecast())
+    AppendLine(style, "forecast", FieldsText(finding.forecast(), ", "), &out);
   AppendLine(style, "strength", StrengthText(finding), &out);
   AppendLine(style, "fix", finding.fix(), &out);
   AppendLine(style, "finding", finding.fingerprint(), &out);

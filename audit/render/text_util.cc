@@ -12,8 +12,8 @@
 namespace plumbline::audit {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the start of `s` and its code point; 0 when there is none
-// (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
+// Length of the well-formed UTF-8 sequence at the start of `s` and its code point; 0 when there is
+// none (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
 size_t DecodeUtf8(std::string_view s, char32_t* code) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned char lead = byte(0);
@@ -84,7 +84,9 @@ bool IsWhole(double value) { return value == std::floor(value) && std::fabs(valu
 
 std::string Whole(double value) { return std::to_string(static_cast<int64_t>(value)); }
 
-const char* NonFinite(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
+const char* NonFinite(double value) {
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
 
 }  // namespace
 
@@ -93,7 +95,8 @@ TextStyle StyleFor(int fd) {
   if (isatty(fd) == 0) return style;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  style.colour = (no_color == nullptr || *no_color == '\0') && term != nullptr && std::string_view(term) != "dumb";
+  style.colour = (no_color == nullptr || *no_color == '\0') && term != nullptr &&
+                 std::string_view(term) != "dumb";
   winsize size{};
   if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     style.width = std::clamp<int>(size.ws_col, 40, 120);
@@ -171,7 +174,8 @@ std::vector<std::string> Wrap(std::string_view printable, size_t width) {
 
 std::string Inked(const TextStyle& style, Ink ink, std::string_view printable) {
   if (!style.colour || ink == Ink::kPlain) return std::string(printable);
-  static constexpr const char* kCodes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[1;31m", "\x1b[1;33m", "\x1b[36m", "\x1b[32m"};
+  static constexpr const char* kCodes[] = {"",           "\x1b[1m",  "\x1b[2m", "\x1b[1;31m",
+                                           "\x1b[1;33m", "\x1b[36m", "\x1b[32m"};
   return std::string(kCodes[static_cast<size_t>(ink)]).append(printable) + "\x1b[0m";
 }
 

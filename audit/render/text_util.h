@@ -24,7 +24,8 @@ std::string Printable(std::string_view text);
 // Valid UTF-8 and nothing else changed: bytes that are no UTF-8 become \xNN.
 std::string ValidUtf8(std::string_view text);
 
-// Shortest text that reads back as the same double, integers without a fraction; "nan", "inf", "-inf".
+// Shortest text that reads back as the same double, integers without a fraction; "nan", "inf",
+// "-inf".
 std::string ExactNumber(double value);
 // For people: six significant digits, integers below 1e15 whole.
 std::string ShortNumber(double value);

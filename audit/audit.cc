@@ -1,0 +1,115 @@
+#include "audit/audit.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "audit/inputs.h"
+
+namespace plumbline::audit {
+namespace {
+
+// Reads sources side by side, always on from the one furthest behind, so that the engine joins
+// ranks with few steps open.
+class Merge {
+ public:
+  Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine,
+        const std::function<void(const AuditProgress&)>& on_progress, uint64_t total_bytes)
+      : sources_(std::move(sources)), engine_(engine), on_progress_(on_progress) {
+    progress_.sources = sources_.size();
+    progress_.bytes = total_bytes;
+    bytes_.resize(sources_.size(), 0);
+    for (size_t i = 0; i < sources_.size(); ++i) Enter(i);
+  }
+
+  void Run() {
+    while (!queue_.empty()) {
+      const size_t i = queue_.top().second;
+      queue_.pop();
+      Step(i);
+    }
+  }
+
+ private:
+  using Entry = std::pair<Position, size_t>;  // ties by index: the order of the inputs
+
+  void Enter(size_t i) {
+    queue_.emplace(sources_[i]->position(), i);
+    for (const v1::Source& process : sources_[i]->processes()) {
+      ++open_[Key(process)];
+      uint32_t& newest = newest_attempt_[process.run()];
+      newest = std::max(newest, process.attempt());
+    }
+  }
+
+  void Step(size_t i) {
+    Source& source = *sources_[i];
+    v1::Batch batch;
+    if (!source.Next(&batch)) {
+      Leave(source);
+    } else {
+      if (absl::Status status = engine_->Add(std::move(batch)); !status.ok())
+        source.Refused(status);
+      queue_.emplace(source.position(), i);
+    }
+    progress_.bytes_done += source.bytes_read() - bytes_[i];
+    bytes_[i] = source.bytes_read();
+    if (on_progress_) on_progress_(progress_);
+  }
+
+  // A process whose input has ended will not report again, so others need not wait for it. Where a
+  // later attempt follows, that attempt decides what becomes of the open steps.
+  void Leave(const Source& source) {
+    ++progress_.sources_done;
+    for (const v1::Source& process : source.processes()) {
+      if (--open_[Key(process)] == 0 && process.attempt() == newest_attempt_[process.run()]) {
+        engine_->MarkGone(process);
+      }
+    }
+  }
+
+  static std::tuple<std::string, uint32_t, int, uint32_t> Key(const v1::Source& process) {
+    return {process.run(), process.attempt(), process.role(), process.rank()};
+  }
+
+  std::vector<std::unique_ptr<Source>> sources_;
+  rules::Engine* engine_;
+  const std::function<void(const AuditProgress&)>& on_progress_;
+  AuditProgress progress_;
+  std::vector<uint64_t> bytes_;  // by source
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  std::map<std::tuple<std::string, uint32_t, int, uint32_t>, size_t> open_;
+  std::map<std::string, uint32_t> newest_attempt_;
+};
+
+}  // namespace
+
+bool AuditResult::inputs_failed() const {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const InputReport& input) { return input.failed(); });
+}
+
+absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
+                                     const std::function<void(const AuditProgress&)>& on_progress) {
+  AuditResult result;
+  auto engine = rules::Engine::Create(options.engine,
+                                      [&result](const v1::Verdict& v) { result.report.Add(v); });
+  if (!engine.ok()) return engine.status();
+  Inputs inputs = FindInputs(options.paths, options.forced);
+  std::vector<std::unique_ptr<Source>> sources;
+  uint64_t bytes = 0;
+  for (const Inputs::Set& set : inputs.sets) {
+    for (auto& source : set.reader->Open(set.files)) sources.push_back(std::move(source));
+  }
+  for (const InputReport& report : inputs.reports)
+    bytes += report.format == "unknown" ? 0 : report.bytes;
+  Merge(std::move(sources), engine->get(), on_progress, bytes).Run();
+  (*engine)->Finish();
+  result.coverage = (*engine)->coverage();
+  result.inputs = std::move(inputs.reports);
+  return result;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,119 @@
+// plumb audit PATH...: exit status 0 when nothing at or above --fail-on was found, 1 when something
+// was, 2 on bad usage or an input that could not be read whole.
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "audit/audit.h"
+#include "audit/commands/commands.h"
+#include "audit/commands/progress_line.h"
+#include "audit/render/json_report.h"
+#include "audit/render/text_report.h"
+
+namespace plumbline::audit {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> paths;
+  std::string format = "text";
+  std::string output;
+  std::string as;
+  std::string fail_on = "error";
+  std::vector<std::string> rules;
+  std::vector<std::string> settings;
+  bool quiet = false;
+};
+
+v1::Level FailLevel(const std::string& name) {
+  return name == "note" ? v1::LEVEL_NOTE : name == "warning" ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
+}
+
+int ExitStatus(const AuditResult& result, v1::Level fail_on) {
+  if (result.inputs_failed()) return kExitError;
+  for (const v1::Finding* finding : result.report.findings()) {
+    if (!finding->suppressed() && finding->level() >= fail_on) return kExitFindings;
+  }
+  return kExitClean;
+}
+
+// Overwriting what is being audited would destroy it.
+bool OutputIsInput(const Arguments& arguments) {
+  for (const std::string& path : arguments.paths) {
+    std::error_code error;
+    if (std::filesystem::equivalent(path, arguments.output, error)) return true;
+  }
+  return false;
+}
+
+std::string Render(const Arguments& arguments, const AuditResult& result) {
+  if (arguments.format == "json") return RenderJson(result);
+  return RenderText(result, arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{});
+}
+
+int Run(const Arguments& arguments) {
+  AuditOptions options;
+  options.paths = arguments.paths;
+  options.engine.rules = arguments.rules;
+  options.engine.settings = arguments.settings;
+  if (!arguments.as.empty()) {
+    options.forced = FindReader(arguments.as);
+    if (options.forced == nullptr) {
+      return Fail(IsFormatName(arguments.as)
+                      ? "format " + arguments.as + " is not read by this version"
+                      : "--as: expected one of " + ReadableFormats() + ", found " + arguments.as);
+    }
+  }
+  if (!arguments.output.empty() && OutputIsInput(arguments)) {
+    return Fail("--output: expected a file that is not audited, found " + arguments.output);
+  }
+  absl::StatusOr<AuditResult> result;
+  {
+    ProgressLine line(arguments.quiet);
+    result = RunAudit(options, [&line](const AuditProgress& progress) { line.Show(progress); });
+  }
+  if (!result.ok()) return Fail(std::string(result.status().message()));
+  if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
+  return ExitStatus(*result, FailLevel(arguments.fail_on));
+}
+
+}  // namespace
+
+void RegisterAudit(CLI::App& app, int* status) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("audit", "Judge recorded runs: dumps, run records, directories of them");
+  command->add_option("PATH", arguments->paths, "Files, or directories that are audited as one run")
+      ->required();
+  command->add_option("--format", arguments->format, "Output format")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command
+      ->add_option("--output", arguments->output,
+                   "Write the report to FILE instead of standard output")
+      ->type_name("FILE");
+  command
+      ->add_option("--rules", arguments->rules,
+                   "Run only the rules that a glob matches; repeat or separate by commas")
+      ->type_name("GLOB")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command
+      ->add_option("--set", arguments->settings, "Set an option of a rule; see plumb explain RULE")
+      ->type_name("RULE.OPTION=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--as", arguments->as,
+                   "Read every file as FORMAT instead of recognising it by content")
+      ->type_name("FORMAT");
+  command
+      ->add_option("--fail-on", arguments->fail_on,
+                   "Lowest level of a finding that makes the exit status 1")
+      ->check(CLI::IsMember({"note", "warning", "error"}))
+      ->capture_default_str();
+  command->add_flag("--quiet", arguments->quiet, "No progress on standard error");
+  command->callback([arguments, status] { *status = Run(*arguments); });
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,24 @@
+// The subcommands of plumb, one file each. A Register function declares the command's options; the
+// command runs when the line is parsed and leaves its exit status in *status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace plumbline::audit {
+
+inline constexpr int kExitClean = 0;
+inline constexpr int kExitFindings = 1;
+inline constexpr int kExitError = 2;  // bad usage, or an input that could not be read whole
+
+void RegisterAudit(CLI::App& app, int* status);
+void RegisterRules(CLI::App& app, int* status);
+void RegisterExplain(CLI::App& app, int* status);
+
+// "plumb: MESSAGE" on standard error; returns kExitError.
+int Fail(const std::string& message);
+
+// Writes to standard output, or to `path` unless it is empty (whole or not at all: the file is
+// written beside its place and renamed). False when that failed, and then says so.
+bool WriteOutput(const std::string& path, const std::string& text);
+
+}  // namespace plumbline::audit

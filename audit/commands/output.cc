@@ -1,0 +1,64 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "audit/commands/commands.h"
+#include "audit/render/text_util.h"
+
+namespace plumbline::audit {
+namespace {
+
+bool WriteAll(std::FILE* file, const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+}
+
+// A path that is a device, a pipe or a link ("/dev/stdout") is written as it is: a rename would
+// replace it.
+bool WriteInPlace(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) return false;
+  const bool written = WriteAll(file, text);
+  return std::fclose(file) == 0 && written;
+}
+
+bool WriteAndRename(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".tmp" + std::to_string(getpid());
+  if (WriteInPlace(beside, text) && std::rename(beside.c_str(), path.c_str()) == 0) return true;
+  const int error = errno;
+  std::remove(beside.c_str());
+  errno = error;
+  return false;
+}
+
+bool IsPlain(const std::string& path) {
+  char link[2];
+  if (readlink(path.c_str(), link, sizeof link) >= 0) return false;
+  if (access(path.c_str(), F_OK) != 0) return true;
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  const bool seekable = file != nullptr && std::fseek(file, 0, SEEK_END) == 0;
+  if (file != nullptr) std::fclose(file);
+  return seekable;
+}
+
+}  // namespace
+
+int Fail(const std::string& message) {
+  std::fprintf(stderr, "plumb: %s\n", Printable(message).c_str());
+  return kExitError;
+}
+
+bool WriteOutput(const std::string& path, const std::string& text) {
+  const bool written = path.empty()    ? WriteAll(stdout, text)
+                       : IsPlain(path) ? WriteAndRename(path, text)
+                                       : WriteInPlace(path, text);
+  if (!written) {
+    Fail((path.empty() ? std::string("standard output") : path) +
+         ": expected to write the output, found: " + std::strerror(errno));
+  }
+  return written;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,74 @@
+// plumb rules: the catalogue. plumb explain RULE: one rule's page. The hidden `rules --write-docs
+// DIR` writes the pages as files, which is how docs/rules/ is made and checked.
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "audit/commands/commands.h"
+#include "audit/render/rule_text.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::audit {
+namespace {
+
+// DIR/<group>/<name>.md for each built rule, DIR/README.md for all.
+int WriteDocs(const std::string& directory) {
+  for (const rules::CatalogueEntry& entry : rules::Catalogue()) {
+    if (entry.info->status != rules::RuleStatus::kBuilt) continue;
+    const std::filesystem::path path =
+        std::filesystem::path(directory) / (std::string(entry.info->id) + ".md");
+    std::error_code error;
+    std::filesystem::create_directories(path.parent_path(), error);
+    if (error)
+      return Fail(path.parent_path().string() +
+                  ": expected a directory, found: " + error.message());
+    if (!WriteOutput(path.string(), RulePage(*entry.info))) return kExitError;
+  }
+  const std::string index = (std::filesystem::path(directory) / "README.md").string();
+  return WriteOutput(index, RuleIndexPage()) ? kExitClean : kExitError;
+}
+
+}  // namespace
+
+void RegisterRules(CLI::App& app, int* status) {
+  struct Arguments {
+    std::string format = "text";
+    std::string docs;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("rules", "List every rule, built or planned");
+  command->add_option("--format", arguments->format, "Output format")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->add_option("--write-docs", arguments->docs)->type_name("DIR")->group("");
+  command->callback([arguments, status] {
+    if (!arguments->docs.empty()) {
+      *status = WriteDocs(arguments->docs);
+      return;
+    }
+    const std::string text =
+        arguments->format == "json" ? RuleListJson() : RuleListText(StyleFor(STDOUT_FILENO));
+    *status = WriteOutput("", text) ? kExitClean : kExitError;
+  });
+}
+
+void RegisterExplain(CLI::App& app, int* status) {
+  auto rule = std::make_shared<std::string>();
+  CLI::App* command =
+      app.add_subcommand("explain", "One rule's page: what it checks, why, how to fix it");
+  command->add_option("RULE", *rule, "A rule's id, as plumb rules lists them")->required();
+  command->callback([rule, status] {
+    const rules::CatalogueEntry* entry = rules::FindRule(*rule);
+    if (entry == nullptr) {
+      const std::string near(rules::NearestRule(*rule));
+      *status = Fail("no rule '" + *rule + "'" +
+                     (near.empty() ? "; plumb rules lists them" : "; did you mean " + near + "?"));
+      return;
+    }
+    *status = WriteOutput("", RulePage(*entry->info)) ? kExitClean : kExitError;
+  });
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,49 @@
+// plumb: the offline audit, the catalogue, and the client of a running server.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <new>
+
+#include "audit/commands/commands.h"
+#include "audit/version.h"
+
+namespace {
+
+// Thousands of ranks' records are open at once.
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int Main(int argc, char** argv) {
+  using namespace plumbline::audit;
+  CLI::App app("Plumbline watches training runs for the failures that do not crash them.", "plumb");
+  app.set_version_flag("--version", std::string("plumb ") + kVersion);
+  app.require_subcommand(1);
+  int status = kExitClean;
+  RegisterAudit(app, &status);
+  RegisterRules(app, &status);
+  RegisterExplain(app, &status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitClean : kExitError;
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, which has its exit status
+  RaiseFileLimit();
+  try {
+    return Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return plumbline::audit::Fail("expected memory for the input, found too little");
+  } catch (const std::exception& error) {
+    return plumbline::audit::Fail(error.what());
+  }
+}

@@ -1,0 +1,41 @@
+// The formats this version reads. An explicit list: static initialisers vanish from static
+// libraries.
+#include <algorithm>
+
+#include "audit/readers/reader.h"
+#include "audit/readers/run_record.h"
+#include "audit/readers/safetensors.h"
+
+namespace plumbline::audit {
+
+const std::vector<const Reader*>& Readers() {
+  static const SafetensorsReader safetensors;
+  static const RunRecordReader run_record;
+  static const std::vector<const Reader*> readers = {&safetensors, &run_record};
+  return readers;
+}
+
+const Reader* FindReader(std::string_view format) {
+  for (const Reader* reader : Readers()) {
+    if (reader->format() == format) return reader;
+  }
+  return nullptr;
+}
+
+bool IsFormatName(std::string_view format) {
+  static constexpr std::string_view kNames[] = {
+      "safetensors", "rollout-jsonl",   "prime-rl", "nemo-rl",  "kineto",      "tensorboard",
+      "csv",         "flight-recorder", "jsonl",    "nccl-log", "trainer-log", "run-record"};
+  return std::find(std::begin(kNames), std::end(kNames), format) != std::end(kNames);
+}
+
+std::string ReadableFormats() {
+  std::string out;
+  for (const Reader* reader : Readers()) {
+    if (!out.empty()) out += ", ";
+    out += reader->format();
+  }
+  return out;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,120 @@
+#include "audit/render/text_report.h"
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "audit/render/finding_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMostSites = 4;  // named in a group of verdicts; the rest is counted
+
+// Verdicts of one rule that say the same, over sites and steps.
+struct Group {
+  std::string reason;  // of the first
+  std::vector<std::string> sites;
+};
+
+void AppendWrapped(const TextStyle& style, size_t indent, const std::string& text,
+                   std::string* out) {
+  for (const std::string& line : Wrap(text, static_cast<size_t>(style.width) - indent)) {
+    *out += std::string(indent, ' ') + line + "\n";
+  }
+}
+
+std::string Heading(const TextStyle& style, const char* text) {
+  return Inked(style, Ink::kBold, text) + "\n";
+}
+
+std::string SitesText(const std::vector<std::string>& sites) {
+  std::string out;
+  for (size_t i = 0; i < sites.size() && i < kMostSites; ++i)
+    out += (i == 0 ? "" : "; ") + sites[i];
+  if (sites.size() > kMostSites)
+    out += "; and " + std::to_string(sites.size() - kMostSites) + " more";
+  return out;
+}
+
+std::string Findings(const AuditResult& result, const TextStyle& style) {
+  std::string out;
+  for (const v1::Finding* finding : result.report.findings())
+    out += RenderFinding(*finding, style) + "\n";
+  return out;
+}
+
+std::string Inconclusive(const AuditResult& result, const TextStyle& style) {
+  std::map<std::pair<std::string, std::string>, Group> groups;  // by (rule, reason's id)
+  for (const v1::Verdict* verdict : result.report.verdicts()) {
+    if (verdict->kind() != v1::Verdict::KIND_INCONCLUSIVE) continue;
+    const std::string id = verdict->reason().substr(0, verdict->reason().find(':'));
+    Group& group = groups[{verdict->rule(), id}];
+    if (group.sites.empty()) group.reason = verdict->reason();
+    group.sites.push_back(SiteText(verdict->site()));
+  }
+  if (groups.empty()) return "";
+  std::string out = Heading(style, "Inconclusive");
+  for (const auto& [key, group] : groups) {
+    out += "  " + Inked(style, Ink::kCyan, Printable(key.first)) + "\n";
+    AppendWrapped(style, 4, Printable(group.reason), &out);
+    AppendWrapped(style, 4, "at " + SitesText(group.sites), &out);
+  }
+  return out + "\n";
+}
+
+std::string Passed(const AuditResult& result, const TextStyle& style) {
+  std::map<std::string, std::vector<std::string>> sites;  // by rule
+  for (const v1::Verdict* verdict : result.report.verdicts()) {
+    if (verdict->kind() == v1::Verdict::KIND_PASS)
+      sites[verdict->rule()].push_back(SiteText(verdict->site()));
+  }
+  if (sites.empty()) return "";
+  std::string out = Heading(style, "Passed");
+  for (const auto& [rule, list] : sites) {
+    out += "  " + Inked(style, Ink::kGreen, Printable(rule)) + "\n";
+    AppendWrapped(style, 4, "at " + SitesText(list), &out);
+  }
+  return out + "\n";
+}
+
+std::string InputProblems(const AuditResult& result, const TextStyle& style) {
+  std::string out;
+  for (const InputReport& input : result.inputs) {
+    for (const Problem& problem : input.problems) {
+      const Ink ink = problem.error ? Ink::kRed : Ink::kYellow;
+      out += "  " + Inked(style, ink, problem.error ? "refused" : "noted  ") + "  " +
+             Printable(input.Line(problem)) + "\n";
+    }
+  }
+  return out.empty() ? out : Heading(style, "Inputs") + out + "\n";
+}
+
+std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
+  std::map<v1::Level, uint64_t, std::greater<>> by_level;
+  for (const v1::Finding* finding : findings) ++by_level[finding->level()];
+  std::string out = Plural(findings.size(), "finding");
+  for (auto level = by_level.begin(); level != by_level.end(); ++level) {
+    out +=
+        (level == by_level.begin() ? " (" : ", ") + Plural(level->second, LevelName(level->first));
+  }
+  return out + (by_level.empty() ? "" : ")");
+}
+
+std::string LastLine(const AuditResult& result) {
+  const rules::Coverage& coverage = result.coverage;
+  const auto findings = result.report.findings();
+  const std::string inconclusive = std::to_string(coverage.inconclusive) + " inconclusive";
+  if (findings.empty() && coverage.judged == 0) return "0 judged, " + inconclusive;
+  return FindingCounts(findings) + ", " + std::to_string(coverage.judged) + " judged, " +
+         inconclusive + ", " + std::to_string(coverage.dropped) + " dropped";
+}
+
+}  // namespace
+
+std::string RenderText(const AuditResult& result, const TextStyle& style) {
+  return Findings(result, style) + Inconclusive(result, style) + Passed(result, style) +
+         InputProblems(result, style) + LastLine(result) + "\n";
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,16 @@
+// The report as text for a terminal or a log: what is wrong first, counts last.
+#pragma once
+
+#include <string>
+
+#include "audit/audit.h"
+#include "audit/render/text_util.h"
+
+namespace plumbline::audit {
+
+// Findings, then what could not be judged and why, then inputs with problems. The last line is
+// "2 findings (1 error, 1 warning), 14 judged, 3 inconclusive, 0 dropped", or, when nothing could
+// be judged, "0 judged, N inconclusive".
+std::string RenderText(const AuditResult& result, const TextStyle& style);
+
+}  // namespace plumbline::audit
