@@ -46,21 +46,17 @@ typedef struct {
 #endif
 
 /* DLPack's codes under our names, since older headers lack the newer ones. */
-enum {
-  PLUMBLINE_DL_INT = 0,
-  PLUMBLINE_DL_UINT = 1,
-  PLUMBLINE_DL_FLOAT = 2,
-  PLUMBLINE_DL_BFLOAT = 4,
-  PLUMBLINE_DL_BOOL = 6,           /* 8 bits, 0 or 1 */
-  PLUMBLINE_DL_FLOAT8_E4M3FN = 10, /* 8 bits, no infinities */
-  PLUMBLINE_DL_FLOAT8_E5M2 = 12
-};
-enum {
-  PLUMBLINE_DL_CPU = 1,
-  PLUMBLINE_DL_CUDA = 2,
-  PLUMBLINE_DL_CUDA_HOST = 3,
-  PLUMBLINE_DL_CUDA_MANAGED = 13
-};
+#define PLUMBLINE_DL_INT 0
+#define PLUMBLINE_DL_UINT 1
+#define PLUMBLINE_DL_FLOAT 2
+#define PLUMBLINE_DL_BFLOAT 4
+#define PLUMBLINE_DL_BOOL 6           /* 8 bits, 0 or 1 */
+#define PLUMBLINE_DL_FLOAT8_E4M3FN 10 /* 8 bits, no infinities */
+#define PLUMBLINE_DL_FLOAT8_E5M2 12
+#define PLUMBLINE_DL_CPU 1
+#define PLUMBLINE_DL_CUDA 2
+#define PLUMBLINE_DL_CUDA_HOST 3
+#define PLUMBLINE_DL_CUDA_MANAGED 13
 
 #if defined(__GNUC__)
 #define PLUMBLINE_API __attribute__((visibility("default")))

@@ -65,7 +65,7 @@ std::vector<std::string> MakeEnvironment(const Environment& extra) {
   return entries;
 }
 
-Outcome Run(const std::string& scenario, Environment extra = {}) {
+Outcome Spawn(const std::string& scenario, Environment extra = {}) {
   const std::string log = ::testing::TempDir() + "/facade_" + std::to_string(getpid()) + ".log";
   std::filesystem::remove(log);
   extra.emplace("PLUMBLINE_AGENT_LIBRARY", TEST_AGENT);
@@ -104,7 +104,7 @@ Outcome Run(const std::string& scenario, Environment extra = {}) {
 void ExpectOk(const Outcome& outcome) { EXPECT_EQ(outcome.status, 0) << outcome.output; }
 
 TEST(Facade, LoadsTheAgentOnTheFirstDueCall) {
-  const Outcome o = Run("loads-on-first-due-call");
+  const Outcome o = Spawn("loads-on-first-due-call");
   ExpectOk(o);
   EXPECT_EQ(o.output, "");
   const std::string routing =
@@ -125,7 +125,7 @@ TEST(Facade, LoadsTheAgentOnTheFirstDueCall) {
 }
 
 TEST(Facade, StepsAloneAreReportedAndExitSaysGoodbye) {
-  const Outcome o = Run("loads-at-first-step-end");
+  const Outcome o = Spawn("loads-at-first-step-end");
   ExpectOk(o);
   ASSERT_EQ(o.calls.size(), 4u);
   EXPECT_EQ(o.calls[1], "step_begin 7");
@@ -133,43 +133,43 @@ TEST(Facade, StepsAloneAreReportedAndExitSaysGoodbye) {
   EXPECT_EQ(o.calls[3], "close");
 }
 
-TEST(Facade, MistakesAreNamedAndHarmless) { ExpectOk(Run("mistakes")); }
+TEST(Facade, MistakesAreNamedAndHarmless) { ExpectOk(Spawn("mistakes")); }
 
 TEST(Facade, OlderAndNewerCallersAreUnderstood) {
-  const Outcome o = Run("sizes");
+  const Outcome o = Spawn("sizes");
   ExpectOk(o);
   for (const std::string& call : o.calls) EXPECT_THAT(call, Not(HasSubstr("mode=")));
 }
 
 TEST(Facade, DisabledLoadsNothing) {
-  const Outcome o = Run("disabled", {{"PLUMBLINE_DISABLE", "1"}});
+  const Outcome o = Spawn("disabled", {{"PLUMBLINE_DISABLE", "1"}});
   ExpectOk(o);
   EXPECT_TRUE(o.calls.empty());
   EXPECT_EQ(o.output, "");
 }
 
 TEST(Facade, MissingAgentIsOneWarning) {
-  const Outcome o = Run("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", "/nonexistent/agent.so"}});
+  const Outcome o = Spawn("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", "/nonexistent/agent.so"}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("/nonexistent/agent.so"));
   EXPECT_EQ(std::count(o.output.begin(), o.output.end(), '\n'), 1) << o.output;
 }
 
 TEST(Facade, AgentOfAnotherBuildIsRefused) {
-  const Outcome o = Run("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", TEST_AGENT_OTHER_VERSION}});
+  const Outcome o = Spawn("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", TEST_AGENT_OTHER_VERSION}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("table version 2"));
 }
 
 TEST(Facade, RefusedOpenIsOneWarning) {
-  const Outcome o = Run("open-refused", {{"PLUMBLINE_TEST_AGENT", "open-fails"}});
+  const Outcome o = Spawn("open-refused", {{"PLUMBLINE_TEST_AGENT", "open-fails"}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("record directory cannot be written to"));
   EXPECT_EQ(std::count(o.output.begin(), o.output.end(), '\n'), 1) << o.output;
 }
 
 TEST(Facade, ManyThreads) {
-  const Outcome o = Run("threads", {{"PLUMBLINE_TEST_AGENT", "slow-load"}});
+  const Outcome o = Spawn("threads", {{"PLUMBLINE_TEST_AGENT", "slow-load"}});
   ExpectOk(o);
   EXPECT_EQ(std::count_if(o.calls.begin(), o.calls.end(),
                           [](const std::string& c) { return c.rfind("open ", 0) == 0; }),
@@ -182,35 +182,35 @@ TEST(Facade, ManyThreads) {
             88);
 }
 
-TEST(Facade, CloseWhileOthersObserve) { ExpectOk(Run("close-under-fire")); }
+TEST(Facade, CloseWhileOthersObserve) { ExpectOk(Spawn("close-under-fire")); }
 
 TEST(Facade, CloseDoesNotWaitForAStuckCall) {
-  ExpectOk(Run("close-while-stuck", {{"PLUMBLINE_TEST_AGENT", "slow-observe"}}));
+  ExpectOk(Spawn("close-while-stuck", {{"PLUMBLINE_TEST_AGENT", "slow-observe"}}));
 }
 
 TEST(Facade, ForkedChildrenReturnAtOnce) {
-  const Outcome o = Run("fork-after-load");
+  const Outcome o = Spawn("fork-after-load");
   ExpectOk(o);
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "close"), 1);
 }
 
 TEST(Facade, ForkWhileTheAgentLoads) {
-  ExpectOk(Run("fork-while-loading", {{"PLUMBLINE_TEST_AGENT", "slow-load"}}));
+  ExpectOk(Spawn("fork-while-loading", {{"PLUMBLINE_TEST_AGENT", "slow-load"}}));
 }
 
-TEST(Facade, ChildrenForkedBeforeOpenAreTrainers) { ExpectOk(Run("fork-before-open")); }
+TEST(Facade, ChildrenForkedBeforeOpenAreTrainers) { ExpectOk(Spawn("fork-before-open")); }
 
 TEST(Facade, OptionsComeFromTheEnvironment) {
-  const Outcome o = Run("open-only", {{"PLUMBLINE_RUN", "exp1"},
-                                      {"PLUMBLINE_SERVER", "127.0.0.1:7433"},
-                                      {"PLUMBLINE_RECORD", "runs/exp1"},
-                                      {"PLUMBLINE_BUDGET", "0.01"},
-                                      {"PLUMBLINE_EVERY", "4"},
-                                      {"TORCHELASTIC_RESTART_COUNT", "2"},
-                                      {"RANK", "3"},
-                                      {"WORLD_SIZE", "8"},
-                                      {"SLURM_PROCID", "1"},
-                                      {"SLURM_NTASKS", "2"}});
+  const Outcome o = Spawn("open-only", {{"PLUMBLINE_RUN", "exp1"},
+                                        {"PLUMBLINE_SERVER", "127.0.0.1:7433"},
+                                        {"PLUMBLINE_RECORD", "runs/exp1"},
+                                        {"PLUMBLINE_BUDGET", "0.01"},
+                                        {"PLUMBLINE_EVERY", "4"},
+                                        {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                        {"RANK", "3"},
+                                        {"WORLD_SIZE", "8"},
+                                        {"SLURM_PROCID", "1"},
+                                        {"SLURM_NTASKS", "2"}});
   ExpectOk(o);
   ASSERT_FALSE(o.calls.empty()) << o.output;
   EXPECT_EQ(o.calls[0],
@@ -226,12 +226,12 @@ TEST(Facade, LaunchersInTheirOrder) {
   slurm["OMPI_COMM_WORLD_RANK"] = "5";
   slurm["OMPI_COMM_WORLD_SIZE"] = "6";
   slurm["RANK"] = "0";  // without WORLD_SIZE: not torchrun's
-  EXPECT_THAT(Run("open-only", slurm).calls[0], HasSubstr("rank=1/2"));
+  EXPECT_THAT(Spawn("open-only", slurm).calls[0], HasSubstr("rank=1/2"));
   Environment mpi = record;
   mpi["OMPI_COMM_WORLD_RANK"] = "5";
   mpi["OMPI_COMM_WORLD_SIZE"] = "6";
-  EXPECT_THAT(Run("open-only", mpi).calls[0], HasSubstr("rank=5/6"));
-  EXPECT_THAT(Run("open-only", record).calls[0], HasSubstr("rank=0/1"));
+  EXPECT_THAT(Spawn("open-only", mpi).calls[0], HasSubstr("rank=5/6"));
+  EXPECT_THAT(Spawn("open-only", record).calls[0], HasSubstr("rank=0/1"));
 }
 
 TEST(Facade, WrongEnvironmentIsNamed) {
@@ -239,14 +239,14 @@ TEST(Facade, WrongEnvironmentIsNamed) {
   auto with = [&](const char* name, const char* value) {
     Environment e = base;
     e[name] = value;
-    return Run("open-only", e).output;
+    return Spawn("open-only", e).output;
   };
   EXPECT_THAT(with("RANK", "three"), HasSubstr("RANK is \"three\"; expected an integer"));
   EXPECT_THAT(with("RANK", "8"), HasSubstr("rank 8 of world size 8"));
   EXPECT_THAT(with("PLUMBLINE_BUDGET", "1.5"), HasSubstr("PLUMBLINE_BUDGET"));
   EXPECT_THAT(with("PLUMBLINE_BUDGET", "nan"), HasSubstr("PLUMBLINE_BUDGET"));
   EXPECT_THAT(with("PLUMBLINE_ATTEMPT", "-1"), HasSubstr("PLUMBLINE_ATTEMPT"));
-  EXPECT_THAT(Run("open-only", {}).output, HasSubstr("neither server nor record"));
+  EXPECT_THAT(Spawn("open-only", {}).output, HasSubstr("neither server nor record"));
 }
 
 TEST(Facade, StatusNames) {
@@ -260,7 +260,7 @@ class Allocator : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Allocator, AgentSharesTheProcessHeap) {
   if (!std::filesystem::exists(GetParam())) GTEST_SKIP() << GetParam() << " is not installed";
-  const Outcome o = Run("threads", {{"LD_PRELOAD", GetParam()}});
+  const Outcome o = Spawn("threads", {{"LD_PRELOAD", GetParam()}});
   ExpectOk(o);
   EXPECT_EQ(o.output, "");
 }
