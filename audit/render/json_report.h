@@ -4,6 +4,7 @@
 #include <string>
 
 #include "audit/audit.h"
+#include "audit/render/finding_json.h"
 
 namespace plumbline::audit {
 
