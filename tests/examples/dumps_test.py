@@ -6,6 +6,7 @@ dump. The router is then run again with other suffixes: that, and not its name, 
 
 import dataclasses
 import itertools
+import math
 import unittest
 
 import torch
@@ -42,6 +43,15 @@ def cases():
         truth = intervene(lambda x: route(policy, x, top_k, factor).assigned,
                           logits, SEQUENCES, LENGTH, random)
         yield Case(f"case.{number}", policy, factor, route(policy, logits, top_k, factor), truth)
+
+
+def column_bits(routing):
+    """How surprising it is that every expert holds exactly C, had each a threshold of its own."""
+    tokens, experts = routing.logits.shape
+    share = routing.capacity / tokens
+    chance = (math.comb(tokens, routing.capacity) * share ** routing.capacity
+              * (1 - share) ** (tokens - routing.capacity))
+    return -experts * math.log2(chance)
 
 
 class Agreement(unittest.TestCase):
@@ -89,7 +99,9 @@ class Agreement(unittest.TestCase):
                 return
             found = support.findings_of(self.report, FUTURE, case.layer)
             self.assertEqual(len(found), 1)
-            self.assertEqual((found[0]["strength"], found[0]["level"]), ("proved", "error"))
+            certain = case.policy == "score-drop" or column_bits(case.routing) >= 20
+            self.assertEqual((found[0]["strength"], found[0]["level"]),
+                             ("proved", "error") if certain else ("heuristic", "warning"))
             self.assertEqual(found[0]["details"]["policy"], expected[case.policy])
         self.check_each(check, *expected)
 

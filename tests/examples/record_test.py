@@ -36,7 +36,7 @@ class Judged(unittest.TestCase):
              "--format", "json"], stdout=subprocess.PIPE, text=True, timeout=support.PATIENCE)
         if done.returncode not in (0, 1):
             raise AssertionError(f"plumb watch ended with {done.returncode}: {done.stdout}")
-        return support.incidents(done.stdout)
+        return [i["finding"] for i in support.incidents(done.stdout)]
 
     def findings(self, router, rule):
         return support.findings_of(self.audits[router][1], rule)

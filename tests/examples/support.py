@@ -17,7 +17,7 @@ PATIENCE = 240  # seconds; far beyond what anything here needs, also on a busy m
 
 sys.path.insert(0, str(EXAMPLE))
 
-TINY = ["--layers", "2", "--dim", "16", "--experts", "4", "--batch", "4", "--seq", "32", "--quiet"]
+TINY = ["--layers", "2", "--dim", "16", "--experts", "8", "--batch", "4", "--seq", "32", "--quiet"]
 
 
 def main():
@@ -147,9 +147,11 @@ def audit(*paths):
 
 
 def incidents(text):
-    """The findings in what `plumb watch --once --format json` printed: one JSON object a line."""
-    events = [json.loads(line) for line in text.splitlines() if line.strip()]
-    return [event.get("finding", event) for event in events]
+    """The incidents in what `plumb watch --once --format json` printed: one event a line."""
+    events = [json.loads(line) for line in text.splitlines()]
+    if events[-1]["event"] != "caught-up":
+        raise AssertionError(f"expected a last event 'caught-up'; found {events[-1]}")
+    return [event["incident"] for event in events[:-1]]
 
 
 def findings_of(report, rule, layer=None):
