@@ -1,0 +1,128 @@
+// The verdict against the truth: the same router, run twice with another suffix.
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <map>
+
+#include "rules/engine/engine.h"
+#include "tests/rules/support/synthetic_routing.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::PoolUnit;
+using testing::RandomSpec;
+using testing::RoutingSpec;
+using testing::SyntheticRouting;
+
+v1::Verdict Judge(const SyntheticRouting& routing,
+                  const std::string& rule = "causality/moe-future-leak") {
+  v1::Verdict found;
+  auto engine = Engine::Create({.rules = {rule}}, [&](const v1::Verdict& verdict) {
+    if (verdict.rule() == rule) found = verdict;
+  });
+  EXPECT_TRUE(engine.ok());
+  EXPECT_TRUE((*engine)->Add(routing.Batch()).ok());
+  (*engine)->Finish();
+  EXPECT_EQ(found.rule(), rule);
+  return found;
+}
+
+std::string Outcome(const v1::Verdict& verdict) {
+  if (verdict.kind() == v1::Verdict::KIND_PASS) return "pass";
+  if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE)
+    return verdict.reason().substr(0, verdict.reason().find(':'));
+  return verdict.finding().strength() == v1::STRENGTH_PROVED ? "PROVED" : "heuristic";
+}
+
+constexpr RouterPolicy kAll[] = {RouterPolicy::kTokenChoice,  RouterPolicy::kFifo,
+                                 RouterPolicy::kFifoChunks,   RouterPolicy::kScore,
+                                 RouterPolicy::kExpertChoice, RouterPolicy::kRankMajor,
+                                 RouterPolicy::kOwnThreshold};
+
+TEST(RoutingTruth, VerdictsAgreeWithInterventionOnRandomRouters) {
+  constexpr uint64_t kSeeds = 700;
+  std::map<std::string, std::map<std::string, int>> confusion;
+  for (RouterPolicy policy : kAll) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      const SyntheticRouting routing(RandomSpec(policy, seed));
+      const v1::Verdict verdict = Judge(routing);
+      const std::string outcome = Outcome(verdict);
+      ++confusion[PolicyName(policy)][outcome];
+      // Without a recorded capacity and without a drop the verdict says what it assumes.
+      const bool assumed = verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
+      if (outcome == "pass" && !assumed) {
+        EXPECT_FALSE(routing.LeaksByIntervention(6))
+            << PolicyName(policy) << " seed " << seed << " " << verdict.DebugString();
+      }
+      if (outcome == "PROVED" || outcome == "heuristic") {
+        EXPECT_TRUE(PolicyLeaks(policy)) << PolicyName(policy) << " seed " << seed << "\n"
+                                         << verdict.DebugString();
+      }
+      if (outcome == "PROVED") {
+        EXPECT_TRUE(routing.LeaksByIntervention(200)) << PolicyName(policy) << " seed " << seed;
+      }
+    }
+  }
+  for (const auto& [policy, outcomes] : confusion) {
+    std::cout << policy << ":";
+    for (const auto& [outcome, count] : outcomes) std::cout << " " << outcome << "=" << count;
+    std::cout << "\n";
+  }
+  EXPECT_GT(confusion["token-choice"]["pass"], 0);
+  EXPECT_GT(confusion["fifo-capacity"]["pass"], 0);
+  EXPECT_GT(confusion["score-capacity"]["PROVED"], 0);
+  EXPECT_GT(confusion["expert-choice"]["PROVED"], 0);
+}
+
+// With pool and capacity recorded and enough refusals to count, a leak must not be missed.
+TEST(RoutingTruth, LeakingPoliciesAreProvedWhenPoolAndCapacityAreRecorded) {
+  for (RouterPolicy policy : {RouterPolicy::kScore, RouterPolicy::kExpertChoice}) {
+    int proved = 0, total = 0;
+    for (uint64_t seed = 1; seed <= 400; ++seed) {
+      RoutingSpec spec = RandomSpec(policy, seed);
+      spec.record_pool_id = spec.declare_capacity = true;
+      spec.padding_share = 0;
+      spec.quantum = 0;
+      spec.dtype = DType::kF32;
+      spec.sequences = std::max(spec.sequences, 2);
+      spec.length = std::max(spec.length, 31);
+      spec.experts = std::max(spec.experts, 8);
+      spec.top_k = std::min(spec.top_k, 2);
+      spec.capacity_factor = std::min(spec.capacity_factor, 1.25);
+      if (spec.pool != PoolUnit::kMicrobatch) spec.length = 129;
+      const SyntheticRouting routing(spec);
+      if (policy == RouterPolicy::kScore && routing.dropped() < 20) continue;
+      ++total;
+      const v1::Verdict verdict = Judge(routing);
+      if (Outcome(verdict) == "PROVED") {
+        ++proved;
+        EXPECT_EQ(verdict.finding().cause().id(),
+                  policy == RouterPolicy::kScore ? "drop-by-score" : "expert-choice");
+        EXPECT_EQ(verdict.finding().level(), v1::LEVEL_ERROR);
+      } else if (total - proved < 8) {
+        std::cout << PolicyName(policy) << " seed " << seed << " missed: " << verdict.reason()
+                  << "\n";
+      }
+    }
+    std::cout << PolicyName(policy) << ": " << proved << " of " << total << " proved\n";
+    EXPECT_GE(proved, 0.97 * total);
+    EXPECT_GT(total, 100);
+  }
+}
+
+TEST(RoutingTruth, BatchDependenceIsSeenWhereNoInversionIs) {
+  RoutingSpec spec;
+  spec.policy = RouterPolicy::kFifo;
+  spec.sequences = 8;
+  const SyntheticRouting routing(spec);
+  const v1::Verdict leak = Judge(routing);
+  EXPECT_EQ(leak.kind(), v1::Verdict::KIND_PASS) << leak.reason();
+  const v1::Verdict batch = Judge(routing, "causality/moe-batch-dependence");
+  ASSERT_EQ(batch.kind(), v1::Verdict::KIND_FINDING) << batch.reason();
+  EXPECT_EQ(batch.finding().strength(), v1::STRENGTH_PROVED);
+  EXPECT_EQ(batch.finding().level(), v1::LEVEL_WARNING);
+}
+
+}  // namespace
+}  // namespace plumbline::rules
