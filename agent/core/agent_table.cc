@@ -1,0 +1,139 @@
+// What libplumbline_agent.so exports: the table of agent/agent_table.h over agent/core/run.h.
+#include "agent/agent_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "agent/core/options.h"
+#include "agent/core/run.h"
+
+namespace plumbline::agent {
+namespace {
+
+plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t code,
+                        const std::string& text) {
+  const size_t n = std::min(text.size(), sizeof(error->text) - 1);
+  std::memcpy(error->text, text.data(), n);
+  error->text[n] = '\0';
+  return code;
+}
+
+plumbline_status_t Fail(plumbline_error_t* error, const absl::Status& status) {
+  const std::string text(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return Fail(error, PLUMBLINE_INVALID_ARGUMENT, text);
+    case absl::StatusCode::kResourceExhausted:
+      return Fail(error, PLUMBLINE_RESOURCE_EXHAUSTED, text);
+    default:
+      return Fail(error, PLUMBLINE_UNAVAILABLE, text);
+  }
+}
+
+// Nothing thrown leaves the library.
+template <typename Body>
+plumbline_status_t Guarded(plumbline_error_t* error, Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return Fail(error, PLUMBLINE_RESOURCE_EXHAUSTED, "out of memory");
+  } catch (const std::exception& e) {
+    return Fail(error, PLUMBLINE_INTERNAL, e.what());
+  } catch (...) {
+    return Fail(error, PLUMBLINE_INTERNAL, "unknown exception");
+  }
+}
+
+Run& AsRun(void* run) { return *static_cast<Run*>(run); }
+
+AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
+  AgentOptions options;
+  options.run = o.run;
+  options.server = o.server;
+  options.record_dir = o.record;
+  options.role = static_cast<Role>(o.role);
+  options.attempt = o.attempt;
+  options.rank = o.rank;
+  options.world_size = o.world_size;
+  options.every = o.every;
+  options.budget = o.budget;
+  return options;
+}
+
+plumbline_status_t Open(const plumbline_agent_open_t* given, void** agent_run,
+                        plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    AgentOptions options = OptionsOf(*given);
+    if (absl::Status s = ApplyEnvironment(&options); !s.ok()) return Fail(error, s);
+    auto run = Run::Open(std::move(options));
+    if (!run.ok()) return Fail(error, run.status());
+    *agent_run = run->release();
+    return plumbline_status_t{PLUMBLINE_OK};
+  });
+}
+
+plumbline_status_t DeclareSite(void* run, const plumbline_agent_site_t* site, void** agent_site,
+                               plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).DeclareSite(*site, agent_site, error); });
+}
+
+plumbline_status_t StepBegin(void* run, int64_t step, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).StepBegin(step); });
+}
+
+plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).StepEnd(step); });
+}
+
+plumbline_status_t ObserveRouting(void* run, void* site, int64_t step,
+                                  const plumbline_routing_t* routing, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).ObserveRouting(static_cast<Site*>(site), step, *routing, error);
+  });
+}
+
+plumbline_status_t Scalar(void* run, int64_t step, const char* name, double value,
+                          plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).Scalar(step, name, value); });
+}
+
+plumbline_status_t SpanBegin(void* run, int64_t step, const char* kind, const char* name,
+                             uint64_t* span, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).SpanBegin(step, kind, name, span, error); });
+}
+
+plumbline_status_t SpanEnd(void* run, uint64_t span, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).SpanEnd(span, error); });
+}
+
+plumbline_status_t Flush(void* run, uint32_t timeout_ms, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).Flush(timeout_ms, error); });
+}
+
+plumbline_status_t Close(void* run, uint32_t timeout_ms, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    const std::unique_ptr<Run> owned(static_cast<Run*>(run));
+    return owned->Close(timeout_ms, error);
+  });
+}
+
+}  // namespace
+}  // namespace plumbline::agent
+
+extern "C" {
+
+const plumbline_agent_table_t plumbline_agent_table = {
+    sizeof(plumbline_agent_table_t), PLUMBLINE_AGENT_TABLE_VERSION,
+    plumbline::agent::kToolVersion,  plumbline::agent::Open,
+    plumbline::agent::DeclareSite,   plumbline::agent::StepBegin,
+    plumbline::agent::StepEnd,       plumbline::agent::ObserveRouting,
+    plumbline::agent::Scalar,        plumbline::agent::SpanBegin,
+    plumbline::agent::SpanEnd,       plumbline::agent::Flush,
+    plumbline::agent::Close,
+};
+
+}  // extern "C"

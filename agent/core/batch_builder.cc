@@ -1,0 +1,87 @@
+#include "agent/core/batch_builder.h"
+
+#include <algorithm>
+
+namespace plumbline::agent {
+namespace {
+
+constexpr uint64_t kItemBytes = 64;  // without its sample, roughly; batch_bytes is no hard limit
+
+void SetSite(const Site& site, v1::Site* out) {
+  out->set_layer(site.layer);
+  out->set_op(site.op);
+}
+
+}  // namespace
+
+BatchBuilder::BatchBuilder(const AgentOptions& options, const v1::Source& source)
+    : options_(options) {
+  *batch_.add_sources() = source;
+}
+
+v1::Evidence* BatchBuilder::Add(const Site& site, int64_t step, uint32_t call) {
+  v1::Evidence* e = batch_.add_evidence();
+  SetSite(site, e->mutable_site());
+  e->set_step(step);
+  e->set_call(call);
+  first_step_ = batch_.evidence_size() == 1 ? step : std::min(first_step_, step);
+  last_step_ = batch_.evidence_size() == 1 ? step : std::max(last_step_, step);
+  bytes_ += kItemBytes;
+  return e;
+}
+
+void BatchBuilder::RemoveLast() { batch_.mutable_evidence()->RemoveLast(); }
+
+void BatchBuilder::Declare(const Site& site) {
+  v1::SiteDeclaration* d = batch_.add_declarations();
+  SetSite(site, d->mutable_site());
+  d->set_kind(SiteKindName(site.kind));
+  d->set_step(site.declared_step);
+}
+
+void BatchBuilder::AddLoss(const char* cause, const Site* site, const LossCounters::Taken& taken) {
+  if (taken.count == 0) return;
+  v1::Site name;
+  if (site != nullptr) SetSite(*site, &name);
+  agent::AddLoss(&batch_, cause, site == nullptr ? nullptr : &name, taken.count, taken.step_first,
+                 taken.step_last);
+}
+
+void BatchBuilder::StepEnded(int64_t step, bool sampled) {
+  complete_through_ = std::max(complete_through_, step);
+  progressed_ = true;
+  step_boundary_ |= sampled;
+}
+
+bool BatchBuilder::empty() const {
+  return batch_.evidence_size() == 0 && batch_.losses_size() == 0 &&
+         batch_.declarations_size() == 0 && !progressed_ && !finished_;
+}
+
+bool BatchBuilder::Due(uint64_t now_ns) const {
+  if (empty()) return false;
+  return step_boundary_ || static_cast<uint32_t>(batch_.evidence_size()) >= options_.batch_items ||
+         bytes_ >= options_.batch_bytes || last_step_ - first_step_ >= options_.batch_steps ||
+         IntervalPassed(now_ns);
+}
+
+SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) {
+  v1::Progress* progress = batch_.add_progress();
+  progress->set_any_step(complete_through_ >= 0);
+  progress->set_complete_through(complete_through_);
+  progress->set_newest_step(newest_step);
+  progress->set_finished(finished_);
+  SealedBatch sealed = Seal(batch_);
+
+  batch_.clear_evidence();
+  batch_.clear_progress();
+  batch_.clear_losses();
+  batch_.clear_declarations();
+  bytes_ = 0;
+  first_step_ = last_step_ = 0;
+  progressed_ = step_boundary_ = finished_ = false;
+  last_taken_ns_ = now_ns;
+  return sealed;
+}
+
+}  // namespace plumbline::agent

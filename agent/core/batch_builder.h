@@ -1,0 +1,55 @@
+// Gathers evidence into batches and says when one must leave. The drain thread's alone.
+#pragma once
+
+#include <cstdint>
+
+#include "agent/core/batch_edit.h"
+#include "agent/core/options.h"
+#include "agent/core/site_table.h"
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::agent {
+
+class BatchBuilder {
+ public:
+  BatchBuilder(const AgentOptions& options, const v1::Source& source);
+
+  // A new item, to be filled. RemoveLast takes it back.
+  v1::Evidence* Add(const Site& site, int64_t step, uint32_t call);
+  void RemoveLast();
+  // Bytes beyond the ordinary that the last item takes: its sample's.
+  void NoteBytes(uint64_t bytes) { bytes_ += bytes; }
+
+  void Declare(const Site& site);
+  void AddLoss(const char* cause, const Site* site, const LossCounters::Taken& taken);
+
+  // The trainer ended this step: everything of it was added before.
+  void StepEnded(int64_t step, bool sampled);
+  void Finished() { finished_ = true; }
+  int64_t complete_through() const { return complete_through_; }  // -1: no step yet
+
+  // Must the batch leave now? `now_ns` monotonic.
+  bool Due(uint64_t now_ns) const;
+  // batch_ms have passed since the last batch.
+  bool IntervalPassed(uint64_t now_ns) const {
+    return now_ns - last_taken_ns_ >= uint64_t{options_.batch_ms} * 1'000'000;
+  }
+  bool empty() const;
+
+  // Ends the batch and begins the next. `newest_step`: the step that the trainer is in.
+  SealedBatch Take(int64_t newest_step, uint64_t now_ns);
+
+ private:
+  const AgentOptions& options_;
+  v1::Batch batch_;  // reused: its strings keep their memory
+  uint64_t bytes_ = 0;
+  uint64_t last_taken_ns_ = 0;
+  int64_t first_step_ = 0;  // of the evidence in the batch
+  int64_t last_step_ = 0;
+  int64_t complete_through_ = -1;
+  bool progressed_ = false;     // since the last batch
+  bool step_boundary_ = false;  // a sampled step ended
+  bool finished_ = false;
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,118 @@
+#include "agent/core/batch_edit.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace plumbline::agent {
+namespace {
+
+using LossKey = std::tuple<std::string, std::string, std::string>;  // cause, layer, op
+
+// The losses of a batch, found by cause and site.
+class LossIndex {
+ public:
+  explicit LossIndex(v1::Batch* batch) : batch_(batch) {
+    for (v1::Loss& loss : *batch->mutable_losses()) {
+      index_[{loss.cause(), loss.site().layer(), loss.site().op()}] = &loss;
+    }
+  }
+
+  void Add(std::string_view cause, const v1::Site* site, uint64_t count, int64_t first,
+           int64_t last) {
+    LossKey key{std::string(cause), site ? site->layer() : "", site ? site->op() : ""};
+    v1::Loss*& loss = index_[key];
+    if (loss == nullptr) {
+      loss = batch_->add_losses();
+      loss->set_cause(std::get<0>(key));
+      if (site != nullptr) *loss->mutable_site() = *site;
+      loss->set_step_first(first);
+      loss->set_step_last(last);
+    }
+    loss->set_count(loss->count() + count);
+    loss->set_step_first(std::min(loss->step_first(), first));
+    loss->set_step_last(std::max(loss->step_last(), last));
+  }
+
+ private:
+  v1::Batch* batch_;
+  std::map<LossKey, v1::Loss*> index_;
+};
+
+}  // namespace
+
+SealedBatch Seal(const v1::Batch& batch) {
+  SealedBatch sealed;
+  sealed.body = std::make_shared<const std::string>(batch.SerializeAsString());
+  sealed.items = static_cast<uint64_t>(batch.evidence_size());
+  for (const v1::Evidence& e : batch.evidence()) sealed.samples += e.routing().has_sample();
+  return sealed;
+}
+
+v1::Batch Parsed(const SealedBatch& sealed) {
+  v1::Batch batch;
+  batch.ParseFromString(*sealed.body);  // our own bytes
+  return batch;
+}
+
+std::string BatchNumber(uint64_t stream_id, uint64_t sequence) {
+  // Fields of a message may come in any order; the library writes these two.
+  v1::Batch number;
+  number.set_stream_id(stream_id);
+  number.set_sequence(sequence);
+  return number.SerializeAsString();
+}
+
+void AddLoss(v1::Batch* batch, std::string_view cause, const v1::Site* site, uint64_t count,
+             int64_t step_first, int64_t step_last) {
+  LossIndex(batch).Add(cause, site, count, step_first, step_last);
+}
+
+void DropSamples(v1::Batch* batch, std::string_view cause) {
+  LossIndex losses(batch);
+  for (v1::Evidence& e : *batch->mutable_evidence()) {
+    if (!e.routing().has_sample()) continue;
+    e.mutable_routing()->clear_sample();
+    e.mutable_routing()->set_no_sample_reason("dropped: " + std::string(cause));
+    losses.Add(cause, &e.site(), 1, e.step(), e.step());
+  }
+}
+
+void DropEvidence(v1::Batch* batch, std::string_view cause) {
+  LossIndex losses(batch);
+  for (const v1::Evidence& e : batch->evidence()) {
+    losses.Add(cause, &e.site(), 1, e.step(), e.step());
+  }
+  batch->clear_evidence();
+}
+
+void MergeHollow(const v1::Batch& newer, v1::Batch* older) {
+  LossIndex losses(older);
+  for (const v1::Loss& l : newer.losses()) {
+    losses.Add(l.cause(), l.has_site() ? &l.site() : nullptr, l.count(), l.step_first(),
+               l.step_last());
+  }
+  if (newer.progress_size() != 0) *older->mutable_progress() = newer.progress();
+  older->mutable_declarations()->MergeFrom(newer.declarations());
+  if (older->sources_size() == 0) *older->mutable_sources() = newer.sources();
+}
+
+SealedBatch WithoutSamples(const SealedBatch& sealed, std::string_view cause) {
+  v1::Batch batch = Parsed(sealed);
+  DropSamples(&batch, cause);
+  return Seal(batch);
+}
+
+SealedBatch WithoutEvidence(const SealedBatch& sealed, std::string_view cause) {
+  v1::Batch batch = Parsed(sealed);
+  DropEvidence(&batch, cause);
+  return Seal(batch);
+}
+
+SealedBatch Merged(const SealedBatch& older, const SealedBatch& newer) {
+  v1::Batch batch = Parsed(older);
+  MergeHollow(Parsed(newer), &batch);
+  return Seal(batch);
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,46 @@
+// Which steps are measured and which also keep raw rows. No clock and no randomness: every rank
+// that sees the same shapes decides the same, so that samples of one step join across ranks.
+//
+// With n = `every` (1 unless set) and j = step / n, a step is *sampled* when
+//     j < 8,  or j is a power of two,  or j is a multiple of P,
+// and sites are *due* (summaries) at multiples of n * Q. P and Q are powers of two, 1 at first, and
+// only rise: at the end of a step, from the largest bytes that the sites have shown in one step,
+//     Q = the smallest with  summary_bytes / (n * Q) <= 3/4 of the budget,
+//     P = the smallest with  sample_bytes / (n * P)  <= what the budget leaves then, and P >= Q.
+// Sizes are those of the shapes not of what was encoded, for they must be
+// equal on every rank. Ranks whose shapes differ get powers of two too: they join at the larger P.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace plumbline::agent {
+
+class Cadence {
+ public:
+  static constexpr int64_t kOpening = 8;  // steps at the start that are all sampled
+
+  // every >= 1; traffic_bytes >= 1: the budget a step.
+  Cadence(uint32_t every, uint64_t traffic_bytes) : every_(every), budget_(traffic_bytes) {}
+
+  // Any thread. The answer for one step changes only within AtStepEnd of an earlier one.
+  bool SampleDue(int64_t step) const;
+
+  // The first step from `step` on, and after `step`, at which sites are due. Any thread.
+  int64_t FirstDue(int64_t step) const;
+  int64_t NextDue(int64_t step) const { return FirstDue(step + 1); }
+
+  // The sums over all sites of the most bytes each has shown in one step. The stepping thread only.
+  void AtStepEnd(uint64_t sample_bytes, uint64_t summary_bytes);
+
+  uint64_t sample_period() const { return sample_period_.load(std::memory_order_relaxed); }
+  uint64_t summary_period() const { return summary_period_.load(std::memory_order_relaxed); }
+
+ private:
+  const int64_t every_;
+  const uint64_t budget_;
+  std::atomic<uint64_t> sample_period_{1};   // P
+  std::atomic<uint64_t> summary_period_{1};  // Q
+};
+
+}  // namespace plumbline::agent

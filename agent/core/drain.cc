@@ -1,0 +1,227 @@
+#include "agent/core/drain.h"
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "kernels/routing_evidence.h"
+#include "probes/routing_probe.h"
+
+namespace plumbline::agent {
+namespace {
+
+constexpr uint64_t kMaxComplaints = 10;
+constexpr uint32_t kIdleFactor = 5;
+constexpr uint64_t kIdleAfterNs = 1'000'000'000;
+
+}  // namespace
+
+Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
+             std::shared_ptr<Outbox> outbox)
+    : run_(std::move(run)),
+      record_(std::move(record)),
+      outbox_(std::move(outbox)),
+      builder_(run_->options, run_->source) {}
+
+bool Drain::Start() {
+  return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
+}
+
+bool Drain::Flush(Clock::time_point deadline) {
+  const uint64_t ticket = flush_wanted_.fetch_add(1) + 1;
+  run_->Ring();
+  while (flush_done_.load(std::memory_order_acquire) < ticket) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+bool Drain::Finish(Clock::time_point deadline) {
+  closing_.store(true, std::memory_order_release);
+  run_->Ring();
+  return thread_.WaitEnded(deadline);
+}
+
+void Drain::Loop() {
+  uint64_t last_work_ns = MonotonicNs();
+  while (!closing_.load(std::memory_order_acquire)) {
+    const uint64_t ticket = flush_wanted_.load(std::memory_order_acquire);
+    const bool flush = ticket != flush_done_.load(std::memory_order_relaxed);
+    const uint64_t before = run_->ring.position();
+    if (!run_->ring.empty()) last_work_ns = MonotonicNs();
+    Pass(flush);
+    if (flush) {
+      // Not passed: a record is still being filled.
+      if (run_->ring.passed(before)) flush_done_.store(ticket, std::memory_order_release);
+    }
+    Sleep(MonotonicNs() - last_work_ns > kIdleAfterNs);
+  }
+  while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EndStep(run_->missed_end.load(std::memory_order_acquire), false);
+  for (const HeldSpan& h : std::exchange(held_, {})) {
+    AddSpan(*h.site, builder_.complete_through() + 1, h.call, h.body);
+  }
+  builder_.Finished();
+  DeclareSites();
+  Ship();
+}
+
+void Drain::Sleep(bool idle) {
+  const uint32_t ms = run_->options.poll_ms * (idle ? kIdleFactor : 1);
+  std::unique_lock<std::mutex> lock(run_->bell_mutex);
+  run_->bell.wait_for(lock, std::chrono::milliseconds(ms),
+                      [&] { return run_->rung.load(std::memory_order_acquire); });
+  run_->rung.store(false, std::memory_order_relaxed);
+}
+
+// One look at the ring; `ship_all`: whatever there is leaves now.
+void Drain::Pass(bool ship_all) {
+  if (run_->declare_again.exchange(false, std::memory_order_acq_rel)) declared_ = 0;
+  const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
+  const bool emptied = EmptyRing();
+  if (emptied && missed > builder_.complete_through()) EndStep(missed, false);
+  DeclareSites();
+  const uint64_t now = MonotonicNs();
+  const bool losses = run_->losses_pending.load(std::memory_order_relaxed);
+  if (ship_all || builder_.Due(now) || (losses && builder_.IntervalPassed(now))) Ship();
+}
+
+// Handles what the ring holds now; false when a record is still being filled.
+bool Drain::EmptyRing() {
+  const uint64_t end = run_->ring.position();
+  while (!run_->ring.passed(end)) {
+    const std::byte* record = run_->ring.Front();
+    if (record == nullptr) return run_->ring.passed(end);
+    SlotHead head;
+    std::memcpy(&head, record, sizeof(head));
+    Handle(head, record + sizeof(head));
+    run_->ring.Pop();
+    if (builder_.Due(MonotonicNs())) {
+      DeclareSites();
+      Ship();
+    }
+  }
+  return true;
+}
+
+void Drain::Handle(const SlotHead& head, const std::byte* body) {
+  switch (head.kind) {
+    case SlotKind::kStepEnd:
+      return EndStep(head.step, head.sampled);
+    case SlotKind::kSpan:
+      return HandleSpan(head, body);
+    case SlotKind::kRouting:
+      return HandleRouting(head, body);
+    case SlotKind::kRoutingMessage:
+      return HandleRoutingMessage(head, body);
+    case SlotKind::kScalar:
+      break;
+  }
+  if (Late(head)) return;
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call);
+  double value = 0;
+  std::memcpy(&value, body, sizeof(value));
+  e->mutable_scalar()->set_value(value);
+  e->set_sample_size(1);
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Drain::HandleRouting(const SlotHead& head, const std::byte* body) {
+  if (Late(head)) return;
+  const probes::RoutingCall call = probes::LoadRoutingCall(body);
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call);
+  const absl::Status measured = probes::MeasureRouting(
+      call, head.sampled, run_->options.sample_max_bytes, e->mutable_routing());
+  if (!measured.ok()) {
+    builder_.RemoveLast();
+    return Invalid(head, measured);
+  }
+  e->set_sample_size(static_cast<uint64_t>(call.input.scores.shape[0]));
+  e->set_exercised(RoutingExercised(e->routing()));
+  if (e->routing().has_sample()) builder_.NoteBytes(probes::SampleBytes(call));
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
+  if (Late(head)) return;
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call);
+  e->mutable_routing()->ParseFromArray(body, static_cast<int>(head.bytes));
+  e->set_sample_size(head.rows);
+  e->set_exercised(RoutingExercised(e->routing()));
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Drain::HandleSpan(const SlotHead& head, const std::byte* body) {
+  SpanBody span;
+  std::memcpy(&span, body, sizeof(span));
+  if (head.step <= builder_.complete_through()) {
+    held_.push_back({head.site, head.call, span});
+  } else {
+    AddSpan(*head.site, head.step, head.call, span);
+  }
+}
+
+void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span) {
+  v1::Evidence* e = builder_.Add(site, step, call);
+  e->set_sample_size(1);
+  v1::Span* out = e->mutable_span();
+  out->set_kind(static_cast<v1::Span::Kind>(span.kind));
+  out->set_name(site.op);
+  out->set_start_ns(span.start_unix_ns);
+  out->set_duration_ns(span.duration_ns);
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Drain::EndStep(int64_t step, bool sampled) {
+  if (step <= builder_.complete_through()) return;
+  for (const HeldSpan& h : std::exchange(held_, {})) AddSpan(*h.site, step, h.call, h.body);
+  builder_.StepEnded(step, sampled);
+}
+
+// A thread was still observing while another ended the step.
+bool Drain::Late(const SlotHead& head) {
+  if (head.step > builder_.complete_through()) return false;
+  run_->CountLoss(LossCause::kLate, head.site, head.step);
+  return true;
+}
+
+void Drain::Invalid(const SlotHead& head, const absl::Status& why) {
+  run_->CountLoss(LossCause::kInvalid, head.site, head.step);
+  if (complaints_++ >= kMaxComplaints) return;
+  std::fprintf(stderr, "plumbline: %s %s, step %lld, call %u: %s. Not measured, counted as lost.\n",
+               head.site->layer.c_str(), head.site->op.c_str(), static_cast<long long>(head.step),
+               head.call, std::string(why.message()).c_str());
+}
+
+void Drain::DeclareSites() {
+  for (const size_t n = run_->sites.size(); declared_ < n; ++declared_) {
+    builder_.Declare(*run_->sites.at(declared_));
+  }
+}
+
+void Drain::CollectLosses() {
+  if (!run_->losses_pending.exchange(false, std::memory_order_acq_rel)) return;
+  for (size_t c = 0; c < kLossCauses; ++c) {
+    const auto cause = static_cast<LossCause>(c);
+    builder_.AddLoss(LossCauseName(cause), nullptr, run_->losses.Take(cause));
+    for (size_t i = 0, n = run_->sites.size(); i < n; ++i) {
+      Site* site = run_->sites.at(i);
+      builder_.AddLoss(LossCauseName(cause), site, site->losses.Take(cause));
+    }
+  }
+}
+
+void Drain::Ship() {
+  CollectLosses();
+  if (builder_.empty()) return;
+  const uint64_t now = MonotonicNs();
+  SealedBatch batch = builder_.Take(run_->newest_step.load(std::memory_order_relaxed), now);
+  if (record_ != nullptr) record_->Append(batch, now);
+  if (outbox_ != nullptr) outbox_->Push(std::move(batch));
+}
+
+}  // namespace plumbline::agent

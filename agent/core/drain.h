@@ -1,0 +1,82 @@
+// The drain thread: takes what the trainer's threads left in the ring, measures it, gathers it into
+// batches, and hands those to the record and to the outbox. It sleeps at least poll_ms between
+// looks, five times as long after a second without work, and is woken early when the ring fills.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "agent/core/batch_builder.h"
+#include "agent/core/outbox.h"
+#include "agent/core/record_sink.h"
+#include "agent/core/run_state.h"
+#include "agent/core/slots.h"
+#include "agent/core/threads.h"
+
+namespace plumbline::agent {
+
+// Shared between the drain thread and those who wait for it.
+class Drain : public std::enable_shared_from_this<Drain> {
+ public:
+  using Clock = GuestThread::Clock;
+
+  // `record` and `outbox` may be null.
+  Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
+        std::shared_ptr<Outbox> outbox);
+
+  bool Start();
+
+  // Waits until everything that stood in the ring is in batches, written to the record and pushed.
+  bool Flush(Clock::time_point deadline);
+
+  // The same, then says goodbye in the last batch and ends the thread. False: not in time; the
+  // thread goes on by itself until it is done.
+  bool Finish(Clock::time_point deadline);
+
+  uint64_t evidence_taken() const { return evidence_taken_.load(std::memory_order_relaxed); }
+
+ private:
+  void Loop();
+  void Sleep(bool idle);
+  void Pass(bool ship_all);
+  bool EmptyRing();
+  void Handle(const SlotHead& head, const std::byte* body);
+  void HandleRouting(const SlotHead& head, const std::byte* body);
+  void HandleRoutingMessage(const SlotHead& head, const std::byte* body);
+  void HandleSpan(const SlotHead& head, const std::byte* body);
+  void EndStep(int64_t step, bool sampled);
+  void AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span);
+  bool Late(const SlotHead& head);
+  void Invalid(const SlotHead& head, const absl::Status& why);
+  void DeclareSites();
+  void CollectLosses();
+  void Ship();
+
+  // A stage that ended between two steps: it goes with the next one.
+  struct HeldSpan {
+    const Site* site;
+    uint32_t call;
+    SpanBody body;
+  };
+
+  const std::shared_ptr<RunState> run_;
+  const std::unique_ptr<RecordSink> record_;
+  const std::shared_ptr<Outbox> outbox_;
+  BatchBuilder builder_;
+  GuestThread thread_;
+
+  // The drain thread's own.
+  size_t declared_ = 0;
+  std::vector<HeldSpan> held_;
+  uint64_t complaints_ = 0;
+
+  std::atomic<uint64_t> flush_wanted_{0};  // tickets
+  std::atomic<uint64_t> flush_done_{0};
+  std::atomic<bool> closing_{false};
+  std::atomic<uint64_t> evidence_taken_{0};
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,66 @@
+// What a run was opened with, and what the environment sets.
+//
+// | variable                    | default | sets |
+// |-----------------------------|---------|-------------------------------------------------------------|
+// | PLUMBLINE_DISABLE           |         | 1: nothing is loaded, every call returns at once
+// (facade) | | PLUMBLINE_RUN               | run     | name of the run (facade) | |
+// PLUMBLINE_SERVER            |         | host:port of plumbd, or unix:PATH (facade) | |
+// PLUMBLINE_RECORD            |         | directory of run records (facade) | | PLUMBLINE_ATTEMPT
+// | 0       | restarts before this one                              (facade) | | PLUMBLINE_EVERY |
+// 0       | measure each n-th step; 0: the agent's cadence        (facade) | | PLUMBLINE_BUDGET |
+// 0.01    | share of step time                                    (facade) | |
+// PLUMBLINE_TRAFFIC_BYTES     | 3072    | evidence bytes a rank-step, averaged over the cadence |
+// | PLUMBLINE_SAMPLE_MAX_BYTES  | 8 MiB   | raw rows kept of one call                             |
+// | PLUMBLINE_RING_BYTES        | 32 MiB  | memory between the trainer's threads and ours         |
+// | PLUMBLINE_QUEUE_BYTES       | 64 MiB  | evidence kept while the server has not acknowledged it
+// | | PLUMBLINE_QUEUE_BATCHES     | 4096    | the same, in batches |
+//
+// Those marked (facade) arrive resolved in the options of open; the others are read here, once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace plumbline::agent {
+
+enum class Role : int32_t { kTrainer = 1, kRollout = 2 };  // values of v1::Role
+
+struct AgentOptions {
+  std::string run;
+  std::string server;      // empty: none
+  std::string record_dir;  // empty: none
+  Role role = Role::kTrainer;
+  uint32_t attempt = 0;
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  uint32_t every = 0;  // 0: the cadence alone decides
+  double budget = 0;   // share of step time; 0: kDefaultBudget
+
+  uint64_t traffic_bytes = 3072;
+  uint64_t sample_max_bytes = 8ull << 20;
+  uint64_t ring_bytes = 32ull << 20;  // rounded up to a power of two
+  uint64_t queue_bytes = 64ull << 20;
+  uint64_t queue_batches = 4096;
+
+  // A batch leaves at the first of these, and at the end of a sampled step.
+  uint32_t batch_items = 512;
+  uint32_t batch_ms = 100;
+  uint64_t batch_bytes = 1ull << 20;
+  int64_t batch_steps = 16;  // W/4 of the engine's window
+
+  uint32_t poll_ms = 10;            // the drain thread looks into the ring this often
+  uint32_t backoff_first_ms = 100;  // between attempts to reach the server
+  uint32_t backoff_last_ms = 5000;
+  uint32_t ack_timeout_ms = 30000;  // a silent server is dialled again after this long
+  uint32_t heartbeat_ms = 1000;
+};
+
+extern const char kToolVersion[];
+
+// Sets what PLUMBLINE_* variables name. InvalidArgument: the variable, its value, what was
+// expected.
+absl::Status ApplyEnvironment(AgentOptions* options);
+
+}  // namespace plumbline::agent

@@ -1,0 +1,388 @@
+#include "agent/core/run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "agent/core/dlpack.h"
+#include "base/clock.h"
+
+namespace plumbline::agent {
+namespace {
+
+using std::chrono::milliseconds;
+
+plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t code, std::string_view text) {
+  const size_t n = std::min(text.size(), sizeof(error->text) - 1);
+  std::memcpy(error->text, text.data(), n);
+  error->text[n] = '\0';
+  return code;
+}
+
+uint64_t RandomId() {
+  std::random_device random;
+  const uint64_t id = (static_cast<uint64_t>(random()) << 32) | random();
+  return id == 0 ? 1 : id;
+}
+
+v1::Source SourceOf(const AgentOptions& options) {
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  v1::Source source;
+  source.set_run(options.run);
+  source.set_attempt(options.attempt);
+  source.set_role(static_cast<v1::Role>(options.role));
+  source.set_rank(options.rank);
+  source.set_world_size(options.world_size);
+  source.set_host(host);
+  source.set_pid(getpid());
+  source.set_tool_version(kToolVersion);
+  return source;
+}
+
+constexpr struct {
+  const char* name;
+  v1::Span::Kind kind;
+} kSpanKinds[] = {
+    {"data", v1::Span::KIND_DATA},
+    {"forward", v1::Span::KIND_FORWARD},
+    {"backward", v1::Span::KIND_BACKWARD},
+    {"optimizer", v1::Span::KIND_OPTIMIZER},
+    {"collective", v1::Span::KIND_COLLECTIVE},
+    {"checkpoint", v1::Span::KIND_CHECKPOINT},
+    {"evaluation", v1::Span::KIND_EVALUATION},
+    {"compile", v1::Span::KIND_COMPILE},
+    {"other", v1::Span::KIND_OTHER},
+};
+
+v1::Span::Kind SpanKind(std::string_view name) {
+  for (const auto& k : kSpanKinds) {
+    if (name == k.name) return k.kind;
+  }
+  return v1::Span::KIND_UNSPECIFIED;
+}
+
+std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
+
+absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
+  const DLTensor* given[probes::kRoutingTensors] = {
+      r.scores, r.expert_bias, r.topk_indices, r.keep_mask,    r.routing_map,
+      r.probs,  r.sequence_id, r.position,     r.padding_mask, r.pool_id};
+  const auto views = probes::Tensors(call->input);
+  for (size_t i = 0; i < probes::kRoutingTensors; ++i) {
+    if (absl::Status s = ViewOf(given[i], probes::TensorName(i), views[i]); !s.ok()) return s;
+  }
+  constexpr uint32_t kMost = 1u << 30;  // anything above is out of range anyway
+  call->input.scores_are_logits = r.scores_are_logits != 0;
+  call->input.top_k = static_cast<int>(std::min(r.top_k, kMost));
+  call->input.score_function = static_cast<ScoreFunction>(std::clamp(r.score_function, -1, 255));
+  call->input.group_score = static_cast<GroupScore>(std::clamp(r.group_score, -1, 255));
+  call->input.groups = static_cast<int>(std::min(r.groups, kMost));
+  call->input.top_groups = static_cast<int>(std::min(r.top_groups, kMost));
+  call->capacity_kind = r.capacity_kind;
+  call->capacity = r.capacity;
+  call->pool = r.pool;
+  call->flatten = r.flatten;
+  call->bias_captured = r.bias_captured;
+  call->randomness = TextOf(r.randomness);
+  call->mode = TextOf(r.mode);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
+  std::unique_ptr<RecordSink> record;
+  const auto role = static_cast<v1::Role>(options.role);
+  if (!options.record_dir.empty()) {
+    auto attempt = FreeAttempt(options.record_dir, role, options.rank, options.attempt);
+    if (!attempt.ok()) return attempt.status();
+    options.attempt = *attempt;
+    auto opened = RecordSink::Open(options.record_dir, SourceOf(options), RandomId());
+    if (!opened.ok()) return opened.status();
+    record = *std::move(opened);
+  }
+  std::unique_ptr<Run> run(new Run());
+  run->state_ = std::make_shared<RunState>(options, SourceOf(options));
+  if (!run->state_->ring.valid()) {
+    return absl::ResourceExhaustedError("no memory for a ring of " +
+                                        std::to_string(options.ring_bytes) + " bytes");
+  }
+  if (!run->StartThreads(std::move(record))) {
+    return absl::ResourceExhaustedError("the system refused to start a thread");
+  }
+  return run;
+}
+
+bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
+  const AgentOptions& options = state_->options;
+  if (!options.server.empty()) {
+    outbox_ = std::make_shared<Outbox>(OutboxLimits{options.queue_bytes, options.queue_batches});
+    StreamConfig config;
+    config.target = options.server;
+    config.source = state_->source;
+    config.stream_id = RandomId();
+    config.backoff_first_ms = options.backoff_first_ms;
+    config.backoff_last_ms = options.backoff_last_ms;
+    config.ack_timeout_ms = options.ack_timeout_ms;
+    config.heartbeat_ms = options.heartbeat_ms;
+    config.newest_step = [state = state_] { return state->newest_step.load(); };
+    config.server_forgot = [state = state_] { state->declare_again.store(true); };
+    stream_ = std::make_shared<ServerStream>(std::move(config), outbox_);
+    if (!stream_->Start()) return false;
+  }
+  drain_ = std::make_shared<Drain>(state_, std::move(record), outbox_);
+  return drain_->Start();
+}
+
+Run::~Run() {
+  // Only after a failed Open: Close has ended them otherwise.
+  const Clock::time_point now = Clock::now();
+  if (drain_ != nullptr) drain_->Finish(now);
+  if (stream_ != nullptr) stream_->Finish(now);
+}
+
+plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** agent_site,
+                                    plumbline_error_t* error) {
+  if (site.kind != PLUMBLINE_KIND_ROUTING) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "site kind " + std::to_string(site.kind) + ": expected PLUMBLINE_KIND_ROUTING");
+  }
+  Site* made = state_->sites.FindOrAdd(SiteKind::kRouting, site.layer, site.op, site.step);
+  if (made == nullptr) {
+    state_->CountLoss(LossCause::kTooManySites, nullptr, site.step);
+    return Fail(error, PLUMBLINE_RESOURCE_EXHAUSTED,
+                "site \"" + std::string(site.layer) + "\": expected at most " +
+                    std::to_string(SiteTable::kMaxSites) + " sites with names of at most " +
+                    std::to_string(SiteTable::kMaxName) + " bytes");
+  }
+  made->next_due.store(site.next_due, std::memory_order_release);
+  const int64_t due = state_->cadence.FirstDue(site.step);
+  __atomic_store_n(site.next_due, static_cast<uint64_t>(due), __ATOMIC_RELAXED);
+  *agent_site = made;
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::StepBegin(int64_t step) {
+  state_->newest_step.store(step, std::memory_order_relaxed);
+  state_->open_step.store(step, std::memory_order_release);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::StepEnd(int64_t step) {
+  RunState& s = *state_;
+  SlotHead head;
+  head.kind = SlotKind::kStepEnd;
+  head.step = step;
+  head.sampled = s.cadence.SampleDue(step);
+  s.open_step.store(kNoStep, std::memory_order_release);
+  if (Put(head, nullptr, 0, HostRing::Keep::kUse) != PLUMBLINE_OK) {
+    s.missed_end.store(step, std::memory_order_release);
+  }
+  uint64_t sample_bytes = 0, summary_bytes = 0;
+  const size_t sites = s.sites.size();
+  for (size_t i = 0; i < sites; ++i) {
+    Site* site = s.sites.at(i);
+    if (site->kind != SiteKind::kRouting) continue;
+    site->EndStep();
+    sample_bytes += site->most_sample_bytes();
+    summary_bytes += site->most_summary_bytes();
+  }
+  s.cadence.AtStepEnd(sample_bytes, summary_bytes);
+  const auto due = static_cast<uint64_t>(s.cadence.NextDue(step));
+  for (size_t i = 0; i < sites; ++i) {
+    uint64_t* word = s.sites.at(i)->next_due.load(std::memory_order_acquire);
+    if (word != nullptr) __atomic_store_n(word, due, __ATOMIC_RELAXED);
+  }
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
+                                       plumbline_error_t* error) {
+  SlotHead head;
+  head.kind = SlotKind::kRouting;
+  head.site = site;
+  head.step = step;
+  head.call = site->NextCall(step);
+  head.sampled = state_->cadence.SampleDue(step);
+
+  probes::RoutingCall call;
+  absl::Status fine = CallOf(routing, &call);
+  if (fine.ok()) fine = probes::CheckRoutingCall(call);
+  if (absl::IsUnavailable(fine)) {
+    state_->CountLoss(LossCause::kDevice, site, step);
+    return PLUMBLINE_DROPPED;
+  }
+  if (!fine.ok()) {
+    state_->CountLoss(LossCause::kInvalid, site, step);
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "observe_routing \"" + site->layer + "\": " + std::string(fine.message()));
+  }
+  site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+  return Keep(head, call, error);
+}
+
+plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& call,
+                             plumbline_error_t* error) {
+  const size_t bytes = probes::SlotBytes(call);
+  if (sizeof(SlotHead) + bytes > state_->ring.max_record()) return KeepMeasured(head, call, error);
+  std::byte* record = Reserve(bytes, HostRing::Keep::kLeave);
+  if (record == nullptr) {
+    state_->CountLoss(LossCause::kRingFull, head.site, head.step);
+    return PLUMBLINE_DROPPED;
+  }
+  std::memcpy(record, &head, sizeof(head));
+  probes::StoreRoutingCall(call, record + sizeof(head));
+  state_->ring.Commit(record);
+  return PLUMBLINE_OK;
+}
+
+// A call too large for the ring: measured here, on the caller's thread, without its raw rows.
+plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
+                                     plumbline_error_t* error) {
+  SlotHead head = raw;
+  const uint64_t most = std::min(state_->options.sample_max_bytes, state_->ring.max_record() / 2);
+  v1::Routing routing;
+  const absl::Status measured = probes::MeasureRouting(call, head.sampled, most, &routing);
+  if (!measured.ok()) {
+    state_->CountLoss(LossCause::kInvalid, head.site, head.step);
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "observe_routing \"" + head.site->layer + "\": " + std::string(measured.message()));
+  }
+  const std::string body = routing.SerializeAsString();
+  head.kind = SlotKind::kRoutingMessage;
+  head.bytes = body.size();
+  head.rows = static_cast<uint64_t>(call.input.scores.shape[0]);
+  return Put(head, body.data(), body.size());
+}
+
+plumbline_status_t Run::Scalar(int64_t step, const char* name, double value) {
+  SlotHead head;
+  head.kind = SlotKind::kScalar;
+  head.step = step;
+  head.site = state_->sites.FindOrAdd(SiteKind::kScalar, "", name, step);
+  if (head.site == nullptr) {
+    state_->CountLoss(LossCause::kTooManySites, nullptr, step);
+    return PLUMBLINE_DROPPED;
+  }
+  head.call = head.site->NextCall(step);
+  return Put(head, &value, sizeof(value));
+}
+
+plumbline_status_t Run::SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
+                                  plumbline_error_t* error) {
+  OpenSpan open;
+  open.kind = SpanKind(kind);
+  if (open.kind == v1::Span::KIND_UNSPECIFIED) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "span kind \"" + std::string(kind) +
+                    "\": expected data, forward, backward, optimizer, collective, checkpoint, "
+                    "evaluation, compile or other");
+  }
+  open.step = step;
+  open.site = state_->sites.FindOrAdd(SiteKind::kSpan, "", name, step);
+  if (open.site == nullptr) {
+    state_->CountLoss(LossCause::kTooManySites, nullptr, step);
+    return PLUMBLINE_DROPPED;
+  }
+  open.start_unix_ns = UnixNs();
+  open.start_monotonic_ns = MonotonicNs();
+  *span = state_->spans.Begin(open);
+  if (*span != 0) return PLUMBLINE_OK;
+  state_->CountLoss(LossCause::kOpenSpans, open.site, step);
+  return PLUMBLINE_DROPPED;
+}
+
+plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
+  const uint64_t now = MonotonicNs();
+  OpenSpan open;
+  if (!state_->spans.End(span, &open)) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "span_end: span " + std::to_string(span) + " is not open");
+  }
+  // A stage belongs to the step in which it ends: the one it began in may be complete already.
+  const int64_t now_open = state_->open_step.load(std::memory_order_acquire);
+  SlotHead head;
+  head.kind = SlotKind::kSpan;
+  head.site = open.site;
+  head.step = now_open != kNoStep ? now_open : open.step;
+  head.call = open.site->NextCall(head.step);
+  SpanBody body;
+  body.kind = open.kind;
+  body.start_unix_ns = open.start_unix_ns;
+  body.duration_ns = now - open.start_monotonic_ns;
+  return Put(head, &body, sizeof(body));
+}
+
+std::byte* Run::Reserve(size_t body_bytes, HostRing::Keep keep) {
+  HostRing& ring = state_->ring;
+  std::byte* record = ring.Reserve(sizeof(SlotHead) + body_bytes, keep);
+  // A quarter full and nobody has rung yet: the drain thread need not wait for its next look.
+  if (ring.used() > ring.capacity() / 4 && !state_->rung.load(std::memory_order_relaxed)) {
+    state_->Ring();
+  }
+  return record;
+}
+
+plumbline_status_t Run::Put(const SlotHead& head, const void* body, size_t bytes,
+                            HostRing::Keep keep) {
+  std::byte* record = Reserve(bytes, keep);
+  if (record == nullptr) {
+    if (head.site != nullptr) state_->CountLoss(LossCause::kRingFull, head.site, head.step);
+    return PLUMBLINE_DROPPED;
+  }
+  std::memcpy(record, &head, sizeof(head));
+  if (bytes != 0) std::memcpy(record + sizeof(head), body, bytes);
+  state_->ring.Commit(record);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
+  const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
+  if (!drain_->Flush(deadline)) {
+    return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                "flush: not everything was measured and written within " +
+                    std::to_string(timeout_ms) + " ms");
+  }
+  if (outbox_ == nullptr) return PLUMBLINE_OK;
+  const uint64_t wanted = outbox_->pushed();
+  while (outbox_->settled() < wanted) {
+    if (Clock::now() >= deadline) {
+      return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                  "flush: server " + state_->options.server + " has not acknowledged " +
+                      std::to_string(wanted - outbox_->settled()) + " batches within " +
+                      std::to_string(timeout_ms) + " ms");
+    }
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
+  const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
+  const std::string within = " within " + std::to_string(timeout_ms) + " ms";
+  const bool drained = drain_->Finish(deadline);
+  const bool delivered = stream_ == nullptr || stream_->Finish(drained ? deadline : Clock::now());
+  drain_.reset();
+  stream_.reset();
+  if (!drained) {
+    return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                "close: not everything was measured and written" + within);
+  }
+  if (!delivered) {
+    const Outbox::State left = outbox_->state();
+    return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                "close: server " + state_->options.server + " has not acknowledged " +
+                    std::to_string(left.items) + " evidence items in " +
+                    std::to_string(left.batches) + " batches" + within);
+  }
+  return PLUMBLINE_OK;
+}
+
+}  // namespace plumbline::agent

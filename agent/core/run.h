@@ -1,0 +1,72 @@
+// One run as the façade sees it: the agent's half of the C ABI, in C++.
+//
+// The calls of the trainer's threads (Observe…, Scalar, Span…, Step…) take no lock and allocate
+// nothing once a site is known; they never wait for the agent's own threads. Statuses and error
+// texts are those of agent/agent_table.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "agent/agent_table.h"
+#include "agent/core/drain.h"
+#include "agent/core/options.h"
+#include "agent/core/outbox.h"
+#include "agent/core/run_state.h"
+#include "agent/core/server_stream.h"
+#include "probes/routing_probe.h"
+
+namespace plumbline::agent {
+
+class Run {
+ public:
+  using Clock = GuestThread::Clock;
+
+  // Opens the record, starts the threads; a server is dialled, not waited for. Errors are for
+  // people. `options` are final: the environment has been applied.
+  static absl::StatusOr<std::unique_ptr<Run>> Open(AgentOptions options);
+  ~Run();
+
+  plumbline_status_t DeclareSite(const plumbline_agent_site_t& site, void** agent_site,
+                                 plumbline_error_t* error);
+  plumbline_status_t StepBegin(int64_t step);
+  plumbline_status_t StepEnd(int64_t step);
+  plumbline_status_t ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
+                                    plumbline_error_t* error);
+  plumbline_status_t Scalar(int64_t step, const char* name, double value);
+  plumbline_status_t SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
+                               plumbline_error_t* error);
+  plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
+
+  plumbline_status_t Flush(uint32_t timeout_ms, plumbline_error_t* error);
+  // Ends the run; nothing may be called afterwards. DEADLINE_EXCEEDED: not everything reached the
+  // server in time.
+  plumbline_status_t Close(uint32_t timeout_ms, plumbline_error_t* error);
+
+  const RunState& state() const { return *state_; }
+  const Outbox* outbox() const { return outbox_.get(); }
+  const ServerStream* stream() const { return stream_.get(); }
+  uint64_t evidence_taken() const { return drain_->evidence_taken(); }
+
+ private:
+  Run() = default;
+  bool StartThreads(std::unique_ptr<RecordSink> record);
+  plumbline_status_t Keep(const SlotHead& head, const probes::RoutingCall& call,
+                          plumbline_error_t* error);
+  plumbline_status_t KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
+                                  plumbline_error_t* error);
+  // Puts a head and `bytes` bytes into the ring; DROPPED when it is full.
+  plumbline_status_t Put(const SlotHead& head, const void* body, size_t bytes,
+                         HostRing::Keep keep = HostRing::Keep::kLeave);
+  std::byte* Reserve(size_t body_bytes, HostRing::Keep keep);
+
+  // Shared with our threads: whichever ends last frees them.
+  std::shared_ptr<RunState> state_;
+  std::shared_ptr<Outbox> outbox_;        // null without a server
+  std::shared_ptr<ServerStream> stream_;  // null without a server
+  std::shared_ptr<Drain> drain_;
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,63 @@
+// What the trainer's threads and ours share of one run.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "agent/core/cadence.h"
+#include "agent/core/host_ring.h"
+#include "agent/core/losses.h"
+#include "agent/core/options.h"
+#include "agent/core/site_table.h"
+#include "agent/core/span_table.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline::agent {
+
+inline constexpr int64_t kNoStep = -1;
+
+struct RunState {
+  RunState(const AgentOptions& o, const v1::Source& s)
+      : options(o),
+        source(s),
+        ring(o.ring_bytes),
+        cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes) {}
+
+  const AgentOptions options;
+  const v1::Source source;
+
+  HostRing ring;
+  SiteTable sites;
+  SpanTable spans;
+  Cadence cadence;
+
+  std::atomic<int64_t> open_step{kNoStep};
+  std::atomic<int64_t> newest_step{kNoStep};
+  // The last step whose end found no room in the ring.
+  std::atomic<int64_t> missed_end{kNoStep};
+
+  LossCounters losses;  // those that no site owns
+  std::atomic<bool> losses_pending{false};
+
+  // The server has forgotten what it was told: declare every site again.
+  std::atomic<bool> declare_again{false};
+
+  void CountLoss(LossCause cause, Site* site, int64_t step) {
+    (site == nullptr ? losses : site->losses).Add(cause, step);
+    losses_pending.store(true, std::memory_order_release);
+  }
+
+  // Rings for the drain thread. A trainer's thread calls it when the ring fills, without a lock: a
+  // ring that is missed costs one poll interval.
+  void Ring() {
+    rung.store(true, std::memory_order_release);
+    bell.notify_one();
+  }
+  std::atomic<bool> rung{false};
+  std::mutex bell_mutex;  // the drain thread's
+  std::condition_variable bell;
+};
+
+}  // namespace plumbline::agent

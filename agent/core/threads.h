@@ -1,0 +1,51 @@
+// Threads that live in someone else's process.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace plumbline::agent {
+
+// Blocks signals in this thread while it lives, so that a thread made meanwhile never runs the
+// trainer's handlers: all but those a faulting instruction raises (SIGSEGV, SIGBUS, SIGILL, SIGFPE,
+// SIGTRAP), which, blocked, would kill the process without its crash handler being asked.
+class SignalsBlocked {
+ public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  struct Saved;
+  std::unique_ptr<Saved> saved_;
+};
+
+// A thread that can be waited for with a deadline and is never joined, so that nothing hangs on it.
+// What `body` needs must be owned by `body`.
+class GuestThread {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  GuestThread() = default;
+
+  // False when the system has no thread to give. `name` is cut to 15 characters.
+  bool Start(const std::string& name, std::function<void()> body);
+
+  // True when the thread has ended, or was never started.
+  bool WaitEnded(Clock::time_point deadline) const;
+
+ private:
+  struct End {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool ended = false;
+  };
+  std::shared_ptr<End> end_;
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,179 @@
+// What a router call must look like before it is worth copying: shapes, types, places.
+#include <string>
+
+#include "probes/routing_probe.h"
+
+namespace plumbline::probes {
+namespace {
+
+constexpr const char* kNames[kRoutingTensors] = {
+    "scores", "expert_bias", "topk_indices", "keep_mask",    "routing_map",
+    "probs",  "sequence_id", "position",     "padding_mask", "pool_id"};
+
+enum class Content { kFloating, kInteger, kMask };
+constexpr Content kContents[kRoutingTensors] = {
+    Content::kFloating, Content::kFloating, Content::kInteger, Content::kMask, Content::kMask,
+    Content::kFloating, Content::kInteger,  Content::kInteger, Content::kMask, Content::kInteger};
+
+constexpr size_t kMaxText = 256;
+
+std::string Describe(const TensorView& v) {
+  std::string text = std::string(DTypeName(v.dtype)) + "[";
+  for (int i = 0; i < v.rank; ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(v.shape[static_cast<size_t>(i)]);
+  }
+  return text + "]";
+}
+
+absl::Status Expected(size_t index, const TensorView& v, const std::string& what) {
+  return absl::InvalidArgumentError(std::string(kNames[index]) + ": expected " + what + ", found " +
+                                    Describe(v));
+}
+
+bool DTypeFits(Content content, DType t) {
+  switch (content) {
+    case Content::kFloating:
+      return t == DType::kF64 || t == DType::kF32 || t == DType::kF16 || t == DType::kBF16;
+    case Content::kInteger:
+      return IsInteger(t) && t != DType::kBool;
+    case Content::kMask:
+      return t == DType::kBool || t == DType::kU8;
+  }
+  return false;
+}
+
+const char* ContentName(Content content) {
+  switch (content) {
+    case Content::kFloating:
+      return "f64, f32, f16 or bf16";
+    case Content::kInteger:
+      return "an integer type";
+    case Content::kMask:
+      return "bool or u8";
+  }
+  return "?";
+}
+
+bool HasShape(const TensorView& v, int64_t rows) { return v.rank == 1 && v.shape[0] == rows; }
+bool HasShape(const TensorView& v, int64_t rows, int64_t columns) {
+  return v.rank == 2 && v.shape[0] == rows && v.shape[1] == columns;
+}
+
+std::string Shape(int64_t rows) { return "[" + std::to_string(rows) + "]"; }
+std::string Shape(int64_t rows, int64_t columns) {
+  return "[" + std::to_string(rows) + "," + std::to_string(columns) + "]";
+}
+
+absl::Status CheckExtents(const RoutingInput& in, int64_t tokens, int64_t experts) {
+  const int64_t k = in.top_k;
+  if (in.expert_bias.present() && !HasShape(in.expert_bias, experts)) {
+    return Expected(1, in.expert_bias, Shape(experts));
+  }
+  const auto tensors = Tensors(in);
+  for (const size_t i : {size_t{2}, size_t{3}}) {
+    if (tensors[i]->present() && !HasShape(*tensors[i], tokens, k)) {
+      return Expected(i, *tensors[i], Shape(tokens, k));
+    }
+  }
+  if (in.routing_map.present() && !HasShape(in.routing_map, tokens, experts)) {
+    return Expected(4, in.routing_map, Shape(tokens, experts));
+  }
+  if (in.probs.present() && !HasShape(in.probs, tokens, experts) &&
+      !HasShape(in.probs, tokens, k)) {
+    return Expected(5, in.probs, Shape(tokens, experts) + " or " + Shape(tokens, k));
+  }
+  for (size_t i = 6; i < kRoutingTensors; ++i) {
+    if (tensors[i]->present() && !HasShape(*tensors[i], tokens)) {
+      return Expected(i, *tensors[i], Shape(tokens));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTypes(const RoutingInput& in) {
+  const auto tensors = Tensors(in);
+  for (size_t i = 0; i < kRoutingTensors; ++i) {
+    const TensorView& v = *tensors[i];
+    if (!v.present()) continue;
+    if (!DTypeFits(kContents[i], v.dtype)) return Expected(i, v, ContentName(kContents[i]));
+    if (!v.on_host()) {
+      return absl::UnavailableError(std::string(kNames[i]) +
+                                    " is on a device: device kernels not loaded");
+    }
+    if (v.data == nullptr && v.elements() != 0) return Expected(i, v, "data, not a null pointer");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OutOfRange(const char* what, int64_t value, const std::string& expected) {
+  return absl::InvalidArgumentError(std::string(what) + " = " + std::to_string(value) +
+                                    ": expected " + expected);
+}
+
+absl::Status CheckConfiguration(const RoutingCall& call, int64_t experts) {
+  const RoutingInput& in = call.input;
+  if (in.top_k < 1 || in.top_k > kMaxTopK || in.top_k > experts) {
+    return OutOfRange("top_k", in.top_k,
+                      "1 to " + std::to_string(kMaxTopK) + ", at most the number of experts (" +
+                          std::to_string(experts) + ")");
+  }
+  if (in.groups < 0 || (in.groups > 1 && experts % in.groups != 0)) {
+    return OutOfRange("groups", in.groups,
+                      "a divisor of the number of experts (" + std::to_string(experts) + ")");
+  }
+  if (in.groups > 1 && (in.top_groups < 1 || in.top_groups > in.groups)) {
+    return OutOfRange("top_groups", in.top_groups, "1 to " + std::to_string(in.groups));
+  }
+  if (static_cast<int>(in.score_function) > 2) {
+    return OutOfRange("score_function", static_cast<int>(in.score_function), "0 to 2");
+  }
+  if (static_cast<int>(in.group_score) > 2) {
+    return OutOfRange("group_score", static_cast<int>(in.group_score), "0 to 2");
+  }
+  if (!v1::RoutingConfig::CapacityKind_IsValid(call.capacity_kind)) {
+    return OutOfRange("capacity_kind", call.capacity_kind, "0 to 2");
+  }
+  if (!v1::RoutingConfig::Pool_IsValid(call.pool)) return OutOfRange("pool", call.pool, "0 to 5");
+  if (!v1::RoutingConfig::Flatten_IsValid(call.flatten)) {
+    return OutOfRange("flatten", call.flatten, "0 to 2");
+  }
+  if (!v1::RoutingConfig::BiasCaptured_IsValid(call.bias_captured)) {
+    return OutOfRange("bias_captured", call.bias_captured, "0 to 2");
+  }
+  if (call.randomness.size() > kMaxText || call.mode.size() > kMaxText) {
+    return absl::InvalidArgumentError("randomness and mode: expected at most 256 bytes");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::array<const TensorView*, kRoutingTensors> Tensors(const RoutingInput& in) {
+  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
+          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
+}
+
+std::array<TensorView*, kRoutingTensors> Tensors(RoutingInput& in) {
+  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
+          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
+}
+
+const char* TensorName(size_t index) { return index < kRoutingTensors ? kNames[index] : "?"; }
+
+absl::Status CheckRoutingCall(const RoutingCall& call) {
+  const TensorView& scores = call.input.scores;
+  if (!scores.present()) return absl::InvalidArgumentError("scores: required, absent");
+  if (scores.rank != 2 || scores.shape[0] < 0 || scores.shape[0] > kMaxTokens ||
+      scores.shape[1] < 1 || scores.shape[1] > kMaxExperts) {
+    return Expected(0, scores,
+                    "[T,E] with T up to " + std::to_string(kMaxTokens) + " and E from 1 to " +
+                        std::to_string(kMaxExperts));
+  }
+  if (absl::Status s = CheckConfiguration(call, scores.shape[1]); !s.ok()) return s;
+  if (absl::Status s = CheckExtents(call.input, scores.shape[0], scores.shape[1]); !s.ok()) {
+    return s;
+  }
+  return CheckTypes(call.input);
+}
+
+}  // namespace plumbline::probes

@@ -1,0 +1,31 @@
+// From a call's tensors to its evidence: the host twin, then the message.
+#include <string>
+
+#include "kernels/routing_evidence.h"
+#include "probes/routing_probe.h"
+
+namespace plumbline::probes {
+namespace {
+
+// What only the recorder knows of a router; FillRouting sets the rest.
+void FillDeclared(const RoutingCall& call, v1::RoutingConfig* out) {
+  out->set_capacity_kind(static_cast<v1::RoutingConfig::CapacityKind>(call.capacity_kind));
+  out->set_capacity(call.capacity);
+  out->set_pool(static_cast<v1::RoutingConfig::Pool>(call.pool));
+  out->set_flatten(static_cast<v1::RoutingConfig::Flatten>(call.flatten));
+  out->set_bias_captured(static_cast<v1::RoutingConfig::BiasCaptured>(call.bias_captured));
+  out->set_randomness(std::string(call.randomness));
+  out->set_mode(std::string(call.mode));
+}
+
+}  // namespace
+
+absl::Status MeasureRouting(const RoutingCall& call, bool sample, uint64_t sample_max_bytes,
+                            v1::Routing* out) {
+  thread_local RoutingStats stats;  // keeps its vectors' memory from call to call
+  if (absl::Status s = SummariseRouting(call.input, &stats); !s.ok()) return s;
+  FillDeclared(call, out->mutable_config());
+  return FillRouting(call.input, stats, sample, sample_max_bytes, out);
+}
+
+}  // namespace plumbline::probes

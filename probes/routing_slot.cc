@@ -1,0 +1,171 @@
+// One router call as bytes: a fixed head, the two texts, then each tensor dense in C order.
+#include <cstring>
+#include <new>
+#include <type_traits>
+
+#include "probes/routing_probe.h"
+
+namespace plumbline::probes {
+namespace {
+
+constexpr size_t kTensorAlign = 64;
+
+struct SlotTensor {
+  DType dtype;
+  uint8_t rank;
+  int64_t shape[2];
+  uint64_t offset;  // from the slot's begin
+};
+
+struct SlotHead {
+  SlotTensor tensors[kRoutingTensors];
+  uint64_t capacity;
+  int32_t capacity_kind, pool, flatten, bias_captured;
+  int32_t top_k, groups, top_groups;
+  uint8_t scores_are_logits, score_function, group_score;
+  uint32_t randomness_size, mode_size;
+};
+static_assert(std::is_trivially_copyable_v<SlotHead>);
+
+constexpr size_t Aligned(size_t n) { return (n + kTensorAlign - 1) & ~(kTensorAlign - 1); }
+
+size_t DenseBytes(const TensorView& v) {
+  return static_cast<size_t>(v.elements()) * DTypeSize(v.dtype);
+}
+
+// `n` elements of `size` bytes, `stride` elements apart, packed.
+template <typename T>
+void Gather(const std::byte* from, int64_t stride, int64_t n, std::byte* to) {
+  // memcpy: a trainer's view may start at any byte.
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * kSize, from + i * stride * kSize, sizeof(T));
+}
+
+void CopyRow(const std::byte* from, int64_t stride, int64_t n, size_t size, std::byte* to) {
+  if (stride == 1 || n == 1) {
+    std::memcpy(to, from, static_cast<size_t>(n) * size);
+    return;
+  }
+  switch (size) {
+    case 8:
+      return Gather<uint64_t>(from, stride, n, to);
+    case 4:
+      return Gather<uint32_t>(from, stride, n, to);
+    case 2:
+      return Gather<uint16_t>(from, stride, n, to);
+    default:
+      return Gather<uint8_t>(from, stride, n, to);
+  }
+}
+
+// Views of rank 1 and 2, which is all a router call has.
+void CopyDense(const TensorView& v, std::byte* to) {
+  const size_t bytes = DenseBytes(v);
+  if (bytes == 0) return;
+  const auto* from = static_cast<const std::byte*>(v.data);
+  if (v.contiguous()) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const size_t size = DTypeSize(v.dtype);
+  if (v.rank == 1) return CopyRow(from, v.stride[0], v.shape[0], size, to);
+  const auto row_bytes = static_cast<size_t>(v.shape[1]) * size;
+  for (int64_t i = 0; i < v.shape[0]; ++i) {
+    const auto* row = from + i * v.stride[0] * static_cast<int64_t>(size);
+    CopyRow(row, v.stride[1], v.shape[1], size, to + static_cast<size_t>(i) * row_bytes);
+  }
+}
+
+SlotHead HeadOf(const RoutingCall& call) {
+  const RoutingInput& in = call.input;
+  SlotHead head{};
+  head.capacity = call.capacity;
+  head.capacity_kind = call.capacity_kind;
+  head.pool = call.pool;
+  head.flatten = call.flatten;
+  head.bias_captured = call.bias_captured;
+  head.top_k = in.top_k;
+  head.groups = in.groups;
+  head.top_groups = in.top_groups;
+  head.scores_are_logits = in.scores_are_logits;
+  head.score_function = static_cast<uint8_t>(in.score_function);
+  head.group_score = static_cast<uint8_t>(in.group_score);
+  head.randomness_size = static_cast<uint32_t>(call.randomness.size());
+  head.mode_size = static_cast<uint32_t>(call.mode.size());
+  return head;
+}
+
+TensorView ViewOf(const SlotTensor& t, const std::byte* slot) {
+  if (t.dtype == DType::kUnspecified) return {};
+  const void* data = slot + t.offset;
+  return t.rank == 1 ? TensorView::Dense(data, t.dtype, t.shape[0])
+                     : TensorView::Dense(data, t.dtype, t.shape[0], t.shape[1]);
+}
+
+}  // namespace
+
+uint64_t SampleBytes(const RoutingCall& call) {
+  uint64_t bytes = 0;
+  for (const TensorView* v : Tensors(call.input)) {
+    if (v->present()) bytes += DenseBytes(*v);
+  }
+  return bytes;
+}
+
+uint64_t SummaryBytes(const RoutingCall& call) {
+  // Fixed fields, doubles and identifiers; up to two bytes for each load and each refusal.
+  constexpr uint64_t kFixed = 200;
+  return kFixed + 4 * static_cast<uint64_t>(call.input.scores.shape[1]);
+}
+
+size_t SlotBytes(const RoutingCall& call) {
+  size_t bytes = Aligned(sizeof(SlotHead) + call.randomness.size() + call.mode.size());
+  for (const TensorView* v : Tensors(call.input)) {
+    if (v->present()) bytes += Aligned(DenseBytes(*v));
+  }
+  return bytes;
+}
+
+void StoreRoutingCall(const RoutingCall& call, std::byte* slot) {
+  SlotHead head = HeadOf(call);
+  size_t offset = sizeof(SlotHead);
+  for (const std::string_view text : {call.randomness, call.mode}) {
+    if (!text.empty()) std::memcpy(slot + offset, text.data(), text.size());
+    offset += text.size();
+  }
+  offset = Aligned(offset);
+  const auto tensors = Tensors(call.input);
+  for (size_t i = 0; i < kRoutingTensors; ++i) {
+    const TensorView& v = *tensors[i];
+    if (!v.present()) continue;
+    head.tensors[i] = {v.dtype, static_cast<uint8_t>(v.rank), {v.shape[0], v.shape[1]}, offset};
+    CopyDense(v, slot + offset);
+    offset += Aligned(DenseBytes(v));
+  }
+  std::memcpy(slot, &head, sizeof(head));
+}
+
+RoutingCall LoadRoutingCall(const std::byte* slot) {
+  SlotHead head;
+  std::memcpy(&head, slot, sizeof(head));
+  RoutingCall call;
+  call.capacity = head.capacity;
+  call.capacity_kind = head.capacity_kind;
+  call.pool = head.pool;
+  call.flatten = head.flatten;
+  call.bias_captured = head.bias_captured;
+  call.input.top_k = head.top_k;
+  call.input.groups = head.groups;
+  call.input.top_groups = head.top_groups;
+  call.input.scores_are_logits = head.scores_are_logits != 0;
+  call.input.score_function = static_cast<ScoreFunction>(head.score_function);
+  call.input.group_score = static_cast<GroupScore>(head.group_score);
+  const auto* texts = reinterpret_cast<const char*>(slot + sizeof(SlotHead));
+  call.randomness = {texts, head.randomness_size};
+  call.mode = {texts + head.randomness_size, head.mode_size};
+  const auto tensors = Tensors(call.input);
+  for (size_t i = 0; i < kRoutingTensors; ++i) *tensors[i] = ViewOf(head.tensors[i], slot);
+  return call;
+}
+
+}  // namespace plumbline::probes
