@@ -50,7 +50,8 @@ TEST(RoutingTruth, VerdictsAgreeWithInterventionOnRandomRouters) {
       const std::string outcome = Outcome(verdict);
       ++confusion[PolicyName(policy)][outcome];
       // Without a recorded capacity and without a drop the verdict says what it assumes.
-      const bool assumed = verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
+      const bool assumed =
+          verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
       if (outcome == "pass" && !assumed) {
         EXPECT_FALSE(routing.LeaksByIntervention(6))
             << PolicyName(policy) << " seed " << seed << " " << verdict.DebugString();

@@ -1,0 +1,258 @@
+// Joining, closing and ordering: the same evidence gives the same verdicts, however it arrives.
+#include "rules/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "rules/catalogue.h"
+#include "rules/engine/report.h"
+#include "rules/engine/run_state.h"
+#include "tests/rules/support/synthetic_routing.h"
+
+namespace plumbline::rules {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::RoutingSpec;
+using testing::SyntheticRouting;
+
+v1::Batch Message(uint32_t rank, uint32_t world, uint32_t attempt = 0) {
+  v1::Batch batch;
+  v1::Source& source = *batch.add_sources();
+  source.set_run("run");
+  source.set_role(v1::ROLE_TRAINER);
+  source.set_rank(rank);
+  source.set_world_size(world);
+  source.set_attempt(attempt);
+  return batch;
+}
+
+v1::Batch ScalarAt(uint32_t rank, uint32_t world, int64_t step, uint32_t attempt = 0) {
+  v1::Batch batch = Message(rank, world, attempt);
+  v1::Evidence& evidence = *batch.add_evidence();
+  evidence.mutable_site()->set_op("loss");
+  evidence.set_step(step);
+  evidence.mutable_scalar()->set_value(static_cast<double>(step));
+  v1::Progress& progress = *batch.add_progress();
+  progress.set_any_step(true);
+  progress.set_complete_through(step);
+  progress.set_newest_step(step + 1);
+  return batch;
+}
+
+// Records which steps closed, with which ranks.
+class Closing : public ::testing::Test {
+ protected:
+  void Take(v1::Batch batch) {
+    state_.Take(std::make_shared<const v1::Batch>(std::move(batch)), on_site_);
+  }
+  RunState state_{"run", 64};
+  std::vector<int64_t> steps_;
+  std::vector<std::vector<uint32_t>> ranks_;
+  std::vector<std::vector<uint32_t>> missing_;
+  RunState::OnSite on_site_ = [this](const SiteStep& step) {
+    steps_.push_back(step.step);
+    std::vector<uint32_t> ranks;
+    for (const Item& item : step.items) ranks.push_back(item.source->rank());
+    ranks_.push_back(ranks);
+    missing_.push_back(step.missing_ranks);
+  };
+};
+
+TEST_F(Closing, AStepWaitsForAllRanks) {
+  Take(ScalarAt(1, 2, 0));
+  EXPECT_TRUE(steps_.empty());
+  Take(ScalarAt(0, 2, 0));
+  EXPECT_THAT(steps_, ElementsAre(0));
+  EXPECT_THAT(ranks_[0], ElementsAre(0, 1));
+  EXPECT_TRUE(missing_[0].empty());
+}
+
+TEST_F(Closing, AnIdleRankIsClosedOverAfterTheWindow) {
+  Take(ScalarAt(1, 2, 0));
+  for (int64_t step = 0; step < 64; ++step) Take(ScalarAt(0, 2, step));
+  EXPECT_THAT(steps_, ElementsAre(0));  // both had reported it
+  Take(ScalarAt(0, 2, 64));
+  EXPECT_THAT(steps_, ElementsAre(0, 1));  // newest is 65 now: 64 past step 1
+  EXPECT_THAT(missing_[1], ElementsAre(1));
+}
+
+TEST_F(Closing, ARankWithABacklogIsWaitedFor) {
+  v1::Batch busy = ScalarAt(1, 2, 0);
+  busy.mutable_progress(0)->set_newest_step(80);  // it is at step 80 and has sent step 0
+  Take(busy);
+  for (int64_t step = 0; step < 90; ++step) Take(ScalarAt(0, 2, step));
+  EXPECT_THAT(steps_, ElementsAre(0));
+}
+
+TEST_F(Closing, AGoneRankIsNotWaitedFor) {
+  Take(ScalarAt(1, 2, 0));
+  Take(ScalarAt(0, 2, 0));
+  Take(ScalarAt(0, 2, 1));
+  EXPECT_THAT(steps_, ElementsAre(0));
+  state_.MarkGone(ScalarAt(1, 2, 0).sources(0), on_site_);
+  EXPECT_THAT(steps_, ElementsAre(0, 1));
+}
+
+TEST_F(Closing, EvidenceOfAClosedStepIsCountedLate) {
+  Take(ScalarAt(0, 1, 0));
+  Take(ScalarAt(0, 1, 1));
+  Take(ScalarAt(0, 1, 0));
+  EXPECT_THAT(steps_, ElementsAre(0, 1));
+  const auto loss = state_.summary().losses.find({"", "loss", "late"});
+  ASSERT_NE(loss, state_.summary().losses.end());
+  EXPECT_EQ(loss->second.count, 1u);
+}
+
+TEST_F(Closing, ALaterAttemptSupersedesOpenSteps) {
+  Take(ScalarAt(0, 2, 4));
+  Take(ScalarAt(0, 2, 5));
+  Take(ScalarAt(0, 2, 5, 1));  // the restart repeats step 5: 4 is closed over, the old 5 is void
+  EXPECT_THAT(steps_, ElementsAre(4));
+  Take(ScalarAt(1, 2, 5, 1));
+  EXPECT_THAT(steps_, ElementsAre(4, 5));
+  EXPECT_THAT(ranks_[1], ElementsAre(0, 1));
+}
+
+std::string Text(const Report& report) {
+  std::string text;
+  for (const v1::Finding* finding : report.findings()) text += finding->DebugString();
+  for (const v1::Verdict* verdict : report.verdicts()) text += verdict->DebugString();
+  return text;
+}
+
+TEST(Engine, FindingsDoNotDependOnArrivalOrder) {
+  std::vector<v1::Batch> batches;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    for (int64_t step = 0; step < 6; ++step) {
+      RoutingSpec spec;
+      spec.policy = step % 2 == 0 ? RouterPolicy::kScore : RouterPolicy::kFifo;
+      spec.seed = rank * 100 + static_cast<uint64_t>(step) + 1;
+      v1::Batch batch = SyntheticRouting(spec).Batch(rank, 3, step);
+      v1::Progress& progress = *batch.add_progress();
+      progress.set_any_step(true);
+      progress.set_complete_through(step);
+      progress.set_newest_step(step);
+      progress.set_finished(step == 5);
+      batches.push_back(batch);
+    }
+  }
+  std::string reference;
+  std::mt19937_64 rng(1);
+  for (int trial = 0; trial < 20; ++trial) {
+    // Any interleaving of the ranks; each rank's own batches stay in order, as its stream keeps
+    // them.
+    std::vector<size_t> next{0, 6, 12};
+    Report report;
+    auto engine = Engine::Create({}, [&](const v1::Verdict& verdict) { report.Add(verdict); });
+    ASSERT_TRUE(engine.ok());
+    for (size_t left = batches.size(); left > 0; --left) {
+      size_t rank = rng() % 3;
+      while (next[rank] == (rank + 1) * 6) rank = (rank + 1) % 3;
+      ASSERT_TRUE((*engine)->Add(batches[next[rank]++]).ok());
+    }
+    (*engine)->Finish();
+    if (trial == 0) reference = Text(report);
+    EXPECT_EQ(Text(report), reference);
+  }
+  EXPECT_THAT(reference, HasSubstr("drop-by-score"));
+}
+
+TEST(Engine, MalformedBatchesAreRefusedWhole) {
+  auto engine = Engine::Create({}, [](const v1::Verdict&) {});
+  ASSERT_TRUE(engine.ok());
+  v1::Batch batch = ScalarAt(0, 1, 0);
+  batch.mutable_evidence(0)->set_source(7);
+  EXPECT_THAT(std::string((*engine)->Add(batch).message()),
+              HasSubstr("source index below 1, found 7"));
+  batch = ScalarAt(3, 2, 0);
+  EXPECT_FALSE((*engine)->Add(batch).ok());
+  batch = ScalarAt(0, 1, -4);
+  EXPECT_FALSE((*engine)->Add(batch).ok());
+  batch = ScalarAt(0, 1, 0);
+  batch.mutable_evidence(0)->clear_site();
+  EXPECT_FALSE((*engine)->Add(batch).ok());
+  batch = ScalarAt(0, 4000000000u, 0);
+  EXPECT_FALSE((*engine)->Add(batch).ok());
+}
+
+TEST(Engine, SettingsAndGlobsAreChecked) {
+  const auto error = [](EngineConfig config) {
+    return std::string(Engine::Create(config, [](const v1::Verdict&) {}).status().message());
+  };
+  EXPECT_THAT(error({.rules = {"causality/moe-futur-leak"}}),
+              HasSubstr("did you mean causality/moe-future-leak"));
+  EXPECT_THAT(error({.rules = {"drift/*"}}), HasSubstr("planned"));
+  EXPECT_THAT(error({.settings = {"nonsense"}}), HasSubstr("expected RULE.OPTION=VALUE"));
+  EXPECT_THAT(error({.settings = {"causality/moe-future-leak.proof-bit=30"}}),
+              HasSubstr("proof-bits, hint-bits"));
+  EXPECT_THAT(error({.settings = {"causality/moe-future-leak.proof-bits=many"}}),
+              HasSubstr("expected a number"));
+  EXPECT_THAT(error({.settings = {"causality/moe-future-leak.proof-bits=1"}}),
+              HasSubstr("expected 20 to 1000"));
+  EXPECT_EQ(error({.settings = {"causality/moe-future-leak.proof-bits=30"}}), "");
+}
+
+TEST(Engine, NothingToJudgeIsAnError) {
+  std::vector<v1::Verdict> verdicts;
+  auto engine =
+      Engine::Create({}, [&](const v1::Verdict& verdict) { verdicts.push_back(verdict); });
+  ASSERT_TRUE((*engine)->Add(ScalarAt(0, 1, 0)).ok());
+  (*engine)->Finish();
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].rule(), "meta/probe-coverage");
+  EXPECT_EQ(verdicts[0].finding().level(), v1::LEVEL_ERROR);
+  EXPECT_EQ((*engine)->coverage().judged, 0u);
+}
+
+TEST(Engine, LossIsAFindingBySite) {
+  std::vector<v1::Verdict> verdicts;
+  auto engine = Engine::Create({.rules = {"meta/data-loss"}}, [&](const v1::Verdict& verdict) {
+    if (verdict.rule() == "meta/data-loss") verdicts.push_back(verdict);
+  });
+  for (int64_t step = 0; step < 999; ++step) ASSERT_TRUE((*engine)->Add(ScalarAt(0, 1, step)).ok());
+  v1::Batch batch = Message(0, 1);
+  v1::Loss& loss = *batch.add_losses();
+  loss.set_cause("queue-full");
+  loss.mutable_site()->set_op("loss");
+  loss.set_count(1);
+  loss.set_step_first(7);
+  loss.set_step_last(7);
+  ASSERT_TRUE((*engine)->Add(batch).ok());
+  EXPECT_EQ((*engine)->coverage().dropped, 1u);
+  (*engine)->Finish();
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].finding().level(), v1::LEVEL_WARNING);  // 1 of 1,000: not above 1 %
+  EXPECT_EQ(verdicts[0].finding().cause().id(), "queue-full");
+}
+
+TEST(Fingerprint, HashesOnlyRuleRunLayerAndOp) {
+  v1::FindingSite site;
+  site.set_run("r");
+  site.set_layer("ab");
+  site.set_op("c");
+  const std::string print = Fingerprint("g/n", site);
+  EXPECT_EQ(print.size(), 32u);
+  site.set_step_first(9);
+  site.add_ranks(3);
+  EXPECT_EQ(Fingerprint("g/n", site), print);
+  site.set_layer("a");
+  site.set_op("bc");
+  EXPECT_NE(Fingerprint("g/n", site), print);
+}
+
+TEST(Catalogue, GlobsMatchAsAShellDoes) {
+  EXPECT_TRUE(GlobMatch("*", ""));
+  EXPECT_TRUE(GlobMatch("causality/*", "causality/moe-future-leak"));
+  EXPECT_TRUE(GlobMatch("*leak*", "causality/moe-future-leak"));
+  EXPECT_TRUE(GlobMatch("a?c", "abc"));
+  EXPECT_FALSE(GlobMatch("a?c", "ac"));
+  EXPECT_FALSE(GlobMatch("meta/*", "causality/moe-future-leak"));
+}
+
+}  // namespace
+}  // namespace plumbline::rules

@@ -1,0 +1,229 @@
+// Recordings that are broken, poisoned or silent about what matters: never a crash, never a pass.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "rules/engine/engine.h"
+#include "tests/rules/support/synthetic_routing.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::PoolUnit;
+using testing::Recorded;
+using testing::RoutingSpec;
+using testing::SyntheticRouting;
+
+v1::Verdict Judge(v1::Batch batch, const std::string& rule = "causality/moe-future-leak") {
+  v1::Verdict found;
+  auto engine = Engine::Create({}, [&](const v1::Verdict& verdict) {
+    if (verdict.rule() == rule) found = verdict;
+  });
+  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  return found;
+}
+
+v1::RoutingSample& SampleOf(v1::Batch& batch) {
+  return *batch.mutable_evidence(0)->mutable_routing()->mutable_sample();
+}
+
+template <typename T>
+void Poke(v1::Tensor& tensor, size_t index, T value) {
+  std::memcpy(tensor.mutable_data()->data() + index * sizeof(T), &value, sizeof(T));
+}
+
+// The short id of an inconclusive verdict's reason; what it was instead otherwise.
+std::string WhyNot(const v1::Batch& batch) {
+  const v1::Verdict verdict = Judge(batch);
+  if (verdict.kind() != v1::Verdict::KIND_INCONCLUSIVE) return verdict.DebugString();
+  return verdict.reason().substr(0, verdict.reason().find(':'));
+}
+
+TEST(RoutingPoison, NonFiniteScoresNeverPass) {
+  for (RouterPolicy policy : {RouterPolicy::kTokenChoice, RouterPolicy::kFifo}) {
+    for (float poison :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+          -std::numeric_limits<float>::infinity()}) {
+      v1::Batch batch = SyntheticRouting({.policy = policy}).Batch();
+      Poke(*SampleOf(batch).mutable_scores(), 10 * 8 + 3, poison);
+      EXPECT_EQ(WhyNot(batch), "non-finite");
+    }
+  }
+  v1::Batch batch = SyntheticRouting({}).Batch();
+  for (size_t i = 0; i < 256 * 8; ++i) {
+    Poke(*SampleOf(batch).mutable_scores(), i, std::numeric_limits<float>::quiet_NaN());
+  }
+  EXPECT_EQ(WhyNot(batch), "non-finite");
+}
+
+TEST(RoutingPoison, AProofElsewhereSurvivesANan) {
+  v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
+  Poke(*SampleOf(batch).mutable_scores(), 10 * 8 + 3, std::numeric_limits<float>::quiet_NaN());
+  const v1::Verdict verdict = Judge(batch);
+  EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_FINDING) << verdict.reason();
+}
+
+TEST(RoutingPoison, IndicesThatAreNone) {
+  v1::Batch batch = SyntheticRouting({}).Batch();
+  Poke<int64_t>(*SampleOf(batch).mutable_topk_indices(), 5, -1);
+  EXPECT_EQ(WhyNot(batch), "no-choice");
+  Poke<int64_t>(*SampleOf(batch).mutable_topk_indices(), 5, 8);
+  EXPECT_EQ(WhyNot(batch), "index-out-of-range");
+  Poke<int64_t>(*SampleOf(batch).mutable_topk_indices(), 5, std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(WhyNot(batch), "index-out-of-range");
+  batch = SyntheticRouting({}).Batch();
+  const int64_t first =
+      *reinterpret_cast<const int64_t*>(SampleOf(batch).topk_indices().data().data());
+  Poke<int64_t>(*SampleOf(batch).mutable_topk_indices(), 1, first);
+  EXPECT_EQ(WhyNot(batch), "index-repeated");
+}
+
+TEST(RoutingPoison, ShapesThatLie) {
+  v1::Batch batch = SyntheticRouting({}).Batch();
+  batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_top_k(9);
+  EXPECT_EQ(WhyNot(batch), "k-exceeds-experts");
+  batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_top_k(0);
+  EXPECT_EQ(WhyNot(batch), "no-top-k");
+  batch = SyntheticRouting({}).Batch();
+  SampleOf(batch).mutable_scores()->set_shape(0, 0);
+  EXPECT_EQ(WhyNot(batch), "bad-tensor");
+  SampleOf(batch).mutable_scores()->set_shape(0, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(WhyNot(batch), "bad-tensor");
+  SampleOf(batch).mutable_scores()->set_shape(0, 257);
+  EXPECT_EQ(WhyNot(batch), "bad-tensor");
+  SampleOf(batch).clear_scores();
+  EXPECT_EQ(WhyNot(batch), "no-scores");
+  batch = SyntheticRouting({}).Batch();
+  SampleOf(batch).mutable_keep_mask()->mutable_data()->pop_back();
+  EXPECT_EQ(WhyNot(batch), "bad-tensor");
+}
+
+TEST(RoutingPoison, RepeatedPositions) {
+  v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
+  Poke<int32_t>(*SampleOf(batch).mutable_position(), 5, 4);
+  EXPECT_EQ(WhyNot(batch), "repeated-position");
+}
+
+TEST(RoutingPoison, MissingFieldsAreNamed) {
+  v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
+  SampleOf(batch).clear_sequence_id();
+  EXPECT_EQ(WhyNot(batch), "no-sequence-ids");
+  batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
+  SampleOf(batch).clear_position();
+  EXPECT_EQ(WhyNot(batch), "no-positions");
+  batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
+  SampleOf(batch).clear_topk_indices();
+  SampleOf(batch).clear_keep_mask();
+  EXPECT_EQ(WhyNot(batch), "no-choices");
+}
+
+TEST(RoutingPoison, RandomnessOfTheTokensOwnIsNotAccused) {
+  v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
+  batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_randomness("second-expert");
+  EXPECT_EQ(WhyNot(batch), "randomness-declared");
+}
+
+TEST(RoutingPoison, ChoicesThatScoresDoNotExplain) {
+  v1::Batch batch = SyntheticRouting({}).Batch();
+  // Noise that was not recorded: every score of one row turned around.
+  for (size_t e = 0; e < 8; ++e) Poke(*SampleOf(batch).mutable_scores(), e, static_cast<float>(e));
+  for (size_t j = 0; j < 2; ++j)
+    Poke<int64_t>(*SampleOf(batch).mutable_topk_indices(), j, static_cast<int64_t>(j));
+  EXPECT_EQ(WhyNot(batch), "choices-unexplained");
+}
+
+TEST(RoutingNearMiss, ChunksWithPoolIdPass) {
+  RoutingSpec spec{.policy = RouterPolicy::kFifoChunks};
+  spec.length = 256;
+  const v1::Verdict verdict = Judge(SyntheticRouting(spec).Batch());
+  EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_PASS) << verdict.reason();
+  EXPECT_EQ(verdict.details().fields().at("policy").string_value(), "fifo-capacity");
+}
+
+TEST(RoutingNearMiss, ChunksWithoutPoolIdAreNotAccused) {
+  for (bool declare : {true, false}) {
+    RoutingSpec spec{.policy = RouterPolicy::kFifoChunks};
+    spec.length = 256;
+    spec.record_pool_id = false;
+    spec.declare_capacity = declare;
+    const v1::Verdict verdict = Judge(SyntheticRouting(spec).Batch());
+    EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_INCONCLUSIVE) << verdict.DebugString();
+  }
+}
+
+TEST(RoutingNearMiss, AFullExpertThatRefusedNobody) {
+  RoutingSpec spec{.policy = RouterPolicy::kFifo};
+  spec.capacity_factor = 8;  // nothing is refused
+  SyntheticRouting routing(spec);
+  ASSERT_EQ(routing.dropped(), 0);
+  v1::Batch batch = routing.Batch();
+  // Declare exactly the largest load: that expert is full and refused nobody.
+  std::vector<uint64_t> load(8, 0);
+  for (int32_t e : routing.result().indices) ++load[static_cast<size_t>(e)];
+  batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_capacity(
+      *std::max_element(load.begin(), load.end()));
+  const v1::Verdict verdict = Judge(batch);
+  EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_INCONCLUSIVE);
+  EXPECT_EQ(verdict.details().fields().at("saturated_experts").number_value(), 1);
+}
+
+TEST(RoutingNearMiss, OwnTokenThresholdIsNotAccused) {
+  for (bool declare : {true, false}) {
+    v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kOwnThreshold}).Batch();
+    auto* config = batch.mutable_evidence(0)->mutable_routing()->mutable_config();
+    if (declare) config->set_capacity_kind(v1::RoutingConfig::CAPACITY_DECLARED);
+    if (declare) config->set_capacity(64);
+    EXPECT_EQ(Judge(batch).kind(), v1::Verdict::KIND_INCONCLUSIVE);
+  }
+}
+
+TEST(RoutingNearMiss, RowsStoredInAnotherOrderThanQueuedPass) {
+  for (bool seq_major : {true, false}) {
+    RoutingSpec spec{.policy = RouterPolicy::kFifo};
+    spec.length = 256;
+    spec.seq_major = seq_major;
+    spec.shuffle_rows = true;
+    const v1::Verdict verdict = Judge(SyntheticRouting(spec).Batch());
+    EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_PASS) << verdict.DebugString();
+    EXPECT_EQ(verdict.details().fields().at("flatten_order").string_value(),
+              seq_major ? "seq-major" : "batch-major");
+  }
+}
+
+TEST(RoutingNearMiss, ABiasFittedOnTheBatchDoesNotAcquit) {
+  v1::Batch batch = SyntheticRouting({}).Batch();
+  auto& bias = *SampleOf(batch).mutable_expert_bias();
+  bias.set_dtype(v1::DTYPE_F32);
+  bias.add_shape(8);
+  // Too small to change a choice, but there.
+  for (int e = 0; e < 8; ++e) {
+    const float b = 1e-7f * static_cast<float>(e);
+    bias.mutable_data()->append(reinterpret_cast<const char*>(&b), sizeof(b));
+  }
+  v1::Verdict verdict = Judge(batch);
+  EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_PASS) << verdict.reason();
+  EXPECT_THAT(verdict.assumptions(),
+              ::testing::Contains(::testing::HasSubstr("bias was captured before")));
+  batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_bias_captured(
+      v1::RoutingConfig::BIAS_CAPTURED_AFTER);
+  EXPECT_EQ(WhyNot(batch), "bias-captured-after");
+}
+
+TEST(RoutingNearMiss, OneSequenceRecordedDoesNotSayWhoElseCompetes) {
+  RoutingSpec spec{.policy = RouterPolicy::kFifo};
+  spec.sequences = 1;
+  spec.length = 512;
+  EXPECT_EQ(Judge(SyntheticRouting(spec).Batch(), "causality/moe-batch-dependence").kind(),
+            v1::Verdict::KIND_INCONCLUSIVE);
+  spec.sequences = 4;
+  spec.pool = PoolUnit::kSequence;
+  EXPECT_EQ(Judge(SyntheticRouting(spec).Batch(), "causality/moe-batch-dependence").kind(),
+            v1::Verdict::KIND_PASS);
+}
+
+}  // namespace
+}  // namespace plumbline::rules
