@@ -1,6 +1,7 @@
 """Packs a router call into plumbline_routing_t."""
 
 import ctypes
+import operator
 import struct
 
 from ._tensors import Unsupported, current_stream, describe
@@ -43,19 +44,25 @@ def _choice(name, table, value):
 def _count(name, value):
     if value is None:
         return 0
-    if not isinstance(value, int) or not 0 <= value < 2**32:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = -1
+    if not 0 <= count < 2**32:
         raise Unsupported(f"{name} is {value!r}; expected a count")
-    return value
+    return count
 
 
 def _capacity(value):
     if value is None:
         return _CAPACITY_ABSENT, 0
-    if value == "none":
+    if isinstance(value, str) and value == "none":
         return _CAPACITY_NONE, 0
-    if isinstance(value, int) and 0 <= value < 2**64:
-        return _CAPACITY_DECLARED, value
-    raise Unsupported(f"capacity is {value!r}; expected a count per expert, \"none\" or None")
+    try:
+        return _CAPACITY_DECLARED, _count("capacity", value)
+    except Unsupported:
+        text = f'capacity is {value!r}; expected a count per expert, "none" or None'
+        raise Unsupported(text) from None
 
 
 def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity, groups,

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import operator
 import os
 import sys
 import warnings
@@ -94,7 +95,8 @@ class Run:
         self._strict = strict
         self._step = NO_STEP
         self._step_context = _Step(self)
-        self._routing = {}  # layer -> (site handle, memoryview of its due word)
+        self._sites = {}  # layer -> handle
+        self._due = {}  # layer -> memoryview of the site's due word
         self._told = set()
         self._observe_routing = library.short.plumbline_observe_routing
         self._scalar = library.short.plumbline_scalar
@@ -125,8 +127,9 @@ class Run:
 
     def _begin_step(self, number):
         try:
+            number = operator.index(number)
             status = self._short.plumbline_step_begin(self._handle, number)
-        except ctypes.ArgumentError:
+        except (TypeError, ctypes.ArgumentError):
             self._tell("step", f"step {number!r}: expected an integer")
             return
         if self._check("step", status) == OK:
@@ -143,7 +146,6 @@ class Run:
         self,
         layer,
         router_logits=None,
-        *,
         router_scores=None,
         topk_indices=None,
         keep_mask=None,
@@ -177,12 +179,16 @@ class Run:
         "group" | "rank" | "world"; flatten "seq-major" | "batch-major"; bias_captured "before" |
         "after"; mode "train" | "eval"; randomness: what of the choice is random ("jitter").
         Leading axes are merged ([S,B,E] as [S*B,E]). top_k defaults to topk_indices' width.
+        Pass all but the logits by keyword. (They are not marked keyword-only because Python looks
+        up each missing one by name: a third of what a call costs that is not due.)
         """
-        site = self._routing.get(layer)
-        if site is not None and self._step < site[1][0]:
-            return
+        try:
+            if self._step < self._due[layer][0]:
+                return
+        except (KeyError, TypeError):  # the layer's first call, or no name at all
+            pass
         self._observe_due(
-            layer, site, router_logits, router_scores,
+            layer, router_logits, router_scores,
             (
                 ("expert_bias", expert_bias, 1, False),
                 ("topk_indices", topk_indices, 2, True),
@@ -198,20 +204,21 @@ class Run:
             randomness, bias_captured, mode,
         )  # fmt: skip
 
-    def _observe_due(self, layer, site, *call):
+    def _observe_due(self, layer, *call):
         keep = []
         try:
+            site = self._sites.get(layer)
             if site is None:
                 site = self._new_site(layer)
-                if site is None or self._step < site[1][0]:
+                if site is None or self._step < self._due[layer][0]:
                     return
-            status = self._observe_routing(site[0], _routing.pack(_scratch, keep, *call))
+            status = self._observe_routing(site, _routing.pack(_scratch, keep, *call))
         except PlumblineError:
             raise
         except Unsupported as error:
-            self._tell(("routing", layer), f"observe_routing({layer!r}): {error}")
+            self._tell(("routing", repr(layer)), f"observe_routing({layer!r}): {error}")
         except Exception as error:  # nothing of ours may end the trainer's step
-            self._tell(("routing", layer), f"observe_routing({layer!r}): {error!r}")
+            self._tell(("routing", repr(layer)), f"observe_routing({layer!r}): {error!r}")
         else:
             if status < 0:
                 self._check(("routing", layer), status)
@@ -227,9 +234,9 @@ class Run:
         if self._check(("site", layer), status) < 0:
             return None
         word = ctypes.c_uint64.from_address(out.value)
-        site = (out.value, memoryview(word).cast("B").cast("Q"))
-        self._routing[layer] = site
-        return site
+        self._sites[layer] = out.value
+        self._due[layer] = memoryview(word).cast("B").cast("Q")
+        return out.value
 
     def scalar(self, name, value):
         """One value of a series at the open step ("loss"). NaN and infinity are data.
@@ -242,7 +249,7 @@ class Run:
                 encoded = self._names[name] = name.encode()
             status = self._scalar(self._handle, encoded, float(value))
         except Exception as error:
-            self._tell(("scalar", repr(name)), f"scalar({name!r}): expected a name and a number: {error}")
+            self._tell(("scalar", repr(name)), f"scalar({name!r}): a name and a number: {error}")
             return
         if status < 0:
             self._check(("scalar", name), status)

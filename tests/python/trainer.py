@@ -1,0 +1,42 @@
+"""Runs a piece of trainer code in a process of its own, since a process loads the agent once."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+BUILD = os.environ["PLUMBLINE_BUILD_DIR"]
+TEST_AGENT = os.environ["TEST_AGENT"]
+_LAUNCHERS = ("PLUMBLINE_", "SLURM_", "OMPI_", "TORCHELASTIC_")
+
+
+class Outcome:
+    def __init__(self, code, out, err, calls):
+        self.code, self.out, self.err, self.calls = code, out, err, calls
+
+    def ok(self):
+        assert self.code == 0, self.err
+        return self
+
+    def only(self, prefix):
+        """The agent's calls that begin with `prefix`."""
+        return [c for c in self.calls if c.startswith(prefix)]
+
+
+def run(code, tmp_path, agent=TEST_AGENT, arguments=(), **environment):
+    """The outcome of `code`. agent None: the real one, beside the library."""
+    log = tmp_path / "calls.log"
+    env = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHERS)}
+    env.pop("RANK", None)
+    env.pop("WORLD_SIZE", None)
+    if agent is not None:
+        env["PLUMBLINE_AGENT_LIBRARY"] = agent
+    env["PLUMBLINE_TEST_LOG"] = str(log)
+    env["PLUMBLINE_BUILD_DIR"] = BUILD
+    env.update(environment)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    calls = log.read_text().splitlines() if log.exists() else []
+    return Outcome(done.returncode, done.stdout, done.stderr, calls)
