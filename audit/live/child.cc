@@ -1,0 +1,90 @@
+#include "audit/live/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+
+extern char** environ;
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kMaxOutput = 1 << 16;
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> Environment(const std::vector<std::string>& added) {
+  std::vector<std::string> all;
+  for (char** e = environ; *e != nullptr; ++e) {
+    const std::string entry(*e);
+    const std::string name = entry.substr(0, entry.find('=') + 1);
+    bool replaced = false;
+    for (const std::string& a : added) replaced |= a.rfind(name, 0) == 0;
+    if (!replaced) all.push_back(entry);
+  }
+  all.insert(all.end(), added.begin(), added.end());
+  return all;
+}
+
+// Reads until the pipe closes or `deadline`. False: the deadline came first.
+bool ReadAll(int fd, std::chrono::steady_clock::time_point deadline, std::string* out) {
+  char buffer[4096];
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd waiting{fd, POLLIN, 0};
+    if (poll(&waiting, 1, static_cast<int>(left.count())) <= 0) continue;
+    const ssize_t n = read(fd, buffer, sizeof(buffer));
+    if (n <= 0) return true;
+    if (out->size() < kMaxOutput) out->append(buffer, static_cast<size_t>(n));
+  }
+}
+
+}  // namespace
+
+ChildResult RunChild(const std::vector<std::string>& command,
+                     const std::vector<std::string>& environment, double timeout_seconds) {
+  ChildResult result;
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return result;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
+  const std::vector<std::string> full = Environment(environment);
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, command[0].c_str(), &actions, nullptr,
+                                 Pointers(command).data(), Pointers(full).data());
+  posix_spawn_file_actions_destroy(&actions);
+  close(pipe_fds[1]);
+  if (error != 0) {
+    close(pipe_fds[0]);
+    return result;
+  }
+  result.started = true;
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
+  result.timed_out = !ReadAll(pipe_fds[0], deadline, &result.output);
+  if (result.timed_out) kill(pid, SIGKILL);
+  close(pipe_fds[0]);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) result.exit_status = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  return result;
+}
+
+}  // namespace plumbline::audit

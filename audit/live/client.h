@@ -1,0 +1,44 @@
+// A client of plumbd. Keeps gRPC's headers out of everything else.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/ingest.pb.h"
+#include "plumbline/v1/query.pb.h"
+
+namespace plumbline::audit {
+
+// Thread-safe. Every call waits at most its timeout; Unavailable says that nobody listens there.
+class Client {
+ public:
+  explicit Client(const std::string& address);
+  ~Client();
+
+  // OK when the server says that it serves.
+  absl::Status Health(double timeout_seconds);
+  absl::StatusOr<v1::ServerInfo> Info(double timeout_seconds);
+  absl::StatusOr<v1::ListRunsResponse> Runs(double timeout_seconds);
+  absl::StatusOr<v1::ListIncidentsResponse> Incidents(const v1::ListIncidentsRequest& request,
+                                                      double timeout_seconds);
+  absl::StatusOr<v1::ListVerdictsResponse> Verdicts(const std::string& run, double timeout_seconds);
+
+  // Calls `on_event` for each event until it returns false (OK), the server ends the stream (its
+  // status) or Cancel is called (Cancelled).
+  absl::Status Watch(const v1::WatchIncidentsRequest& request,
+                     const std::function<bool(const v1::IncidentEvent&)>& on_event);
+  // Ends a Watch that runs and every one that would begin.
+  void Cancel();
+
+  // Delivers one batch as an agent would, and waits until it is acknowledged.
+  absl::Status Deliver(const v1::Hello& hello, const v1::Batch& batch, double timeout_seconds);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumbline::audit

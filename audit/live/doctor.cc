@@ -1,0 +1,306 @@
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "audit/live/child.h"
+#include "audit/live/client.h"
+#include "audit/live/doctor_batch.h"
+#include "audit/live/live.h"
+#include "audit/render/finding_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLoadSeconds = 20;
+constexpr double kTorchSeconds = 60;
+
+// "ok", "missing" (not needed, not here) or "failed" (needed).
+class Report {
+ public:
+  void Ok(const char* what, const std::string& text) { Line(Ink::kGreen, "ok", what, text); }
+  void Missing(const char* what, const std::string& text) {
+    Line(Ink::kYellow, "missing", what, text);
+  }
+  void Failed(const char* what, const std::string& text) {
+    failed_ = true;
+    Line(Ink::kRed, "failed", what, text);
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  void Line(Ink ink, std::string state, std::string what, const std::string& text) {
+    state.resize(9, ' ');
+    what.resize(12, ' ');
+    std::printf("%s%s%s\n", Inked(style_, ink, state).c_str(), what.c_str(),
+                Printable(text).c_str());
+    std::fflush(stdout);
+  }
+
+  const TextStyle style_ = StyleFor(STDOUT_FILENO);
+  bool failed_ = false;
+};
+
+std::string LastLine(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  const size_t newline = text.rfind('\n');
+  return newline == std::string::npos ? text : text.substr(newline + 1);
+}
+
+fs::path OwnFolder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+// ---- the library ---------------------------------------------------------------------------
+
+fs::path FindLibrary() {
+  std::vector<fs::path> places;
+  if (const char* set = std::getenv("PLUMBLINE_LIBRARY")) places.emplace_back(set);
+  const fs::path here = OwnFolder();
+  for (const char* folder : {".", "../lib", "../lib/x86_64-linux-gnu", "../lib64"}) {
+    places.push_back(here / folder / "libplumbline.so");
+  }
+  std::error_code error;
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place, error)) return fs::canonical(place, error);
+  }
+  return {};
+}
+
+// A directory for one record, removed with everything in it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::error_code error;
+    std::string pattern = (fs::temp_directory_path(error) / "plumb-doctor-XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string WhyChildFailed(const ChildResult& child) {
+  if (child.timed_out) return "it did not end in time";
+  if (child.signal != 0) return absl::StrCat("it was ended by signal ", child.signal);
+  return LastLine(child.output);
+}
+
+void CheckLibrary(Report& report) {
+  const fs::path library = FindLibrary();
+  if (library.empty()) {
+    return report.Failed("library",
+                         absl::StrCat("libplumbline.so is not beside ", OwnFolder().string(),
+                                      " nor in ../lib; install Plumbline whole, or set "
+                                      "PLUMBLINE_LIBRARY to its path"));
+  }
+  const fs::path checker = OwnFolder() / "plumb-load-check";
+  const ScratchFolder scratch;
+  const ChildResult child =
+      RunChild({checker.string(), library.string()},
+               {"PLUMBLINE_RECORD=" + scratch.path().string(), "PLUMBLINE_RUN=plumb-doctor",
+                "PLUMBLINE_SERVER=", "PLUMBLINE_DISABLE="},
+               kLoadSeconds);
+  if (!child.started) {
+    return report.Failed("library", absl::StrCat(library.string(), ": ", checker.string(),
+                                                 " is missing, so it cannot be tried"));
+  }
+  if (child.exit_status != 0) {
+    return report.Failed("library", absl::StrCat(library.string(), ": ", WhyChildFailed(child),
+                                                 "; libplumbline_agent.so belongs beside it"));
+  }
+  report.Ok("library", absl::StrCat(library.string(), " ", LastLine(child.output),
+                                    ", loads and records, agent too"));
+}
+
+// ---- the server ----------------------------------------------------------------------------
+
+bool CheckServer(Client& client, const std::string& address, Report& report) {
+  const auto advice =
+      absl::StrCat("; start one with: plumbd --grpc ", address, ", or name another with --server");
+  if (auto s = client.Health(3); !s.ok()) {
+    report.Failed("server", std::string(s.message()) + advice);
+    return false;
+  }
+  const auto info = client.Info(3);
+  if (!info.ok()) {
+    report.Failed("server", std::string(info.status().message()) + advice);
+    return false;
+  }
+  report.Ok("server", absl::StrCat(address, ", plumbd ", info->version(), ", ", info->evidence(),
+                                   " items from ", info->streams(), " streams so far"));
+  return true;
+}
+
+// ---- what can be hooked --------------------------------------------------------------------
+
+void CheckTorch(Report& report) {
+  const char* set = std::getenv("PYTHON");
+  std::vector<std::string> pythons = {"python3", "/usr/bin/python3"};
+  if (set != nullptr && *set != '\0') pythons = {set};
+  std::string why;
+  for (const std::string& python : pythons) {
+    const ChildResult child = RunChild(
+        {python, "-c",
+         "import torch; print(torch.__version__, 'with CUDA ' + torch.version.cuda if "
+         "torch.version.cuda else 'CPU only', '(a GPU is usable)' if torch.cuda.is_available() "
+         "else '(no usable GPU)')"},
+        {}, kTorchSeconds);
+    if (child.started && child.exit_status == 0) {
+      return report.Ok("pytorch", absl::StrCat(LastLine(child.output), ", by ", python));
+    }
+    absl::StrAppend(&why, why.empty() ? "" : "; ", python, ": ",
+                    child.started ? WhyChildFailed(child) : "not here");
+  }
+  report.Missing("pytorch", absl::StrCat("not here (", why,
+                                         "); only Python trainers need it, PYTHON names another"));
+}
+
+void CheckShared(Report& report, const char* what, const char* soname, const std::string& found,
+                 const std::string& otherwise) {
+  if (void* handle = dlopen(soname, RTLD_LAZY | RTLD_LOCAL)) {
+    dlclose(handle);
+    return report.Ok(what, absl::StrCat(soname, ": ", found));
+  }
+  const char* error = dlerror();
+  report.Missing(what,
+                 absl::StrCat("not here (", error != nullptr ? error : soname, "); ", otherwise));
+}
+
+void CheckCuda(Report& report) {
+  CheckShared(report, "gpu driver", "libcuda.so.1", "tensors on the GPU can be measured there",
+              "tensors are measured on the CPU");
+  for (const char* nvcc : {"nvcc", "/usr/local/cuda/bin/nvcc"}) {
+    const ChildResult child = RunChild({nvcc, "--version"}, {}, 10);
+    if (!child.started || child.exit_status != 0) continue;
+    const size_t release = child.output.find("release ");
+    const std::string text =
+        release == std::string::npos
+            ? LastLine(child.output)
+            : child.output.substr(release, child.output.find('\n', release) - release);
+    return report.Ok("cuda", absl::StrCat(nvcc, ", ", text, ": device kernels can be built"));
+  }
+  report.Missing("cuda",
+                 "not here (no nvcc on PATH or in /usr/local/cuda/bin); needed only to build "
+                 "the device kernels");
+}
+
+// ---- end to end ----------------------------------------------------------------------------
+
+// The outcome of the watch that waits for the test finding.
+struct Arrival {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool watching = false;  // all that existed has been read
+  bool ended = false;     // nothing more will come
+  bool found = false;
+  v1::Finding finding;
+  absl::Status status;
+};
+
+void WaitForFinding(Client& client, Arrival& arrival) {
+  v1::WatchIncidentsRequest request;
+  request.set_run(kDoctorRun);
+  request.set_skip_existing(true);
+  const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
+    std::lock_guard lock(arrival.mutex);
+    if (event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP) arrival.watching = true;
+    if (event.incident().finding().rule() == kDoctorRule) {
+      arrival.found = true;
+      arrival.finding = event.incident().finding();
+    }
+    arrival.changed.notify_all();
+    return !arrival.found;
+  });
+  std::lock_guard lock(arrival.mutex);
+  arrival.ended = true;
+  arrival.status = status;
+  arrival.changed.notify_all();
+}
+
+absl::Status SendEvidence(Client& client, double timeout_seconds) {
+  std::random_device random;
+  v1::Hello hello;
+  hello.set_stream_id((static_cast<uint64_t>(random()) << 32 | random()) | 1);
+  hello.set_protocol(1);
+  hello.set_next_sequence(1);
+  const v1::Batch batch = DoctorBatch(hello.stream_id());
+  *hello.add_sources() = batch.sources(0);
+  return client.Deliver(hello, batch, timeout_seconds);
+}
+
+void CheckEndToEnd(Client& client, double timeout_seconds, Report& report) {
+  Arrival arrival;
+  std::thread watcher([&] { WaitForFinding(client, arrival); });
+  const auto wait = [&](auto condition) {
+    std::unique_lock lock(arrival.mutex);
+    arrival.changed.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                             [&] { return condition() || arrival.ended; });
+    return condition();
+  };
+  absl::Status sent = absl::OkStatus();
+  double seconds = 0;
+  bool found = false;
+  if (wait([&] { return arrival.watching; })) {
+    const auto start = std::chrono::steady_clock::now();
+    sent = SendEvidence(client, timeout_seconds);
+    if (sent.ok()) found = wait([&] { return arrival.found; });
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  client.Cancel();
+  watcher.join();
+  if (!sent.ok()) {
+    return report.Failed("finding", absl::StrCat("the server did not take the test evidence: ",
+                                                 std::string(sent.message())));
+  }
+  if (!found) {
+    const std::string why = arrival.watching || arrival.status.ok()
+                                ? ""
+                                : absl::StrCat(": ", std::string(arrival.status.message()));
+    return report.Failed(
+        "finding", absl::StrCat("no test finding came back within ", timeout_seconds, " s", why,
+                                "; is ", kDoctorRule, " among the rules this server runs?"));
+  }
+  report.Ok("finding", absl::StrCat(arrival.finding.rule(), " (",
+                                    std::string(StrengthName(arrival.finding.strength())),
+                                    ") came back after ", static_cast<int>(seconds * 1000), " ms"));
+}
+
+}  // namespace
+
+int RunDoctor(const DoctorOptions& options) {
+  Report report;
+  CheckLibrary(report);
+  Client client(options.server);
+  const bool served = CheckServer(client, options.server, report);
+  CheckTorch(report);
+  CheckCuda(report);
+  CheckShared(report, "nccl", "libnccl.so.2", "its collectives can be observed",
+              "collectives of other backends are observed by hooks");
+  if (served) {
+    CheckEndToEnd(client, options.timeout_seconds, report);
+  } else {
+    report.Failed("finding", "not tried: there is no server");
+  }
+  return report.failed() ? 1 : 0;
+}
+
+}  // namespace plumbline::audit

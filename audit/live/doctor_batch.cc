@@ -1,0 +1,128 @@
+#include "audit/live/doctor_batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace plumbline::audit {
+namespace {
+
+constexpr int kTokens = 128;
+constexpr int kExperts = 4;
+constexpr int kCapacity = 40;
+
+// In [0, 1), the same everywhere: the top 24 bits of a multiplicative hash.
+float Noise(uint32_t i) {
+  uint64_t x = (i + 1) * 0x9E3779B97F4A7C15ull;
+  x ^= x >> 29;
+  x *= 0xBF58476D1CE4E5B9ull;
+  return static_cast<float>(x >> 40) / 16777216.0f;
+}
+
+// Half the tokens want expert 0, a quarter expert 1, an eighth each of the others.
+int WantedExpert(int token) {
+  constexpr int kPattern[] = {0, 0, 0, 0, 1, 1, 2, 3};
+  return kPattern[token % 8];
+}
+
+template <typename T>
+void Fill(v1::Tensor* tensor, v1::DType dtype, std::vector<int64_t> shape,
+          const std::vector<T>& values) {
+  tensor->set_dtype(dtype);
+  tensor->mutable_shape()->Assign(shape.begin(), shape.end());
+  std::string data(values.size() * sizeof(T), '\0');
+  std::memcpy(data.data(), values.data(), data.size());
+  tensor->set_data(std::move(data));
+}
+
+struct Router {
+  std::vector<float> scores = std::vector<float>(kTokens * kExperts);
+  std::vector<int32_t> choice = std::vector<int32_t>(kTokens);
+  std::vector<uint8_t> keep = std::vector<uint8_t>(kTokens, 1);
+  std::vector<uint32_t> load = std::vector<uint32_t>(kExperts);
+  std::vector<uint32_t> refused = std::vector<uint32_t>(kExperts);
+};
+
+Router LeakingRouter() {
+  Router r;
+  const auto at = [](int token, int expert) {
+    return static_cast<size_t>(token * kExperts + expert);
+  };
+  for (int t = 0; t < kTokens; ++t) {
+    r.choice[static_cast<size_t>(t)] = WantedExpert(t);
+    for (int e = 0; e < kExperts; ++e) {
+      const float base = e == WantedExpert(t) ? 2.0f : 0.0f;
+      r.scores[at(t, e)] = base + Noise(static_cast<uint32_t>(at(t, e)));
+    }
+  }
+  for (int e = 0; e < kExperts; ++e) {
+    std::vector<int> candidates;
+    for (int t = 0; t < kTokens; ++t) {
+      if (WantedExpert(t) == e) candidates.push_back(t);
+    }
+    std::sort(candidates.begin(), candidates.end(),
+              [&](int a, int b) { return r.scores[at(a, e)] > r.scores[at(b, e)]; });
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const bool kept = i < kCapacity;
+      r.keep[static_cast<size_t>(candidates[i])] = kept ? 1 : 0;
+      ++(kept ? r.load : r.refused)[static_cast<size_t>(e)];
+    }
+  }
+  return r;
+}
+
+void Describe(const Router& r, v1::Routing* routing) {
+  v1::RoutingConfig* config = routing->mutable_config();
+  config->set_top_k(1);
+  config->set_experts(kExperts);
+  config->set_capacity_kind(v1::RoutingConfig::CAPACITY_DECLARED);
+  config->set_capacity(kCapacity);
+  config->set_pool(v1::RoutingConfig::POOL_MICROBATCH);
+  config->set_mode("train");
+
+  v1::RoutingSummary* summary = routing->mutable_summary();
+  summary->set_tokens(kTokens);
+  summary->set_choices(kTokens);
+  summary->set_dropped(r.refused[0]);
+  summary->mutable_load()->Assign(r.load.begin(), r.load.end());
+  summary->mutable_refused()->Assign(r.refused.begin(), r.refused.end());
+
+  v1::RoutingSample* sample = routing->mutable_sample();
+  sample->set_scores_are_logits(true);
+  std::vector<int32_t> position(kTokens);
+  for (int t = 0; t < kTokens; ++t) position[static_cast<size_t>(t)] = t;
+  Fill(sample->mutable_scores(), v1::DTYPE_F32, {kTokens, kExperts}, r.scores);
+  Fill(sample->mutable_topk_indices(), v1::DTYPE_I32, {kTokens, 1}, r.choice);
+  Fill(sample->mutable_keep_mask(), v1::DTYPE_U8, {kTokens, 1}, r.keep);
+  Fill(sample->mutable_sequence_id(), v1::DTYPE_I32, {kTokens}, std::vector<int32_t>(kTokens, 0));
+  Fill(sample->mutable_position(), v1::DTYPE_I32, {kTokens}, position);
+  Fill(sample->mutable_pool_id(), v1::DTYPE_I32, {kTokens}, std::vector<int32_t>(kTokens, 0));
+}
+
+}  // namespace
+
+v1::Batch DoctorBatch(uint64_t stream_id) {
+  v1::Batch batch;
+  batch.set_stream_id(stream_id);
+  batch.set_sequence(1);
+  v1::Source* source = batch.add_sources();
+  source->set_run(kDoctorRun);
+  source->set_role(v1::ROLE_TRAINER);
+  source->set_world_size(1);
+  v1::Evidence* evidence = batch.add_evidence();
+  evidence->mutable_site()->set_layer("doctor");
+  evidence->mutable_site()->set_op("routing");
+  evidence->set_sample_size(kTokens);
+  evidence->set_exercised(v1::EXERCISED_YES);
+  Describe(LeakingRouter(), evidence->mutable_routing());
+  v1::SiteDeclaration* declaration = batch.add_declarations();
+  *declaration->mutable_site() = evidence->site();
+  declaration->set_kind("routing");
+  v1::Progress* progress = batch.add_progress();
+  progress->set_any_step(true);
+  progress->set_finished(true);
+  return batch;
+}
+
+}  // namespace plumbline::audit

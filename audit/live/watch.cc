@@ -1,0 +1,88 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "audit/live/client.h"
+#include "audit/live/live.h"
+#include "audit/live/stop_signal.h"
+#include "audit/live/watch_printer.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr int kFailed = 2;
+constexpr std::chrono::milliseconds kFirstPause{100};
+constexpr std::chrono::milliseconds kLongestPause{2000};
+
+// What the same request would meet again.
+bool Permanent(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnimplemented ||
+         status.code() == absl::StatusCode::kInvalidArgument ||
+         status.code() == absl::StatusCode::kPermissionDenied ||
+         status.code() == absl::StatusCode::kUnauthenticated;
+}
+
+// Sleeps in slices, so that Ctrl-C is answered at once.
+void Pause(std::chrono::milliseconds time, const StopSignal& stop) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (!stop.stopped() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+void Say(const std::string& message) {
+  std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
+}
+
+}  // namespace
+
+std::string DefaultServer() {
+  const char* server = std::getenv("PLUMBLINE_SERVER");
+  return server != nullptr && *server != '\0' ? server : "127.0.0.1:7433";
+}
+
+int RunWatch(const WatchOptions& options) {
+  const EndingSignalsBlocked blocked;
+  Client client(options.server);
+  StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });
+
+  v1::WatchIncidentsRequest request;
+  request.set_run(options.run);
+  request.set_min_level(options.min_level);
+  WatchPrinter printer(
+      options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText,
+      StyleFor(STDOUT_FILENO));
+  bool away = false;
+  bool reader_gone = false;
+  auto pause = kFirstPause;
+  while (!stop.stopped()) {
+    const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
+      if (away) Say("the server is back");
+      away = false;
+      pause = kFirstPause;
+      const std::string text = printer.Event(event);
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      // Whoever read us has gone (`| head`): nothing is left to do.
+      reader_gone = std::fflush(stdout) != 0;
+      const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
+      return !reader_gone && !(options.once && caught_up);
+    });
+    if (status.ok() || stop.stopped()) return 0;
+    if (options.once || Permanent(status)) {
+      Say(std::string(status.message()));
+      return kFailed;
+    }
+    if (!away) Say(std::string(status.message()) + "; waiting for it");
+    away = true;
+    Pause(pause, stop);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  return 0;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,48 @@
+// What plumb watch prints for each event. No network in here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "audit/render/text_util.h"
+#include "plumbline/v1/query.pb.h"
+
+namespace plumbline::audit {
+
+// Not thread-safe.
+class WatchPrinter {
+ public:
+  enum class Format { kText, kJson };
+  WatchPrinter(Format format, TextStyle style) : format_(format), style_(style) {}
+
+  // The text to print, empty when the event says nothing new to a person: an incident is printed
+  // whole when it opens and when its level, strength or cause changes, and in one line each time it
+  // has been seen ten times as often. JSON prints every event.
+  std::string Event(const v1::IncidentEvent& event);
+
+ private:
+  struct Shown {
+    v1::Level level = v1::LEVEL_UNSPECIFIED;
+    v1::Strength strength = v1::STRENGTH_UNSPECIFIED;
+    std::string cause;
+    uint64_t count = 0;
+    int64_t opened_unix_ns = 0;
+  };
+
+  std::string Text(const v1::IncidentEvent& event);
+  std::string Headline(const std::string& what, int64_t unix_ns) const;
+
+  const Format format_;
+  const TextStyle style_;
+  std::map<std::string, Shown> shown_;  // by fingerprint
+};
+
+// "2026-11-21 12:03:41", local time.
+std::string TimeText(int64_t unix_ns);
+// One event as one line of JSON, ended by a newline.
+std::string EventJson(const v1::IncidentEvent& event);
+// An incident on one line: {"id":…,"state":…,"count":…,"opened":…,"updated":…,"finding":{…}}.
+std::string IncidentJson(const v1::Incident& incident);
+
+}  // namespace plumbline::audit
