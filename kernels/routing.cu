@@ -1,0 +1,279 @@
+// The routing kernel. One warp a row; a block takes tiles of 256 rows, counts in shared memory and
+// adds to global memory once, at its end. Compiled with --fmad=false: see base/portable_math.h.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/routing_core.h"
+#include "kernels/routing_device.h"
+
+namespace plumbline {
+namespace {
+
+constexpr int kThreads = kTileRows;  // one thread a row value when a tile is summed
+constexpr int kWarps = kThreads / kRowLanes;
+constexpr int kRowsPerWarp = kTileRows / kWarps;
+constexpr unsigned kAll = 0xffffffffu;
+
+// Partial sums of a tile, then the counts; both in the caller's workspace.
+struct TilePartial {
+  double entropy;
+  double margin;
+  double z;
+};
+
+constexpr size_t kPartialsOffset = (sizeof(RoutingRaw) + 255) / 256 * 256;
+
+struct DeviceWarp {
+  template <typename T>
+  struct Var {
+    T v;
+    __device__ __forceinline__ T& operator[](int) { return v; }
+    __device__ __forceinline__ const T& operator[](int) const { return v; }
+  };
+
+  template <typename F>
+  __device__ __forceinline__ static void Each(F f) {
+    f(static_cast<int>(threadIdx.x % kRowLanes));
+  }
+  template <typename T>
+  __device__ __forceinline__ static T Sum(const Var<T>& var) {
+    T v = var.v;
+    for (int step = kRowLanes / 2; step > 0; step /= 2) v += __shfl_xor_sync(kAll, v, step);
+    return v;
+  }
+  __device__ __forceinline__ static double Max(const Var<double>& var) {
+    double v = var.v;
+    for (int step = kRowLanes / 2; step > 0; step /= 2) {
+      const double other = __shfl_xor_sync(kAll, v, step);
+      v = other > v ? other : v;
+    }
+    return v;
+  }
+  __device__ __forceinline__ static bool Any(const Var<bool>& var) {
+    __syncwarp();
+    return __any_sync(kAll, var.v) != 0;
+  }
+  __device__ __forceinline__ static uint32_t Ballot(const Var<bool>& var) {
+    return __ballot_sync(kAll, var.v);
+  }
+  __device__ __forceinline__ static RankCandidate Best(const Var<RankCandidate>& var) {
+    RankCandidate best = var.v;
+    for (int step = kRowLanes / 2; step > 0; step /= 2) {
+      const RankCandidate other{__shfl_xor_sync(kAll, best.key, step),
+                                __shfl_xor_sync(kAll, best.x, step),
+                                __shfl_xor_sync(kAll, best.index, step)};
+      if (RanksBefore(other, best)) best = other;
+    }
+    return best;
+  }
+  template <typename T>
+  __device__ __forceinline__ static T At(const Var<T>& var, int lane) {
+    return __shfl_sync(kAll, var.v, lane);
+  }
+  __device__ __forceinline__ static RankCandidate At(const Var<RankCandidate>& var, int lane) {
+    return {__shfl_sync(kAll, var.v.key, lane), __shfl_sync(kAll, var.v.x, lane),
+            __shfl_sync(kAll, var.v.index, lane)};
+  }
+};
+
+using Word = unsigned long long;
+
+__device__ __forceinline__ Word* AsWord(uint64_t* p) { return reinterpret_cast<Word*>(p); }
+
+// Counts of a block, in shared memory.
+struct BlockSink {
+  RoutingCounts* counts;
+  uint64_t* bad_index;  // in global memory: rare
+
+  __device__ void Add(uint64_t RoutingCounts::*member, uint64_t n) {
+    atomicAdd(AsWord(&(counts->*member)), static_cast<Word>(n));
+  }
+  __device__ void AbsMax(uint64_t bits) {
+    atomicMax(AsWord(&counts->abs_max_bits), static_cast<Word>(bits));
+  }
+  __device__ void Load(int32_t e) { atomicAdd(&counts->load[e], 1u); }
+  __device__ void Refused(int32_t e) { atomicAdd(&counts->refused[e], 1u); }
+  __device__ void DropBin(int bin) { atomicAdd(AsWord(&counts->drop_histogram[bin]), Word{1}); }
+  __device__ void BadIndex(uint64_t key) { atomicMin(AsWord(bad_index), static_cast<Word>(key)); }
+};
+
+// Sum of one value a thread as the tree that RoutingRaw describes; thread 0 has it.
+__device__ double SumTree(double* shared, double v) {
+  shared[threadIdx.x] = v;
+  for (int step = kTileRows / 2; step > 0; step /= 2) {
+    __syncthreads();
+    if (threadIdx.x < static_cast<unsigned>(step)) shared[threadIdx.x] += shared[threadIdx.x + step];
+  }
+  __syncthreads();
+  const double sum = shared[0];
+  __syncthreads();
+  return sum;
+}
+
+__global__ void PrepareKernel(RoutingRaw* raw) {
+  auto* words = reinterpret_cast<uint32_t*>(raw);
+  for (unsigned i = threadIdx.x; i < sizeof(RoutingRaw) / 4; i += blockDim.x) words[i] = 0;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    raw->bad_index = kNothingBad;
+    raw->bad_position = kNothingBad;
+  }
+}
+
+__global__ void PositionKernel(RoutingPlan plan, RoutingRaw* raw) {
+  Word longest = 0;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; row < plan.tokens;
+       row += stride) {
+    if (plan.padding.present() && plan.padding.Integer(row) != 0) continue;
+    const int64_t p = plan.position.Integer(row);
+    if (p < 0 || p >= kMaxPosition) {
+      atomicMin(AsWord(&raw->bad_position), static_cast<Word>(BadPositionKey(row, p)));
+    } else {
+      longest = max(longest, static_cast<Word>(p) + 1);
+    }
+  }
+  for (int step = kRowLanes / 2; step > 0; step /= 2) {
+    longest = max(longest, __shfl_xor_sync(kAll, longest, step));
+  }
+  if (threadIdx.x % kRowLanes == 0 && longest > 0) atomicMax(AsWord(&raw->longest), longest);
+}
+
+__device__ void AddCounts(const RoutingCounts& from, int experts, RoutingCounts* to) {
+  constexpr unsigned kSums = offsetof(RoutingCounts, abs_max_bits) / sizeof(uint64_t);
+  const unsigned t = threadIdx.x;
+  const auto* source = reinterpret_cast<const Word*>(&from);
+  auto* target = reinterpret_cast<Word*>(to);
+  if (t < kSums && source[t] != 0) atomicAdd(&target[t], source[t]);
+  if (t == kSums) atomicMax(AsWord(&to->abs_max_bits), static_cast<Word>(from.abs_max_bits));
+  if (t < kDropBins && from.drop_histogram[t] != 0) {
+    atomicAdd(AsWord(&to->drop_histogram[t]), static_cast<Word>(from.drop_histogram[t]));
+  }
+  for (unsigned e = t; e < static_cast<unsigned>(experts); e += blockDim.x) {
+    if (from.load[e] != 0) atomicAdd(&to->load[e], from.load[e]);
+    if (from.refused[e] != 0) atomicAdd(&to->refused[e], from.refused[e]);
+  }
+}
+
+// Dynamic shared memory: kWarps * E doubles with a group limit, else none. With the static part at
+// most 47 KiB, which every device grants without asking.
+template <int Slots>
+__global__ void __launch_bounds__(kThreads)
+    RowsKernel(const __grid_constant__ RoutingPlan plan, RoutingRaw* raw, TilePartial* partials) {
+  __shared__ RoutingCounts counts;
+  __shared__ double bias[kMaxExperts];
+  __shared__ double means[3][kTileRows];
+  extern __shared__ double values[];
+
+  for (unsigned i = threadIdx.x; i < sizeof(RoutingCounts) / 4; i += kThreads) {
+    reinterpret_cast<uint32_t*>(&counts)[i] = 0;
+  }
+  if (plan.rule.has_bias) {
+    for (int i = threadIdx.x; i < plan.rule.experts; i += kThreads) bias[i] = plan.bias.Number(i);
+  }
+  __syncthreads();
+
+  const int warp = threadIdx.x / kRowLanes;
+  BlockSink sink{&counts, &raw->bad_index};
+  RowMeasure<DeviceWarp, BlockSink, Slots> measure(plan, bias, values + warp * plan.rule.experts,
+                                                   raw->longest, &sink);
+  const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
+  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (int n = 0; n < kRowsPerWarp; ++n) {
+      const int in_tile = warp * kRowsPerWarp + n;
+      const int64_t row = tile * kTileRows + in_tile;
+      RowMeans row_means;
+      if (row < plan.tokens) row_means = measure.Measure(row);
+      if (threadIdx.x % kRowLanes == 0) {
+        means[0][in_tile] = row_means.entropy;
+        means[1][in_tile] = row_means.margin;
+        means[2][in_tile] = row_means.z;
+      }
+      __syncwarp();
+    }
+    __syncthreads();
+    double sums[3];
+    for (int q = 0; q < 3; ++q) sums[q] = SumTree(means[q], means[q][threadIdx.x]);
+    if (threadIdx.x == 0) partials[tile] = {sums[0], sums[1], sums[2]};
+  }
+  __syncthreads();
+  AddCounts(counts, plan.rule.experts, &raw->counts);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    FinishKernel(const RoutingRaw* raw, const TilePartial* partials, int64_t tiles,
+                 RoutingRaw* result) {
+  __shared__ double shared[kTileRows];
+  TilePartial stripe{0, 0, 0};
+  for (int64_t tile = threadIdx.x; tile < tiles; tile += kThreads) {
+    stripe.entropy += partials[tile].entropy;
+    stripe.margin += partials[tile].margin;
+    stripe.z += partials[tile].z;
+  }
+  const double entropy = SumTree(shared, stripe.entropy);
+  const double margin = SumTree(shared, stripe.margin);
+  const double z = SumTree(shared, stripe.z);
+  const auto* from = reinterpret_cast<const uint32_t*>(raw);
+  auto* to = reinterpret_cast<uint32_t*>(result);
+  for (unsigned i = threadIdx.x; i < sizeof(RoutingRaw) / 4; i += kThreads) to[i] = from[i];
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  result->entropy_sum = entropy;
+  result->margin_sum = margin;
+  result->z_sum = z;
+}
+
+absl::Status CudaStatus(const char* what) {
+  const cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+// Blocks that fill the device a few times over; more would only add to the final atomics.
+int Blocks(int64_t tiles) {
+  int device = 0;
+  int processors = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  return static_cast<int>(std::min<int64_t>(tiles, 8LL * std::max(processors, 1)));
+}
+
+}  // namespace
+
+size_t RoutingWorkspaceBytes(int64_t tokens) {
+  const auto tiles = static_cast<size_t>((std::max<int64_t>(tokens, 1) + kTileRows - 1) / kTileRows);
+  return kPartialsOffset + tiles * sizeof(TilePartial);
+}
+
+absl::Status LaunchRouting(const RoutingInput& in, void* workspace, size_t workspace_bytes,
+                           RoutingRaw* result, void* stream, RoutingPlan* plan) {
+  if (absl::Status status = PlanRouting(in, plan); !status.ok()) return status;
+  if (in.scores.on_host()) {
+    return absl::InvalidArgumentError("scores: expected a device tensor, found one on the host");
+  }
+  const size_t needed = RoutingWorkspaceBytes(plan->tokens);
+  if (workspace == nullptr || workspace_bytes < needed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workspace: expected ", needed, " bytes, found ", workspace_bytes));
+  }
+  auto* raw = static_cast<RoutingRaw*>(workspace);
+  auto* partials = reinterpret_cast<TilePartial*>(static_cast<char*>(workspace) + kPartialsOffset);
+  auto* on = static_cast<cudaStream_t>(stream);
+  const int64_t tiles = (plan->tokens + kTileRows - 1) / kTileRows;
+  const int blocks = Blocks(tiles);
+  PrepareKernel<<<1, kThreads, 0, on>>>(raw);
+  if (plan->position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(*plan, raw);
+  const size_t shared = plan->rule.limited()
+                            ? sizeof(double) * kWarps * static_cast<size_t>(plan->rule.experts)
+                            : 0;
+  WithSlots(plan->rule.experts, [&](auto slots) {
+    constexpr int kSlots = decltype(slots)::value;
+    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(*plan, raw, partials);
+  });
+  FinishKernel<<<1, kThreads, 0, on>>>(raw, partials, tiles, result);
+  return CudaStatus("routing kernel");
+}
+
+}  // namespace plumbline

@@ -1,0 +1,124 @@
+// The device kernel against the host twin: same integers, same bits of the means. Needs a GPU.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+
+#if defined(PLUMBLINE_HAVE_CUDA)
+#include <cuda_runtime.h>
+
+#include "kernels/routing_device.h"
+#endif
+#include "tests/kernels/routing_case.h"
+
+namespace plumbline {
+namespace {
+
+#if defined(PLUMBLINE_HAVE_CUDA)
+
+// Device copies of a case's tensors, with the same strides.
+class DeviceCase {
+ public:
+  explicit DeviceCase(const RoutingCase& c) : in_(c.in) {
+    TensorView* views[] = {&in_.scores,      &in_.expert_bias, &in_.topk_indices,
+                           &in_.keep_mask,   &in_.routing_map, &in_.probs,
+                           &in_.sequence_id, &in_.position,    &in_.padding_mask};
+    for (TensorView* v : views) {
+      if (v->present()) Move(c, v);
+    }
+  }
+  ~DeviceCase() {
+    for (void* p : memory_) cudaFree(p);
+  }
+  const RoutingInput& in() const { return in_; }
+
+ private:
+  void Move(const RoutingCase& c, TensorView* v) {
+    const auto* data = static_cast<const unsigned char*>(v->data);
+    for (const auto& block : c.storage) {
+      if (data < block.data() || data >= block.data() + block.size()) continue;
+      void* p = nullptr;
+      ASSERT_EQ(cudaMalloc(&p, block.size()), cudaSuccess);
+      memory_.push_back(p);
+      ASSERT_EQ(cudaMemcpy(p, block.data(), block.size(), cudaMemcpyHostToDevice), cudaSuccess);
+      v->data = static_cast<unsigned char*>(p) + (data - block.data());
+      v->device = 0;
+    }
+    ASSERT_EQ(v->device, 0);
+  }
+
+  RoutingInput in_;
+  std::vector<void*> memory_;
+};
+
+bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+TEST(RoutingGpu, KernelEqualsTheHostTwinBitForBit) {
+  RoutingRaw* raw = nullptr;
+  ASSERT_EQ(cudaMallocHost(&raw, sizeof(RoutingRaw)), cudaSuccess);
+  void* workspace = nullptr;
+  const size_t bytes = RoutingWorkspaceBytes(1 << 17);
+  ASSERT_EQ(cudaMalloc(&workspace, bytes), cudaSuccess);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  for (uint32_t seed = 0; seed < 600; ++seed) {
+    SCOPED_TRACE(seed);
+    CaseOptions options;
+    options.aligned = true;
+    options.max_tokens = seed % 50 == 0 ? 100000 : 900;
+    const RoutingCase c = CaseMaker(seed, options).Make();
+    RoutingStats host;
+    ASSERT_TRUE(SummariseRouting(c.in, &host).ok());
+    const DeviceCase device_case(c);
+    RoutingPlan plan;
+    const absl::Status launched =
+        LaunchRouting(device_case.in(), workspace, bytes, raw, stream, &plan);
+    ASSERT_TRUE(launched.ok()) << launched;
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    RoutingStats device;
+    ASSERT_TRUE(FinishRouting(plan, *raw, &device).ok());
+    ASSERT_EQ(device.padding, host.padding);
+    ASSERT_EQ(device.tied, host.tied);
+    ASSERT_EQ(device.non_finite, host.non_finite);
+    ASSERT_EQ(device.unexplained, host.unexplained);
+    ASSERT_EQ(device.choices, host.choices);
+    ASSERT_EQ(device.dropped, host.dropped);
+    ASSERT_EQ(device.load, host.load);
+    ASSERT_EQ(device.refused, host.refused);
+    ASSERT_EQ(device.drop_histogram, host.drop_histogram);
+    ASSERT_TRUE(SameBits(device.entropy_mean, host.entropy_mean));
+    ASSERT_TRUE(SameBits(device.margin_mean, host.margin_mean));
+    ASSERT_TRUE(SameBits(device.z_mean, host.z_mean));
+    ASSERT_TRUE(SameBits(device.logit_abs_max, host.logit_abs_max));
+  }
+  cudaStreamDestroy(stream);
+  cudaFree(workspace);
+  cudaFreeHost(raw);
+}
+
+// Empty where a device can run the tests, else why not.
+std::string WhyNot() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess && devices > 0) return "";
+  return std::string("no CUDA GPU: ") + cudaGetErrorString(error);
+}
+
+#else
+
+std::string WhyNot() { return "no CUDA GPU can be used: built without the CUDA toolkit"; }
+
+#endif
+
+}  // namespace
+}  // namespace plumbline
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const std::string why_not = plumbline::WhyNot();
+  if (!why_not.empty()) {
+    std::printf("skipped: %s\n", why_not.c_str());
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}
