@@ -236,8 +236,12 @@ typedef struct plumbline_routing {
   void* cuda_stream;      /* cudaStream_t of CUDA tensors; NULL: the default stream */
 } plumbline_routing_t;
 
-#define PLUMBLINE_ROUTING_INIT \
-  { sizeof(plumbline_routing_t) }
+/* clang-format off */
+#define PLUMBLINE_ROUTING_INIT                                                                \
+  {sizeof(plumbline_routing_t), 0, NULL, 0, 0,                                /* scores */    \
+   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,                      /* others */    \
+   0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL}
+/* clang-format on */
 
 /* Out of line: checks the due word itself. plumbline_observe_routing_if_due costs one compare when
  * nothing is due. */

@@ -2,103 +2,25 @@
 // with --scenario=NAME.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <map>
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include "plumbline/plumbline.h"
+#include "tests/agent/facade/process.h"
 #include "tests/agent/facade/scenarios.h"
-
-extern char** environ;
 
 namespace {
 
+using plumbline::test::Environment;
+using plumbline::test::Outcome;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Outcome {
-  int status = -1;                 // exit status; 1000 + signal
-  std::string output;              // standard output and error
-  std::vector<std::string> calls;  // what the agent was told
-};
-
-using Environment = std::map<std::string, std::string>;
-
-std::string ReadAll(int fd) {
-  std::string text;
-  char buffer[4096];
-  ssize_t n;
-  while ((n = read(fd, buffer, sizeof(buffer))) > 0) text.append(buffer, static_cast<size_t>(n));
-  return text;
-}
-
-std::vector<std::string> ReadLines(const std::string& path) {
-  std::vector<std::string> lines;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-
-// This process's environment without launchers' and our own variables, plus `extra`.
-std::vector<std::string> MakeEnvironment(const Environment& extra) {
-  std::vector<std::string> entries;
-  for (char** e = environ; *e != nullptr; ++e) {
-    const std::string entry = *e;
-    bool drop = false;
-    for (const char* prefix :
-         {"PLUMBLINE_", "RANK=", "WORLD_SIZE=", "SLURM_", "OMPI_", "TORCHELASTIC_"}) {
-      drop = drop || entry.rfind(prefix, 0) == 0;
-    }
-    if (!drop) entries.push_back(entry);
-  }
-  for (const auto& [name, value] : extra) entries.push_back(name + "=" + value);
-  return entries;
-}
-
 Outcome Spawn(const std::string& scenario, Environment extra = {}) {
-  const std::string log = ::testing::TempDir() + "/facade_" + std::to_string(getpid()) + ".log";
-  std::filesystem::remove(log);
   extra.emplace("PLUMBLINE_AGENT_LIBRARY", TEST_AGENT);
-  extra.emplace("PLUMBLINE_TEST_LOG", log);
-  const std::vector<std::string> entries = MakeEnvironment(extra);
-  std::vector<char*> env;
-  for (const std::string& entry : entries) env.push_back(const_cast<char*>(entry.c_str()));
-  env.push_back(nullptr);
-
-  int pipe_ends[2];
-  EXPECT_EQ(pipe(pipe_ends), 0);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 1);
-  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
-  posix_spawn_file_actions_addclose(&actions, pipe_ends[0]);
-  std::string argument = "--scenario=" + scenario;
-  std::string program = "/proc/self/exe";
-  char* argv[] = {program.data(), argument.data(), nullptr};
-  pid_t child = 0;
-  EXPECT_EQ(posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv, env.data()), 0);
-  posix_spawn_file_actions_destroy(&actions);
-  close(pipe_ends[1]);
-
-  Outcome outcome;
-  outcome.output = ReadAll(pipe_ends[0]);
-  close(pipe_ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  outcome.calls = ReadLines(log);
-  std::filesystem::remove(log);
-  return outcome;
+  return plumbline::test::SpawnScenario(scenario, extra);
 }
 
 void ExpectOk(const Outcome& outcome) { EXPECT_EQ(outcome.status, 0) << outcome.output; }
@@ -192,6 +114,44 @@ TEST(Facade, ForkedChildrenReturnAtOnce) {
   const Outcome o = Spawn("fork-after-load");
   ExpectOk(o);
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "close"), 1);
+}
+
+TEST(Facade, ManyForksWhileTheAgentLoads) {
+  ExpectOk(Spawn("fork-storm", {{"PLUMBLINE_TEST_AGENT", "slow-load"}}));
+}
+
+TEST(Facade, CppApi) {
+  const Outcome o = Spawn("cpp-api");
+  ExpectOk(o);
+  EXPECT_EQ(o.calls.back(), "close");
+  EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "scalar step=0 loss=inf"), 1);
+  EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "span_end #3"), 1);
+}
+
+// A program that carries a sanitizer's runtime would be aborted by deep binding.
+TEST(Facade, StaysOutOfSanitizedProcesses) {
+  const Outcome o = Spawn("unavailable", {{"LD_PRELOAD", FAKE_SANITIZER}});
+  ExpectOk(o);
+  EXPECT_THAT(o.output, HasSubstr("AddressSanitizer"));
+}
+
+// Without being told: the library's own directory, also through a symbolic link.
+TEST(Facade, FindsTheAgentBesideItself) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / ("beside_" + std::to_string(getpid()));
+  fs::create_directories(root / "lib");
+  fs::create_directories(root / "links");
+  fs::copy_file(FACADE_LIBRARY, root / "lib/libplumbline.so");
+  fs::copy_file(TEST_AGENT, root / "lib/libplumbline_agent.so");
+  fs::create_symlink(root / "lib/libplumbline.so", root / "links/libplumbline.so");
+  for (const char* folder : {"lib", "links"}) {
+    const Outcome o =
+        Spawn("loads-on-first-due-call",
+              {{"PLUMBLINE_AGENT_LIBRARY", ""}, {"LD_LIBRARY_PATH", (root / folder).string()}});
+    ExpectOk(o);
+    EXPECT_FALSE(o.calls.empty()) << folder;
+  }
+  fs::remove_all(root);
 }
 
 TEST(Facade, ForkWhileTheAgentLoads) {

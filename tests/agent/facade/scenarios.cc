@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "plumbline/plumbline.h"
+#include "plumbline/agent.h"
 
 #define REQUIRE(condition)                                                           \
   do {                                                                               \
@@ -44,7 +44,8 @@ bool AgentIsLoaded() {
 plumbline_run_t* Open(uint32_t every = 0) {
   plumbline_open_options_t options = PLUMBLINE_OPEN_OPTIONS_INIT;
   options.run = "scenario";
-  options.record = "/nonexistent";
+  options.record = getenv("SCENARIO_RECORD");
+  if (options.record == nullptr) options.record = "/nonexistent";  // the stand-in does not look
   options.every = every;
   plumbline_run_t* run = nullptr;
   REQUIRE(plumbline_open(&options, &run) == PLUMBLINE_OK);
@@ -369,6 +370,7 @@ void ForkWhileLoading() {
   const pid_t child = fork();
   if (child == 0) {
     if (ChildCalls(run, site) != 0) _exit(2);
+    if (getenv("PLUMBLINE_TEST_LOADED") == nullptr) _exit(4);  // forked into a half-loaded library
     // The child may load libraries of its own.
     exit(dlopen("libz.so.1", RTLD_NOW) != nullptr || dlerror() != nullptr ? 0 : 3);
   }
@@ -376,6 +378,63 @@ void ForkWhileLoading() {
   loader.join();
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
   REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+}
+
+// Forks one child after another while the agent loads and connects, and some more afterwards.
+void ForkStorm() {
+  plumbline_run_t* run = Open();
+  plumbline_site_t* site = Site(run, "layers.3");
+  REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
+  std::atomic<bool> loaded{false};
+  std::thread loader([&] {
+    REQUIRE(Observe(site) == PLUMBLINE_OK);
+    loaded = true;
+  });
+  int after = 0;
+  for (int n = 0; after < 6; ++n) {
+    if (loaded) ++after;
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);  // a child that hangs fails
+      const int status = ChildCalls(run, site);
+      if (n % 2 == 0) _exit(status);
+      exit(status);
+    }
+    WaitFor(child);
+  }
+  loader.join();
+  REQUIRE(Observe(site) == PLUMBLINE_OK);
+  REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 5000) == PLUMBLINE_OK);
+}
+
+// The C++ API, written as a trainer would.
+void CppApi() {
+  {
+    plumbline::Run empty;
+    REQUIRE(empty.StepBegin(0) == PLUMBLINE_DISABLED);
+    REQUIRE(!empty.RoutingSite("a").Due());
+    plumbline::Span span(empty, "data");
+    REQUIRE(span.status() == PLUMBLINE_DISABLED);
+    plumbline::Run refused(plumbline::RunOptions{.run = "r"});
+    REQUIRE(refused.status() == PLUMBLINE_INVALID_ARGUMENT);
+  }
+  plumbline::Run opened(plumbline::RunOptions{.run = "cpp", .record = "/nonexistent", .every = 2});
+  plumbline::Run run = std::move(opened);
+  REQUIRE(run.status() == PLUMBLINE_OK);
+  REQUIRE(opened.handle() == nullptr);  // NOLINT: moved from on purpose
+  const plumbline::Site gate = run.RoutingSite("layers.3");
+  REQUIRE(gate.handle() == run.RoutingSite("layers.3", "routing").handle());
+  Call call;
+  for (int64_t i = 0; i < 3; ++i) {
+    plumbline::Step step(run, i);
+    REQUIRE(step.status() == PLUMBLINE_OK);
+    plumbline::Span span(run, "forward");
+    REQUIRE(gate.Due() == (i % 2 == 0));
+    REQUIRE(gate.ObserveRouting(call.routing) == (i % 2 == 0 ? PLUMBLINE_OK : PLUMBLINE_NOT_DUE));
+    REQUIRE(run.Scalar("loss", 1.0 / static_cast<double>(i)) == PLUMBLINE_OK);
+  }
+  REQUIRE(run.Flush(1000) == PLUMBLINE_OK);
 }
 
 // A launcher that forks its ranks before anything was opened: each child is a trainer of its own.
@@ -420,6 +479,8 @@ constexpr Scenario kScenarios[] = {{"loads-on-first-due-call", LoadsOnFirstDueCa
                                    {"fork-after-load", ForkAfterLoad},
                                    {"fork-while-loading", ForkWhileLoading},
                                    {"fork-before-open", ForkBeforeOpen},
+                                   {"fork-storm", ForkStorm},
+                                   {"cpp-api", CppApi},
                                    {"open-only", OpenOnly}};
 
 }  // namespace

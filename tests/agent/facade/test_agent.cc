@@ -40,6 +40,7 @@ struct MixHeaps {
       free(line);
     }
     if (Mode("slow-load")) Sleep(400);
+    setenv("PLUMBLINE_TEST_LOADED", "1", 1);
   }
 } mix_heaps;
 

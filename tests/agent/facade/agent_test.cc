@@ -1,0 +1,67 @@
+// The façade with the real agent: what loading protobuf and gRPC into a process can break.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/agent/facade/process.h"
+#include "tests/agent/facade/scenarios.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using plumbline::test::Environment;
+using plumbline::test::Outcome;
+
+// Runs a scenario that records to a directory of its own; true when something was recorded.
+void RunRecorded(const std::string& scenario, Environment extra = {}) {
+  const fs::path record = fs::path(::testing::TempDir()) / ("record_" + std::to_string(getpid()));
+  fs::remove_all(record);
+  extra["SCENARIO_RECORD"] = record.string();
+  const Outcome o = plumbline::test::SpawnScenario(scenario, extra);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(o.output, "");
+  uintmax_t bytes = 0;
+  if (fs::exists(record)) {
+    for (const auto& entry : fs::recursive_directory_iterator(record)) {
+      if (entry.is_regular_file()) bytes += entry.file_size();
+    }
+  }
+  EXPECT_GT(bytes, 0u) << "nothing was recorded";
+  fs::remove_all(record);
+}
+
+TEST(FacadeWithAgent, Threads) { RunRecorded("threads"); }
+TEST(FacadeWithAgent, CloseWhileOthersObserve) { RunRecorded("close-under-fire"); }
+TEST(FacadeWithAgent, ForkedChildrenReturnAtOnce) { RunRecorded("fork-after-load"); }
+TEST(FacadeWithAgent, ManyForksWhileTheAgentLoads) { RunRecorded("fork-storm"); }
+TEST(FacadeWithAgent, ChildrenForkedBeforeOpenAreTrainers) { RunRecorded("fork-before-open"); }
+TEST(FacadeWithAgent, ExitWithoutClose) { RunRecorded("loads-at-first-step-end"); }
+TEST(FacadeWithAgent, ServerThatIsNotThere) {
+  RunRecorded("threads", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}});
+}
+
+class AgentAllocator : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(AgentAllocator, SharesTheProcessHeap) {
+  if (!fs::exists(GetParam())) GTEST_SKIP() << GetParam() << " is not installed";
+  RunRecorded("threads", {{"LD_PRELOAD", GetParam()}});
+  RunRecorded("fork-storm", {{"LD_PRELOAD", GetParam()}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Preloaded, AgentAllocator,
+                         ::testing::Values("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+                                           "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
+                                           "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2"));
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr char kFlag[] = "--scenario=";
+  if (argc > 1 && std::string(argv[1]).rfind(kFlag, 0) == 0) {
+    return RunScenario(argv[1] + sizeof(kFlag) - 1);
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,53 @@
+"""check_exports.py facade|agent LIBRARY: what the library shows and what it needs."""
+
+import re
+import subprocess
+import sys
+
+ALLOCATOR = {
+    "malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc", "valloc",
+    "pvalloc", "malloc_usable_size",
+}  # fmt: skip
+C_ABI = {
+    "open", "site", "step_begin", "step_end", "observe_routing", "scalar", "span_begin", "span_end",
+    "flush", "close", "status_name", "last_error", "version", "link_agent", "process_allocator",
+}  # fmt: skip
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def exports(library):
+    lines = output("nm", "-D", "--defined-only", library).splitlines()
+    return {line.split()[-1].partition("@")[0] for line in lines}
+
+
+def needed(library):
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", library)))
+
+
+def expect(what, found, expected):
+    if found == expected:
+        return 0
+    print(f"{what}: unexpected {sorted(found - expected)}, missing {sorted(expected - found)}")
+    return 1
+
+
+def main():
+    kind, library = sys.argv[1:]
+    if kind == "facade":
+        libc = {n for n in needed(library) if not re.match(r"libc\.so|ld-linux|libdl|libpthread", n)}
+        failures = expect("exports", exports(library), {"plumbline_" + name for name in C_ABI})
+        failures += expect("needs besides libc", libc, set())
+    else:
+        failures = expect("exports", exports(library), ALLOCATOR | {"plumbline_agent_table"})
+        failures += expect("façade", needed(library) & {"libplumbline.so"}, {"libplumbline.so"})
+    dynamic = output("readelf", "-d", library)
+    if "NODELETE" not in dynamic:
+        print("the library can be unloaded while its handlers are registered")
+        failures += 1
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,85 @@
+#include "tests/agent/facade/process.h"
+
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+extern char** environ;
+
+namespace plumbline::test {
+namespace {
+
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = read(fd, buffer, sizeof(buffer))) > 0) text.append(buffer, static_cast<size_t>(n));
+  return text;
+}
+
+std::vector<std::string> ReadLines(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+// This process's environment without launchers' and our own variables, plus `extra`.
+std::vector<std::string> MakeEnvironment(const Environment& extra) {
+  std::vector<std::string> entries;
+  for (char** e = environ; *e != nullptr; ++e) {
+    const std::string entry = *e;
+    bool drop = false;
+    for (const char* prefix :
+         {"PLUMBLINE_", "RANK=", "WORLD_SIZE=", "SLURM_", "OMPI_", "TORCHELASTIC_"}) {
+      drop = drop || entry.rfind(prefix, 0) == 0;
+    }
+    if (!drop) entries.push_back(entry);
+  }
+  for (const auto& [name, value] : extra) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+}  // namespace
+
+Outcome SpawnScenario(const std::string& scenario, const Environment& given) {
+  Environment extra = given;
+  const std::string log = ::testing::TempDir() + "/facade_" + std::to_string(getpid()) + ".log";
+  std::filesystem::remove(log);
+  extra.emplace("PLUMBLINE_TEST_LOG", log);
+  const std::vector<std::string> entries = MakeEnvironment(extra);
+  std::vector<char*> env;
+  for (const std::string& entry : entries) env.push_back(const_cast<char*>(entry.c_str()));
+  env.push_back(nullptr);
+
+  int pipe_ends[2];
+  EXPECT_EQ(pipe(pipe_ends), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
+  posix_spawn_file_actions_addclose(&actions, pipe_ends[0]);
+  std::string argument = "--scenario=" + scenario;
+  std::string program = "/proc/self/exe";
+  char* argv[] = {program.data(), argument.data(), nullptr};
+  pid_t child = 0;
+  EXPECT_EQ(posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv, env.data()), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(pipe_ends[1]);
+
+  Outcome outcome;
+  outcome.output = ReadAll(pipe_ends[0]);
+  close(pipe_ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  outcome.calls = ReadLines(log);
+  std::filesystem::remove(log);
+  return outcome;
+}
+
+}  // namespace plumbline::test

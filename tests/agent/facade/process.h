@@ -1,0 +1,21 @@
+// Runs this test program again as a trainer process.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace plumbline::test {
+
+struct Outcome {
+  int status = -1;                 // exit status; 1000 + signal
+  std::string output;              // standard output and error
+  std::vector<std::string> calls;  // what the stand-in agent was told
+};
+
+using Environment = std::map<std::string, std::string>;
+
+// This program with --scenario=NAME, without launchers' and our own variables, but with `extra`.
+Outcome SpawnScenario(const std::string& scenario, const Environment& extra);
+
+}  // namespace plumbline::test
