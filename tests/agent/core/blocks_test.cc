@@ -1,0 +1,425 @@
+// The parts that need no run: ring, cadence, sites, losses, spans, options.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "agent/core/cadence.h"
+#include "agent/core/host_ring.h"
+#include "agent/core/losses.h"
+#include "agent/core/options.h"
+#include "agent/core/site_table.h"
+#include "agent/core/span_table.h"
+
+namespace plumbline::agent {
+namespace {
+
+using ::testing::HasSubstr;
+
+// ---- ring ------------------------------------------------------------------------------------
+
+struct Item {
+  uint64_t producer;
+  uint64_t number;
+  uint64_t bytes;
+};
+
+bool PutItem(HostRing* ring, const Item& item) {
+  std::byte* record = ring->Reserve(item.bytes);
+  if (record == nullptr) return false;
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(record) % HostRing::kAlign, 0u);
+  std::memcpy(record, &item, sizeof(item));
+  std::memset(record + sizeof(item), static_cast<int>(item.number % 251), item.bytes - sizeof(item));
+  ring->Commit(record);
+  return true;
+}
+
+bool TakeItem(HostRing* ring, Item* item) {
+  const std::byte* record = ring->Front();
+  if (record == nullptr) return false;
+  std::memcpy(item, record, sizeof(*item));
+  for (size_t i = sizeof(*item); i < item->bytes; ++i) {
+    if (record[i] != static_cast<std::byte>(item->number % 251)) {
+      ADD_FAILURE() << "byte " << i << " of " << item->bytes;
+      break;
+    }
+  }
+  ring->Pop();
+  return true;
+}
+
+TEST(HostRing, KeepsOrderOverManyLaps) {
+  HostRing ring(64 << 10);
+  std::mt19937 random(3);
+  uint64_t put = 0, taken = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const uint64_t bytes = sizeof(Item) + random() % 9000;
+    if (PutItem(&ring, {0, put, bytes})) ++put;
+    if (random() % 3 != 0) continue;
+    Item item;
+    while (random() % 4 != 0 && TakeItem(&ring, &item)) EXPECT_EQ(item.number, taken++);
+  }
+  Item item;
+  while (TakeItem(&ring, &item)) EXPECT_EQ(item.number, taken++);
+  EXPECT_EQ(put, taken);
+  EXPECT_GT(put, 5000u);
+  EXPECT_TRUE(ring.empty());
+}
+
+TEST(HostRing, RefusesWhenFullAndKeepsRoomForStepEnds) {
+  HostRing ring(64 << 10);
+  uint64_t put = 0;
+  while (PutItem(&ring, {0, put, 1000})) ++put;
+  EXPECT_GT(put, 40u);
+  EXPECT_LE(ring.used(), ring.capacity() - HostRing::kKept);
+  std::byte* kept = ring.Reserve(64, HostRing::Keep::kUse);
+  ASSERT_NE(kept, nullptr);
+  ring.Commit(kept);
+  Item item;
+  ASSERT_TRUE(TakeItem(&ring, &item));
+  while (TakeItem(&ring, &item) && item.number + 1 < put) {
+  }
+  EXPECT_TRUE(PutItem(&ring, {0, 0, 1000}));
+}
+
+TEST(HostRing, LargestRecordFitsWhereverTheHeadStands) {
+  HostRing ring(64 << 10);
+  for (uint64_t shift = 0; shift < 64; ++shift) {
+    Item item;
+    ASSERT_TRUE(PutItem(&ring, {0, shift, 1500}));
+    ASSERT_TRUE(TakeItem(&ring, &item));
+    ASSERT_TRUE(PutItem(&ring, {0, shift, ring.max_record()})) << shift;
+    ASSERT_TRUE(TakeItem(&ring, &item));
+    EXPECT_EQ(ring.Reserve(ring.max_record() + 1), nullptr);
+  }
+}
+
+TEST(HostRing, AnUncommittedRecordHoldsBackLaterOnes) {
+  HostRing ring(64 << 10);
+  std::byte* first = ring.Reserve(10);
+  std::byte* second = ring.Reserve(10);
+  ring.Commit(second);
+  EXPECT_EQ(ring.Front(), nullptr);
+  EXPECT_FALSE(ring.empty());
+  ring.Commit(first);
+  EXPECT_EQ(ring.Front(), first);
+  ring.Pop();
+  EXPECT_EQ(ring.Front(), second);
+}
+
+// Payload bytes of an earlier lap that look like a commit mark must not pass for one.
+TEST(HostRing, OldPayloadIsNoCommitMark) {
+  HostRing ring(64 << 10);
+  std::byte* big = ring.Reserve(16000);
+  for (size_t i = 0; i + 8 <= 16000; i += 8) {
+    // Marks of the next lap, if there were no key: position + 1.
+    const uint64_t position = (64 << 10) + 64 + i + 1;
+    std::memcpy(big + i, &position, 8);
+  }
+  ring.Commit(big);
+  ring.Pop();
+  while (ring.position() < (64 << 10)) {
+    std::byte* filler = ring.Reserve(1000);
+    ring.Commit(filler);
+    ASSERT_NE(ring.Front(), nullptr);
+    ring.Pop();
+  }
+  for (int i = 0; i < 20; ++i) {
+    std::byte* open = ring.Reserve(64);
+    ASSERT_NE(open, nullptr);
+    EXPECT_EQ(ring.Front(), nullptr) << i;
+    ring.Commit(open);
+    EXPECT_EQ(ring.Front(), open);
+    ring.Pop();
+  }
+}
+
+TEST(HostRing, ManyProducersOneConsumer) {
+  constexpr uint64_t kThreads = 6, kEach = 4000;
+  HostRing ring(128 << 10);
+  std::array<std::atomic<uint64_t>, kThreads> refused{};
+  std::vector<std::thread> threads;
+  for (uint64_t p = 0; p < kThreads; ++p) {
+    threads.emplace_back([&, p] {
+      std::mt19937 random(static_cast<uint32_t>(p));
+      for (uint64_t n = 0; n < kEach; ++n) {
+        if (!PutItem(&ring, {p, n, sizeof(Item) + random() % 3000})) {
+          refused[p].fetch_add(1);
+          std::this_thread::yield();
+        }
+      }
+    });
+  }
+  std::array<uint64_t, kThreads> next{}, taken{};
+  std::atomic<bool> done{false};
+  std::thread joiner([&] {
+    for (std::thread& t : threads) t.join();
+    done.store(true);
+  });
+  for (;;) {
+    const bool last = done.load();
+    Item item;
+    while (TakeItem(&ring, &item)) {
+      ASSERT_LT(item.producer, kThreads);
+      ASSERT_GE(item.number, next[item.producer]) << "out of order";
+      next[item.producer] = item.number + 1;
+      ++taken[item.producer];
+    }
+    if (last) break;
+    std::this_thread::yield();
+  }
+  joiner.join();
+  for (size_t p = 0; p < kThreads; ++p) EXPECT_EQ(taken[p] + refused[p].load(), kEach);
+}
+
+// ---- cadence ---------------------------------------------------------------------------------
+
+std::vector<int64_t> SampledSteps(Cadence* cadence, uint64_t sample, uint64_t summary,
+                                  int64_t steps) {
+  std::vector<int64_t> sampled;
+  for (int64_t step = 0; step < steps; ++step) {
+    if (cadence->SampleDue(step)) sampled.push_back(step);
+    cadence->AtStepEnd(sample, summary);
+  }
+  return sampled;
+}
+
+TEST(Cadence, OpeningThenPowersOfTwoThenThePeriod) {
+  Cadence cadence(1, 3072);
+  // 40 KiB a step: 40960 / 3072 = 13.3, so every 16th.
+  const auto sampled = SampledSteps(&cadence, 40960, 0, 100);
+  EXPECT_EQ(cadence.sample_period(), 16u);
+  EXPECT_THAT(sampled,
+              ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 48, 64, 80, 96));
+}
+
+TEST(Cadence, LongPeriodGoesThereInPowersOfTwo) {
+  Cadence cadence(1, 3072);
+  const auto sampled = SampledSteps(&cadence, 3072 * 100, 0, 1000);
+  EXPECT_EQ(cadence.sample_period(), 128u);
+  EXPECT_THAT(sampled, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 384,
+                                              512, 640, 768, 896));
+}
+
+TEST(Cadence, SmallSamplesAreTakenEveryStep) {
+  Cadence cadence(1, 3072);
+  EXPECT_EQ(SampledSteps(&cadence, 2000, 1000, 200).size(), 200u);
+}
+
+// Whatever the sizes, beyond the opening the average stays within the budget, and it is the
+// densest power of two that does.
+TEST(Cadence, AveragedBytesStayWithinTheBudget) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 500; ++trial) {
+    const uint64_t budget = 1 + random() % 100000;
+    const uint64_t sample = random() % (uint64_t{1} << (1 + random() % 33));
+    const uint64_t summary = random() % (uint64_t{1} << (1 + random() % 20));
+    const auto every = static_cast<uint32_t>(1 + random() % 10);
+    Cadence cadence(every, budget);
+    cadence.AtStepEnd(sample, summary);
+    const auto p = static_cast<double>(cadence.sample_period());
+    const auto q = static_cast<double>(cadence.summary_period());
+    const double bytes = static_cast<double>(sample) / (every * p) +
+                         static_cast<double>(summary) / (every * q);
+    EXPECT_LE(bytes, static_cast<double>(budget) + 1.0)
+        << "sample " << sample << " summary " << summary << " every " << every;
+    EXPECT_GE(p, q);
+    EXPECT_EQ(std::exp2(std::round(std::log2(p))), p);
+    if (p > q) {
+      const double denser = static_cast<double>(sample) / (every * p / 2) +
+                            static_cast<double>(summary) / (every * q);
+      EXPECT_GT(denser, static_cast<double>(budget) - 2.0);
+    }
+  }
+}
+
+TEST(Cadence, PeriodsOnlyRise) {
+  Cadence cadence(1, 3072);
+  cadence.AtStepEnd(1 << 20, 1 << 14);
+  const uint64_t p = cadence.sample_period(), q = cadence.summary_period();
+  EXPECT_GT(q, 1u);
+  cadence.AtStepEnd(1, 1);
+  EXPECT_EQ(cadence.sample_period(), p);
+  EXPECT_EQ(cadence.summary_period(), q);
+}
+
+TEST(Cadence, RanksWithOtherShapesJoinAtTheLargerPeriod) {
+  Cadence a(1, 3072), b(1, 3072);
+  const auto sampled_a = SampledSteps(&a, 50000, 300, 4096);
+  const auto sampled_b = SampledSteps(&b, 400000, 300, 4096);
+  const std::set<int64_t> in_a(sampled_a.begin(), sampled_a.end());
+  for (const int64_t step : sampled_b) EXPECT_TRUE(in_a.count(step)) << step;
+}
+
+TEST(Cadence, EveryCountsInItsOwnSteps) {
+  Cadence cadence(10, 3072);
+  EXPECT_EQ(cadence.FirstDue(0), 0);
+  EXPECT_EQ(cadence.FirstDue(3), 10);
+  EXPECT_EQ(cadence.NextDue(0), 10);
+  EXPECT_EQ(cadence.NextDue(9), 10);
+  EXPECT_EQ(cadence.NextDue(10), 20);
+  EXPECT_TRUE(cadence.SampleDue(70));
+  cadence.AtStepEnd(1 << 30, 0);
+  EXPECT_TRUE(cadence.SampleDue(80));
+  EXPECT_FALSE(cadence.SampleDue(90));
+}
+
+TEST(Cadence, SurvivesExtremes) {
+  Cadence cadence(4000000000u, uint64_t{1} << 40);
+  cadence.AtStepEnd(~uint64_t{0}, ~uint64_t{0});
+  Cadence tight(1, 1);
+  tight.AtStepEnd(~uint64_t{0}, ~uint64_t{0});
+  EXPECT_GE(tight.sample_period(), uint64_t{1} << 40);
+  EXPECT_FALSE(tight.SampleDue(-5));
+  EXPECT_GE(tight.NextDue(int64_t{1} << 40), int64_t{1} << 40);
+}
+
+// ---- sites -----------------------------------------------------------------------------------
+
+TEST(SiteTable, OneSiteAName) {
+  SiteTable table;
+  Site* a = table.FindOrAdd(SiteKind::kRouting, "layers.0", "routing", 3);
+  EXPECT_EQ(a, table.FindOrAdd(SiteKind::kRouting, "layers.0", "routing", 9));
+  EXPECT_EQ(a->declared_step, 3);
+  EXPECT_NE(a, table.FindOrAdd(SiteKind::kRouting, "layers.1", "routing", 3));
+  EXPECT_NE(table.FindOrAdd(SiteKind::kScalar, "", "x", 0),
+            table.FindOrAdd(SiteKind::kSpan, "", "x", 0));
+  EXPECT_EQ(table.size(), 4u);
+  EXPECT_EQ(table.FindOrAdd(SiteKind::kScalar, "", std::string(513, 'x'), 0), nullptr);
+}
+
+TEST(SiteTable, FullTableRefusesNewNamesOnly) {
+  auto table = std::make_unique<SiteTable>();
+  for (size_t i = 0; i < SiteTable::kMaxSites; ++i) {
+    ASSERT_NE(table->FindOrAdd(SiteKind::kScalar, "", std::to_string(i), 0), nullptr);
+  }
+  EXPECT_EQ(table->FindOrAdd(SiteKind::kScalar, "", "one more", 0), nullptr);
+  EXPECT_NE(table->FindOrAdd(SiteKind::kScalar, "", "17", 0), nullptr);
+}
+
+TEST(SiteTable, ManyThreadsAgree) {
+  SiteTable table;
+  std::vector<std::thread> threads;
+  std::array<std::array<Site*, 200>, 4> seen{};
+  for (size_t t = 0; t < seen.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < 200; ++i) {
+        seen[t][i] = table.FindOrAdd(SiteKind::kScalar, "", std::to_string(i), 0);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(table.size(), 200u);
+  for (const auto& s : seen) EXPECT_EQ(s, seen[0]);
+}
+
+TEST(Site, CallsCountWithinAStep) {
+  Site site;
+  EXPECT_EQ(site.NextCall(0), 0u);
+  EXPECT_EQ(site.NextCall(0), 1u);
+  EXPECT_EQ(site.NextCall(7), 0u);
+  EXPECT_EQ(site.NextCall(7), 1u);
+  EXPECT_EQ(site.NextCall(7), 2u);
+  EXPECT_EQ(site.NextCall(8), 0u);
+}
+
+TEST(Site, CallsOfOneStepAreDistinctAcrossThreads) {
+  Site site;
+  std::array<std::vector<uint32_t>, 4> calls;
+  std::vector<std::thread> threads;
+  for (auto& mine : calls) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5000; ++i) mine.push_back(site.NextCall(42));
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  std::set<uint32_t> all;
+  for (const auto& mine : calls) all.insert(mine.begin(), mine.end());
+  EXPECT_EQ(all.size(), 20000u);
+  EXPECT_EQ(*all.rbegin(), 19999u);
+}
+
+TEST(LossCounters, NothingTwiceNothingMissing) {
+  LossCounters losses;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20000; ++i) losses.Add(LossCause::kRingFull, 100 + i % 50);
+    });
+  }
+  uint64_t count = 0;
+  int64_t first = 1000, last = 0;
+  const auto take = [&] {
+    const LossCounters::Taken t = losses.Take(LossCause::kRingFull);
+    count += t.count;
+    if (t.count == 0) return;
+    EXPECT_LE(t.step_first, t.step_last);
+    first = std::min(first, t.step_first);
+    last = std::max(last, t.step_last);
+  };
+  for (int i = 0; i < 2000; ++i) take();
+  for (std::thread& t : threads) t.join();
+  take();
+  EXPECT_EQ(count, 60000u);
+  EXPECT_EQ(first, 100);
+  EXPECT_EQ(last, 149);
+  EXPECT_EQ(losses.Take(LossCause::kInvalid).count, 0u);
+}
+
+TEST(SpanTable, EachEndsOnce) {
+  SpanTable table;
+  OpenSpan span, back;
+  span.step = 5;
+  const uint64_t a = table.Begin(span);
+  span.step = 6;
+  const uint64_t b = table.Begin(span);
+  ASSERT_GT(a, 0u);
+  ASSERT_NE(a, b);
+  ASSERT_TRUE(table.End(a, &back));
+  EXPECT_EQ(back.step, 5);
+  EXPECT_FALSE(table.End(a, &back));
+  EXPECT_FALSE(table.End(0, &back));
+  EXPECT_FALSE(table.End(~uint64_t{0}, &back));
+  ASSERT_TRUE(table.End(b, &back));
+  EXPECT_EQ(back.step, 6);
+}
+
+TEST(SpanTable, FullTableRefuses) {
+  SpanTable table;
+  std::set<uint64_t> numbers;
+  for (size_t i = 0; i < SpanTable::kSlots; ++i) numbers.insert(table.Begin({}));
+  EXPECT_EQ(numbers.size(), SpanTable::kSlots);
+  EXPECT_EQ(numbers.count(0), 0u);
+  EXPECT_EQ(table.Begin({}), 0u);
+  OpenSpan back;
+  ASSERT_TRUE(table.End(*numbers.begin(), &back));
+  EXPECT_GT(table.Begin({}), 0u);
+}
+
+// ---- options ---------------------------------------------------------------------------------
+
+TEST(Options, EnvironmentOverrides) {
+  AgentOptions options;
+  setenv("PLUMBLINE_TRAFFIC_BYTES", "12345", 1);
+  setenv("PLUMBLINE_QUEUE_BYTES", "65536", 1);
+  ASSERT_TRUE(ApplyEnvironment(&options).ok());
+  EXPECT_EQ(options.traffic_bytes, 12345u);
+  EXPECT_EQ(options.queue_bytes, 65536u);
+  EXPECT_EQ(options.ring_bytes, 32u << 20);
+  for (const char* bad : {"12x", "-1", "0", "99999999999999999999", " 5"}) {
+    setenv("PLUMBLINE_TRAFFIC_BYTES", bad, 1);
+    const absl::Status s = ApplyEnvironment(&options);
+    EXPECT_TRUE(absl::IsInvalidArgument(s)) << bad;
+    EXPECT_THAT(std::string(s.message()), HasSubstr("PLUMBLINE_TRAFFIC_BYTES"));
+  }
+  unsetenv("PLUMBLINE_TRAFFIC_BYTES");
+  unsetenv("PLUMBLINE_QUEUE_BYTES");
+}
+
+}  // namespace
+}  // namespace plumbline::agent

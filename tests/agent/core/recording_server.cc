@@ -1,0 +1,195 @@
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "plumbline/v1/ingest.grpc.pb.h"
+#include "tests/agent/core/support.h"
+
+namespace plumbline::agent::testing {
+
+struct RecordingServer::State {
+  Behaviour behaviour;
+  int port = 0;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<grpc::Server> server;
+
+  mutable std::mutex mutex;
+  std::map<uint64_t, std::map<uint64_t, v1::Batch>> streams;  // stream id, sequence
+  std::map<uint64_t, uint64_t> acknowledged;
+  uint64_t duplicates = 0;
+  uint64_t heartbeats = 0;
+  uint64_t hellos = 0;
+};
+
+class RecordingServer::Service : public v1::Ingest::Service {
+ public:
+  explicit Service(State* state) : state_(*state) {}
+
+  grpc::Status Stream(grpc::ServerContext*,
+                      grpc::ServerReaderWriter<v1::ServerMessage, v1::AgentMessage>* io) override {
+    v1::AgentMessage message;
+    uint64_t since_ack = 0, newest = 0, stream = 0;
+    v1::ServerMessage reply;
+    while (io->Read(&message)) {
+      if (message.has_hello()) {
+        stream = message.hello().stream_id();
+        reply.mutable_welcome()->set_protocol(1);
+        reply.mutable_welcome()->set_acknowledged(Welcome(stream));
+        io->Write(reply);
+        continue;
+      }
+      if (message.has_heartbeat()) {
+        const std::lock_guard<std::mutex> lock(state_.mutex);
+        ++state_.heartbeats;
+        continue;
+      }
+      newest = message.batch().sequence();
+      const bool refused = Store(stream, message.batch(), &reply);
+      if (!state_.behaviour.ack) continue;
+      if (++since_ack < state_.behaviour.ack_every && !refused &&
+          !FinishedBatch(message.batch())) {
+        continue;
+      }
+      since_ack = 0;
+      reply.mutable_ack()->set_sequence(newest);
+      {
+        const std::lock_guard<std::mutex> lock(state_.mutex);
+        state_.acknowledged[stream] = std::max(state_.acknowledged[stream], newest);
+      }
+      io->Write(reply);
+      reply.Clear();
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  static bool FinishedBatch(const v1::Batch& batch) {
+    for (const v1::Progress& p : batch.progress()) {
+      if (p.finished()) return true;
+    }
+    return false;
+  }
+
+  uint64_t Welcome(uint64_t stream) {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    ++state_.hellos;
+    // Everything contiguous from the first that it still has, or had acknowledged.
+    uint64_t held = state_.acknowledged[stream];
+    const auto& batches = state_.streams[stream];
+    while (batches.count(held + 1) != 0) ++held;
+    return held;
+  }
+
+  bool Store(uint64_t stream, const v1::Batch& batch, v1::ServerMessage* reply) {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    EXPECT_EQ(batch.stream_id(), stream);
+    EXPECT_EQ(batch.sources_size(), 1);
+    if (state_.behaviour.refuse && state_.behaviour.refuse(batch)) {
+      v1::Rejected* r = reply->mutable_ack()->add_rejected();
+      r->set_sequence(batch.sequence());
+      r->set_reason("refused by the test");
+      v1::Batch empty;  // its place is taken
+      empty.set_stream_id(stream);
+      empty.set_sequence(batch.sequence());
+      state_.streams[stream].emplace(batch.sequence(), empty);
+      return true;
+    }
+    if (!state_.streams[stream].emplace(batch.sequence(), batch).second) ++state_.duplicates;
+    return false;
+  }
+
+  State& state_;
+};
+
+RecordingServer::RecordingServer(Behaviour behaviour) : state_(std::make_unique<State>()) {
+  state_->behaviour = std::move(behaviour);
+  state_->service = std::make_unique<Service>(state_.get());
+  Start();
+}
+
+RecordingServer::~RecordingServer() {
+  if (state_->server != nullptr) Kill(true);
+}
+
+std::string RecordingServer::target() const {
+  return "127.0.0.1:" + std::to_string(state_->port);
+}
+
+void RecordingServer::Start() {
+  // After a kill the port may need a moment to be free again.
+  for (int attempt = 0; attempt < 100 && state_->server == nullptr; ++attempt) {
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(target(), grpc::InsecureServerCredentials(), &port);
+    builder.SetMaxReceiveMessageSize(64 << 20);
+    builder.RegisterService(state_->service.get());
+    state_->server = builder.BuildAndStart();
+    if (state_->server != nullptr && port == 0) state_->server.reset();
+    if (state_->server != nullptr) state_->port = port;
+    if (state_->server == nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  ASSERT_NE(state_->server, nullptr) << "no server on " << target();
+}
+
+void RecordingServer::Kill(bool keep_unacknowledged) {
+  state_->server->Shutdown(std::chrono::system_clock::now());
+  state_->server->Wait();
+  state_->server.reset();
+  if (keep_unacknowledged) return;
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  for (auto& [stream, batches] : state_->streams) {
+    batches.erase(batches.upper_bound(state_->acknowledged[stream]), batches.end());
+  }
+}
+
+void RecordingServer::ForgetEverything() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->streams.clear();
+  state_->acknowledged.clear();
+}
+
+std::vector<v1::Batch> RecordingServer::Batches() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  std::vector<v1::Batch> out;
+  EXPECT_LE(state_->streams.size(), 1u);
+  for (const auto& [stream, batches] : state_->streams) {
+    for (const auto& [sequence, batch] : batches) {
+      if (!out.empty()) {
+        EXPECT_EQ(sequence, out.back().sequence() + 1) << "a gap in the sequence";
+      }
+      out.push_back(batch);
+    }
+  }
+  return out;
+}
+
+uint64_t RecordingServer::duplicates() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->duplicates;
+}
+
+uint64_t RecordingServer::heartbeats() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->heartbeats;
+}
+
+uint64_t RecordingServer::hellos() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->hellos;
+}
+
+bool RecordingServer::WaitFor(const std::function<bool(const Account&)>& condition,
+                              int seconds) const {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (!condition(AccountOf(Batches()))) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+}  // namespace plumbline::agent::testing

@@ -1,0 +1,130 @@
+// What the agent's tests share: directories, router calls, records read back, an accounting of what
+// was produced, received and reported lost, and a real gRPC server that records batches.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/run.h"
+#include "plumbline/plumbline.h"
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::agent::testing {
+
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// A router call over host memory, as C callers hand it over.
+class RouterCall {
+ public:
+  RouterCall(int64_t tokens, int64_t experts, int64_t k, uint32_t seed = 1);
+  plumbline_routing_t& get() { return routing_; }
+  std::vector<float>& scores() { return scores_; }
+  std::vector<int64_t>& topk() { return topk_; }
+  DLTensor& scores_tensor() { return scores_tensor_; }
+  uint64_t sample_bytes() const { return scores_.size() * 4 + topk_.size() * 8; }
+
+ private:
+  std::vector<float> scores_;
+  std::vector<int64_t> topk_;
+  int64_t scores_shape_[2], topk_shape_[2];
+  DLTensor scores_tensor_{}, topk_tensor_{};
+  plumbline_routing_t routing_ = PLUMBLINE_ROUTING_INIT;
+};
+
+// A run of the core with one call an operation; every failure is a test failure.
+class TestRun {
+ public:
+  explicit TestRun(AgentOptions options);
+  Run& run() { return *run_; }
+  Site* RoutingSite(const std::string& layer);
+  bool Due(const std::string& layer, int64_t step) const;
+  plumbline_status_t Observe(const std::string& layer, int64_t step, RouterCall& call);
+  const char* error() const { return error_.text; }
+  plumbline_status_t Close(uint32_t timeout_ms = 10000);
+
+ private:
+  std::unique_ptr<Run> run_;
+  struct Declared {
+    Site* site = nullptr;
+    uint64_t next_due = 0;
+  };
+  std::map<std::string, std::unique_ptr<Declared>> sites_;
+  plumbline_error_t error_{};
+};
+
+AgentOptions RecordOptions(const std::string& dir);
+AgentOptions ServerOptions(const std::string& target);
+
+// Batches of a record, its header first checked. A torn tail is allowed, damage is a failure.
+std::vector<v1::Batch> ReadRecord(const std::string& path);
+
+using SiteKey = std::pair<std::string, std::string>;
+
+// What batches say they hold and miss. "sample-…" causes count samples, not items.
+struct Account {
+  uint64_t items = 0;
+  uint64_t samples = 0;
+  uint64_t lost = 0;
+  uint64_t samples_lost = 0;
+  std::map<SiteKey, uint64_t> items_by_site;
+  std::map<SiteKey, uint64_t> lost_by_site;
+  std::map<std::string, uint64_t> lost_by_cause;
+  std::map<SiteKey, std::string> declared;  // kind
+  int64_t complete_through = -1;
+  bool finished = false;
+
+  void Add(const v1::Batch& batch);
+};
+Account AccountOf(const std::vector<v1::Batch>& batches);
+
+// A server of v1::Ingest on a free port of loopback, kept for its whole life, that stores what it
+// gets, by stream and sequence, as a server with a journal would.
+class RecordingServer {
+ public:
+  struct Behaviour {
+    uint64_t ack_every = 1;     // batches
+    bool ack = true;            // false: takes everything, acknowledges nothing
+    std::function<bool(const v1::Batch&)> refuse;  // answered by Ack.rejected
+  };
+  explicit RecordingServer(Behaviour behaviour = {});
+  ~RecordingServer();
+
+  std::string target() const;  // "127.0.0.1:PORT"
+  void Start();
+  // Breaks every stream at once, as a killed process does. keep_unacknowledged false: what was
+  // received and not acknowledged is forgotten, as it would be by a crash before the commit.
+  void Kill(bool keep_unacknowledged);
+  void ForgetEverything();
+
+  // Stored batches in the order of their sequence. Fails the test on a gap or on two streams.
+  std::vector<v1::Batch> Batches() const;
+  uint64_t duplicates() const;   // batches that came again
+  uint64_t heartbeats() const;
+  uint64_t hellos() const;
+  // True when the condition on the stored batches comes true in time.
+  bool WaitFor(const std::function<bool(const Account&)>& condition, int seconds = 60) const;
+
+ private:
+  class Service;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plumbline::agent::testing
