@@ -196,7 +196,7 @@ class MoeBatchDependence : public Rule {
     finding.set_level(v1::LEVEL_WARNING);
     finding.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
     finding.set_title("routing depends on the other sequences of the batch");
-    const int64_t count = a.columns() ? a.column.future_pairs : a.inversions.cross_sequence;
+    const int64_t count = a.inversions.cross_sequence;
     finding.set_explanation(
         a.columns()
             ? absl::StrFormat(

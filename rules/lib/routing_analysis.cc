@@ -13,6 +13,11 @@ namespace plumbline::rules {
 namespace {
 
 void NameByCapacity(RoutingAnalysis& a) {
+  // Whatever refuses here, it is not one capacity: a name would be a guess.
+  if (!a.saturation.contradiction.empty()) {
+    a.explained_share = a.c.explained_share();
+    return;
+  }
   const bool fifo = !a.queue.exact_orders.empty();
   if (fifo && !a.score.exact) {
     a.policy = "fifo-capacity";
@@ -108,7 +113,8 @@ std::shared_ptr<const RoutingAnalysis> Analyse(const v1::Routing& routing) {
   } else if (a->columns()) {
     a->policy = "expert-choice";
     a->explained_share = 1;
-    a->inversions.inversions = a->column.future_pairs;
+    a->inversions.inversions = a->column.future_tokens;
+    a->inversions.cross_sequence = a->column.cross_tokens;
   } else if (a->c.dropped == 0 && a->c.unexplained == 0 && a->c.explained > 0 &&
              !a->c.kept_outside_choice) {
     a->policy = "token-choice";

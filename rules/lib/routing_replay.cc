@@ -224,52 +224,89 @@ bool Separates(const RoutingCase& c, const std::vector<uint8_t>& taken, const Ke
                      [](const Boundary& b) { return b.Separates(); });
 }
 
-// Witnesses: left out first, a later one taken.
-void FindColumnPairs(const RoutingCase& c, const std::vector<uint8_t>& taken, ColumnChoice& out) {
-  std::vector<int32_t> order;
+// A pool's judged rows by (sequence, position).
+std::map<int32_t, std::vector<int32_t>> RowsOfPools(const RoutingCase& c) {
+  std::map<int32_t, std::vector<int32_t>> pools;
   for (int32_t t = 0; t < c.tokens; ++t) {
-    if (c.judged(t) && c.rows[static_cast<size_t>(t)] != RowState::kNonFinite) order.push_back(t);
+    const auto row = static_cast<size_t>(t);
+    if (c.judged(t) && c.rows[row] != RowState::kNonFinite) pools[c.pool[row]].push_back(t);
   }
   const auto key = [&](int32_t t) {
-    const auto row = static_cast<size_t>(t);
-    return std::make_tuple(c.pool[row], c.sequence[row], c.position[row]);
+    return std::make_pair(c.sequence[static_cast<size_t>(t)], c.position[static_cast<size_t>(t)]);
   };
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
-  const auto experts = static_cast<size_t>(c.experts);
-  std::vector<int32_t> later(experts);    // a later token of this sequence and pool that was taken
-  std::vector<int32_t> another(experts);  // a taken token of another sequence of this pool
-  for (size_t end = order.size(); end > 0;) {
-    size_t begin = end - 1;
-    const auto same = [&](size_t i) {
-      return std::get<0>(key(order[i])) == std::get<0>(key(order[end - 1])) &&
-             std::get<1>(key(order[i])) == std::get<1>(key(order[end - 1]));
-    };
-    while (begin > 0 && same(begin - 1)) --begin;
-    const bool new_pool = end == order.size() || c.pool[static_cast<size_t>(order[end])] !=
-                                                     c.pool[static_cast<size_t>(order[end - 1])];
-    if (new_pool) std::fill(another.begin(), another.end(), -1);
-    std::fill(later.begin(), later.end(), -1);
-    for (size_t i = end; i-- > begin;) {
-      const int32_t t = order[i];
-      for (int32_t e = 0; e < c.experts; ++e) {
-        const auto expert = static_cast<size_t>(e);
-        if (taken[static_cast<size_t>(t) * experts + expert]) {
-          later[expert] = t;
-          continue;
-        }
-        if (later[expert] >= 0) {
-          ++out.future_pairs;
-          if (!out.witness.found()) out.witness = {t, later[expert], e, -1};
-        }
-        if (another[expert] >= 0 && !out.batch.found()) out.batch = {t, another[expert], e, -1};
+  for (auto& [pool, rows] : pools) {
+    std::sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
+  }
+  return pools;
+}
+
+// Two taken tokens of one expert and pool, of two sequences where there are such.
+struct TakenTwo {
+  int32_t first = -1;
+  int32_t other = -1;
+};
+
+// Who was left out by an expert that took a later token of its sequence, or one of another
+// sequence.
+class ColumnPairs {
+ public:
+  ColumnPairs(const RoutingCase& c, const std::vector<uint8_t>& taken, ColumnChoice* out)
+      : c_(c), taken_(taken), out_(*out), later_(static_cast<size_t>(c.experts)) {}
+
+  void Pool(const std::vector<int32_t>& rows) {
+    two_.assign(later_.size(), {});
+    for (int32_t t : rows) {
+      for (size_t e = 0; e < later_.size(); ++e) {
+        if (!Taken(t, e)) continue;
+        if (two_[e].first < 0) two_[e].first = t;
+        if (two_[e].other < 0 && Sequence(t) != Sequence(two_[e].first)) two_[e].other = t;
       }
     }
-    for (size_t e = 0; e < experts; ++e) {
-      if (later[e] >= 0) another[e] = later[e];
+    for (size_t i = rows.size(); i-- > 0;) {
+      if (i + 1 == rows.size() || Sequence(rows[i]) != Sequence(rows[i + 1])) {
+        std::fill(later_.begin(), later_.end(), -1);
+      }
+      Token(rows[i]);
     }
-    end = begin;
   }
-}
+
+ private:
+  bool Taken(int32_t t, size_t e) const {
+    return taken_[static_cast<size_t>(t) * later_.size() + e] != 0;
+  }
+  int64_t Sequence(int32_t t) const { return c_.sequence[static_cast<size_t>(t)]; }
+
+  // Tokens are visited from the end of their sequence, so later_ is what follows.
+  void Token(int32_t t) {
+    bool future = false, cross = false;
+    for (size_t e = 0; e < later_.size(); ++e) {
+      if (Taken(t, e)) {
+        later_[e] = t;
+        continue;
+      }
+      const auto expert = static_cast<int32_t>(e);
+      if (later_[e] >= 0) {
+        future = true;
+        if (!out_.witness.found()) out_.witness = {t, later_[e], expert, -1};
+      }
+      const TakenTwo& two = two_[e];
+      const int32_t other =
+          two.first >= 0 && Sequence(two.first) != Sequence(t) ? two.first : two.other;
+      if (other >= 0) {
+        cross = true;
+        if (!out_.batch.found()) out_.batch = {t, other, expert, -1};
+      }
+    }
+    out_.future_tokens += future;
+    out_.cross_tokens += cross;
+  }
+
+  const RoutingCase& c_;
+  const std::vector<uint8_t>& taken_;
+  ColumnChoice& out_;
+  std::vector<int32_t> later_;
+  std::vector<TakenTwo> two_;
+};
 
 }  // namespace
 
@@ -324,7 +361,9 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
     out.variant = KeyName(kind);
     break;
   }
-  if (out.separable && c.ordered()) FindColumnPairs(c, taken, out);
+  if (!out.separable || !c.ordered()) return out;
+  ColumnPairs pairs(c, taken, &out);
+  for (const auto& [pool, rows] : RowsOfPools(c)) pairs.Pool(rows);
   return out;
 }
 

@@ -28,7 +28,7 @@ struct QueueReplay {
 };
 QueueReplay ReplayFirstCome(const RoutingCase& c, const Saturation& s);
 
-// Admits the highest scores of each cell. Tried scores: those of KeyKinds (routing_keys.h).
+// Admits the highest scores of each cell, by each of KeyKinds (routing_keys.h).
 Replay ReplayByScore(const RoutingCase& c, const Saturation& s);
 
 // Experts choose tokens: equal holdings, by score, over all tokens of a pool.
@@ -39,10 +39,11 @@ struct ColumnChoice {
       false;        // in each cell no token that was left out scores above one that was taken
   double bits = 0;  // that the equal holdings are no accident of own thresholds
   int64_t capacity = 0;
-  std::string variant;       // the score that separates
-  RefusalPair witness;       // left out, taken: one sequence and pool, left out first
-  RefusalPair batch;         // of two sequences
-  int64_t future_pairs = 0;  // (token, expert) left out with a later token of its sequence taken
+  std::string variant;            // the score that separates
+  RefusalPair witness;            // left out, taken: one sequence and pool, left out first
+  RefusalPair batch;              // of two sequences
+  int64_t future_tokens = 0;      // left out by an expert that took a later token of their sequence
+  int64_t cross_tokens = 0;       // left out by an expert that took a token of another sequence
   bool exceeds_declared = false;  // holdings differ from the declared capacity
 };
 ColumnChoice FindColumnChoice(const RoutingCase& c);

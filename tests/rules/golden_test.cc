@@ -201,7 +201,7 @@ std::string Render(const v1::Verdict& verdict) {
 
 std::string JudgeCase(const std::string& rule, const Case& c) {
   std::string out;
-  auto engine = Engine::Create({.rules = {rule}}, [&](const v1::Verdict& verdict) {
+  auto engine = Engine::Create({}, [&](const v1::Verdict& verdict) {
     if (verdict.rule() == rule) out += Render(verdict);
   });
   if (!engine.ok()) return std::string(engine.status().message()) + "\n";
