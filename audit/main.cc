@@ -5,6 +5,7 @@
 #include <new>
 
 #include "audit/commands/commands.h"
+#include "audit/live/live.h"
 #include "audit/version.h"
 
 namespace {
@@ -21,16 +22,18 @@ int Main(int argc, char** argv) {
   using namespace plumbline::audit;
   CLI::App app("Plumbline watches training runs for the failures that do not crash them.", "plumb");
   app.set_version_flag("--version", std::string("plumb ") + kVersion);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // that there is one is checked below, after unknown words
   int status = kExitClean;
   RegisterAudit(app, &status);
   RegisterRules(app, &status);
   RegisterExplain(app, &status);
+  RegisterLive(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitClean : kExitError;
   }
+  if (app.get_subcommands().empty()) return Fail("expected a subcommand; see plumb --help");
   return status;
 }
 

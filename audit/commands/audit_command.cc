@@ -53,6 +53,8 @@ std::string Render(const Arguments& arguments, const AuditResult& result) {
 }
 
 int Run(const Arguments& arguments) {
+  if (arguments.paths.empty())
+    return Fail("audit: expected at least one PATH; see plumb audit --help");
   AuditOptions options;
   options.paths = arguments.paths;
   options.engine.rules = arguments.rules;
@@ -61,7 +63,7 @@ int Run(const Arguments& arguments) {
     options.forced = FindReader(arguments.as);
     if (options.forced == nullptr) {
       return Fail(IsFormatName(arguments.as)
-                      ? "format " + arguments.as + " is not read by this version"
+                      ? "--as: format " + arguments.as + " is not read by this version"
                       : "--as: expected one of " + ReadableFormats() + ", found " + arguments.as);
     }
   }
@@ -84,8 +86,8 @@ void RegisterAudit(CLI::App& app, int* status) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("audit", "Judge recorded runs: dumps, run records, directories of them");
-  command->add_option("PATH", arguments->paths, "Files, or directories that are audited as one run")
-      ->required();
+  command->add_option("PATH", arguments->paths,
+                      "Files, or directories that are audited as one run");
   command->add_option("--format", arguments->format, "Output format")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

@@ -205,8 +205,10 @@ class HeaderHandler {
 
   uint64_t Offset() const { return kLengthBytes + static_cast<uint64_t>(*at_ - start_); }
 
-  bool Fail(std::string text) {
-    if (!problem_) problem_ = Problem{Offset(), std::move(text)};
+  bool Fail(std::string text) { return FailAt(Offset(), std::move(text)); }
+
+  bool FailAt(uint64_t offset, std::string text) {
+    if (!problem_) problem_ = Problem{offset, std::move(text)};
     return false;
   }
 
@@ -221,7 +223,8 @@ class HeaderHandler {
         expected = "__metadata__ to be an object of strings";
         break;
       case Place::kMetadataValue:
-        return Fail("expected metadata " + Quoted(key_) + " to be a string, found " + found);
+        return FailAt(key_at_,
+                      "expected metadata " + Quoted(key_) + " to be a string, found " + found);
       case Place::kTensorObject:
         return Fail("expected an object with dtype, shape and data_offsets for tensor " +
                     Quoted(tensor_.name) + ", found " + found);
@@ -311,12 +314,14 @@ std::optional<Problem> ParseJson(const std::string& json, SafetensorsHeader* hea
 
 // Bytes that the shape and dtype need; nothing when that overflows or is no whole number of bytes.
 std::optional<uint64_t> SizeOf(const TensorEntry& tensor, uint64_t bits) {
-  uint64_t total = bits;
+  uint64_t total = 1;
   for (const int64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total)) return std::nullopt;
   }
-  if (total % 8 != 0) return std::nullopt;
-  return total / 8;
+  const bool whole = bits % 8 == 0;  // else a dtype of a few bits, packed
+  if (__builtin_mul_overflow(total, whole ? bits / 8 : bits, &total)) return std::nullopt;
+  if (whole) return total;
+  return total % 8 == 0 ? std::optional(total / 8) : std::nullopt;
 }
 
 std::optional<Problem> CheckTensor(TensorEntry* tensor) {

@@ -1,0 +1,64 @@
+// Builds safetensors dumps for tests, well formed unless a test asks for something else.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace plumbline::audit::testing {
+
+struct DumpTensor {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  std::string data;
+};
+
+template <typename T>
+std::string Bytes(const std::vector<T>& values) {
+  std::string out(values.size() * sizeof(T), '\0');
+  if (!values.empty()) std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+
+struct Dump {
+  std::map<std::string, std::string> metadata;
+  std::vector<DumpTensor> tensors;
+
+  DumpTensor& Tensor(std::string_view name);
+  void Remove(std::string_view name);
+  std::string HeaderJson() const;
+  std::string File() const;
+};
+
+// Length prefix, header and data, whatever they are.
+std::string RawFile(const std::string& header, const std::string& data);
+
+// A router that drops by score at a declared capacity: T tokens in sequences of 32, E experts, k
+// = 1. moe-future-leak must find it.
+Dump LeakyDump(int tokens = 256, int experts = 4, uint32_t seed = 1);
+
+// Dropless top-2: nothing to find.
+Dump DroplessDump(int tokens = 64, int experts = 4, uint32_t seed = 1);
+
+// A file under a directory that is removed with the object.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  const std::string& path() const { return path_; }
+  // Writes and returns the full path; folders in `name` are made.
+  std::string Write(const std::string& name, const std::string& bytes) const;
+
+ private:
+  std::string path_;
+};
+
+std::string ReadFile(const std::string& path);
+
+}  // namespace plumbline::audit::testing

@@ -1,0 +1,554 @@
+// The safetensors reader against files that lie: every lie is a problem with its place, and what is
+// well formed comes through unchanged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "audit/audit.h"
+#include "audit/readers/safetensors_header.h"
+#include "tests/audit/dump_builder.h"
+
+namespace plumbline::audit {
+namespace {
+
+using testing::Bytes;
+using testing::DroplessDump;
+using testing::Dump;
+using ::testing::HasSubstr;
+using testing::LeakyDump;
+using testing::RawFile;
+using testing::TempDir;
+
+AuditResult Audit(const std::vector<std::string>& paths) {
+  AuditOptions options;
+  options.paths = paths;
+  auto result = RunAudit(options, nullptr);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *std::move(result);
+}
+
+AuditResult AuditBytes(const std::string& bytes) {
+  const TempDir dir;
+  return Audit({dir.Write("a.safetensors", bytes)});
+}
+
+// The problems of one file, a line each.
+std::string Problems(const AuditResult& result) {
+  std::string out;
+  for (const InputReport& input : result.inputs) {
+    for (const Problem& problem : input.problems) out += input.Line(problem) + "\n";
+  }
+  return out;
+}
+
+bool Judged(const AuditResult& result) { return result.coverage.judged > 0; }
+
+// ---- the container -------------------------------------------------------------------------
+
+std::string Header(const std::string& entry) { return "{\"x\":" + entry + "}"; }
+
+struct Lie {
+  const char* name;
+  std::string bytes;
+  const char* expected;  // part of the problem
+};
+
+std::vector<Lie> Lies() {
+  const std::string four(4, '\0');
+  std::string huge_length = RawFile("{}", "");
+  huge_length.replace(0, 8, "\xFF\xFF\xFF\xFF\xFF\xFF\x00\x00", 8);
+  std::string past_end = RawFile("{}", "");
+  past_end[0] = 100;
+  return {
+      {"empty file", "", "byte 0: expected 8 bytes of header length"},
+      {"seven bytes", std::string(7, '\0'), "byte 7: expected 8 bytes of header length"},
+      {"header length zero", RawFile("", ""), "expected a JSON header"},
+      {"huge header length", huge_length, "byte 0: expected a header of at most 100000000 bytes"},
+      {"header past the end", past_end, "byte 10: expected a header of 100 bytes"},
+      {"no JSON", RawFile("{hello", ""), "expected a JSON header"},
+      {"an array", RawFile("{\"x\":[1]}", ""), "expected an object with dtype"},
+      {"cut JSON", RawFile("{\"x\":{\"dtype\":\"F32\"", ""), "expected a JSON header"},
+      {"two documents", RawFile("{}{}", ""), "expected a JSON header"},
+      {"bad UTF-8", RawFile("{\"\xFF\":1}", ""), "expected a JSON header"},
+      {"metadata no object", RawFile("{\"__metadata__\":3}", ""),
+       "expected __metadata__ to be an object"},
+      {"metadata number", RawFile("{\"__metadata__\":{\"top_k\":2}}", ""),
+       "byte 25: expected metadata \"top_k\" to be a string, found a number"},
+      {"metadata list", RawFile("{\"__metadata__\":{\"a\":[]}}", ""),
+       "to be a string, found an array"},
+      {"metadata twice", RawFile("{\"__metadata__\":{},\"__metadata__\":{}}", ""),
+       "expected each key once"},
+      {"metadata key twice", RawFile("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", ""),
+       "expected each metadata key once"},
+      {"tensor twice",
+       RawFile("{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"x\":{\"dtype\":"
+               "\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+               four),
+       "expected each tensor once"},
+      {"dtype twice",
+       RawFile(Header("{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}"),
+               four),
+       "expected each key once"},
+      {"unknown dtype",
+       RawFile(Header("{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}"), four),
+       "expected a dtype of the format"},
+      {"dtype number", RawFile(Header("{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}"), four),
+       "expected dtype to be a string"},
+      {"no shape", RawFile(Header("{\"dtype\":\"F32\",\"data_offsets\":[0,4]}"), four),
+       "found fewer"},
+      {"unknown key", RawFile(Header("{\"dtype\":\"F32\",\"size\":1}"), four),
+       "expected dtype, shape or data_offsets"},
+      {"negative extent",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}"), four),
+       "found a negative number"},
+      {"fractional extent",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}"), four),
+       "expected shape to be an array of whole numbers"},
+      {"extent past 2^64",
+       RawFile(
+           Header("{\"dtype\":\"F32\",\"shape\":[18446744073709551616],\"data_offsets\":[0,4]}"),
+           four),
+       "expected"},
+      {"nested shape",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[[1]],\"data_offsets\":[0,4]}"), four),
+       "found an array"},
+      {"nine axes",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}"),
+               four),
+       "expected at most 8 axes"},
+      {"overflowing product",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4611686018427387904],"
+                      "\"data_offsets\":[0,0]}"),
+               ""),
+       "expected a size that fits 64 bits"},
+      {"product wraps to 4",
+       RawFile(
+           Header("{\"dtype\":\"U8\",\"shape\":[4294967297,4294967300],\"data_offsets\":[0,4]}"),
+           four),
+       "expected a size that fits 64 bits"},
+      {"too few bytes",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}"), four),
+       "expected 8 bytes for the shape and dtype"},
+      {"half a byte",
+       RawFile(Header("{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}"),
+               std::string(2, '\0')),
+       "expected a size"},
+      {"reversed offsets",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}"), four),
+       "in ascending order"},
+      {"one offset",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}"), four),
+       "found fewer"},
+      {"three offsets",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}"), four),
+       "expected two data_offsets"},
+      {"past the end",
+       RawFile(Header("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"), four),
+       "expected 4 more bytes of tensor \"x\""},
+      {"far past the end",
+       RawFile(Header("{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,"
+                      "9223372036854775807]}"),
+               four),
+       "more bytes of tensor"},
+      {"hole at the start",
+       RawFile(Header("{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}"), four),
+       "(a hole)"},
+      {"rest at the end",
+       RawFile(Header("{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}"), four),
+       "expected the end of the file after the last tensor, found 2 more bytes"},
+      {"overlap",
+       RawFile("{\"x\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"y\":{\"dtype\":"
+               "\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+               four),
+       "(they overlap)"},
+      {"deep nesting", RawFile("{\"x\":" + std::string(1 << 20, '['), ""), "found an array"},
+      {"deep objects",
+       RawFile(
+           [] {
+             std::string s;
+             for (int i = 0; i < 1 << 18; ++i) s += "{\"a\":";
+             return s;
+           }(),
+           ""),
+       "expected"},
+      {"not UTF-8 as a name", RawFile("{\"\\ud800\":1}", ""), "expected a JSON header"},
+  };
+}
+
+TEST(Safetensors, EveryLieIsAProblemWithItsPlace) {
+  for (const Lie& lie : Lies()) {
+    SCOPED_TRACE(lie.name);
+    const AuditResult result = AuditBytes(lie.bytes);
+    EXPECT_TRUE(result.inputs_failed());
+    EXPECT_FALSE(Judged(result));
+    EXPECT_THAT(Problems(result), HasSubstr(lie.expected));
+    EXPECT_THAT(Problems(result), HasSubstr("a.safetensors: byte "));
+  }
+}
+
+TEST(Safetensors, HundredMegabyteHeaderOfNothing) {
+  std::string header =
+      "{\"__metadata__\":{\"kind\":\"routing\",\"note\":\"" + std::string(99'000'000, 'x') + "\"}}";
+  EXPECT_THAT(Problems(AuditBytes(RawFile(header, ""))),
+              HasSubstr("expected a tensor router_logits or router_scores"));
+  header.insert(header.size() - 3, std::string(2'000'000, 'x'));
+  EXPECT_THAT(Problems(AuditBytes(RawFile(header, ""))), HasSubstr("expected a header of at most"));
+}
+
+TEST(Safetensors, CutAtEveryByteIsNeverJudged) {
+  const std::string whole = DroplessDump(8, 4).File();
+  for (size_t size = 0; size < whole.size(); ++size) {
+    SCOPED_TRACE(size);
+    const AuditResult result = AuditBytes(whole.substr(0, size));
+    EXPECT_TRUE(result.inputs_failed());
+    EXPECT_FALSE(Judged(result));
+  }
+  EXPECT_TRUE(Judged(AuditBytes(whole)));
+}
+
+TEST(Safetensors, HeaderKeepsEveryTensor) {
+  const TempDir dir;
+  const Dump dump = DroplessDump(8, 4);
+  auto file = InputFile::Open(dir.Write("a", dump.File()));
+  ASSERT_TRUE(file.ok());
+  SafetensorsHeader header;
+  ASSERT_FALSE(ReadSafetensorsHeader(*file, &header));
+  ASSERT_EQ(header.tensors.size(), dump.tensors.size());
+  for (const auto& tensor : dump.tensors) {
+    const TensorEntry* entry = header.Find(tensor.name);
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->shape, tensor.shape);
+    std::string data(entry->bytes(), '\0');
+    ASSERT_TRUE(file->ReadAt(entry->begin, data.data(), data.size()).ok());
+    EXPECT_EQ(data, tensor.data) << tensor.name;
+  }
+  EXPECT_EQ(header.Metadata("top_k")->value, "2");
+}
+
+TEST(Safetensors, TrailingSpacesInTheHeaderAreFine) {
+  const Dump dump = DroplessDump(64, 4);
+  std::string data;
+  for (const auto& tensor : dump.tensors) data += tensor.data;
+  EXPECT_TRUE(Judged(AuditBytes(RawFile(dump.HeaderJson() + "       ", data))));
+}
+
+// ---- the routing dump ----------------------------------------------------------------------
+
+struct Change {
+  const char* name;
+  std::function<void(Dump&)> apply;
+  const char* expected;
+};
+
+std::vector<Change> Refused() {
+  const auto set = [](const char* key, const char* value) {
+    return [key, value](Dump& dump) { dump.metadata[key] = value; };
+  };
+  return {
+      {"no top_k", [](Dump& d) { d.metadata.erase("top_k"); }, "expected metadata top_k"},
+      {"top_k zero", set("top_k", "0"), "expected metadata top_k to be a whole number from 1"},
+      {"top_k text", set("top_k", "two"), "found \"two\""},
+      {"top_k with a tail", set("top_k", "2.0"), "found \"2.0\""},
+      {"top_k too large", set("top_k", "99999999999999999999"), "expected metadata top_k"},
+      {"negative step", set("step", "-1"), "expected metadata step to be a whole number"},
+      {"rank text", set("rank", "x"), "expected metadata rank"},
+      {"score function", set("score_function", "softmaxx"),
+       "expected metadata score_function to be identity, softmax or sigmoid, found \"softmaxx\""},
+      {"capacity", set("capacity", "lots"),
+       "expected metadata capacity to be none or a whole number"},
+      {"capacity zero", set("capacity", "0"), "expected metadata capacity"},
+      {"mode", set("mode", "training"), "expected metadata mode to be train or eval"},
+      {"groups", set("groups", "-2"), "expected metadata groups"},
+      {"group score", set("group_score", "mean"),
+       "expected metadata group_score to be max or sum2"},
+      {"pool", set("pool", "batch"),
+       "expected metadata pool to be microbatch, sequence, group, rank or world"},
+      {"flatten", set("flatten", "row-major"),
+       "expected metadata flatten to be seq-major or batch-major"},
+      {"bias captured", set("bias_captured", "now"),
+       "expected metadata bias_captured to be before or after"},
+      {"unknown kind", set("kind", "rooting"), "expected kind routing, reduction"},
+      {"kind of a later version", set("kind", "matmul"), "not judged by this version"},
+      {"no kind, no scores",
+       [](Dump& d) {
+         d.metadata.erase("kind");
+         d.Remove("router_logits");
+       },
+       "expected metadata kind"},
+      {"no scores", [](Dump& d) { d.Remove("router_logits"); }, "found neither"},
+      {"both scores",
+       [](Dump& d) {
+         auto t = d.Tensor("router_logits");
+         t.name = "router_scores";
+         d.tensors.push_back(t);
+       },
+       "found both"},
+      {"integer scores", [](Dump& d) { d.Tensor("router_logits").dtype = "I32"; },
+       "expected router_logits as F64, F32, F16 or BF16, found I32"},
+      {"fp8 scores",
+       [](Dump& d) {
+         auto& t = d.Tensor("router_logits");
+         t.dtype = "F8_E4M3";
+         t.data.resize(t.data.size() / 4);
+       },
+       "found F8_E4M3"},
+      {"scores of one axis", [](Dump& d) { d.Tensor("router_logits").shape = {256}; },
+       "expected router_logits of shape [T,E]"},
+      {"no experts",
+       [](Dump& d) {
+         auto& t = d.Tensor("router_logits");
+         t.shape = {64, 0};
+         t.data.clear();
+       },
+       "with at least one expert"},
+      {"tokens without bytes",
+       [](Dump& d) {
+         auto& t = d.Tensor("router_logits");
+         t.shape = {INT64_C(4611686018427387904), 0};
+         t.data.clear();
+       },
+       "with at least one expert"},
+      {"float indices", [](Dump& d) { d.Tensor("topk_indices").dtype = "F32"; },
+       "expected topk_indices as an integer dtype"},
+      {"indices of other rows",
+       [](Dump& d) {
+         auto& t = d.Tensor("topk_indices");
+         t.shape = {32, 4};
+       },
+       "expected topk_indices of shape [T,k] = [64,2], found [32,4]"},
+      {"another k", [](Dump& d) { d.metadata["top_k"] = "3"; },
+       "expected topk_indices of shape [T,k] = [64,3]"},
+      {"positions of two axes",
+       [](Dump& d) {
+         d.Tensor("position").shape = {32, 2};
+       },
+       "expected position of shape [T] = [64]"},
+      {"wide mask",
+       [](Dump& d) {
+         d.tensors.push_back({"padding_mask", "I32", {64}, std::string(256, '\0')});
+       },
+       "expected padding_mask as BOOL or U8"},
+      {"bias of other experts",
+       [](Dump& d) {
+         d.tensors.push_back({"expert_bias", "F32", {5}, std::string(20, '\0')});
+       },
+       "expected expert_bias of shape [E] = [4], found [5]"},
+      {"probs of no shape",
+       [](Dump& d) {
+         d.tensors.push_back({"probs", "F32", {64, 3}, std::string(768, '\0')});
+       },
+       "expected probs of shape"},
+  };
+}
+
+TEST(RoutingDump, WhatDoesNotFitIsRefusedByName) {
+  for (const Change& change : Refused()) {
+    SCOPED_TRACE(change.name);
+    Dump dump = DroplessDump();
+    change.apply(dump);
+    const AuditResult result = AuditBytes(dump.File());
+    EXPECT_TRUE(result.inputs_failed());
+    EXPECT_FALSE(Judged(result));
+    EXPECT_THAT(Problems(result), HasSubstr(change.expected));
+  }
+}
+
+TEST(RoutingDump, AllProblemsAreNamedAtOnce) {
+  Dump dump = DroplessDump();
+  dump.metadata["pool"] = "x";
+  dump.metadata["mode"] = "y";
+  dump.Tensor("position").dtype = "F32";
+  EXPECT_EQ(AuditBytes(dump.File()).inputs[0].problems.size(), 3u);
+}
+
+std::vector<Change> Unjudgeable() {
+  return {
+      {"index out of range", [](Dump& d) { d.Tensor("topk_indices").data[0] = 99; }, ""},
+      {"negative index",
+       [](Dump& d) { d.Tensor("topk_indices").data.replace(0, 4, "\xF0\xFF\xFF\xFF"); }, ""},
+      {"k beyond E",
+       [](Dump& d) {
+         d.metadata["top_k"] = "6";
+         d.Tensor("topk_indices") = {
+             "topk_indices", "I32", {64, 6}, Bytes(std::vector<int32_t>(64 * 6, 1))};
+       },
+       ""},
+      {"no tokens",
+       [](Dump& d) {
+         for (auto& tensor : d.tensors) {
+           tensor.shape[0] = 0;
+           tensor.data.clear();
+         }
+       },
+       ""},
+      {"all scores NaN",
+       [](Dump& d) {
+         auto& t = d.Tensor("router_logits");
+         t.data = Bytes(std::vector<float>(t.data.size() / 4, __builtin_nanf("")));
+       },
+       ""},
+      {"a place twice",
+       [](Dump& d) { d.Tensor("position").data.assign(d.Tensor("position").data.size(), '\0'); },
+       ""},
+      {"top_k of 2^31",
+       [](Dump& d) {
+         d.metadata["top_k"] = "2147483647";
+         d.Remove("topk_indices");
+       },
+       ""},
+      {"groups beyond experts",
+       [](Dump& d) {
+         d.metadata["groups"] = "4000000000";
+         d.metadata["top_groups"] = "3";
+       },
+       ""},
+  };
+}
+
+TEST(RoutingDump, WellFormedButUnusableIsInconclusiveNeverPass) {
+  for (const Change& change : Unjudgeable()) {
+    SCOPED_TRACE(change.name);
+    Dump dump = DroplessDump();
+    change.apply(dump);
+    const AuditResult result = AuditBytes(dump.File());
+    EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+    EXPECT_GT(result.coverage.inconclusive, 0u);
+    for (const v1::Verdict* verdict : result.report.verdicts()) {
+      EXPECT_NE(verdict->kind(), v1::Verdict::KIND_FINDING) << verdict->DebugString();
+      const bool future = verdict->rule() == "causality/moe-future-leak";
+      if (future) {
+        EXPECT_EQ(verdict->kind(), v1::Verdict::KIND_INCONCLUSIVE) << verdict->DebugString();
+      }
+    }
+  }
+}
+
+template <typename To, typename From>
+void Widen(Dump& dump, const char* name, const char* dtype) {
+  auto& tensor = dump.Tensor(name);
+  std::vector<To> wide;
+  for (size_t i = 0; i < tensor.data.size(); i += sizeof(From)) {
+    From value;
+    std::memcpy(&value, &tensor.data[i], sizeof value);
+    wide.push_back(static_cast<To>(value));
+  }
+  tensor.dtype = dtype;
+  tensor.data = Bytes(wide);
+}
+
+TEST(RoutingDump, IntegersOfAnyWidthSayTheSame) {
+  const std::string fingerprint =
+      AuditBytes(LeakyDump().File()).report.findings().at(0)->fingerprint();
+  const std::vector<std::function<void(Dump&)>> widths = {
+      [](Dump& d) { Widen<int8_t, int64_t>(d, "topk_indices", "I8"); },
+      [](Dump& d) { Widen<uint8_t, int64_t>(d, "topk_indices", "U8"); },
+      [](Dump& d) { Widen<int16_t, int64_t>(d, "topk_indices", "I16"); },
+      [](Dump& d) { Widen<uint32_t, int64_t>(d, "topk_indices", "U32"); },
+      [](Dump& d) { Widen<uint64_t, int64_t>(d, "topk_indices", "U64"); },
+      [](Dump& d) { Widen<int64_t, int32_t>(d, "position", "I64"); },
+      [](Dump& d) { Widen<uint16_t, int32_t>(d, "sequence_id", "U16"); },
+      [](Dump& d) { d.Tensor("keep_mask").dtype = "U8"; },
+      [](Dump& d) { Widen<double, float>(d, "router_logits", "F64"); },
+  };
+  for (size_t i = 0; i < widths.size(); ++i) {
+    SCOPED_TRACE(i);
+    Dump dump = LeakyDump();
+    widths[i](dump);
+    const AuditResult result = AuditBytes(dump.File());
+    EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+    ASSERT_FALSE(result.report.findings().empty());
+    EXPECT_EQ(result.report.findings()[0]->fingerprint(), fingerprint);
+    EXPECT_EQ(result.report.findings()[0]->level(), v1::LEVEL_ERROR);
+  }
+}
+
+TEST(RoutingDump, KindIsInferredFromScores) {
+  Dump dump = LeakyDump();
+  dump.metadata.erase("kind");
+  EXPECT_FALSE(AuditBytes(dump.File()).report.findings().empty());
+}
+
+TEST(RoutingDump, OpIsRoutingUnlessNamed) {
+  Dump dump = LeakyDump();
+  EXPECT_EQ(AuditBytes(dump.File()).report.findings().at(0)->site().op(), "routing");
+  dump.metadata["op"] = "gate";
+  EXPECT_EQ(AuditBytes(dump.File()).report.findings().at(0)->site().op(), "gate");
+}
+
+// ---- several dumps -------------------------------------------------------------------------
+
+TEST(Dumps, RanksAndCallsOfOneStepJoin) {
+  const TempDir dir;
+  for (int step = 0; step < 3; ++step) {
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int call = 0; call < 2; ++call) {
+        Dump dump = LeakyDump(256, 4, static_cast<uint32_t>(step * 10 + rank * 2 + call));
+        dump.metadata["step"] = std::to_string(step);
+        dump.metadata["rank"] = std::to_string(rank);
+        dir.Write(
+            "s" + std::to_string(step) + "/r" + std::to_string(rank) + "c" + std::to_string(call),
+            dump.File());
+      }
+    }
+  }
+  const AuditResult result = Audit({dir.path()});
+  EXPECT_EQ(result.inputs.size(), 12u);
+  EXPECT_EQ(result.coverage.dropped, 0u) << "nothing may come late";
+  ASSERT_FALSE(result.report.findings().empty());
+  const v1::Finding& finding = *result.report.findings()[0];
+  EXPECT_EQ(finding.site().step_first(), 0);
+  EXPECT_EQ(finding.site().step_last(), 2);
+  EXPECT_EQ(finding.site().ranks_size(), 2);
+}
+
+TEST(Dumps, ALoneRankOfALargerWorldIsJudged) {
+  Dump dump = LeakyDump();
+  dump.metadata["rank"] = "4000000000";
+  const AuditResult result = AuditBytes(dump.File());
+  EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+  EXPECT_FALSE(result.report.findings().empty());
+}
+
+TEST(Dumps, OneDamagedDumpDoesNotSilenceTheOthers) {
+  const TempDir dir;
+  dir.Write("bad.safetensors", LeakyDump().File().substr(0, 1000));
+  dir.Write("good.safetensors", LeakyDump().File());
+  const AuditResult result = Audit({dir.path()});
+  EXPECT_TRUE(result.inputs_failed());
+  EXPECT_FALSE(result.report.findings().empty());
+}
+
+TEST(Dumps, OtherKindsInADirectoryAreListedNotRefused) {
+  const TempDir dir;
+  Dump other;
+  other.metadata = {{"kind", "tensor"}, {"role", "weight"}};
+  other.tensors = {{"values", "F32", {2}, std::string(8, '\0')}};
+  const std::string path = dir.Write("w.safetensors", other.File());
+  dir.Write("model.safetensors", RawFile("{}", ""));
+  dir.Write("notes.txt", "hello");
+  dir.Write("good.safetensors", DroplessDump().File());
+  const AuditResult result = Audit({dir.path()});
+  EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+  EXPECT_THAT(Problems(result), HasSubstr("not judged by this version"));
+  for (const InputReport& input : result.inputs) {
+    if (input.path.ends_with("notes.txt")) {
+      EXPECT_EQ(input.format, "unknown");
+      EXPECT_TRUE(input.problems.empty());
+    }
+  }
+  EXPECT_TRUE(Audit({path}).inputs_failed()) << "named, it is a problem";
+  EXPECT_TRUE(Audit({dir.path() + "/notes.txt"}).inputs_failed());
+}
+
+TEST(Dumps, AFileNamedTwiceCountsOnce) {
+  const TempDir dir;
+  const std::string path = dir.Write("a.safetensors", DroplessDump().File());
+  const AuditResult once = Audit({path});
+  const AuditResult twice = Audit({path, dir.path(), dir.path() + "/./a.safetensors"});
+  EXPECT_EQ(twice.inputs.size(), 1u);
+  EXPECT_EQ(twice.coverage.judged, once.coverage.judged);
+}
+
+}  // namespace
+}  // namespace plumbline::audit

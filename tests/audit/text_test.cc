@@ -1,0 +1,105 @@
+// What people read: nothing in it can steer a terminal, numbers are exact or short, lines fit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "audit/render/finding_json.h"
+#include "audit/render/finding_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+TEST(Printable, EscapesWhatSteersATerminal) {
+  EXPECT_EQ(Printable("plain \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"),
+            "plain \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+  EXPECT_EQ(Printable("a\x1b[31mb\n\t\r"), "a\\x1b[31mb\\n\\t\\r");
+  EXPECT_EQ(Printable("\xC2\x9B"), "\\x9b") << "C1 control sequence introducer";
+  EXPECT_EQ(Printable("\xE2\x80\xAE"), "\\u202e") << "right-to-left override";
+  EXPECT_EQ(Printable(std::string_view("\0", 1)), "\\x00");
+}
+
+TEST(Printable, EscapesWhatIsNoUtf8) {
+  EXPECT_EQ(Printable("\xFF"), "\\xff");
+  EXPECT_EQ(Printable("\xC0\xAF"), "\\xc0\\xaf") << "overlong";
+  EXPECT_EQ(Printable("\xED\xA0\x80"), "\\xed\\xa0\\x80") << "surrogate";
+  EXPECT_EQ(Printable("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "above U+10FFFF";
+  EXPECT_EQ(Printable("\xE2\x82"), "\\xe2\\x82") << "cut";
+  EXPECT_EQ(ValidUtf8("a\n\xFF"), "a\n\\xff");
+}
+
+TEST(Numbers, ExactReadsBackAndShortIsShort) {
+  EXPECT_EQ(ExactNumber(0.1), "0.1");
+  EXPECT_EQ(ExactNumber(3), "3");
+  EXPECT_EQ(std::stod(ExactNumber(1.0 / 3)), 1.0 / 3);
+  EXPECT_EQ(ExactNumber(std::nan("")), "nan");
+  EXPECT_EQ(ExactNumber(-std::numeric_limits<double>::infinity()), "-inf");
+  EXPECT_EQ(ShortNumber(1.0 / 3), "0.333333");
+  EXPECT_EQ(ShortNumber(123456789), "123456789");
+}
+
+TEST(Ranges, MergeAndAreLimited) {
+  EXPECT_EQ(Ranges({3, 0, 1, 2, 7, 2}), "0-3, 7");
+  EXPECT_EQ(Ranges({}), "");
+  EXPECT_EQ(Ranges({0, 2, 4, 6}, 2), "0, 2 and 2 more");
+}
+
+TEST(Wrap, KeepsWordsAndWidth) {
+  const auto lines = Wrap("one two three four", 9);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "one two");
+  EXPECT_EQ(lines[2], "four");
+  EXPECT_EQ(Wrap("averyveryverylongword x", 5).front(), "averyveryverylongword");
+}
+
+v1::Finding Hostile() {
+  v1::Finding finding;
+  finding.set_rule("causality/moe-future-leak");
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.set_strength(v1::STRENGTH_PROVED);
+  finding.set_title("a \x1b]0;title\x07 \xFF");
+  finding.mutable_site()->set_run("run\x1b[2J");
+  finding.mutable_site()->set_layer("layers.3");
+  finding.mutable_site()->set_op("routing");
+  finding.mutable_site()->set_step_first(3);
+  finding.mutable_site()->set_step_last(9);
+  finding.mutable_site()->add_ranks(0);
+  finding.mutable_site()->add_ranks(1);
+  finding.mutable_measured()->set_name("inversions");
+  finding.mutable_measured()->set_value(std::nan(""));
+  finding.mutable_threshold()->set_value(std::numeric_limits<double>::infinity());
+  finding.add_assumptions("as\x1bsumed");
+  (*finding.mutable_witness()->mutable_fields())["text"].set_string_value("token 17 \x1b lost");
+  (*finding.mutable_details()->mutable_fields())["b"].set_number_value(
+      -std::numeric_limits<double>::infinity());
+  (*finding.mutable_details()->mutable_fields())["a"].set_number_value(0.25);
+  finding.set_fingerprint("00112233445566778899aabbccddeeff");
+  return finding;
+}
+
+TEST(Finding, TextHasNoControlCharacters) {
+  const std::string text = RenderFinding(Hostile(), TextStyle{});
+  for (const char c : text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20) << text;
+  EXPECT_NE(text.find("layers.3 routing, steps 3-9, ranks 0-1"), std::string::npos) << text;
+  EXPECT_NE(text.find("token 17 \\x1b lost"), std::string::npos) << text;
+  EXPECT_NE(text.find("00112233445566778899aabbccddeeff"), std::string::npos) << text;
+}
+
+TEST(Finding, ColourOnlyWhenAsked) {
+  TextStyle style;
+  style.colour = true;
+  EXPECT_NE(RenderFinding(Hostile(), style).find("\x1b[1;31merror\x1b[0m"), std::string::npos);
+}
+
+TEST(Finding, JsonIsStrictAndOrdered) {
+  const std::string json = FindingJson(Hostile());
+  EXPECT_EQ(json.find('\n'), std::string::npos);
+  EXPECT_NE(json.find("\"value\":\"nan\""), std::string::npos) << json;
+  EXPECT_NE(json.find("\"details\":{\"a\":0.25,\"b\":\"-inf\"}"), std::string::npos) << json;
+  EXPECT_NE(json.find("\\\\xff"), std::string::npos) << json;
+  EXPECT_EQ(json.find("\"bias\""), std::string::npos);
+  EXPECT_EQ(json.find("\"false_alarm\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plumbline::audit
