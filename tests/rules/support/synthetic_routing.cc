@@ -53,7 +53,19 @@ v1::Tensor* Shape(v1::Tensor* tensor, DType dtype, std::initializer_list<int64_t
 SyntheticRouting::SyntheticRouting(const RoutingSpec& spec) : spec_(spec) {
   std::mt19937_64 rng(spec.seed);
   std::normal_distribution<double> normal;
-  const int T = spec.sequences * spec.length;
+  std::vector<int> lengths(static_cast<size_t>(spec.sequences), spec.length);
+  for (int& length : lengths) {
+    if (spec.packed) length = 1 + static_cast<int>(rng() % static_cast<uint64_t>(spec.length));
+  }
+  // Rows in queue order, as (sequence, position).
+  std::vector<std::pair<int, int>> rows;
+  for (int outer = 0; outer < (spec.seq_major ? spec.length : spec.sequences); ++outer) {
+    for (int inner = 0; inner < (spec.seq_major ? spec.sequences : spec.length); ++inner) {
+      const int b = spec.seq_major ? inner : outer, s = spec.seq_major ? outer : inner;
+      if (s < lengths[static_cast<size_t>(b)]) rows.push_back({b, s});
+    }
+  }
+  const int T = static_cast<int>(rows.size());
   batch_.tokens = T;
   batch_.experts = spec.experts;
   batch_.top_k = spec.top_k;
@@ -62,8 +74,7 @@ SyntheticRouting::SyntheticRouting(const RoutingSpec& spec) : spec_(spec) {
   std::vector<double> popularity(static_cast<size_t>(spec.experts));
   for (double& p : popularity) p = 0.5 * normal(rng);
   for (int row = 0; row < T; ++row) {
-    const int b = spec.seq_major ? row % spec.sequences : row / spec.length;
-    const int s = spec.seq_major ? row / spec.sequences : row % spec.length;
+    const auto [b, s] = rows[static_cast<size_t>(row)];
     sequence_.push_back(100 + b);
     position_.push_back(s);
     if (s >= spec.length * (1 - spec.padding_share) && b % 2 == 1)
@@ -248,6 +259,7 @@ RoutingSpec RandomSpec(RouterPolicy policy, uint64_t seed) {
   spec.seq_major = pick(true, false);
   spec.shuffle_rows = pick(false, false, true);
   spec.padding_share = pick(0.0, 0.0, 0.25);
+  spec.packed = pick(false, true);
   spec.softmax = pick(true, false);
   spec.recorded = pick(Recorded::kIndicesAndMask, Recorded::kIndicesAndMap, Recorded::kMapOnly);
   return spec;

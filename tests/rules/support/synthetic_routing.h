@@ -32,6 +32,7 @@ struct RoutingSpec {
   bool seq_major = false;     // the queue's order
   bool shuffle_rows = false;  // rows stored in another order than queued
   double padding_share = 0;
+  bool packed = false;  // documents of random lengths up to `length`
   bool softmax = true;  // score_function metadata
   Recorded recorded = Recorded::kIndicesAndMask;
   uint64_t seed = 1;
