@@ -39,7 +39,7 @@ TEST(FacadeWithAgent, ManyForksWhileTheAgentLoads) { RunRecorded("fork-storm"); 
 TEST(FacadeWithAgent, ChildrenForkedBeforeOpenAreTrainers) { RunRecorded("fork-before-open"); }
 TEST(FacadeWithAgent, ExitWithoutClose) { RunRecorded("loads-at-first-step-end"); }
 TEST(FacadeWithAgent, ServerThatIsNotThere) {
-  RunRecorded("threads", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}});
+  RunRecorded("no-server", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}});
 }
 
 class AgentAllocator : public ::testing::TestWithParam<const char*> {};
