@@ -132,7 +132,7 @@ struct RouterChoice {
   double value[kMaxTopK + 1];    // selection values, in rank order
 };
 
-// Working memory of one row; about 20 KiB. Plain data, reused between rows, one per thread.
+// Working memory of one row; about 26 KiB. Reused between rows, one per thread.
 struct RouterScratch {
   double exponential[kMaxExperts];  // exp(x - max)
   double score[kMaxExperts];        // f(x); set only where the selection needs it for every expert
@@ -140,6 +140,8 @@ struct RouterScratch {
   double group[kMaxExperts];
   double group_tolerance[kMaxExperts];
   int32_t admitted[kMaxExperts];  // experts of admitted groups, ascending
+  double admitted_key[kMaxExperts];
+  double hint = 0;  // see SelectBest
 };
 
 namespace internal {
@@ -157,17 +159,55 @@ struct Ranked {
   int32_t index;
 };
 
-// Keeps the `limit` best of what is offered, in order. Returns the new count.
+// Keeps the `limit` best of what is offered in ascending index order: among equals the earlier one
+// stays ahead. Returns the new count.
 inline int Offer(Ranked* best, int count, int limit, double key, int32_t index) {
-  if (count == limit && !RanksBefore(key, index, best[count - 1].key, best[count - 1].index)) {
-    return count;
-  }
+  if (count == limit && !(key > best[count - 1].key)) return count;
   int at = count < limit ? count : limit - 1;
-  for (; at > 0 && RanksBefore(key, index, best[at - 1].key, best[at - 1].index); --at) {
-    best[at] = best[at - 1];
-  }
+  for (; at > 0 && key > best[at - 1].key; --at) best[at] = best[at - 1];
   best[at] = {key, index};
   return count < limit ? count + 1 : limit;
+}
+
+// Places n candidates by counting who is ahead of each: no branch depends on the values.
+// `best` has room for limit + 1.
+inline void RankByCounting(const double* key, const int32_t* index, int n, int limit,
+                           Ranked* best) {
+  for (int a = 0; a < n; ++a) {
+    const double k = key[a];
+    int64_t ahead = 0;
+    for (int b = 0; b < a; ++b) ahead += key[b] >= k ? 1 : 0;
+    for (int b = a + 1; b < n; ++b) ahead += key[b] > k ? 1 : 0;
+    best[ahead < limit ? ahead : limit] = {k, index[a]};
+  }
+}
+
+// The `limit` best of n keys, in order; ties to the earlier. index[] ascends, null for 0 .. n-1.
+// `hint` guesses a value that a few more than `limit` keys reach; it costs time when it is wrong,
+// never the result, and is updated for the next row. `best` has room for limit + 1.
+inline void SelectBest(const double* key, const int32_t* index, int n, int limit, double* hint,
+                       Ranked* best) {
+  constexpr int kMost = 64;  // beyond it counting costs more than keeping a sorted list
+  double near_key[kMaxExperts];
+  int32_t near_index[kMaxExperts];
+  const double floor = n > 16 ? *hint : -__builtin_inf();
+  int near = 0;
+  for (int i = 0; i < n; ++i) {
+    near_key[near] = key[i];
+    near_index[near] = index != nullptr ? index[i] : i;
+    near += key[i] >= floor ? 1 : 0;
+  }
+  if (near >= limit && near <= kMost) {
+    RankByCounting(near_key, near_index, near, limit, best);
+  } else {
+    int count = 0;
+    for (int i = 0; i < n; ++i) {
+      count = Offer(best, count, limit, key[i], index != nullptr ? index[i] : i);
+    }
+  }
+  const double last = best[limit - 1].key;
+  const double wanted = last - 0.3 * (best[0].key - last);
+  *hint = IsFiniteValue(wanted) ? 0.75 * *hint + 0.25 * wanted : 0;
 }
 
 // Group scores and their tolerances; a group of one has only its one score to sum.
@@ -208,7 +248,9 @@ inline bool LimitGroups(const RouterRule& rule, const RowScale& row, const doubl
   int n = 0;
   const int size = rule.group_size();
   for (int i = 0; i < rule.experts; ++i) {
-    if (in[i / size]) s->admitted[n++] = i;
+    if (!in[i / size]) continue;
+    s->admitted_key[n] = s->value[i];
+    s->admitted[n++] = i;
   }
   return tied;
 }
@@ -274,16 +316,31 @@ inline bool SelectionValues(const RouterRule& rule, const RowScale& row, const d
   return poison == 0;
 }
 
+// f of what was ranked; loops apart by function, so that they vectorise.
+inline void RankedScores(const RouterRule& rule, const RowScale& row, const double* x,
+                         const RouterScratch& scratch, const RouterChoice& choice, double* f) {
+  for (int n = 0; n < choice.ranked; ++n) f[n] = x[choice.expert[n]];
+  if (rule.function == ScoreFunction::kSoftmax) {
+    for (int n = 0; n < choice.ranked; ++n) {
+      f[n] = scratch.exponential[choice.expert[n]] / row.sum;
+    }
+  } else if (rule.function == ScoreFunction::kSigmoid) {
+    for (int n = 0; n < choice.ranked; ++n) f[n] = PortableSigmoid(f[n]);
+  }
+}
+
 // Margins and tolerances of what was ranked.
 inline void JudgeRanks(const RouterRule& rule, const RowScale& row, const double* x,
-                       const double* bias, bool group_tied, RouterChoice* out) {
+                       const double* bias, const RouterScratch& scratch, bool group_tied,
+                       RouterChoice* out) {
+  double f[kMaxTopK + 1];
   double tolerance[kMaxTopK + 1];
+  RankedScores(rule, row, x, scratch, *out, f);
   for (int n = 0; n < out->ranked; ++n) {
     const int i = out->expert[n];
     const double b = rule.has_bias ? bias[i] : 0.0;
-    const double f = ScoreOf(rule, row, x[i]);
-    out->value[n] = rule.has_bias ? f + b : f;
-    tolerance[n] = ToleranceOf(rule, row, x[i], f, b);
+    out->value[n] = rule.has_bias ? f[n] + b : f[n];
+    tolerance[n] = ToleranceOf(rule, row, x[i], f[n], b);
   }
   out->rank_order_known = true;
   for (int n = 0; n + 1 < out->count; ++n) {
@@ -319,16 +376,13 @@ inline void ChooseExperts(const RouterRule& rule, const RowScale& row, const dou
   if (limited) group_tied = internal::LimitGroups(rule, row, x, bias, scratch, out);
   const int candidates = rule.admitted();
   const int limit = rule.top_k < candidates ? rule.top_k + 1 : candidates;
-  internal::Ranked best[kMaxTopK + 1] = {};
-  int count = 0;
-  for (int n = 0; n < candidates; ++n) {
-    const int i = limited ? scratch->admitted[n] : n;
-    count = internal::Offer(best, count, limit, key[i], i);
-  }
-  out->ranked = count;
-  out->count = rule.top_k < count ? rule.top_k : count;
-  for (int n = 0; n < count; ++n) out->expert[n] = best[n].index;
-  JudgeRanks(rule, row, x, bias, group_tied, out);
+  internal::Ranked best[kMaxTopK + 2];
+  internal::SelectBest(limited ? scratch->admitted_key : key, limited ? scratch->admitted : nullptr,
+                       candidates, limit, &scratch->hint, best);
+  out->ranked = limit;
+  out->count = rule.top_k;
+  for (int n = 0; n < limit; ++n) out->expert[n] = best[n].index;
+  JudgeRanks(rule, row, x, bias, *scratch, group_tied, out);
 }
 
 // Both steps. `x`: rule.experts recorded values as doubles; `bias`: as many, or null.

@@ -5,6 +5,7 @@
 #include "kernels/routing.h"
 #include "kernels/routing_plan.h"
 #include "kernels/routing_row.h"
+#include "kernels/routing_row_host.h"
 
 namespace plumbline {
 namespace {
@@ -79,11 +80,9 @@ class Summary {
   }
 
   void Row(int64_t row, int row_in_tile) {
-    LoadScores(plan_.scores, row, plan_.rule.experts, x_);
     const bool padding = Padding(row);
     const double* bias = plan_.rule.has_bias ? bias_ : nullptr;
-    const RowScale scale = ScaleRow(plan_.rule, x_, &scratch_);
-    ChooseExperts(plan_.rule, scale, x_, bias, &scratch_, &choice_);
+    const RowScale scale = ReadRow(plan_, row, bias, x_, &scratch_, &choice_);
     if (padding) {
       ++raw_.counts.padding;
     } else {
@@ -136,6 +135,8 @@ class Summary {
     RoutingCounts& c = raw_.counts;
     int recorded = 0;
     uint32_t covered = 0;  // bit n: own choice n was recorded
+    const int own = choice_.finite ? choice_.count : 0;
+    for (int n = 0; n < own; ++n) own_bit_[choice_.expert[n]] = 1u << n;
     for (int j = 0; j < plan_.rule.top_k; ++j) {
       const int64_t e = plan_.topk.Integer(row, j);
       if (e == -1) continue;
@@ -144,15 +145,14 @@ class Summary {
         continue;
       }
       ++recorded;
-      for (int n = 0; choice_.finite && n < choice_.count; ++n) {
-        if (choice_.expert[n] == e) covered |= 1u << n;
-      }
+      covered |= own_bit_[e];
       if (KeptIndex(plan_, row, j, e)) {
         ++c.load[e];
       } else if (!padding) {
         Refuse(row, e);
       }
     }
+    for (int n = 0; n < own; ++n) own_bit_[choice_.expert[n]] = 0;
     if (padding) return;
     c.choices += static_cast<uint64_t>(recorded);
     if (Judged() && (recorded != choice_.count || covered != AllOf(choice_.count))) {
@@ -205,6 +205,7 @@ class Summary {
   TiledSum z_;
   RouterChoice choice_;
   RouterScratch scratch_;
+  uint32_t own_bit_[kMaxExperts] = {};  // 1 << rank of the row's own choices, 0 elsewhere
   double x_[kMaxExperts];
   double bias_[kMaxExperts];
 };

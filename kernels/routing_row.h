@@ -61,9 +61,4 @@ PLUMB_HD inline bool KeptIndex(const RoutingPlan& plan, int64_t row, int j, int6
   return !plan.map.present() || KeptInMap(plan, row, e);
 }
 
-// The recorded scores of a row as doubles.
-inline void LoadScores(const StridedView& scores, int64_t row, int experts, double* x) {
-  for (int i = 0; i < experts; ++i) x[i] = scores.Number(row, i);
-}
-
 }  // namespace plumbline
