@@ -208,11 +208,15 @@ std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {
 google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pair) {
   google::protobuf::Struct s;
   if (!pair.found()) return s;
-  const double refused = a.c.scores.At(pair.refused, pair.expert);
-  const double admitted = a.c.scores.At(pair.admitted, pair.expert);
+  // The score that the refusals follow, if there is one: that is what a person wants to compare.
+  const bool ranked = a.policy == "score-capacity" || a.columns();
+  const KeyKind key = !ranked ? KeyKind::kRecorded : a.columns() ? a.column.key : a.score.key;
+  const double refused = KeyValue(a.c, key, pair.refused, pair.expert, pair.rank);
+  const double admitted = KeyValue(a.c, key, pair.admitted, pair.expert, pair.rank);
   Put(s, "text",
       absl::StrCat(TokenText(a.c, pair.refused, refused), ", lost expert ", pair.expert, " to ",
                    TokenText(a.c, pair.admitted, admitted)));
+  Put(s, "score_key", KeyName(key));
   Put(s, "expert", pair.expert);
   Put(s, "pool", a.c.pool[static_cast<size_t>(pair.refused)]);
   Put(s, "capacity", static_cast<double>(a.columns() ? a.column.capacity : a.saturation.capacity));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/half.h"
 
@@ -11,6 +10,58 @@ namespace {
 
 double Sigmoid(double x) {
   return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+}
+
+bool Divides(KeyKind kind) { return kind != KeyKind::kRecorded && kind != KeyKind::kProbs; }
+
+// Experts that a row's key is divided over: all, or those it chose.
+template <typename Visit>
+void ForSummed(const RoutingCase& c, KeyKind kind, int32_t token, Visit visit) {
+  if (kind == KeyKind::kSoftmax) {
+    for (int32_t e = 0; e < c.experts; ++e) visit(c.scores.At(token, e));
+    return;
+  }
+  const auto begin =
+      std::lower_bound(c.choices.begin(), c.choices.end(), token,
+                       [](const Choice& choice, int32_t t) { return choice.token < t; });
+  for (auto choice = begin; choice != c.choices.end() && choice->token == token; ++choice) {
+    visit(c.scores.At(token, choice->expert));
+  }
+}
+
+// The part of the key that is summed: exponentials, or scores as they are (sigmoids of logits).
+double Share(const RoutingCase& c, KeyKind kind, const KeyScale& row, double x) {
+  if (kind != KeyKind::kShareOfChosen) return std::exp(x - row.max);
+  return c.routing->sample().scores_are_logits() ? Sigmoid(x) : x;
+}
+
+KeyScale ScaleOf(const RoutingCase& c, KeyKind kind, int32_t token) {
+  KeyScale row{-HUGE_VAL, 0, 0};
+  ForSummed(c, kind, token, [&](double x) {
+    row.max = std::max(row.max, x);
+    row.delta = std::max(row.delta, UlpOf(x, c.scores.dtype()));
+  });
+  ForSummed(c, kind, token, [&](double x) { row.sum += Share(c, kind, row, x); });
+  return row;
+}
+
+// Rounding is carried to first order: relative for exponentials and sigmoids, absolute for plain
+// scores; two fp32 ulp for the function itself.
+Key KeyOf(const RoutingCase& c, KeyKind kind, const KeyScale& row, int32_t token, int32_t expert,
+          int16_t rank) {
+  if (kind == KeyKind::kProbs) {
+    const bool by_rank = c.probs.columns() != c.experts;
+    const double p = c.probs.At(token, by_rank ? std::max<int16_t>(rank, 0) : expert);
+    return {p, UlpOf(p, c.probs.dtype())};
+  }
+  const double x = c.scores.At(token, expert);
+  const double delta = UlpOf(x, c.scores.dtype());
+  if (kind == KeyKind::kRecorded) return {x, delta};
+  const double value = Share(c, kind, row, x) / row.sum;
+  const bool plain = kind == KeyKind::kShareOfChosen && !c.routing->sample().scores_are_logits();
+  const double carried =
+      plain ? (delta + value * c.top_k * row.delta) / row.sum : value * (delta + row.delta);
+  return {value, carried + 2 * UlpOf(value, DType::kF32)};
 }
 
 }  // namespace
@@ -45,68 +96,21 @@ std::vector<KeyKind> KeyKinds(const RoutingCase& c) {
   return kinds;
 }
 
-KeyReader::KeyReader(const RoutingCase& c, KeyKind kind)
-    : case_(c), kind_(kind), logits_(c.routing->sample().scores_are_logits()) {
-  if (kind == KeyKind::kRecorded || kind == KeyKind::kProbs) return;
-  const auto rows = static_cast<size_t>(c.tokens);
-  row_max_.assign(rows, -HUGE_VAL);
-  row_sum_.assign(rows, 0);
-  row_delta_.assign(rows, 0);
-  kind == KeyKind::kSoftmax ? SumOverAll() : SumOverChosen();
-}
-
-void KeyReader::SumOverAll() {
-  for (int32_t t = 0; t < case_.tokens; ++t) {
-    const auto row = static_cast<size_t>(t);
-    for (int32_t e = 0; e < case_.experts; ++e) {
-      const double x = case_.scores.At(t, e);
-      row_max_[row] = std::max(row_max_[row], x);
-      row_delta_[row] = std::max(row_delta_[row], UlpOf(x, case_.scores.dtype()));
-    }
-    for (int32_t e = 0; e < case_.experts; ++e)
-      row_sum_[row] += std::exp(case_.scores.At(t, e) - row_max_[row]);
-  }
-}
-
-void KeyReader::SumOverChosen() {
-  for (const Choice& choice : case_.choices) {
-    const double x = case_.scores.At(choice.token, choice.expert);
-    const auto row = static_cast<size_t>(choice.token);
-    row_max_[row] = std::max(row_max_[row], x);
-    row_delta_[row] = std::max(row_delta_[row], UlpOf(x, case_.scores.dtype()));
-  }
-  for (const Choice& choice : case_.choices) {
-    const double x = case_.scores.At(choice.token, choice.expert);
-    const auto row = static_cast<size_t>(choice.token);
-    if (kind_ == KeyKind::kSoftmaxChosen) {
-      row_sum_[row] += std::exp(x - row_max_[row]);
-    } else {
-      row_sum_[row] += logits_ ? Sigmoid(x) : x;
-    }
-  }
+KeyReader::KeyReader(const RoutingCase& c, KeyKind kind) : case_(c), kind_(kind) {
+  if (!Divides(kind)) return;
+  rows_.reserve(static_cast<size_t>(c.tokens));
+  for (int32_t t = 0; t < c.tokens; ++t) rows_.push_back(ScaleOf(c, kind, t));
 }
 
 Key KeyReader::At(int32_t token, int32_t expert, int16_t rank) const {
-  if (kind_ == KeyKind::kProbs) {
-    const bool by_rank = case_.probs.columns() != case_.experts;
-    const double p = case_.probs.At(token, by_rank ? std::max<int16_t>(rank, 0) : expert);
-    return {p, UlpOf(p, case_.probs.dtype())};
-  }
-  const double x = case_.scores.At(token, expert);
-  const double delta = UlpOf(x, case_.scores.dtype());
-  if (kind_ == KeyKind::kRecorded) return {x, delta};
-  const auto row = static_cast<size_t>(token);
-  double value = 0;
-  double carried = 0;
-  if (kind_ == KeyKind::kShareOfChosen && !logits_) {
-    value = x / row_sum_[row];
-    carried = (delta + value * case_.top_k * row_delta_[row]) / row_sum_[row];
-  } else {
-    value = (kind_ == KeyKind::kShareOfChosen ? Sigmoid(x) : std::exp(x - row_max_[row])) /
-            row_sum_[row];
-    carried = value * (delta + row_delta_[row]);
-  }
-  return {value, carried + 2 * UlpOf(value, DType::kF32)};
+  static constexpr KeyScale kNone;
+  return KeyOf(case_, kind_, rows_.empty() ? kNone : rows_[static_cast<size_t>(token)], token,
+               expert, rank);
+}
+
+double KeyValue(const RoutingCase& c, KeyKind kind, int32_t token, int32_t expert, int16_t rank) {
+  return KeyOf(c, kind, Divides(kind) ? ScaleOf(c, kind, token) : KeyScale{}, token, expert, rank)
+      .value;
 }
 
 }  // namespace plumbline::rules

@@ -29,8 +29,17 @@ struct Key {
 // The kinds that this case can be ranked by; the likeliest first.
 std::vector<KeyKind> KeyKinds(const RoutingCase& c);
 
-// Computes keys; what a row needs (its largest score, sums over its choices) is computed once.
-// Borrows the case.
+// The key of one (token, expert) alone, for witnesses.
+double KeyValue(const RoutingCase& c, KeyKind kind, int32_t token, int32_t expert, int16_t rank);
+
+// What the key of a row's experts is divided by, and how well that is known.
+struct KeyScale {
+  double max = 0;  // subtracted before exponentials
+  double sum = 1;
+  double delta = 0;  // largest recorded rounding among the summed
+};
+
+// Computes keys; what a row needs is computed once. Borrows the case.
 class KeyReader {
  public:
   KeyReader(const RoutingCase& c, KeyKind kind);
@@ -41,15 +50,9 @@ class KeyReader {
   Key At(int32_t token, int32_t expert, int16_t rank) const;
 
  private:
-  void SumOverChosen();
-  void SumOverAll();
-
   const RoutingCase& case_;
   KeyKind kind_;
-  bool logits_;
-  std::vector<double> row_max_;
-  std::vector<double> row_sum_;
-  std::vector<double> row_delta_;  // largest recorded rounding of the row, relative to the function
+  std::vector<KeyScale> rows_;
 };
 
 }  // namespace plumbline::rules

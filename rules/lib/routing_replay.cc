@@ -7,8 +7,6 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "rules/lib/routing_keys.h"
-
 namespace plumbline::rules {
 namespace {
 
@@ -135,6 +133,7 @@ Replay ReplayKey(const RoutingCase& c, const std::map<size_t, std::vector<const 
   const KeyReader reader(c, kind);
   Replay replay;
   replay.variant = KeyName(kind);
+  replay.key = kind;
   replay.exact = true;
   int64_t agree = 0, total = 0;
   std::vector<std::pair<Key, bool>> tokens;
@@ -359,6 +358,7 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
     if (!Separates(c, taken, KeyReader(c, kind))) continue;
     out.separable = true;
     out.variant = KeyName(kind);
+    out.key = kind;
     break;
   }
   if (!out.separable || !c.ordered()) return out;

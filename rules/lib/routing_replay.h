@@ -8,6 +8,7 @@
 
 #include "rules/lib/routing_capacity.h"
 #include "rules/lib/routing_case.h"
+#include "rules/lib/routing_keys.h"
 
 namespace plumbline::rules {
 
@@ -17,6 +18,7 @@ struct Replay {
   double bits = 0;      // log2 of how many other kept sets were possible, less what ties leave open
   double share = 0;     // of known choices, as the policy says
   std::string variant;  // the queue order or the score that it was replayed with
+  KeyKind key = KeyKind::kRecorded;
 };
 
 // Admits by rank in a queue, until the cell holds what it holds. Tried orders: the rows as stored
@@ -39,7 +41,8 @@ struct ColumnChoice {
       false;        // in each cell no token that was left out scores above one that was taken
   double bits = 0;  // that the equal holdings are no accident of own thresholds
   int64_t capacity = 0;
-  std::string variant;            // the score that separates
+  std::string variant;  // the score that separates
+  KeyKind key = KeyKind::kRecorded;
   RefusalPair witness;            // left out, taken: one sequence and pool, left out first
   RefusalPair batch;              // of two sequences
   int64_t future_tokens = 0;      // left out by an expert that took a later token of their sequence
