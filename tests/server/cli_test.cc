@@ -1,0 +1,164 @@
+// plumb watch, runs, query and doctor against a real plumbd.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "audit/live/doctor_batch.h"
+#include "tests/server/support.h"
+
+namespace plumbline::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> Plumb(std::vector<std::string> words) {
+  words.insert(words.begin(), PLUMB_PROGRAM);
+  return words;
+}
+
+struct Ended {
+  int status;
+  std::string output;
+  std::string errors;
+};
+
+Ended RunPlumb(std::vector<std::string> words, std::vector<std::string> environment = {}) {
+  Process process(Plumb(std::move(words)), std::move(environment));
+  const int status = process.Wait();
+  return {status, process.output(), process.errors()};
+}
+
+class CliTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_FALSE(server_.address().empty()) << server_.process().errors(); }
+  // A leaking step whose run's name would clear a careless terminal.
+  void Leak(const std::string& run, uint64_t stream) {
+    const v1::Source source = SourceOf(run);
+    AgentStream agent(server_, stream, {source});
+    agent.Send(LeakingStep(source, 7, "layers.3"), 1);
+    agent.Send(Goodbye(source, 7), 2);
+    ASSERT_TRUE(agent.Acknowledged(2));
+    ASSERT_TRUE(Eventually([&] { return !server_.Incidents(run, audit::kDoctorRule).empty(); }));
+  }
+  Plumbd server_;
+};
+
+TEST_F(CliTest, WatchPrintsAFindingAsAPersonReadsIt) {
+  Process watch(Plumb({"watch", "--server", server_.address()}));
+  Leak("exp1\x1b[2J", 61);
+  ASSERT_TRUE(Eventually([&] { return watch.output().find("proved") != std::string::npos; }));
+  watch.Signal(SIGINT);
+  EXPECT_EQ(watch.Wait(), 0);
+  const std::string text = watch.output();
+  for (const char* part :
+       {"incident 1 opened", "error", "causality/moe-future-leak", "layers.3", "step 7", "rank 0",
+        "exp1\\x1b[2J", "lost expert", "drop-by-score", "fix"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));  // no terminal: no colour, and none from the trainer
+  EXPECT_EQ(watch.errors(), "");
+}
+
+TEST_F(CliTest, WatchOnceFiltersAndSpeaksJson) {
+  Leak("a", 62);
+  Leak("b", 63);
+  const Ended all =
+      RunPlumb({"watch", "--once", "--format", "json", "--server", server_.address()});
+  EXPECT_EQ(all.status, 0);
+  std::istringstream lines(all.output);
+  std::vector<nlohmann::json> events;
+  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line));
+  ASSERT_GE(events.size(), 3u);
+  EXPECT_EQ(events.front()["event"], "existing");
+  EXPECT_EQ(events.back()["event"], "caught-up");
+  EXPECT_EQ(events.front()["incident"]["finding"]["fingerprint"].get<std::string>().size(), 32u);
+  const Ended one = RunPlumb({"watch", "b", "--once", "--server", server_.address()});
+  EXPECT_THAT(one.output, testing::AllOf(HasSubstr("run b"), Not(HasSubstr("run a"))));
+  const Ended level =
+      RunPlumb({"watch", "a", "--once", "--level", "error", "--server", server_.address()});
+  EXPECT_THAT(level.output, HasSubstr("causality/moe-future-leak"));
+  EXPECT_EQ(RunPlumb({"watch", "--level", "loud", "--server", server_.address()}).status, 2);
+  EXPECT_EQ(RunPlumb({"watch", "--bogus"}).status, 2);
+}
+
+TEST_F(CliTest, WatchEndsAfterItsTimeAndFailsOnceWithoutAServer) {
+  EXPECT_EQ(RunPlumb({"watch", "--timeout", "0.2", "--server", server_.address()}).status, 0);
+  ASSERT_EQ(server_.Stop(), 0);
+  const Ended gone = RunPlumb({"watch", "--once", "--server", server_.address()});
+  EXPECT_EQ(gone.status, 2);
+  EXPECT_THAT(gone.errors, HasSubstr("no server answers at " + server_.address()));
+}
+
+TEST_F(CliTest, WatchWaitsForAServerThatWentAndComesBack) {
+  Process watch(Plumb({"watch", "--server", server_.address()}));
+  Leak("before", 64);
+  ASSERT_TRUE(Eventually([&] { return watch.output().find("run before") != std::string::npos; }));
+  const std::string address = server_.address();
+  server_.Stop();
+  ASSERT_TRUE(
+      Eventually([&] { return watch.errors().find("waiting for it") != std::string::npos; }));
+  EXPECT_TRUE(watch.running());
+  auto again = Plumbd::At(address);
+  ASSERT_EQ(again->address(), address);
+  const v1::Source source = SourceOf("after");
+  AgentStream agent(*again, 65, {source});
+  agent.Send(LeakingStep(source, 0), 1);
+  EXPECT_TRUE(Eventually([&] { return watch.output().find("run after") != std::string::npos; }));
+  EXPECT_THAT(watch.errors(), HasSubstr("the server is back"));
+  watch.Signal(SIGTERM);
+  EXPECT_EQ(watch.Wait(), 0);
+}
+
+TEST_F(CliTest, RunsAndQueryShowWhatIsHeld) {
+  Leak("held\nrun", 66);
+  const Ended runs = RunPlumb({"runs", "--server", server_.address()});
+  EXPECT_EQ(runs.status, 0);
+  EXPECT_THAT(runs.output,
+              testing::AllOf(HasSubstr("held\\nrun"), HasSubstr("finished"), HasSubstr("step 7")));
+  const Ended json = RunPlumb({"runs", "--format", "json", "--server", server_.address()});
+  EXPECT_EQ(nlohmann::json::parse(json.output)["run"], "held\nrun");
+  const Ended incidents =
+      RunPlumb({"query", "--rule", "causality/*", "--server", server_.address()});
+  EXPECT_THAT(incidents.output,
+              testing::AllOf(HasSubstr("1 incident\n"), HasSubstr("moe-future-leak")));
+  const Ended verdicts = RunPlumb({"query", "verdicts", "--server", server_.address()});
+  EXPECT_THAT(verdicts.output, testing::AllOf(HasSubstr("finding"), HasSubstr("judged")));
+  const Ended info = RunPlumb({"query", "info", "--format", "json", "--server", server_.address()});
+  EXPECT_EQ(nlohmann::json::parse(info.output)["batches"], 2);
+  EXPECT_EQ(RunPlumb({"query", "everything"}).status, 2);
+}
+
+TEST_F(CliTest, TheServerMayComeFromTheEnvironment) {
+  const Ended runs = RunPlumb({"runs"}, {"PLUMBLINE_SERVER=" + server_.address()});
+  EXPECT_EQ(runs.status, 0);
+  EXPECT_THAT(runs.output, HasSubstr("no runs"));
+}
+
+TEST_F(CliTest, DoctorFollowsOneFindingAllTheWay) {
+  for (int again = 0; again < 2; ++again) {  // the second finds an incident that exists already
+    const Ended doctor = RunPlumb({"doctor", "--timeout", "60", "--server", server_.address()});
+    EXPECT_THAT(doctor.output, testing::ContainsRegex("ok +server"));
+    EXPECT_THAT(doctor.output, testing::ContainsRegex("ok +finding +causality/moe-future-leak"));
+    for (const char* what : {"library", "pytorch", "gpu driver", "cuda", "nccl"}) {
+      EXPECT_THAT(doctor.output, HasSubstr(what));
+    }
+  }
+}
+
+TEST_F(CliTest, DoctorSaysWhatIsMissingAndWhatToDo) {
+  server_.Stop();
+  const Ended doctor = RunPlumb({"doctor", "--server", server_.address()},
+                                {"PLUMBLINE_LIBRARY=/nonexistent", "PYTHON=/nonexistent/python"});
+  EXPECT_EQ(doctor.status, 1);
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("failed +server"));
+  EXPECT_THAT(doctor.output, HasSubstr("plumbd --grpc " + server_.address()));
+  EXPECT_THAT(doctor.output, testing::ContainsRegex("missing +pytorch"));
+  EXPECT_THAT(doctor.output, HasSubstr("not tried"));
+}
+
+}  // namespace
+}  // namespace plumbline::test

@@ -1,0 +1,224 @@
+// Watching and asking.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "audit/live/client.h"
+#include "audit/live/doctor_batch.h"
+#include "tests/server/support.h"
+
+namespace plumbline::test {
+namespace {
+
+using testing::HasSubstr;
+
+// Collects events on a thread of its own.
+class Watcher {
+ public:
+  Watcher(const Plumbd& server, v1::WatchIncidentsRequest request) : client_(server.address()) {
+    thread_ = std::thread([this, request] {
+      status_ = client_.Watch(request, [this](const v1::IncidentEvent& event) {
+        std::lock_guard lock(mutex_);
+        events_.push_back(event);
+        return true;
+      });
+      ended_ = true;
+    });
+  }
+  ~Watcher() {
+    client_.Cancel();
+    thread_.join();
+  }
+  std::vector<v1::IncidentEvent> events() {
+    std::lock_guard lock(mutex_);
+    return events_;
+  }
+  bool CaughtUp() {
+    return Eventually([this] {
+      for (const auto& e : events()) {
+        if (e.kind() == v1::IncidentEvent::KIND_CAUGHT_UP) return true;
+      }
+      return false;
+    });
+  }
+  bool ended() const { return ended_; }
+
+ private:
+  audit::Client client_;
+  std::mutex mutex_;
+  std::vector<v1::IncidentEvent> events_;
+  std::atomic<bool> ended_{false};
+  absl::Status status_;
+  std::thread thread_;
+};
+
+v1::WatchIncidentsRequest Request(const std::string& run = "", bool skip_existing = false,
+                                  v1::Level level = v1::LEVEL_UNSPECIFIED) {
+  v1::WatchIncidentsRequest request;
+  request.set_run(run);
+  request.set_skip_existing(skip_existing);
+  request.set_min_level(level);
+  return request;
+}
+
+class QueryTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_FALSE(server_.address().empty()) << server_.process().errors(); }
+  Plumbd server_;
+};
+
+TEST_F(QueryTest, AWatcherSeesWhatExistsThenWhatHappens) {
+  const v1::Source source = SourceOf("watched");
+  AgentStream agent(server_, 41, {source});
+  agent.Send(LeakingStep(source, 0), 1);
+  ASSERT_TRUE(Eventually([&] { return !server_.Incidents("watched").empty(); }));
+
+  Watcher watcher(server_, Request("watched"));
+  ASSERT_TRUE(watcher.CaughtUp());
+  auto events = watcher.events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind(), v1::IncidentEvent::KIND_EXISTING);
+  EXPECT_EQ(events[0].incident().finding().rule(), audit::kDoctorRule);
+  EXPECT_EQ(events[1].kind(), v1::IncidentEvent::KIND_CAUGHT_UP);
+
+  const auto sent = std::chrono::steady_clock::now();
+  agent.Send(LeakingStep(source, 1, "layers.9"), 2);
+  ASSERT_TRUE(Eventually([&] { return watcher.events().size() >= 3; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - sent, std::chrono::seconds(10));
+  events = watcher.events();
+  EXPECT_EQ(events[2].kind(), v1::IncidentEvent::KIND_OPENED);
+  EXPECT_EQ(events[2].incident().finding().site().layer(), "layers.9");
+
+  agent.Send(LeakingStep(source, 2, "layers.9"), 3);
+  ASSERT_TRUE(Eventually([&] { return watcher.events().size() >= 4; }));
+  EXPECT_EQ(watcher.events()[3].kind(), v1::IncidentEvent::KIND_UPDATED);
+  EXPECT_EQ(watcher.events()[3].incident().count(), 2u);
+}
+
+TEST_F(QueryTest, AWatcherMaySkipFilterAndNotDisturbOthers) {
+  const v1::Source source = SourceOf("one");
+  AgentStream agent(server_, 42, {source});
+  agent.Send(LeakingStep(source, 0), 1);
+  ASSERT_TRUE(Eventually([&] { return !server_.Incidents("one").empty(); }));
+  Watcher skipping(server_, Request("one", true));
+  Watcher other_run(server_, Request("two"));
+  Watcher all(server_, Request());
+  ASSERT_TRUE(skipping.CaughtUp() && other_run.CaughtUp() && all.CaughtUp());
+  EXPECT_EQ(skipping.events().size(), 1u);
+  agent.Send(LeakingStep(source, 1), 2);
+  ASSERT_TRUE(
+      Eventually([&] { return skipping.events().size() == 2 && all.events().size() == 3; }));
+  EXPECT_EQ(skipping.events()[1].kind(), v1::IncidentEvent::KIND_UPDATED);
+  EXPECT_EQ(other_run.events().size(), 1u);
+}
+
+// A watcher that does not read must neither delay judging nor cost memory; when it reads again it
+// gets the newest state and is told how much was merged.
+TEST_F(QueryTest, ASlowWatcherIsToldWhatItMissed) {
+  const v1::Source source = SourceOf("slow");
+  AgentStream agent(server_, 43, {source});
+  grpc::ClientContext context;
+  auto stub = v1::Query::NewStub(server_.Channel());
+  auto reader = stub->WatchIncidents(&context, Request("slow"));
+  v1::IncidentEvent event;
+  ASSERT_TRUE(reader->Read(&event));
+  ASSERT_EQ(event.kind(), v1::IncidentEvent::KIND_CAUGHT_UP);
+  // More changes than flow control lets through to a reader that does not read.
+  constexpr int kSteps = 400;
+  constexpr int kLayers = 8;
+  for (int step = 0; step < kSteps; ++step) {
+    v1::Batch batch = LeakingStep(source, step);
+    for (int n = 1; n < kLayers; ++n) {
+      *batch.add_evidence() = batch.evidence(0);
+      batch.mutable_evidence(n)->mutable_site()->set_layer("layers." + std::to_string(n));
+    }
+    ASSERT_TRUE(agent.Send(batch, static_cast<uint64_t>(step) + 1));
+  }
+  ASSERT_TRUE(Eventually([&] {
+    const auto info = server_.Run("slow");
+    return info && info->closed_step() == kSteps - 1;
+  }));
+  // Nothing was judged less often than it happened.
+  for (const auto& incident : server_.Incidents("slow", audit::kDoctorRule)) {
+    EXPECT_EQ(incident.count(), static_cast<uint64_t>(kSteps));
+  }
+  uint64_t missed = 0, events = 0;
+  std::map<uint64_t, uint64_t> newest;
+  const auto complete = [&] {
+    for (const auto& [id, count] : newest) {
+      if (count < kSteps) return false;
+    }
+    return newest.size() == kLayers;
+  };
+  while (!complete() && reader->Read(&event)) {
+    if (event.incident().finding().rule() != audit::kDoctorRule) continue;
+    ++events;
+    missed += event.missed();
+    newest[event.incident().id()] = event.incident().count();
+  }
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events + missed, static_cast<uint64_t>(kSteps) * kLayers);
+  context.TryCancel();
+  reader->Finish();
+}
+
+TEST_F(QueryTest, ListsRunsVerdictsAndItself) {
+  const v1::Source source = SourceOf("listed", 0, 2);
+  AgentStream agent(server_, 44, {source});
+  agent.Send(LeakingStep(source, 3), 1);
+  ASSERT_TRUE(Eventually([&] { return server_.Run("listed").has_value(); }));
+  ASSERT_TRUE(Eventually([&] { return server_.Run("listed")->evidence() == 1; }));
+  const auto info = server_.Run("listed");
+  EXPECT_EQ(info->world_size(), 2u);
+  EXPECT_EQ(info->ranks_seen(), 1u);
+  EXPECT_EQ(info->ranks_connected(), 1u);
+  EXPECT_EQ(info->newest_step(), 3);
+  agent.Send(Goodbye(source, 3), 2);
+  AgentStream other(server_, 45, {SourceOf("listed", 1, 2)});
+  other.Send(Goodbye(SourceOf("listed", 1, 2), 3), 1);
+  ASSERT_TRUE(Eventually([&] { return server_.Verdicts("listed").judged() == 1; }));
+  EXPECT_GE(server_.Verdicts("listed").verdicts_size(), 1);
+  EXPECT_EQ(server_.Verdicts("nothing").verdicts_size(), 0);
+  EXPECT_EQ(server_.Info().protocol(), 1u);
+  EXPECT_EQ(server_.Info().batches(), 3u);
+  EXPECT_EQ(server_.Info().streams(), 2u);
+}
+
+TEST_F(QueryTest, HealthIsServedAndReflectionOnlyWhenAskedFor) {
+  audit::Client client(server_.address());
+  EXPECT_TRUE(client.Health(30).ok());
+  const auto serves_reflection = [](const Plumbd& server) {
+    // A stream of the reflection service ends with UNIMPLEMENTED where there is none.
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    auto channel = server.Channel();
+    grpc::internal::RpcMethod method(
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        grpc::internal::RpcMethod::BIDI_STREAMING, channel);
+    std::unique_ptr<grpc::ClientReaderWriter<v1::AgentMessage, v1::ServerMessage>> stream(
+        grpc::internal::ClientReaderWriterFactory<v1::AgentMessage, v1::ServerMessage>::Create(
+            channel.get(), method, &context));
+    stream->WritesDone();
+    return stream->Finish().error_code() != grpc::StatusCode::UNIMPLEMENTED;
+  };
+  EXPECT_FALSE(serves_reflection(server_));
+  Plumbd with({"--reflection"});
+  ASSERT_FALSE(with.address().empty()) << with.process().errors();
+  EXPECT_TRUE(serves_reflection(with));
+}
+
+TEST_F(QueryTest, StoppingEndsWatchersAndStreams) {
+  Watcher watcher(server_, Request());
+  ASSERT_TRUE(watcher.CaughtUp());
+  const v1::Source source = SourceOf("stopped");
+  AgentStream agent(server_, 46, {source});
+  agent.Send(ScalarStep(source, 0), 1);
+  ASSERT_TRUE(agent.Welcomed());
+  EXPECT_EQ(server_.Stop(), 0);
+  EXPECT_TRUE(Eventually([&] { return watcher.ended(); }));
+  EXPECT_EQ(agent.Ended().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace plumbline::test

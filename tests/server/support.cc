@@ -1,0 +1,317 @@
+#include "tests/server/support.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "audit/live/doctor_batch.h"
+
+extern char** environ;
+
+namespace plumbline::test {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::chrono::system_clock::time_point Soon() {
+  return std::chrono::system_clock::now() + kPatience;
+}
+
+}  // namespace
+
+bool Eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  do {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+TempFolder::TempFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "plumb-test-XXXXXX").string();
+  if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+}
+
+TempFolder::~TempFolder() {
+  std::error_code error;
+  if (!path_.empty()) std::filesystem::remove_all(path_, error);
+}
+
+Process::Process(std::vector<std::string> command, std::vector<std::string> environment) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, folder_.File("out").c_str(), O_WRONLY | O_CREAT,
+                                   0600);
+  posix_spawn_file_actions_addopen(&actions, 2, folder_.File("err").c_str(), O_WRONLY | O_CREAT,
+                                   0600);
+  for (char** e = environ; *e != nullptr; ++e) environment.emplace_back(*e);
+  if (posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, Pointers(command).data(),
+                  Pointers(environment).data()) != 0) {
+    pid_ = -1;
+    status_ = 127;
+  }
+  posix_spawn_file_actions_destroy(&actions);
+}
+
+Process::~Process() {
+  if (status_) return;
+  Signal(SIGKILL);
+  Wait();
+}
+
+void Process::Signal(int signal) const {
+  if (pid_ > 0 && !status_) kill(pid_, signal);
+}
+
+int Process::Wait() {
+  if (status_) return *status_;
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return *status_;
+}
+
+bool Process::running() {
+  if (status_) return false;
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) == 0) return true;
+  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return false;
+}
+
+std::string Process::output() const { return ReadFile(folder_.File("out")); }
+std::string Process::errors() const { return ReadFile(folder_.File("err")); }
+
+Plumbd::Plumbd(std::vector<std::string> options) {
+  const auto has = [&](const char* name) {
+    return std::find(options.begin(), options.end(), name) != options.end();
+  };
+  std::vector<std::string> command = {PLUMBD_PROGRAM, "--port-file", folder_.File("port")};
+  if (!has("--grpc")) command.insert(command.end(), {"--grpc", "127.0.0.1:0"});
+  if (!has("--http")) command.insert(command.end(), {"--http", "off"});
+  command.insert(command.end(), options.begin(), options.end());
+  process_ = std::make_unique<Process>(command);
+  Eventually([&] {
+    address_ = ReadFile(folder_.File("port"));
+    return !address_.empty() || !process_->running();
+  });
+  while (!address_.empty() && address_.back() == '\n') address_.pop_back();
+}
+
+std::unique_ptr<Plumbd> Plumbd::At(const std::string& address) {
+  return std::make_unique<Plumbd>(std::vector<std::string>{"--grpc", address});
+}
+
+std::shared_ptr<grpc::Channel> Plumbd::Channel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // one connection per channel
+  return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
+}
+
+int Plumbd::Stop() {
+  process_->Signal(SIGTERM);
+  return process_->Wait();
+}
+
+std::optional<v1::RunInfo> Plumbd::Run(const std::string& run) const {
+  grpc::ClientContext context;
+  context.set_deadline(Soon());
+  v1::ListRunsResponse response;
+  if (!v1::Query::NewStub(Channel())->ListRuns(&context, {}, &response).ok()) return std::nullopt;
+  for (const v1::RunInfo& info : response.runs()) {
+    if (info.run() == run) return info;
+  }
+  return std::nullopt;
+}
+
+std::vector<v1::Incident> Plumbd::Incidents(const std::string& run, const std::string& rule) const {
+  grpc::ClientContext context;
+  context.set_deadline(Soon());
+  v1::ListIncidentsRequest request;
+  request.set_run(run);
+  request.set_rule(rule);
+  v1::ListIncidentsResponse response;
+  (void)v1::Query::NewStub(Channel())->ListIncidents(&context, request, &response);
+  return {response.incidents().begin(), response.incidents().end()};
+}
+
+v1::ListVerdictsResponse Plumbd::Verdicts(const std::string& run) const {
+  grpc::ClientContext context;
+  context.set_deadline(Soon());
+  v1::ListVerdictsRequest request;
+  request.set_run(run);
+  v1::ListVerdictsResponse response;
+  (void)v1::Query::NewStub(Channel())->ListVerdicts(&context, request, &response);
+  return response;
+}
+
+v1::ServerInfo Plumbd::Info() const {
+  grpc::ClientContext context;
+  context.set_deadline(Soon());
+  v1::ServerInfo info;
+  (void)v1::Query::NewStub(Channel())->GetServerInfo(&context, {}, &info);
+  return info;
+}
+
+v1::Source SourceOf(const std::string& run, uint32_t rank, uint32_t world, uint32_t attempt) {
+  v1::Source source;
+  source.set_run(run);
+  source.set_role(v1::ROLE_TRAINER);
+  source.set_rank(rank);
+  source.set_world_size(world);
+  source.set_attempt(attempt);
+  return source;
+}
+
+AgentStream::AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
+                         uint64_t next_sequence)
+    : stub_(v1::Ingest::NewStub(server.Channel())),
+      stream_(stub_->Stream(&context_)),
+      stream_id_(stream_id) {
+  v1::AgentMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_stream_id(stream_id);
+  hello.set_protocol(1);
+  hello.set_next_sequence(next_sequence);
+  for (const v1::Source& source : sources) *hello.add_sources() = source;
+  SendRaw(message);
+  reader_ = std::thread([this] { ReadLoop(); });
+}
+
+AgentStream::~AgentStream() {
+  context_.TryCancel();
+  reader_.join();
+}
+
+void AgentStream::ReadLoop() {
+  v1::ServerMessage message;
+  while (stream_->Read(&message)) {
+    std::lock_guard lock(mutex_);
+    if (message.has_welcome()) welcome_ = message.welcome().acknowledged();
+    if (message.has_ack()) {
+      ++acks_;
+      acknowledged_ = std::max(acknowledged_, message.ack().sequence());
+      for (const auto& r : message.ack().rejected()) rejected_[r.sequence()] = r.reason();
+    }
+    changed_.notify_all();
+  }
+  const grpc::Status status = stream_->Finish();
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  status_ = status;
+  changed_.notify_all();
+}
+
+bool AgentStream::WaitFor(const std::function<bool()>& condition) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kPatience, [&] { return condition() || ended_; });
+  return condition();
+}
+
+bool AgentStream::SendRaw(const v1::AgentMessage& message) { return stream_->Write(message); }
+
+bool AgentStream::Send(v1::Batch batch, uint64_t sequence) {
+  batch.set_stream_id(stream_id_);
+  batch.set_sequence(sequence);
+  v1::AgentMessage message;
+  *message.mutable_batch() = std::move(batch);
+  return SendRaw(message);
+}
+
+grpc::Status AgentStream::Finish() {
+  stream_->WritesDone();
+  return Ended();
+}
+
+void AgentStream::Break() { context_.TryCancel(); }
+
+bool AgentStream::Welcomed(uint64_t* acknowledged) {
+  const bool ok = WaitFor([this] { return welcome_.has_value(); });
+  if (ok && acknowledged != nullptr) *acknowledged = *welcome_;
+  return ok;
+}
+
+bool AgentStream::Acknowledged(uint64_t sequence) {
+  return WaitFor([&] { return acknowledged_ >= sequence; });
+}
+
+std::string AgentStream::RejectedReason(uint64_t sequence) {
+  WaitFor([&] { return rejected_.contains(sequence); });
+  std::lock_guard lock(mutex_);
+  const auto found = rejected_.find(sequence);
+  return found == rejected_.end() ? "" : found->second;
+}
+
+grpc::Status AgentStream::Ended() {
+  WaitFor([this] { return ended_; });
+  std::lock_guard lock(mutex_);
+  return ended_ ? status_ : grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "still open");
+}
+
+uint64_t AgentStream::acks() const {
+  std::lock_guard lock(mutex_);
+  return acks_;
+}
+
+v1::Batch LeakingStep(const v1::Source& source, int64_t step, const std::string& layer) {
+  v1::Batch batch = audit::DoctorBatch(0);
+  *batch.mutable_sources(0) = source;
+  batch.mutable_evidence(0)->set_step(step);
+  batch.mutable_evidence(0)->mutable_site()->set_layer(layer);
+  batch.clear_declarations();
+  v1::Progress& progress = *batch.mutable_progress(0);
+  progress.set_finished(false);
+  progress.set_complete_through(step);
+  progress.set_newest_step(step);
+  return batch;
+}
+
+v1::Batch ScalarStep(const v1::Source& source, int64_t step, double value) {
+  v1::Batch batch;
+  *batch.add_sources() = source;
+  v1::Evidence& evidence = *batch.add_evidence();
+  evidence.mutable_site()->set_op("loss");
+  evidence.set_step(step);
+  evidence.mutable_scalar()->set_value(value);
+  v1::Progress& progress = *batch.add_progress();
+  progress.set_any_step(true);
+  progress.set_complete_through(step);
+  progress.set_newest_step(step);
+  return batch;
+}
+
+v1::Batch Goodbye(const v1::Source& source, int64_t last_step) {
+  v1::Batch batch;
+  *batch.add_sources() = source;
+  v1::Progress& progress = *batch.add_progress();
+  progress.set_any_step(last_step >= 0);
+  progress.set_complete_through(last_step);
+  progress.set_newest_step(last_step);
+  progress.set_finished(true);
+  return batch;
+}
+
+}  // namespace plumbline::test

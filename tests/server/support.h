@@ -1,0 +1,132 @@
+// A real plumbd of the test's own, an agent's side of the wire, and batches to send.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "plumbline/v1/ingest.grpc.pb.h"
+#include "plumbline/v1/query.grpc.pb.h"
+
+namespace plumbline::test {
+
+// Only a broken build makes a test wait this long.
+inline constexpr std::chrono::seconds kPatience{60};
+
+// Polls until `condition` holds. False after kPatience.
+bool Eventually(const std::function<bool()>& condition);
+
+// A directory that goes away with the object.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  std::string File(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// A program and what it printed. Killed by pid when the object goes.
+class Process {
+ public:
+  explicit Process(std::vector<std::string> command, std::vector<std::string> environment = {});
+  ~Process();
+  void Signal(int signal) const;
+  // The exit status, 128 + the signal that ended it; waits.
+  int Wait();
+  bool running();
+  std::string output() const;  // standard output so far
+  std::string errors() const;
+
+ private:
+  TempFolder folder_;
+  pid_t pid_ = -1;
+  std::optional<int> status_;
+};
+
+// plumbd on a free loopback port. Empty address(): it did not start; see errors().
+class Plumbd {
+ public:
+  explicit Plumbd(std::vector<std::string> options = {});
+  // On the port a former one had.
+  static std::unique_ptr<Plumbd> At(const std::string& address);
+
+  const std::string& address() const { return address_; }
+  Process& process() { return *process_; }
+  std::shared_ptr<grpc::Channel> Channel() const;
+  int Stop();  // SIGTERM
+
+  std::optional<v1::RunInfo> Run(const std::string& run) const;
+  std::vector<v1::Incident> Incidents(const std::string& run = "",
+                                      const std::string& rule = "") const;
+  v1::ListVerdictsResponse Verdicts(const std::string& run) const;
+  v1::ServerInfo Info() const;
+
+ private:
+  TempFolder folder_;
+  std::unique_ptr<Process> process_;
+  std::string address_;
+};
+
+v1::Source SourceOf(const std::string& run, uint32_t rank = 0, uint32_t world = 1,
+                    uint32_t attempt = 0);
+
+// One agent: says hello at once, numbers nothing by itself.
+class AgentStream {
+ public:
+  AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
+              uint64_t next_sequence = 1);
+  ~AgentStream();
+
+  bool Send(v1::Batch batch, uint64_t sequence);  // fills in stream_id and sequence
+  bool SendRaw(const v1::AgentMessage& message);
+  // Says that nothing follows, and waits for the end. Its status.
+  grpc::Status Finish();
+  // Drops the connection as a killed process would.
+  void Break();
+
+  // What the server said: wait for it, up to kPatience.
+  bool Welcomed(uint64_t* acknowledged = nullptr);
+  bool Acknowledged(uint64_t sequence);
+  std::string RejectedReason(uint64_t sequence);  // empty: was not rejected in time
+  grpc::Status Ended();                           // waits for the server to end the stream
+  uint64_t acks() const;
+
+ private:
+  void ReadLoop();
+  bool WaitFor(const std::function<bool()>& condition);
+
+  grpc::ClientContext context_;
+  std::unique_ptr<v1::Ingest::Stub> stub_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AgentMessage, v1::ServerMessage>> stream_;
+  uint64_t stream_id_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<uint64_t> welcome_;
+  uint64_t acknowledged_ = 0;
+  uint64_t acks_ = 0;
+  std::map<uint64_t, std::string> rejected_;
+  bool ended_ = false;
+  grpc::Status status_;
+  std::thread reader_;
+};
+
+// A step of one rank whose router leaks, complete with it.
+v1::Batch LeakingStep(const v1::Source& source, int64_t step,
+                      const std::string& layer = "layers.0");
+// A step with one value of a series.
+v1::Batch ScalarStep(const v1::Source& source, int64_t step, double value = 1.0);
+v1::Batch Goodbye(const v1::Source& source, int64_t last_step);
+
+}  // namespace plumbline::test

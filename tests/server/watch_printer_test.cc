@@ -1,0 +1,105 @@
+#include "audit/live/watch_printer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace plumbline::audit {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+v1::IncidentEvent Event(v1::IncidentEvent::Kind kind, uint64_t count) {
+  v1::IncidentEvent event;
+  event.set_kind(kind);
+  v1::Incident& incident = *event.mutable_incident();
+  incident.set_id(7);
+  incident.set_state(v1::Incident::STATE_OPEN);
+  incident.set_count(count);
+  incident.set_opened_unix_ns(1'700'000'000'123'000'000);
+  incident.set_updated_unix_ns(1'700'000'001'000'000'000);
+  v1::Finding& finding = *incident.mutable_finding();
+  finding.set_rule("causality/moe-future-leak");
+  finding.set_level(v1::LEVEL_WARNING);
+  finding.set_strength(v1::STRENGTH_HEURISTIC);
+  finding.set_title("routing depends on later tokens");
+  finding.set_fingerprint("abc");
+  finding.mutable_cause()->set_id("drop-by-score");
+  finding.mutable_site()->set_run("demo");
+  finding.mutable_site()->set_layer("layers.3");
+  return event;
+}
+
+WatchPrinter Plain() { return WatchPrinter(WatchPrinter::Format::kText, {}); }
+
+TEST(WatchPrinter, PrintsAnIncidentWholeWhenItOpens) {
+  WatchPrinter printer = Plain();
+  const std::string text = printer.Event(Event(v1::IncidentEvent::KIND_OPENED, 1));
+  for (const char* part : {"incident 7 opened", "warning", "causality/moe-future-leak", "layers.3",
+                           "run demo", "routing depends on later tokens", "drop-by-score", "abc"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(WatchPrinter, IsSilentWhileNothingIsNewAndSpeaksWhenSomethingIs) {
+  WatchPrinter printer = Plain();
+  printer.Event(Event(v1::IncidentEvent::KIND_OPENED, 1));
+  EXPECT_EQ(printer.Event(Event(v1::IncidentEvent::KIND_UPDATED, 2)), "");
+  EXPECT_EQ(printer.Event(Event(v1::IncidentEvent::KIND_UPDATED, 9)), "");
+  const std::string ten = printer.Event(Event(v1::IncidentEvent::KIND_UPDATED, 10));
+  EXPECT_THAT(ten, HasSubstr("goes on: seen 10 times"));
+  EXPECT_EQ(std::count(ten.begin(), ten.end(), '\n'), 1);
+  auto stronger = Event(v1::IncidentEvent::KIND_UPDATED, 11);
+  stronger.mutable_incident()->mutable_finding()->set_strength(v1::STRENGTH_PROVED);
+  EXPECT_THAT(printer.Event(stronger), HasSubstr("is now stronger"));
+  EXPECT_EQ(printer.Event(stronger), "");
+  stronger.mutable_incident()->mutable_finding()->mutable_cause()->set_id("expert-choice");
+  EXPECT_THAT(printer.Event(stronger), HasSubstr("another cause"));
+}
+
+TEST(WatchPrinter, DoesNotRepeatAfterABreakButAfterARestartOfTheServer) {
+  WatchPrinter printer = Plain();
+  printer.Event(Event(v1::IncidentEvent::KIND_OPENED, 1));
+  EXPECT_EQ(printer.Event(Event(v1::IncidentEvent::KIND_EXISTING, 3)), "");
+  auto again = Event(v1::IncidentEvent::KIND_EXISTING, 3);
+  again.mutable_incident()->set_opened_unix_ns(1'800'000'000'000'000'000);
+  EXPECT_THAT(printer.Event(again), HasSubstr("seen 3 times"));
+}
+
+TEST(WatchPrinter, NothingFromATrainerSteersTheTerminal) {
+  WatchPrinter printer = Plain();
+  auto event = Event(v1::IncidentEvent::KIND_OPENED, 1);
+  v1::Finding& finding = *event.mutable_incident()->mutable_finding();
+  finding.mutable_site()->set_run("\x1b[2Jrun\r\n");
+  finding.mutable_site()->set_layer("layer\x07");
+  finding.set_title("title\x1b]0;owned\x07");
+  EXPECT_THAT(printer.Event(event),
+              Not(testing::AnyOf(HasSubstr("\x1b"), HasSubstr("\x07"), HasSubstr("\r"))));
+  auto resolved = event;
+  resolved.set_kind(v1::IncidentEvent::KIND_RESOLVED);
+  EXPECT_THAT(printer.Event(resolved), Not(HasSubstr("\x1b")));
+}
+
+TEST(WatchPrinter, JsonIsOneObjectALine) {
+  WatchPrinter printer(WatchPrinter::Format::kJson, {});
+  auto event = Event(v1::IncidentEvent::KIND_UPDATED, 4);
+  event.set_missed(2);
+  event.mutable_incident()->mutable_finding()->set_title("a\nb\"\xff");
+  event.mutable_incident()->mutable_finding()->mutable_measured()->set_value(
+      std::numeric_limits<double>::quiet_NaN());
+  const std::string line = printer.Event(event);
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  const auto json = nlohmann::json::parse(line);
+  EXPECT_EQ(json["event"], "updated");
+  EXPECT_EQ(json["missed"], 2);
+  EXPECT_EQ(json["incident"]["count"], 4);
+  EXPECT_EQ(json["incident"]["state"], "open");
+  EXPECT_EQ(json["incident"]["opened"], "2023-11-14T22:13:20.123Z");
+  EXPECT_EQ(json["incident"]["finding"]["rule"], "causality/moe-future-leak");
+  EXPECT_EQ(json["incident"]["finding"]["measured"]["value"], "nan");
+}
+
+}  // namespace
+}  // namespace plumbline::audit
