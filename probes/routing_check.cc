@@ -163,10 +163,10 @@ const char* TensorName(size_t index) { return index < kRoutingTensors ? kNames[i
 absl::Status CheckRoutingCall(const RoutingCall& call) {
   const TensorView& scores = call.input.scores;
   if (!scores.present()) return absl::InvalidArgumentError("scores: required, absent");
-  if (scores.rank != 2 || scores.shape[0] < 0 || scores.shape[0] > kMaxTokens ||
+  if (scores.rank != 2 || scores.shape[0] < 1 || scores.shape[0] > kMaxTokens ||
       scores.shape[1] < 1 || scores.shape[1] > kMaxExperts) {
     return Expected(0, scores,
-                    "[T,E] with T up to " + std::to_string(kMaxTokens) + " and E from 1 to " +
+                    "[T,E] with T from 1 to " + std::to_string(kMaxTokens) + " and E from 1 to " +
                         std::to_string(kMaxExperts));
   }
   if (absl::Status s = CheckConfiguration(call, scores.shape[1]); !s.ok()) return s;

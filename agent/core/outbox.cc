@@ -17,7 +17,7 @@ void Outbox::Push(SealedBatch batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++pushed_;
   bytes_ += batch.body->size();
-  queue_.push_back({0, std::move(batch), 1});
+  queue_.push_back({0, std::move(batch), 1, false});
   if (OverLimits()) Shrink();
 }
 
@@ -59,12 +59,12 @@ void Outbox::Reject(uint64_t sequence) {
   });
   if (refused == queue_.end()) return;
   ++rejected_;
-  if (refused->batch.hollow()) return;
+  if (refused->carried) return;
   v1::Batch rest = Parsed(refused->batch);
   DropEvidence(&rest, kRejectedCause);
   // Every batch says how far the source has come; an older word must not follow a newer one.
   if (std::next(refused) != queue_.end()) rest.clear_progress();
-  queue_.push_back({0, Seal(rest), 0});
+  queue_.push_back({0, Seal(rest), 0, true});
   bytes_ += queue_.back().batch.body->size();
 }
 
@@ -139,6 +139,7 @@ void Outbox::MergeUnnumbered() {
     }
     Replace(i - 1, Merged(older.batch, newer.batch));
     older.pushes += newer.pushes;
+    older.carried &= newer.carried;
     bytes_ -= newer.batch.body->size();
     queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -46,8 +46,8 @@ class Outbox {
   void Acknowledge(uint64_t sequence);
 
   // The server refused this batch for good. Its losses and declarations, and its evidence as losses
-  // of cause "rejected", go into the next batch. A refused batch without evidence is given up, so
-  // that a refusal cannot go round for ever. Call before Acknowledge of that sequence.
+  // of cause "rejected", go into the next batch. When that is refused too it is given up, so that a
+  // refusal cannot go round for ever. Call before Acknowledge of that sequence.
   void Reject(uint64_t sequence);
 
   // Push count so far, and how many of those the server holds or nobody will ever send.
@@ -70,7 +70,8 @@ class Outbox {
   struct Entry {
     uint64_t sequence = 0;  // 0: not numbered yet
     SealedBatch batch;
-    uint64_t pushes = 1;  // batches that it was pushed as
+    uint64_t pushes = 1;   // batches that it was pushed as
+    bool carried = false;  // it is the report of a refusal
   };
 
   void Replace(size_t index, SealedBatch batch);

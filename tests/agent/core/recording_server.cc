@@ -12,7 +12,7 @@
 namespace plumbline::agent::testing {
 
 struct RecordingServer::State {
-  Behaviour behaviour;
+  ServerBehaviour behaviour;
   int port = 0;
   std::unique_ptr<Service> service;
   std::unique_ptr<grpc::Server> server;
@@ -105,7 +105,7 @@ class RecordingServer::Service : public v1::Ingest::Service {
   State& state_;
 };
 
-RecordingServer::RecordingServer(Behaviour behaviour) : state_(std::make_unique<State>()) {
+RecordingServer::RecordingServer(ServerBehaviour behaviour) : state_(std::make_unique<State>()) {
   state_->behaviour = std::move(behaviour);
   state_->service = std::make_unique<Service>(state_.get());
   Start();

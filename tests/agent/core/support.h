@@ -94,16 +94,17 @@ struct Account {
 };
 Account AccountOf(const std::vector<v1::Batch>& batches);
 
+struct ServerBehaviour {
+  uint64_t ack_every = 1;                        // batches
+  bool ack = true;                               // false: takes everything, acknowledges nothing
+  std::function<bool(const v1::Batch&)> refuse;  // answered by Ack.rejected
+};
+
 // A server of v1::Ingest on a free port of loopback, kept for its whole life, that stores what it
 // gets, by stream and sequence, as a server with a journal would.
 class RecordingServer {
  public:
-  struct Behaviour {
-    uint64_t ack_every = 1;     // batches
-    bool ack = true;            // false: takes everything, acknowledges nothing
-    std::function<bool(const v1::Batch&)> refuse;  // answered by Ack.rejected
-  };
-  explicit RecordingServer(Behaviour behaviour = {});
+  explicit RecordingServer(ServerBehaviour behaviour = {});
   ~RecordingServer();
 
   std::string target() const;  // "127.0.0.1:PORT"
