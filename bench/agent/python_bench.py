@@ -16,41 +16,45 @@ import torch
 CALLS = 200
 
 
-def best(call, before=lambda: None, after=lambda: None, blocks=300):
-    """The best block's time per call, without the loop's own."""
-    fastest = float("inf")
-    empty = float("inf")
+def best(statement, names, before=lambda: None, after=lambda: None, blocks=300):
+    """The best block's time per statement, without the loop's own."""
+    loops = {}
+    for name, body in (("timed", statement), ("empty", "pass")):
+        parameters = ", ".join(names)
+        exec(f"def {name}({parameters}):\n    for _ in range({CALLS}):\n        {body}", loops)
+    fastest = {"timed": float("inf"), "empty": float("inf")}
     for _ in range(blocks):
         before()
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        middle = time.perf_counter()
-        for _ in range(CALLS):
-            pass
-        end = time.perf_counter()
+        for name in fastest:
+            start = time.perf_counter()
+            loops[name](**names)
+            fastest[name] = min(fastest[name], time.perf_counter() - start)
         after()
-        fastest = min(fastest, middle - start)
-        empty = min(empty, end - middle)
-    return (fastest - empty) / CALLS * 1e6
+    return (fastest["timed"] - fastest["empty"]) / CALLS * 1e6
 
 
-def arguments(tokens=8, experts=4, k=2):
+OBSERVE = (
+    'f("layers.3", logits, topk_indices=indices, keep_mask=kept, sequence_id=sequence, '
+    "position=position, top_k=2)"
+)
+
+
+def arguments(tokens=8, experts=4):
     logits = torch.randn(tokens, experts, requires_grad=True)
-    return logits, {
-        "topk_indices": logits.topk(k).indices,
-        "keep_mask": torch.ones(tokens, k, dtype=torch.bool),
-        "sequence_id": torch.zeros(tokens, dtype=torch.int64),
+    return {
+        "logits": logits,
+        "indices": logits.topk(2).indices,
+        "kept": torch.ones(tokens, 2, dtype=torch.bool),
+        "sequence": torch.zeros(tokens, dtype=torch.int64),
         "position": torch.arange(tokens),
-        "top_k": k,
     }
 
 
 class Steps:
-    """Each block of calls is one step of the run."""
+    """Each block of calls is one step of the run, the next at which all its sites are due."""
 
-    def __init__(self, run):
-        self.run, self.number = run, 0
+    def __init__(self, run, only_due):
+        self.run, self.number, self.only_due = run, 0, only_due
 
     def begin(self):
         self.step = self.run.step(self.number)
@@ -59,7 +63,8 @@ class Steps:
     def end(self):
         self.step.__exit__(None, None, None)
         self.run.flush()
-        self.number += 1
+        due = [word[0] for word in self.run._due.values()] if self.only_due else []
+        self.number = max([self.number + 1, *due])
 
 
 def floor(layer, router_logits=None, router_scores=None, topk_indices=None, keep_mask=None,
@@ -72,29 +77,27 @@ def floor(layer, router_logits=None, router_scores=None, topk_indices=None, keep
 
 def main():
     directory = tempfile.mkdtemp(prefix="python_bench_")
-    logits, rest = arguments()
-    rows = [("empty function, same arguments", best(lambda: floor("layers.3", logits, **rest)))]
+    tensors = arguments()
+    rows = [("empty function, same arguments", best(OBSERVE, {"f": floor, **tensors}))]
 
     seldom = plumbline.init(run="seldom", record=directory, every=2**30)
-    steps = Steps(seldom)
+    observe = {"f": seldom.observe_routing, **tensors}
+    steps = Steps(seldom, only_due=False)
     steps.begin()
-    seldom.observe_routing("layers.3", logits, **rest)
+    best(OBSERVE, observe, blocks=1)  # loads the agent
     steps.end()
-    rows.append(("observe_routing, not due", best(
-        lambda: seldom.observe_routing("layers.3", logits, **rest), steps.begin, steps.end)))  # fmt: skip
+    rows.append(("observe_routing, not due", best(OBSERVE, observe, steps.begin, steps.end)))
     seldom.finish()
 
     always = plumbline.init(run="always", record=directory, every=1)
-    steps = Steps(always)
-    rows.append(("observe_routing, due, 5 tensors", best(
-        lambda: always.observe_routing("layers.3", logits, **rest), steps.begin, steps.end)))  # fmt: skip
-    rows.append(("scalar", best(lambda: always.scalar("loss", 2.3), steps.begin, steps.end)))
-
-    def span():
-        with always.span("forward"):
-            pass
-
-    rows.append(("span, begin and end", best(span, steps.begin, steps.end)))
+    observe = {"f": always.observe_routing, **tensors}
+    steps = Steps(always, only_due=True)
+    rows.append(("observe_routing, due, 5 tensors", best(OBSERVE, observe, steps.begin, steps.end)))
+    scalar = {"f": always.scalar}
+    rows.append(("scalar", best('f("loss", 2.3)', scalar, steps.begin, steps.end)))
+    span = {"f": always.span}
+    rows.append(("span, begin and end", best('\n            '.join(['with f("forward"):', "pass"]),
+                                             span, steps.begin, steps.end)))  # fmt: skip
     always.finish()
     shutil.rmtree(directory)
     for name, micros in rows:

@@ -4,7 +4,7 @@ import ctypes
 import operator
 import struct
 
-from ._tensors import Unsupported, current_stream, describe
+from ._tensors import CUDA, Unsupported, current_stream, describe
 
 # The layout of plumbline_routing_t; native sizes, and no padding arises.
 STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQ")
@@ -65,6 +65,13 @@ def _capacity(value):
         raise Unsupported(text) from None
 
 
+def _describe(name, value, axes, widen, keep):
+    try:
+        return describe(value, axes, widen, keep)
+    except Unsupported as error:
+        raise Unsupported(f"{name}: expected {error}") from None
+
+
 def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity, groups,
          top_groups, group_score, pool, flatten, randomness, bias_captured, mode):  # fmt: skip
     """Fills the thread's scratch block and returns the struct's address.
@@ -75,28 +82,30 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
     what, first = ("router_logits", logits) if logits_given else ("router_scores", scores)
     if first is None:
         raise Unsupported("router_logits or router_scores is needed")
+    described = _describe(what, first, 2, False, keep)
+    scores_address = scratch.put(0, described)
+    stream = current_stream(first) if described[1] == CUDA else 0
     addresses = []
     slot = 0
-    for name, value, axes, widen in ((what, first, 2, False), *tensors):
+    for name, value, axes, widen in tensors:
         if value is None:
             addresses.append(0)
             continue
-        try:
-            described = describe(value, axes, widen, keep)
-        except Unsupported as error:
-            raise Unsupported(f"{name}: expected {error}") from None
-        addresses.append(scratch.put(slot, described))
-        if name == "topk_indices" and top_k is None:
-            top_k = int(described[4][1])
         slot += 1
-    kind, limit = _capacity(capacity) if capacity is not None else (0, 0)
+        described = _describe(name, value, axes, widen, keep)
+        addresses.append(scratch.put(slot, described))
+        if top_k is None and name == "topk_indices":
+            top_k = described[4][1]
+    kind, limit = _capacity(capacity)
     STRUCT.pack_into(
-        scratch.block, 0, STRUCT.size, _count("top_k", top_k), addresses[0], logits_given,
-        _choice("score_function", SCORE_FUNCTIONS, score_function), *addresses[1:],
+        scratch.block, 0, STRUCT.size, _count("top_k", top_k), scores_address, logits_given,
+        _choice("score_function", SCORE_FUNCTIONS, score_function), *addresses,
         kind, _choice("group_score", GROUP_SCORES, group_score), limit,
-        _count("groups", groups), _count("top_groups", top_groups),
-        _choice("pool", POOLS, pool), _choice("flatten", FLATTENS, flatten),
+        _count("groups", groups),
+        _count("top_groups", top_groups),
+        _choice("pool", POOLS, pool),
+        _choice("flatten", FLATTENS, flatten),
         _choice("bias_captured", BIAS_CAPTURED, bias_captured), 0,
-        _text("randomness", randomness), _text("mode", mode), current_stream(first),
+        _text("randomness", randomness), _text("mode", mode), stream,
     )  # fmt: skip
     return scratch.address

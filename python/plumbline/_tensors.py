@@ -97,13 +97,12 @@ def _describe_torch(tensor, keep):
     if tensor.is_neg():  # a view that negates lazily
         tensor = tensor.detach().resolve_neg()
         keep.append(tensor)
+    if tensor.is_cpu:
+        return (tensor.data_ptr(), CPU, 0, dtype, tensor.shape, tensor.stride())
     if tensor.is_cuda:
-        device = (CUDA, tensor.get_device())
-    elif tensor.device.type == "cpu":
-        device = (CPU, 0)
-    else:
-        raise Unsupported(f"a tensor on the CPU or a CUDA device, not on {tensor.device}")
-    return (tensor.data_ptr(), *device, dtype, tensor.shape, tensor.stride())
+        index = tensor.get_device()
+        return (tensor.data_ptr(), CUDA, index, dtype, tensor.shape, tensor.stride())
+    raise Unsupported(f"a tensor on the CPU or a CUDA device, not on {tensor.device}")
 
 
 _KINDS = {"f": FLOAT, "i": INT, "u": UINT, "b": BOOL}
@@ -245,8 +244,7 @@ def describe(value, axes, widen, keep):
 
 
 def current_stream(value):
-    """The CUDA stream that torch would launch on for this tensor's device; 0 on the CPU."""
-    torch = _torch
-    if torch is not None and isinstance(value, torch.Tensor) and value.is_cuda:
-        return torch.cuda.current_stream(value.device).cuda_stream
+    """The stream that torch would launch on for this CUDA tensor; the default one of others."""
+    if _torch is not None and isinstance(value, _torch.Tensor):
+        return _torch.cuda.current_stream(value.device).cuda_stream
     return 0

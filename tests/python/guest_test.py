@@ -7,6 +7,7 @@ import trainer
 
 pytest.importorskip("torch")
 
+REAL = os.path.join(trainer.BUILD, "lib", "libplumbline_agent.so")
 ALLOCATORS = [
     "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
     "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
@@ -46,12 +47,15 @@ ORDER = """
 def agents():
     """The stand-in, and the real agent where it was built."""
     yield pytest.param(trainer.TEST_AGENT, id="stand-in")
-    real = os.path.join(trainer.BUILD, "lib", "libplumbline_agent.so")
-    mark = [] if os.path.exists(real) else [pytest.mark.skip(reason="the agent is not built")]
+    mark = [] if os.path.exists(REAL) else [pytest.mark.skip(reason="the agent is not built")]
     yield pytest.param(None, id="agent", marks=mark)
 
 
-@pytest.mark.parametrize("agent", agents())
+# Each case imports torch in a process of its own: the stand-in only where the agent is not built.
+BEST_AGENT = [None] if os.path.exists(REAL) else [trainer.TEST_AGENT]
+
+
+@pytest.mark.parametrize("agent", BEST_AGENT)
 @pytest.mark.parametrize("allocator", ["", *ALLOCATORS], ids=lambda p: os.path.basename(p) or "libc")
 @pytest.mark.parametrize("early", [True, False], ids=["before-torch", "after-torch"])
 def test_beside_torch(tmp_path, agent, allocator, early):
@@ -152,3 +156,36 @@ def test_losses_are_bit_identical(tmp_path, agent):
     on = trainer.run(code, tmp_path, agent=agent).ok()
     off = trainer.run(code, tmp_path, agent=agent, PLUMBLINE_DISABLE="1").ok()
     assert on.out == off.out and on.out.count("0x") == 30
+
+
+@pytest.mark.parametrize("agent", agents())
+def test_own_protobuf_messages(tmp_path, agent):
+    """A trainer that uses protobuf from Python, with our messages' simple names."""
+    pytest.importorskip("google.protobuf")
+    code = """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
+    import plumbline
+    def own(n):
+        file = descriptor_pb2.FileDescriptorProto(name=f"evidence{n}.proto", package=f"trainer{n}")
+        evidence = file.message_type.add(name="Evidence")
+        evidence.field.add(name="value", number=1, type=9, label=1)
+        pool = descriptor_pool.Default()
+        pool.Add(file)
+        found = pool.FindMessageTypeByName(f"trainer{n}.Evidence")
+        Evidence = message_factory.MessageFactory(pool).GetPrototype(found)
+        assert Evidence.FromString(Evidence(value="x" * n).SerializeToString()).value == "x" * n
+        tree = struct_pb2.Struct(); tree.update({"a": [1, {"b": None}]})
+        assert struct_pb2.Struct.FromString(tree.SerializeToString()) == tree
+    own(1)
+    run = plumbline.init(run="exp1", record="runs", every=1)
+    for i in range(10):
+        with run.step(i):
+            run.observe_routing("a", [[0.5, 0.25], [0.1, 0.2]], topk_indices=[[0], [1]], top_k=1)
+            run.scalar("loss", 1.0)
+        own(2 + i)
+    run.finish()
+    own(100)
+    print("done")
+    """
+    outcome = trainer.run(code, tmp_path, agent=agent).ok()
+    assert outcome.out == "done\n" and outcome.err == ""

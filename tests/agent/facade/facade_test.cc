@@ -23,6 +23,13 @@ Outcome Spawn(const std::string& scenario, Environment extra = {}) {
   return plumbline::test::SpawnScenario(scenario, extra);
 }
 
+// Where a sanitizer keeps the agent library out, the stand-in is linked and these do not apply.
+#if defined(PLUMBLINE_SANITIZED)
+#define NEEDS_AN_AGENT_LIBRARY() GTEST_SKIP() << "no agent library is opened under a sanitizer"
+#else
+#define NEEDS_AN_AGENT_LIBRARY() static_cast<void>(0)
+#endif
+
 void ExpectOk(const Outcome& outcome) { EXPECT_EQ(outcome.status, 0) << outcome.output; }
 
 TEST(Facade, LoadsTheAgentOnTheFirstDueCall) {
@@ -71,6 +78,7 @@ TEST(Facade, DisabledLoadsNothing) {
 }
 
 TEST(Facade, MissingAgentIsOneWarning) {
+  NEEDS_AN_AGENT_LIBRARY();
   const Outcome o = Spawn("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", "/nonexistent/agent.so"}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("/nonexistent/agent.so"));
@@ -78,6 +86,7 @@ TEST(Facade, MissingAgentIsOneWarning) {
 }
 
 TEST(Facade, AgentOfAnotherBuildIsRefused) {
+  NEEDS_AN_AGENT_LIBRARY();
   const Outcome o = Spawn("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", TEST_AGENT_OTHER_VERSION}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("table version 2"));
@@ -130,6 +139,7 @@ TEST(Facade, CppApi) {
 
 // A program that carries a sanitizer's runtime would be aborted by deep binding.
 TEST(Facade, StaysOutOfSanitizedProcesses) {
+  NEEDS_AN_AGENT_LIBRARY();
   const Outcome o = Spawn("unavailable", {{"LD_PRELOAD", FAKE_SANITIZER}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("AddressSanitizer"));
@@ -137,6 +147,7 @@ TEST(Facade, StaysOutOfSanitizedProcesses) {
 
 // Without being told: the library's own directory, also through a symbolic link.
 TEST(Facade, FindsTheAgentBesideItself) {
+  NEEDS_AN_AGENT_LIBRARY();
   namespace fs = std::filesystem;
   const fs::path root = fs::path(::testing::TempDir()) / ("beside_" + std::to_string(getpid()));
   fs::create_directories(root / "lib");
@@ -155,6 +166,7 @@ TEST(Facade, FindsTheAgentBesideItself) {
 }
 
 TEST(Facade, ForkWhileTheAgentLoads) {
+  NEEDS_AN_AGENT_LIBRARY();
   ExpectOk(Spawn("fork-while-loading", {{"PLUMBLINE_TEST_AGENT", "slow-load"}}));
 }
 
@@ -219,6 +231,7 @@ TEST(Facade, StatusNames) {
 class Allocator : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Allocator, AgentSharesTheProcessHeap) {
+  NEEDS_AN_AGENT_LIBRARY();
   if (!std::filesystem::exists(GetParam())) GTEST_SKIP() << GetParam() << " is not installed";
   const Outcome o = Spawn("threads", {{"LD_PRELOAD", GetParam()}});
   ExpectOk(o);
