@@ -1,4 +1,5 @@
 // plumb: the offline audit, the catalogue, and the client of a running server.
+#include <google/protobuf/stubs/logging.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -41,6 +42,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, which has its exit status
+  google::protobuf::SetLogHandler(nullptr);  // a message that does not parse is our problem to word
   RaiseFileLimit();
   try {
     return Main(argc, argv);

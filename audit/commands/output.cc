@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,13 +35,9 @@ bool WriteAndRename(const std::string& path, const std::string& text) {
 }
 
 bool IsPlain(const std::string& path) {
-  char link[2];
-  if (readlink(path.c_str(), link, sizeof link) >= 0) return false;
-  if (access(path.c_str(), F_OK) != 0) return true;
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  const bool seekable = file != nullptr && std::fseek(file, 0, SEEK_END) == 0;
-  if (file != nullptr) std::fclose(file);
-  return seekable;
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return errno == ENOENT;
+  return S_ISREG(info.st_mode);
 }
 
 }  // namespace

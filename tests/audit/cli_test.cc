@@ -1,0 +1,272 @@
+// The program as a user meets it: exit statuses, formats, options, wrong usage.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "tests/audit/dump_builder.h"
+#include "tests/audit/plumb_process.h"
+#include "tests/audit/report_check.h"
+
+namespace plumbline::audit::testing {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class Cli : public ::testing::Test {
+ protected:
+  const TempDir dir_;
+  const std::string leaky_ = dir_.Write("leaky.safetensors", LeakyDump().File());
+  const std::string clean_ = dir_.Write("clean.safetensors", DroplessDump().File());
+  const std::string cut_ = dir_.Write("cut.safetensors", LeakyDump().File().substr(0, 900));
+
+  std::string InconclusiveFile() const {
+    Dump dump = DroplessDump();
+    dump.metadata["capacity"] = "100000";
+    return dir_.Write("inconclusive.safetensors", dump.File());
+  }
+};
+
+std::string LastLine(const std::string& text) {
+  const size_t end = text.size() - 1;
+  return text.substr(text.rfind('\n', end - 1) + 1, end - text.rfind('\n', end - 1) - 1);
+}
+
+TEST_F(Cli, ExitStatuses) {
+  EXPECT_EQ(RunPlumb({"audit", clean_}).status, 0);
+  EXPECT_EQ(RunPlumb({"audit", leaky_}).status, 1);
+  EXPECT_EQ(RunPlumb({"audit", cut_}).status, 2);
+  EXPECT_EQ(RunPlumb({"audit", leaky_, cut_}).status, 2) << "2 outranks 1";
+  EXPECT_EQ(RunPlumb({"audit", "/nonexistent/file"}).status, 2);
+  EXPECT_EQ(RunPlumb({"audit", "/dev/null"}).status, 2);
+  EXPECT_EQ(RunPlumb({"audit", InconclusiveFile()}).status, 0);
+}
+
+TEST_F(Cli, WhatCouldBeReadIsReportedBesideTheProblem) {
+  const ProcessResult result = RunPlumb({"audit", leaky_, cut_, "--format", "json"});
+  const auto report = CheckReport(result.out);
+  EXPECT_FALSE(report["findings"].empty());
+  EXPECT_THAT(report["inputs"][1]["problems"][0].get<std::string>(), StartsWith(cut_ + ": byte "));
+}
+
+TEST_F(Cli, FailOn) {
+  // moe-batch-dependence is a warning here, moe-future-leak an error.
+  const std::vector<std::string> warning = {"audit", leaky_, "--rules",
+                                            "causality/moe-batch-dependence"};
+  auto with = [&](const char* level) {
+    auto arguments = warning;
+    arguments.insert(arguments.end(), {"--fail-on", level});
+    return RunPlumb(arguments);
+  };
+  ASSERT_THAT(with("error").out, HasSubstr("warning  causality/moe-batch-dependence"));
+  EXPECT_EQ(with("error").status, 0);
+  EXPECT_EQ(with("warning").status, 1);
+  EXPECT_EQ(with("note").status, 1);
+}
+
+TEST_F(Cli, TextSaysWhatMatters) {
+  const ProcessResult result = RunPlumb({"audit", leaky_});
+  for (const char* part : {"error  causality/moe-future-leak", "layers.3 routing", "witness",
+                           "strength   proved", "fix", "run demo"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+  EXPECT_THAT(result.out, Not(HasSubstr("\x1b"))) << "no colour off a terminal";
+  EXPECT_THAT(
+      LastLine(result.out),
+      ::testing::MatchesRegex(
+          "[0-9]+ findings? \\(1 error.*\\), [0-9]+ judged, [0-9]+ inconclusive, 0 dropped"));
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(Cli, AllInconclusiveSaysSo) {
+  const ProcessResult result = RunPlumb({"audit", InconclusiveFile()});
+  EXPECT_THAT(LastLine(result.out), ::testing::MatchesRegex("0 judged, [1-9][0-9]* inconclusive"));
+}
+
+TEST_F(Cli, NoVerdictAtAllIsAFinding) {
+  std::filesystem::create_directory(dir_.path() + "/empty");
+  const ProcessResult result = RunPlumb({"audit", dir_.path() + "/empty", "--format", "json"});
+  EXPECT_EQ(result.status, 1);
+  const auto report = CheckReport(result.out);
+  ASSERT_EQ(report["findings"].size(), 1u);
+  EXPECT_EQ(report["findings"][0]["rule"], "meta/probe-coverage");
+  EXPECT_EQ(report["findings"][0]["level"], "error");
+}
+
+TEST_F(Cli, JsonIsTheContractsAndTheSameTwice) {
+  for (const std::string& path : {leaky_, clean_, cut_, InconclusiveFile(), dir_.path()}) {
+    SCOPED_TRACE(path);
+    const ProcessResult first = RunPlumb({"audit", path, "--format", "json"});
+    CheckReport(first.out);
+    EXPECT_EQ(first.out, RunPlumb({"audit", path, "--format=json"}).out);
+  }
+}
+
+TEST_F(Cli, TextIsTheSameTwice) {
+  EXPECT_EQ(RunPlumb({"audit", dir_.path()}).out, RunPlumb({"audit", dir_.path()}).out);
+}
+
+TEST_F(Cli, OutputGoesToAFile) {
+  const std::string out = dir_.path() + "/report.json";
+  const ProcessResult result = RunPlumb({"audit", leaky_, "--format", "json", "--output", out});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out, "");
+  CheckReport(ReadFile(out));
+  EXPECT_EQ(RunPlumb({"audit", leaky_, "--output", "/nonexistent/dir/x"}).status, 2);
+}
+
+// A rename would put a file in the place of the device or link.
+TEST_F(Cli, OutputIsWrittenThroughALinkOrAPipe) {
+  const std::string target = dir_.Write("target.json", "");
+  const std::string link = dir_.path() + "/link";
+  std::filesystem::create_symlink(target, link);
+  EXPECT_EQ(RunPlumb({"audit", leaky_, "--format", "json", "--output", link}).status, 1);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  CheckReport(ReadFile(target));
+  const ProcessResult result =
+      RunPlumb({"audit", leaky_, "--format", "json", "--output", "/dev/stdout"});
+  EXPECT_EQ(result.status, 1);
+  CheckReport(result.out);
+}
+
+TEST_F(Cli, AFullDiskIsSaid) {
+  const std::string link = dir_.path() + "/full";
+  std::filesystem::create_symlink("/dev/full", link);
+  const ProcessResult result = RunPlumb({"audit", leaky_, "--output", link});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("expected to write the output"));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST_F(Cli, OutputNeverOverwritesAnInput) {
+  const std::string before = ReadFile(leaky_);
+  EXPECT_EQ(RunPlumb({"audit", leaky_, "--output", leaky_}).status, 2);
+  EXPECT_EQ(ReadFile(leaky_), before);
+}
+
+TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* expected;
+  } cases[] = {
+      {{}, "expected a subcommand"},
+      {{"frobnicate"}, "frobnicate"},
+      {{"--frob"}, "--frob"},
+      {{"audit"}, "expected at least one PATH"},
+      {{"audit", "--bogus", clean_}, "--bogus"},
+      {{"audit", clean_, "--sarif"}, "--sarif"},
+      {{"audit", clean_, "--baseline", clean_}, "--baseline"},
+      {{"audit", clean_, "--format", "xml"}, "xml"},
+      {{"audit", clean_, "--format"}, "--format"},
+      {{"audit", clean_, "--fail-on", "never"}, "never"},
+      {{"audit", clean_, "--as", "kineto"}, "format kineto is not read by this version"},
+      {{"audit", clean_, "--as", "parquet"},
+       "expected one of safetensors, run-record, found parquet"},
+      {{"audit", clean_, "--rules", "causality/nope"}, "no rule matches 'causality/nope'"},
+      {{"audit", clean_, "--rules", "meta/*,nope"}, "no rule matches 'nope'"},
+      {{"audit", clean_, "--set", "nonsense"}, "expected RULE.OPTION=VALUE"},
+      {{"audit", clean_, "--set", "meta/nope.x=1"}, "no rule 'meta/nope'"},
+      {{"audit", clean_, "--set", "meta/data-loss.nope=1"}, "has no option 'nope'"},
+      {{"audit", clean_, "--set", "meta/data-loss.error-share=lots"}, "expected a number"},
+      {{"audit", clean_, "--set", "meta/data-loss.error-share=2"}, "expected 0 to 1"},
+      {{"explain"}, "RULE"},
+      {{"explain", "causality/moe-future-leek"}, "did you mean causality/moe-future-leak?"},
+      {{"explain", "a", "b"}, "b"},
+      {{"rules", "--format", "yaml"}, "yaml"},
+      {{"rules", "extra"}, "extra"},
+  };
+  for (const auto& c : cases) {
+    const ProcessResult result = RunPlumb(c.arguments);
+    SCOPED_TRACE(c.arguments.empty() ? "" : c.arguments.back());
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr(c.expected));
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST_F(Cli, SetAndRulesTakeOneValueEach) {
+  EXPECT_EQ(RunPlumb({"audit", "--set", "meta/data-loss.error-share=0.5", clean_}).status, 0);
+  EXPECT_EQ(RunPlumb({"audit", "--rules", "causality/*", clean_, "--rules", "meta/*"}).status, 0);
+  EXPECT_EQ(RunPlumb({"audit", "--rules", "causality/*,meta/*", clean_}).status, 0);
+}
+
+TEST_F(Cli, RulesSelect) {
+  const auto report = CheckReport(
+      RunPlumb({"audit", leaky_, "--rules", "causality/moe-future-leak", "--format", "json"}).out);
+  ASSERT_FALSE(report["verdicts"].empty());
+  for (const auto& verdict : report["verdicts"])
+    EXPECT_EQ(verdict["rule"], "causality/moe-future-leak");
+}
+
+TEST_F(Cli, AsForcesTheFormat) {
+  EXPECT_EQ(RunPlumb({"audit", "--as", "safetensors", leaky_}).status, 1);
+  const ProcessResult result =
+      RunPlumb({"audit", "--as", "run-record", leaky_, "--format", "json"});
+  EXPECT_EQ(result.status, 2);
+  const auto report = CheckReport(result.out);
+  EXPECT_EQ(report["inputs"][0]["format"], "run-record");
+}
+
+TEST_F(Cli, HostileNamesAreEscaped) {
+  Dump dump = LeakyDump();
+  dump.metadata["layer"] = "layers\x1b[2J\n";
+  dump.metadata["run"] =
+      "\xE2\x80\xAE"
+      "demo";
+  const std::string path = dir_.Write("bad\xFF\x1bname", dump.File());
+  const ProcessResult text = RunPlumb({"audit", path, cut_});
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.out.find("\xE2\x80\xAE"), std::string::npos);
+  EXPECT_EQ(text.out.find('\xFF'), std::string::npos);
+  CheckReport(RunPlumb({"audit", path, "--format", "json"}).out);
+}
+
+TEST_F(Cli, APipeIsRefusedNotWaitedFor) {
+  const std::string pipe = dir_.path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const ProcessResult result = RunPlumb({"audit", pipe});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.out, HasSubstr("expected a regular file"));
+}
+
+TEST_F(Cli, HelpAndVersion) {
+  EXPECT_EQ(RunPlumb({"--help"}).status, 0);
+  EXPECT_THAT(RunPlumb({"--help"}).out, HasSubstr("audit"));
+  for (const char* command : {"audit", "rules", "explain"})
+    EXPECT_EQ(RunPlumb({command, "--help"}).status, 0);
+  EXPECT_THAT(RunPlumb({"--version"}).out, StartsWith("plumb "));
+}
+
+TEST_F(Cli, Catalogue) {
+  const ProcessResult text = RunPlumb({"rules"});
+  EXPECT_EQ(text.status, 0);
+  EXPECT_THAT(text.out, HasSubstr("causality/moe-future-leak"));
+  EXPECT_THAT(text.out, HasSubstr("planned"));
+  const auto json = nlohmann::json::parse(RunPlumb({"rules", "--format", "json"}).out);
+  std::set<std::string> ids;
+  for (const auto& rule : json["rules"]) {
+    ids.insert(rule["id"]);
+    const ProcessResult page = RunPlumb({"explain", rule["id"]});
+    EXPECT_EQ(page.status, 0);
+    EXPECT_THAT(page.out, StartsWith("# " + rule["id"].get<std::string>()))
+        << "a page begins with its rule";
+  }
+  EXPECT_EQ(ids.size(), json["rules"].size());
+  EXPECT_THAT(RunPlumb({"explain", "meta/data-loss"}).out, HasSubstr("| `error-share` |"));
+}
+
+TEST_F(Cli, DocsAreThePages) {
+  const std::string docs = dir_.path() + "/docs";
+  ASSERT_EQ(RunPlumb({"rules", "--write-docs", docs}).status, 0);
+  EXPECT_EQ(ReadFile(docs + "/causality/moe-future-leak.md"),
+            RunPlumb({"explain", "causality/moe-future-leak"}).out);
+  EXPECT_THAT(ReadFile(docs + "/README.md"), HasSubstr("(causality/moe-future-leak.md)"));
+  EXPECT_FALSE(std::filesystem::exists(docs + "/performance"));
+}
+
+}  // namespace
+}  // namespace plumbline::audit::testing

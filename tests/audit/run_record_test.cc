@@ -1,0 +1,227 @@
+// Run records whole, torn, damaged, of several ranks and attempts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "audit/audit.h"
+#include "audit/render/finding_json.h"
+#include "base/framed_log.h"
+#include "tests/audit/record_builder.h"
+
+namespace plumbline::audit {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace testing;  // NOLINT: the builders
+
+AuditResult Audit(const std::vector<std::string>& paths) {
+  AuditOptions options;
+  options.paths = paths;
+  auto result = RunAudit(options, nullptr);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *std::move(result);
+}
+
+AuditResult AuditFiles(const std::vector<std::string>& files) {
+  const TempDir dir;
+  for (size_t i = 0; i < files.size(); ++i) dir.Write("rank" + std::to_string(i), files[i]);
+  return Audit({dir.path()});
+}
+
+std::string Problems(const AuditResult& result) {
+  std::string out;
+  for (const InputReport& input : result.inputs) {
+    for (const Problem& problem : input.problems) out += input.Line(problem) + "\n";
+  }
+  return out;
+}
+
+TEST(RunRecord, WholeIsJudgedAndCounted) {
+  const AuditResult result = AuditFiles({RecordFile({}, LeakyDump())});
+  EXPECT_EQ(Problems(result), "");
+  EXPECT_EQ(result.inputs[0].format, "run-record");
+  EXPECT_EQ(result.inputs[0].records, 3u);
+  ASSERT_FALSE(result.report.findings().empty());
+  EXPECT_EQ(result.report.findings()[0]->rule(), "causality/moe-future-leak");
+  EXPECT_EQ(result.report.findings()[0]->site().step_last(), 2);
+}
+
+TEST(RunRecord, SameFingerprintAsTheDump) {
+  const TempDir dir;
+  Dump dump = LeakyDump();
+  const AuditResult dumped = Audit({dir.Write("a.safetensors", dump.File())});
+  RecordPlan plan;
+  plan.first_step = 7;
+  plan.steps = 1;
+  const AuditResult recorded = AuditFiles({RecordFile(plan, dump)});
+  ASSERT_FALSE(dumped.report.findings().empty());
+  ASSERT_EQ(recorded.report.findings().size(), dumped.report.findings().size());
+  for (size_t i = 0; i < dumped.report.findings().size(); ++i) {
+    EXPECT_EQ(FindingJson(*recorded.report.findings()[i]),
+              FindingJson(*dumped.report.findings()[i]));
+  }
+}
+
+TEST(RunRecord, CutAnywhereIsNotedNotRefused) {
+  const std::string whole = RecordFile({}, LeakyDump(32, 2));
+  const uint64_t all =
+      AuditFiles({whole}).coverage.judged + AuditFiles({whole}).coverage.inconclusive;
+  uint64_t previous = 0;
+  for (size_t size = 16; size < whole.size(); ++size) {
+    SCOPED_TRACE(size);
+    const AuditResult result = AuditFiles({whole.substr(0, size)});
+    EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+    const uint64_t seen = result.coverage.judged + result.coverage.inconclusive;
+    EXPECT_GE(seen, previous) << "a longer record says no less";
+    EXPECT_LE(seen, all);
+    previous = seen;
+  }
+  EXPECT_GT(previous, 0u);
+}
+
+TEST(RunRecord, DamageIsRefusedAndWhatCameBeforeIsJudged) {
+  std::string file = RecordFile({}, LeakyDump());
+  file[file.size() - 40] = static_cast<char>(file[file.size() - 40] ^ 0x10);
+  const AuditResult result = AuditFiles({file});
+  EXPECT_TRUE(result.inputs_failed());
+  EXPECT_THAT(Problems(result), HasSubstr("rank0: byte "));
+  EXPECT_THAT(Problems(result), HasSubstr(": expected "));
+  EXPECT_FALSE(result.report.findings().empty());
+}
+
+constexpr int kHeader = static_cast<int>(FrameType::kRecordHeader);
+constexpr int kBatch = static_cast<int>(FrameType::kBatch);
+
+TEST(RunRecord, FramesThatAreNoneAreNamed) {
+  const std::string header = HeaderPayload({});
+  const std::string batch = Batches({}, LeakyDump())[0].SerializeAsString();
+  v1::RecordHeader later;
+  later.set_schema("plumbline.record/9");
+  const struct {
+    const char* name;
+    std::vector<std::pair<int, std::string>> frames;
+    const char* expected;
+    bool judged;
+  } cases[] = {
+      {"no header",
+       {{kBatch, batch}},
+       "byte 16: expected a record header, found frame type 2",
+       false},
+      {"garbage header", {{kHeader, "\xFF\xFF"}}, "expected a record header", false},
+      {"later schema",
+       {{kHeader, later.SerializeAsString()}},
+       "expected schema plumbline.record/1, found \"plumbline.record/9\"",
+       false},
+      {"garbage batch",
+       {{kHeader, header}, {kBatch, "\xFF\xFF\xFF"}, {kBatch, batch}},
+       "expected a batch of evidence",
+       true},
+      {"header again",
+       {{kHeader, header}, {kHeader, header}, {kBatch, batch}},
+       "expected a batch, found frame type 1",
+       true},
+      {"unknown type",
+       {{kHeader, header}, {77, "x"}, {kBatch, batch}},
+       "expected a batch, found frame type 77",
+       true},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const AuditResult result = AuditFiles({FramesFile(c.frames)});
+    EXPECT_TRUE(result.inputs_failed());
+    EXPECT_THAT(Problems(result), HasSubstr(c.expected));
+    EXPECT_EQ(!result.report.findings().empty() && result.coverage.judged > 0, c.judged);
+  }
+}
+
+TEST(RunRecord, AHeaderAloneIsASilentRun) {
+  const AuditResult result = AuditFiles({FramesFile({{kHeader, HeaderPayload({})}})});
+  EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+  ASSERT_EQ(result.report.findings().size(), 1u);
+  EXPECT_EQ(result.report.findings()[0]->rule(), "meta/probe-coverage");
+}
+
+TEST(RunRecord, ABatchTheEngineRefusesIsAProblemAndTheRestIsJudged) {
+  std::vector<v1::Batch> batches = Batches({}, LeakyDump());
+  batches[1].mutable_evidence(0)->set_source(5);
+  const AuditResult result = AuditFiles({RecordFile({}, batches)});
+  EXPECT_TRUE(result.inputs_failed());
+  EXPECT_THAT(Problems(result), HasSubstr("expected a batch that is consistent"));
+  EXPECT_FALSE(result.report.findings().empty());
+}
+
+TEST(RunRecord, ACopyAddsNothing) {
+  const std::string file = RecordFile({}, LeakyDump());
+  const AuditResult once = AuditFiles({file});
+  const AuditResult twice = AuditFiles({file, file});
+  EXPECT_EQ(twice.coverage.judged, once.coverage.judged);
+  EXPECT_FALSE(twice.inputs_failed());
+  EXPECT_THAT(Problems(twice), HasSubstr("that another file holds too"));
+}
+
+std::vector<std::string> Ranks(int count, int64_t steps, const std::vector<int64_t>& ends = {}) {
+  std::vector<std::string> files;
+  for (int rank = 0; rank < count; ++rank) {
+    RecordPlan plan;
+    plan.rank = static_cast<uint32_t>(rank);
+    plan.world_size = static_cast<uint32_t>(count);
+    plan.stream_id = static_cast<uint64_t>(rank) + 1;
+    plan.steps = ends.empty() ? steps : ends[static_cast<size_t>(rank)];
+    plan.finished = plan.steps == steps;
+    files.push_back(RecordFile(plan, DroplessDump(32, 4)));
+  }
+  return files;
+}
+
+// Read one file after the other, the second rank would come after the window of 64 steps has
+// closed.
+TEST(RunRecord, RanksAreReadSideBySide) {
+  const AuditResult result = AuditFiles(Ranks(3, 200));
+  EXPECT_EQ(Problems(result), "");
+  EXPECT_EQ(result.coverage.dropped, 0u);
+  ASSERT_FALSE(result.report.verdicts().empty());
+  for (const v1::Verdict* verdict : result.report.verdicts())
+    EXPECT_EQ(verdict->site().ranks_size(), 3);
+}
+
+TEST(RunRecord, OrderOfTheFilesDoesNotMatter) {
+  std::vector<std::string> files = Ranks(2, 5);
+  const AuditResult forward = AuditFiles(files);
+  std::swap(files[0], files[1]);
+  const AuditResult backward = AuditFiles(files);
+  ASSERT_EQ(forward.report.verdicts().size(), backward.report.verdicts().size());
+  for (size_t i = 0; i < forward.report.verdicts().size(); ++i) {
+    EXPECT_EQ(VerdictJson(*forward.report.verdicts()[i]),
+              VerdictJson(*backward.report.verdicts()[i]));
+  }
+}
+
+TEST(RunRecord, ARankThatDiedDoesNotHoldTheOthersBack) {
+  const AuditResult result = AuditFiles(Ranks(2, 150, {5, 150}));
+  EXPECT_EQ(result.coverage.dropped, 0u);
+  int64_t last = 0;
+  for (const v1::Verdict* verdict : result.report.verdicts())
+    last = std::max(last, verdict->site().step_last());
+  EXPECT_EQ(last, 149);
+}
+
+TEST(RunRecord, ARestartSupersedesWhatItRepeats) {
+  RecordPlan first;
+  first.steps = 10;
+  first.finished = false;
+  RecordPlan second;
+  second.attempt = 1;
+  second.stream_id = 2;
+  second.first_step = 8;
+  second.steps = 4;
+  const std::string a = RecordFile(first, DroplessDump(32, 4)),
+                    b = RecordFile(second, DroplessDump(32, 4));
+  // Whichever is named first, attempts are fed in ascending order.
+  const AuditResult forward = AuditFiles({a, b}), backward = AuditFiles({b, a});
+  EXPECT_EQ(forward.coverage.judged, backward.coverage.judged);
+  EXPECT_EQ(forward.coverage.dropped, 0u);
+  EXPECT_EQ(backward.coverage.dropped, 0u);
+  EXPECT_EQ(forward.report.verdicts()[0]->site().step_last(), 11);
+}
+
+}  // namespace
+}  // namespace plumbline::audit

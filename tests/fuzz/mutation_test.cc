@@ -1,0 +1,129 @@
+// The deterministic part of fuzzing: the same few thousand mutations of good files in every run.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "tests/audit/dump_builder.h"
+#include "tests/audit/record_builder.h"
+#include "tests/fuzz/audit_bytes.h"
+
+namespace plumbline::audit {
+namespace {
+
+using testing::DroplessDump;
+using testing::Dump;
+using testing::LeakyDump;
+using testing::RawFile;
+
+void Audit(const std::string& bytes) {
+  for (const char* format : {"", "safetensors", "run-record"}) {
+    AuditBytes(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), format);
+  }
+}
+
+// A few of: flip a bit, set a byte to a value that parsers stumble over, cut, insert, copy a piece.
+std::string Mutate(std::string bytes, std::mt19937& random) {
+  static constexpr unsigned char kOdd[] = {0x00, 0xFF, 0x7F, 0x80, '"', '{', '}',
+                                           '[',  ']',  ',',  '-',  '9', '\\'};
+  const auto at = [&] { return random() % bytes.size(); };
+  for (uint32_t i = 0, count = 1 + random() % 4; i < count && !bytes.empty(); ++i) {
+    switch (random() % 5) {
+      case 0:
+        bytes[at()] ^= static_cast<char>(1u << (random() % 8));
+        break;
+      case 1:
+        bytes[at()] = static_cast<char>(kOdd[random() % sizeof kOdd]);
+        break;
+      case 2:
+        bytes.resize(at());
+        break;
+      case 3:
+        bytes.insert(at(), 1 + random() % 9, static_cast<char>(kOdd[random() % sizeof kOdd]));
+        break;
+      default:
+        bytes.replace(at(), 1 + random() % 16, bytes.substr(at(), 1 + random() % 16));
+    }
+  }
+  return bytes;
+}
+
+TEST(Mutation, SafetensorsBytes) {
+  std::mt19937 random(1);
+  const std::string files[] = {DroplessDump(16, 4).File(), LeakyDump(64, 4).File(),
+                               LeakyDump(32, 2).File()};
+  for (int i = 0; i < 1500; ++i) Audit(Mutate(files[static_cast<size_t>(i) % 3], random));
+}
+
+// Only the header changes, and the length prefix fits it: mutations reach past the framing.
+TEST(Mutation, SafetensorsHeader) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const Dump dump = i % 2 == 0 ? DroplessDump(16, 4) : LeakyDump(64, 4);
+    std::string data;
+    for (const auto& tensor : dump.tensors) data += tensor.data;
+    Audit(RawFile(Mutate(dump.HeaderJson(), random), data));
+  }
+}
+
+// Well-formed dumps with values no router writes: shapes, masks, ids, metadata.
+TEST(Mutation, SafetensorsContent) {
+  std::mt19937 random(3);
+  static constexpr const char* kValues[] = {
+      "0",          "1",   "2",       "3",           "64",       "none",  "4294967295",
+      "2147483647", "",    "softmax", "sigmoid",     "sequence", "world", "microbatch",
+      "after",      "max", "sum2",    "batch-major", "jitter"};
+  static constexpr const char* kKeys[] = {
+      "top_k", "capacity", "groups",     "top_groups",    "group_score",
+      "pool",  "flatten",  "randomness", "bias_captured", "score_function",
+      "mode",  "step",     "rank"};
+  for (int i = 0; i < 2500; ++i) {
+    Dump dump = i % 2 == 0 ? DroplessDump(16, 4) : LeakyDump(64, 4);
+    for (uint32_t change = 0; change < 1 + random() % 3; ++change) {
+      switch (random() % 3) {
+        case 0:
+          dump.metadata[kKeys[random() % std::size(kKeys)]] =
+              kValues[random() % std::size(kValues)];
+          break;
+        case 1: {
+          auto& tensor = dump.tensors[random() % dump.tensors.size()];
+          for (uint32_t n = 0; n < 1 + random() % 8; ++n)
+            tensor.data[random() % tensor.data.size()] = static_cast<char>(random());
+          break;
+        }
+        default:
+          if (dump.tensors.size() > 1)
+            dump.tensors.erase(dump.tensors.begin() + 1 +
+                               static_cast<long>(random() % (dump.tensors.size() - 1)));
+      }
+    }
+    Audit(dump.File());
+  }
+}
+
+TEST(Mutation, RunRecordBytes) {
+  std::mt19937 random(4);
+  const std::string file = testing::RecordFile({}, LeakyDump(32, 2));
+  for (int i = 0; i < 1500; ++i) Audit(Mutate(file, random));
+}
+
+// The framing is whole, the messages in it are not.
+TEST(Mutation, RunRecordMessages) {
+  std::mt19937 random(5);
+  const std::string header = testing::HeaderPayload({});
+  const std::vector<v1::Batch> batches = testing::Batches({}, LeakyDump(32, 2));
+  for (int i = 0; i < 1500; ++i) {
+    const bool bad_header = random() % 8 == 0;
+    std::vector<std::pair<int, std::string>> frames = {
+        {1, bad_header ? Mutate(header, random) : header}};
+    for (const v1::Batch& batch : batches) {
+      const std::string bytes = batch.SerializeAsString();
+      frames.push_back({2, random() % 2 == 0 ? Mutate(bytes, random) : bytes});
+    }
+    Audit(testing::FramesFile(frames));
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::audit
