@@ -45,6 +45,7 @@ SealedBatch Seal(const v1::Batch& batch) {
   SealedBatch sealed;
   sealed.body = std::make_shared<const std::string>(batch.SerializeAsString());
   sealed.items = static_cast<uint64_t>(batch.evidence_size());
+  sealed.progress = batch.progress_size() != 0;
   for (const v1::Evidence& e : batch.evidence()) sealed.samples += e.routing().has_sample();
   return sealed;
 }

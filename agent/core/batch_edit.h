@@ -19,6 +19,7 @@ struct SealedBatch {
   std::shared_ptr<const std::string> body;
   uint64_t items = 0;    // evidence in it
   uint64_t samples = 0;  // of these with raw rows
+  bool progress = false;  // it says how far the source has come
   bool hollow() const { return items == 0; }
 };
 

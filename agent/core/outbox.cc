@@ -62,8 +62,11 @@ void Outbox::Reject(uint64_t sequence) {
   if (refused->carried) return;
   v1::Batch rest = Parsed(refused->batch);
   DropEvidence(&rest, kRejectedCause);
-  // Every batch says how far the source has come; an older word must not follow a newer one.
-  if (std::next(refused) != queue_.end()) rest.clear_progress();
+  // How far the source has come: an older word must not follow a newer one.
+  if (std::any_of(std::next(refused), queue_.end(),
+                  [](const Entry& later) { return later.batch.progress; })) {
+    rest.clear_progress();
+  }
   queue_.push_back({0, Seal(rest), 0, true});
   bytes_ += queue_.back().batch.body->size();
 }
