@@ -32,8 +32,6 @@ if(PLUMBLINE_CUDA)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()
-    # CMake 3.25 does not know that nvcc speaks C++20, so the flag is given by hand.
-    add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
     find_package(CUDAToolkit REQUIRED)
     set(PLUMBLINE_HAVE_CUDA ON)
   endif()
