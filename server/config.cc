@@ -85,8 +85,9 @@ absl::Status ValidateConfig(const Config& c) {
   }
   const char* levels[] = {"trace", "debug", "info", "warning", "error", "off"};
   if (std::find(std::begin(levels), std::end(levels), c.log_level) == std::end(levels)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "log.level must be trace, debug, info, warning, error or off, found \"", c.log_level, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("log.level must be trace, debug, info, warning, error or off, found \"",
+                     c.log_level, "\""));
   }
   return absl::OkStatus();
 }

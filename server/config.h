@@ -14,22 +14,22 @@ struct Config {
   // [listen]
   std::string grpc = "127.0.0.1:7433";  // port 0: any free one
   std::string http = "127.0.0.1:7434";  // "off": no HTTP
-  bool insecure = false;                // allows addresses off loopback although nothing is encrypted
-  bool reflection = false;              // gRPC reflection
+  bool insecure = false;    // allows addresses off loopback although nothing is encrypted
+  bool reflection = false;  // gRPC reflection
 
   // [data]
   std::string data_directory;  // must exist or be creatable; empty: none
 
   // [ingest]
-  double grace_seconds = 30;              // a broken stream may come back for this long
-  double ack_seconds = 1;                 // an acknowledgement waits at most this long
-  int64_t ack_batches = 8;                // ... or for this many batches
-  int64_t queue_bytes = 256 << 20;        // batches that wait for the rules; above it reading stops
-  int64_t message_bytes = 64 << 20;       // one message
-  int64_t waiting_batches = 64;           // of one stream, that arrived ahead of a gap
+  double grace_seconds = 30;         // a broken stream may come back for this long
+  double ack_seconds = 1;            // an acknowledgement waits at most this long
+  int64_t ack_batches = 8;           // ... or for this many batches
+  int64_t queue_bytes = 256 << 20;   // batches that wait for the rules; above it reading stops
+  int64_t message_bytes = 64 << 20;  // one message
+  int64_t waiting_batches = 64;      // of one stream, that arrived ahead of a gap
   int64_t waiting_bytes = 16 << 20;
-  int64_t max_streams = 20000;            // remembered, connected or not
-  int64_t max_name_bytes = 512;           // run, layer, op, host, ...
+  int64_t max_streams = 20000;   // remembered, connected or not
+  int64_t max_name_bytes = 512;  // run, layer, op, host, ...
 
   // [rules]
   std::vector<std::string> rules;     // globs; empty: all
@@ -37,7 +37,7 @@ struct Config {
   int64_t window_steps = 64;          // W: a rank this far behind is closed over
 
   // [log]
-  std::string log_level = "info";     // trace debug info warning error off
+  std::string log_level = "info";  // trace debug info warning error off
 };
 
 // Reads `path` over `config`. An error names file, line, key and what was expected; an unknown key

@@ -1,11 +1,11 @@
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
 #include <sstream>
-
-#include <toml++/toml.h>
 
 #include "absl/strings/str_cat.h"
 #include "server/config.h"
@@ -174,12 +174,12 @@ absl::Status LoadConfigFile(const std::string& path, Config* config) {
     const std::string name(key.str());
     const auto section = known.find(name);
     if (section == known.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown table [", name,
-                                                     "]", DidYouMean(name, known)));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Where(path, node), ": unknown table [", name, "]", DidYouMean(name, known)));
     }
     if (!node.is_table()) {
-      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name,
-                                                     " must be a table, found ", TypeName(node)));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Where(path, node), ": ", name, " must be a table, found ", TypeName(node)));
     }
     if (auto s = ReadSection(path, name, *node.as_table(), section->second); !s.ok()) return s;
   }

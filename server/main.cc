@@ -1,13 +1,13 @@
 // plumbd: the analysis server.
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
-
-#include <CLI/CLI.hpp>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -30,7 +30,8 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
   // Read first, so that the command line wins over the file.
   app->add_option("--config", line->config_file, "TOML file; unknown keys are refused")
       ->type_name("FILE");
-  app->add_flag("--check-config", line->check_config, "read the configuration, say what is wrong, and end");
+  app->add_flag("--check-config", line->check_config,
+                "read the configuration, say what is wrong, and end");
   app->add_option("--grpc", config->grpc, "address for agents and queries; port 0 takes a free one")
       ->type_name("HOST:PORT")
       ->capture_default_str();
@@ -50,7 +51,8 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
                   "a broken stream may come back for this long before its ranks count as gone")
       ->type_name("SECONDS")
       ->capture_default_str();
-  app->add_flag("--insecure", config->insecure, "listen off loopback although nothing is encrypted");
+  app->add_flag("--insecure", config->insecure,
+                "listen off loopback although nothing is encrypted");
   app->add_flag("--reflection", config->reflection, "serve gRPC reflection");
   app->add_option("--log-level", config->log_level, "trace, debug, info, warning, error or off")
       ->type_name("LEVEL")
@@ -155,7 +157,8 @@ int main(int argc, char** argv) {
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->grpc_address();
   if (!line.port_file.empty() && !WritePortFile(line.port_file, address)) {
-    return Fail(absl::UnavailableError(absl::StrCat("--port-file ", line.port_file, ": cannot be written")));
+    return Fail(absl::UnavailableError(
+        absl::StrCat("--port-file ", line.port_file, ": cannot be written")));
   }
   std::printf("plumbd %s listening on %s\n", plumbline::server::Version().c_str(), address.c_str());
   std::fflush(stdout);

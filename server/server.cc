@@ -1,12 +1,12 @@
 #include "server/server.h"
 
-#include <chrono>
-#include <utility>
-
 #include <dlfcn.h>
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/http/http_server.h"

@@ -1,9 +1,9 @@
 #include "server/http/http_server.h"
 
+#include <httplib.h>
+
 #include <thread>
 #include <utility>
-
-#include <httplib.h>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -49,8 +49,8 @@ class HttpServerImpl : public HttpServer {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
-    const bool bound = port == 0 ? (port = server_.bind_to_any_port(host)) > 0
-                                 : server_.bind_to_port(host, port);
+    const bool bound =
+        port == 0 ? (port = server_.bind_to_any_port(host)) > 0 : server_.bind_to_port(host, port);
     if (!bound) {
       return absl::UnavailableError(absl::StrCat(
           "cannot listen on ", address, ": is another plumbd running? (--http HOST:PORT, or off)"));

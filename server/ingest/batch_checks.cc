@@ -33,8 +33,8 @@ absl::Status CheckName(const Place& place, const char* field, const std::string&
 absl::Status CheckSiteAndSource(const Place& place, uint32_t source, bool has_site,
                                 const v1::Site& site, int sources, const BatchLimits& limits) {
   if (source >= static_cast<uint32_t>(sources)) {
-    return Bad(place, absl::StrCat(".source: ", source, ", but the batch names ", sources,
-                                   " sources"));
+    return Bad(place,
+               absl::StrCat(".source: ", source, ", but the batch names ", sources, " sources"));
   }
   if (!has_site) return absl::OkStatus();
   if (auto s = CheckName(place, "site.layer", site.layer(), limits); !s.ok()) return s;
@@ -113,7 +113,8 @@ absl::Status CheckEvidence(const v1::Batch& batch, const BatchLimits& limits) {
       return Bad(place, ".site: names neither a layer nor an op");
     }
     if (e.step() < 0) return Bad(place, absl::StrCat(".step: ", e.step(), ", expected at least 0"));
-    if (auto s = CheckSiteAndSource(place, e.source(), true, e.site(), batch.sources_size(), limits);
+    if (auto s =
+            CheckSiteAndSource(place, e.source(), true, e.site(), batch.sources_size(), limits);
         !s.ok()) {
       return s;
     }
@@ -143,7 +144,8 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
   const struct {
     const char* field;
     const std::string& value;
-  } names[] = {{"run", source.run()}, {"host", source.host()}, {"tool_version", source.tool_version()}};
+  } names[] = {
+      {"run", source.run()}, {"host", source.host()}, {"tool_version", source.tool_version()}};
   for (const auto& n : names) {
     if (n.value.size() > limits.max_name_bytes) {
       return absl::InvalidArgumentError(absl::StrCat(n.field, ": ", n.value.size(),
@@ -152,8 +154,8 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
     }
   }
   if (source.world_size() != 0 && source.rank() >= source.world_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", source.rank(), " of ",
-                                                   source.world_size(), " ranks"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", source.rank(), " of ", source.world_size(), " ranks"));
   }
   return absl::OkStatus();
 }

@@ -14,7 +14,8 @@ struct BatchLimits {
   int max_sources = 4096;
 };
 
-// InvalidArgument: "evidence[3].routing.sample.scores: 12 bytes of data for f32 [4,8], expected 128".
+// InvalidArgument: "evidence[3].routing.sample.scores: 12 bytes of data for f32 [4,8], expected
+// 128".
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits);
 absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits);
 

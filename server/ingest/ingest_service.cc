@@ -1,14 +1,14 @@
 #include "server/ingest/ingest_service.h"
 
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
-
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/support/proto_buffer_reader.h>
-#include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
@@ -171,7 +171,8 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
 
   absl::Status CheckHelloSources(const v1::Hello& hello) const {
     if (hello.sources_size() > core_->options.limits.max_sources) {
-      return absl::InvalidArgumentError(absl::StrCat("hello: ", hello.sources_size(), " sources, at most ",
+      return absl::InvalidArgumentError(absl::StrCat("hello: ", hello.sources_size(),
+                                                     " sources, at most ",
                                                      core_->options.limits.max_sources));
     }
     for (const v1::Source& source : hello.sources()) {
@@ -200,11 +201,12 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
           return true;
         }
       }
-      const bool known = stream_->sequencer.contiguous() > 0;
+      // What this server holds itself: after a restart that is nothing, although the numbers go
+      // on, and the agent then declares its sites again.
+      acknowledged = stream_->sequencer.contiguous();
       std::vector<ParsedBatch> ready;
       const uint64_t skipped = stream_->sequencer.SkipTo(hello.next_sequence(), &ready);
-      if (known) core_->counters->skipped_batches += skipped;
-      acknowledged = stream_->sequencer.contiguous();
+      if (acknowledged > 0) core_->counters->skipped_batches += skipped;
       JudgeItem item;
       item.kind = JudgeItem::Kind::kConnected;
       item.stream_id = stream_->id;
@@ -388,8 +390,10 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
       *queue_.emplace_back().mutable_ack() = acks_.Take();
     }
     if (!broken_ && !queue_.empty()) {
+      outgoing_.Clear();
       bool own_buffer = false;
-      grpc::SerializationTraits<v1::ServerMessage>::Serialize(queue_.front(), &outgoing_, &own_buffer);
+      grpc::SerializationTraits<v1::ServerMessage>::Serialize(queue_.front(), &outgoing_,
+                                                              &own_buffer);
       queue_.erase(queue_.begin());
       writing_ = true;
       StartWrite(&outgoing_);

@@ -54,10 +54,10 @@ absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
   if (holder != stream_id && holder != 0) {
     const auto other = streams_.find(holder);
     if (other != streams_.end() && other->second.connected) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("rank ", source.rank(), " of run \"", source.run(), "\" (attempt ",
-                       source.attempt(), ") is already reported by another connected process; "
-                       "give this run another name or attempt"));
+      return absl::AlreadyExistsError(absl::StrCat(
+          "rank ", source.rank(), " of run \"", source.run(), "\" (attempt ", source.attempt(),
+          ") is already reported by another connected process; "
+          "give this run another name or attempt"));
     }
   }
   holder = stream_id;

@@ -1,9 +1,9 @@
 #include "server/judge/judge.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <spdlog/spdlog.h>
 
 namespace plumbline::server {
 namespace {
@@ -25,9 +25,8 @@ Judge::Judge(const JudgeOptions& options, IncidentBook* book, Counters* counters
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
                                                      IncidentBook* book, Counters* counters) {
   std::unique_ptr<Judge> judge(new Judge(options, book, counters));
-  auto engine = rules::Engine::Create(options.engine, [j = judge.get()](const v1::Verdict& v) {
-    j->OnVerdict(v);
-  });
+  auto engine = rules::Engine::Create(options.engine,
+                                      [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
   if (!engine.ok()) return engine.status();
   judge->engine_ = std::move(*engine);
   judge->thread_ = std::thread([j = judge.get()] { j->Loop(); });
@@ -62,8 +61,7 @@ void Judge::Handle(JudgeItem item) {
       return HandleBatch(item.stream_id, std::move(item.batch.batch));
     case JudgeItem::Kind::kConnected: {
       std::lock_guard lock(mutex_);
-      for (const v1::Source& s : item.sources)
-        runs_.Connected(item.stream_id, s, now, UnixNanos());
+      for (const v1::Source& s : item.sources) runs_.Connected(item.stream_id, s, now, UnixNanos());
       return;
     }
     case JudgeItem::Kind::kDisconnected: {
@@ -104,10 +102,14 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     spdlog::warn("run {:?} rank {}: gone (no stream came back within the grace period)",
                  source.run(), source.rank());
     engine_->MarkGone(source);
+    std::lock_guard lock(mutex_);
+    runs_.SetClosedStep(source.run(), engine_->closed_step(source.run()));
   }
   for (const std::string& run : ended) {
     engine_->FinishRun(run);
     spdlog::info("run {:?}: over", run);
+    std::lock_guard lock(mutex_);
+    runs_.SetAllClosed(run);
   }
 }
 

@@ -31,7 +31,8 @@ struct JudgeOptions {
 // Thread-safe but for Create and destruction.
 class Judge {
  public:
-  // InvalidArgument when the engine refuses its configuration. `book` and `counters` must outlive it.
+  // InvalidArgument when the engine refuses its configuration. `book` and `counters` must outlive
+  // it.
   static absl::StatusOr<std::unique_ptr<Judge>> Create(const JudgeOptions& options,
                                                        IncidentBook* book, Counters* counters);
   ~Judge();

@@ -133,8 +133,13 @@ std::vector<std::string> RunTable::TakeEnded(Time now) {
 void RunTable::SetClosedStep(const std::string& run, int64_t step) {
   const auto found = runs_.find(run);
   if (found == runs_.end()) return;
-  // The engine forgets a run that is over; how far it was judged is still worth knowing.
-  if (step >= 0) found->second.info.set_closed_step(step);
+  v1::RunInfo& info = found->second.info;
+  info.set_closed_step(std::max(info.closed_step(), step));
+}
+
+void RunTable::SetAllClosed(const std::string& run) {
+  const auto found = runs_.find(run);
+  if (found != runs_.end()) found->second.info.set_closed_step(found->second.info.newest_step());
 }
 
 std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) const {

@@ -33,6 +33,7 @@ class RunTable {
   std::vector<std::string> TakeEnded(Time now);
 
   void SetClosedStep(const std::string& run, int64_t step);
+  void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   std::vector<std::string> RunsOf(const v1::Batch& batch) const;
 
   // Name order; `open_incidents` is left to the caller.
@@ -53,10 +54,10 @@ class RunTable {
   struct Run {
     uint32_t attempt = 0;
     bool ended = false;
-    std::map<Rank, RankState> ranks;   // of the newest attempt
-    std::map<int, uint32_t> world;     // by role
+    std::map<Rank, RankState> ranks;  // of the newest attempt
+    std::map<int, uint32_t> world;    // by role
     Time last_activity{};
-    v1::RunInfo info;                  // counters and steps; ranks are counted when listed
+    v1::RunInfo info;  // counters and steps; ranks are counted when listed
   };
 
   void Touch(Run& run, uint64_t stream_id, const v1::Source& source);

@@ -1,5 +1,7 @@
 #include "server/query/query_service.h"
 
+#include <grpcpp/grpcpp.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -7,8 +9,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <grpcpp/grpcpp.h>
 
 #include "plumbline/v1/query.grpc.pb.h"
 #include "server/query/watch.h"

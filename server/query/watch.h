@@ -1,11 +1,11 @@
 // One watcher of incidents: what exists first, then KIND_CAUGHT_UP, then each change.
 #pragma once
 
+#include <grpcpp/grpcpp.h>
+
 #include <memory>
 #include <mutex>
 #include <unordered_map>
-
-#include <grpcpp/grpcpp.h>
 
 #include "plumbline/v1/query.pb.h"
 #include "server/incidents/incident_book.h"

@@ -26,6 +26,9 @@ bool Judged(const Plumbd& server, const std::string& run, uint64_t evidence, int
 class IngestTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_FALSE(server_.address().empty()) << server_.process().errors(); }
+  void TearDown() override {
+    if (HasFailure()) ADD_FAILURE() << "plumbd said:\n" << server_.process().errors();
+  }
   Plumbd server_;
 };
 
