@@ -1,8 +1,11 @@
 // The safetensors reader against files that lie: every lie is a problem with its place, and what is
 // well formed comes through unchanged.
+#include "audit/readers/safetensors.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <functional>
 
 #include "audit/audit.h"
@@ -500,6 +503,64 @@ TEST(Dumps, RanksAndCallsOfOneStepJoin) {
   EXPECT_EQ(finding.site().step_first(), 0);
   EXPECT_EQ(finding.site().step_last(), 2);
   EXPECT_EQ(finding.site().ranks_size(), 2);
+}
+
+// What the engine is told: processes, calls, and progress once all of a step's dumps are out.
+TEST(Dumps, BatchesSayWhoAndHowFar) {
+  const TempDir dir;
+  std::deque<InputReport> reports;
+  std::vector<InputReport*> files;
+  const auto add = [&](const char* name, const char* step, const char* rank) {
+    Dump dump = DroplessDump();
+    dump.metadata["step"] = step;
+    dump.metadata["rank"] = rank;
+    reports.emplace_back().path = dir.Write(name, dump.File());
+    files.push_back(&reports.back());
+  };
+  add("d", "1", "0");  // the order of the files is not the order of the steps
+  add("c", "0", "1");
+  add("b", "0", "0");
+  add("a", "0", "0");
+  const auto sources = SafetensorsReader().Open(files);
+  ASSERT_EQ(sources.size(), 1u);
+  EXPECT_EQ(sources[0]->processes().size(), 2u);
+
+  std::vector<v1::Batch> batches(4);
+  for (v1::Batch& batch : batches) ASSERT_TRUE(sources[0]->Next(&batch));
+  v1::Batch none;
+  EXPECT_FALSE(sources[0]->Next(&none));
+  const struct {
+    int64_t step;
+    uint32_t rank, call;
+    int progress;
+  } expected[] = {{0, 0, 0, 0}, {0, 0, 1, 0}, {0, 1, 0, 2}, {1, 0, 0, 2}};
+  for (size_t i = 0; i < batches.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_EQ(batches[i].evidence_size(), 1);
+    const v1::Evidence& evidence = batches[i].evidence(0);
+    const v1::Source& process = batches[i].sources(static_cast<int>(evidence.source()));
+    EXPECT_EQ(evidence.step(), expected[i].step);
+    EXPECT_EQ(evidence.call(), expected[i].call);
+    EXPECT_EQ(process.rank(), expected[i].rank);
+    EXPECT_EQ(process.world_size(), 2u);
+    EXPECT_EQ(batches[i].progress_size(), expected[i].progress);
+    EXPECT_TRUE(evidence.routing().has_summary());
+    EXPECT_EQ(evidence.sample_size(), 64u);
+  }
+  EXPECT_EQ(batches[2].progress(0).complete_through(), 0);
+}
+
+TEST(Dumps, ADumpThatVanishesIsAProblemAndItsStepStillEnds) {
+  const TempDir dir;
+  InputReport report;
+  report.path = dir.Write("a", DroplessDump().File());
+  const auto sources = SafetensorsReader().Open({&report});
+  dir.Write("a", DroplessDump().File().substr(0, 300));
+  v1::Batch batch;
+  ASSERT_TRUE(sources.at(0)->Next(&batch));
+  EXPECT_EQ(batch.evidence_size(), 0);
+  EXPECT_EQ(batch.progress_size(), 1);
+  EXPECT_TRUE(report.failed());
 }
 
 TEST(Dumps, ALoneRankOfALargerWorldIsJudged) {
