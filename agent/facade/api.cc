@@ -41,6 +41,7 @@ plumbline_status_t OpenDisabled(plumbline_run_t** out) {
   Run* run = NewRun();
   if (run == nullptr) return OutOfMemory("open");
   run->state = RunState::kDisabled;
+  Enlist(run);
   *out = &run->head;
   return PLUMBLINE_DISABLED;
 }
@@ -168,6 +169,7 @@ plumbline_status_t plumbline_open(const plumbline_open_options_t* options, plumb
   if (run == nullptr || !OwnStrings(&resolved)) return OutOfMemory("open");
   run->options = resolved;
   Enlist(run);
+  WatchProcess();
   *out = &run->head;
   return PLUMBLINE_OK;
 }

@@ -175,8 +175,9 @@ void AtExit() {
 
 }  // namespace
 
+void WatchProcess() { WatchForks({InChild, AtExit}); }
+
 void Enlist(Run* run) {
-  WatchForks({InChild, AtExit});
   Run* head = __atomic_load_n(&g_runs, __ATOMIC_ACQUIRE);
   do {
     run->next = head;

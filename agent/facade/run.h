@@ -85,8 +85,11 @@ void SetAllDue(Run* run, uint64_t next_due);
 // Tells the agent of a site. The run's mutex is held and the agent is open.
 plumbline_status_t Declare(Run* run, Site* site);
 
-// Registers the run for forks and exit.
+// Keeps the run among those that forks and exit see to, until the process ends.
 void Enlist(Run* run);
+
+// From now on forks and exit are seen. Idempotent.
+void WatchProcess();
 
 plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms);
 

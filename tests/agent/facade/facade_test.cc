@@ -87,7 +87,7 @@ TEST(Facade, MissingAgentIsOneWarning) {
 
 TEST(Facade, AgentOfAnotherBuildIsRefused) {
   NEEDS_AN_AGENT_LIBRARY();
-  const Outcome o = Spawn("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", TEST_AGENT_OTHER_VERSION}});
+  const Outcome o = Spawn("unavailable", {{"PLUMBLINE_AGENT_LIBRARY", OTHER_VERSION_AGENT}});
   ExpectOk(o);
   EXPECT_THAT(o.output, HasSubstr("table version 2"));
 }
@@ -132,6 +132,7 @@ TEST(Facade, ManyForksWhileTheAgentLoads) {
 TEST(Facade, CppApi) {
   const Outcome o = Spawn("cpp-api");
   ExpectOk(o);
+  ASSERT_FALSE(o.calls.empty());
   EXPECT_EQ(o.calls.back(), "close");
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "scalar step=0 loss=inf"), 1);
   EXPECT_EQ(std::count(o.calls.begin(), o.calls.end(), "span_end #3"), 1);

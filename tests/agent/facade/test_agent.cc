@@ -17,6 +17,10 @@
 
 #include "agent/agent_table.h"
 
+#if !defined(PLUMBLINE_SANITIZED)
+extern "C" const char* test_dependency_owner();  // test_dependency.cc
+#endif
+
 namespace {
 
 bool Mode(const char* mode) {
@@ -82,6 +86,12 @@ plumbline_status_t Open(const plumbline_agent_open_t* o, void** run, plumbline_e
   if (Mode("open-fails")) {
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "the record directory cannot be written to");
   }
+#if !defined(PLUMBLINE_SANITIZED)
+  if (strcmp(test_dependency_owner(), "agent") != 0) {
+    return Fail(error, PLUMBLINE_INTERNAL,
+                "the agent's libraries are bound to the trainer's symbols");
+  }
+#endif
   auto* r = new TestRun;
   if (o->every > 0) r->every = o->every;
   *run = r;
