@@ -17,8 +17,8 @@ namespace plumbline::agent {
 // A v1::Batch without stream_id and sequence, which differ by where it goes.
 struct SealedBatch {
   std::shared_ptr<const std::string> body;
-  uint64_t items = 0;    // evidence in it
-  uint64_t samples = 0;  // of these with raw rows
+  uint64_t items = 0;     // evidence in it
+  uint64_t samples = 0;   // of these with raw rows
   bool progress = false;  // it says how far the source has come
   bool hollow() const { return items == 0; }
 };

@@ -90,7 +90,8 @@ TEST(RoutingSlot, GivesBackWhatWasStored) {
 TEST(RoutingSlot, PacksAnyStrides) {
   constexpr int64_t kRows = 5, kColumns = 3;
   std::vector<unsigned char> memory(4096 + 1);
-  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<unsigned char>(i * 31 + i / 256);
+  for (size_t i = 0; i < memory.size(); ++i)
+    memory[i] = static_cast<unsigned char>(i * 31 + i / 256);
   for (const DType type : {DType::kF64, DType::kF32, DType::kBF16}) {
     const auto size = static_cast<int64_t>(DTypeSize(type));
     for (const auto& [row, column] : std::vector<std::pair<int64_t, int64_t>>{
@@ -108,10 +109,11 @@ TEST(RoutingSlot, PacksAnyStrides) {
             static_cast<const unsigned char*>(LoadRoutingCall(slot.data()).input.scores.data);
         for (int64_t i = 0; i < kRows; ++i) {
           for (int64_t j = 0; j < kColumns; ++j) {
-            ASSERT_EQ(0, std::memcmp(packed + (i * kColumns + j) * size,
-                                     origin + (i * row + j * column) * size,
-                                     static_cast<size_t>(size)))
-                << DTypeName(type) << " strides " << row << "," << column << " at " << i << "," << j;
+            ASSERT_EQ(
+                0, std::memcmp(packed + (i * kColumns + j) * size,
+                               origin + (i * row + j * column) * size, static_cast<size_t>(size)))
+                << DTypeName(type) << " strides " << row << "," << column << " at " << i << ","
+                << j;
           }
         }
       }
@@ -217,19 +219,27 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"score_function",
                 [](Call* c) { c->call.input.score_function = static_cast<ScoreFunction>(9); },
                 "score_function = 9"},
-        Refusal{"probs", [](Call* c) {
+        Refusal{"probs",
+                [](Call* c) {
                   c->call.input.probs = c->call.input.scores;
                   c->call.input.probs.shape[1] = 3;
-                }, "probs: expected [16,8] or [16,2]"},
-        Refusal{"position", [](Call* c) {
+                },
+                "probs: expected [16,8] or [16,2]"},
+        Refusal{"position",
+                [](Call* c) {
                   c->call.input.position = TensorView::Dense(c->topk.data(), DType::kI64, 16, 1);
-                }, "position: expected [16]"},
-        Refusal{"mask", [](Call* c) {
+                },
+                "position: expected [16]"},
+        Refusal{"mask",
+                [](Call* c) {
                   c->call.input.padding_mask = TensorView::Dense(c->topk.data(), DType::kI64, 16);
-                }, "padding_mask: expected bool or u8"},
-        Refusal{"bias", [](Call* c) {
+                },
+                "padding_mask: expected bool or u8"},
+        Refusal{"bias",
+                [](Call* c) {
                   c->call.input.expert_bias = TensorView::Dense(c->scores.data(), DType::kF32, 7);
-                }, "expert_bias: expected [8]"}),
+                },
+                "expert_bias: expected [8]"}),
     [](const auto& p) { return p.param.name; });
 
 }  // namespace

@@ -34,7 +34,8 @@ bool PutItem(HostRing* ring, const Item& item) {
   if (record == nullptr) return false;
   EXPECT_EQ(reinterpret_cast<uintptr_t>(record) % HostRing::kAlign, 0u);
   std::memcpy(record, &item, sizeof(item));
-  std::memset(record + sizeof(item), static_cast<int>(item.number % 251), item.bytes - sizeof(item));
+  std::memset(record + sizeof(item), static_cast<int>(item.number % 251),
+              item.bytes - sizeof(item));
   ring->Commit(record);
   return true;
 }
@@ -194,8 +195,7 @@ TEST(Cadence, OpeningThenPowersOfTwoThenThePeriod) {
   // 40 KiB a step: 40960 / 3072 = 13.3, so every 16th.
   const auto sampled = SampledSteps(&cadence, 40960, 0, 100);
   EXPECT_EQ(cadence.sample_period(), 16u);
-  EXPECT_THAT(sampled,
-              ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 48, 64, 80, 96));
+  EXPECT_THAT(sampled, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 48, 64, 80, 96));
 }
 
 TEST(Cadence, LongPeriodGoesThereInPowersOfTwo) {
@@ -224,8 +224,8 @@ TEST(Cadence, AveragedBytesStayWithinTheBudget) {
     cadence.AtStepEnd(sample, summary);
     const auto p = static_cast<double>(cadence.sample_period());
     const auto q = static_cast<double>(cadence.summary_period());
-    const double bytes = static_cast<double>(sample) / (every * p) +
-                         static_cast<double>(summary) / (every * q);
+    const double bytes =
+        static_cast<double>(sample) / (every * p) + static_cast<double>(summary) / (every * q);
     EXPECT_LE(bytes, static_cast<double>(budget) + 1.0)
         << "sample " << sample << " summary " << summary << " every " << every;
     EXPECT_GE(p, q);

@@ -253,8 +253,10 @@ TEST(Outbox, ConservesEvidenceOverRandomSchedules) {
       ASSERT_LE(outbox.state().batches, limits.batches + 1) << "seed " << seed;
       for (uint32_t i = 0, n = random() % 4; i < n; ++i) {
         if (auto next = outbox.TakeNext()) {
-          if (random() % 8 != 0) serve(*next);  // else lost on the way; the stream breaks below
-          else acknowledge(received_through()), outbox.Restart(acknowledged);
+          if (random() % 8 != 0)
+            serve(*next);  // else lost on the way; the stream breaks below
+          else
+            acknowledge(received_through()), outbox.Restart(acknowledged);
         }
       }
       if (random() % 4 == 0) acknowledge(received_through());

@@ -27,9 +27,7 @@ namespace {
 using namespace testing;  // NOLINT: the tests' own
 using ::testing::HasSubstr;
 
-std::string FirstRecord(const std::string& dir) {
-  return RecordPath(dir, v1::ROLE_TRAINER, 0, 0);
-}
+std::string FirstRecord(const std::string& dir) { return RecordPath(dir, v1::ROLE_TRAINER, 0, 0); }
 
 TEST(Record, HoldsEveryObservation) {
   TempDir dir;
@@ -425,7 +423,8 @@ TEST(Record, IdleCostsNextToNothing) {
   std::this_thread::sleep_for(std::chrono::seconds(4));
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu1);
   const double share = (static_cast<double>(cpu1.tv_sec - cpu0.tv_sec) +
-                        1e-9 * static_cast<double>(cpu1.tv_nsec - cpu0.tv_nsec)) / 4;
+                        1e-9 * static_cast<double>(cpu1.tv_nsec - cpu0.tv_nsec)) /
+                       4;
   RecordProperty("idle_cpu_percent", std::to_string(100 * share));
   std::printf("idle CPU: %.3f %% of a core\n", 100 * share);
   EXPECT_LT(share, 0.003);

@@ -50,8 +50,7 @@ class RecordingServer::Service : public v1::Ingest::Service {
       newest = message.batch().sequence();
       const bool refused = Store(stream, message.batch(), &reply);
       if (!state_.behaviour.ack) continue;
-      if (++since_ack < state_.behaviour.ack_every && !refused &&
-          !FinishedBatch(message.batch())) {
+      if (++since_ack < state_.behaviour.ack_every && !refused && !FinishedBatch(message.batch())) {
         continue;
       }
       since_ack = 0;
@@ -115,9 +114,7 @@ RecordingServer::~RecordingServer() {
   if (state_->server != nullptr) Kill(true);
 }
 
-std::string RecordingServer::target() const {
-  return "127.0.0.1:" + std::to_string(state_->port);
-}
+std::string RecordingServer::target() const { return "127.0.0.1:" + std::to_string(state_->port); }
 
 void RecordingServer::Start() {
   // After a kill the port may need a moment to be free again.

@@ -207,9 +207,7 @@ TEST(Stream, AServerThatForgotIsToldItsSitesAgain) {
 TEST(Stream, RejectedBatchesAreReportedLost) {
   ServerBehaviour strict;
   int seen = 0;
-  strict.refuse = [&seen](const v1::Batch& b) {
-    return b.evidence_size() != 0 && ++seen % 3 == 0;
-  };
+  strict.refuse = [&seen](const v1::Batch& b) { return b.evidence_size() != 0 && ++seen % 3 == 0; };
   RecordingServer server(strict);
   TestRun run(ServerOptions(server.target()));
   RouterCall call(32, 8, 2);
@@ -365,7 +363,8 @@ TEST(Stream, ThreadsBlockSignals) {
     }
     names.insert(name);
     ++checked;
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2, SIGALRM, SIGPROF}) {
+    for (const int signal :
+         {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2, SIGALRM, SIGPROF}) {
       EXPECT_TRUE(blocked >> (signal - 1) & 1) << name << " takes signal " << signal;
     }
   }

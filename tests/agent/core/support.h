@@ -116,7 +116,7 @@ class RecordingServer {
 
   // Stored batches in the order of their sequence. Fails the test on a gap or on two streams.
   std::vector<v1::Batch> Batches() const;
-  uint64_t duplicates() const;   // batches that came again
+  uint64_t duplicates() const;  // batches that came again
   uint64_t heartbeats() const;
   uint64_t hellos() const;
   // True when the condition on the stored batches comes true in time.
