@@ -73,8 +73,9 @@ class Client::Impl {
     grpc::CompletionQueue queue;
     grpc::ByteBuffer response;
     grpc::Status status;
-    auto call =
-        stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::ByteBuffer(), &queue);
+    const grpc::Slice no_bytes;  // HealthCheckRequest{}: the server as a whole
+    auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
+                                      grpc::ByteBuffer(&no_bytes, 1), &queue);
     call->StartCall();
     call->Finish(&response, &status, this);
     void* tag = nullptr;

@@ -118,6 +118,8 @@ int QueryInfo(Client& client, const QueryOptions& options) {
   number("evidence", info->evidence());
   number("streams", info->streams());
   number("duplicates", info->duplicates());
+  number("out-of-order", info->out_of_order());
+  number("paused-reads", info->paused_reads());
   for (const auto& [cause, count] :
        std::map<std::string, uint64_t>(info->dropped().begin(), info->dropped().end())) {
     number(cause, count);

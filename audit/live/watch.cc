@@ -58,18 +58,27 @@ int RunWatch(const WatchOptions& options) {
       options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText,
       StyleFor(STDOUT_FILENO));
   bool away = false;
+  bool greeted = false;
+  uint64_t open = 0;
   bool reader_gone = false;
   auto pause = kFirstPause;
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
       if (away) Say("the server is back");
       away = false;
+      const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
+      if (event.kind() == v1::IncidentEvent::KIND_EXISTING) ++open;
+      // Silence must not look like a connection that never came about.
+      if (caught_up && !options.once && !greeted) {
+        greeted = true;
+        Say("watching " + (options.run.empty() ? "every run" : "run " + options.run) + " at " +
+            options.server + "; " + Plural(open, "incident") + " open so far");
+      }
       pause = kFirstPause;
       const std::string text = printer.Event(event);
       std::fwrite(text.data(), 1, text.size(), stdout);
       // Whoever read us has gone (`| head`): nothing is left to do.
       reader_gone = std::fflush(stdout) != 0;
-      const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
       return !reader_gone && !(options.once && caught_up);
     });
     if (status.ok() || stop.stopped()) return 0;

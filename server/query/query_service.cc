@@ -142,6 +142,8 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     info->set_evidence(counters_->evidence);
     info->set_streams(counters_->streams);
     info->set_duplicates(counters_->duplicates);
+    info->set_out_of_order(counters_->out_of_order);
+    info->set_paused_reads(counters_->paused_reads);
     auto& dropped = *info->mutable_dropped();
     dropped["rejected-batches"] = counters_->rejected_batches;
     dropped["rejected-evidence"] = counters_->rejected_evidence;
