@@ -76,7 +76,7 @@ typedef struct plumbline_agent_open {
   uint32_t attempt;
   uint32_t rank;
   uint32_t world_size; /* > rank */
-  uint32_t every;      /* 0: the agent's cadence; else each n-th step is due, from the first */
+  uint32_t every;      /* at most each n-th step is due, from the first; 0: as the cadence says */
   double budget;       /* share of step time; 0: the agent's default */
 } plumbline_agent_open_t;
 

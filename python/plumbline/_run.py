@@ -371,8 +371,9 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
     both; also from PLUMBLINE_RUN, PLUMBLINE_SERVER, PLUMBLINE_RECORD. rank and world_size: from
     RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
-    the run was restarted before (else from torchrun). every: observe each n-th step instead of
-    the adaptive cadence. budget: share of the step time that may be spent.
+    the run was restarted before (else from torchrun). every: observe at most each n-th step (a
+    site backs off further to keep its traffic budget). budget: share of the step time that may be
+    spent.
 
     A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
     PlumblineError here and in every later call.

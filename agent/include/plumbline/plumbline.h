@@ -120,8 +120,9 @@ typedef struct plumbline_open_options {
   int32_t attempt; /* number of restarts before; -1: $PLUMBLINE_ATTEMPT, else torchrun's, else 0 */
   int32_t rank;    /* -1: RANK, else SLURM_PROCID, else OMPI_COMM_WORLD_RANK, else 0 */
   int32_t world_size; /* -1: the matching WORLD_SIZE, SLURM_NTASKS, OMPI_COMM_WORLD_SIZE, else 1 */
-  uint32_t every;     /* measure each n-th step; 0: $PLUMBLINE_EVERY, else the agent's cadence */
-  double budget; /* share of the step time that may be spent; 0: $PLUMBLINE_BUDGET, else default */
+  uint32_t every; /* measure at most each n-th step; 0: $PLUMBLINE_EVERY, else each; a site backs
+                     off further where its evidence exceeds the traffic budget */
+  double budget;  /* share of the step time that may be spent; 0: $PLUMBLINE_BUDGET, else default */
 } plumbline_open_options_t;
 
 #define PLUMBLINE_OPEN_OPTIONS_INIT \
