@@ -1,0 +1,36 @@
+"""The links of README.md and docs/ lead somewhere, and the rules that they name exist."""
+
+import pathlib
+import re
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+
+
+class Links(unittest.TestCase):
+    def test_every_relative_link_exists(self):
+        followed = 0
+        for page in PAGES:
+            for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                followed += 1
+                with self.subTest(page=page.name, link=link):
+                    self.assertTrue((page.parent / link).exists())
+        self.assertGreater(followed, 20)
+
+    def test_every_rule_that_is_named_exists(self):
+        known = set(re.findall(r'"([a-z]+/[a-z-]+)"',
+                               (REPOSITORY / "rules" / "rule_list.inc").read_text()))
+        self.assertGreater(len(known), 3)
+        groups = {rule.split("/")[0] for rule in known}
+        for page in PAGES[:2] + [REPOSITORY / "docs" / "life_of_a_tensor.md"]:
+            for name in re.findall(r"(?<![\w/])([a-z]+/[a-z-]+)(?![\w/.])", page.read_text()):
+                if name.split("/")[0] in groups:
+                    with self.subTest(page=page.name, rule=name):
+                        self.assertIn(name, known)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
