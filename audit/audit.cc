@@ -16,11 +16,12 @@ namespace {
 class Merge {
  public:
   Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine,
-        const std::function<void(const AuditProgress&)>& on_progress, uint64_t total_bytes)
-      : sources_(std::move(sources)), engine_(engine), on_progress_(on_progress) {
-    progress_.sources = sources_.size();
-    progress_.bytes = total_bytes;
-    bytes_.resize(sources_.size(), 0);
+        const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress)
+      : sources_(std::move(sources)),
+        engine_(engine),
+        on_progress_(on_progress),
+        progress_(progress) {
+    read_.resize(sources_.size());
     for (size_t i = 0; i < sources_.size(); ++i) Enter(i);
   }
 
@@ -34,6 +35,10 @@ class Merge {
 
  private:
   using Entry = std::pair<Position, size_t>;  // ties by index: the order of the inputs
+  struct Read {
+    uint64_t bytes = 0;
+    size_t files = 0;
+  };
 
   void Enter(size_t i) {
     queue_.emplace(sources_[i]->position(), i);
@@ -54,15 +59,16 @@ class Merge {
         source.Refused(status);
       queue_.emplace(source.position(), i);
     }
-    progress_.bytes_done += source.bytes_read() - bytes_[i];
-    bytes_[i] = source.bytes_read();
+    const Read read{source.bytes_read(), source.files_done()};
+    progress_.bytes_done += read.bytes - read_[i].bytes;
+    progress_.files_done += read.files - read_[i].files;
+    read_[i] = read;
     if (on_progress_) on_progress_(progress_);
   }
 
   // A process whose input has ended will not report again, so others need not wait for it. Where a
   // later attempt follows, that attempt decides what becomes of the open steps.
   void Leave(const Source& source) {
-    ++progress_.sources_done;
     for (const v1::Source& process : source.processes()) {
       if (--open_[Key(process)] == 0 && process.attempt() == newest_attempt_[process.run()]) {
         engine_->MarkGone(process);
@@ -78,7 +84,7 @@ class Merge {
   rules::Engine* engine_;
   const std::function<void(const AuditProgress&)>& on_progress_;
   AuditProgress progress_;
-  std::vector<uint64_t> bytes_;  // by source
+  std::vector<Read> read_;  // by source
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
   std::map<std::tuple<std::string, uint32_t, int, uint32_t>, size_t> open_;
   std::map<std::string, uint32_t> newest_attempt_;
@@ -99,13 +105,16 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   if (!engine.ok()) return engine.status();
   Inputs inputs = FindInputs(options.paths, options.forced);
   std::vector<std::unique_ptr<Source>> sources;
-  uint64_t bytes = 0;
+  AuditProgress progress;
   for (const Inputs::Set& set : inputs.sets) {
     for (auto& source : set.reader->Open(set.files)) sources.push_back(std::move(source));
   }
-  for (const InputReport& report : inputs.reports)
-    bytes += report.format == "unknown" ? 0 : report.bytes;
-  Merge(std::move(sources), engine->get(), on_progress, bytes).Run();
+  for (const InputReport& report : inputs.reports) {
+    if (report.format == "unknown" || report.failed()) continue;
+    ++progress.files;
+    progress.bytes += report.bytes;
+  }
+  Merge(std::move(sources), engine->get(), on_progress, progress).Run();
   (*engine)->Finish();
   result.coverage = (*engine)->coverage();
   result.inputs = std::move(inputs.reports);

@@ -29,7 +29,7 @@ struct AuditResult {
 };
 
 struct AuditProgress {
-  size_t sources_done = 0, sources = 0;
+  size_t files_done = 0, files = 0;
   uint64_t bytes_done = 0, bytes = 0;
 };
 

@@ -26,8 +26,8 @@ void ProgressLine::Show(const AuditProgress& progress) {
   shown_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double done = static_cast<double>(progress.bytes_done) / kMega;
-  std::fprintf(stderr, "\r\x1b[K%zu of %zu inputs read, %.0f of %.0f MB, %.0f MB/s",
-               progress.sources_done, progress.sources, done,
+  std::fprintf(stderr, "\r\x1b[K%zu of %zu files read, %.0f of %.0f MB, %.0f MB/s",
+               progress.files_done, progress.files, done,
                static_cast<double>(progress.bytes) / kMega, done / seconds);
 }
 

@@ -65,8 +65,9 @@ class Source {
   virtual bool Next(v1::Batch* batch) = 0;
   // The engine refused the batch that Next gave last.
   virtual void Refused(const absl::Status& why) = 0;
-  // Bytes read so far, for the progress line.
+  // Bytes read and files read to their end so far, for the progress line.
   virtual uint64_t bytes_read() const = 0;
+  virtual size_t files_done() const = 0;
   // The processes this source speaks for; complete after Next has returned false.
   virtual std::vector<v1::Source> processes() const = 0;
 };

@@ -94,6 +94,7 @@ class RecordSource : public Source {
   }
 
   uint64_t bytes_read() const override { return log_->offset(); }
+  size_t files_done() const override { return ended_ ? 1 : 0; }
   std::vector<v1::Source> processes() const override { return {process_}; }
 
  private:

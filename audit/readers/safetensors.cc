@@ -105,6 +105,7 @@ class DumpSource : public Source {
   }
 
   uint64_t bytes_read() const override { return bytes_read_; }
+  size_t files_done() const override { return next_; }
 
   std::vector<v1::Source> processes() const override {
     std::vector<v1::Source> all;

@@ -1,7 +1,10 @@
 // What people read: nothing in it can steer a terminal, numbers are exact or short, lines fit.
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "audit/render/finding_json.h"
@@ -50,6 +53,29 @@ TEST(Wrap, KeepsWordsAndWidth) {
   EXPECT_EQ(lines[0], "one two");
   EXPECT_EQ(lines[2], "four");
   EXPECT_EQ(Wrap("averyveryverylongword x", 5).front(), "averyveryverylongword");
+}
+
+// Colour on a terminal, not in a file, not with NO_COLOR, not on a dumb terminal.
+TEST(Style, FollowsTheTerminalAndNoColor) {
+  int master = -1, terminal = -1;
+  winsize size{};
+  size.ws_col = 72;
+  ASSERT_EQ(openpty(&master, &terminal, nullptr, nullptr, &size), 0);
+  setenv("TERM", "xterm", 1);
+  unsetenv("NO_COLOR");
+  EXPECT_TRUE(StyleFor(terminal).colour);
+  EXPECT_EQ(StyleFor(terminal).width, 72);
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(StyleFor(terminal).colour);
+  setenv("NO_COLOR", "", 1);
+  EXPECT_TRUE(StyleFor(terminal).colour) << "set but empty does not count (no-color.org)";
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(StyleFor(terminal).colour);
+  setenv("TERM", "xterm", 1);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  EXPECT_FALSE(StyleFor(pipes[1]).colour);
+  for (const int fd : {master, terminal, pipes[0], pipes[1]}) close(fd);
 }
 
 v1::Finding Hostile() {
