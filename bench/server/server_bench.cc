@@ -46,6 +46,7 @@ void ScalarsThroughOneStream(benchmark::State& state) {
   uint64_t stream_id = 1;
   uint64_t samples = 0;
   double bytes = 0;
+  double cpu = 0;
   for (auto _ : state) {
     const std::string run = "run-" + std::to_string(stream_id);
     const v1::Source source = test::SourceOf(run);
@@ -54,6 +55,7 @@ void ScalarsThroughOneStream(benchmark::State& state) {
     bytes = static_cast<double>(batches.back().ByteSizeLong()) / (kSeries * kStepsABatch);
     test::AgentStream agent(server, stream_id++, {source});
     agent.Welcomed();
+    const double cpu_before = server.process().cpu_seconds();
     const auto start = Clock::now();
     for (int b = 0; b < kBatches; ++b) {
       agent.Send(std::move(batches[static_cast<size_t>(b)]), static_cast<uint64_t>(b) + 1);
@@ -65,12 +67,14 @@ void ScalarsThroughOneStream(benchmark::State& state) {
     };
     while (!all_judged()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     state.SetIterationTime(Seconds(Clock::now() - start));
+    cpu += server.process().cpu_seconds() - cpu_before;
     samples += static_cast<uint64_t>(kBatches) * kSeries * kStepsABatch;
     if (server.Run(run)->evidence() != static_cast<uint64_t>(kBatches) * kSeries * kStepsABatch) {
       state.SkipWithError("samples were lost");
     }
   }
   state.SetItemsProcessed(static_cast<int64_t>(samples));
+  state.counters["samples_a_server_cpu_second"] = static_cast<double>(samples) / cpu;
   state.counters["wire_bytes_a_sample"] = bytes;
 }
 BENCHMARK(ScalarsThroughOneStream)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(3);

@@ -10,6 +10,7 @@ namespace {
 
 // Ranks that are gone and runs that are over are looked for this often.
 constexpr std::chrono::milliseconds kTimerPeriod{100};
+constexpr std::chrono::seconds kDrainTime{5};
 
 int64_t UnixNanos() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -36,6 +37,7 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
 Judge::~Judge() { Stop(); }
 
 void Judge::Stop() {
+  stop_by_ = JudgeQueue::Clock::now() + kDrainTime;
   queue_.Close();
   if (thread_.joinable()) thread_.join();
 }
@@ -48,6 +50,10 @@ void Judge::Loop() {
     if (popped == JudgeQueue::Popped::kClosed) return;
     if (popped == JudgeQueue::Popped::kItem) Handle(std::move(item));
     const auto now = JudgeQueue::Clock::now();
+    if (now > stop_by_.load()) {
+      spdlog::warn("{} items were not judged before the server stopped", queue_.size());
+      return;
+    }
     if (now < next_timers) continue;
     HandleTimers(now);
     next_timers = now + kTimerPeriod;

@@ -2,6 +2,7 @@
 // into incidents and keeps what the query service shows.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -42,7 +43,8 @@ class Judge {
     return queue_.Push(std::move(item), std::move(resume));
   }
 
-  // Judges what was pushed, then stops. Runs that go on elsewhere are not finished by it.
+  // Judges what was pushed, for a few seconds at most, then stops. Runs that go on elsewhere are
+  // not finished by it.
   void Stop();
 
   std::vector<v1::RunInfo> Runs() const;
@@ -72,6 +74,7 @@ class Judge {
   RunTable runs_;
   std::map<std::string, RunReport> reports_;
 
+  std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
   std::thread thread_;
 };
 

@@ -101,6 +101,17 @@ bool Process::running() {
   return false;
 }
 
+double Process::cpu_seconds() const {
+  // Fields 14 and 15 of stat(5), counted behind the closing parenthesis of the name.
+  const std::string stat = ReadFile("/proc/" + std::to_string(pid_) + "/stat");
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string skipped;
+  for (int i = 3; i < 14; ++i) fields >> skipped;
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 std::string Process::output() const { return ReadFile(folder_.File("out")); }
 std::string Process::errors() const { return ReadFile(folder_.File("err")); }
 

@@ -48,6 +48,7 @@ class Process {
   bool running();
   std::string output() const;  // standard output so far
   std::string errors() const;
+  double cpu_seconds() const;  // used so far, user and system
 
  private:
   TempFolder folder_;
