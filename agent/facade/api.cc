@@ -190,7 +190,9 @@ plumbline_status_t plumbline_step_end(plumbline_run_t* handle) {
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
   if (OpenStep(run) == PLUMBLINE_NO_STEP) {
-    return Fail(PLUMBLINE_FAILED_PRECONDITION, "step_end: no step is open");
+    const plumbline_status_t now = IdleStatus(run);  // another thread may just have closed it
+    return now != PLUMBLINE_OK ? now
+                               : Fail(PLUMBLINE_FAILED_PRECONDITION, "step_end: no step is open");
   }
   return EndStep(run);
 }

@@ -8,7 +8,10 @@
 namespace plumbline::facade {
 namespace {
 
-plumbline_status_t NoStep(const char* call, const char* where) {
+// A run that another thread is closing has no step and no due site either: that is no mistake.
+plumbline_status_t NoStep(Run* run, const char* call, const char* where) {
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
   return Fail(PLUMBLINE_FAILED_PRECONDITION,
               "%s \"%s\": no step is open; expected between step_begin and step_end", call, where);
 }
@@ -18,8 +21,11 @@ plumbline_status_t ObserveRouting(Site* site, const plumbline_routing_t* routing
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
   const uint64_t step = OpenStep(run);
-  if (step == PLUMBLINE_NO_STEP) return NoStep("observe_routing", site->layer);
-  if (step < __atomic_load_n(&site->head.next_due, __ATOMIC_RELAXED)) return PLUMBLINE_NOT_DUE;
+  if (step == PLUMBLINE_NO_STEP) return NoStep(run, "observe_routing", site->layer);
+  if (step < __atomic_load_n(&site->head.next_due, __ATOMIC_RELAXED)) {
+    const plumbline_status_t now = IdleStatus(run);
+    return now == PLUMBLINE_OK ? static_cast<plumbline_status_t>(PLUMBLINE_NOT_DUE) : now;
+  }
 
   plumbline_routing_t copy = PLUMBLINE_ROUTING_INIT;
   if (routing->size != sizeof(copy)) {
@@ -41,7 +47,7 @@ plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "scalar: the name %s", Describe(fault));
   }
   const uint64_t step = OpenStep(run);
-  if (step == PLUMBLINE_NO_STEP) return NoStep("scalar", name);
+  if (step == PLUMBLINE_NO_STEP) return NoStep(run, "scalar", name);
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
   return call.agent().scalar(call.agent_run(), static_cast<int64_t>(step), name, value,

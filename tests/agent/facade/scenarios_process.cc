@@ -44,7 +44,7 @@ void Threads() {
 
 // Close while others observe: they see OK or DISABLED, and nothing is used after it was freed.
 void CloseUnderFire() {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 8; ++round) {
     plumbline_run_t* run = Open();
     plumbline_site_t* site = Site(run, "layers.3");
     REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
