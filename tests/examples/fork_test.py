@@ -40,6 +40,9 @@ class Fork(unittest.TestCase):
             layers = {v["site"]["layer"] for v in report["verdicts"]}
             self.assertNotIn("worker.0", layers)
             self.assertNotEqual(status, 2)
+            self.assertEqual([(i["format"], i["problems"]) for i in report["inputs"]],
+                             [("run-record", [])])
+            self.assertGreaterEqual(report["inputs"][0]["records"], 6)
 
 
 if __name__ == "__main__":

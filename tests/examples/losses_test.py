@@ -25,6 +25,9 @@ class Losses(unittest.TestCase):
                 with self.subTest(name):
                     on = self.run_once(folder, name, "--launch", 2, "--run", name, *options)
                     self.assertEqual(on, off)
+            # The probes were really there.
+            judged = support.audit(folder / "both")[1]["coverage"]["judged"]
+            self.assertGreater(judged, 0)
 
     def test_a_server_that_dies_midway_changes_nothing(self):
         with support.scratch() as folder, support.Server(folder) as server:
