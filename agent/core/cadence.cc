@@ -26,7 +26,8 @@ bool Cadence::SampleDue(int64_t step) const {
 }
 
 int64_t Cadence::FirstDue(int64_t step) const {
-  const int64_t stride = every_ * static_cast<int64_t>(summary_period());
+  const uint64_t stretch = stretch_.load(std::memory_order_relaxed);
+  const int64_t stride = every_ * static_cast<int64_t>(summary_period() * stretch);
   const int64_t from = std::max<int64_t>(step, 0);
   return (from + stride - 1) / stride * stride;
 }

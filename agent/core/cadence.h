@@ -30,6 +30,10 @@ class Cadence {
   int64_t FirstDue(int64_t step) const;
   int64_t NextDue(int64_t step) const { return FirstDue(step + 1); }
 
+  // Makes sites due at each `stretch`-th (a power of two) of the steps that are due by size alone:
+  // the governor's word. The stepping thread only.
+  void Stretch(uint64_t stretch) { stretch_.store(stretch, std::memory_order_relaxed); }
+
   // The sums over all sites of the most bytes each has shown in one step. The stepping thread only.
   void AtStepEnd(uint64_t sample_bytes, uint64_t summary_bytes);
 
@@ -41,6 +45,7 @@ class Cadence {
   const uint64_t budget_;
   std::atomic<uint64_t> sample_period_{1};   // P
   std::atomic<uint64_t> summary_period_{1};  // Q
+  std::atomic<uint64_t> stretch_{1};
 };
 
 }  // namespace plumbline::agent

@@ -36,6 +36,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   // thread goes on by itself until it is done.
   bool Finish(Clock::time_point deadline);
 
+  uint64_t CpuNs() const { return thread_.CpuNs(); }
   uint64_t evidence_taken() const { return evidence_taken_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,19 +1,21 @@
 // What a run was opened with, and what the environment sets.
 //
-// | variable                    | default | sets |
-// |-----------------------------|---------|-------------------------------------------------------------|
-// | PLUMBLINE_DISABLE           |         | 1: nothing is loaded, every call returns at once
-// (facade) | | PLUMBLINE_RUN               | run     | name of the run (facade) | |
-// PLUMBLINE_SERVER            |         | host:port of plumbd, or unix:PATH (facade) | |
-// PLUMBLINE_RECORD            |         | directory of run records (facade) | | PLUMBLINE_ATTEMPT
-// | 0       | restarts before this one                              (facade) | | PLUMBLINE_EVERY |
-// 0       | measure each n-th step; 0: the agent's cadence        (facade) | | PLUMBLINE_BUDGET |
-// 0.01    | share of step time                                    (facade) | |
-// PLUMBLINE_TRAFFIC_BYTES     | 3072    | evidence bytes a rank-step, averaged over the cadence |
-// | PLUMBLINE_SAMPLE_MAX_BYTES  | 8 MiB   | raw rows kept of one call                             |
-// | PLUMBLINE_RING_BYTES        | 32 MiB  | memory between the trainer's threads and ours         |
-// | PLUMBLINE_QUEUE_BYTES       | 64 MiB  | evidence kept while the server has not acknowledged it
-// | | PLUMBLINE_QUEUE_BATCHES     | 4096    | the same, in batches |
+// clang-format off
+// | variable                   | default | sets                                                                      |
+// |----------------------------|---------|---------------------------------------------------------------------------|
+// | PLUMBLINE_DISABLE          |         | 1: nothing is loaded, every call returns at once                 (facade) |
+// | PLUMBLINE_RUN              | run     | name of the run                                                  (facade) |
+// | PLUMBLINE_SERVER           |         | host:port of plumbd, or unix:PATH                                (facade) |
+// | PLUMBLINE_RECORD           |         | directory of run records                                         (facade) |
+// | PLUMBLINE_ATTEMPT          | 0       | restarts before this one                                         (facade) |
+// | PLUMBLINE_EVERY            | 0       | measure each n-th step, ungoverned; 0: cadence and governor      (facade) |
+// | PLUMBLINE_BUDGET           | 0.01    | share of step time that we may cost; 1: any                      (facade) |
+// | PLUMBLINE_TRAFFIC_BYTES    | 3072    | evidence bytes a rank-step, averaged over the cadence                     |
+// | PLUMBLINE_SAMPLE_MAX_BYTES | 8 MiB   | raw rows kept of one call                                                 |
+// | PLUMBLINE_RING_BYTES       | 32 MiB  | memory between the trainer's threads and ours                             |
+// | PLUMBLINE_QUEUE_BYTES      | 64 MiB  | evidence kept while the server has not acknowledged it                    |
+// | PLUMBLINE_QUEUE_BATCHES    | 4096    | the same, in batches                                                      |
+// clang-format on
 //
 // Those marked (facade) arrive resolved in the options of open; the others are read here, once.
 #pragma once

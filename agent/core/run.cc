@@ -177,6 +177,7 @@ plumbline_status_t Run::StepBegin(int64_t step) {
 
 plumbline_status_t Run::StepEnd(int64_t step) {
   RunState& s = *state_;
+  Govern(step);
   SlotHead head;
   head.kind = SlotKind::kStepEnd;
   head.step = step;
@@ -203,8 +204,27 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   return PLUMBLINE_OK;
 }
 
+// Once a second: is the agent within its budget? What it changes it reports as a series.
+void Run::Govern(int64_t step) {
+  Governor& governor = state_->governor;
+  const uint64_t now = MonotonicNs();
+  if (!governor.Due(now)) return;
+  const uint64_t threads = drain_->CpuNs() + (stream_ != nullptr ? stream_->CpuNs() : 0);
+  if (!governor.Look(now, threads)) return;
+  state_->cadence.Stretch(governor.stretch());
+  Scalar(step, kStretchSeries, static_cast<double>(governor.stretch()));
+}
+
 plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
                                        plumbline_error_t* error) {
+  const uint64_t begin = MonotonicNs();
+  const plumbline_status_t status = Observe(site, step, routing, error);
+  state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  return status;
+}
+
+plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
+                                plumbline_error_t* error) {
   SlotHead head;
   head.kind = SlotKind::kRouting;
   head.site = site;

@@ -20,6 +20,10 @@
 
 namespace plumbline::agent {
 
+// The governor's word as a series: sites are due at each n-th of the steps that the cadence
+// measures. Sent when it changes.
+inline constexpr const char* kStretchSeries = "plumbline.stretch";
+
 class Run {
  public:
   using Clock = GuestThread::Clock;
@@ -52,6 +56,9 @@ class Run {
 
  private:
   Run() = default;
+  void Govern(int64_t step);
+  plumbline_status_t Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
+                             plumbline_error_t* error);
   bool StartThreads(std::unique_ptr<RecordSink> record);
   plumbline_status_t Keep(const SlotHead& head, const probes::RoutingCall& call,
                           plumbline_error_t* error);

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "agent/core/cadence.h"
+#include "agent/core/governor.h"
 #include "agent/core/host_ring.h"
 #include "agent/core/losses.h"
 #include "agent/core/options.h"
@@ -23,7 +24,10 @@ struct RunState {
       : options(o),
         source(s),
         ring(o.ring_bytes),
-        cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes) {}
+        cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes),
+        governor(o.every != 0   ? 1
+                 : o.budget > 0 ? o.budget
+                                : kDefaultBudget) {}
 
   const AgentOptions options;
   const v1::Source source;
@@ -32,6 +36,7 @@ struct RunState {
   SiteTable sites;
   SpanTable spans;
   Cadence cadence;
+  Governor governor;
 
   std::atomic<int64_t> open_step{kNoStep};
   std::atomic<int64_t> newest_step{kNoStep};

@@ -43,6 +43,8 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // Returns within a fraction of a second after the deadline, whatever gRPC does.
   bool Finish(Clock::time_point deadline);
 
+  uint64_t CpuNs() const { return thread_.CpuNs(); }
+
   struct Counters {
     std::atomic<uint64_t> connections{0};  // welcomes received
     std::atomic<uint64_t> batches_sent{0};

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/core/governor.h"
 #include "agent/core/losses.h"
 
 namespace plumbline::agent {
@@ -34,6 +35,7 @@ struct Site {
   uint64_t most_summary_bytes() const { return most_summary_bytes_; }
 
   LossCounters losses;
+  CallCost cost;
 
  private:
   std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (24 bits)

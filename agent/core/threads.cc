@@ -26,10 +26,16 @@ bool GuestThread::Start(const std::string& name, std::function<void()> body) {
   auto end = std::make_shared<End>();
   try {
     std::thread thread([end, body = std::move(body)]() mutable {
+      {
+        const std::lock_guard<std::mutex> lock(end->mutex);
+        pthread_getcpuclockid(pthread_self(), &end->cpu_clock);
+        end->running = true;
+      }
       body();
       body = nullptr;  // what the thread owned is gone before it is said to have ended
       const std::lock_guard<std::mutex> lock(end->mutex);
       end->ended = true;
+      end->running = false;
       end->changed.notify_all();
     });
     pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
@@ -39,6 +45,14 @@ bool GuestThread::Start(const std::string& name, std::function<void()> body) {
   }
   end_ = std::move(end);
   return true;
+}
+
+uint64_t GuestThread::CpuNs() const {
+  if (end_ == nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(end_->mutex);
+  timespec used{};
+  if (!end_->running || clock_gettime(end_->cpu_clock, &used) != 0) return 0;
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
 }
 
 bool GuestThread::WaitEnded(Clock::time_point deadline) const {

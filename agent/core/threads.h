@@ -1,8 +1,11 @@
 // Threads that live in someone else's process.
 #pragma once
 
+#include <time.h>
+
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +39,9 @@ class GuestThread {
   // False when the system has no thread to give. `name` is cut to 15 characters.
   bool Start(const std::string& name, std::function<void()> body);
 
+  // CPU time that the thread has used; 0 when it was never started, or has ended.
+  uint64_t CpuNs() const;
+
   // True when the thread has ended, or was never started.
   bool WaitEnded(Clock::time_point deadline) const;
 
@@ -44,6 +50,8 @@ class GuestThread {
     std::mutex mutex;
     std::condition_variable changed;
     bool ended = false;
+    bool running = false;  // cpu_clock may be read
+    clockid_t cpu_clock{};
   };
   std::shared_ptr<End> end_;
 };

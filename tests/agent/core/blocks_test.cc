@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "agent/core/cadence.h"
+#include "agent/core/governor.h"
 #include "agent/core/host_ring.h"
 #include "agent/core/losses.h"
 #include "agent/core/options.h"
@@ -277,6 +278,89 @@ TEST(Cadence, SurvivesExtremes) {
   EXPECT_GE(tight.sample_period(), uint64_t{1} << 40);
   EXPECT_FALSE(tight.SampleDue(-5));
   EXPECT_GE(tight.NextDue(int64_t{1} << 40), int64_t{1} << 40);
+}
+
+TEST(Cadence, StretchThinsDueStepsAndStaysOnPowersOfTwo) {
+  Cadence cadence(1, 3072);
+  cadence.Stretch(8);
+  EXPECT_EQ(cadence.NextDue(0), 8);
+  EXPECT_EQ(cadence.NextDue(8), 16);
+  EXPECT_TRUE(cadence.SampleDue(16));
+  cadence.Stretch(1);
+  EXPECT_EQ(cadence.NextDue(8), 9);
+}
+
+// ---- governor --------------------------------------------------------------------------------
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+TEST(Governor, StaysAtOneWithinTheBudget) {
+  Governor governor(0.01);
+  EXPECT_FALSE(governor.Look(5 * kSecond, 0));
+  governor.Charge(kSecond / 200);
+  EXPECT_FALSE(governor.Due(5 * kSecond + kSecond / 2));
+  EXPECT_TRUE(governor.Due(6 * kSecond));
+  EXPECT_FALSE(governor.Look(6 * kSecond, kSecond / 250));
+  EXPECT_NEAR(governor.share(), 0.009, 1e-6);
+  EXPECT_EQ(governor.stretch(), 1u);
+}
+
+// A trainer whose cost follows its due steps: the governor finds the least stretch that fits,
+// stays there, and comes back when the cost falls.
+TEST(Governor, FindsTheLeastStretchAndComesBack) {
+  Governor governor(0.01);
+  uint64_t now = kSecond, threads = 0;
+  governor.Look(now, threads);
+  const auto second = [&](double full_share) {
+    const double cost = full_share / static_cast<double>(governor.stretch()) * 1e9;
+    governor.Charge(static_cast<uint64_t>(cost / 2));
+    threads += static_cast<uint64_t>(cost / 2);
+    governor.Look(now += kSecond, threads);
+  };
+  second(0.07);
+  EXPECT_EQ(governor.stretch(), 8u);
+  for (int i = 0; i < 20; ++i) {
+    second(0.07);
+    EXPECT_EQ(governor.stretch(), 8u);
+    EXPECT_LE(governor.share(), 0.01);
+  }
+  second(0.015);
+  EXPECT_EQ(governor.stretch(), 4u);
+  second(0.015);
+  EXPECT_EQ(governor.stretch(), 2u);
+  second(0.015);
+  EXPECT_EQ(governor.stretch(), 2u) << "one would cost 1.5 %";
+  second(0.001);
+  EXPECT_EQ(governor.stretch(), 1u);
+}
+
+TEST(Governor, ABudgetOfOneGovernsNothing) {
+  Governor governor(1);
+  governor.Look(kSecond, 0);
+  governor.Charge(50 * kSecond);
+  EXPECT_FALSE(governor.Look(2 * kSecond, 0));
+  EXPECT_EQ(governor.stretch(), 1u);
+}
+
+TEST(Governor, StretchIsBounded) {
+  Governor governor(1e-9);
+  governor.Look(kSecond, 0);
+  for (uint64_t i = 2; i < 10; ++i) {
+    governor.Charge(kSecond);
+    governor.Look(i * kSecond, 0);
+  }
+  EXPECT_EQ(governor.stretch(), Governor::kMaxStretch);
+}
+
+TEST(CallCost, ClipsPreemptedCallsAtTenMedians) {
+  CallCost cost;
+  std::mt19937 random(1);
+  for (int i = 0; i < 5000; ++i) cost.Clip(900 + random() % 200);
+  EXPECT_NEAR(static_cast<double>(cost.median_ns()), 1000, 100);
+  EXPECT_LE(cost.Clip(5'000'000), 11'000u);
+  EXPECT_EQ(cost.Clip(1000), 1000u);
+  for (int i = 0; i < 5000; ++i) cost.Clip(20'000);  // the site's calls grew
+  EXPECT_NEAR(static_cast<double>(cost.median_ns()), 20'000, 2000);
 }
 
 // ---- sites -----------------------------------------------------------------------------------

@@ -328,6 +328,7 @@ TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
     AgentOptions options = RecordOptions(dir.path());
     options.rank = rank;
     options.world_size = kRanks;
+    options.budget = 1;  // not governed: this test is all cost
     TestRun run(options);
     for (int64_t step = 0; step < kSteps; ++step) {
       run.run().StepBegin(step);
@@ -358,6 +359,42 @@ TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
   EXPECT_TRUE(sampled[0].count(1024));
   EXPECT_GT(sample_bytes, 0u);
   EXPECT_LE(static_cast<double>(sample_bytes) / (kSteps - 1024 - 1), 3072.0);
+}
+
+// A trainer that does nothing but be watched costs more than its budget: fewer steps are due, all
+// still multiples of a power of two, and a series says so.
+TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
+  TempDir dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.budget = 0.001;
+  TestRun run(options);
+  RouterCall call(256, 16, 2);
+  run.RoutingSite("l");
+  const auto start = std::chrono::steady_clock::now();
+  uint64_t steps = 0, observed = 0;
+  int64_t step = 0;
+  const auto governed = [&] { return run.run().state().governor.stretch() > 1; };
+  while (std::chrono::steady_clock::now() - start < std::chrono::seconds(30) && steps < 200) {
+    run.run().StepBegin(step);
+    if (run.Due("l", step)) {
+      run.Observe("l", step, call);
+      observed += governed();
+    }
+    steps += governed();
+    run.run().StepEnd(step);
+    ++step;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_TRUE(governed());
+  EXPECT_LE(observed, steps / 2 + 1);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  double stretch = 0;
+  for (const auto& b : ReadRecord(FirstRecord(dir.path()))) {
+    for (const auto& e : b.evidence()) {
+      if (e.site().op() == kStretchSeries) stretch = e.scalar().value();
+    }
+  }
+  EXPECT_GT(stretch, 1.0);
 }
 
 TEST(Record, EachNthStepWhenAsked) {
