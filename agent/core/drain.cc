@@ -215,12 +215,23 @@ void Drain::CollectLosses() {
   }
 }
 
+void Drain::AppendToRecord(const SealedBatch& batch, uint64_t now_ns) {
+  record_->Append(batch, now_ns);
+  const std::lock_guard<std::mutex> lock(record_mutex_);
+  record_status_ = record_->status();
+}
+
+absl::Status Drain::record_status() const {
+  const std::lock_guard<std::mutex> lock(record_mutex_);
+  return record_status_;
+}
+
 void Drain::Ship() {
   CollectLosses();
   if (builder_.empty()) return;
   const uint64_t now = MonotonicNs();
   SealedBatch batch = builder_.Take(run_->newest_step.load(std::memory_order_relaxed), now);
-  if (record_ != nullptr) record_->Append(batch, now);
+  if (record_ != nullptr) AppendToRecord(batch, now);
   if (outbox_ != nullptr) outbox_->Push(std::move(batch));
 }
 

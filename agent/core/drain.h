@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "agent/core/batch_builder.h"
@@ -36,6 +37,9 @@ class Drain : public std::enable_shared_from_this<Drain> {
   // thread goes on by itself until it is done.
   bool Finish(Clock::time_point deadline);
 
+  // OK, or why the record could not be written when it was last tried.
+  absl::Status record_status() const;
+
   uint64_t CpuNs() const { return thread_.CpuNs(); }
   uint64_t evidence_taken() const { return evidence_taken_.load(std::memory_order_relaxed); }
 
@@ -54,6 +58,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void Invalid(const SlotHead& head, const absl::Status& why);
   void DeclareSites();
   void CollectLosses();
+  void AppendToRecord(const SealedBatch& batch, uint64_t now_ns);
   void Ship();
 
   // A stage that ended between two steps: it goes with the next one.
@@ -73,6 +78,9 @@ class Drain : public std::enable_shared_from_this<Drain> {
   size_t declared_ = 0;
   std::vector<HeldSpan> held_;
   uint64_t complaints_ = 0;
+
+  mutable std::mutex record_mutex_;
+  absl::Status record_status_;
 
   std::atomic<uint64_t> flush_wanted_{0};  // tickets
   std::atomic<uint64_t> flush_done_{0};

@@ -25,6 +25,11 @@ plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t code, std::
   return code;
 }
 
+plumbline_status_t Unwritten(const char* call, const absl::Status& why, plumbline_error_t* error) {
+  return Fail(error, PLUMBLINE_INTERNAL,
+              std::string(call) + ": the record is not written: " + std::string(why.message()));
+}
+
 uint64_t RandomId() {
   std::random_device random;
   const uint64_t id = (static_cast<uint64_t>(random()) << 32) | random();
@@ -370,6 +375,7 @@ plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
                 "flush: not everything was measured and written within " +
                     std::to_string(timeout_ms) + " ms");
   }
+  if (const absl::Status s = drain_->record_status(); !s.ok()) return Unwritten("flush", s, error);
   if (outbox_ == nullptr) return PLUMBLINE_OK;
   const uint64_t wanted = outbox_->pushed();
   while (outbox_->settled() < wanted) {
@@ -389,6 +395,7 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   const std::string within = " within " + std::to_string(timeout_ms) + " ms";
   const bool drained = drain_->Finish(deadline);
   const bool delivered = stream_ == nullptr || stream_->Finish(drained ? deadline : Clock::now());
+  const absl::Status written = drain_->record_status();
   drain_.reset();
   stream_.reset();
   if (!drained) {
@@ -402,6 +409,7 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
                     std::to_string(left.items) + " evidence items in " +
                     std::to_string(left.batches) + " batches" + within);
   }
+  if (!written.ok()) return Unwritten("close", written, error);
   return PLUMBLINE_OK;
 }
 
