@@ -329,7 +329,6 @@ TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
     AgentOptions options = RecordOptions(dir.path());
     options.rank = rank;
     options.world_size = kRanks;
-    options.budget = 1;  // not governed: this test is all cost
     TestRun run(options);
     for (int64_t step = 0; step < kSteps; ++step) {
       run.run().StepBegin(step);

@@ -256,6 +256,27 @@ TEST(Stream, SilentServerIsDialledAgain) {
   ExpectAllArrived(server, 30, 9);
 }
 
+// ---- threads -----------------------------------------------------------------------------------
+
+std::set<std::string> ThreadIds() {
+  std::set<std::string> ids;
+  DIR* dir = opendir("/proc/self/task");
+  while (const dirent* entry = readdir(dir)) {
+    if (entry->d_name[0] != '.') ids.insert(entry->d_name);
+  }
+  closedir(dir);
+  return ids;
+}
+
+bool ThreadNamed(const std::string& name) {
+  for (const std::string& id : ThreadIds()) {
+    std::string found;
+    std::getline(std::ifstream("/proc/self/task/" + id + "/comm") >> std::ws, found);
+    if (found == name) return true;
+  }
+  return false;
+}
+
 // ---- a server process that is stopped ----------------------------------------------------------
 
 class ServerProcess {
@@ -305,6 +326,13 @@ TEST(Stream, CloseReturnsWhenTheServerIsStopped) {
   EXPECT_GE(seconds, 1.9);
   EXPECT_LT(seconds, 10.0) << "about 2 s are meant; more only if the machine is very busy";
   std::printf("close of a stopped server: %.2f s\n", seconds);
+  // The call was cancelled, not left to itself.
+  const auto closed = Clock::now();
+  while (ThreadNamed("plumb-stream") && Seconds(Clock::now() - closed) < 20) {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_FALSE(ThreadNamed("plumb-stream"));
+  EXPECT_FALSE(ThreadNamed("plumb-drain"));
 }
 
 // Stopped before it could even greet.
@@ -334,17 +362,8 @@ TEST(Stream, GoesOnWhenTheServerContinues) {
 
 // Every thread that appears with the run blocks the signals that a trainer handles.
 TEST(Stream, ThreadsBlockSignals) {
-  const auto threads = [] {
-    std::set<std::string> ids;
-    DIR* dir = opendir("/proc/self/task");
-    while (const dirent* entry = readdir(dir)) {
-      if (entry->d_name[0] != '.') ids.insert(entry->d_name);
-    }
-    closedir(dir);
-    return ids;
-  };
   ServerProcess server;  // another process: its gRPC threads are not ours
-  const std::set<std::string> before = threads();
+  const std::set<std::string> before = ThreadIds();
   TestRun run(ServerOptions(server.target()));
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 20, milliseconds(1));
@@ -352,7 +371,7 @@ TEST(Stream, ThreadsBlockSignals) {
   ASSERT_EQ(run.run().Flush(20000, &error), PLUMBLINE_OK) << error.text;
   std::set<std::string> names;
   int checked = 0;
-  for (const std::string& id : threads()) {
+  for (const std::string& id : ThreadIds()) {
     if (before.count(id) != 0) continue;
     std::ifstream status("/proc/self/task/" + id + "/status");
     std::string line, name;

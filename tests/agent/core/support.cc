@@ -89,6 +89,7 @@ AgentOptions RecordOptions(const std::string& dir) {
   AgentOptions options;
   options.run = "test";
   options.record_dir = dir;
+  options.budget = 1;  // the tests do nothing but be watched
   return options;
 }
 
@@ -96,6 +97,7 @@ AgentOptions ServerOptions(const std::string& target) {
   AgentOptions options;
   options.run = "test";
   options.server = target;
+  options.budget = 1;
   options.backoff_first_ms = 20;
   options.backoff_last_ms = 100;
   return options;
