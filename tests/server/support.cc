@@ -200,7 +200,10 @@ v1::Source SourceOf(const std::string& run, uint32_t rank, uint32_t world, uint3
 AgentStream::AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
                          uint64_t next_sequence)
     : stub_(v1::Ingest::NewStub(server.Channel())),
-      stream_(stub_->Stream(&context_)),
+      stream_([&] {
+        context_.set_deadline(Soon());  // a server that never reads must fail a test, not hang it
+        return stub_->Stream(&context_);
+      }()),
       stream_id_(stream_id) {
   v1::AgentMessage message;
   v1::Hello& hello = *message.mutable_hello();
