@@ -12,7 +12,7 @@ namespace plumbline::rules {
 namespace {
 
 // A world larger than any cluster is a lie that would cost memory.
-constexpr uint32_t kMaxWorld = 1u << 20;
+constexpr uint32_t kMaxWorld = 1u << 17;
 
 struct ActiveRule {
   const CatalogueEntry* entry;

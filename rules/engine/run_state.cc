@@ -133,15 +133,16 @@ void RunState::MarkGone(const v1::Source& source, const OnSite& on_site) {
 
 // Nothing more can come from `rank` for `step`.
 bool RunState::Covered(const Group& group, uint32_t rank, int64_t step) const {
-  const auto found = group.ranks.find(rank);
-  const bool far_behind = group.newest_step != kNever && group.newest_step - step >= window_;
-  if (found == group.ranks.end()) return far_behind;
-  const Rank& state = found->second;
+  const Rank& state = group.ranks.at(rank);
   if (state.done || state.complete_through >= step) return true;
   // Only a rank without backlog may be closed over: one that is merely slow to send is waited for.
   const bool backlog =
       state.newest_step != kNever && state.newest_step > state.complete_through + 1;
-  return far_behind && !backlog;
+  return FarBehind(group, step) && !backlog;
+}
+
+bool RunState::FarBehind(const Group& group, int64_t step) const {
+  return group.newest_step != kNever && group.newest_step - step >= window_;
 }
 
 bool RunState::Ready(const Group& group, int64_t step) const {
@@ -150,9 +151,8 @@ bool RunState::Ready(const Group& group, int64_t step) const {
       std::any_of(group.ranks.begin(), group.ranks.end(),
                   [](const auto& rank) { return rank.second.said_progress || rank.second.done; });
   if (!any_progress) return false;
-  for (uint32_t rank = 0; rank < group.world_size; ++rank) {
-    if (!Covered(group, rank, step)) return false;
-  }
+  // Ranks never heard of are all alike: only those heard of are looked at one by one.
+  if (group.ranks.size() < group.world_size && !FarBehind(group, step)) return false;
   return std::all_of(group.ranks.begin(), group.ranks.end(),
                      [&](const auto& rank) { return Covered(group, rank.first, step); });
 }
@@ -170,6 +170,12 @@ void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const 
   std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
     return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
   });
+  std::vector<uint32_t> incomplete;  // ranks that were closed over
+  for (uint32_t rank = 0; rank < group.world_size; ++rank) {
+    const auto found = group.ranks.find(rank);
+    if (found == group.ranks.end() || found->second.complete_through < step)
+      incomplete.push_back(rank);
+  }
   for (size_t begin = 0; begin < held.size();) {
     SiteStep site_step;
     site_step.run = summary_.run;
@@ -186,10 +192,8 @@ void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const 
       site_step.items.push_back({held[end].source, held[end].evidence});
       present.insert(held[end].source->rank());
     }
-    for (uint32_t rank = 0; rank < group.world_size; ++rank) {
-      const auto found = group.ranks.find(rank);
-      const bool complete = found != group.ranks.end() && found->second.complete_through >= step;
-      if (!complete && !present.contains(rank)) site_step.missing_ranks.push_back(rank);
+    for (uint32_t rank : incomplete) {
+      if (!present.contains(rank)) site_step.missing_ranks.push_back(rank);
     }
     on_site(site_step);
     begin = end;

@@ -65,6 +65,7 @@ class RunState {
   void CloseReady(const GroupKey& key, Group& group, const OnSite& on_site);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnSite& on_site);
   bool Covered(const Group& group, uint32_t rank, int64_t step) const;
+  bool FarBehind(const Group& group, int64_t step) const;
   bool Ready(const Group& group, int64_t step) const;
 
   int64_t window_;
