@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -67,6 +68,7 @@ std::unique_ptr<Run> OpenRecording(const std::string& dir) {
   AgentOptions options;
   options.run = "bench";
   options.record_dir = dir;
+  options.budget = 1;  // a trainer that does nothing else
   auto run = Run::Open(options);
   if (!run.ok()) std::abort();
   return *std::move(run);
@@ -101,8 +103,8 @@ void DueObservation(benchmark::State& state) {
   plumbline_error_t error;
   int64_t step = 1'000'001;
   run->StepBegin(step);
-  const uint64_t per_flush =
-      std::max<uint64_t>(1, (4u << 20) / (router.scores.size() * 4 + router.topk.size() * 8));
+  const uint64_t per_flush = std::clamp<uint64_t>(
+      (4u << 20) / (router.scores.size() * 4 + router.topk.size() * 8), 1, 20000);
   uint64_t since = 0, dropped = 0;
   const double cpu0 = ThreadSeconds(CLOCK_PROCESS_CPUTIME_ID);
   for (auto _ : state) {
@@ -123,7 +125,7 @@ void DueObservation(benchmark::State& state) {
   run->Close(60000, &error);
   std::filesystem::remove_all(dir);
 }
-BENCHMARK(DueObservation)->Args({512, 8, 2})->Args({4096, 64, 8});
+BENCHMARK(DueObservation)->Args({1, 8, 2})->Args({512, 8, 2})->Args({4096, 64, 8});
 
 // The copy alone, and the summary alone: what the caller would pay if it were measured in place.
 void CopyIntoSlot(benchmark::State& state) {
@@ -215,6 +217,7 @@ void ScalarsThroughOneStream(benchmark::State& state) {
   AgentOptions options;
   options.run = "bench";
   options.server = server.target();
+  options.budget = 1;
   auto opened = Run::Open(options);
   if (!opened.ok()) std::abort();
   Run& run = **opened;
