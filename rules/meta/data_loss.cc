@@ -28,12 +28,17 @@ longer than the agent's queue could hold.
 **Good.** No loss. The rule then says nothing.
 
 **How to fix it.**
-- `queue-full`: raise the agent's queue (`PLUMBLINE_QUEUE_MB`), or record to disk beside the server
+- `queue-full`: raise the agent's queue (`PLUMBLINE_QUEUE_BYTES`), or record to disk beside the server
   (`plumbline.init(server=..., record=...)`).
 - `ring-full`: the drain thread was starved of CPU; leave it a core, or sample less often.
 - `record-write`: the record's file system is full or gone.
 - `late`: a rank reported steps that had been closed over; look for a stalled process or clock.
 - `rejected`: agent and server disagree on a message; compare their versions.
+- `sample-queue-full`: raw rows were given up, their summaries arrived; as `queue-full`.
+- `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
+- `device-kernels-not-loaded`: tensors are on a GPU and the device kernels are not there.
+- `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step, over 8,192 sites,
+  or spans that never end: see the probes' placing.
 
 **What it cannot see.** Losses of a process that was killed before it could report them: the step
 numbers of its last batches then end early.
@@ -144,9 +149,14 @@ class DataLoss : public Rule {
 
   static std::string Fix(const std::string& cause) {
     if (cause == "queue-full")
-      return "Raise the agent's queue (PLUMBLINE_QUEUE_MB) or record to disk beside the server.";
+      return "Raise the agent's queue (PLUMBLINE_QUEUE_BYTES) or record to disk beside the server.";
     if (cause == "ring-full") return "Leave the drain thread a core, or sample less often.";
     if (cause == "record-write") return "Free space on the record's file system.";
+    if (cause == "sample-queue-full")
+      return "Raise the agent's queue (PLUMBLINE_QUEUE_BYTES); summaries did arrive.";
+    if (cause == "invalid") return "Fix the observation that the trainer's log names.";
+    if (cause == "device-kernels-not-loaded")
+      return "Observe host tensors, or install the build with device kernels.";
     if (cause == "late") return "Find the rank that stalled for more than the step window.";
     if (cause == "rejected") return "Compare the versions of agent and server.";
     return "See `plumb explain meta/data-loss` for each cause.";
