@@ -98,7 +98,10 @@ class MoeBatchDependence : public Rule {
   v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (2 * (c.tied + c.non_finite) > c.judged_rows) {
-      return Inconclusive("tied: more than half of the rows are tied, not finite or padding");
+      return Inconclusive(
+          c.non_finite > c.tied
+              ? "non-finite: more than half of the rows hold a score that is not finite"
+              : "tied: more than half of the rows are tied");
     }
     if (c.kept_outside_choice && !a.columns()) {
       return Inconclusive(
@@ -148,6 +151,9 @@ class MoeBatchDependence : public Rule {
       return c.routing->config().pool() == v1::RoutingConfig::POOL_SEQUENCE
                  ? Pass("the pool is one sequence: others cannot compete")
                  : Inconclusive("one-sequence: only one sequence was recorded in the pool");
+    }
+    if (a.columns() && (a.column.positional || a.column.one_threshold)) {
+      return Inconclusive("table: a table or one threshold per expert explains every assignment");
     }
     if (a.columns() && a.column.exceeds_declared) {
       return Inconclusive(

@@ -186,6 +186,7 @@ class MoeFutureLeak : public Rule {
     const v1::RoutingConfig& config = c.routing->config();
     const bool declared = config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
     if (c.unexplained > 0) return Unexplained(c);
+    if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.explained == 0)
       return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
     if (c.non_finite > 0) return Poisoned(c);
@@ -215,6 +216,17 @@ class MoeFutureLeak : public Rule {
       return Inconclusive(absl::StrCat("capacity-differs: every expert holds ", a.column.capacity,
                                        " tokens, the declared capacity is ",
                                        c.routing->config().capacity()));
+    }
+    if (a.column.positional) {
+      return Inconclusive(
+          "table: the same positions are taken in every sequence, or scores have few values; a "
+          "table "
+          "does that without looking at any token");
+    }
+    if (a.column.one_threshold) {
+      return Inconclusive(
+          "own-threshold: one threshold per expert, common to all pools, explains every "
+          "assignment");
     }
     const double bits = a.column.bits;
     if (!(bits >= hint_bits_) || !a.column.witness.found()) {
@@ -250,34 +262,39 @@ class MoeFutureLeak : public Rule {
                        " inversions, but capacity is not declared and pools are not recorded "
                        "(pool_id): a cut into chunks could explain them"));
     }
-    const double pair_bits = a.inversions.future.found() ? a.inversions.future_bits : 0;
-    const double replay_bits = a.score.exact && a.queue.exact_orders.empty() ? a.score.bits : 0;
-    const bool replay_proves = replay_bits >= proof_bits_ && a.capacity_bits >= proof_bits_;
-    const double bits =
-        std::min(replay_proves ? std::max(pair_bits, replay_bits) : pair_bits, a.capacity_bits);
-    const RefusalPair pair = a.inversions.future;
-    if (!(bits >= hint_bits_) || !pair.found()) {
+    // A pair alone is explained by too much: own thresholds before a queue, running budgets,
+    // unequal pieces. Until their replays are tried it accuses nobody without the leaking policy's
+    // own replay.
+    const bool replayed = a.score.exact && a.queue.exact_orders.empty();
+    if (!replayed) {
       return Inconclusive(absl::StrFormat(
-          "few-bits: %d inversions, with %.1f bits that capacity caused them; %.0f are "
-          "needed",
+          "inversions-unexplained: %d inversions (%.1f bits that capacity caused them), "
+          "and no policy known here gives these refusals",
+          a.inversions.inversions, a.inversions.future_bits));
+    }
+    const double bits = std::min(a.score.bits, a.capacity_bits);
+    const RefusalPair pair = a.inversions.future.found() ? a.inversions.future : a.inversions.any;
+    if (!(bits >= hint_bits_)) {
+      return Inconclusive(absl::StrFormat(
+          "few-bits: %d inversions, with %.1f bits for drop by score; %.0f are needed",
           a.inversions.inversions, bits, hint_bits_));
     }
+    // An own threshold is score-separable too: that full cells hold C must not be luck.
+    const bool proved = bits >= proof_bits_ && a.saturation.holding_bits >= hint_bits_;
     return Found(
-        a, bits >= proof_bits_, bits, pair,
+        a, proved, bits, pair,
         absl::StrFormat(
             "%d refused choices have a later admission at the same full expert in their own "
-            "sequence; %.1f bits speak against any cause but capacity.%s",
-            a.inversions.inversions, bits,
-            replay_proves ? absl::StrFormat(" Drop by score (%s) replays every assignment (%.1f "
-                                            "bits); first come first served does not.",
-                                            a.score.variant, a.score.bits)
-                          : ""));
+            "sequence. Drop by score (%s) replays every assignment (%.1f bits); first come first "
+            "served does not.",
+            a.inversions.inversions, a.score.variant, a.score.bits));
   }
 
   // Refusals without an inversion.
   v1::Verdict DecideQueue(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (c.unexplained > 0) return Unexplained(c);
+    if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.non_finite > 0) return Poisoned(c);
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
       return Inconclusive(complaint);
@@ -290,6 +307,13 @@ class MoeFutureLeak : public Rule {
       return Inconclusive(
           absl::StrFormat("two-policies: first come first served and drop by score both give these "
                           "refusals (%d of them)",
+                          c.dropped));
+    }
+    if (a.queue.rank_major_fits) {
+      return Inconclusive(
+          absl::StrFormat("two-policies: first come first served and a queue of all first choices "
+                          "before all second ones "
+                          "both give these refusals (%d of them); the second one leaks",
                           c.dropped));
     }
     if (!(a.queue.best.bits >= proof_bits_)) {
@@ -348,6 +372,11 @@ class MoeFutureLeak : public Rule {
         "choices-unexplained: ", c.unexplained, " of ", c.explained + c.unexplained,
         " rows did not choose what their recorded scores say; noise, a bias or a mask was "
         "not recorded"));
+  }
+  static v1::Verdict UnknownRefusals(const RoutingCase& c) {
+    return Inconclusive(
+        absl::StrCat("refusals-unknown: ", c.unknown_refusals,
+                     " tied or non-finite rows were refused something; by whom cannot be told"));
   }
   static v1::Verdict Poisoned(const RoutingCase& c) {
     return Inconclusive(

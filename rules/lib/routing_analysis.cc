@@ -19,7 +19,7 @@ void NameByCapacity(RoutingAnalysis& a) {
     return;
   }
   const bool fifo = !a.queue.exact_orders.empty();
-  if (fifo && !a.score.exact) {
+  if (fifo && !a.score.exact && !a.queue.rank_major_fits) {
     a.policy = "fifo-capacity";
     a.explained_share = a.queue.best.share;
   } else if (a.score.exact && !fifo) {
@@ -56,6 +56,7 @@ double BinaryEntropy(double p) {
 // count of admitted suffix tokens is one of min(C, n, L-n)+1 values. For expert choice the choice
 // itself carries at most L E H2(C/T). Spec: leak size.
 double LeakBits(const RoutingAnalysis& a) {
+  if (a.policy == "token-choice" || a.policy == "fifo-capacity") return 0;
   const bool known = a.policy == "score-capacity" || a.policy == "expert-choice";
   if (!known || a.c.sequence.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::unordered_map<int64_t, int64_t> lengths;
@@ -78,7 +79,9 @@ void ListAssumptions(RoutingAnalysis& a) {
   const v1::RoutingConfig& config = a.c.routing->config();
   if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_ABSENT && a.c.dropped == 0 &&
       !a.columns()) {
-    a.assumptions.push_back("no capacity is set: none was recorded and no choice was dropped");
+    a.assumptions.push_back(
+        a.c.drops_recorded ? "no capacity is set: none was recorded and no choice was dropped"
+                           : "no capacity is set: none was recorded, nor was what was dropped");
   }
   if (a.c.bias_matters && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_ABSENT) {
     a.assumptions.push_back("the expert bias was captured before this batch's scores existed");
@@ -123,7 +126,9 @@ std::shared_ptr<const RoutingAnalysis> Analyse(const v1::Routing& routing) {
     a->explained_share = a->c.explained_share();
   }
   using Basis = Saturation::Basis;
-  if (a->saturation.basis == Basis::kDeclared) a->capacity_bits = HUGE_VAL;
+  // "No piece of a cut could do it" counts every holder; some are unknown, or pools are recorded.
+  const bool all_counted = !a->c.holders_unknown || a->c.pool_basis == PoolBasis::kRecorded;
+  if (a->saturation.basis == Basis::kDeclared && all_counted) a->capacity_bits = HUGE_VAL;
   if (a->saturation.basis == Basis::kExhibited && a->c.pool_basis == PoolBasis::kRecorded) {
     a->capacity_bits = a->saturation.bits;
   }
@@ -168,6 +173,11 @@ google::protobuf::Struct RoutingAnalysis::Details() const {
   Put(s, "non_finite_rows", static_cast<double>(c.non_finite));
   if (!score.variant.empty() && policy == "score-capacity") Put(s, "score_key", score.variant);
   if (policy == "expert-choice") Put(s, "score_key", column.variant);
+  if (!assumptions.empty()) {
+    auto& list = *(*s.mutable_fields())["assumptions"].mutable_list_value();
+    for (const std::string& assumption : assumptions)
+      list.add_values()->set_string_value(assumption);
+  }
   if (flatten_contradicts)
     Put(s, "flatten_warning", "the recorded flatten order shows inversions, this one none");
   return s;

@@ -24,6 +24,29 @@ double HoldsExactlyBits(double capacity, double candidates) {
   return spread > 1 ? 0.5 * std::log2(spread) : 0;
 }
 
+double HoldingBits(const Cell& cell) {
+  return HoldsExactlyBits(static_cast<double>(cell.kept), static_cast<double>(cell.candidates()));
+}
+
+// Which refusing cells are evidence of their own, not repeats of another's scores.
+std::vector<uint8_t> FreshCells(const RoutingCase& c, const Saturation& s) {
+  std::vector<std::vector<double>> scores(s.cells.size());
+  for (const Choice& choice : c.choices) {
+    const size_t index = CellIndex(c, choice);
+    if (s.cells[index].refused > 0) {
+      scores[index].push_back(c.scores.At(choice.token, choice.expert));
+    }
+  }
+  DistinctCells distinct;
+  std::vector<uint8_t> fresh(s.cells.size(), 0);
+  for (size_t i = 0; i < s.cells.size(); ++i) {
+    if (s.cells[i].refused == 0) continue;
+    for (double score : scores[i]) distinct.Add(score);
+    fresh[i] = distinct.Fresh(s.cells[i].expert);
+  }
+  return fresh;
+}
+
 void CountCells(const RoutingCase& c, Saturation& s) {
   s.cells.resize(static_cast<size_t>(c.pools) * static_cast<size_t>(c.experts));
   for (size_t i = 0; i < s.cells.size(); ++i) {
@@ -70,7 +93,9 @@ void CheckExhibited(const RoutingCase& c, Saturation& s) {
     const Cell* first = nullptr;
   };
   std::map<int64_t, SizeClass> classes;
-  for (const Cell& cell : s.cells) {
+  const std::vector<uint8_t> fresh = FreshCells(c, s);
+  for (size_t i = 0; i < s.cells.size(); ++i) {
+    const Cell& cell = s.cells[i];
     if (cell.refused == 0) continue;
     SizeClass& k = classes[c.pool_rows[static_cast<size_t>(cell.pool)]];
     if (k.first == nullptr) {
@@ -82,8 +107,7 @@ void CheckExhibited(const RoutingCase& c, Saturation& s) {
                                      "; no one capacity explains the refusals");
       return;
     }
-    const double bits =
-        HoldsExactlyBits(static_cast<double>(cell.kept), static_cast<double>(cell.candidates()));
+    const double bits = fresh[i] ? HoldingBits(cell) : 0;
     k.bits += bits;
     k.best = std::max(k.best, bits);
   }
@@ -142,7 +166,10 @@ void VisitSequence(std::vector<Visit>::const_iterator begin, std::vector<Visit>:
     const Choice& choice = *(--v)->choice;
     const auto rank = static_cast<size_t>(choice.rank);
     const bool ranked = choice.rank >= 0 && rank < ranks;
-    if (later != nullptr && !choice.kept) ++out.inversions;
+    if (later != nullptr && !choice.kept) {
+      ++out.inversions;
+      if (!out.any.found()) out.any = {choice.token, later->token, choice.expert, choice.rank};
+    }
     if (ranked && later != nullptr) {
       ++tally.preceding[rank];
       tally.preceding_refused[rank] += choice.kept ? 0 : 1;
@@ -216,6 +243,10 @@ Saturation FindSaturation(const RoutingCase& c) {
     CheckDeclared(static_cast<int64_t>(config.capacity()), s);
   } else if (s.refusing_cells > 0) {
     CheckExhibited(c, s);
+  }
+  const std::vector<uint8_t> fresh = FreshCells(c, s);
+  for (size_t i = 0; i < s.cells.size(); ++i) {
+    if (fresh[i]) s.holding_bits += HoldingBits(s.cells[i]);
   }
   std::vector<uint8_t> expert_full(static_cast<size_t>(c.experts), 0);
   for (size_t i = 0; i < s.cells.size(); ++i) {

@@ -2,8 +2,11 @@
 // token was admitted. Spec: routing causality, steps 3 and 4.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rules/lib/routing_case.h"
@@ -25,6 +28,7 @@ struct Saturation {
   std::string
       contradiction;  // not empty: pool or capacity are not as recorded ("short-id: sentence")
   double bits = 0;    // of kExhibited: that equal holdings are no accident
+  double holding_bits = 0;    // the same over all refusing cells, whether C was declared or not
   std::vector<Cell> cells;    // index = pool * experts + expert
   std::vector<uint8_t> full;  // per cell: holds exactly its capacity
   int64_t full_experts = 0;   // experts with at least one full cell
@@ -46,15 +50,31 @@ struct RefusalPair {
 struct Inversions {
   int64_t inversions = 0;      // refused choices with a later admission there in their own sequence
   int64_t cross_sequence = 0;  // refused choices at an expert that kept another sequence's token
-  RefusalPair future;          // same sequence and choice rank, refused earlier than admitted
-  double future_bits = 0;      // against a cause other than capacity
-  RefusalPair batch;           // of two sequences
+  RefusalPair any;     // same sequence, refused earlier than admitted, whatever the choice ranks
+  RefusalPair future;  // same sequence and choice rank, refused earlier than admitted
+  double future_bits = 0;  // against a cause other than capacity
+  RefusalPair batch;       // of two sequences
   double batch_bits = 0;
   int64_t single_sequence_pools = 0;  // pools with judged rows of one sequence only
 };
 
 // Needs c.ordered().
 Inversions FindInversions(const RoutingCase& c, const Saturation& s);
+
+// Marks the cells (of candidates, or of whole columns) whose scores repeat another cell's of the
+// same expert bit for bit: a text that occurs twice is evidence once.
+class DistinctCells {
+ public:
+  // Begins one cell; true from Fresh() when none with the same scores was seen.
+  void Add(double score) {
+    hash_ = (hash_ ^ std::bit_cast<uint64_t>(score)) * 0x9e3779b97f4a7c15ull + (hash_ >> 29);
+  }
+  bool Fresh(int32_t expert) { return seen_.insert({expert, std::exchange(hash_, 0)}).second; }
+
+ private:
+  uint64_t hash_ = 0;
+  std::set<std::pair<int32_t, uint64_t>> seen_;
+};
 
 // log2 of the binomial coefficient.
 double Log2Choose(double n, double k);

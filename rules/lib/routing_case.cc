@@ -303,7 +303,7 @@ class Decoder {
     if (sample_.has_keep_mask() &&
         IntegerAt(sample_.keep_mask(), int64_t{t} * case_.top_k + j) == 0)
       return false;
-    return !sample_.has_routing_map() || InMap(t, e);
+    return e < 0 || !sample_.has_routing_map() || InMap(t, e);
   }
 
   void Reconstruct() {
@@ -359,11 +359,11 @@ class Decoder {
     for (int32_t j = 0; j < case_.top_k && own; ++j)
       own = OwnRank(static_cast<int32_t>(Index(t, j))) >= 0;
     if (state == RowState::kExplained && !own) state = RowState::kUnexplained;
-    // Indices may be sorted by number: where scores tell the rank, they are believed.
+    // Indices may be sorted by number: only the scores tell ranks (one choice has but one rank).
     const bool ranks_known = state == RowState::kExplained && own_.rank_order_known;
     for (int32_t j = 0; j < case_.top_k; ++j) {
       const auto e = static_cast<int32_t>(Index(t, j));
-      Enter(t, e, ranks_known ? OwnRank(e) : j, Kept(t, j, e));
+      Enter(t, e, case_.top_k == 1 ? 0 : ranks_known ? OwnRank(e) : -1, Kept(t, j, e));
     }
     if (!sample_.has_routing_map()) return;
     for (int32_t e = 0; e < case_.experts; ++e) {
@@ -385,6 +385,7 @@ class Decoder {
     int kept = 0;
     for (int32_t e = 0; e < case_.experts; ++e) kept += InMap(t, e) ? 1 : 0;
     const bool known = state == RowState::kExplained;
+    if (!known && kept < case_.top_k) ++case_.unknown_refusals;
     for (int32_t e = 0; e < case_.experts; ++e) {
       const int rank = known ? OwnRank(e) : -1;
       if (InMap(t, e)) {
@@ -401,7 +402,13 @@ class Decoder {
 
   // A keep mask [T,k] without indices speaks of the choices in rank order.
   void FromMaskAlone(int32_t t, const RowState& state) {
-    if (state != RowState::kExplained || !own_.rank_order_known) return;
+    if (state != RowState::kExplained || !own_.rank_order_known) {
+      int kept = 0;
+      for (int32_t j = 0; j < case_.top_k; ++j) kept += Kept(t, j, -1) ? 1 : 0;
+      if (kept < case_.top_k) ++case_.unknown_refusals;
+      case_.holders_unknown |= kept > 0;
+      return;
+    }
     for (int32_t j = 0; j < case_.top_k; ++j)
       Enter(t, own_.expert[j], j, Kept(t, j, own_.expert[j]));
   }
@@ -414,9 +421,13 @@ class Decoder {
       }
       return;
     }
-    if (!case_.indices_recorded) return;
+    if (!case_.indices_recorded) {
+      for (int32_t j = 0; j < case_.top_k; ++j) case_.holders_unknown |= Kept(t, j, -1);
+      return;
+    }
     for (int32_t j = 0; j < case_.top_k; ++j) {
       const auto e = static_cast<int32_t>(Index(t, j));
+      if (e < 0 && sample_.has_keep_mask()) case_.holders_unknown |= Kept(t, j, -1);
       if (e >= 0 && case_.drops_recorded && Kept(t, j, e)) Enter(t, e, -1, true);
     }
   }

@@ -88,7 +88,9 @@ struct RoutingCase {
   int64_t non_finite = 0;
   int64_t explained = 0;
   int64_t unexplained = 0;
-  int64_t dropped = 0;  // choices of judged rows that were refused
+  int64_t dropped = 0;           // choices of judged rows that were refused
+  int64_t unknown_refusals = 0;  // rows that were refused something that cannot be told
+  bool holders_unknown = false;  // some kept choices are at experts that cannot be told
 
   bool judged(int32_t token) const {
     return rows[static_cast<size_t>(token)] != RowState::kPadding;

@@ -5,6 +5,7 @@
 #include <map>
 #include <numbers>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 namespace plumbline::rules {
@@ -84,7 +85,32 @@ Replay ReplayQueue(const RoutingCase& c, const std::map<size_t, std::vector<cons
   return replay;
 }
 
+// Would a queue by (choice rank, place) refuse the same?
+bool RankMajorFits(const std::map<size_t, std::vector<const Choice*>>& cells,
+                   const std::vector<int64_t>& place) {
+  for (const auto& [index, cell] : cells) {
+    std::vector<const Choice*> queue = cell;
+    if (std::any_of(queue.begin(), queue.end(),
+                    [](const Choice* choice) { return choice->rank < 0; }))
+      continue;
+    std::sort(queue.begin(), queue.end(), [&](const Choice* a, const Choice* b) {
+      return std::make_pair(static_cast<int64_t>(a->rank), place[static_cast<size_t>(a->token)]) <
+             std::make_pair(static_cast<int64_t>(b->rank), place[static_cast<size_t>(b->token)]);
+    });
+    const auto kept = static_cast<size_t>(KeptOf(queue));
+    for (size_t i = 0; i < queue.size(); ++i) {
+      if ((i < kept) != queue[i]->kept) return false;
+    }
+  }
+  return true;
+}
+
 // ---- by score --------------------------------------------------------------------------------
+
+// Scores of a few values are a table, not a competition.
+bool FewValues(size_t values, size_t rows) {
+  return values <= 2 || values <= std::min<size_t>(16, rows / 4);
+}
 
 // Does a key separate the kept from the refused, but for what its rounding may have swapped?
 class Boundary {
@@ -128,6 +154,12 @@ RankedCell RankCell(const std::vector<std::pair<Key, bool>>& tokens, int64_t kep
   return out;
 }
 
+bool ManyValued(const std::vector<std::pair<Key, bool>>& tokens) {
+  std::set<double> values;
+  for (const auto& [key, is_kept] : tokens) values.insert(key.value);
+  return !FewValues(values.size(), tokens.size());
+}
+
 Replay ReplayKey(const RoutingCase& c, const std::map<size_t, std::vector<const Choice*>>& cells,
                  KeyKind kind) {
   const KeyReader reader(c, kind);
@@ -136,25 +168,27 @@ Replay ReplayKey(const RoutingCase& c, const std::map<size_t, std::vector<const 
   replay.key = kind;
   replay.exact = true;
   int64_t agree = 0, total = 0;
+  DistinctCells distinct;
   std::vector<std::pair<Key, bool>> tokens;
   for (const auto& [index, cell] : cells) {
     tokens.clear();
-    for (const Choice* choice : cell)
-      tokens.push_back({reader.At(choice->token, choice->expert, choice->rank), choice->kept});
-    const int64_t kept = KeptOf(cell);
-    const bool finite = std::all_of(tokens.begin(), tokens.end(),
-                                    [](const auto& t) { return std::isfinite(t.first.value); });
-    if (!finite) {
-      replay.exact = false;
-      total += static_cast<int64_t>(cell.size());
-      continue;
+    int64_t kept = 0;
+    for (const Choice* choice : cell) {
+      // A score that is not finite says nothing for or against; the others are ranked without it.
+      const Key key = reader.At(choice->token, choice->expert, choice->rank);
+      if (!std::isfinite(key.value)) continue;
+      tokens.push_back({key, choice->kept});
+      kept += choice->kept;
     }
     const RankedCell ranked = RankCell(tokens, kept);
     replay.exact &= ranked.exact;
-    replay.bits +=
-        Log2Choose(static_cast<double>(cell.size()), static_cast<double>(kept)) - ranked.tie_bits;
+    for (const auto& [key, is_kept] : tokens) distinct.Add(key.value);
+    if (distinct.Fresh(cell[0]->expert) && ManyValued(tokens)) {
+      replay.bits += Log2Choose(static_cast<double>(tokens.size()), static_cast<double>(kept)) -
+                     ranked.tie_bits;
+    }
     agree += ranked.agree;
-    total += static_cast<int64_t>(cell.size());
+    total += static_cast<int64_t>(tokens.size());
   }
   const auto settled = static_cast<int64_t>(c.choices.size()) - total;
   replay.share = static_cast<double>(agree + settled) /
@@ -177,15 +211,53 @@ double ExactCountBits(double n, double count) {
   return -(Log2Choose(n, count) + count * std::log2(p) + (n - count) * std::log2(1 - p));
 }
 
+// Columns whose scores do not repeat another pool's of the same expert.
+std::vector<uint8_t> FreshColumns(const RoutingCase& c) {
+  std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c.pools));
+  for (int32_t t = 0; t < c.tokens; ++t)
+    rows[static_cast<size_t>(c.pool[static_cast<size_t>(t)])].push_back(t);
+  DistinctCells distinct;
+  std::vector<uint8_t> fresh;
+  for (const auto& members : rows) {
+    for (int32_t e = 0; e < c.experts; ++e) {
+      for (int32_t t : members) distinct.Add(c.scores.At(t, e));
+      fresh.push_back(distinct.Fresh(e));
+    }
+  }
+  return fresh;
+}
+
+// The same tokens taken at the same positions of every sequence, or scores of few values: a table.
+bool Positional(const RoutingCase& c, const std::vector<uint8_t>& taken) {
+  const auto experts = static_cast<size_t>(c.experts);
+  std::map<int64_t, size_t> first;  // position -> row
+  bool repeated = false, same = true;
+  std::set<double> values;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    const auto row = static_cast<size_t>(t);
+    if (const double x = c.scores.At(t, 0); std::isfinite(x)) values.insert(x);
+    const auto [entry, fresh] = first.try_emplace(c.position[row], row);
+    if (fresh) continue;
+    repeated = true;
+    same &= std::equal(taken.begin() + static_cast<std::ptrdiff_t>(row * experts),
+                       taken.begin() + static_cast<std::ptrdiff_t>((row + 1) * experts),
+                       taken.begin() + static_cast<std::ptrdiff_t>(entry->second * experts));
+  }
+  return (repeated && same) || FewValues(values.size(), static_cast<size_t>(c.judged_rows));
+}
+
 // Holdings per cell; equal over cells of pools of one size?
 void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, ColumnChoice& out) {
   std::map<int64_t, int64_t> holding;  // pool size -> C
+  const std::vector<uint8_t> fresh_cell = FreshColumns(c);
   double best = 0;
   for (size_t i = 0; i < held.size(); ++i) {
     const int64_t rows = c.pool_rows[i / static_cast<size_t>(c.experts)];
     const auto [entry, fresh] = holding.try_emplace(rows, held[i]);
     if (entry->second != held[i]) return;
-    const double bits = ExactCountBits(static_cast<double>(rows), static_cast<double>(held[i]));
+    const double bits =
+        fresh_cell[i] ? ExactCountBits(static_cast<double>(rows), static_cast<double>(held[i])) : 0;
     out.bits += bits;
     best = std::max(best, bits);
     out.capacity = std::max(out.capacity, held[i]);
@@ -204,14 +276,16 @@ void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, 
 }
 
 // In every cell the least taken key is no lower than the greatest left out.
-bool Separates(const RoutingCase& c, const std::vector<uint8_t>& taken, const KeyReader& reader) {
-  const size_t cells = static_cast<size_t>(c.pools) * static_cast<size_t>(c.experts);
+// (`one_pool`: one cut an expert for all pools.)
+bool Separates(const RoutingCase& c, const std::vector<uint8_t>& taken, const KeyReader& reader,
+               bool one_pool) {
+  const size_t cells = static_cast<size_t>(one_pool ? 1 : c.pools) * static_cast<size_t>(c.experts);
   std::vector<Boundary> boundaries(cells);
   for (int32_t t = 0; t < c.tokens; ++t) {
     const RowState state = c.rows[static_cast<size_t>(t)];
     if (state == RowState::kPadding || state == RowState::kNonFinite) continue;
-    const auto base =
-        static_cast<size_t>(c.pool[static_cast<size_t>(t)]) * static_cast<size_t>(c.experts);
+    const auto pool = one_pool ? 0 : static_cast<size_t>(c.pool[static_cast<size_t>(t)]);
+    const size_t base = pool * static_cast<size_t>(c.experts);
     for (int32_t e = 0; e < c.experts; ++e) {
       const bool is_taken =
           taken[static_cast<size_t>(t) * static_cast<size_t>(c.experts) + static_cast<size_t>(e)] !=
@@ -315,6 +389,7 @@ QueueReplay ReplayFirstCome(const RoutingCase& c, const Saturation& s) {
   const auto consider = [&](const std::vector<int64_t>& place, const char* name) {
     Replay replay = ReplayQueue(c, cells, place, name);
     if (replay.exact) out.exact_orders.push_back(name);
+    out.rank_major_fits |= c.top_k > 1 && RankMajorFits(cells, place);
     if (out.best.variant.empty() || Better(replay, out.best)) out.best = std::move(replay);
   };
   if (RowsInTimeOrder(c)) {
@@ -355,13 +430,16 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
         kind != KeyKind::kProbs || (c.probs.present() && c.probs.columns() == c.experts);
     if (!whole_rows || (kind == KeyKind::kSoftmax && !c.routing->sample().scores_are_logits()))
       continue;
-    if (!Separates(c, taken, KeyReader(c, kind))) continue;
+    const KeyReader reader(c, kind);
+    if (!Separates(c, taken, reader, false)) continue;
     out.separable = true;
+    out.one_threshold = c.pools > 1 && Separates(c, taken, reader, true);
     out.variant = KeyName(kind);
     out.key = kind;
     break;
   }
   if (!out.separable || !c.ordered()) return out;
+  out.positional = Positional(c, taken);
   ColumnPairs pairs(c, taken, &out);
   for (const auto& [pool, rows] : RowsOfPools(c)) pairs.Pool(rows);
   return out;

@@ -27,6 +27,9 @@ struct Replay {
 struct QueueReplay {
   Replay best;
   std::vector<std::string> exact_orders;  // of "rows", "batch-major", "seq-major"
+  // All first choices before all second ones gives the same refusals, or cannot be excluded because
+  // choice ranks are unknown. (With one choice a token it is the same queue.)
+  bool rank_major_fits = false;
 };
 QueueReplay ReplayFirstCome(const RoutingCase& c, const Saturation& s);
 
@@ -43,10 +46,13 @@ struct ColumnChoice {
   int64_t capacity = 0;
   std::string variant;  // the score that separates
   KeyKind key = KeyKind::kRecorded;
-  RefusalPair witness;            // left out, taken: one sequence and pool, left out first
-  RefusalPair batch;              // of two sequences
-  int64_t future_tokens = 0;      // left out by an expert that took a later token of their sequence
-  int64_t cross_tokens = 0;       // left out by an expert that took a token of another sequence
+  RefusalPair witness;        // left out, taken: one sequence and pool, left out first
+  RefusalPair batch;          // of two sequences
+  int64_t future_tokens = 0;  // left out by an expert that took a later token of their sequence
+  int64_t cross_tokens = 0;   // left out by an expert that took a token of another sequence
+  bool positional =
+      false;  // the same positions in every sequence, or scores of few values: a table
+  bool one_threshold = false;     // one threshold an expert, common to all pools, gives it as well
   bool exceeds_declared = false;  // holdings differ from the declared capacity
 };
 ColumnChoice FindColumnChoice(const RoutingCase& c);
