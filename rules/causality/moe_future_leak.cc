@@ -40,15 +40,16 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 - Tutel: `batch_prioritized_routing=False`, or capacity factor 0 (dropless).
 - Expert choice: keep it for encoders; for a decoder use token choice with a stored bias.
 
-**Strength.** `proved`: capacity is declared, or exhibited in recorded pools, the pair's evidence against
-any cause but capacity is at least 20 bits, or the leaking policy replayed on the scores gives every
-assignment with 20 bits and no clean one does. `heuristic`, a warning: at least 7 bits. Otherwise
-`inconclusive`.
+**Strength.** `proved`: the leaking policy replayed on the scores gives every assignment, no clean one
+does, both that and the capacity are worth at least 20 bits (a declared capacity: that the refusing
+experts hold exactly it, 7), and there is an inversion for a witness. Expert choice: the equal counts are
+worth 20 bits and `pool_id` is recorded. `heuristic`, a warning: at least 7 bits. Otherwise
+`inconclusive`; an inversion alone accuses nobody.
 
-The evidence of a pair: at the choice rank of n and m, N choices went to experts below capacity and all
-were kept; of the choices of full experts that precede a later admission there in their own sequence a
-share f was refused. Any cause but capacity (an own threshold, a sampled second expert) would have hit
-those N too: −N·log2(1−f) bits.
+Bits of a replay are log2 of the number of ways to keep as many of the candidates of each full expert,
+less what ties leave open. Bits of an exhibited capacity are Σ ½·log2(2πC(1−C/candidates)) over the
+refusing (expert, pool) cells of recorded pools, without the largest. Cells that repeat another's scores
+count once.
 
 **Inconclusive when** sequence ids or positions are missing, a (sequence, position) occurs twice, more
 than half of the rows are tied in the recorded precision, a score is NaN or infinite, indices are out of
