@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_reasons.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -108,14 +109,10 @@ class MoeBatchDependence : public Rule {
           "kept-outside-choice: tokens hold experts that their own scores did not choose");
     }
     if (c.dropped == 0 && !a.columns()) return DecideDropless(step, a);
-    if (!c.ordered())
-      return Inconclusive("no-sequence-ids: whose neighbours they are cannot be told");
+    if (!c.ordered()) return NoOrder(c);
     if (!a.saturation.contradiction.empty() && !a.columns())
       return Inconclusive(a.saturation.contradiction);
-    if (!c.routing->config().randomness().empty()) {
-      return Inconclusive(
-          "randomness-declared: the choice is random and its draws were not recorded");
-    }
+    if (!c.routing->config().randomness().empty()) return RandomChoice(c);
     if (c.pool_basis == PoolBasis::kUnrecorded) {
       return Inconclusive(
           "pool-unrecorded: which tokens shared a capacity was not recorded (pool_id or pool)");
@@ -125,10 +122,9 @@ class MoeBatchDependence : public Rule {
 
   static v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
     const RoutingCase& c = a.c;
-    if (c.unexplained > 0)
-      return Inconclusive("choices-unexplained: recorded scores do not give the choices");
-    if (c.non_finite > 0)
-      return Inconclusive("non-finite: rows with a NaN or infinite score were not judged");
+    if (c.unexplained > 0) return Unexplained(c);
+    if (c.unknown_refusals > 0) return UnknownRefusals(c);
+    if (c.non_finite > 0) return Poisoned(c);
     if (c.explained == 0)
       return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())

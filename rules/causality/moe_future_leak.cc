@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_reasons.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -212,7 +213,7 @@ class MoeFutureLeak : public Rule {
           "policy known here explains it");
     }
     if (!c.ordered()) return NoOrder(c);
-    if (!c.routing->config().randomness().empty()) return Random(c);
+    if (!c.routing->config().randomness().empty()) return RandomChoice(c);
     if (a.column.exceeds_declared) {
       return Inconclusive(absl::StrCat("capacity-differs: every expert holds ", a.column.capacity,
                                        " tokens, the declared capacity is ",
@@ -255,7 +256,7 @@ class MoeFutureLeak : public Rule {
           "here");
     }
     if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
-    if (!c.routing->config().randomness().empty()) return Random(c);
+    if (!c.routing->config().randomness().empty()) return RandomChoice(c);
     if (a.inversions.inversions == 0) return DecideQueue(step, a);
     if (a.capacity_bits == 0) {
       return Inconclusive(
@@ -357,32 +358,6 @@ class MoeFutureLeak : public Rule {
     const bool shared =
         pool == v1::RoutingConfig::POOL_GROUP || pool == v1::RoutingConfig::POOL_WORLD;
     return shared && step.world_size != 1;
-  }
-
-  static v1::Verdict NoOrder(const RoutingCase& c) {
-    return Inconclusive(c.sequence.empty() ? "no-sequence-ids: whose future it is cannot be told"
-                                           : "no-positions: what is later cannot be told");
-  }
-  static v1::Verdict Random(const RoutingCase& c) {
-    return Inconclusive(absl::StrCat("randomness-declared: the choice is random (",
-                                     c.routing->config().randomness(),
-                                     ") and its draws were not recorded"));
-  }
-  static v1::Verdict Unexplained(const RoutingCase& c) {
-    return Inconclusive(absl::StrCat(
-        "choices-unexplained: ", c.unexplained, " of ", c.explained + c.unexplained,
-        " rows did not choose what their recorded scores say; noise, a bias or a mask was "
-        "not recorded"));
-  }
-  static v1::Verdict UnknownRefusals(const RoutingCase& c) {
-    return Inconclusive(
-        absl::StrCat("refusals-unknown: ", c.unknown_refusals,
-                     " tied or non-finite rows were refused something; by whom cannot be told"));
-  }
-  static v1::Verdict Poisoned(const RoutingCase& c) {
-    return Inconclusive(
-        absl::StrCat("non-finite: ", c.non_finite, " of ", c.judged_rows,
-                     " rows hold a NaN or infinite score; the others give no ground for alarm"));
   }
 
   double proof_bits_;

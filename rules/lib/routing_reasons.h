@@ -1,0 +1,16 @@
+// Why a recorded router call cannot be judged: the inconclusive verdicts that the routing rules
+// share.
+#pragma once
+
+#include "plumbline/v1/finding.pb.h"
+#include "rules/lib/routing_case.h"
+
+namespace plumbline::rules {
+
+v1::Verdict NoOrder(const RoutingCase& c);
+v1::Verdict RandomChoice(const RoutingCase& c);
+v1::Verdict Unexplained(const RoutingCase& c);
+v1::Verdict UnknownRefusals(const RoutingCase& c);
+v1::Verdict Poisoned(const RoutingCase& c);
+
+}  // namespace plumbline::rules
