@@ -42,8 +42,8 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 - Expert choice: keep it for encoders; for a decoder use token choice with a stored bias.
 
 **Strength.** `proved`: the leaking policy replayed on the scores gives every assignment, no clean one
-does, both that and the capacity are worth at least 20 bits (a declared capacity: that the refusing
-experts hold exactly it, 7), and there is an inversion for a witness. Expert choice: the equal counts are
+does, both that and the capacity are worth at least 20 bits (a declared capacity: two refusing experts
+or more hold exactly it, or one where that is worth 7), and there is an inversion for a witness. Expert choice: the equal counts are
 worth 20 bits and `pool_id` is recorded. `heuristic`, a warning: at least 7 bits. Otherwise
 `inconclusive`; an inversion alone accuses nobody.
 
@@ -282,7 +282,9 @@ class MoeFutureLeak : public Rule {
           a.inversions.inversions, bits, hint_bits_));
     }
     // An own threshold is score-separable too: that full cells hold C must not be luck.
-    const bool proved = bits >= proof_bits_ && a.saturation.holding_bits >= hint_bits_;
+    const Saturation& s = a.saturation;
+    const bool no_luck = s.holding_bits >= hint_bits_ || s.distinct_refusing >= 2;
+    const bool proved = bits >= proof_bits_ && no_luck;
     return Found(
         a, proved, bits, pair,
         absl::StrFormat(

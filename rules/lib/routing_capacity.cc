@@ -246,7 +246,9 @@ Saturation FindSaturation(const RoutingCase& c) {
   }
   const std::vector<uint8_t> fresh = FreshCells(c, s);
   for (size_t i = 0; i < s.cells.size(); ++i) {
-    if (fresh[i]) s.holding_bits += HoldingBits(s.cells[i]);
+    if (!fresh[i]) continue;
+    s.holding_bits += HoldingBits(s.cells[i]);
+    ++s.distinct_refusing;
   }
   std::vector<uint8_t> expert_full(static_cast<size_t>(c.experts), 0);
   for (size_t i = 0; i < s.cells.size(); ++i) {

@@ -28,10 +28,11 @@ struct Saturation {
   std::string
       contradiction;  // not empty: pool or capacity are not as recorded ("short-id: sentence")
   double bits = 0;    // of kExhibited: that equal holdings are no accident
-  double holding_bits = 0;    // the same over all refusing cells, whether C was declared or not
-  std::vector<Cell> cells;    // index = pool * experts + expert
-  std::vector<uint8_t> full;  // per cell: holds exactly its capacity
-  int64_t full_experts = 0;   // experts with at least one full cell
+  double holding_bits = 0;        // the same over all refusing cells, whether C was declared or not
+  int64_t distinct_refusing = 0;  // refusing cells whose scores do not repeat another's
+  std::vector<Cell> cells;        // index = pool * experts + expert
+  std::vector<uint8_t> full;      // per cell: holds exactly its capacity
+  int64_t full_experts = 0;       // experts with at least one full cell
   int64_t refusing_cells = 0;
   int64_t capacity = 0;  // of the largest pool size that refuses; 0: unknown
 };

@@ -85,22 +85,25 @@ Replay ReplayQueue(const RoutingCase& c, const std::map<size_t, std::vector<cons
   return replay;
 }
 
-// Would a queue by (choice rank, place) refuse the same?
+// Would a queue by (choice rank, place) refuse the same? Choices of unknown rank do not say.
 bool RankMajorFits(const std::map<size_t, std::vector<const Choice*>>& cells,
                    const std::vector<int64_t>& place) {
+  const auto key = [&](const Choice* choice) {
+    return std::make_pair(static_cast<int64_t>(choice->rank),
+                          place[static_cast<size_t>(choice->token)]);
+  };
   for (const auto& [index, cell] : cells) {
-    std::vector<const Choice*> queue = cell;
-    if (std::any_of(queue.begin(), queue.end(),
-                    [](const Choice* choice) { return choice->rank < 0; }))
-      continue;
-    std::sort(queue.begin(), queue.end(), [&](const Choice* a, const Choice* b) {
-      return std::make_pair(static_cast<int64_t>(a->rank), place[static_cast<size_t>(a->token)]) <
-             std::make_pair(static_cast<int64_t>(b->rank), place[static_cast<size_t>(b->token)]);
-    });
-    const auto kept = static_cast<size_t>(KeptOf(queue));
-    for (size_t i = 0; i < queue.size(); ++i) {
-      if ((i < kept) != queue[i]->kept) return false;
+    const Choice* first_refused = nullptr;
+    const Choice* last_kept = nullptr;
+    for (const Choice* choice : cell) {
+      if (choice->rank < 0) continue;
+      if (choice->kept && (last_kept == nullptr || key(last_kept) < key(choice)))
+        last_kept = choice;
+      if (!choice->kept && (first_refused == nullptr || key(choice) < key(first_refused)))
+        first_refused = choice;
     }
+    const bool both = first_refused != nullptr && last_kept != nullptr;
+    if (both && key(first_refused) < key(last_kept)) return false;
   }
   return true;
 }
