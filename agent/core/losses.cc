@@ -1,5 +1,7 @@
 #include "agent/core/losses.h"
 
+#include <utility>
+
 namespace plumbline::agent {
 namespace {
 
@@ -36,6 +38,8 @@ LossCounters::Taken LossCounters::Take(LossCause cause) {
   // An Add may have noted its step before our last Take and its count after it.
   if (taken.step_first == kNone) taken.step_first = c.last_taken;
   if (taken.step_last == -kNone) taken.step_last = c.last_taken;
+  // One may be of such an Add and the other not: the range still holds both.
+  if (taken.step_first > taken.step_last) std::swap(taken.step_first, taken.step_last);
   c.last_taken = taken.step_last;
   return taken;
 }

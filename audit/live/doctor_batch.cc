@@ -20,9 +20,9 @@ float Noise(uint32_t i) {
   return static_cast<float>(x >> 40) / 16777216.0f;
 }
 
-// Half the tokens want expert 0, a quarter expert 1, an eighth each of the others.
+// Three eighths of the tokens want expert 0, as many expert 1, an eighth each of the others.
 int WantedExpert(int token) {
-  constexpr int kPattern[] = {0, 0, 0, 0, 1, 1, 2, 3};
+  constexpr int kPattern[] = {0, 0, 0, 1, 1, 1, 2, 3};
   return kPattern[token % 8];
 }
 
