@@ -99,7 +99,9 @@ class Agreement(unittest.TestCase):
                 return
             found = support.findings_of(self.report, FUTURE, case.layer)
             self.assertEqual(len(found), 1)
-            certain = case.policy == "score-drop" or column_bits(case.routing) >= 20
+            # One expert alone may hold exactly its capacity by luck.
+            certain = (found[0]["details"]["saturated_experts"] >= 2 if case.policy == "score-drop"
+                       else column_bits(case.routing) >= 20)
             self.assertEqual((found[0]["strength"], found[0]["level"]),
                              ("proved", "error") if certain else ("heuristic", "warning"))
             self.assertEqual(found[0]["details"]["policy"], expected[case.policy])
