@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_options.h"
 #include "rules/lib/routing_reasons.h"
 #include "rules/lib/verdicts.h"
 
@@ -47,31 +48,13 @@ declared nor exhibited, no expert was full, or the recording cannot be read.
 **Cost.** Shares the analysis of `causality/moe-future-leak`.
 )page";
 
-constexpr OptionInfo kOptions[] = {
-    {.name = "proof-bits",
-     .type = OptionInfo::Type::kNumber,
-     .unit = "bits",
-     .default_value = "20",
-     .reason =
-         "2^-20 is one false proof in a million calls, if every call were an innocent look-alike",
-     .low = 20,
-     .high = 1000},
-    {.name = "hint-bits",
-     .type = OptionInfo::Type::kNumber,
-     .unit = "bits",
-     .default_value = "7",
-     .reason = "below 1 in 128 a coincidence is not worth a person's time",
-     .low = 7,
-     .high = 1000},
-};
-
 constexpr RuleInfo kInfo = {"causality/moe-batch-dependence",
                             "an assignment depends on other sequences",
                             v1::LEVEL_WARNING,
                             RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
-                            kOptions};
+                            kRoutingOptions};
 
 class MoeBatchDependence : public Rule {
  public:

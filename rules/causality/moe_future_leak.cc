@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_options.h"
 #include "rules/lib/routing_reasons.h"
 #include "rules/lib/verdicts.h"
 
@@ -67,31 +68,13 @@ expert. These end inconclusive.
 Lepikhin et al. 2020 (GShard), Fedus et al. 2021 (Switch), Riquelme et al. 2021 (batch-prioritised).
 )page";
 
-constexpr OptionInfo kOptions[] = {
-    {.name = "proof-bits",
-     .type = OptionInfo::Type::kNumber,
-     .unit = "bits",
-     .default_value = "20",
-     .reason =
-         "2^-20 is one false proof in a million calls, if every call were an innocent look-alike",
-     .low = 20,
-     .high = 1000},
-    {.name = "hint-bits",
-     .type = OptionInfo::Type::kNumber,
-     .unit = "bits",
-     .default_value = "7",
-     .reason = "below 1 in 128 a coincidence is not worth a person's time",
-     .low = 7,
-     .high = 1000},
-};
-
 constexpr RuleInfo kInfo = {"causality/moe-future-leak",
                             "an assignment depends on later tokens",
                             v1::LEVEL_ERROR,
                             RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
-                            kOptions};
+                            kRoutingOptions};
 
 // What each policy is called as a cause, and the way out.
 struct CauseText {

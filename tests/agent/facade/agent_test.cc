@@ -48,7 +48,7 @@ TEST_P(AgentAllocator, SharesTheProcessHeap) {
 #if defined(PLUMBLINE_SANITIZED)
   GTEST_SKIP() << "the sanitizer is the allocator";
 #endif
-  if (!fs::exists(GetParam())) GTEST_SKIP() << GetParam() << " is not installed";
+  ASSERT_TRUE(fs::exists(GetParam())) << GetParam() << " is missing; tools/setup installs it";
   RunRecorded("threads", {{"LD_PRELOAD", GetParam()}});
   RunRecorded("fork-storm", {{"LD_PRELOAD", GetParam()}});
 }

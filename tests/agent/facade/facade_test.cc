@@ -233,7 +233,8 @@ class Allocator : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Allocator, AgentSharesTheProcessHeap) {
   NEEDS_AN_AGENT_LIBRARY();
-  if (!std::filesystem::exists(GetParam())) GTEST_SKIP() << GetParam() << " is not installed";
+  ASSERT_TRUE(std::filesystem::exists(GetParam()))
+      << GetParam() << " is missing; tools/setup installs it";
   const Outcome o = Spawn("threads", {{"LD_PRELOAD", GetParam()}});
   ExpectOk(o);
   EXPECT_EQ(o.output, "");
