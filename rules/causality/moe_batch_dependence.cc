@@ -73,7 +73,7 @@ class MoeBatchDependence : public Rule {
       v1::Verdict verdict = a.blocked.empty() ? Decide(step, a) : Inconclusive(a.blocked);
       *verdict.mutable_details() = a.Details();
       *verdict.mutable_assumptions() = {a.assumptions.begin(), a.assumptions.end()};
-      verdict.mutable_site()->add_ranks(step.items[i].source->rank());
+      for (uint32_t rank : a.ranks) verdict.mutable_site()->add_ranks(rank);
       out.Add(std::move(verdict));
     }
   }
@@ -156,8 +156,8 @@ class MoeBatchDependence : public Rule {
   double BitsOf(const RoutingAnalysis& a) const {
     if (a.columns()) return a.column.bits;
     double bits = a.inversions.batch_bits;
-    if (!a.queue.exact_orders.empty()) bits = std::max(bits, a.queue.best.bits);
-    if (a.score.exact) bits = std::max(bits, a.score.bits);
+    if (!a.first_come.exact_orders.empty()) bits = std::max(bits, a.first_come.best.bits);
+    if (a.leak() != nullptr) bits = std::max(bits, a.leak()->bits);
     const bool declared = a.saturation.basis == Saturation::Basis::kDeclared;
     return std::min(bits, declared ? HUGE_VAL : a.saturation.bits);
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_causes.h"
 #include "rules/lib/routing_options.h"
 #include "rules/lib/routing_reasons.h"
 #include "rules/lib/verdicts.h"
@@ -76,29 +77,10 @@ constexpr RuleInfo kInfo = {"causality/moe-future-leak",
                             kPage,
                             kRoutingOptions};
 
-// What each policy is called as a cause, and the way out.
-struct CauseText {
-  const char* id;
-  const char* title;
-  const char* fix;
-};
-
-CauseText CauseOf(const std::string& policy) {
-  if (policy == "score-capacity") {
-    return {
-        "drop-by-score", "a full expert drops its lowest scores, whoever comes later",
-        "Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy position), or "
-        "route without "
-        "capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: drop_tokens=False)."};
-  }
-  if (policy == "expert-choice") {
-    return {"expert-choice", "experts choose their best tokens of the whole pool",
-            "Use token choice in a decoder: dropless top-k with a stored balancing bias."};
-  }
-  return {"unknown", "a full expert refused a token and admitted a later one",
-          "Queue tokens in time order (and second choices with their own token), or route without "
-          "capacity."};
-}
+// Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
+constexpr double kLuckBits = 10;
+// How decidedly a draw must beat refusals of the token's own that a queue follows.
+constexpr double kOwnRefusalBits = 7;
 
 class MoeFutureLeak : public Rule {
  public:
@@ -116,9 +98,13 @@ class MoeFutureLeak : public Rule {
       if (analyses[i] == nullptr) {
         const std::string& why = item.evidence->routing().no_sample_reason();
         if (why.empty()) continue;
-        Emit(item, Inconclusive("no-sample: " + why), out);
+        v1::Verdict verdict = Inconclusive("no-sample: " + why);
+        verdict.mutable_site()->add_ranks(item.source->rank());
+        out.Add(std::move(verdict));
       } else {
-        Emit(item, JudgeCall(step, *analyses[i]), out);
+        v1::Verdict verdict = JudgeCall(step, *analyses[i]);
+        for (uint32_t rank : analyses[i]->ranks) verdict.mutable_site()->add_ranks(rank);
+        out.Add(std::move(verdict));
       }
       unsampled_[{step.site.layer(), step.site.op()}] = kSampled;
     }
@@ -140,11 +126,6 @@ class MoeFutureLeak : public Rule {
 
  private:
   static constexpr int64_t kSampled = -1;
-
-  static void Emit(const Item& item, v1::Verdict verdict, VerdictSink& out) {
-    verdict.mutable_site()->add_ranks(item.source->rank());
-    out.Add(std::move(verdict));
-  }
 
   v1::Verdict JudgeCall(const SiteStep& step, const RoutingAnalysis& a) const {
     v1::Verdict verdict = a.blocked.empty() ? Decide(step, a) : Inconclusive(a.blocked);
@@ -170,6 +151,7 @@ class MoeFutureLeak : public Rule {
     const RoutingCase& c = a.c;
     const v1::RoutingConfig& config = c.routing->config();
     const bool declared = config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
+    if (a.balance.found()) return FoundBalance(a);
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.explained == 0)
@@ -208,6 +190,12 @@ class MoeFutureLeak : public Rule {
           "table "
           "does that without looking at any token");
     }
+    if (a.column.by_position) {
+      return Inconclusive(
+          "by-position: at every position each expert holds the same number of tokens; experts "
+          "that "
+          "choose among the sequences, position by position, do that without looking ahead");
+    }
     if (a.column.one_threshold) {
       return Inconclusive(
           "own-threshold: one threshold per expert, common to all pools, explains every "
@@ -230,92 +218,144 @@ class MoeFutureLeak : public Rule {
             a.column.capacity, a.column.variant, bits));
   }
 
+  v1::Verdict FoundBalance(const RoutingAnalysis& a) const {
+    if (!a.c.routing->config().randomness().empty()) return RandomChoice(a.c);
+    const Balance& balance = a.balance;
+    return Found(
+        a, false, balance.price_bits, RefusalPair{},
+        balance.sinkhorn
+            ? "Tokens did not choose by their own scores. Optimal transport of these very rows "
+              "gives "
+              "every choice; that of 32 resamples of them does not."
+            : absl::StrFormat(
+                  "Tokens did not choose by their own scores. Every expert holds the same number "
+                  "of "
+                  "them (%.1f bits), and one price an expert explains every choice (%.1f bits): "
+                  "prices that fit are solved for over the whole batch. A stored bias could do the "
+                  "same by luck.",
+                  balance.equal_bits, balance.price_bits));
+  }
+
   v1::Verdict DecideCapacity(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (!c.ordered()) return NoOrder(c);
-    if (SpansRanks(step, c)) {
-      return Inconclusive(
-          "pool-spans-ranks: tokens of other ranks compete for this capacity and are not joined "
-          "here");
+    const bool clean = a.first_come.best.fits;
+    if (!clean && !a.saturation.contradiction.empty()) {
+      return Inconclusive(a.saturation.contradiction);
     }
-    if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
     if (!c.routing->config().randomness().empty()) return RandomChoice(c);
-    if (a.inversions.inversions == 0) return DecideQueue(step, a);
-    if (a.capacity_bits == 0) {
-      return Inconclusive(
-          absl::StrCat("pool-unrecorded: ", a.inversions.inversions,
-                       " inversions, but capacity is not declared and pools are not recorded "
-                       "(pool_id): a cut into chunks could explain them"));
-    }
-    // A pair alone is explained by too much: own thresholds before a queue, running budgets,
-    // unequal pieces. Until their replays are tried it accuses nobody without the leaking policy's
-    // own replay.
-    const bool replayed = a.score.exact && a.queue.exact_orders.empty();
-    if (!replayed) {
-      return Inconclusive(absl::StrFormat(
-          "inversions-unexplained: %d inversions (%.1f bits that capacity caused them), "
-          "and no policy known here gives these refusals",
-          a.inversions.inversions, a.inversions.future_bits));
-    }
-    const double bits = std::min(a.score.bits, a.capacity_bits);
-    const RefusalPair pair = a.inversions.future.found() ? a.inversions.future : a.inversions.any;
-    if (!(bits >= hint_bits_)) {
-      return Inconclusive(absl::StrFormat(
-          "few-bits: %d inversions, with %.1f bits for drop by score; %.0f are needed",
-          a.inversions.inversions, bits, hint_bits_));
-    }
-    // An own threshold is score-separable too: that full cells hold C must not be luck.
-    const Saturation& s = a.saturation;
-    const bool no_luck = s.holding_bits >= hint_bits_ || s.distinct_refusing >= 2;
-    const bool proved = bits >= proof_bits_ && no_luck;
-    return Found(
-        a, proved, bits, pair,
-        absl::StrFormat(
-            "%d refused choices have a later admission at the same full expert in their own "
-            "sequence. Drop by score (%s) replays every assignment (%.1f bits); first come first "
-            "served does not.",
-            a.inversions.inversions, a.score.variant, a.score.bits));
+    // A score that ties so often that a queue fits it as well is no second explanation.
+    const bool leaks = a.leak() != nullptr && a.leak()->tie_bits < proof_bits_;
+    if (clean) return leaks ? TwoPolicies(a) : DecideClean(step, a);
+    if (a.inversions.inversions == 0) return NoInversion(step, a);
+    return a.leak() != nullptr && !a.by_ties() ? DecideReplayed(a) : DecidePairs(a);
   }
 
-  // Refusals without an inversion.
-  v1::Verdict DecideQueue(const SiteStep& step, const RoutingAnalysis& a) const {
+  static v1::Verdict TwoPolicies(const RoutingAnalysis& a) {
+    return Inconclusive(absl::StrFormat(
+        "two-policies: first come first served (%s) and %s both give these refusals (%d of them)",
+        a.first_come.best.how, a.leak()->Describe(), a.c.dropped));
+  }
+
+  // A queue gives every refusal, and no leaking policy does.
+  v1::Verdict DecideClean(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.non_finite > 0) return Poisoned(c);
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
       return Inconclusive(complaint);
-    if (a.queue.exact_orders.empty()) {
-      return Inconclusive(
-          "order-unexplained: no inversion, but no queue in time order gives these refusals "
-          "either");
+    if (a.rank_major_possible) {
+      return Inconclusive(absl::StrFormat(
+          "two-policies: first come first served gives these refusals (%d of them), and too few "
+          "choice ranks are known to exclude a queue of all first choices before all second ones",
+          c.dropped));
     }
-    if (a.score.exact && a.score.bits > 0) {
-      return Inconclusive(
-          absl::StrFormat("two-policies: first come first served and drop by score both give these "
-                          "refusals (%d of them)",
-                          c.dropped));
-    }
-    if (a.queue.rank_major_fits) {
-      return Inconclusive(
-          absl::StrFormat("two-policies: first come first served and a queue of all first choices "
-                          "before all second ones "
-                          "both give these refusals (%d of them); the second one leaks",
-                          c.dropped));
-    }
-    if (!(a.queue.best.bits >= proof_bits_)) {
+    const CleanReplay& replay = a.first_come.best;
+    if (!(replay.bits >= proof_bits_)) {
       return Inconclusive(absl::StrFormat(
           "few-refusals: first come first served fits, with %.1f bits; %.0f are needed",
-          a.queue.best.bits, proof_bits_));
+          replay.bits, proof_bits_));
     }
-    return Pass(
-        absl::StrFormat("first come first served replays every assignment (%s order, %.1f bits)",
-                        a.queue.best.variant, a.queue.best.bits));
+    return Pass(absl::StrFormat("first come first served replays every assignment (%s, %.1f bits)",
+                                replay.how, replay.bits));
+  }
+
+  static v1::Verdict NoInversion(const SiteStep& step, const RoutingAnalysis& a) {
+    const RoutingCase& c = a.c;
+    if (c.unexplained > 0) return Unexplained(c);
+    if (c.unknown_refusals > 0) return UnknownRefusals(c);
+    if (c.non_finite > 0) return Poisoned(c);
+    if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
+      return Inconclusive(complaint);
+    return Inconclusive(
+        "order-unexplained: no inversion, but no queue in time order gives these refusals either");
+  }
+
+  // A leaking policy gives every assignment and no clean one does.
+  v1::Verdict DecideReplayed(const RoutingAnalysis& a) const {
+    const RankedReplay& leak = *a.leak();
+    const double bits = std::min(leak.bits, a.capacity_bits);
+    if (!(bits >= hint_bits_)) {
+      return Inconclusive(absl::StrFormat(
+          "few-bits: %d inversions; %s gives every assignment, with %.1f bits (%.1f that one "
+          "capacity refuses); %.0f are needed",
+          a.inversions.inversions, leak.Describe(), leak.bits, a.capacity_bits, hint_bits_));
+    }
+    // An own threshold is score-separable too: that full cells hold C must not be luck.
+    const bool proved = bits >= proof_bits_ && a.firm_pools() && leak.luck_bits >= kLuckBits;
+    const PairCertificate& pair = a.certificate;
+    return Found(a, proved, bits, pair.pair.found() ? pair.pair : a.inversions.any,
+                 absl::StrFormat(
+                     "%d refused choices have a later admission at the same full expert in their "
+                     "own sequence. %s replays every assignment (%.1f bits); first come first "
+                     "served does not.",
+                     a.inversions.inversions, Capitalised(leak.Describe()), leak.bits));
+  }
+
+  // No policy known here gives the refusals: what the pairs themselves are worth.
+  v1::Verdict DecidePairs(const RoutingAnalysis& a) const {
+    if (a.patterns.any()) {
+      return Inconclusive(
+          absl::StrFormat("clean-pattern: %d inversions, but %s gives these refusals as well",
+                          a.inversions.inversions, a.patterns.name()));
+    }
+    const bool guessed = !a.firm_pools() && a.c.pool_basis == PoolBasis::kUnrecorded;
+    if (guessed) {
+      return Inconclusive(
+          absl::StrCat("pool-unrecorded: ", a.inversions.inversions,
+                       " inversions, but capacity is not declared and pools are not recorded "
+                       "(pool_id): a cut into pieces could explain them"));
+    }
+    const double bits = std::min(a.certificate.bits, a.capacity_bits);
+    const bool own = !(a.own_refusal_bits >= -kOwnRefusalBits);
+    if (!a.certificate.pair.found() || !(bits >= hint_bits_) || own) {
+      return Inconclusive(absl::StrFormat(
+          "inversions-unexplained: %d inversions (%.1f bits that capacity caused them, %.1f "
+          "against "
+          "refusals of the token's own), and no policy known here gives these refusals",
+          a.inversions.inversions, bits, a.own_refusal_bits));
+    }
+    const bool proved =
+        bits >= proof_bits_ && a.firm_pools() && a.own_refusal_bits >= kOwnRefusalBits;
+    return Found(a, proved, bits, a.certificate.pair,
+                 absl::StrFormat(
+                     "%d refused choices have a later admission at the same full expert in their "
+                     "own sequence and pool. No score and no queue in time order gives these "
+                     "refusals; experts below capacity kept every choice, which a cause other than "
+                     "capacity would have done by a chance of 2^-%.1f.",
+                     a.inversions.inversions, bits));
+  }
+
+  static std::string Capitalised(std::string text) {
+    if (!text.empty())
+      text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return text;
   }
 
   v1::Verdict Found(const RoutingAnalysis& a, bool proved, double bits, const RefusalPair& pair,
                     const std::string& explanation) const {
-    const CauseText cause = CauseOf(a.policy);
+    const RoutingCause& cause = CauseOf(a.cause);
     v1::Verdict verdict;
     verdict.set_kind(v1::Verdict::KIND_FINDING);
     v1::Finding& finding = *verdict.mutable_finding();
@@ -336,13 +376,6 @@ class MoeFutureLeak : public Rule {
     Put(*finding.mutable_witness(), "bits", bits);
     finding.set_fix(cause.fix);
     return verdict;
-  }
-
-  static bool SpansRanks(const SiteStep& step, const RoutingCase& c) {
-    const auto pool = c.routing->config().pool();
-    const bool shared =
-        pool == v1::RoutingConfig::POOL_GROUP || pool == v1::RoutingConfig::POOL_WORLD;
-    return shared && step.world_size != 1;
   }
 
   double proof_bits_;

@@ -6,36 +6,65 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "rules/lib/verdicts.h"
+#include "absl/strings/str_join.h"
+#include "rules/lib/routing_join.h"
 
 namespace plumbline::rules {
 namespace {
 
-void NameByCapacity(RoutingAnalysis& a) {
-  // Whatever refuses here, it is not one capacity: a name would be a guess.
-  if (!a.saturation.contradiction.empty()) {
-    a.explained_share = a.c.explained_share();
-    return;
-  }
-  const bool fifo = !a.queue.exact_orders.empty();
-  if (fifo && !a.score.exact && !a.queue.rank_major_fits) {
-    a.policy = "fifo-capacity";
-    a.explained_share = a.queue.best.share;
-  } else if (a.score.exact && !fifo) {
-    a.policy = "score-capacity";
-    a.explained_share = a.score.share;
+// Bits below which a replay explains nothing: the same as the rules' hint.
+constexpr double kHintBits = 7;
+
+// ---- naming ----------------------------------------------------------------------------------
+
+void Name(RoutingAnalysis& a, const char* policy, const char* cause, double share) {
+  a.policy = policy;
+  a.cause = cause;
+  a.explained_share = share;
+}
+
+void NameByReplay(RoutingAnalysis& a, const RankedReplay& leak) {
+  using Priority = RankedReplay::Priority;
+  if (!leak.by_score()) {
+    Name(a, "rank-major-capacity", "rank-major-queue", leak.share);
+  } else if (a.c.experts == 1) {
+    Name(a, "sequence-top-k", "sequence-top-k", leak.share);
+  } else if (leak.priority == Priority::kOwnScore && !leak.rank_first) {
+    Name(a, "score-capacity", "drop-by-score", leak.share);
   } else {
-    a.explained_share = std::max(a.queue.best.share, a.score.share);
+    Name(a, "score-capacity", "batch-prioritised", leak.share);
+  }
+}
+
+void NameByCapacity(RoutingAnalysis& a) {
+  a.explained_share = a.first_come.share;
+  for (const RankedReplay& replay : a.ranked) {
+    a.explained_share = std::max(a.explained_share, replay.share);
+  }
+  const bool clean = a.first_come.best.fits;
+  const RankedReplay* leak = a.leak();
+  // Whatever refuses here, it is not one capacity, or it is either of two: a name would be a guess.
+  if (clean && leak == nullptr && !a.rank_major_possible) {
+    Name(a, "fifo-capacity", "first-come", 1);
+  } else if (!clean && a.saturation.contradiction.empty() && leak != nullptr) {
+    NameByReplay(a, *leak);
+  } else if (!clean && a.saturation.contradiction.empty() && a.certificate.pair.found() &&
+             a.certificate.bits >= kHintBits && !a.patterns.any()) {
+    a.by_ties() ? Name(a, "tie-order-capacity", "tie-order", a.explained_share)
+                : Name(a, "random-capacity", "random-token-selection", a.explained_share);
   }
 }
 
 // The flatten order is the one under which the queue shows no inversion; several: the metadata's.
-void InferFlatten(RoutingAnalysis& a) {
+void InferFlatten(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   std::vector<std::string> fits;
-  for (const std::string& order : a.queue.exact_orders) {
+  for (const std::string& order : a.first_come.exact_orders) {
     if (order != "rows") fits.push_back(order);
   }
+  const bool one_order = std::none_of(queues.begin(), queues.end(), [](const TimeQueue& queue) {
+    return queue.name == "seq-major";
+  });
+  if (one_order && !fits.empty()) fits.push_back("seq-major");
   const auto recorded = a.c.routing->config().flatten();
   const std::string stated = recorded == v1::RoutingConfig::FLATTEN_SEQ_MAJOR     ? "seq-major"
                              : recorded == v1::RoutingConfig::FLATTEN_BATCH_MAJOR ? "batch-major"
@@ -48,16 +77,21 @@ void InferFlatten(RoutingAnalysis& a) {
   }
 }
 
+// ---- leak size -------------------------------------------------------------------------------
+
 double BinaryEntropy(double p) {
   return p <= 0 || p >= 1 ? 0 : -p * std::log2(p) - (1 - p) * std::log2(1 - p);
 }
 
 // Bits into a prefix of a sequence of length L from its suffix, at the worst cut n: every expert's
-// count of admitted suffix tokens is one of min(C, n, L-n)+1 values. For expert choice the choice
-// itself carries at most L E H2(C/T). Spec: leak size.
+// count of admitted suffix tokens is one of min(C, n, L-n)+1 values; rank-major, that of each
+// choice rank but the last. For expert choice the choice itself carries at most L E H2(C/T). Spec:
+// leak size.
 double LeakBits(const RoutingAnalysis& a) {
   if (a.policy == "token-choice" || a.policy == "fifo-capacity") return 0;
-  const bool known = a.policy == "score-capacity" || a.policy == "expert-choice";
+  const bool columns = a.policy == "expert-choice";
+  const bool known = columns || a.policy == "score-capacity" || a.policy == "sequence-top-k" ||
+                     a.policy == "random-capacity" || a.policy == "rank-major-capacity";
   if (!known || a.c.sequence.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::unordered_map<int64_t, int64_t> lengths;
   int64_t longest = 0;
@@ -65,15 +99,16 @@ double LeakBits(const RoutingAnalysis& a) {
     if (a.c.judged(t)) longest = std::max(longest, ++lengths[a.c.sequence[static_cast<size_t>(t)]]);
   }
   const auto experts = static_cast<double>(a.c.experts);
-  const bool columns = a.policy == "expert-choice";
   const auto capacity = static_cast<double>(columns ? a.column.capacity : a.saturation.capacity);
   const double half = std::floor(static_cast<double>(longest) / 2);
   const double bits = experts * std::log2(std::min(capacity, half) + 1);
-  if (!columns) return bits;
+  if (a.policy == "rank-major-capacity") return bits * (a.c.top_k - 1);
   const auto pool =
       static_cast<double>(*std::max_element(a.c.pool_rows.begin(), a.c.pool_rows.end()));
   return std::min(bits, static_cast<double>(longest) * experts * BinaryEntropy(capacity / pool));
 }
+
+// ---- assumptions -----------------------------------------------------------------------------
 
 void ListAssumptions(RoutingAnalysis& a) {
   const v1::RoutingConfig& config = a.c.routing->config();
@@ -86,7 +121,12 @@ void ListAssumptions(RoutingAnalysis& a) {
   if (a.c.bias_matters && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_ABSENT) {
     a.assumptions.push_back("the expert bias was captured before this batch's scores existed");
   }
-  if (a.c.pool_basis == PoolBasis::kMetadata) {
+  if (a.policy == "fifo-capacity" && a.first_come.exact_orders.empty()) {
+    a.assumptions.push_back("capacity applies as the refusals show: " + a.first_come.best.how);
+  } else if (!a.inferred_pools.empty()) {
+    a.assumptions.push_back("tokens compete for capacity as the refusals show: " +
+                            a.inferred_pools);
+  } else if (a.c.pool_basis == PoolBasis::kMetadata) {
     a.assumptions.push_back("tokens compete for capacity as the metadata's pool says");
   }
   if (!a.c.group_score_used.empty() &&
@@ -96,91 +136,136 @@ void ListAssumptions(RoutingAnalysis& a) {
   }
 }
 
-std::shared_ptr<const RoutingAnalysis> Analyse(const v1::Routing& routing) {
-  auto a = std::make_shared<RoutingAnalysis>();
+// An expert that keeps nothing at all is not full but null: capacity keeps what fits. Its choices
+// are the token's own way to take fewer experts.
+void SetAsideNullExperts(RoutingAnalysis& a, uint32_t world_size) {
+  RoutingCase& c = a.c;
+  std::vector<int64_t> kept(static_cast<size_t>(c.experts)), refused(kept.size());
+  for (const Choice& choice : c.choices) {
+    ++(choice.kept ? kept : refused)[static_cast<size_t>(choice.expert)];
+  }
+  std::vector<int32_t> null_experts;
+  for (int32_t e = 0; e < c.experts; ++e) {
+    if (kept[static_cast<size_t>(e)] == 0 && refused[static_cast<size_t>(e)] > 0) {
+      null_experts.push_back(e);
+    }
+  }
+  // Tokens of other ranks may have filled it.
+  const bool others = world_size > 1 && c.pool_basis == PoolBasis::kUnrecorded;
+  if (null_experts.empty() || (others && a.joined == nullptr) || c.holders_unknown) return;
+  std::erase_if(c.choices, [&](const Choice& choice) {
+    const bool null = kept[static_cast<size_t>(choice.expert)] == 0 && !choice.kept;
+    if (null && c.judged(choice.token)) --c.dropped;
+    return null;
+  });
+  a.assumptions.push_back(absl::StrCat("experts that keep nothing are null experts: ",
+                                       absl::StrJoin(null_experts, ", ")));
+}
+
+// ---- refusals --------------------------------------------------------------------------------
+
+// Refusals that no one capacity of the pools as taken explains may be those of pieces.
+void TryChunks(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
+  constexpr size_t kMost = 8;
+  int64_t tried = 0;
+  RoutingAnalysis best;
+  for (const Chunking& chunking : ConsistentChunkings(a.c, queues, kMost, &tried)) {
+    RoutingCase c = a.c;
+    c.pool = chunking.pool;
+    c.pools = chunking.pools;
+    c.pool_rows.assign(static_cast<size_t>(c.pools), 0);
+    for (int32_t pool : c.pool) ++c.pool_rows[static_cast<size_t>(pool)];
+    RoutingAnalysis other;
+    other.saturation = FindSaturation(c);
+    if (!other.saturation.contradiction.empty()) continue;
+    other.ranked = ReplayRanked(c, other.saturation, TimeQueues(c));
+    if (other.leak() == nullptr) continue;
+    other.ranked.front().bits -= std::log2(static_cast<double>(std::max<int64_t>(tried, 1)));
+    if (other.leak() == nullptr) continue;
+    if (best.leak() != nullptr && best.leak()->bits >= other.leak()->bits) continue;
+    best = std::move(other);
+    best.c = std::move(c);
+    best.inferred_pools = chunking.how;
+  }
+  if (best.leak() == nullptr) return;
+  a.c = std::move(best.c);
+  a.saturation = std::move(best.saturation);
+  a.ranked = std::move(best.ranked);
+  a.inferred_pools = best.inferred_pools;
+}
+
+void AnalyseRefusals(RoutingAnalysis& a) {
+  const std::vector<TimeQueue> queues = TimeQueues(a.c);
+  a.first_come = ReplayFirstCome(a.c, a.saturation, queues);
+  if (a.saturation.contradiction.empty()) {
+    a.ranked = ReplayRanked(a.c, a.saturation, queues);
+  } else if (a.c.pool_basis != PoolBasis::kRecorded) {
+    TryChunks(a, queues);
+  }
+  int64_t ranked = 0;
+  for (const Choice& choice : a.c.choices) ranked += choice.rank >= 0;
+  a.rank_major_possible = a.c.top_k > 1 && 2 * ranked <= static_cast<int64_t>(a.c.choices.size());
+  a.inversions = FindInversions(a.c, a.saturation);
+  const bool explained = a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
+  if (!explained && a.inversions.inversions > 0 && a.saturation.contradiction.empty()) {
+    a.patterns = FindCleanPatterns(a.c, a.saturation, queues);
+    a.certificate = CertifyPairs(a.c, a.saturation, a.patterns.within_budget);
+    a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues);
+  }
+  NameByCapacity(a);
+  InferFlatten(a, queues);
+}
+
+void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size) {
   auto decoded = DecodeRouting(routing);
   if (!decoded.ok()) {
-    a->blocked = std::string(decoded.status().message());
-    return a;
+    a.blocked = std::string(decoded.status().message());
+    return;
   }
-  a->c = std::move(*decoded);
-  a->saturation = FindSaturation(a->c);
-  const bool refusals = a->c.dropped > 0 && !a->c.kept_outside_choice;
-  if (a->c.kept_outside_choice) a->column = FindColumnChoice(a->c);
-  if (refusals && a->c.ordered()) {
-    a->inversions = FindInversions(a->c, a->saturation);
-    a->queue = ReplayFirstCome(a->c, a->saturation);
-    a->score = ReplayByScore(a->c, a->saturation);
-    NameByCapacity(*a);
-    InferFlatten(*a);
-  } else if (a->columns()) {
-    a->policy = "expert-choice";
-    a->explained_share = 1;
-    a->inversions.inversions = a->column.future_tokens;
-    a->inversions.cross_sequence = a->column.cross_tokens;
-  } else if (a->c.dropped == 0 && a->c.unexplained == 0 && a->c.explained > 0 &&
-             !a->c.kept_outside_choice) {
-    a->policy = "token-choice";
-    a->explained_share = 1;
+  a.c = std::move(*decoded);
+  if (!a.c.kept_outside_choice && a.c.dropped > 0) SetAsideNullExperts(a, world_size);
+  a.saturation = FindSaturation(a.c);
+  if (a.c.kept_outside_choice) a.column = FindColumnChoice(a.c);
+  if (a.c.dropped > 0 && !a.c.kept_outside_choice && a.c.ordered()) {
+    AnalyseRefusals(a);
+  } else if (a.columns()) {
+    Name(a, a.c.experts == 1 ? "sequence-top-k" : "expert-choice", "expert-choice", 1);
+    a.inversions.inversions = a.column.future_tokens;
+    a.inversions.cross_sequence = a.column.cross_tokens;
+  } else if (a.c.dropped == 0 && a.c.unexplained == 0 && a.c.explained > 0 &&
+             !a.c.kept_outside_choice) {
+    Name(a, "token-choice", "own-scores", 1);
   } else {
-    a->explained_share = a->c.explained_share();
+    a.explained_share = a.c.explained_share();
+    if (a.c.unexplained > 0 && a.c.dropped == 0) a.balance = FindBalance(a.c);
+    if (a.balance.found()) Name(a, "balanced-assignment", "balanced-assignment", 1);
   }
   using Basis = Saturation::Basis;
   // "No piece of a cut could do it" counts every holder; some are unknown, or pools are recorded.
-  const bool all_counted = !a->c.holders_unknown || a->c.pool_basis == PoolBasis::kRecorded;
-  if (a->saturation.basis == Basis::kDeclared && all_counted) a->capacity_bits = HUGE_VAL;
-  if (a->saturation.basis == Basis::kExhibited && a->c.pool_basis == PoolBasis::kRecorded) {
-    a->capacity_bits = a->saturation.bits;
-  }
-  a->leak_bits = LeakBits(*a);
-  ListAssumptions(*a);
-  return a;
-}
-
-std::string TokenText(const RoutingCase& c, int32_t token, double score) {
-  const auto row = static_cast<size_t>(token);
-  return absl::StrFormat("token %d (sequence %d, position %d), score %.6g", token, c.sequence[row],
-                         c.position[row], score);
-}
-
-void PutToken(google::protobuf::Struct& s, const RoutingCase& c, int32_t token, double score) {
-  const auto row = static_cast<size_t>(token);
-  Put(s, "row", token);
-  Put(s, "sequence", static_cast<double>(c.sequence[row]));
-  Put(s, "position", static_cast<double>(c.position[row]));
-  Put(s, "score", score);
+  if (a.saturation.basis == Basis::kDeclared) a.capacity_bits = a.firm_pools() ? HUGE_VAL : 0;
+  if (a.saturation.basis == Basis::kExhibited) a.capacity_bits = a.saturation.bits;
+  a.leak_bits = LeakBits(a);
+  ListAssumptions(a);
 }
 
 }  // namespace
 
-google::protobuf::Struct RoutingAnalysis::Details() const {
-  google::protobuf::Struct s;
-  Put(s, "policy", policy);
-  Put(s, "explained_share", explained_share);
-  Put(s, "inversions", static_cast<double>(inversions.inversions));
-  Put(s, "cross_sequence_inversions", static_cast<double>(inversions.cross_sequence));
-  Put(s, "saturated_experts", static_cast<double>(saturation.full_experts));
-  Put(s, "tied_share", c.tied_share());
-  Put(s, "flatten_order", flatten_order);
-  if (std::isnan(leak_bits)) {
-    (*s.mutable_fields())["leak_bits"].set_null_value(google::protobuf::NULL_VALUE);
-  } else {
-    Put(s, "leak_bits", leak_bits);
-  }
-  if (!blocked.empty()) return s;
-  Put(s, "tokens", static_cast<double>(c.judged_rows));
-  Put(s, "dropped", static_cast<double>(c.dropped));
-  Put(s, "non_finite_rows", static_cast<double>(c.non_finite));
-  if (!score.variant.empty() && policy == "score-capacity") Put(s, "score_key", score.variant);
-  if (policy == "expert-choice") Put(s, "score_key", column.variant);
-  if (!assumptions.empty()) {
-    auto& list = *(*s.mutable_fields())["assumptions"].mutable_list_value();
-    for (const std::string& assumption : assumptions)
-      list.add_values()->set_string_value(assumption);
-  }
-  if (flatten_contradicts)
-    Put(s, "flatten_warning", "the recorded flatten order shows inversions, this one none");
-  return s;
+const RankedReplay* RoutingAnalysis::leak() const {
+  // Exact ones are first, by bits.
+  return !ranked.empty() && ranked.front().exact && ranked.front().bits > 0 ? &ranked.front()
+                                                                            : nullptr;
+}
+
+bool RoutingAnalysis::by_ties() const {
+  const bool replayed = leak() != nullptr && leak()->bits >= kHintBits;
+  return !replayed && std::any_of(ranked.begin(), ranked.end(), [](const RankedReplay& replay) {
+    return replay.exact && replay.tie_bits >= kHintBits;
+  });
+}
+
+bool RoutingAnalysis::firm_pools() const {
+  if (c.pool_basis == PoolBasis::kRecorded) return true;
+  return saturation.basis == Saturation::Basis::kDeclared && !c.holders_unknown;
 }
 
 std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step) {
@@ -188,9 +273,16 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
   auto& slot = (*step.shared)["routing"];
   if (slot == nullptr) {
     auto list = std::make_shared<List>();
-    for (const Item& item : step.items) {
-      const bool sampled = item.evidence->has_routing() && item.evidence->routing().has_sample();
-      list->push_back(sampled ? Analyse(item.evidence->routing()) : nullptr);
+    for (RoutingCall& call : JoinRanks(step)) {
+      list->push_back(nullptr);
+      if (call.routing == nullptr && call.blocked.empty()) continue;
+      auto a = std::make_shared<RoutingAnalysis>();
+      a->ranks = call.ranks;
+      a->blocked = call.blocked;
+      a->assumptions = call.assumptions;
+      a->joined = call.joined;
+      if (a->blocked.empty()) Analyse(*a, *call.routing, step.world_size);
+      list->back() = std::move(a);
     }
     slot = list;
   }
@@ -201,8 +293,7 @@ std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {
   if (!c.bias_matters) return "";
   if (c.routing->config().bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_AFTER) {
     return "bias-captured-after: the expert bias was captured after this batch's scores existed; "
-           "it may have been "
-           "fitted on them";
+           "it may have been fitted on them";
   }
   const std::string& mine = c.routing->sample().expert_bias().data();
   for (const Item& item : step.items) {
@@ -213,26 +304,6 @@ std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {
         " of this step used another expert bias; a stored bias is the same for all");
   }
   return "";
-}
-
-google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pair) {
-  google::protobuf::Struct s;
-  if (!pair.found()) return s;
-  // The score that the refusals follow, if there is one: that is what a person wants to compare.
-  const bool ranked = a.policy == "score-capacity" || a.columns();
-  const KeyKind key = !ranked ? KeyKind::kRecorded : a.columns() ? a.column.key : a.score.key;
-  const double refused = KeyValue(a.c, key, pair.refused, pair.expert, pair.rank);
-  const double admitted = KeyValue(a.c, key, pair.admitted, pair.expert, pair.rank);
-  Put(s, "text",
-      absl::StrCat(TokenText(a.c, pair.refused, refused), ", lost expert ", pair.expert, " to ",
-                   TokenText(a.c, pair.admitted, admitted)));
-  Put(s, "score_key", KeyName(key));
-  Put(s, "expert", pair.expert);
-  Put(s, "pool", a.c.pool[static_cast<size_t>(pair.refused)]);
-  Put(s, "capacity", static_cast<double>(a.columns() ? a.column.capacity : a.saturation.capacity));
-  PutToken(PutStruct(s, "refused"), a.c, pair.refused, refused);
-  PutToken(PutStruct(s, "admitted"), a.c, pair.admitted, admitted);
-  return s;
 }
 
 }  // namespace plumbline::rules

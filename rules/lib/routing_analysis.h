@@ -1,14 +1,19 @@
-// What can be said of one recorded router call, before any rule judges it. moe-future-leak and
-// moe-batch-dependence read the same analysis.
+// What can be said of one recorded router call, before any rule judges it. moe-future-leak,
+// moe-batch-dependence, moe-tie-order and moe-intervention read the same analysis.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "rules/lib/routing_balance.h"
 #include "rules/lib/routing_capacity.h"
 #include "rules/lib/routing_case.h"
-#include "rules/lib/routing_replay.h"
+#include "rules/lib/routing_columns.h"
+#include "rules/lib/routing_first_come.h"
+#include "rules/lib/routing_pairs.h"
+#include "rules/lib/routing_patterns.h"
+#include "rules/lib/routing_ranked.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -16,36 +21,55 @@ namespace plumbline::rules {
 struct RoutingAnalysis {
   // Not empty: the call cannot be judged at all ("short-id: sentence"); only `details` is set then.
   std::string blocked;
+  std::vector<uint32_t> ranks;  // whose rows these are; several where a pool spans ranks
 
   RoutingCase c;
   Saturation saturation;
   Inversions inversions;
-  QueueReplay queue;
-  Replay score;
-  ColumnChoice column;
+  ColumnChoice column;  // tokens hold experts that their own scores did not choose
+  Balance balance;      // choices that own scores do not explain
+
+  // Refusals of full experts: who explains them.
+  FirstCome first_come;
+  std::vector<RankedReplay> ranked;  // exact ones first
+  bool rank_major_possible = false;  // too few choice ranks are known to exclude it
+  CleanPatterns patterns;            // asked only where no replay fits
+  PairCertificate certificate;       // likewise
+  double own_refusal_bits = 0;       // likewise
+  std::string inferred_pools;        // not empty: pools as the refusals show them ("... in chunks")
 
   // One of the contract's policy names.
   std::string policy = "unknown";
+  std::string cause = "unknown";
   double explained_share = 0;
   std::string flatten_order;  // "seq-major", "batch-major" or empty
   bool flatten_contradicts = false;
   std::vector<std::string> assumptions;
 
-  // Capacity is shown to be what refuses: infinite when declared, the exhibited bits when pools are
-  // recorded, 0 otherwise.
+  // Capacity is shown to be what refuses: infinite when declared, the exhibited bits otherwise.
   double capacity_bits = 0;
   // The expert choice pattern applies: tokens hold experts that their own scores did not choose.
   bool columns() const { return c.kept_outside_choice && column.equal && column.separable; }
+  // A leaking policy that gives every choice, the one with most bits; null where there is none.
+  const RankedReplay* leak() const;
+  // The kept set follows a score but for its ties, which decide nearly all of it.
+  bool by_ties() const;
+  // Pools are as recorded row by row, or capacity was declared and every holder counted.
+  bool firm_pools() const;
 
   // bits that reach a prefix from what follows it, per layer and sequence; NaN where not known.
   double leak_bits = 0;
 
-  // The contract's keys, the same for both rules.
+  // What a joined call was decoded from (`c` borrows it); null where one rank's message was.
+  std::shared_ptr<const v1::Routing> joined;
+
+  // The contract's keys, the same for every rule.
   google::protobuf::Struct Details() const;
 };
 
 // Analyses every item of the step that carries a sample, once for all rules that ask. Entries are
-// parallel to step.items; nullptr where there is no sample.
+// parallel to step.items; nullptr where there is no sample, or where the rows were joined with
+// those of an earlier item (another rank of the same pool).
 std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step);
 
 // The bias was recorded with a provenance that cannot acquit: empty when all is well.

@@ -1,0 +1,36 @@
+// Experts that choose: equal holdings, by score, over all tokens of a pool. Spec: routing
+// causality, step 2.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rules/lib/routing_case.h"
+#include "rules/lib/routing_keys.h"
+#include "rules/lib/routing_pairs.h"
+
+namespace plumbline::rules {
+
+// Experts choose tokens: equal holdings, by score, over all tokens of a pool.
+struct ColumnChoice {
+  bool equal =
+      false;  // every cell of pools of one size holds one number, and rows differ in theirs
+  bool separable =
+      false;        // in each cell no token that was left out scores above one that was taken
+  double bits = 0;  // that the equal holdings are no accident of own thresholds
+  int64_t capacity = 0;
+  std::string variant;  // the score that separates
+  KeyKind key = KeyKind::kRecorded;
+  RefusalPair witness;        // left out, taken: one sequence and pool, left out first
+  RefusalPair batch;          // of two sequences
+  int64_t future_tokens = 0;  // left out by an expert that took a later token of their sequence
+  int64_t cross_tokens = 0;   // left out by an expert that took a token of another sequence
+  bool positional =
+      false;  // the same positions in every sequence, or scores of few values: a table
+  bool by_position = false;       // at every position the experts choose among the sequences
+  bool one_threshold = false;     // one threshold an expert, common to all pools, gives it as well
+  bool exceeds_declared = false;  // holdings differ from the declared capacity
+};
+ColumnChoice FindColumnChoice(const RoutingCase& c);
+
+}  // namespace plumbline::rules

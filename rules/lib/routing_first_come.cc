@@ -1,0 +1,317 @@
+#include "rules/lib/routing_first_come.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::rules {
+namespace {
+
+// What one cell saw within the piece at hand.
+struct CellTally {
+  int64_t kept = 0;  // padding included
+  int64_t judged_kept = 0;
+  int64_t refused = 0;
+  uint64_t hash = 0;  // of the scores of its judged candidates
+};
+
+// Takes offers piece by piece; says when they contradict one capacity per piece.
+class PieceLedger {
+ public:
+  // `capacity` < 0: whatever the first refusing cell of a piece of that many rows holds.
+  PieceLedger(size_t cells, int64_t capacity, bool queued)
+      : cells_(cells), declared_(capacity), queued_(queued) {}
+
+  // False: an admission after a refusal, or more than the declared capacity.
+  bool Take(size_t cell, const Offer& offer) {
+    CellTally& tally = cells_[cell];
+    if (tally.kept + tally.refused == 0) touched_.push_back(cell);
+    if (!offer.kept) {
+      tally.refused += offer.judged;
+      return true;
+    }
+    if (queued_ && offer.judged && tally.refused > 0) return false;
+    tally.judged_kept += offer.judged;
+    return ++tally.kept <= declared_ || declared_ < 0;
+  }
+
+  // Ends a piece of `rows` rows. False: refusing cells hold different numbers, or another holds
+  // more. A short piece may have a capacity of its own.
+  bool Close(int64_t rows, bool is_short) {
+    int64_t most = 0, holding = -1;
+    bool one = true;
+    for (size_t cell : touched_) {
+      most = std::max(most, cells_[cell].kept);
+      if (cells_[cell].refused == 0) continue;
+      ++refusing_;
+      if (holding < 0) holding = cells_[cell].kept;
+      one &= cells_[cell].kept == holding;
+    }
+    Forget();
+    if (holding < 0) {
+      largest_[rows] = std::max(largest_[rows], most);
+      return is_short || Fits(rows);
+    }
+    if (!one || most > holding) return false;
+    if (is_short) return true;
+    if (declared_ >= 0) return holding == declared_;
+    capacity_.try_emplace(rows, holding);
+    largest_[rows] = std::max(largest_[rows], most);
+    return capacity_[rows] == holding && Fits(rows);
+  }
+
+  int64_t refusing() const { return refusing_; }
+
+ private:
+  bool Fits(int64_t rows) const {
+    const auto known = capacity_.find(rows);
+    return known == capacity_.end() || largest_.at(rows) <= known->second;
+  }
+  void Forget() {
+    for (size_t cell : touched_) cells_[cell] = {};
+    touched_.clear();
+  }
+
+  std::vector<CellTally> cells_;
+  std::vector<size_t> touched_;
+  int64_t declared_;
+  bool queued_;
+  std::map<int64_t, int64_t> capacity_;  // by rows of a piece
+  std::map<int64_t, int64_t> largest_;
+  int64_t refusing_ = 0;
+};
+
+// How a queue is cut into pieces and what shares a capacity in one.
+struct Variant {
+  enum class Pieces { kPools, kSequences, kShortLast, kShortFirst };
+  Pieces pieces = Pieces::kPools;
+  int32_t chunk = 0;        // rows, of the last two
+  int16_t first_ranks = 0;  // > 0: choices of this rank and above are unused
+  bool per_rank = false;
+};
+
+class Stream {
+ public:
+  Stream(const RoutingCase& c, const TimeQueue& queue) : c_(c), queue_(queue) {}
+
+  size_t Cells(const Variant& v) const {
+    return static_cast<size_t>(c_.experts) * static_cast<size_t>(v.per_rank ? c_.top_k : 1);
+  }
+  size_t CellOf(const Variant& v, const Offer& offer) const {
+    const auto expert = static_cast<size_t>(offer.expert);
+    if (!v.per_rank) return expert;
+    return expert * static_cast<size_t>(c_.top_k) +
+           static_cast<size_t>(std::max<int16_t>(offer.rank, 0));
+  }
+
+  // take(offer) along the queue, close(rows, is_short) after each piece; stops at the first false.
+  template <typename Take, typename Close>
+  bool Walk(const Variant& v, Take take, Close close) const {
+    size_t next = 0;
+    for (int32_t from = 0; from < c_.tokens;) {
+      const int32_t to = PieceEnd(v, from);
+      for (; next < queue_.offers.size() && queue_.offers[next].place < to; ++next) {
+        if (!take(queue_.offers[next])) return false;
+      }
+      if (!close(to - from, v.chunk > 0 && to - from < v.chunk)) return false;
+      from = to;
+    }
+    return true;
+  }
+
+  // The pieces as pools.
+  Chunking Pools(const Variant& v) const {
+    Chunking out;
+    out.pool.resize(static_cast<size_t>(c_.tokens));
+    for (int32_t from = 0; from < c_.tokens; ++out.pools) {
+      const int32_t to = PieceEnd(v, from);
+      for (; from < to; ++from) {
+        out.pool[static_cast<size_t>(queue_.order[static_cast<size_t>(from)])] = out.pools;
+      }
+    }
+    out.how = Name(v);
+    return out;
+  }
+
+  std::string Name(const Variant& v) const {
+    std::string name = queue_.name + " order";
+    if (v.pieces == Variant::Pieces::kSequences) name = "sequence by sequence";
+    if (v.chunk > 0) absl::StrAppend(&name, " in chunks of ", v.chunk, " rows");
+    if (v.chunk > 0 && c_.tokens % v.chunk != 0) {
+      absl::StrAppend(&name, v.pieces == Variant::Pieces::kShortFirst ? ", the first one shorter"
+                                                                      : ", the last one shorter");
+    }
+    if (v.first_ranks > 0) absl::StrAppend(&name, ", first ", v.first_ranks, " choices only");
+    if (v.per_rank) absl::StrAppend(&name, ", a capacity for each choice rank");
+    return name;
+  }
+
+ private:
+  int32_t PieceEnd(const Variant& v, int32_t from) const {
+    const int32_t rest = v.chunk > 0 ? c_.tokens % v.chunk : 0;
+    if (v.pieces == Variant::Pieces::kShortFirst && from == 0 && rest != 0) return rest;
+    if (v.chunk > 0) return std::min(from + v.chunk, c_.tokens);
+    int32_t to = from + 1;
+    while (to < c_.tokens && SamePiece(v, from, to)) ++to;
+    return to;
+  }
+  bool SamePiece(const Variant& v, int32_t a, int32_t b) const {
+    const auto row_a = static_cast<size_t>(queue_.order[static_cast<size_t>(a)]);
+    const auto row_b = static_cast<size_t>(queue_.order[static_cast<size_t>(b)]);
+    if (v.pieces == Variant::Pieces::kSequences) return c_.sequence[row_a] == c_.sequence[row_b];
+    return c_.pool[row_a] == c_.pool[row_b];
+  }
+
+  const RoutingCase& c_;
+  const TimeQueue& queue_;
+};
+
+int64_t DeclaredCapacity(const RoutingCase& c) {
+  const v1::RoutingConfig& config = c.routing->config();
+  return config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED
+             ? static_cast<int64_t>(config.capacity())
+             : -1;
+}
+
+// Is every known choice as this variant says?
+bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool queued) {
+  const Stream stream(c, queue);
+  // A capacity per choice rank is another number than the declared one.
+  PieceLedger ledger(stream.Cells(v), v.per_rank ? -1 : DeclaredCapacity(c), queued);
+  const auto take = [&](const Offer& offer) {
+    if (v.first_ranks == 0) return ledger.Take(stream.CellOf(v, offer), offer);
+    if (!offer.judged) return true;
+    if (offer.rank < 0) return false;
+    if (offer.rank >= v.first_ranks) return !offer.kept;
+    return ledger.Take(stream.CellOf(v, offer), offer);
+  };
+  const auto close = [&](int64_t rows, bool is_short) { return ledger.Close(rows, is_short); };
+  if (v.per_rank) {
+    const bool ranked = std::all_of(queue.offers.begin(), queue.offers.end(),
+                                    [](const Offer& o) { return o.rank >= 0 || !o.judged; });
+    if (!ranked) return false;
+  }
+  return stream.Walk(v, take, close) && (!queued || ledger.refusing() > 0 || v.first_ranks > 0);
+}
+
+// log2 of how many other kept sets each refusing cell could have had; repeats of a cell's scores
+// count once.
+double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Variant& v) {
+  const Stream stream(c, queue);
+  std::vector<CellTally> cells(stream.Cells(v));
+  std::vector<size_t> touched;
+  std::set<std::pair<size_t, uint64_t>> seen;
+  double bits = 0;
+  int64_t ranked = 0, unused = 0;
+  const auto take = [&](const Offer& offer) {
+    if (!offer.judged) return true;
+    ++ranked;
+    if (v.first_ranks > 0 && offer.rank >= v.first_ranks) {
+      ++unused;
+      return true;
+    }
+    const size_t cell = stream.CellOf(v, offer);
+    CellTally& tally = cells[cell];
+    if (tally.judged_kept + tally.refused == 0) touched.push_back(cell);
+    ++(offer.kept ? tally.judged_kept : tally.refused);
+    tally.hash = MixScore(tally.hash, c.scores.At(offer.token, offer.expert));
+    return true;
+  };
+  const auto close = [&](int64_t, bool) {
+    for (size_t cell : touched) {
+      const CellTally& tally = cells[cell];
+      if (tally.refused > 0 && seen.insert({cell, tally.hash}).second) {
+        bits += Log2Choose(static_cast<double>(tally.judged_kept + tally.refused),
+                           static_cast<double>(tally.judged_kept));
+      }
+      cells[cell] = {};
+    }
+    touched.clear();
+    return true;
+  };
+  stream.Walk(v, take, close);
+  return bits + Log2Choose(static_cast<double>(ranked), static_cast<double>(unused));
+}
+
+// Sizes of equal chunkings into 2 to 1,024 pieces.
+std::vector<int32_t> ChunkSizes(int32_t rows) {
+  std::vector<int32_t> sizes;
+  for (int32_t n = 2; n <= std::min(rows, 1024); ++n) {
+    const int32_t size = (rows + n - 1) / n;
+    if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+template <typename Visit>
+void ForEachChunking(const RoutingCase& c, const std::vector<TimeQueue>& queues, Visit visit) {
+  using Pieces = Variant::Pieces;
+  for (const TimeQueue& queue : queues) {
+    if (queue.name == "batch-major") visit(queue, Variant{.pieces = Pieces::kSequences});
+    for (int32_t size : ChunkSizes(c.tokens)) {
+      visit(queue, Variant{.pieces = Pieces::kShortLast, .chunk = size});
+      if (c.tokens % size != 0) visit(queue, Variant{.pieces = Pieces::kShortFirst, .chunk = size});
+    }
+  }
+}
+
+// Share of the choices of refusing cells that one queue gives as recorded.
+double QueueShare(const RoutingCase& c, const Saturation& s, const TimeQueue& queue) {
+  std::vector<int64_t> room(s.cells.size(), 0);
+  for (const Offer& offer : queue.offers) {
+    room[CellOfToken(c, offer.token, offer.expert)] += offer.judged && offer.kept;
+  }
+  int64_t agree = 0;
+  for (const Offer& offer : queue.offers) {
+    if (!offer.judged) {
+      ++agree;
+      continue;
+    }
+    const size_t cell = CellOfToken(c, offer.token, offer.expert);
+    agree += (s.cells[cell].refused == 0 || (room[cell]-- > 0) == offer.kept) ? 1 : 0;
+  }
+  return static_cast<double>(agree) / static_cast<double>(std::max<size_t>(queue.offers.size(), 1));
+}
+
+}  // namespace
+
+FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
+                          const std::vector<TimeQueue>& queues) {
+  FirstCome out;
+  double tried = 0;
+  const auto consider = [&](const TimeQueue& queue, const Variant& v) {
+    ++tried;
+    if (!Fits(c, queue, v, true)) return false;
+    const double bits = ArrangementBits(c, queue, v) - std::log2(tried);
+    if (!out.best.fits || bits > out.best.bits) {
+      out.best = {true, bits, Stream(c, queue).Name(v), queue.name};
+    }
+    return true;
+  };
+  for (const TimeQueue& queue : queues) {
+    if (consider(queue, {})) out.exact_orders.push_back(queue.name);
+    out.share = std::max(out.share, QueueShare(c, s, queue));
+    for (int16_t r = 1; r < c.top_k; ++r) consider(queue, {.first_ranks = r});
+    if (c.top_k > 1) consider(queue, {.per_rank = true});
+  }
+  if (c.pool_basis == PoolBasis::kRecorded || !out.exact_orders.empty()) return out;
+  ForEachChunking(c, queues, [&](const TimeQueue& queue, const Variant& v) { consider(queue, v); });
+  return out;
+}
+
+std::vector<Chunking> ConsistentChunkings(const RoutingCase& c,
+                                          const std::vector<TimeQueue>& queues, size_t limit,
+                                          int64_t* tried) {
+  std::vector<Chunking> out;
+  *tried = 0;
+  ForEachChunking(c, queues, [&](const TimeQueue& queue, const Variant& v) {
+    ++*tried;
+    if (out.size() < limit && Fits(c, queue, v, false)) out.push_back(Stream(c, queue).Pools(v));
+  });
+  return out;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,232 @@
+#include "rules/lib/routing_patterns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+namespace plumbline::rules {
+namespace {
+
+// The offers of one pool, row by row.
+using RowOffers = std::span<const Offer>;
+
+std::vector<std::vector<RowOffers>> PoolsOf(const RoutingCase& c, const TimeQueue& queue) {
+  std::vector<std::vector<RowOffers>> pools;
+  int32_t pool = -1;
+  const std::vector<Offer>& offers = queue.offers;
+  for (size_t i = 0; i < offers.size();) {
+    size_t end = i + 1;
+    while (end < offers.size() && offers[end].place == offers[i].place) ++end;
+    const int32_t here = c.pool[static_cast<size_t>(offers[i].token)];
+    if (pools.empty() || here != pool) pools.emplace_back();
+    pool = here;
+    pools.back().emplace_back(&offers[i], end - i);
+    i = end;
+  }
+  return pools;
+}
+
+bool Refuses(const Offer& offer) { return !offer.kept && offer.judged; }
+
+// ---- a cut -----------------------------------------------------------------------------------
+
+// One piece as it grows row by row.
+class Piece {
+ public:
+  explicit Piece(size_t experts) : stamp_(experts, 0), count_(experts), refused_(experts) {}
+
+  void Start() {
+    ++now_;
+    capacity_ = -1;
+    most_ = 0;
+  }
+  // False: this row cannot belong to the piece.
+  bool Add(RowOffers row) {
+    for (const Offer& offer : row) {
+      if (offer.kept && !Admit(static_cast<size_t>(offer.expert))) return false;
+    }
+    for (const Offer& offer : row) {
+      if (Refuses(offer) && !Refuse(static_cast<size_t>(offer.expert))) return false;
+    }
+    return true;
+  }
+
+ private:
+  void Fresh(size_t e) {
+    if (stamp_[e] == now_) return;
+    stamp_[e] = now_;
+    count_[e] = 0;
+    refused_[e] = 0;
+  }
+  bool Admit(size_t e) {
+    Fresh(e);
+    most_ = std::max(most_, ++count_[e]);
+    return !refused_[e] && (capacity_ < 0 || most_ <= capacity_);
+  }
+  bool Refuse(size_t e) {
+    Fresh(e);
+    refused_[e] = 1;
+    if (capacity_ < 0) capacity_ = count_[e];
+    return count_[e] > 0 && count_[e] == capacity_ && most_ <= capacity_;
+  }
+
+  std::vector<int64_t> stamp_;
+  std::vector<int64_t> count_;
+  std::vector<uint8_t> refused_;
+  int64_t now_ = 0;
+  int64_t capacity_ = -1;
+  int64_t most_ = 0;
+};
+
+// A prefix of a possible piece is a possible piece, so the rows that cuts reach are a run from the
+// start: it suffices to push its end. `budget` bounds the work; spent, a cut cannot be excluded.
+bool CanCut(const std::vector<RowOffers>& rows, size_t experts, int64_t* budget) {
+  Piece piece(experts);
+  size_t reach = 0;
+  for (size_t from = 0; from <= reach && reach < rows.size(); ++from) {
+    piece.Start();
+    size_t to = from;
+    for (; to < rows.size() && *budget > 0; ++to, --*budget) {
+      if (!piece.Add(rows[to])) break;
+    }
+    if (*budget <= 0) return true;
+    reach = std::max(reach, to);
+  }
+  return reach == rows.size();
+}
+
+bool QueueCanBeCut(const std::vector<std::vector<RowOffers>>& pools, size_t experts,
+                   size_t offers) {
+  int64_t budget = 64 * static_cast<int64_t>(offers) + 1'000'000;
+  return std::all_of(pools.begin(), pools.end(), [&](const std::vector<RowOffers>& rows) {
+    return CanCut(rows, experts, &budget);
+  });
+}
+
+// ---- a running budget ------------------------------------------------------------------------
+
+// Marks the refusals that a budget common to all experts and growing along the queue would make;
+// true when that is all of them.
+bool MarkWithinBudget(const std::vector<std::vector<RowOffers>>& pools, size_t experts,
+                      std::vector<uint8_t>& within) {
+  bool all = true;
+  std::vector<int64_t> count(experts);
+  for (const auto& rows : pools) {
+    std::fill(count.begin(), count.end(), 0);
+    int64_t most = 0;  // before this row
+    for (RowOffers row : rows) {
+      int64_t next = most;
+      for (const Offer& offer : row) {
+        int64_t& held = count[static_cast<size_t>(offer.expert)];
+        if (offer.kept) next = std::max(next, ++held);
+        if (!Refuses(offer)) continue;
+        const bool inside = held >= most;
+        within[static_cast<size_t>(offer.choice)] |= inside;
+        all &= inside;
+      }
+      most = next;
+    }
+  }
+  return all;
+}
+
+// ---- all or nothing --------------------------------------------------------------------------
+
+bool AllOrNothingFits(const std::vector<std::vector<RowOffers>>& pools, const RoutingCase& c,
+                      int64_t capacity) {
+  if (c.top_k < 2 || capacity <= 0) return false;
+  std::vector<int64_t> count(static_cast<size_t>(c.experts));
+  for (const auto& rows : pools) {
+    std::fill(count.begin(), count.end(), 0);
+    for (RowOffers row : rows) {
+      const bool room = std::all_of(row.begin(), row.end(), [&](const Offer& offer) {
+        return count[static_cast<size_t>(offer.expert)] < capacity;
+      });
+      for (const Offer& offer : row) {
+        if (offer.judged && offer.kept != room) return false;
+        count[static_cast<size_t>(offer.expert)] += offer.kept;
+      }
+    }
+  }
+  return true;
+}
+
+// ---- the same position across sequences ------------------------------------------------------
+
+bool FitsByPosition(const RoutingCase& c) {
+  struct Tally {
+    int64_t kept = 0;
+    int64_t refused = 0;
+  };
+  std::map<std::pair<int64_t, int32_t>, Tally> cells;
+  for (const Choice& choice : c.choices) {
+    if (!c.judged(choice.token)) continue;
+    Tally& tally = cells[{c.position[static_cast<size_t>(choice.token)], choice.expert}];
+    ++(choice.kept ? tally.kept : tally.refused);
+  }
+  int64_t capacity = -1, most = 0;
+  for (const auto& [cell, tally] : cells) {
+    most = std::max(most, tally.kept);
+    if (tally.refused == 0) continue;
+    if (capacity < 0) capacity = tally.kept;
+    if (tally.kept != capacity) return false;
+  }
+  return most <= capacity;
+}
+
+}  // namespace
+
+const char* CleanPatterns::name() const {
+  if (cut) return "a cut of the queue into pieces";
+  if (running_budget) return "a budget that grows along the queue";
+  if (all_or_nothing) return "a queue that refuses a token by all experts or by none";
+  return by_position ? "a choice among the sequences at each position" : "nothing";
+}
+
+CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
+                                const std::vector<TimeQueue>& queues) {
+  CleanPatterns out;
+  const auto experts = static_cast<size_t>(c.experts);
+  out.within_budget.assign(c.choices.size(), 0);
+  for (const TimeQueue& queue : queues) {
+    const auto pools = PoolsOf(c, queue);
+    out.cut |= QueueCanBeCut(pools, experts, queue.offers.size());
+    out.running_budget |= MarkWithinBudget(pools, experts, out.within_budget);
+    out.all_or_nothing |= AllOrNothingFits(pools, c, s.capacity);
+  }
+  out.by_position = c.pool_basis != PoolBasis::kRecorded && FitsByPosition(c);
+  return out;
+}
+
+double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
+                      const std::vector<TimeQueue>& queues) {
+  struct Tally {
+    double seen = 0, kept = 0, tail = 0;
+  };
+  const std::vector<uint8_t> fresh = FreshCells(c, s);
+  double least = HUGE_VAL;
+  for (const TimeQueue& queue : queues) {
+    std::vector<Tally> cells(s.cells.size());
+    for (const Offer& offer : queue.offers) {
+      if (!offer.judged) continue;
+      Tally& tally = cells[CellOfToken(c, offer.token, offer.expert)];
+      ++tally.seen;
+      tally.kept += offer.kept;
+      tally.tail = offer.kept ? 0 : tally.tail + 1;
+    }
+    double bits = 0;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (!fresh[i]) continue;
+      const Tally& t = cells[i];
+      const double own = t.seen - t.kept - t.tail;
+      const double rate = own / std::max(t.seen - t.tail, 1.0);
+      const double log_own = own > 0 ? t.kept * std::log2(1 - rate) + own * std::log2(rate) : 0;
+      bits += -log_own - Log2Choose(t.seen, t.kept);
+    }
+    least = std::min(least, bits);
+  }
+  return std::isfinite(least) ? least : 0;
+}
+
+}  // namespace plumbline::rules

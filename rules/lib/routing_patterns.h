@@ -1,0 +1,42 @@
+// What causal routers may show that looks like a leak: while one of these fits, inversions prove
+// nothing. Each is looser than any router known to work so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rules/lib/routing_capacity.h"
+#include "rules/lib/routing_case.h"
+#include "rules/lib/routing_queue.h"
+
+namespace plumbline::rules {
+
+struct CleanPatterns {
+  // Some cut of some queue into contiguous pieces gives the refusals (piece: no admission after a
+  // refusal at one expert; refusing experts hold one number of at least 1, none more).
+  bool cut = false;
+  // A budget that grows along the queue: every refusal at a count that no expert had passed.
+  bool running_budget = false;
+  // A token that finds one of its experts full is refused by all.
+  bool all_or_nothing = false;
+  // At every position the experts choose among the sequences. (Not asked where pools are recorded.)
+  bool by_position = false;
+
+  bool any() const { return cut || running_budget || all_or_nothing || by_position; }
+  const char* name() const;
+  // Per choice: a refusal that such a budget would make in some queue.
+  std::vector<uint8_t> within_budget;
+};
+
+CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
+                                const std::vector<TimeQueue>& queues);
+
+// log2 of how much likelier a draw of the kept among the candidates is than refusals of the token's
+// own, at one rate per cell, followed by first come first served (whose last run of refusals is
+// long): summed over the refusing cells that are evidence of their own, in the order that favours
+// the innocent.
+double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
+                      const std::vector<TimeQueue>& queues);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,293 @@
+#include "rules/lib/routing_ranked.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::rules {
+namespace {
+
+using Priority = RankedReplay::Priority;
+
+// Choices of judged rows, cell by cell, of the cells that refuse.
+struct RefusingCells {
+  std::vector<int32_t> choices;  // indices into RoutingCase::choices, by (cell, token)
+  std::vector<size_t> begin;     // cells + 1
+  std::vector<uint8_t> fresh;    // per cell: scores that no other cell of its expert repeats
+  size_t cells() const { return begin.size() - 1; }
+};
+
+RefusingCells CollectCells(const RoutingCase& c, const Saturation& s) {
+  RefusingCells out;
+  std::vector<int32_t> dense(s.cells.size(), -1);
+  const std::vector<uint8_t> fresh = FreshCells(c, s);
+  out.begin.push_back(0);
+  for (size_t i = 0; i < s.cells.size(); ++i) {
+    if (s.cells[i].refused == 0) continue;
+    dense[i] = static_cast<int32_t>(out.fresh.size());
+    out.fresh.push_back(fresh[i]);
+  }
+  out.begin.assign(out.fresh.size() + 1, 0);
+  const auto cell_of = [&](const Choice& choice) {
+    return c.judged(choice.token) ? dense[CellOfToken(c, choice.token, choice.expert)] : -1;
+  };
+  for (const Choice& choice : c.choices) {
+    if (const int32_t cell = cell_of(choice); cell >= 0) ++out.begin[static_cast<size_t>(cell) + 1];
+  }
+  std::partial_sum(out.begin.begin(), out.begin.end(), out.begin.begin());
+  out.choices.resize(out.begin.back());
+  std::vector<size_t> next(out.begin.begin(), out.begin.end() - 1);
+  for (size_t i = 0; i < c.choices.size(); ++i) {
+    const int32_t cell = cell_of(c.choices[i]);
+    if (cell >= 0) out.choices[next[static_cast<size_t>(cell)]++] = static_cast<int32_t>(i);
+  }
+  return out;
+}
+
+// One candidate of a cell under a policy: lower rank first, then higher value.
+struct Candidate {
+  int16_t rank;
+  bool kept;
+  double value;
+  double tolerance;
+};
+
+// a surely comes before b; neither: they tie.
+bool Before(const Candidate& a, const Candidate& b) {
+  if (a.rank != b.rank) return a.rank < b.rank;
+  return a.value - b.value > a.tolerance + b.tolerance;
+}
+
+struct CellResult {
+  bool exact = true;
+  int64_t agree = 0;
+  double bits = 0;
+  double tie_bits = 0;
+  double luck_bits = 0;
+};
+
+// Splits the candidates at the cut: those of the rank at which admission ends are what competed.
+// Kept sets that put a lower rank before a higher one number binom(n, kept) over the boundary rank
+// alone; the others were settled by rank, which log2 of the full count includes.
+CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed) {
+  CellResult out;
+  std::sort(cell.begin(), cell.end(), [](const Candidate& a, const Candidate& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.value > b.value;
+  });
+  int64_t kept = 0;
+  for (const Candidate& candidate : cell) kept += candidate.kept;
+  if (kept == 0) {
+    out.agree = static_cast<int64_t>(cell.size());
+    return out;
+  }
+  // The last kept and the first refused in order of surety decide separation.
+  const Candidate* weakest_kept = nullptr;
+  const Candidate* strongest_refused = nullptr;
+  for (const Candidate& candidate : cell) {
+    if (candidate.kept) {
+      const bool weaker =
+          weakest_kept == nullptr || candidate.rank > weakest_kept->rank ||
+          candidate.value + candidate.tolerance < weakest_kept->value + weakest_kept->tolerance;
+      if (weaker) weakest_kept = &candidate;
+    } else {
+      const bool stronger = strongest_refused == nullptr ||
+                            (candidate.rank == strongest_refused->rank &&
+                             candidate.value - candidate.tolerance >
+                                 strongest_refused->value - strongest_refused->tolerance);
+      if (stronger) strongest_refused = &candidate;
+    }
+  }
+  out.exact = strongest_refused == nullptr || !Before(*strongest_refused, *weakest_kept);
+  const Candidate& cut = cell[static_cast<size_t>(kept - 1)];
+  double near = 0, near_kept = 0, boundary = 0, boundary_kept = 0;
+  size_t distinct = 1;
+  for (size_t i = 0; i < cell.size(); ++i) {
+    const Candidate& candidate = cell[i];
+    const bool tie = !Before(candidate, cut) && !Before(cut, candidate);
+    near += tie;
+    near_kept += tie && candidate.kept;
+    out.agree += tie || (static_cast<int64_t>(i) < kept) == candidate.kept ? 1 : 0;
+    boundary += candidate.rank == cut.rank;
+    boundary_kept += candidate.rank == cut.rank && candidate.kept;
+    distinct += i > 0 && candidate.value != cell[i - 1].value;
+  }
+  out.tie_bits = Log2Choose(near, near_kept);
+  if (few_values_allowed || !FewValues(distinct, cell.size())) {
+    out.bits = Log2Choose(static_cast<double>(cell.size()), static_cast<double>(kept));
+    out.bits -= std::min(out.bits, out.tie_bits);
+  }
+  out.luck_bits = ExactCountBits(boundary, boundary_kept);
+  return out;
+}
+
+// Priorities of whole rows: their best key, or the sum over their choices.
+class RowKeys {
+ public:
+  RowKeys(const RoutingCase& c, const std::vector<size_t>& begin, const KeyReader& reader)
+      : c_(c), begin_(begin), reader_(reader) {}
+
+  Key At(int32_t token, Priority priority) const {
+    Key row{-HUGE_VAL, 0};
+    for (size_t i = begin_[static_cast<size_t>(token)]; i < begin_[static_cast<size_t>(token) + 1];
+         ++i) {
+      const Key key = reader_.At(token, c_.choices[i].expert, c_.choices[i].rank);
+      if (priority == Priority::kSumOfRow) {
+        row.value = row.value == -HUGE_VAL ? key.value : row.value + key.value;
+        row.tolerance += key.tolerance;
+      } else if (key.value > row.value) {
+        row = key;
+      }
+    }
+    return row;
+  }
+
+ private:
+  const RoutingCase& c_;
+  const std::vector<size_t>& begin_;
+  const KeyReader& reader_;
+};
+
+std::vector<size_t> ChoicesByToken(const RoutingCase& c) {
+  std::vector<size_t> begin(static_cast<size_t>(c.tokens) + 1, 0);
+  for (const Choice& choice : c.choices) ++begin[static_cast<size_t>(choice.token) + 1];
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  return begin;
+}
+
+class Judge {
+ public:
+  Judge(const RoutingCase& c, const RefusingCells& cells) : c_(c), cells_(cells) {}
+
+  // key(choice) -> Key. A policy that fails early is not followed to the end.
+  template <typename KeyOfChoice>
+  void Run(KeyOfChoice key, RankedReplay* out) const {
+    out->exact = cells_.cells() > 0;
+    int64_t agree = 0, seen = 0;
+    std::vector<Candidate> cell;
+    for (size_t i = 0; i < cells_.cells(); ++i) {
+      cell.clear();
+      for (size_t at = cells_.begin[i]; at < cells_.begin[i + 1]; ++at) {
+        const Choice& choice = c_.choices[static_cast<size_t>(cells_.choices[at])];
+        const Key k = key(choice);
+        // A score that is not finite, or a rank that is not known, says nothing for or against.
+        if (!std::isfinite(k.value) || (out->rank_first && choice.rank < 0)) continue;
+        cell.push_back(
+            {out->rank_first ? choice.rank : int16_t{0}, choice.kept, k.value, k.tolerance});
+      }
+      const CellResult result = JudgeCell(cell, out->priority == Priority::kPlace);
+      agree += result.agree;
+      seen += static_cast<int64_t>(cell.size());
+      out->exact &= result.exact;
+      if (cells_.fresh[i]) {
+        out->bits += result.bits;
+        out->tie_bits += result.tie_bits;
+        out->luck_bits += result.luck_bits;
+      }
+      if (!out->exact && seen > kEnough) break;
+    }
+    out->share = static_cast<double>(agree) / static_cast<double>(std::max<int64_t>(seen, 1));
+  }
+
+ private:
+  static constexpr int64_t kEnough = 4096;  // choices after which a refuted policy is given up
+  const RoutingCase& c_;
+  const RefusingCells& cells_;
+};
+
+bool MostRanksKnown(const RoutingCase& c, const RefusingCells& cells) {
+  const auto known = std::count_if(cells.choices.begin(), cells.choices.end(), [&](int32_t i) {
+    return c.choices[static_cast<size_t>(i)].rank >= 0;
+  });
+  return 2 * known > static_cast<std::ptrdiff_t>(cells.choices.size());
+}
+
+void ByScores(const RoutingCase& c, const RefusingCells& cells, bool ranks,
+              std::vector<RankedReplay>& out) {
+  const Judge judge(c, cells);
+  const std::vector<size_t> begin = ChoicesByToken(c);
+  for (KeyKind kind : KeyKinds(c)) {
+    const KeyReader reader(c, kind);
+    const auto own = [&](const Choice& choice) {
+      return reader.At(choice.token, choice.expert, choice.rank);
+    };
+    for (bool rank_first : {false, true}) {
+      if (rank_first && !ranks) continue;
+      judge.Run(own, &out.emplace_back(RankedReplay{
+                         .priority = Priority::kOwnScore, .key = kind, .rank_first = rank_first}));
+    }
+    // Over the chosen, shares sum to one in every row.
+    const bool shares = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
+    for (Priority priority : {Priority::kBestOfRow, Priority::kSumOfRow}) {
+      if (c.top_k == 1 || (shares && priority == Priority::kSumOfRow)) continue;
+      const RowKeys rows(c, begin, reader);
+      for (bool rank_first : {false, true}) {
+        if (rank_first && !ranks) continue;
+        judge.Run([&](const Choice& choice) { return rows.At(choice.token, priority); },
+                  &out.emplace_back(
+                      RankedReplay{.priority = priority, .key = kind, .rank_first = rank_first}));
+      }
+    }
+  }
+}
+
+// All second choices queue behind all first ones.
+void ByRank(const RoutingCase& c, const RefusingCells& cells, const std::vector<TimeQueue>& queues,
+            std::vector<RankedReplay>& out) {
+  const Judge judge(c, cells);
+  std::vector<double> place(static_cast<size_t>(c.tokens));
+  for (const TimeQueue& queue : queues) {
+    for (size_t i = 0; i < queue.order.size(); ++i) {
+      place[static_cast<size_t>(queue.order[i])] = static_cast<double>(i);
+    }
+    judge.Run(
+        [&](const Choice& choice) {
+          return Key{-place[static_cast<size_t>(choice.token)], 0};
+        },
+        &out.emplace_back(
+            RankedReplay{.priority = Priority::kPlace, .rank_first = true, .order = queue.name}));
+  }
+}
+
+}  // namespace
+
+std::string RankedReplay::Describe() const {
+  const char* rank = rank_first ? ", first choices before second ones" : "";
+  switch (priority) {
+    case Priority::kOwnScore:
+      return absl::StrCat("drop by score (", KeyName(key), rank, ")");
+    case Priority::kBestOfRow:
+      return absl::StrCat("batch-prioritised routing (by a token's best of ", KeyName(key), rank,
+                          ")");
+    case Priority::kSumOfRow:
+      return absl::StrCat("batch-prioritised routing (by a token's sum of ", KeyName(key), rank,
+                          ")");
+    case Priority::kPlace:
+      break;
+  }
+  return absl::StrCat("a queue of all first choices before all second ones (", order, " order)");
+}
+
+double ExactCountBits(double n, double count) {
+  if (count <= 0 || count >= n) return 0;
+  const double p = count / n;
+  return -(Log2Choose(n, count) + count * std::log2(p) + (n - count) * std::log2(1 - p));
+}
+
+std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s,
+                                       const std::vector<TimeQueue>& queues) {
+  std::vector<RankedReplay> out;
+  const RefusingCells cells = CollectCells(c, s);
+  if (cells.cells() == 0) return out;
+  const bool ranks = c.top_k > 1 && MostRanksKnown(c, cells);
+  ByScores(c, cells, ranks, out);
+  if (ranks) ByRank(c, cells, queues, out);
+  std::stable_sort(out.begin(), out.end(), [](const RankedReplay& a, const RankedReplay& b) {
+    return a.exact != b.exact ? a.exact : (a.exact ? a.bits > b.bits : a.share > b.share);
+  });
+  return out;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,53 @@
+// Leaking replays: full experts that keep the best of their candidates by a score, or by choice
+// rank before anything else. Spec: routing causality, step 5.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rules/lib/routing_capacity.h"
+#include "rules/lib/routing_case.h"
+#include "rules/lib/routing_keys.h"
+#include "rules/lib/routing_queue.h"
+
+namespace plumbline::rules {
+
+// How a policy that ranks each cell's candidates fares on the refusing cells.
+struct RankedReplay {
+  enum class Priority {
+    kOwnScore,   // the choice's own key
+    kBestOfRow,  // the row's best key: tokens queue by their best score (batch-prioritised)
+    kSumOfRow,   // the sum of the row's keys over its choices
+    kPlace,      // the row's place in a time-ordered queue
+  };
+  Priority priority = Priority::kOwnScore;
+  KeyKind key = KeyKind::kRecorded;
+  bool rank_first = false;  // choices of a lower rank come before all of a higher one
+  bool exact = false;       // every known choice comes out as recorded
+  double bits = 0;      // log2 of how many other kept sets were possible, less what ties leave open
+  double tie_bits = 0;  // what ties left open
+  double luck_bits = 0;  // that refusals of the token's own would have left exactly what was kept
+  double share = 0;      // of the choices looked at, as the policy says
+  std::string order;     // kPlace: the queue
+
+  std::string Describe()
+      const;  // "drop by score (softmax)", "a rank-major queue (seq-major order)"
+  bool by_score() const { return priority != Priority::kPlace; }
+};
+
+// Every policy of this kind, exact ones first, then by bits. Choices whose rank is unknown are left
+// out of those by rank; where that is half of them, so are those policies.
+std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s,
+                                       const std::vector<TimeQueue>& queues);
+
+// Scores of a few values are a table, not a competition.
+inline bool FewValues(size_t values, size_t rows) {
+  return values <= 2 || values <= (rows / 4 < 16 ? rows / 4 : 16);
+}
+
+// -log2 of the binomial chance of exactly `count` of n at probability count/n: what own thresholds
+// would have to hit by luck.
+double ExactCountBits(double n, double count);
+
+}  // namespace plumbline::rules
