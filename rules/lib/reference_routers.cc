@@ -1,210 +1,254 @@
 #include "rules/lib/reference_routers.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <iterator>
+
+#include "rules/lib/reference_routers_state.h"
 
 namespace plumbline::rules {
 namespace {
 
+using routers::State;
+
+constexpr RouterClass kClean = RouterClass::kClean;
+constexpr RouterClass kBatch = RouterClass::kBatchDependent;
+constexpr RouterClass kFuture = RouterClass::kFutureLeak;
+
 struct NamedPolicy {
   RouterPolicy policy;
   const char* name;
-  bool leaks;
+  RouterClass kind;
 };
 constexpr NamedPolicy kPolicies[] = {
-    {RouterPolicy::kTokenChoice, "token-choice", false},
-    {RouterPolicy::kFifo, "fifo-capacity", false},
-    {RouterPolicy::kFifoChunks, "fifo-chunks", false},
-    {RouterPolicy::kScore, "score-capacity", true},
-    {RouterPolicy::kExpertChoice, "expert-choice", true},
-    {RouterPolicy::kRankMajor, "rank-major-capacity", true},
-    {RouterPolicy::kOwnThreshold, "own-threshold", false},
+    {RouterPolicy::kTokenChoice, "token-choice", kClean},
+    {RouterPolicy::kGroupLimited, "group-limited", kClean},
+    {RouterPolicy::kStoredBias, "stored-bias", kClean},
+    {RouterPolicy::kStoredThreshold, "stored-threshold", kClean},
+    {RouterPolicy::kThresholdChoice, "threshold-choice", kClean},
+    {RouterPolicy::kNullExperts, "null-experts", kClean},
+    {RouterPolicy::kSharedExperts, "shared-experts", kClean},
+    {RouterPolicy::kNoisyTopK, "noisy-top-k", kClean},
+    {RouterPolicy::kSampledSecond, "sampled-second", kClean},
+    {RouterPolicy::kRandomSecond, "random-second", kClean},
+    {RouterPolicy::kOwnThreshold, "own-threshold", kClean},
+    {RouterPolicy::kRandomDrop, "random-drop", kClean},
+    {RouterPolicy::kRoundRobin, "round-robin", kClean},
+    {RouterPolicy::kHashTable, "hash-table", kClean},
+    {RouterPolicy::kReplayed, "replayed", kClean},
+    {RouterPolicy::kFifo, "fifo-capacity", kBatch},
+    {RouterPolicy::kFifoChunks, "fifo-chunks", kBatch},
+    {RouterPolicy::kFifoUnequalChunks, "fifo-unequal-chunks", kBatch},
+    {RouterPolicy::kFifoSequence, "fifo-sequence", kClean},
+    {RouterPolicy::kFifoFirstRanks, "fifo-first-ranks", kBatch},
+    {RouterPolicy::kFifoRankCapacity, "fifo-rank-capacity", kBatch},
+    {RouterPolicy::kFifoExpertCapacity, "fifo-expert-capacity", kBatch},
+    {RouterPolicy::kOwnThresholdFifo, "own-threshold-fifo", kBatch},
+    {RouterPolicy::kStoredThresholdFifo, "stored-threshold-fifo", kBatch},
+    {RouterPolicy::kPrefixBudget, "prefix-budget", kBatch},
+    {RouterPolicy::kWindowBudget, "window-budget", kBatch},
+    {RouterPolicy::kAllOrNothing, "all-or-nothing", kBatch},
+    {RouterPolicy::kGreedyOverflow, "greedy-overflow", kBatch},
+    {RouterPolicy::kSamePositionMixing, "same-position-mixing", kBatch},
+    {RouterPolicy::kScore, "score-capacity", kFuture},
+    {RouterPolicy::kPriority, "priority-capacity", kFuture},
+    {RouterPolicy::kPriorityRankMajor, "priority-rank-major", kFuture},
+    {RouterPolicy::kRankMajor, "rank-major-capacity", kFuture},
+    {RouterPolicy::kRandomSelection, "random-capacity", kFuture},
+    {RouterPolicy::kTieOrder, "tie-order-capacity", kFuture},
+    {RouterPolicy::kExpertChoice, "expert-choice", kFuture},
+    {RouterPolicy::kSequenceTopK, "sequence-top-k", kFuture},
+    {RouterPolicy::kSinkhorn, "sinkhorn", kFuture},
+    {RouterPolicy::kAuction, "auction", kFuture},
+    {RouterPolicy::kFittedBias, "fitted-bias", kFuture},
+    {RouterPolicy::kOverflowReroute, "overflow-reroute", kFuture},
+    {RouterPolicy::kZigzagFifo, "zigzag-fifo", kFuture},
+    {RouterPolicy::kReverseFifo, "reverse-fifo", kFuture},
+    {RouterPolicy::kAtomicsRace, "atomics-race", RouterClass::kNondeterministic},
 };
 
-class Router {
- public:
-  Router(const RouterBatch& batch, int64_t capacity)
-      : b_(batch), capacity_(capacity), probs_(batch.logits.size()) {
-    for (int32_t t = 0; t < b_.tokens; ++t) Softmax(t);
-    out_.map.assign(probs_.size(), 0);
+// The experts a token asks for, and what it drops of them by itself.
+void Choose(State& s, RouterPolicy policy) {
+  switch (policy) {
+    case RouterPolicy::kRoundRobin:
+      return ChooseRoundRobin(s);
+    case RouterPolicy::kHashTable:
+      return ChooseByHash(s);
+    case RouterPolicy::kReplayed:
+      return ChooseReplayed(s);
+    case RouterPolicy::kGroupLimited:
+      AddBias(s, s.p.bias);
+      LimitGroups(s);
+      break;
+    case RouterPolicy::kStoredBias:
+      AddBias(s, s.p.bias);
+      break;
+    case RouterPolicy::kSharedExperts:
+      ReserveShared(s);
+      break;
+    case RouterPolicy::kNoisyTopK:
+      AddNoise(s);
+      break;
+    case RouterPolicy::kSampledSecond:
+      SampleLower(s);
+      break;
+    case RouterPolicy::kSinkhorn:
+      Sinkhorn(s);
+      break;
+    case RouterPolicy::kFittedBias:
+      FitBias(s);
+      break;
+    default:
+      break;
   }
+  ChooseTopK(s);
+}
 
-  RouterResult Run(RouterPolicy policy, int chunks) {
-    if (policy == RouterPolicy::kExpertChoice) {
-      ExpertsChoose();
-      return std::move(out_);
-    }
-    ChooseTopK();
-    switch (policy) {
-      case RouterPolicy::kFifo:
-        Queue(b_.pool, false);
-        break;
-      case RouterPolicy::kFifoChunks:
-        Queue(Chunked(chunks), false);
-        break;
-      case RouterPolicy::kRankMajor:
-        Queue(b_.pool, true);
-        break;
-      case RouterPolicy::kScore:
-        KeepBest();
-        break;
-      case RouterPolicy::kOwnThreshold:
-        OwnThreshold();
-        break;
-      default:
-        break;
-    }
-    for (int32_t t = 0; t < b_.tokens; ++t) {
-      for (int32_t j = 0; j < b_.top_k; ++j) {
-        if (out_.keep[Slot(t, j)]) out_.map[At(t, out_.indices[Slot(t, j)])] = 1;
-      }
-    }
-    return std::move(out_);
-  }
-
- private:
-  size_t At(int32_t t, int32_t e) const {
-    return static_cast<size_t>(t) * static_cast<size_t>(b_.experts) + static_cast<size_t>(e);
-  }
-  size_t Slot(int32_t t, int32_t j) const {
-    return static_cast<size_t>(t) * static_cast<size_t>(b_.top_k) + static_cast<size_t>(j);
-  }
-  bool Padding(int32_t t) const {
-    return !b_.padding.empty() && b_.padding[static_cast<size_t>(t)] != 0;
-  }
-
-  void Softmax(int32_t t) {
-    const double* x = &b_.logits[At(t, 0)];
-    const double max = *std::max_element(x, x + b_.experts);
-    double sum = 0;
-    for (int32_t e = 0; e < b_.experts; ++e) sum += std::exp(x[e] - max);
-    for (int32_t e = 0; e < b_.experts; ++e) probs_[At(t, e)] = std::exp(x[e] - max) / sum;
-  }
-
-  void ChooseTopK() {
-    std::vector<int32_t> order(static_cast<size_t>(b_.experts));
-    out_.indices.resize(static_cast<size_t>(b_.tokens) * static_cast<size_t>(b_.top_k));
-    out_.keep.assign(out_.indices.size(), 1);
-    for (int32_t t = 0; t < b_.tokens; ++t) {
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-        return b_.logits[At(t, a)] > b_.logits[At(t, b)];
+void DropOwn(State& s, RouterPolicy policy) {
+  switch (policy) {
+    case RouterPolicy::kStoredThreshold:
+    case RouterPolicy::kStoredThresholdFifo:
+      return DropBelowThreshold(s);
+    case RouterPolicy::kOwnThreshold:
+    case RouterPolicy::kOwnThresholdFifo:
+      return DropBelowOwnBest(s);
+    case RouterPolicy::kRandomSecond:
+      return DropLowerAtRandom(s);
+    case RouterPolicy::kNullExperts:
+      return Drop(
+          s, [&](int32_t t, int32_t j) { return s.Expert(t, j) < s.b.experts - s.p.null_experts; });
+    case RouterPolicy::kRandomDrop:
+      return Drop(s, [&](int32_t t, int32_t j) {
+        return s.Draw(t, static_cast<uint64_t>(j)) >= s.p.drop_rate;
       });
-      for (int32_t j = 0; j < b_.top_k; ++j) {
-        out_.indices[Slot(t, j)] = order[static_cast<size_t>(j)];
-        if (Padding(t)) out_.keep[Slot(t, j)] = 0;  // padding is not dispatched
-      }
-    }
-  }
-
-  std::vector<int32_t> Chunked(int chunks) const {
-    const int32_t length = (b_.tokens + chunks - 1) / chunks;
-    std::vector<int32_t> pool(b_.pool);
-    for (int32_t t = 0; t < b_.tokens; ++t)
-      pool[static_cast<size_t>(t)] = pool[static_cast<size_t>(t)] * chunks + t / length;
-    return pool;
-  }
-
-  int32_t Pools(const std::vector<int32_t>& pool) const {
-    return *std::max_element(pool.begin(), pool.end()) + 1;
-  }
-
-  void Queue(const std::vector<int32_t>& pool, bool rank_major) {
-    std::vector<int64_t> held(static_cast<size_t>(Pools(pool)) * static_cast<size_t>(b_.experts),
-                              0);
-    const auto offer = [&](int32_t t, int32_t j) {
-      if (!out_.keep[Slot(t, j)]) return;
-      int64_t& load =
-          held[static_cast<size_t>(pool[static_cast<size_t>(t)]) * static_cast<size_t>(b_.experts) +
-               static_cast<size_t>(out_.indices[Slot(t, j)])];
-      out_.keep[Slot(t, j)] = load < capacity_;
-      load += load < capacity_;
-    };
-    if (rank_major) {
-      for (int32_t j = 0; j < b_.top_k; ++j) {
-        for (int32_t t = 0; t < b_.tokens; ++t) offer(t, j);
-      }
+    case RouterPolicy::kFifoFirstRanks:
+      return Drop(s, [&](int32_t, int32_t j) { return j < s.p.first_ranks; });
+    default:
       return;
-    }
-    for (int32_t t = 0; t < b_.tokens; ++t) {
-      for (int32_t j = 0; j < b_.top_k; ++j) offer(t, j);
-    }
   }
+}
 
-  void KeepBest() {
-    struct Wish {
-      double score;
-      size_t slot;
-    };
-    std::vector<std::vector<Wish>> cells(static_cast<size_t>(Pools(b_.pool)) *
-                                         static_cast<size_t>(b_.experts));
-    for (int32_t t = 0; t < b_.tokens; ++t) {
-      for (int32_t j = 0; j < b_.top_k; ++j) {
-        if (!out_.keep[Slot(t, j)]) continue;
-        const int32_t e = out_.indices[Slot(t, j)];
-        cells[static_cast<size_t>(b_.pool[static_cast<size_t>(t)]) *
-                  static_cast<size_t>(b_.experts) +
-              static_cast<size_t>(e)]
-            .push_back({probs_[At(t, e)], Slot(t, j)});
-      }
-    }
-    for (auto& cell : cells) {
-      std::stable_sort(cell.begin(), cell.end(),
-                       [](const Wish& a, const Wish& b) { return a.score > b.score; });
-      for (size_t i = static_cast<size_t>(capacity_); i < cell.size(); ++i)
-        out_.keep[cell[i].slot] = 0;
-    }
+// Who is admitted of those that ask.
+void Admit(State& s, RouterPolicy policy) {
+  switch (policy) {
+    case RouterPolicy::kFifoChunks:
+      CutIntoChunks(s);
+      return Queue(s, RowOrder(s), false);
+    case RouterPolicy::kFifoUnequalChunks:
+      CutUnequally(s);
+      return Queue(s, RowOrder(s), false);
+    case RouterPolicy::kFifoSequence:
+      CutBySequence(s);
+      return Queue(s, RowOrder(s), false);
+    case RouterPolicy::kFifo:
+    case RouterPolicy::kFifoFirstRanks:
+    case RouterPolicy::kFifoExpertCapacity:
+    case RouterPolicy::kOwnThresholdFifo:
+    case RouterPolicy::kStoredThresholdFifo:
+      return Queue(s, RowOrder(s), false);
+    case RouterPolicy::kRankMajor:
+      return Queue(s, RowOrder(s), true);
+    case RouterPolicy::kZigzagFifo:
+      return Queue(s, ZigzagOrder(s), false);
+    case RouterPolicy::kReverseFifo:
+      return Queue(s, ReverseOrder(s), false);
+    case RouterPolicy::kAtomicsRace:
+      return Queue(s, ArrivalOrder(s), false);
+    case RouterPolicy::kPriority:
+      return Queue(s, PriorityOrder(s), false);
+    case RouterPolicy::kPriorityRankMajor:
+      return Queue(s, PriorityOrder(s), true);
+    case RouterPolicy::kFifoRankCapacity:
+      return QueueByRank(s);
+    case RouterPolicy::kPrefixBudget:
+      return QueuePrefixBudget(s);
+    case RouterPolicy::kWindowBudget:
+      return QueueWindow(s);
+    case RouterPolicy::kAllOrNothing:
+      return QueueAllOrNothing(s);
+    case RouterPolicy::kGreedyOverflow:
+      return OverflowGreedily(s);
+    case RouterPolicy::kOverflowReroute:
+      return RerouteOverflow(s);
+    case RouterPolicy::kScore:
+      return KeepHighest(s, [&](int32_t t, int32_t j) { return KeyOf(s, s.p.key, t, j); });
+    case RouterPolicy::kRandomSelection:
+      return KeepHighest(s, [&](int32_t t, int32_t j) {
+        return s.Draw(t, static_cast<uint64_t>(s.Expert(t, j)));
+      });
+    case RouterPolicy::kTieOrder:
+      return KeepByTieRule(s);
+    case RouterPolicy::kAuction:
+      return Auction(s);
+    default:
+      return;
   }
+}
 
-  void ExpertsChoose() {
-    for (int32_t pool = 0; pool < Pools(b_.pool); ++pool) {
-      std::vector<int32_t> members;
-      for (int32_t t = 0; t < b_.tokens; ++t) {
-        if (b_.pool[static_cast<size_t>(t)] == pool && !Padding(t)) members.push_back(t);
-      }
-      for (int32_t e = 0; e < b_.experts; ++e) {
-        std::vector<int32_t> order = members;
-        std::stable_sort(order.begin(), order.end(),
-                         [&](int32_t a, int32_t b) { return probs_[At(a, e)] > probs_[At(b, e)]; });
-        const auto taken = std::min(order.size(), static_cast<size_t>(capacity_));
-        for (size_t i = 0; i < taken; ++i) out_.map[At(order[i], e)] = 1;
-      }
-    }
+// Policies that fill the map by expert; false where tokens choose.
+bool FillByColumn(State& s, RouterPolicy policy) {
+  const bool by_logits = s.p.key == ScoreKey::kLogits;
+  switch (policy) {
+    case RouterPolicy::kExpertChoice:
+      ExpertsChoose(s, by_logits);
+      return true;
+    case RouterPolicy::kSequenceTopK:
+      CutBySequence(s);
+      ExpertsChoose(s, by_logits || s.b.experts == 1);
+      return true;
+    case RouterPolicy::kSamePositionMixing:
+      CutByPosition(s);
+      ExpertsChoose(s, by_logits);
+      return true;
+    case RouterPolicy::kThresholdChoice:
+      ChooseAboveThreshold(s);
+      return true;
+    default:
+      return false;
   }
+}
 
-  void OwnThreshold() {
-    for (int32_t t = 0; t < b_.tokens; ++t) {
-      const double best = probs_[At(t, out_.indices[Slot(t, 0)])];
-      for (int32_t j = 0; j < b_.top_k; ++j) {
-        if (probs_[At(t, out_.indices[Slot(t, j)])] < 0.5 * best) out_.keep[Slot(t, j)] = 0;
-      }
-    }
-  }
-
-  const RouterBatch& b_;
-  int64_t capacity_;
-  std::vector<double> probs_;
-  RouterResult out_;
-};
+const NamedPolicy* Find(RouterPolicy policy) {
+  const auto* found =
+      std::find_if(std::begin(kPolicies), std::end(kPolicies),
+                   [&](const NamedPolicy& named) { return named.policy == policy; });
+  return found == std::end(kPolicies) ? nullptr : found;
+}
 
 }  // namespace
 
-RouterResult Route(const RouterBatch& batch, RouterPolicy policy, int64_t capacity, int chunks) {
-  return Router(batch, capacity).Run(policy, chunks);
+RouterResult Route(const RouterBatch& batch, RouterPolicy policy,
+                   const RouterParameters& parameters) {
+  State s(batch, parameters);
+  if (FillByColumn(s, policy)) {
+    FillProbs(s);
+    return std::move(s.out);
+  }
+  Choose(s, policy);
+  DropOwn(s, policy);
+  Admit(s, policy);
+  for (int32_t t = 0; t < batch.tokens; ++t) {
+    for (int32_t j = 0; j < batch.top_k; ++j) {
+      if (s.out.keep[s.Slot(t, j)]) s.out.map[s.At(t, s.Expert(t, j))] = 1;
+    }
+  }
+  if (policy == RouterPolicy::kSharedExperts) AddShared(s);
+  FillProbs(s);
+  return std::move(s.out);
+}
+
+RouterClass PolicyClass(RouterPolicy policy) {
+  const NamedPolicy* named = Find(policy);
+  return named == nullptr ? RouterClass::kNondeterministic : named->kind;
 }
 
 bool PolicyLeaks(RouterPolicy policy) {
-  return std::any_of(std::begin(kPolicies), std::end(kPolicies), [&](const NamedPolicy& named) {
-    return named.policy == policy && named.leaks;
-  });
+  const RouterClass kind = PolicyClass(policy);
+  return kind == RouterClass::kFutureLeak || kind == RouterClass::kNondeterministic;
 }
 
 const char* PolicyName(RouterPolicy policy) {
-  for (const NamedPolicy& named : kPolicies) {
-    if (named.policy == policy) return named.name;
-  }
-  return "?";
+  const NamedPolicy* named = Find(policy);
+  return named == nullptr ? "?" : named->name;
 }
 
 bool ParsePolicy(const std::string& name, RouterPolicy* policy) {
@@ -214,6 +258,12 @@ bool ParsePolicy(const std::string& name, RouterPolicy* policy) {
     return true;
   }
   return false;
+}
+
+std::vector<RouterPolicy> AllPolicies() {
+  std::vector<RouterPolicy> all;
+  for (const NamedPolicy& named : kPolicies) all.push_back(named.policy);
+  return all;
 }
 
 }  // namespace plumbline::rules

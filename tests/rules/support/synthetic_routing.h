@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,8 +13,17 @@
 
 namespace plumbline::rules::testing {
 
-enum class PoolUnit { kMicrobatch, kSequence, kChunk };
-enum class Recorded { kIndicesAndMask, kIndicesAndMap, kMapOnly };
+enum class PoolUnit { kMicrobatch, kSequence, kChunk, kPack };  // kPack: two sequences a pool
+enum class Recorded { kIndicesAndMask, kIndicesAndMap, kMapOnly, kMaskOnly, kIndicesMaskAndMap };
+enum class RecordedProbs { kNone, kDense, kChosen };
+// Where scores come from. Popularity: experts differ in their mean.
+enum class ScoreShape {
+  kNormal,      // independent, mild popularity
+  kHeavy,       // heavy tails
+  kCorrelated,  // neighbours in a sequence score alike
+  kSkewed,      // strong popularity
+  kBimodal,     // two kinds of tokens
+};
 
 struct RoutingSpec {
   RouterPolicy policy = RouterPolicy::kTokenChoice;
@@ -25,16 +35,28 @@ struct RoutingSpec {
   int chunks = 4;  // of kFifoChunks, and of PoolUnit::kChunk
   DType dtype = DType::kF32;
   double quantum = 0;  // > 0: logits are multiples of it, so rows tie
+  ScoreShape shape = ScoreShape::kNormal;
+  int repeat = 1;  // each prompt stands this many times in the batch, bit for bit
   PoolUnit pool = PoolUnit::kMicrobatch;
   bool record_pool_id = true;
   bool pool_metadata = true;
   bool declare_capacity = true;
-  bool seq_major = false;     // the queue's order
-  bool shuffle_rows = false;  // rows stored in another order than queued
+  int64_t declared_capacity = 0;  // > 0: declared whatever the truth is
+  int64_t declared_offset = 0;    // added to the true capacity: a wrong declaration
+  bool seq_major = false;         // the queue's order
+  bool shuffle_rows = false;      // rows stored in another order than queued
   double padding_share = 0;
   bool packed = false;  // documents of random lengths up to `length`
-  bool softmax = true;  // score_function metadata
+  bool softmax = true;  // score_function metadata; kStoredBias records its own function
+  bool record_bias = true;
+  v1::RoutingConfig::BiasCaptured bias_captured = v1::RoutingConfig::BIAS_CAPTURED_BEFORE;
+  bool declare_randomness = true;
+  bool record_groups = true;
   Recorded recorded = Recorded::kIndicesAndMask;
+  RecordedProbs probs = RecordedProbs::kNone;
+  bool pad_map = false;  // maps filled up to capacity with entries of probability zero
+  // Tie rule, keys, counts. Capacities, stored statistics, seed and table are filled in.
+  RouterParameters router = {};
   uint64_t seed = 1;
 };
 
@@ -43,8 +65,10 @@ class SyntheticRouting {
   explicit SyntheticRouting(const RoutingSpec& spec);
 
   const RoutingSpec& spec() const { return spec_; }
+  const RouterBatch& batch() const { return batch_; }
+  const RouterParameters& parameters() const { return parameters_; }
   const RouterResult& result() const { return result_; }
-  int64_t capacity() const { return capacity_; }
+  int64_t capacity() const { return parameters_.capacity; }
   int64_t dropped() const;
 
   // One evidence item, as a probe would send it.
@@ -52,24 +76,52 @@ class SyntheticRouting {
   // The same in a batch of one source.
   v1::Batch Batch(uint32_t rank = 0, uint32_t world = 1, int64_t step = 0) const;
 
-  // Redraws what follows a cut of one sequence (half of the time with copies of the prefix's
-  // strongest tokens) and routes again; true when an earlier token's experts changed in any of
-  // `trials` tries.
+  // Redraws what follows a cut of one sequence (in turn: copies of the prefix's strongest tokens,
+  // noise, a flood of one expert) and routes again with the same draws and stored statistics; true
+  // when an earlier token's experts changed in any of `trials` tries.
   bool LeaksByIntervention(int trials) const;
+  // The same with another sequence redrawn as a whole.
+  bool FlipsByOtherSequence(int trials) const;
+  // A second run of the same batch differs.
+  bool Nondeterministic() const;
 
  private:
-  int32_t TruePool(size_t row) const;
-  std::vector<std::vector<uint8_t>> Assignment(const RouterBatch& batch) const;
+  void MakeRows(std::mt19937_64& rng);
+  void MakeScores(std::mt19937_64& rng);
+  void MakeParameters();
+  double UnitRows() const;
+  // What is declared; 0: the policy has no one capacity.
+  int64_t Declared() const;
+  void FillConfig(v1::RoutingConfig& config) const;
+  void FillRow(v1::RoutingSample& sample, size_t row, const std::vector<uint8_t>& map) const;
+  std::vector<uint8_t> RecordedMap() const;
+  void Redraw(RouterBatch& batch, size_t row, const std::vector<size_t>& models, int manner,
+              std::mt19937_64& rng) const;
+  std::vector<uint8_t> Assignment(const RouterBatch& batch) const;
+  bool Flips(int trials, bool other_sequence) const;
+  bool has_map() const;
+  bool has_indices() const;
+  bool has_mask() const;
 
   RoutingSpec spec_;
-  RouterBatch batch_;              // rows in queue order
-  std::vector<int64_t> sequence_;  // of each queue row
-  std::vector<int64_t> position_;
-  int64_t capacity_ = 0;
+  RouterBatch batch_;  // rows in queue order
+  RouterParameters parameters_;
   RouterResult result_;
 };
 
 // A random spec of this policy: shapes, dtypes, pools, orders, padding, ties.
 RoutingSpec RandomSpec(RouterPolicy policy, uint64_t seed);
+
+// A router and a way of recording it.
+struct Kind {
+  std::string name;
+  bool leaks = false;
+  std::function<RoutingSpec(uint64_t seed)> make;
+  RoutingSpec Make(uint64_t seed) const { return make(seed); }
+};
+// Causal in time: no verdict may accuse them.
+std::vector<Kind> CleanKinds();
+// Leak when experts are full.
+std::vector<Kind> LeakingKinds();
 
 }  // namespace plumbline::rules::testing

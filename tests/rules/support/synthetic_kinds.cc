@@ -1,0 +1,389 @@
+// Routers and the ways they are recorded: the populations of the truth tests.
+#include <algorithm>
+
+#include "tests/rules/support/synthetic_routing.h"
+
+namespace plumbline::rules::testing {
+namespace {
+
+template <typename... T>
+auto Pick(std::mt19937_64& rng, T... values) {
+  const std::vector<std::common_type_t<T...>> list{values...};
+  return list[rng() % list.size()];
+}
+
+int CountFor(RouterPolicy policy, int experts) {
+  return policy == RouterPolicy::kNullExperts || policy == RouterPolicy::kSharedExperts
+             ? std::max(1, experts / 8)
+             : 0;
+}
+
+// Makes shapes fit what the policy needs.
+void Fit(RoutingSpec& spec, std::mt19937_64& rng) {
+  RouterParameters& r = spec.router;
+  switch (spec.policy) {
+    case RouterPolicy::kGroupLimited:
+      if (spec.experts % 4 != 0 || spec.experts < 8) spec.experts = 8;
+      r.groups = 4;
+      r.top_groups = 2;
+      r.group_sum2 = Pick(rng, true, false);
+      r.function = Pick(rng, ScoreFunction::kIdentity, ScoreFunction::kSigmoid);
+      spec.top_k = std::min(spec.top_k, 2 * spec.experts / 4);
+      break;
+    case RouterPolicy::kStoredBias:
+      r.function = Pick(rng, ScoreFunction::kSigmoid, ScoreFunction::kSoftmax);
+      break;
+    case RouterPolicy::kNullExperts:
+    case RouterPolicy::kSharedExperts:
+      spec.experts = std::max(spec.experts, 2);
+      r.null_experts = r.shared_experts = CountFor(spec.policy, spec.experts);
+      spec.top_k = std::min(spec.top_k, spec.experts - r.shared_experts);
+      break;
+    case RouterPolicy::kSampledSecond:
+    case RouterPolicy::kRandomSecond:
+    case RouterPolicy::kFifoFirstRanks:
+      spec.experts = std::max(spec.experts, 2);
+      spec.top_k = std::max(spec.top_k, 2);
+      r.first_ranks = std::max(1, spec.top_k / 2);
+      break;
+    case RouterPolicy::kScore:
+      // A share of the only choice is 1: nothing to rank by. A key of nobody's knowledge is
+      // recorded.
+      if (spec.top_k == 1 && r.key != ScoreKey::kLogits) r.key = r.combine = ScoreKey::kSoftmax;
+      if (r.key == ScoreKey::kSqrtSoftplusShare) spec.probs = RecordedProbs::kDense;
+      break;
+    case RouterPolicy::kAuction:
+      spec.top_k = 1;
+      break;
+    case RouterPolicy::kFittedBias:
+      r.function = Pick(rng, ScoreFunction::kSigmoid, ScoreFunction::kSoftmax);
+      break;
+    default:
+      break;
+  }
+  r.key = spec.policy == RouterPolicy::kSequenceTopK ? ScoreKey::kLogits : r.key;
+}
+
+// Two to eight prompts of ordinary size, recorded in full.
+RoutingSpec Base(RouterPolicy policy, uint64_t seed) {
+  std::mt19937_64 rng(seed * 6364136223846793005ull + static_cast<uint64_t>(policy));
+  RoutingSpec spec;
+  spec.policy = policy;
+  spec.seed = seed;
+  spec.sequences = Pick(rng, 2, 4, 8);
+  spec.length = Pick(rng, 32, 64, 128);
+  spec.experts = Pick(rng, 8, 16, 32);
+  spec.top_k = Pick(rng, 1, 2, 4);
+  spec.capacity_factor = Pick(rng, 0.5, 0.75, 1.0, 1.25);
+  spec.chunks = Pick(rng, 2, 3, 4);
+  spec.dtype = Pick(rng, DType::kF32, DType::kF32, DType::kBF16, DType::kF16);
+  spec.shape = Pick(rng, ScoreShape::kNormal, ScoreShape::kHeavy, ScoreShape::kCorrelated,
+                    ScoreShape::kSkewed, ScoreShape::kBimodal);
+  spec.seq_major = Pick(rng, true, false);
+  spec.shuffle_rows = Pick(rng, false, false, true);
+  spec.packed = Pick(rng, false, false, true);
+  spec.padding_share = Pick(rng, 0.0, 0.0, 0.25);
+  spec.router.padding_competes = Pick(rng, false, true);
+  spec.softmax = Pick(rng, true, false);
+  spec.recorded = Pick(rng, Recorded::kIndicesAndMask, Recorded::kIndicesAndMap, Recorded::kMapOnly,
+                       Recorded::kIndicesMaskAndMap);
+  spec.probs = Pick(rng, RecordedProbs::kNone, RecordedProbs::kDense, RecordedProbs::kChosen);
+  spec.router.combine =
+      Pick(rng, ScoreKey::kSoftmax, ScoreKey::kSoftmaxChosen, ScoreKey::kSigmoidShare);
+  Fit(spec, rng);
+  return spec;
+}
+
+using Edit = std::function<void(RoutingSpec&)>;
+
+Kind Make(const std::string& name, RouterPolicy policy, Edit edit = {}) {
+  return {name, PolicyLeaks(policy), [policy, edit](uint64_t seed) {
+            RoutingSpec spec = Base(policy, seed);
+            if (edit) edit(spec);
+            return spec;
+          }};
+}
+
+void NoPool(RoutingSpec& s) { s.record_pool_id = s.pool_metadata = false; }
+void PoolByMetadata(RoutingSpec& s) { s.record_pool_id = false; }
+void Undeclared(RoutingSpec& s) { s.declare_capacity = false; }
+// The pool of every piece is not told, only that this is one micro-batch.
+void HiddenPieces(RoutingSpec& s) {
+  s.record_pool_id = false;
+  s.pool_metadata = true;
+}
+
+}  // namespace
+
+RoutingSpec RandomSpec(RouterPolicy policy, uint64_t seed) {
+  std::mt19937_64 rng(seed * 7919 + static_cast<uint64_t>(policy));
+  RoutingSpec spec;
+  spec.policy = policy;
+  spec.seed = seed;
+  spec.sequences = Pick(rng, 1, 2, 3, 8);
+  spec.length = Pick(rng, 1, 7, 31, 64, 129);
+  spec.experts = Pick(rng, 1, 2, 8, 13, 64);
+  spec.top_k = std::min(spec.experts, Pick(rng, 1, 2, 3, 8));
+  spec.capacity_factor = Pick(rng, 0.5, 1.0, 1.25, 4.0);
+  spec.dtype = Pick(rng, DType::kF32, DType::kBF16, DType::kF16, DType::kF64);
+  spec.quantum = Pick(rng, 0.0, 0.0, 0.0, 0.25, 1.0);
+  spec.pool =
+      Pick(rng, PoolUnit::kMicrobatch, PoolUnit::kSequence, PoolUnit::kChunk, PoolUnit::kPack);
+  spec.chunks = Pick(rng, 2, 3, 4);
+  spec.record_pool_id = Pick(rng, true, true, false);
+  spec.pool_metadata = Pick(rng, true, false);
+  spec.declare_capacity = Pick(rng, true, false);
+  spec.seq_major = Pick(rng, true, false);
+  spec.shuffle_rows = Pick(rng, false, false, true);
+  spec.padding_share = Pick(rng, 0.0, 0.0, 0.25);
+  spec.packed = Pick(rng, false, true);
+  spec.softmax = Pick(rng, true, false);
+  spec.recorded = Pick(rng, Recorded::kIndicesAndMask, Recorded::kIndicesAndMap, Recorded::kMapOnly,
+                       Recorded::kMaskOnly, Recorded::kIndicesMaskAndMap);
+  spec.probs = Pick(rng, RecordedProbs::kNone, RecordedProbs::kDense, RecordedProbs::kChosen);
+  spec.shape = Pick(rng, ScoreShape::kNormal, ScoreShape::kNormal, ScoreShape::kHeavy,
+                    ScoreShape::kCorrelated, ScoreShape::kSkewed, ScoreShape::kBimodal);
+  spec.repeat = spec.sequences == 8 ? Pick(rng, 1, 1, 2) : 1;
+  spec.router.padding_competes = Pick(rng, false, false, true);
+  spec.router.short_chunk_first = Pick(rng, false, true);
+  spec.router.priority_sum = Pick(rng, false, true);
+  spec.router.tie_rule = Pick(rng, TieRule::kLastFirst, TieRule::kStrided, TieRule::kPartitioned);
+  spec.router.key = Pick(rng, ScoreKey::kLogits, ScoreKey::kSoftmax, ScoreKey::kSoftmaxChosen,
+                         ScoreKey::kSigmoidShare, ScoreKey::kSqrtSoftplusShare);
+  spec.router.combine = spec.router.key;
+  spec.bias_captured =
+      Pick(rng, v1::RoutingConfig::BIAS_CAPTURED_BEFORE, v1::RoutingConfig::BIAS_CAPTURED_ABSENT);
+  spec.record_bias = Pick(rng, true, true, false);
+  spec.declare_randomness = Pick(rng, true, false);
+  Fit(spec, rng);
+  return spec;
+}
+
+std::vector<Kind> CleanKinds() {
+  using P = RouterPolicy;
+  std::vector<Kind> kinds = {
+      Make("dropless", P::kTokenChoice),
+      Make("dropless under a capacity never reached", P::kTokenChoice,
+           [](RoutingSpec& s) { s.declared_capacity = s.sequences * s.length; }),
+      Make("dropless under a low capacity declared by mistake", P::kTokenChoice,
+           [](RoutingSpec& s) { s.declared_capacity = s.length / 4; }),
+      Make("dropless bf16", P::kTokenChoice, [](RoutingSpec& s) { s.dtype = DType::kBF16; }),
+      Make("dropless quantised", P::kTokenChoice, [](RoutingSpec& s) { s.quantum = 0.25; }),
+      Make("group-limited", P::kGroupLimited),
+      Make("group-limited unrecorded", P::kGroupLimited,
+           [](RoutingSpec& s) { s.record_groups = false; }),
+      Make("stored bias", P::kStoredBias),
+      Make("stored bias of unknown time", P::kStoredBias,
+           [](RoutingSpec& s) { s.bias_captured = v1::RoutingConfig::BIAS_CAPTURED_ABSENT; }),
+      Make("hidden bias", P::kStoredBias, [](RoutingSpec& s) { s.record_bias = false; }),
+      Make("hidden bias, capacity declared by mistake", P::kStoredBias,
+           [](RoutingSpec& s) {
+             s.record_bias = false;
+             s.declared_capacity = s.top_k * s.sequences * s.length / s.experts;
+           }),
+      Make("stored threshold", P::kStoredThreshold),
+      Make("stored threshold, capacity declared by mistake", P::kStoredThreshold,
+           [](RoutingSpec& s) {
+             s.declared_capacity = s.top_k * s.sequences * s.length / s.experts / 2;
+           }),
+      Make("threshold choice", P::kThresholdChoice),
+      Make("threshold choice, capacity declared by mistake", P::kThresholdChoice,
+           [](RoutingSpec& s) {
+             s.declared_capacity = s.top_k * s.sequences * s.length / s.experts;
+           }),
+      Make("null experts", P::kNullExperts),
+      Make("null experts, pool unrecorded", P::kNullExperts, NoPool),
+      Make("shared experts", P::kSharedExperts),
+      Make("noisy top-k", P::kNoisyTopK),
+      Make("unrecorded noise", P::kNoisyTopK, [](RoutingSpec& s) { s.declare_randomness = false; }),
+      Make("sampled second expert", P::kSampledSecond),
+      Make("sampled second expert undeclared", P::kSampledSecond,
+           [](RoutingSpec& s) { s.declare_randomness = false; }),
+      Make("random second expert", P::kRandomSecond),
+      Make("random second expert undeclared", P::kRandomSecond,
+           [](RoutingSpec& s) { s.declare_randomness = false; }),
+      Make("own threshold", P::kOwnThreshold),
+      Make("own threshold, map alone", P::kOwnThreshold,
+           [](RoutingSpec& s) { s.recorded = Recorded::kMapOnly; }),
+      Make("own threshold, prompts repeated 16 times", P::kOwnThreshold,
+           [](RoutingSpec& s) {
+             s.sequences = 32;
+             s.repeat = 16;
+           }),
+      Make("random drop", P::kRandomDrop),
+      Make("random drop undeclared", P::kRandomDrop,
+           [](RoutingSpec& s) {
+             s.declare_randomness = false;
+             s.router.drop_rate = 0.5;
+           }),
+      Make("round robin", P::kRoundRobin),
+      Make("round robin, map alone", P::kRoundRobin,
+           [](RoutingSpec& s) { s.recorded = Recorded::kMapOnly; }),
+      Make("hash table", P::kHashTable),
+      Make("hash table, map alone", P::kHashTable,
+           [](RoutingSpec& s) { s.recorded = Recorded::kMapOnly; }),
+      Make("replayed routing", P::kReplayed),
+      Make("fifo", P::kFifo),
+      Make("fifo undeclared", P::kFifo, Undeclared),
+      Make("fifo, pool by metadata", P::kFifo, PoolByMetadata),
+      Make("fifo, pool unrecorded", P::kFifo, NoPool),
+      Make("fifo, pool is the sequence", P::kFifo,
+           [](RoutingSpec& s) { s.pool = PoolUnit::kSequence; }),
+      Make("fifo, packed documents share a pool", P::kFifo,
+           [](RoutingSpec& s) {
+             s.pool = PoolUnit::kPack;
+             s.packed = true;
+           }),
+      Make("fifo, capacity declared too low", P::kFifo,
+           [](RoutingSpec& s) { s.declared_offset = -1; }),
+      Make("fifo, capacity declared too high", P::kFifo,
+           [](RoutingSpec& s) { s.declared_offset = 1; }),
+      Make("fifo, mask alone", P::kFifo, [](RoutingSpec& s) { s.recorded = Recorded::kMaskOnly; }),
+      Make("fifo, map padded to capacity", P::kFifo, [](RoutingSpec& s) { s.pad_map = true; }),
+      Make("fifo, tied scores", P::kFifo, [](RoutingSpec& s) { s.quantum = 0.25; }),
+      Make("fifo, prompts repeated 16 times", P::kFifo,
+           [](RoutingSpec& s) {
+             s.sequences = 32;
+             s.repeat = 16;
+           }),
+      Make("fifo chunks", P::kFifoChunks),
+      Make("fifo chunks, unrecorded", P::kFifoChunks, HiddenPieces),
+      Make("fifo chunks, unrecorded and undeclared", P::kFifoChunks,
+           [](RoutingSpec& s) {
+             HiddenPieces(s);
+             Undeclared(s);
+           }),
+      Make("fifo chunks, short one first, unrecorded", P::kFifoChunks,
+           [](RoutingSpec& s) {
+             HiddenPieces(s);
+             s.chunks = 3;
+             s.router.short_chunk_first = true;
+           }),
+      Make("fifo unequal chunks", P::kFifoUnequalChunks),
+      Make("fifo unequal chunks, unrecorded", P::kFifoUnequalChunks, HiddenPieces),
+      Make("fifo unequal chunks, unrecorded and undeclared", P::kFifoUnequalChunks,
+           [](RoutingSpec& s) {
+             HiddenPieces(s);
+             Undeclared(s);
+           }),
+      Make("fifo a sequence", P::kFifoSequence),
+      Make("fifo a sequence, pool unrecorded", P::kFifoSequence, NoPool),
+      Make("fifo over the first choices", P::kFifoFirstRanks),
+      Make("fifo over the first choices, undeclared", P::kFifoFirstRanks, Undeclared),
+      Make("fifo, capacity a choice rank", P::kFifoRankCapacity),
+      Make("fifo, capacity a choice rank, undeclared", P::kFifoRankCapacity, Undeclared),
+      Make("fifo, capacity of an expert's own", P::kFifoExpertCapacity),
+      Make("fifo, capacity of an expert's own, one declared", P::kFifoExpertCapacity,
+           [](RoutingSpec& s) {
+             s.declared_capacity = std::max(1, s.top_k * s.sequences * s.length / s.experts);
+           }),
+      Make("own threshold, then fifo", P::kOwnThresholdFifo,
+           [](RoutingSpec& s) { s.capacity_factor = 0.5; }),
+      Make("own threshold, then fifo, undeclared", P::kOwnThresholdFifo,
+           [](RoutingSpec& s) {
+             s.capacity_factor = 0.5;
+             Undeclared(s);
+           }),
+      Make("stored threshold, then fifo", P::kStoredThresholdFifo,
+           [](RoutingSpec& s) { s.capacity_factor = 0.5; }),
+      Make("stored threshold, then fifo, undeclared", P::kStoredThresholdFifo,
+           [](RoutingSpec& s) {
+             s.capacity_factor = 0.5;
+             Undeclared(s);
+           }),
+      Make("prefix budget", P::kPrefixBudget),
+      Make("prefix budget undeclared", P::kPrefixBudget, Undeclared),
+      Make("window budget", P::kWindowBudget),
+      Make("window budget, pool unrecorded", P::kWindowBudget, NoPool),
+      Make("all or nothing", P::kAllOrNothing),
+      Make("all or nothing undeclared", P::kAllOrNothing, Undeclared),
+      Make("greedy overflow", P::kGreedyOverflow),
+      Make("greedy overflow, map alone", P::kGreedyOverflow,
+           [](RoutingSpec& s) { s.recorded = Recorded::kMapOnly; }),
+      Make("same position mixing", P::kSamePositionMixing,
+           [](RoutingSpec& s) {
+             s.sequences = 8;
+             s.pool_metadata = false;
+           }),
+      Make("same position mixing, pool unrecorded", P::kSamePositionMixing,
+           [](RoutingSpec& s) {
+             s.sequences = 8;
+             NoPool(s);
+           }),
+  };
+  return kinds;
+}
+
+std::vector<Kind> LeakingKinds() {
+  using P = RouterPolicy;
+  std::vector<Kind> kinds;
+  const auto key = [](ScoreKey k) {
+    return [k](RoutingSpec& s) { s.router.key = s.router.combine = k; };
+  };
+  const auto tie = [](TieRule rule) {
+    return [rule](RoutingSpec& s) { s.router.tie_rule = rule; };
+  };
+  const auto second = [](RoutingSpec& s) { s.top_k = std::max(s.top_k, 2); };
+  // With eight sequences or fewer, budgets below the sequence's share.
+  const auto below_one = [](RoutingSpec& s) {
+    s.capacity_factor = std::min(s.capacity_factor, 0.75);
+  };
+  kinds = {
+      Make("drop by logit", P::kScore, key(ScoreKey::kLogits)),
+      Make("drop by softmax", P::kScore, key(ScoreKey::kSoftmax)),
+      Make("drop by softmax of the chosen", P::kScore,
+           [](RoutingSpec& s) {
+             s.top_k = std::max(s.top_k, 2);
+             s.router.key = s.router.combine = ScoreKey::kSoftmaxChosen;
+           }),
+      Make("drop by sigmoid share", P::kScore,
+           [](RoutingSpec& s) {
+             s.top_k = std::max(s.top_k, 2);
+             s.router.key = s.router.combine = ScoreKey::kSigmoidShare;
+           }),
+      Make("drop by recorded probability", P::kScore,
+           [](RoutingSpec& s) {
+             s.top_k = std::max(s.top_k, 2);
+             s.router.key = s.router.combine = ScoreKey::kSqrtSoftplusShare;
+             s.probs = RecordedProbs::kDense;
+           }),
+      Make("drop by softmax undeclared", P::kScore, Undeclared),
+      Make("drop by softmax, pool by metadata", P::kScore, PoolByMetadata),
+      Make("drop by softmax, map padded to capacity", P::kScore,
+           [](RoutingSpec& s) { s.pad_map = true; }),
+      Make("batch-prioritised", P::kPriority),
+      Make("batch-prioritised by sum", P::kPriority,
+           [](RoutingSpec& s) { s.router.priority_sum = true; }),
+      Make("batch-prioritised, rank-major", P::kPriorityRankMajor, second),
+      Make("rank-major", P::kRankMajor, second),
+      Make("rank-major undeclared", P::kRankMajor,
+           [](RoutingSpec& s) {
+             s.top_k = std::max(s.top_k, 2);
+             Undeclared(s);
+           }),
+      Make("random token selection", P::kRandomSelection),
+      Make("ties: last first", P::kTieOrder, tie(TieRule::kLastFirst)),
+      Make("ties: strided", P::kTieOrder, tie(TieRule::kStrided)),
+      Make("ties: partitioned", P::kTieOrder, tie(TieRule::kPartitioned)),
+      Make("expert choice", P::kExpertChoice),
+      Make("expert choice by logit", P::kExpertChoice, key(ScoreKey::kLogits)),
+      Make("expert choice undeclared", P::kExpertChoice, Undeclared),
+      Make("mixture of depths", P::kSequenceTopK,
+           [](RoutingSpec& s) {
+             s.experts = s.top_k = 1;
+             s.capacity_factor = 0.5;
+             s.pool = PoolUnit::kSequence;
+           }),
+      Make("sequence top-k", P::kSequenceTopK, below_one),
+      Make("sinkhorn", P::kSinkhorn),
+      Make("auction", P::kAuction),
+      Make("bias fitted in the batch", P::kFittedBias),
+      Make("overflow re-routed", P::kOverflowReroute, below_one),
+      Make("fifo in zigzag order", P::kZigzagFifo),
+      Make("fifo from the end", P::kReverseFifo),
+      Make("atomics race", P::kAtomicsRace),
+  };
+  return kinds;
+}
+
+}  // namespace plumbline::rules::testing
