@@ -142,6 +142,7 @@ class MoeFutureLeak : public Rule {
                                        " rows tied and ", c.non_finite, " not finite of ",
                                        c.judged_rows, "; more than half cannot be reconstructed"));
     }
+    if (a.balance.found()) return FoundBalance(a);
     if (c.kept_outside_choice) return DecideColumns(a);
     if (c.dropped == 0) return DecideDropless(step, a);
     return DecideCapacity(step, a);
@@ -151,7 +152,6 @@ class MoeFutureLeak : public Rule {
     const RoutingCase& c = a.c;
     const v1::RoutingConfig& config = c.routing->config();
     const bool declared = config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
-    if (a.balance.found()) return FoundBalance(a);
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.explained == 0)
@@ -328,8 +328,7 @@ class MoeFutureLeak : public Rule {
                        "(pool_id): a cut into pieces could explain them"));
     }
     const double bits = std::min(a.certificate.bits, a.capacity_bits);
-    const bool own = !(a.own_refusal_bits >= -kOwnRefusalBits);
-    if (!a.certificate.pair.found() || !(bits >= hint_bits_) || own) {
+    if (!a.certificate.pair.found() || !(bits >= hint_bits_)) {
       return Inconclusive(absl::StrFormat(
           "inversions-unexplained: %d inversions (%.1f bits that capacity caused them, %.1f "
           "against "

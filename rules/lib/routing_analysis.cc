@@ -25,7 +25,9 @@ void Name(RoutingAnalysis& a, const char* policy, const char* cause, double shar
 
 void NameByReplay(RoutingAnalysis& a, const RankedReplay& leak) {
   using Priority = RankedReplay::Priority;
-  if (!leak.by_score()) {
+  if (!leak.by_score() && !leak.rank_first) {
+    Name(a, "fifo-capacity", "queue-out-of-order", leak.share);
+  } else if (!leak.by_score()) {
     Name(a, "rank-major-capacity", "rank-major-queue", leak.share);
   } else if (a.c.experts == 1) {
     Name(a, "sequence-top-k", "sequence-top-k", leak.share);
@@ -88,10 +90,11 @@ double BinaryEntropy(double p) {
 // choice rank but the last. For expert choice the choice itself carries at most L E H2(C/T). Spec:
 // leak size.
 double LeakBits(const RoutingAnalysis& a) {
-  if (a.policy == "token-choice" || a.policy == "fifo-capacity") return 0;
+  if (a.policy == "token-choice" || a.cause == "first-come") return 0;
   const bool columns = a.policy == "expert-choice";
   const bool known = columns || a.policy == "score-capacity" || a.policy == "sequence-top-k" ||
-                     a.policy == "random-capacity" || a.policy == "rank-major-capacity";
+                     a.policy == "random-capacity" || a.policy == "rank-major-capacity" ||
+                     a.policy == "fifo-capacity";
   if (!known || a.c.sequence.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::unordered_map<int64_t, int64_t> lengths;
   int64_t longest = 0;
@@ -121,7 +124,7 @@ void ListAssumptions(RoutingAnalysis& a) {
   if (a.c.bias_matters && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_ABSENT) {
     a.assumptions.push_back("the expert bias was captured before this batch's scores existed");
   }
-  if (a.policy == "fifo-capacity" && a.first_come.exact_orders.empty()) {
+  if (a.cause == "first-come" && a.first_come.exact_orders.empty()) {
     a.assumptions.push_back("capacity applies as the refusals show: " + a.first_come.best.how);
   } else if (!a.inferred_pools.empty()) {
     a.assumptions.push_back("tokens compete for capacity as the refusals show: " +
@@ -209,7 +212,7 @@ void AnalyseRefusals(RoutingAnalysis& a) {
   const bool explained = a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
   if (!explained && a.inversions.inversions > 0 && a.saturation.contradiction.empty()) {
     a.patterns = FindCleanPatterns(a.c, a.saturation, queues);
-    a.certificate = CertifyPairs(a.c, a.saturation, a.patterns.within_budget);
+    a.certificate = CertifyPairs(a.c, a.saturation);
     a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues);
   }
   NameByCapacity(a);
@@ -237,7 +240,12 @@ void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size
     Name(a, "token-choice", "own-scores", 1);
   } else {
     a.explained_share = a.c.explained_share();
-    if (a.c.unexplained > 0 && a.c.dropped == 0) a.balance = FindBalance(a.c);
+    // A map that keeps k experts a token holds choices too.
+    const bool chosen = std::all_of(a.c.choices.begin(), a.c.choices.end(), [&](const Choice& x) {
+      return x.kept && (!a.c.judged(x.token) ||
+                        a.c.kept_per_row[static_cast<size_t>(x.token)] == a.c.top_k);
+    });
+    if (a.c.unexplained > 0 && chosen) a.balance = FindBalance(a.c);
     if (a.balance.found()) Name(a, "balanced-assignment", "balanced-assignment", 1);
   }
   using Basis = Saturation::Basis;

@@ -46,11 +46,19 @@ std::vector<Market> MarketsOf(const RoutingCase& c) {
   return markets;
 }
 
-// log2 of the multinomial chance that n uniform choices fall equally on E experts, negated.
-double EqualBits(double n, double experts) {
-  const double each = n / experts;
-  return -(std::lgamma(n + 1) - experts * std::lgamma(each + 1)) / std::numbers::ln2 +
-         n * std::log2(experts);
+// -log2 of the multinomial chance that uniform choices fall as evenly as these loads do (which
+// differ by one at most).
+double EvenBits(const int64_t* load, size_t experts) {
+  double total = 0, bits = 0, upper = 0;
+  const int64_t least = *std::min_element(load, load + experts);
+  for (size_t e = 0; e < experts; ++e) {
+    total += static_cast<double>(load[e]);
+    upper += load[e] > least;
+    bits += std::lgamma(static_cast<double>(load[e]) + 1);
+  }
+  const auto all = static_cast<double>(experts);
+  return (bits - std::lgamma(total + 1)) / std::numbers::ln2 + total * std::log2(all) -
+         Log2Choose(all, upper);
 }
 
 // Loads count every row, tied ones too.
@@ -59,10 +67,10 @@ bool CheckEqual(const RoutingCase& c, double* bits) {
   std::vector<int64_t> load(static_cast<size_t>(c.pools) * experts, 0);
   for (const Choice& choice : c.choices) ++load[CellOfToken(c, choice.token, choice.expert)];
   for (size_t pool = 0; pool < static_cast<size_t>(c.pools); ++pool) {
-    const auto first = load.begin() + static_cast<std::ptrdiff_t>(pool * experts);
-    const auto last = first + static_cast<std::ptrdiff_t>(experts);
-    if (std::any_of(first, last, [&](int64_t n) { return n != *first; })) return false;
-    *bits += EqualBits(static_cast<double>(*first * c.experts), static_cast<double>(c.experts));
+    const int64_t* first = &load[pool * experts];
+    const auto [least, most] = std::minmax_element(first, first + experts);
+    if (*most - *least > 1) return false;
+    *bits += EvenBits(first, experts);
   }
   return true;
 }
@@ -174,13 +182,15 @@ class Transport {
     }
   }
 
-  // log of the column scalings: minus the prices.
-  std::vector<double> Prices(const std::vector<double>& weight) const {
+  // Scales rows and columns in turn, at most `rounds` times; after each round visit(prices, round)
+  // may stop it. Prices are minus the log of the column scalings.
+  template <typename Visit>
+  void Balance(const std::vector<double>& weight, int rounds, Visit visit) const {
     const size_t experts = market_.experts;
     double total = 0;
     for (double w : weight) total += w;
-    std::vector<double> scale(experts, 1), column(experts);
-    for (int round = 0; round < 500; ++round) {
+    std::vector<double> scale(experts, 1), column(experts), price(experts);
+    for (int round = 1; round <= rounds; ++round) {
       std::fill(column.begin(), column.end(), 0);
       for (size_t t = 0; t < weight.size(); ++t) {
         if (weight[t] == 0) continue;
@@ -194,12 +204,10 @@ class Transport {
         const double next = total / static_cast<double>(experts) / column[e];
         change = std::max(change, std::abs(std::log(next / scale[e])));
         scale[e] = next;
+        price[e] = -std::log(next);
       }
-      if (!(change > 1e-7)) break;
+      if (visit(price, round) || !(change > 1e-9)) return;
     }
-    std::vector<double> price(experts);
-    for (size_t e = 0; e < experts; ++e) price[e] = -std::log(scale[e]);
-    return price;
   }
 
  private:
@@ -222,25 +230,44 @@ class SplitMix {
   uint64_t state_;
 };
 
-// Iterations that stopped early leave the last few digits of a price open.
-constexpr double kTransportTolerance = 2e-3;
+constexpr int kMostRounds = 200;
+// What fp32 arithmetic leaves open in a price.
+constexpr double kTransportTolerance = 1e-4;
+
+// The number of rounds whose prices explain every choice of the market; 0: none does.
+int RoundsThatExplain(const Market& market, const Transport& transport, double bits) {
+  int found = 0;
+  const std::vector<double> once(market.value.size(), 1);
+  transport.Balance(once, kMostRounds, [&](const std::vector<double>& price, int round) {
+    if (PriceBits(market, price, kTransportTolerance) >= bits) found = round;
+    return found > 0;
+  });
+  return found;
+}
 
 bool TransportExplains(const std::vector<Market>& markets) {
-  bool resampled_fits = false;
   for (const Market& market : markets) {
     const Transport transport(market);
-    std::vector<double> weight(market.value.size(), 1);
-    const double bits = PriceBits(market, transport.Prices(weight), kTransportTolerance);
-    if (!(bits >= kProofBits / static_cast<double>(markets.size()))) return false;
+    const int rounds =
+        RoundsThatExplain(market, transport, kProofBits / static_cast<double>(markets.size()));
+    if (rounds == 0) return false;
+    // Prices of other rows of the same kind that explain as much might have been stored.
     SplitMix random(0x706c756d62);
-    for (int resample = 0; resample < 32 && !resampled_fits; ++resample) {
+    std::vector<double> weight(market.value.size());
+    bool another = false;
+    for (int resample = 0; resample < 32 && !another; ++resample) {
       std::fill(weight.begin(), weight.end(), 0);
       for (size_t i = 0; i < weight.size(); ++i) ++weight[random.Next() % weight.size()];
-      resampled_fits =
-          std::isfinite(PriceBits(market, transport.Prices(weight), kTransportTolerance));
+      std::vector<double> last;
+      transport.Balance(weight, rounds, [&](const std::vector<double>& price, int) {
+        last = price;
+        return false;
+      });
+      another = std::isfinite(PriceBits(market, last, kTransportTolerance));
     }
+    if (another) return false;
   }
-  return !resampled_fits;
+  return true;
 }
 
 // ---- tables ----------------------------------------------------------------------------------

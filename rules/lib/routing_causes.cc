@@ -14,6 +14,9 @@ constexpr RoutingCause kCauses[] = {
     {"rank-major-queue", "all second choices queue behind all first choices of the pool",
      "Queue each token's choices together, in time order, or route without capacity (DeepSpeed: "
      "drop_tokens=False, or top-1)."},
+    {"queue-out-of-order", "the queue of a full expert is not in time order",
+     "Undo the context-parallel layout before routing, or queue by position, or route without "
+     "capacity."},
     {"sequence-top-k", "the best tokens of the whole sequence are taken",
      "Decide each token by its own score (a predictor with a stored threshold) in a decoder."},
     {"random-token-selection", "a full expert draws whom it keeps, from later tokens too",

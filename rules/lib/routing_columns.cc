@@ -154,6 +154,23 @@ std::map<int32_t, std::vector<int32_t>> RowsOfPools(const RoutingCase& c) {
   return pools;
 }
 
+// Probabilities that are zero wherever a token was left out are weights, not scores.
+bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
+  if (!c.probs.present() || c.probs.columns() != c.experts) return false;
+  int64_t left_out = 0, zero = 0;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    for (int32_t e = 0; e < c.experts; ++e) {
+      if (taken[static_cast<size_t>(t) * static_cast<size_t>(c.experts) + static_cast<size_t>(e)]) {
+        continue;
+      }
+      ++left_out;
+      zero += c.probs.At(t, e) == 0;
+    }
+  }
+  return 2 * zero <= left_out;
+}
+
 // Two taken tokens of one expert and pool, of two sequences where there are such.
 struct TakenTwo {
   int32_t first = -1;
@@ -238,8 +255,7 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
   CheckEqualHoldings(c, held, out);
   if (!out.equal) return out;
   for (KeyKind kind : {KeyKind::kSoftmax, KeyKind::kRecorded, KeyKind::kProbs}) {
-    const bool whole_rows =
-        kind != KeyKind::kProbs || (c.probs.present() && c.probs.columns() == c.experts);
+    const bool whole_rows = kind != KeyKind::kProbs || ProbsAreScores(c, taken);
     if (!whole_rows || (kind == KeyKind::kSoftmax && !c.routing->sample().scores_are_logits()))
       continue;
     const KeyReader reader(c, kind);

@@ -47,7 +47,7 @@ google::protobuf::Struct RoutingAnalysis::Details() const {
   if (const RankedReplay* replay = leak(); replay != nullptr && policy == "score-capacity") {
     Put(s, "score_key", KeyName(replay->key));
   }
-  if (policy == "fifo-capacity") Put(s, "queue", first_come.best.how);
+  if (cause == "first-come") Put(s, "queue", first_come.best.how);
   if (!assumptions.empty()) {
     auto& list = *(*s.mutable_fields())["assumptions"].mutable_list_value();
     for (const std::string& assumption : assumptions)

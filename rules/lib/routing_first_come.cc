@@ -18,15 +18,21 @@ struct CellTally {
   uint64_t hash = 0;  // of the scores of its judged candidates
 };
 
-// Takes offers piece by piece; says when they contradict one capacity per piece.
+// Takes offers piece by piece; says when they contradict one capacity per piece (and choice rank).
 class PieceLedger {
  public:
-  // `capacity` < 0: whatever the first refusing cell of a piece of that many rows holds.
-  PieceLedger(size_t cells, int64_t capacity, bool queued)
-      : cells_(cells), declared_(capacity), queued_(queued) {}
+  // Cells are (expert, rank) with `ranks` ranks. `capacity` < 0: whatever the first refusing cell of
+  // that rank holds in a piece of that many rows.
+  PieceLedger(size_t experts, size_t ranks, int64_t capacity, bool queued)
+      : ranks_(ranks),
+        cells_(experts * ranks),
+        unranked_(experts, 0),
+        declared_(capacity),
+        queued_(queued) {}
 
   // False: an admission after a refusal, or more than the declared capacity.
-  bool Take(size_t cell, const Offer& offer) {
+  bool Take(size_t expert, size_t rank, const Offer& offer) {
+    const size_t cell = expert * ranks_ + rank;
     CellTally& tally = cells_[cell];
     if (tally.kept + tally.refused == 0) touched_.push_back(cell);
     if (!offer.kept) {
@@ -38,49 +44,57 @@ class PieceLedger {
     return ++tally.kept <= declared_ || declared_ < 0;
   }
 
-  // Ends a piece of `rows` rows. False: refusing cells hold different numbers, or another holds
-  // more. A short piece may have a capacity of its own.
+  // A choice whose rank is not known: an admission counts at one of the expert's cells.
+  void TakeUnranked(size_t expert, const Offer& offer) { unranked_[expert] += offer.kept; }
+
+  // Ends a piece of `rows` rows. False: refusing cells hold different numbers, or another holds more.
+  // A short piece may have a capacity of its own.
   bool Close(int64_t rows, bool is_short) {
-    int64_t most = 0, holding = -1;
-    bool one = true;
+    bool fits = true;
+    for (size_t rank = 0; rank < ranks_; ++rank) fits = fits && CloseRank(rank, rows, is_short);
     for (size_t cell : touched_) {
-      most = std::max(most, cells_[cell].kept);
-      if (cells_[cell].refused == 0) continue;
-      ++refusing_;
-      if (holding < 0) holding = cells_[cell].kept;
-      one &= cells_[cell].kept == holding;
+      cells_[cell] = {};
+      unranked_[cell / ranks_] = 0;
     }
-    Forget();
-    if (holding < 0) {
-      largest_[rows] = std::max(largest_[rows], most);
-      return is_short || Fits(rows);
-    }
-    if (!one || most > holding) return false;
-    if (is_short) return true;
-    if (declared_ >= 0) return holding == declared_;
-    capacity_.try_emplace(rows, holding);
-    largest_[rows] = std::max(largest_[rows], most);
-    return capacity_[rows] == holding && Fits(rows);
+    touched_.clear();
+    return fits;
   }
 
   int64_t refusing() const { return refusing_; }
 
  private:
-  bool Fits(int64_t rows) const {
-    const auto known = capacity_.find(rows);
-    return known == capacity_.end() || largest_.at(rows) <= known->second;
-  }
-  void Forget() {
-    for (size_t cell : touched_) cells_[cell] = {};
-    touched_.clear();
+  bool CloseRank(size_t rank, int64_t rows, bool is_short) {
+    int64_t most = 0, holding = -1;
+    for (size_t cell : touched_) {
+      if (cell % ranks_ != rank) continue;
+      most = std::max(most, cells_[cell].kept);
+      if (cells_[cell].refused > 0) holding = std::max(holding, cells_[cell].kept);
+    }
+    const std::pair<size_t, int64_t> kind{rank, rows};
+    int64_t& largest = largest_[kind];
+    if (!is_short) largest = std::max(largest, most);
+    if (holding >= 0) {
+      for (size_t cell : touched_) {
+        const bool refuses = cell % ranks_ == rank && cells_[cell].refused > 0;
+        refusing_ += refuses;
+        if (refuses && cells_[cell].kept + unranked_[cell / ranks_] < holding) return false;
+      }
+      if (most > holding) return false;
+      if (!is_short && declared_ >= 0) return holding == declared_;
+      if (!is_short && capacity_.try_emplace(kind, holding).first->second != holding) return false;
+    }
+    const auto known = capacity_.find(kind);
+    return is_short || known == capacity_.end() || largest <= known->second;
   }
 
+  size_t ranks_;
   std::vector<CellTally> cells_;
+  std::vector<int64_t> unranked_;
   std::vector<size_t> touched_;
   int64_t declared_;
   bool queued_;
-  std::map<int64_t, int64_t> capacity_;  // by rows of a piece
-  std::map<int64_t, int64_t> largest_;
+  std::map<std::pair<size_t, int64_t>, int64_t> capacity_;  // by rank and rows of a piece
+  std::map<std::pair<size_t, int64_t>, int64_t> largest_;
   int64_t refusing_ = 0;
 };
 
@@ -179,21 +193,23 @@ int64_t DeclaredCapacity(const RoutingCase& c) {
 // Is every known choice as this variant says?
 bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool queued) {
   const Stream stream(c, queue);
+  const size_t ranks = v.per_rank ? static_cast<size_t>(c.top_k) : 1;
   // A capacity per choice rank is another number than the declared one.
-  PieceLedger ledger(stream.Cells(v), v.per_rank ? -1 : DeclaredCapacity(c), queued);
+  PieceLedger ledger(static_cast<size_t>(c.experts), ranks, v.per_rank ? -1 : DeclaredCapacity(c),
+                     queued);
   const auto take = [&](const Offer& offer) {
-    if (v.first_ranks == 0) return ledger.Take(stream.CellOf(v, offer), offer);
-    if (!offer.judged) return true;
-    if (offer.rank < 0) return false;
-    if (offer.rank >= v.first_ranks) return !offer.kept;
-    return ledger.Take(stream.CellOf(v, offer), offer);
+    const auto expert = static_cast<size_t>(offer.expert);
+    const bool by_rank = v.per_rank || v.first_ranks > 0;
+    if (by_rank && offer.rank < 0) {
+      // Refused, it may have been of a rank that is not used.
+      if (v.first_ranks > 0 && offer.kept) return ledger.Take(expert, 0, offer);
+      ledger.TakeUnranked(expert, offer);
+      return true;
+    }
+    if (v.first_ranks > 0 && offer.rank >= v.first_ranks) return !offer.kept;
+    return ledger.Take(expert, v.per_rank ? static_cast<size_t>(offer.rank) : 0, offer);
   };
   const auto close = [&](int64_t rows, bool is_short) { return ledger.Close(rows, is_short); };
-  if (v.per_rank) {
-    const bool ranked = std::all_of(queue.offers.begin(), queue.offers.end(),
-                                    [](const Offer& o) { return o.rank >= 0 || !o.judged; });
-    if (!ranked) return false;
-  }
   return stream.Walk(v, take, close) && (!queued || ledger.refusing() > 0 || v.first_ranks > 0);
 }
 
@@ -207,7 +223,7 @@ double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Varia
   double bits = 0;
   int64_t ranked = 0, unused = 0;
   const auto take = [&](const Offer& offer) {
-    if (!offer.judged) return true;
+    if (!offer.judged || ((v.first_ranks > 0 || v.per_rank) && offer.rank < 0)) return true;
     ++ranked;
     if (v.first_ranks > 0 && offer.rank >= v.first_ranks) {
       ++unused;

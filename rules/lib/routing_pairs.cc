@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "rules/lib/routing_keys.h"
+#include "rules/lib/routing_ranked.h"
 
 namespace plumbline::rules {
 namespace {
@@ -164,19 +165,6 @@ std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Cells& cells, K
   return below;
 }
 
-// Refusals of tokens that more than one expert refused.
-std::vector<uint8_t> RefusedTwice(const RoutingCase& c) {
-  std::vector<int16_t> refusals(static_cast<size_t>(c.tokens), 0);
-  for (const Choice& choice : c.choices) {
-    refusals[static_cast<size_t>(choice.token)] += choice.kept ? 0 : 1;
-  }
-  std::vector<uint8_t> twice(c.choices.size(), 0);
-  for (size_t i = 0; i < c.choices.size(); ++i) {
-    twice[i] = refusals[static_cast<size_t>(c.choices[i].token)] > 1;
-  }
-  return twice;
-}
-
 // The best rank's certificate, refusals that `excused` marks left out.
 PairCertificate Certify(const Cells& cells, const RankTally& tally,
                         const std::vector<uint8_t>& excused) {
@@ -237,17 +225,12 @@ Inversions FindInversions(const RoutingCase& c, const Saturation& s) {
   return out;
 }
 
-PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s,
-                             const std::vector<uint8_t>& excused) {
+PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s) {
   const Cells cells(c, s);
   const RankTally tally = TallyRanks(c, s);
-  std::vector<uint8_t> always = RefusedTwice(c);
-  for (size_t i = 0; i < always.size(); ++i) always[i] |= excused[i];
   PairCertificate least{{}, HUGE_VAL};
-  for (KeyKind kind : KeyKinds(c)) {
-    std::vector<uint8_t> left_out = BelowAdmissions(c, cells, kind);
-    for (size_t i = 0; i < left_out.size(); ++i) left_out[i] |= always[i];
-    PairCertificate certificate = Certify(cells, tally, left_out);
+  for (KeyKind kind : UsableKeys(c)) {
+    PairCertificate certificate = Certify(cells, tally, BelowAdmissions(c, cells, kind));
     if (!(certificate.bits >= least.bits)) least = certificate;
   }
   return least;

@@ -36,13 +36,11 @@ struct PairCertificate {
   double bits = 0;
 };
 
-// -N log2(1 - f): a cause other than capacity would have hit the N choices of experts below
-// capacity (all kept) at the rate f at which it refused the choices of full experts that precede a
-// later admission in their own sequence. Refusals that something else may explain do not count:
-// below every admission of their cell by some score (each score is one hypothesis, the best of them
-// is granted), within a running budget (`excused`, per choice), or of a token that several experts
-// refused. The rank with most bits. Needs c.ordered().
-PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s,
-                             const std::vector<uint8_t>& excused);
+// -N log2(1 - f): a cause other than capacity would have hit the N choices of experts below capacity
+// (all kept) at the rate f at which it refused the choices of full experts that precede a later
+// admission in their own sequence. Refusals below every admission of their cell by a score may be an
+// own threshold's and do not count; each score is one hypothesis, the one that leaves least is
+// granted. The choice rank with most bits. Needs c.ordered().
+PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s);
 
 }  // namespace plumbline::rules

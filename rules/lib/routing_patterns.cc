@@ -104,31 +104,86 @@ bool QueueCanBeCut(const std::vector<std::vector<RowOffers>>& pools, size_t expe
   });
 }
 
-// ---- a running budget ------------------------------------------------------------------------
+// ---- budgets ---------------------------------------------------------------------------------
 
-// Marks the refusals that a budget common to all experts and growing along the queue would make;
-// true when that is all of them.
-bool MarkWithinBudget(const std::vector<std::vector<RowOffers>>& pools, size_t experts,
-                      std::vector<uint8_t>& within) {
-  bool all = true;
-  std::vector<int64_t> count(experts);
-  for (const auto& rows : pools) {
-    std::fill(count.begin(), count.end(), 0);
-    int64_t most = 0;  // before this row
-    for (RowOffers row : rows) {
-      int64_t next = most;
-      for (const Offer& offer : row) {
-        int64_t& held = count[static_cast<size_t>(offer.expert)];
-        if (offer.kept) next = std::max(next, ++held);
-        if (!Refuses(offer)) continue;
-        const bool inside = held >= most;
-        within[static_cast<size_t>(offer.choice)] |= inside;
-        all &= inside;
+// Admissions and refusals of one pool as (row of the pool, count before).
+struct BudgetPoint {
+  double row;
+  double count;
+  bool kept;
+};
+
+std::vector<BudgetPoint> BudgetPoints(const std::vector<RowOffers>& rows, size_t experts) {
+  std::vector<BudgetPoint> points;
+  std::vector<int64_t> count(experts, 0);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (const Offer& offer : rows[row]) {
+      int64_t& held = count[static_cast<size_t>(offer.expert)];
+      if (offer.kept || offer.judged) {
+        points.push_back({static_cast<double>(row), static_cast<double>(held), offer.kept});
       }
-      most = next;
+      held += offer.kept;
     }
   }
-  return all;
+  return points;
+}
+
+// Is there a line with every admission below it and no refusal? With slope c the room between them
+// is concave in c, so its maximum is found by thirds.
+bool GrowsEvenly(const std::vector<BudgetPoint>& points) {
+  const auto room = [&](double slope) {
+    double least_refused = HUGE_VAL, most_kept = -HUGE_VAL;
+    for (const BudgetPoint& p : points) {
+      const double x = p.count - slope * p.row;
+      if (p.kept) {
+        most_kept = std::max(most_kept, x);
+      } else {
+        least_refused = std::min(least_refused, x);
+      }
+    }
+    return least_refused - most_kept;
+  };
+  double low = 0, high = 2;
+  for (int i = 0; i < 60; ++i) {
+    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+    if (room(a) > 0 || room(b) > 0) return true;
+    (room(a) < room(b) ? low : high) = room(a) < room(b) ? a : b;
+  }
+  return false;
+}
+
+// For some c: an expert refuses exactly when its c-th last admission lies less than w rows back.
+bool SlidesAlong(const std::vector<std::vector<RowOffers>>& pools, size_t experts) {
+  constexpr size_t kMostCount = 64;
+  std::vector<double> near(kMostCount, -HUGE_VAL);  // refusals: the farthest c-th last admission
+  std::vector<double> far(kMostCount, HUGE_VAL);    // admissions: the nearest
+  std::vector<std::vector<double>> admitted(experts);
+  for (const auto& rows : pools) {
+    for (auto& list : admitted) list.clear();
+    for (size_t row = 0; row < rows.size(); ++row) {
+      for (const Offer& offer : rows[row]) {
+        auto& list = admitted[static_cast<size_t>(offer.expert)];
+        for (size_t c = 0; c < kMostCount && (Refuses(offer) || offer.kept); ++c) {
+          const double back = c < list.size()
+                                  ? static_cast<double>(row) - list[list.size() - 1 - c]
+                                  : HUGE_VAL;
+          (offer.kept ? far : near)[c] =
+              offer.kept ? std::min(far[c], back) : std::max(near[c], back);
+        }
+        if (offer.kept) list.push_back(static_cast<double>(row));
+      }
+    }
+  }
+  for (size_t c = 0; c < kMostCount; ++c) {
+    if (near[c] < far[c]) return true;
+  }
+  return false;
+}
+
+bool BudgetGrowsEvenly(const std::vector<std::vector<RowOffers>>& pools, size_t experts) {
+  return std::all_of(pools.begin(), pools.end(), [&](const std::vector<RowOffers>& rows) {
+    return GrowsEvenly(BudgetPoints(rows, experts));
+  });
 }
 
 // ---- all or nothing --------------------------------------------------------------------------
@@ -180,6 +235,7 @@ bool FitsByPosition(const RoutingCase& c) {
 const char* CleanPatterns::name() const {
   if (cut) return "a cut of the queue into pieces";
   if (running_budget) return "a budget that grows along the queue";
+  if (sliding_window) return "a budget over the last rows of the queue";
   if (all_or_nothing) return "a queue that refuses a token by all experts or by none";
   return by_position ? "a choice among the sequences at each position" : "nothing";
 }
@@ -188,11 +244,11 @@ CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
                                 const std::vector<TimeQueue>& queues) {
   CleanPatterns out;
   const auto experts = static_cast<size_t>(c.experts);
-  out.within_budget.assign(c.choices.size(), 0);
   for (const TimeQueue& queue : queues) {
     const auto pools = PoolsOf(c, queue);
     out.cut |= QueueCanBeCut(pools, experts, queue.offers.size());
-    out.running_budget |= MarkWithinBudget(pools, experts, out.within_budget);
+    out.running_budget |= BudgetGrowsEvenly(pools, experts);
+    out.sliding_window |= SlidesAlong(pools, experts);
     out.all_or_nothing |= AllOrNothingFits(pools, c, s.capacity);
   }
   out.by_position = c.pool_basis != PoolBasis::kRecorded && FitsByPosition(c);

@@ -16,17 +16,19 @@ struct CleanPatterns {
   // Some cut of some queue into contiguous pieces gives the refusals (piece: no admission after a
   // refusal at one expert; refusing experts hold one number of at least 1, none more).
   bool cut = false;
-  // A budget that grows along the queue: every refusal at a count that no expert had passed.
+  // A budget that grows evenly along the queue, the same for every expert.
   bool running_budget = false;
+  // A budget over the last w rows.
+  bool sliding_window = false;
   // A token that finds one of its experts full is refused by all.
   bool all_or_nothing = false;
   // At every position the experts choose among the sequences. (Not asked where pools are recorded.)
   bool by_position = false;
 
-  bool any() const { return cut || running_budget || all_or_nothing || by_position; }
+  bool any() const {
+    return cut || running_budget || sliding_window || all_or_nothing || by_position;
+  }
   const char* name() const;
-  // Per choice: a refusal that such a budget would make in some queue.
-  std::vector<uint8_t> within_budget;
 };
 
 CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,

@@ -1,9 +1,11 @@
 #include "rules/lib/routing_ranked.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 
@@ -208,7 +210,7 @@ void ByScores(const RoutingCase& c, const RefusingCells& cells, bool ranks,
               std::vector<RankedReplay>& out) {
   const Judge judge(c, cells);
   const std::vector<size_t> begin = ChoicesByToken(c);
-  for (KeyKind kind : KeyKinds(c)) {
+  for (KeyKind kind : UsableKeys(c)) {
     const KeyReader reader(c, kind);
     const auto own = [&](const Choice& choice) {
       return reader.At(choice.token, choice.expert, choice.rank);
@@ -251,7 +253,66 @@ void ByRank(const RoutingCase& c, const RefusingCells& cells, const std::vector<
   }
 }
 
+// The gathered order of a context-parallel layout that balances causal attention: of 2n chunks of a
+// sequence, rank r holds the r-th from either end. Flattened rank by rank, as `by_position` says.
+std::vector<int32_t> ZigzagOrder(const RoutingCase& c, int32_t ranks, bool by_position) {
+  std::unordered_map<int64_t, int64_t> length;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    int64_t& longest = length[c.sequence[static_cast<size_t>(t)]];
+    longest = std::max(longest, c.position[static_cast<size_t>(t)] + 1);
+  }
+  std::vector<std::array<int64_t, 3>> key(static_cast<size_t>(c.tokens));
+  for (size_t row = 0; row < key.size(); ++row) {
+    const int64_t chunk = (length[c.sequence[row]] + 2 * ranks - 1) / (2 * ranks);
+    const int64_t index = c.position[row] / std::max<int64_t>(chunk, 1);
+    const int64_t rank = std::min(index, 2 * ranks - 1 - index);
+    key[row] = {rank, by_position ? c.position[row] : c.sequence[row],
+                by_position ? c.sequence[row] : c.position[row]};
+  }
+  std::vector<int32_t> order(key.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return key[static_cast<size_t>(a)] < key[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
+// First come first served in an order that is not time's.
+void ByWrongOrder(const RoutingCase& c, const RefusingCells& cells,
+                  const std::vector<TimeQueue>& queues, std::vector<RankedReplay>& out) {
+  const Judge judge(c, cells);
+  std::vector<double> place(static_cast<size_t>(c.tokens));
+  const auto run = [&](const std::vector<int32_t>& order, double sign, const std::string& name) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      place[static_cast<size_t>(order[i])] = sign * static_cast<double>(i);
+    }
+    judge.Run([&](const Choice& choice) { return Key{place[static_cast<size_t>(choice.token)], 0}; },
+              &out.emplace_back(RankedReplay{.priority = Priority::kPlace, .order = name}));
+  };
+  for (const TimeQueue& queue : queues) run(queue.order, 1, queue.name + ", the last row first");
+  for (int32_t ranks : {2, 4, 8, 16}) {
+    for (bool by_position : {true, false}) {
+      run(ZigzagOrder(c, ranks, by_position), -1,
+          absl::StrCat("zigzag over ", ranks, " ranks, ",
+                       by_position ? "seq-major" : "batch-major"));
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<KeyKind> UsableKeys(const RoutingCase& c) {
+  std::vector<KeyKind> kinds = KeyKinds(c);
+  if (!c.probs.present()) return kinds;
+  int64_t refused = 0, zero = 0;
+  for (const Choice& choice : c.choices) {
+    if (choice.kept || !c.judged(choice.token)) continue;
+    ++refused;
+    zero += KeyValue(c, KeyKind::kProbs, choice.token, choice.expert, choice.rank) == 0;
+  }
+  if (2 * zero > refused) std::erase(kinds, KeyKind::kProbs);
+  return kinds;
+}
 
 std::string RankedReplay::Describe() const {
   const char* rank = rank_first ? ", first choices before second ones" : "";
@@ -267,6 +328,7 @@ std::string RankedReplay::Describe() const {
     case Priority::kPlace:
       break;
   }
+  if (!rank_first) return absl::StrCat("first come first served out of time order (", order, ")");
   return absl::StrCat("a queue of all first choices before all second ones (", order, " order)");
 }
 
@@ -284,6 +346,7 @@ std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s
   const bool ranks = c.top_k > 1 && MostRanksKnown(c, cells);
   ByScores(c, cells, ranks, out);
   if (ranks) ByRank(c, cells, queues, out);
+  ByWrongOrder(c, cells, queues, out);
   std::stable_sort(out.begin(), out.end(), [](const RankedReplay& a, const RankedReplay& b) {
     return a.exact != b.exact ? a.exact : (a.exact ? a.bits > b.bits : a.share > b.share);
   });

@@ -19,7 +19,7 @@ struct RankedReplay {
     kOwnScore,   // the choice's own key
     kBestOfRow,  // the row's best key: tokens queue by their best score (batch-prioritised)
     kSumOfRow,   // the sum of the row's keys over its choices
-    kPlace,      // the row's place in a time-ordered queue
+    kPlace,      // the row's place in a queue
   };
   Priority priority = Priority::kOwnScore;
   KeyKind key = KeyKind::kRecorded;
@@ -29,12 +29,15 @@ struct RankedReplay {
   double tie_bits = 0;  // what ties left open
   double luck_bits = 0;  // that refusals of the token's own would have left exactly what was kept
   double share = 0;      // of the choices looked at, as the policy says
-  std::string order;     // kPlace: the queue
+  std::string order;     // kPlace: the queue; in time order where rank_first
 
   std::string Describe()
       const;  // "drop by score (softmax)", "a rank-major queue (seq-major order)"
   bool by_score() const { return priority != Priority::kPlace; }
 };
+
+// KeyKinds that can have ranked the refused: not probabilities that are zero because of the refusal.
+std::vector<KeyKind> UsableKeys(const RoutingCase& c);
 
 // Every policy of this kind, exact ones first, then by bits. Choices whose rank is unknown are left
 // out of those by rank; where that is half of them, so are those policies.

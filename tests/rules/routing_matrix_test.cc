@@ -1,0 +1,177 @@
+// The confusion matrix: every kind of router and recording against the verdict of
+// causality/moe-future-leak. Clean kinds must never be proved guilty, leaking ones must be found
+// where the recording carries the evidence.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+
+#include "rules/engine/engine.h"
+#include "rules/lib/routing_capacity.h"
+#include "tests/rules/support/synthetic_routing.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::Kind;
+using testing::RoutingSpec;
+using testing::SyntheticRouting;
+
+constexpr const char* kRule = "causality/moe-future-leak";
+
+v1::Verdict Judge(const SyntheticRouting& routing) {
+  v1::Verdict found;
+  auto engine = Engine::Create({.rules = {kRule}}, [&](const v1::Verdict& verdict) {
+    if (verdict.rule() == kRule) found = verdict;
+  });
+  EXPECT_TRUE(engine.ok());
+  EXPECT_TRUE((*engine)->Add(routing.Batch()).ok());
+  (*engine)->Finish();
+  EXPECT_EQ(found.rule(), kRule);
+  return found;
+}
+
+bool Found(const v1::Verdict& verdict) { return verdict.kind() == v1::Verdict::KIND_FINDING; }
+bool Proved(const v1::Verdict& verdict) {
+  return Found(verdict) && verdict.finding().strength() == v1::STRENGTH_PROVED;
+}
+
+std::string Outcome(const v1::Verdict& verdict) {
+  if (verdict.kind() == v1::Verdict::KIND_PASS) return "pass";
+  if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE)
+    return verdict.reason().substr(0, verdict.reason().find(':'));
+  return Proved(verdict) ? "PROVED" : "heuristic";
+}
+
+// Cases of each kind; the variable multiplies them for a longer look.
+uint64_t Seeds(uint64_t ordinary) {
+  const char* times = std::getenv("PLUMB_MATRIX_TIMES");
+  return ordinary * (times != nullptr ? std::strtoull(times, nullptr, 10) : 1);
+}
+uint64_t FirstSeed() {
+  const char* first = std::getenv("PLUMB_MATRIX_FIRST");
+  return first != nullptr ? std::strtoull(first, nullptr, 10) : 1;
+}
+
+void Print(const std::string& name, const std::map<std::string, int>& outcomes) {
+  std::cout << "  " << name << ":";
+  for (const auto& [outcome, count] : outcomes) std::cout << " " << outcome << "=" << count;
+  std::cout << "\n";
+}
+
+TEST(RoutingMatrix, NoCleanRouterIsProvedGuilty) {
+  const uint64_t seeds = Seeds(150), first = FirstSeed();
+  const std::vector<Kind> kinds = testing::CleanKinds();
+  EXPECT_GE(kinds.size(), 40u);
+  int64_t cases = 0, hints = 0;
+  std::cout << "clean, seeds " << first << ".." << first + seeds - 1 << "\n";
+  for (const Kind& kind : kinds) {
+    std::map<std::string, int> outcomes;
+    for (uint64_t seed = first; seed < first + seeds; ++seed, ++cases) {
+      const v1::Verdict verdict = Judge(SyntheticRouting(kind.Make(seed)));
+      ++outcomes[Outcome(verdict)];
+      hints += Found(verdict);
+      EXPECT_FALSE(Proved(verdict)) << kind.name << " seed " << seed << "\n"
+                                    << verdict.finding().explanation();
+    }
+    Print(kind.name, outcomes);
+  }
+  std::cout << cases << " clean cases, " << hints << " hints\n";
+  EXPECT_GE(cases, 10'000);
+  // A hint is a warning that says it may be wrong; it must stay rare all the same.
+  EXPECT_LE(hints, cases / 200);
+}
+
+// What the true pools and ranks carry: log2 of the kept sets that the refusing experts could have
+// had, and the bits of the pairs (specified as -N log2(1-f), N choices of experts below capacity, f
+// the refused share of those that precede a later admission in their own sequence).
+struct Carried {
+  double arrangement = 0;
+  double pairs = 0;
+};
+
+Carried CarriedBy(const SyntheticRouting& routing) {
+  Carried out;
+  const RouterResult& result = routing.result();
+  const RouterBatch& batch = routing.batch();
+  const auto k = static_cast<size_t>(routing.spec().top_k);
+  using CellKey = std::pair<int32_t, int32_t>;  // pool, expert
+  std::map<CellKey, std::pair<double, double>> cells;  // kept, refused
+  std::map<std::pair<CellKey, int64_t>, int64_t> last;  // last admission of a sequence
+  const auto padding = [&](size_t row) { return !batch.padding.empty() && batch.padding[row]; };
+  const auto cell_of = [&](size_t i) {
+    return CellKey{result.pool[i / k], result.indices[i]};
+  };
+  for (size_t i = 0; i < result.keep.size(); ++i) {
+    if (padding(i / k)) continue;
+    auto& cell = cells[cell_of(i)];
+    ++(result.keep[i] ? cell.first : cell.second);
+    int64_t& at = last.try_emplace({cell_of(i), batch.sequence[i / k]}, -1).first->second;
+    if (result.keep[i]) at = std::max(at, batch.position[i / k]);
+  }
+  for (const auto& [cell, counts] : cells) {
+    out.arrangement += Log2Choose(counts.first + counts.second, counts.first);
+  }
+  std::vector<double> below(k), preceding(k), refused(k);
+  for (size_t i = 0; i < result.keep.size(); ++i) {
+    if (padding(i / k)) continue;
+    if (cells[cell_of(i)].first < static_cast<double>(routing.capacity())) {
+      ++below[i % k];
+    } else if (batch.position[i / k] < last[{cell_of(i), batch.sequence[i / k]}]) {
+      ++preceding[i % k];
+      refused[i % k] += result.keep[i] == 0;
+    }
+  }
+  for (size_t r = 0; r < k; ++r) {
+    out.pairs = std::max(out.pairs, -below[r] * std::log2(1 - refused[r] / (preceding[r] + 1)));
+  }
+  return out;
+}
+
+TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
+  const uint64_t seeds = Seeds(150), first = FirstSeed();
+  std::cout << "leaking, seeds " << first << ".." << first + seeds - 1 << "\n";
+  for (const Kind& kind : testing::LeakingKinds()) {
+    std::map<std::string, int> outcomes;
+    int carrying = 0, found = 0, proved = 0, inconclusive = 0, passed = 0;
+    for (uint64_t seed = first; seed < first + seeds; ++seed) {
+      const SyntheticRouting routing(kind.Make(seed));
+      const v1::Verdict verdict = Judge(routing);
+      ++outcomes[Outcome(verdict)];
+      passed += verdict.kind() == v1::Verdict::KIND_PASS;
+      inconclusive += verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE;
+      const RoutingSpec& spec = routing.spec();
+      const Carried evidence = CarriedBy(routing);
+      const bool replayed = spec.policy == RouterPolicy::kScore ||
+                            spec.policy == RouterPolicy::kPriority ||
+                            spec.policy == RouterPolicy::kPriorityRankMajor ||
+                            spec.policy == RouterPolicy::kRankMajor;
+      const bool chooses = routing.result().indices.empty();
+      const bool carries = spec.record_pool_id && spec.declare_capacity && !chooses &&
+                           evidence.arrangement >= 20 && (replayed || evidence.pairs >= 20);
+      carrying += carries;
+      found += carries && Found(verdict);
+      proved += carries && Proved(verdict);
+      if (carries && !Found(verdict) && carrying - found < 4) {
+        std::cout << "    missed seed " << seed << ": " << verdict.reason() << "\n";
+      }
+      if (verdict.kind() == v1::Verdict::KIND_PASS && routing.LeaksByIntervention(20)) {
+        const bool assumed =
+            verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
+        EXPECT_TRUE(assumed) << kind.name << " seed " << seed << "\n" << verdict.DebugString();
+      }
+    }
+    Print(kind.name, outcomes);
+    if (carrying >= 50) {
+      EXPECT_GE(found, 0.99 * carrying) << kind.name;
+    }
+    std::cout << "    carrying " << carrying << ", found " << found << ", proved " << proved
+              << "; inconclusive " << inconclusive << ", passed " << passed << " of " << seeds
+              << "\n";
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::rules
