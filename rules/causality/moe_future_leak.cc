@@ -328,7 +328,7 @@ class MoeFutureLeak : public Rule {
                        "(pool_id): a cut into pieces could explain them"));
     }
     const double bits = std::min(a.certificate.bits, a.capacity_bits);
-    if (!a.certificate.pair.found() || !(bits >= hint_bits_)) {
+    if (!a.pairs_speak(hint_bits_) || !(a.capacity_bits >= hint_bits_)) {
       return Inconclusive(absl::StrFormat(
           "inversions-unexplained: %d inversions (%.1f bits that capacity caused them, %.1f "
           "against "

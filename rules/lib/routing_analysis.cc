@@ -50,8 +50,8 @@ void NameByCapacity(RoutingAnalysis& a) {
     Name(a, "fifo-capacity", "first-come", 1);
   } else if (!clean && a.saturation.contradiction.empty() && leak != nullptr) {
     NameByReplay(a, *leak);
-  } else if (!clean && a.saturation.contradiction.empty() && a.certificate.pair.found() &&
-             a.certificate.bits >= kHintBits && !a.patterns.any()) {
+  } else if (!clean && a.saturation.contradiction.empty() && a.pairs_speak(kHintBits) &&
+             !a.patterns.any()) {
     a.by_ties() ? Name(a, "tie-order-capacity", "tie-order", a.explained_share)
                 : Name(a, "random-capacity", "random-token-selection", a.explained_share);
   }
@@ -242,8 +242,8 @@ void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size
     a.explained_share = a.c.explained_share();
     // A map that keeps k experts a token holds choices too.
     const bool chosen = std::all_of(a.c.choices.begin(), a.c.choices.end(), [&](const Choice& x) {
-      return x.kept && (!a.c.judged(x.token) ||
-                        a.c.kept_per_row[static_cast<size_t>(x.token)] == a.c.top_k);
+      return x.kept &&
+             (!a.c.judged(x.token) || a.c.kept_per_row[static_cast<size_t>(x.token)] == a.c.top_k);
     });
     if (a.c.unexplained > 0 && chosen) a.balance = FindBalance(a.c);
     if (a.balance.found()) Name(a, "balanced-assignment", "balanced-assignment", 1);
@@ -269,6 +269,11 @@ bool RoutingAnalysis::by_ties() const {
   return !replayed && std::any_of(ranked.begin(), ranked.end(), [](const RankedReplay& replay) {
     return replay.exact && replay.tie_bits >= kHintBits;
   });
+}
+
+bool RoutingAnalysis::pairs_speak(double bits) const {
+  return certificate.pair.found() &&
+         (certificate.bits >= bits || (certificate.raw_bits >= 20 && certificate.bits >= 1));
 }
 
 bool RoutingAnalysis::firm_pools() const {

@@ -54,6 +54,9 @@ struct RoutingAnalysis {
   const RankedReplay* leak() const;
   // The kept set follows a score but for its ties, which decide nearly all of it.
   bool by_ties() const;
+  // Inversions that say something against every cause but capacity: at least `bits`, or 20 with all
+  // refusals counted where not quite all of them may be an own threshold's.
+  bool pairs_speak(double bits) const;
   // Pools are as recorded row by row, or capacity was declared and every holder counted.
   bool firm_pools() const;
 

@@ -21,8 +21,8 @@ struct CellTally {
 // Takes offers piece by piece; says when they contradict one capacity per piece (and choice rank).
 class PieceLedger {
  public:
-  // Cells are (expert, rank) with `ranks` ranks. `capacity` < 0: whatever the first refusing cell of
-  // that rank holds in a piece of that many rows.
+  // Cells are (expert, rank) with `ranks` ranks. `capacity` < 0: whatever the first refusing cell
+  // of that rank holds in a piece of that many rows.
   PieceLedger(size_t experts, size_t ranks, int64_t capacity, bool queued)
       : ranks_(ranks),
         cells_(experts * ranks),
@@ -47,8 +47,8 @@ class PieceLedger {
   // A choice whose rank is not known: an admission counts at one of the expert's cells.
   void TakeUnranked(size_t expert, const Offer& offer) { unranked_[expert] += offer.kept; }
 
-  // Ends a piece of `rows` rows. False: refusing cells hold different numbers, or another holds more.
-  // A short piece may have a capacity of its own.
+  // Ends a piece of `rows` rows. False: refusing cells hold different numbers, or another holds
+  // more. A short piece may have a capacity of its own.
   bool Close(int64_t rows, bool is_short) {
     bool fits = true;
     for (size_t rank = 0; rank < ranks_; ++rank) fits = fits && CloseRank(rank, rows, is_short);

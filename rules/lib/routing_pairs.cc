@@ -142,24 +142,30 @@ void CountCrossSequence(const Cells& cells, const int32_t* begin, const int32_t*
   }
 }
 
-// Per choice: refusals that a score explains, being below every admission of their cell.
+// Per choice: refusals that an own threshold on a score explains, being below every admission of
+// their cell. Equal scores share a fate, but for what rounding hides: candidates as near to the
+// lowest admission as rounding is wide count as below it where they are few.
 std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Cells& cells, KeyKind kind) {
   const KeyReader reader(c, kind);
   std::vector<uint8_t> below(c.choices.size(), 0);
+  std::vector<Key> keys;
   cells.EachCell([&](size_t cell, const int32_t* begin, const int32_t* end) {
     if (!cells.Refuses(cell)) return;
-    double least = HUGE_VAL;
+    keys.clear();
+    Key least{HUGE_VAL, 0};
     for (const int32_t* at = begin; at != end; ++at) {
       const Choice& choice = cells.At(*at);
-      if (!choice.kept) continue;
-      const Key key = reader.At(choice.token, choice.expert, choice.rank);
-      if (key.value + key.tolerance < least) least = key.value + key.tolerance;
+      keys.push_back(reader.At(choice.token, choice.expert, choice.rank));
+      if (choice.kept && keys.back().value < least.value) least = keys.back();
     }
+    const auto near = [&](const Key& key) {
+      return !(std::abs(key.value - least.value) > key.tolerance + least.tolerance);
+    };
+    const bool few = 4 * std::count_if(keys.begin(), keys.end(), near) <= end - begin;
     for (const int32_t* at = begin; at != end; ++at) {
-      const Choice& choice = cells.At(*at);
-      if (choice.kept) continue;
-      const Key key = reader.At(choice.token, choice.expert, choice.rank);
-      below[static_cast<size_t>(*at)] = !(key.value - key.tolerance > least);
+      const Key& key = keys[static_cast<size_t>(at - begin)];
+      const bool under = key.value < least.value ? few || !near(key) : few && near(key);
+      below[static_cast<size_t>(*at)] = !cells.At(*at).kept && (under || std::isnan(key.value));
     }
   });
   return below;
@@ -233,6 +239,7 @@ PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s) {
     PairCertificate certificate = Certify(cells, tally, BelowAdmissions(c, cells, kind));
     if (!(certificate.bits >= least.bits)) least = certificate;
   }
+  least.raw_bits = Certify(cells, tally, std::vector<uint8_t>(c.choices.size(), 0)).bits;
   return least;
 }
 

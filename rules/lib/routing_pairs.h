@@ -34,13 +34,14 @@ Inversions FindInversions(const RoutingCase& c, const Saturation& s);
 struct PairCertificate {
   RefusalPair pair;
   double bits = 0;
+  double raw_bits = 0;  // no refusal left out
 };
 
-// -N log2(1 - f): a cause other than capacity would have hit the N choices of experts below capacity
-// (all kept) at the rate f at which it refused the choices of full experts that precede a later
-// admission in their own sequence. Refusals below every admission of their cell by a score may be an
-// own threshold's and do not count; each score is one hypothesis, the one that leaves least is
-// granted. The choice rank with most bits. Needs c.ordered().
+// -N log2(1 - f): a cause other than capacity would have hit the N choices of experts below
+// capacity (all kept) at the rate f at which it refused the choices of full experts that precede a
+// later admission in their own sequence. Refusals below every admission of their cell by a score
+// may be an own threshold's and do not count; each score is one hypothesis, the one that leaves
+// least is granted. The choice rank with most bits. Needs c.ordered().
 PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s);
 
 }  // namespace plumbline::rules

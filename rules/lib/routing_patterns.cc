@@ -106,9 +106,9 @@ bool QueueCanBeCut(const std::vector<std::vector<RowOffers>>& pools, size_t expe
 
 // ---- budgets ---------------------------------------------------------------------------------
 
-// Admissions and refusals of one pool as (row of the pool, count before).
+// Admissions and refusals of one pool as (place of the row, count before).
 struct BudgetPoint {
-  double row;
+  double place;
   double count;
   bool kept;
 };
@@ -116,11 +116,11 @@ struct BudgetPoint {
 std::vector<BudgetPoint> BudgetPoints(const std::vector<RowOffers>& rows, size_t experts) {
   std::vector<BudgetPoint> points;
   std::vector<int64_t> count(experts, 0);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (const Offer& offer : rows[row]) {
+  for (RowOffers row : rows) {
+    for (const Offer& offer : row) {
       int64_t& held = count[static_cast<size_t>(offer.expert)];
       if (offer.kept || offer.judged) {
-        points.push_back({static_cast<double>(row), static_cast<double>(held), offer.kept});
+        points.push_back({static_cast<double>(offer.place), static_cast<double>(held), offer.kept});
       }
       held += offer.kept;
     }
@@ -134,7 +134,7 @@ bool GrowsEvenly(const std::vector<BudgetPoint>& points) {
   const auto room = [&](double slope) {
     double least_refused = HUGE_VAL, most_kept = -HUGE_VAL;
     for (const BudgetPoint& p : points) {
-      const double x = p.count - slope * p.row;
+      const double x = p.count - slope * p.place;
       if (p.kept) {
         most_kept = std::max(most_kept, x);
       } else {
@@ -160,17 +160,17 @@ bool SlidesAlong(const std::vector<std::vector<RowOffers>>& pools, size_t expert
   std::vector<std::vector<double>> admitted(experts);
   for (const auto& rows : pools) {
     for (auto& list : admitted) list.clear();
-    for (size_t row = 0; row < rows.size(); ++row) {
-      for (const Offer& offer : rows[row]) {
+    for (RowOffers row : rows) {
+      for (const Offer& offer : row) {
         auto& list = admitted[static_cast<size_t>(offer.expert)];
         for (size_t c = 0; c < kMostCount && (Refuses(offer) || offer.kept); ++c) {
           const double back = c < list.size()
-                                  ? static_cast<double>(row) - list[list.size() - 1 - c]
+                                  ? static_cast<double>(offer.place) - list[list.size() - 1 - c]
                                   : HUGE_VAL;
           (offer.kept ? far : near)[c] =
               offer.kept ? std::min(far[c], back) : std::max(near[c], back);
         }
-        if (offer.kept) list.push_back(static_cast<double>(row));
+        if (offer.kept) list.push_back(static_cast<double>(offer.place));
       }
     }
   }

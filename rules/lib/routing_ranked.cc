@@ -286,8 +286,11 @@ void ByWrongOrder(const RoutingCase& c, const RefusingCells& cells,
     for (size_t i = 0; i < order.size(); ++i) {
       place[static_cast<size_t>(order[i])] = sign * static_cast<double>(i);
     }
-    judge.Run([&](const Choice& choice) { return Key{place[static_cast<size_t>(choice.token)], 0}; },
-              &out.emplace_back(RankedReplay{.priority = Priority::kPlace, .order = name}));
+    judge.Run(
+        [&](const Choice& choice) {
+          return Key{place[static_cast<size_t>(choice.token)], 0};
+        },
+        &out.emplace_back(RankedReplay{.priority = Priority::kPlace, .order = name}));
   };
   for (const TimeQueue& queue : queues) run(queue.order, 1, queue.name + ", the last row first");
   for (int32_t ranks : {2, 4, 8, 16}) {

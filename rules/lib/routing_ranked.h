@@ -36,7 +36,8 @@ struct RankedReplay {
   bool by_score() const { return priority != Priority::kPlace; }
 };
 
-// KeyKinds that can have ranked the refused: not probabilities that are zero because of the refusal.
+// KeyKinds that can have ranked the refused: not probabilities that are zero because of the
+// refusal.
 std::vector<KeyKind> UsableKeys(const RoutingCase& c);
 
 // Every policy of this kind, exact ones first, then by bits. Choices whose rank is unknown are left

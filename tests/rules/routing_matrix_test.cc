@@ -97,13 +97,11 @@ Carried CarriedBy(const SyntheticRouting& routing) {
   const RouterResult& result = routing.result();
   const RouterBatch& batch = routing.batch();
   const auto k = static_cast<size_t>(routing.spec().top_k);
-  using CellKey = std::pair<int32_t, int32_t>;  // pool, expert
-  std::map<CellKey, std::pair<double, double>> cells;  // kept, refused
+  using CellKey = std::pair<int32_t, int32_t>;          // pool, expert
+  std::map<CellKey, std::pair<double, double>> cells;   // kept, refused
   std::map<std::pair<CellKey, int64_t>, int64_t> last;  // last admission of a sequence
   const auto padding = [&](size_t row) { return !batch.padding.empty() && batch.padding[row]; };
-  const auto cell_of = [&](size_t i) {
-    return CellKey{result.pool[i / k], result.indices[i]};
-  };
+  const auto cell_of = [&](size_t i) { return CellKey{result.pool[i / k], result.indices[i]}; };
   for (size_t i = 0; i < result.keep.size(); ++i) {
     if (padding(i / k)) continue;
     auto& cell = cells[cell_of(i)];
