@@ -10,19 +10,19 @@
 
 namespace plumbline {
 
-// e^x within 2 ulp for finite x; 0 below -708 (where f64 turns subnormal), infinity above 709.7.
-// Branch-free up to the selects at the end, so that loops over it vectorise. NaN in, NaN out.
-PLUMB_HD inline double PortableExp(double x) {
+namespace internal {
+
+// e^x for x in [-708, 709.7].
+PLUMB_HD inline double ExpInRange(double x) {
   // x = n ln2 + r, |r| <= ln2/2; ln2 in two parts, the first with 21 trailing zero bits so that
   // n * kLn2High is exact.
   constexpr double kLog2E = 1.4426950408889634;
   constexpr double kLn2High = 0.69314718036912382;
   constexpr double kLn2Low = 1.9082149292705877e-10;
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
-  const double bounded = x < -708.0 ? -708.0 : (x > 709.7 ? 709.7 : x);
-  const double shifted = bounded * kLog2E + kRound;
+  const double shifted = x * kLog2E + kRound;
   const double n = shifted - kRound;
-  const double r = (bounded - n * kLn2High) - n * kLn2Low;
+  const double r = (x - n * kLn2High) - n * kLn2Low;
   // Taylor to r^13: the remainder is below 2^-57 of the sum.
   double p = 1.0 / 6227020800.0;
   p = p * r + 1.0 / 479001600.0;
@@ -41,9 +41,24 @@ PLUMB_HD inline double PortableExp(double x) {
   // The low bits of `shifted` are n in two's complement; n + 1023 >= 1 here, and n = 1024 is split.
   const uint64_t bits = __builtin_bit_cast(uint64_t, shifted);
   const uint64_t half_scale = (bits - 1 + 1023) << 52;
-  const double y = p * __builtin_bit_cast(double, half_scale) * 2.0;
+  return p * __builtin_bit_cast(double, half_scale) * 2.0;
+}
+
+}  // namespace internal
+
+// e^x within 2 ulp for finite x; 0 below -708 (where f64 turns subnormal), infinity above 709.7.
+// Branch-free up to the selects at the end, so that loops over it vectorise. NaN in, NaN out.
+PLUMB_HD inline double PortableExp(double x) {
+  const double bounded = x < -708.0 ? -708.0 : (x > 709.7 ? 709.7 : x);
+  const double y = internal::ExpInRange(bounded);
   const double low = x < -708.0 ? 0.0 : y;
   return x > 709.7 ? __builtin_inf() : (x == x ? low : x);
+}
+
+// PortableExp for x <= 0, -inf included; the same bits, fewer selects.
+PLUMB_HD inline double PortableExpNegative(double x) {
+  const double y = internal::ExpInRange(x < -708.0 ? -708.0 : x);
+  return x < -708.0 ? 0.0 : y;
 }
 
 // ln x for positive normal x, within 2 ulp or 2^-56 absolute.

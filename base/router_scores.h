@@ -1,126 +1,17 @@
-// What a token's own scores choose, and whether the precision they were recorded in can say so.
-//
-// The one definition of the selection and of a *tied* row, used by the routing measurement (host
-// and device) and by the rules that replay it. Host and device give the same bits: every value
-// comes from operations in a fixed order (base/portable_math.h), reductions run over 32 lanes as a
-// warp would.
-//
-// Selection value of expert i: s_i = f(x_i) + b_i, f = identity, softmax over the row, or sigmoid.
-// The recorded x_i stands for a value within delta_i = 2 ulp (of the recorded dtype) of it; carried
-// through f, in double:
-//   identity  delta_i
-//   sigmoid   f(1-f) delta_i
-//   softmax   f_i (delta_i + max_j delta_j)
-// plus 2 f32 ulp of max(|f(x_i)|, |b_i|) when there is a bias or f is not the identity (routers
-// compute in f32). A row is tied when the k-th and the (k+1)-th value are no further apart than the
-// larger of their two tolerances, or the last admitted and first refused group likewise (a group's
-// tolerance: that of the scores that form it, summed for sum2). k >= E is never tied.
+// One row of a router on the host: what its own scores choose. The definition is in
+// base/router_rule.h; the device form is kernels/routing_core.h.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
-#include "base/dtype.h"
-#include "base/half.h"
-#include "base/portable_math.h"
+#include "base/router_rule.h"
 
 namespace plumbline {
 
-// Values equal those of v1::ScoreFunction and v1::RoutingConfig::GroupScore.
-enum class ScoreFunction : uint8_t { kIdentity = 0, kSoftmax = 1, kSigmoid = 2 };
-enum class GroupScore : uint8_t { kAbsent = 0, kMax = 1, kSum2 = 2 };  // absent: max
-
-// Bounds of the measurement.
-inline constexpr int kMaxExperts = 512;
-inline constexpr int kMaxTopK = 32;
-inline constexpr int kRowLanes = 32;
-
-// How rows are judged. The caller has checked: 1 <= experts <= kMaxExperts,
-// 1 <= top_k <= min(kMaxTopK, admitted()), groups divides experts.
-struct RouterRule {
-  int experts = 0;
-  int top_k = 0;
-  DType dtype = DType::kF32;  // of the recorded scores
-  // What is still to be applied to the recorded scores: identity where they were recorded after it.
-  ScoreFunction function = ScoreFunction::kIdentity;
-  bool has_bias = false;
-  int groups = 0;  // 0 or 1: no group limit
-  int top_groups = 0;
-  GroupScore group_score = GroupScore::kAbsent;
-
-  PLUMB_HD bool limited() const { return groups > 1 && top_groups < groups; }
-  PLUMB_HD int group_size() const { return limited() ? experts / groups : experts; }
-  PLUMB_HD int admitted() const { return limited() ? top_groups * group_size() : experts; }
-  // Every f is monotone: without bias and groups the recorded values rank as the selection values
-  // do, and are not rounded once more.
-  PLUMB_HD bool ranks_recorded() const { return !has_bias && !limited(); }
-};
-
-// What of a whole row its experts' values depend on.
-struct RowScale {
-  bool finite = false;   // no NaN, no infinity; nothing below means anything otherwise
-  double max = 0;        // max x
-  double abs_max = 0;    // max |x|
-  double max_delta = 0;  // max_j delta_j
-  double sum = 0;        // sum exp(x - max)
-  double weighted = 0;   // sum exp(x - max) (x - max)
-};
-
-// ---- one expert ----------------------------------------------------------------------------
-
-PLUMB_HD inline double PortableSigmoid(double x) {
-  const double e = PortableExp(-AbsValue(x));
-  return (x < 0 ? e : 1.0) / (1.0 + e);
-}
-
-// Distance of a value below the row's maximum, bounded where its exponential is 0 already.
-PLUMB_HD inline double BelowMax(double x, double max) {
-  const double d = x - max;
-  return d < -745.0 ? -745.0 : d;
-}
-
-PLUMB_HD inline double RecordedDelta(double x, DType dtype) { return 2.0 * UlpOf(x, dtype); }
-
-// f(x).
-PLUMB_HD inline double ScoreOf(const RouterRule& rule, const RowScale& row, double x) {
-  switch (rule.function) {
-    case ScoreFunction::kSoftmax:
-      return PortableExp(BelowMax(x, row.max)) / row.sum;
-    case ScoreFunction::kSigmoid:
-      return PortableSigmoid(x);
-    case ScoreFunction::kIdentity:
-      break;
-  }
-  return x;
-}
-
-// The tolerance of f(x) + bias, f = ScoreOf(rule, row, x).
-PLUMB_HD inline double ToleranceOf(const RouterRule& rule, const RowScale& row, double x, double f,
-                                   double bias) {
-  const double delta = RecordedDelta(x, rule.dtype);
-  double carried = delta;
-  if (rule.function == ScoreFunction::kSigmoid) carried = f * (1.0 - f) * delta;
-  if (rule.function == ScoreFunction::kSoftmax) carried = f * (delta + row.max_delta);
-  if (!rule.has_bias && rule.function == ScoreFunction::kIdentity) return carried;
-  const double a = AbsValue(f);
-  const double b = rule.has_bias ? AbsValue(bias) : 0.0;
-  return carried + 2.0 * UlpOf(a > b ? a : b, DType::kF32);
-}
-
-// True when the larger of two selection values is not surely the larger. NaN counts as tied.
-PLUMB_HD inline bool WithinTolerance(double margin, double tolerance_a, double tolerance_b) {
-  return !(margin > (tolerance_a > tolerance_b ? tolerance_a : tolerance_b));
-}
-
-// The order of selection: higher value first, lower index among equals.
-PLUMB_HD inline bool RanksBefore(double value_a, int index_a, double value_b, int index_b) {
-  return value_a > value_b || (value_a == value_b && index_a < index_b);
-}
-
-// ---- one row, on the host ------------------------------------------------------------------
-
 // What a row's own scores choose.
 struct RouterChoice {
-  bool finite = false;            // false: nothing below is set
+  bool finite = false;            // false: no choice, nothing below is set
   bool tied = false;              // the recorded precision leaves the chosen set open
   bool rank_order_known = false;  // each chosen one is surely above the next
   int count = 0;                  // chosen: top_k
@@ -169,17 +60,37 @@ inline int Offer(Ranked* best, int count, int limit, double key, int32_t index) 
   return count < limit ? count + 1 : limit;
 }
 
-// Places n candidates by counting who is ahead of each: no branch depends on the values.
-// `best` has room for limit + 1.
-inline void RankByCounting(const double* key, const int32_t* index, int n, int limit,
-                           Ranked* best) {
+// Places n <= kMostCounted candidates by counting who is ahead of each: no branch depends on the
+// values. Equals go by order. `key` has room for kCountLanes more; `best` for limit + 1.
+inline constexpr int kMostCounted = 64;
+inline constexpr int kCountLanes = 4;
+inline void RankByCounting(double* key, const int32_t* index, int n, int limit, Ranked* best) {
+  for (int l = 0; l < kCountLanes; ++l) key[n + l] = -__builtin_inf();
+  uint8_t equals[kMostCounted] = {};  // of those with so many ahead, how many were placed
   for (int a = 0; a < n; ++a) {
     const double k = key[a];
-    int64_t ahead = 0;
-    for (int b = 0; b < a; ++b) ahead += key[b] >= k ? 1 : 0;
-    for (int b = a + 1; b < n; ++b) ahead += key[b] > k ? 1 : 0;
-    best[ahead < limit ? ahead : limit] = {k, index[a]};
+    int64_t lane[kCountLanes] = {};
+    for (int b = 0; b < n; b += kCountLanes) {
+      for (int l = 0; l < kCountLanes; ++l) lane[l] += key[b + l] > k ? 1 : 0;
+    }
+    const int64_t ahead = lane[0] + lane[1] + lane[2] + lane[3];
+    const int64_t place = ahead + equals[ahead]++;
+    best[place < limit ? place : limit] = {k, index[a]};
   }
+}
+
+// Lists the places of the keys that reach `floor`, ascending, at most kMaxExperts; how many.
+inline int Near(const double* key, int n, double floor, int32_t* places) {
+  alignas(8) uint8_t flag[kMaxExperts + 8];
+  for (int i = 0; i < n; ++i) flag[i] = key[i] >= floor ? 1 : 0;
+  std::memset(flag + n, 0, 8);
+  int near = 0;
+  for (int base = 0; base < n; base += 8) {
+    uint64_t word;  // little-endian: flag base + b is bit 8 b
+    std::memcpy(&word, flag + base, 8);
+    for (; word != 0; word &= word - 1) places[near++] = base + __builtin_ctzll(word) / 8;
+  }
+  return near;
 }
 
 // The `limit` best of n keys, in order; ties to the earlier. index[] ascends, null for 0 .. n-1.
@@ -187,17 +98,15 @@ inline void RankByCounting(const double* key, const int32_t* index, int n, int l
 // never the result, and is updated for the next row. `best` has room for limit + 1.
 inline void SelectBest(const double* key, const int32_t* index, int n, int limit, double* hint,
                        Ranked* best) {
-  constexpr int kMost = 64;  // beyond it counting costs more than keeping a sorted list
-  double near_key[kMaxExperts];
   int32_t near_index[kMaxExperts];
-  const double floor = n > 16 ? *hint : -__builtin_inf();
-  int near = 0;
-  for (int i = 0; i < n; ++i) {
-    near_key[near] = key[i];
-    near_index[near] = index != nullptr ? index[i] : i;
-    near += key[i] >= floor ? 1 : 0;
-  }
-  if (near >= limit && near <= kMost) {
+  const int near = Near(key, n, n > 16 ? *hint : -__builtin_inf(), near_index);
+  if (near >= limit && near <= kMostCounted) {  // beyond, a sorted list costs less
+    double near_key[kMostCounted + kCountLanes];
+    for (int c = 0; c < near; ++c) {
+      const int32_t place = near_index[c];
+      near_key[c] = key[place];
+      if (index != nullptr) near_index[c] = index[place];
+    }
     RankByCounting(near_key, near_index, near, limit, best);
   } else {
     int count = 0;
@@ -232,9 +141,10 @@ inline void ScoreGroups(const RouterRule& rule, const RowScale& row, const doubl
   }
 }
 
-// Fills `admitted`; sets the group margin; true when the limit itself is tied.
+// Fills `admitted`; sets the group margin and counts the candidates that are left; true when the
+// limit itself is tied.
 inline bool LimitGroups(const RouterRule& rule, const RowScale& row, const double* x,
-                        const double* bias, RouterScratch* s, RouterChoice* out) {
+                        const double* bias, RouterScratch* s, int* candidates, RouterChoice* out) {
   ScoreGroups(rule, row, x, bias, s);
   Ranked best[kMaxExperts] = {};
   const int limit = rule.top_groups + 1;
@@ -246,9 +156,11 @@ inline bool LimitGroups(const RouterRule& rule, const RowScale& row, const doubl
   bool in[kMaxExperts] = {};
   for (int n = 0; n < rule.top_groups; ++n) in[best[n].index] = true;
   int n = 0;
+  *candidates = 0;
   const int size = rule.group_size();
   for (int i = 0; i < rule.experts; ++i) {
     if (!in[i / size]) continue;
+    *candidates += IsMasked(s->value[i]) ? 0 : 1;
     s->admitted_key[n] = s->value[i];
     s->admitted[n++] = i;
   }
@@ -257,48 +169,63 @@ inline bool LimitGroups(const RouterRule& rule, const RowScale& row, const doubl
 
 }  // namespace internal
 
-// Scans a row of rule.experts recorded values; fills scratch->exponential when it is finite.
-inline RowScale ScaleRow(const RouterRule& rule, const double* x, RouterScratch* scratch) {
+// Scans a row of rule.experts recorded values: all of RowScale but the sums.
+inline RowScale ScanRow(const RouterRule& rule, const double* x) {
   RowScale row;
   double max_lane[kRowLanes];
   double abs_lane[kRowLanes] = {};
-  double poison_lane[kRowLanes] = {};
-  for (double& m : max_lane) m = x[0];
+  double poison_lane[kRowLanes] = {};  // counts as doubles: these loops vectorise
+  double open_lane[kRowLanes] = {};
+  for (double& m : max_lane) m = -__builtin_inf();
   const int experts = rule.experts;
   for (int base = 0; base < experts; base += kRowLanes) {
     const int width = experts - base < kRowLanes ? experts - base : kRowLanes;
     for (int l = 0; l < width; ++l) {
       const double v = x[base + l];
-      const double a = AbsValue(v);
+      const double a = v > -__builtin_inf() ? AbsValue(v) : 0.0;
       max_lane[l] = v > max_lane[l] ? v : max_lane[l];
       abs_lane[l] = a > abs_lane[l] ? a : abs_lane[l];
-      poison_lane[l] += v * 0.0;  // NaN for NaN and infinity
+      poison_lane[l] += v < __builtin_inf() ? 0.0 : 1.0;
+      open_lane[l] += v > -__builtin_inf() ? 1.0 : 0.0;
     }
   }
   double poison = 0;
+  double open = 0;
   row.max = max_lane[0];
   for (int l = 0; l < kRowLanes; ++l) {
     row.max = max_lane[l] > row.max ? max_lane[l] : row.max;
     row.abs_max = abs_lane[l] > row.abs_max ? abs_lane[l] : row.abs_max;
     poison += poison_lane[l];
+    open += open_lane[l];
   }
-  row.finite = poison == 0;
-  if (!row.finite) return row;
-  row.max_delta = RecordedDelta(row.abs_max, rule.dtype);
+  row.candidates = static_cast<int>(open);
+  row.finite = poison == 0 && row.candidates >= rule.top_k;
+  if (row.finite) row.max_delta = RecordedDelta(row.abs_max, rule.dtype);
+  return row;
+}
 
+// The sums of a finite row, and scratch->exponential.
+inline void SumRow(const RouterRule& rule, const double* x, RouterScratch* scratch, RowScale* row) {
+  const int experts = rule.experts;
   double* e = scratch->exponential;
-  for (int i = 0; i < experts; ++i) e[i] = PortableExp(BelowMax(x[i], row.max));
+  for (int i = 0; i < experts; ++i) e[i] = PortableExpNegative(x[i] - row->max);
   double sum_lane[kRowLanes] = {};
   double weighted_lane[kRowLanes] = {};
   for (int base = 0; base < experts; base += kRowLanes) {
     const int width = experts - base < kRowLanes ? experts - base : kRowLanes;
     for (int l = 0; l < width; ++l) {
       sum_lane[l] += e[base + l];
-      weighted_lane[l] += e[base + l] * BelowMax(x[base + l], row.max);
+      weighted_lane[l] += e[base + l] * BelowMax(x[base + l], row->max);
     }
   }
-  row.sum = internal::SumLanes(sum_lane);
-  row.weighted = internal::SumLanes(weighted_lane);
+  row->sum = internal::SumLanes(sum_lane);
+  row->weighted = internal::SumLanes(weighted_lane);
+}
+
+// Both.
+inline RowScale ScaleRow(const RouterRule& rule, const double* x, RouterScratch* scratch) {
+  RowScale row = ScanRow(rule, x);
+  if (row.finite) SumRow(rule, x, scratch, &row);
   return row;
 }
 
@@ -310,8 +237,9 @@ inline bool SelectionValues(const RouterRule& rule, const RowScale& row, const d
   for (int i = 0; i < rule.experts; ++i) {
     s->score[i] = rule.function == ScoreFunction::kSoftmax ? s->exponential[i] / row.sum
                                                            : ScoreOf(rule, row, x[i]);
-    s->value[i] = rule.has_bias ? s->score[i] + bias[i] : s->score[i];
-    poison += s->value[i] * 0.0;
+    const double value = rule.has_bias ? s->score[i] + bias[i] : s->score[i];
+    poison += IsMasked(x[i]) ? 0.0 : value * 0.0;
+    s->value[i] = IsMasked(x[i]) ? -__builtin_inf() : value;
   }
   return poison == 0;
 }
@@ -358,30 +286,44 @@ inline void JudgeRanks(const RouterRule& rule, const RowScale& row, const double
   out->best_margin = out->ranked > 1 ? out->value[0] - out->value[1] : __builtin_nan("");
 }
 
+// Ranks the best of a scanned row, and the first that is left out; false when it has no choice.
+// Needs the sums for a softmax with a bias or a group limit.
+inline bool RankExperts(const RouterRule& rule, const RowScale& row, const double* x,
+                        const double* bias, RouterScratch* scratch, bool* group_tied,
+                        RouterChoice* out) {
+  out->finite = row.finite;
+  if (!row.finite) return false;
+  const double* key = x;
+  *group_tied = false;
+  out->group_margin = __builtin_inf();
+  if (!rule.ranks_recorded()) {
+    out->finite = SelectionValues(rule, row, x, bias, scratch);
+    if (!out->finite) return false;
+    key = scratch->value;
+  }
+  const bool limited = rule.limited();
+  int candidates = row.candidates;
+  if (limited) {
+    *group_tied = internal::LimitGroups(rule, row, x, bias, scratch, &candidates, out);
+    out->finite = candidates >= rule.top_k;
+    if (!out->finite) return false;
+  }
+  const int limit = rule.top_k < candidates ? rule.top_k + 1 : rule.top_k;
+  internal::Ranked best[kMaxTopK + 2];
+  internal::SelectBest(limited ? scratch->admitted_key : key, limited ? scratch->admitted : nullptr,
+                       rule.admitted(), limit, &scratch->hint, best);
+  out->ranked = limit;
+  out->count = rule.top_k;
+  for (int n = 0; n < limit; ++n) out->expert[n] = best[n].index;
+  return true;
+}
+
 // The choice of a row that ScaleRow scanned. `x` and `bias` (null without one) hold rule.experts
 // values.
 inline void ChooseExperts(const RouterRule& rule, const RowScale& row, const double* x,
                           const double* bias, RouterScratch* scratch, RouterChoice* out) {
-  out->finite = row.finite;
-  if (!row.finite) return;
-  const double* key = x;
   bool group_tied = false;
-  out->group_margin = __builtin_inf();
-  if (!rule.ranks_recorded()) {
-    out->finite = SelectionValues(rule, row, x, bias, scratch);
-    if (!out->finite) return;
-    key = scratch->value;
-  }
-  const bool limited = rule.limited();
-  if (limited) group_tied = internal::LimitGroups(rule, row, x, bias, scratch, out);
-  const int candidates = rule.admitted();
-  const int limit = rule.top_k < candidates ? rule.top_k + 1 : candidates;
-  internal::Ranked best[kMaxTopK + 2];
-  internal::SelectBest(limited ? scratch->admitted_key : key, limited ? scratch->admitted : nullptr,
-                       candidates, limit, &scratch->hint, best);
-  out->ranked = limit;
-  out->count = rule.top_k;
-  for (int n = 0; n < limit; ++n) out->expert[n] = best[n].index;
+  if (!RankExperts(rule, row, x, bias, scratch, &group_tied, out)) return;
   JudgeRanks(rule, row, x, bias, *scratch, group_tied, out);
 }
 
@@ -389,6 +331,65 @@ inline void ChooseExperts(const RouterRule& rule, const RowScale& row, const dou
 inline void ChooseExperts(const RouterRule& rule, const double* x, const double* bias,
                           RouterScratch* scratch, RouterChoice* out) {
   ChooseExperts(rule, ScaleRow(rule, x, scratch), x, bias, scratch, out);
+}
+
+// ---- the choice without the values ---------------------------------------------------------
+
+namespace internal {
+
+enum class Gap : uint8_t { kTied, kApart, kUnsure };
+
+// Are the softmax values of two recorded values a >= b apart? Answered from d = a - b where that is
+// certain. With f_b = f_a e^-d the margin is f_a (1 - e^-d), between f_a (d - d^2/2) and f_a d; the
+// tolerance lies between f_a (delta_a + max_delta) and that of the larger delta plus f_a 2^-22, as
+// long as f_a is a normal f32. Rounding of either in double is far below 2^-22 f_a.
+inline Gap SoftmaxGap(const RouterRule& rule, const RowScale& row, double a, double b) {
+  const double d = a - b;
+  const double delta_a = RecordedDelta(a, rule.dtype);
+  const double delta_b = RecordedDelta(b, rule.dtype);
+  if (d <= delta_a + row.max_delta) return Gap::kTied;
+  const double least = d < 1.0 ? d - 0.5 * d * d : 0.5;
+  const double most = (delta_a > delta_b ? delta_a : delta_b) + row.max_delta;
+  // e^-70 / kMaxExperts > 2^-126
+  const bool normal = a - row.max > -70.0;
+  return normal && least > most * (1.0 + 0x1p-20) + 0x1p-21 ? Gap::kApart : Gap::kUnsure;
+}
+
+// Sets `tied` and `rank_order_known` of a ranked softmax row; false where only its values can tell.
+inline bool JudgeBySoftmaxGaps(const RouterRule& rule, const RowScale& row, const double* x,
+                               RouterChoice* out) {
+  bool known = true;
+  bool tied = false;
+  for (int n = 0; n + 1 < out->ranked; ++n) {
+    const Gap gap = SoftmaxGap(rule, row, x[out->expert[n]], x[out->expert[n + 1]]);
+    if (gap == Gap::kUnsure) return false;
+    if (n + 1 == out->count) {
+      tied = gap == Gap::kTied;
+    } else {
+      known = known && gap == Gap::kApart;
+    }
+  }
+  out->tied = tied;
+  out->rank_order_known = known;
+  return true;
+}
+
+}  // namespace internal
+
+// `finite`, `tied`, `rank_order_known`, `count`, `ranked` and `expert` as ChooseExperts sets them;
+// the values and margins are left unset. Exponentials are taken only where they decide.
+inline void ChooseOnly(const RouterRule& rule, const double* x, const double* bias,
+                       RouterScratch* scratch, RouterChoice* out) {
+  RowScale row = ScanRow(rule, x);
+  const bool softmax = rule.function == ScoreFunction::kSoftmax;
+  if (row.finite && softmax && !rule.ranks_recorded()) SumRow(rule, x, scratch, &row);
+  bool group_tied = false;
+  if (!RankExperts(rule, row, x, bias, scratch, &group_tied, out)) return;
+  if (softmax && rule.ranks_recorded()) {
+    if (internal::JudgeBySoftmaxGaps(rule, row, x, out)) return;
+    SumRow(rule, x, scratch, &row);
+  }
+  JudgeRanks(rule, row, x, bias, *scratch, group_tied, out);
 }
 
 }  // namespace plumbline

@@ -40,7 +40,7 @@ struct RoutingStats {
   uint64_t tokens = 0;  // rows, padding included
   uint64_t padding = 0;
   uint64_t tied = 0;         // non-padding rows whose own choice the recorded precision leaves open
-  uint64_t non_finite = 0;   // non-padding rows with a NaN or an infinite score
+  uint64_t non_finite = 0;   // non-padding rows with a NaN, a +inf or fewer than k candidates
   uint64_t unexplained = 0;  // untied finite rows whose recorded choice is not their own scores'
   uint64_t choices = 0;      // made by non-padding rows, kept or not
   uint64_t dropped = 0;      // of these, refused
@@ -49,7 +49,8 @@ struct RoutingStats {
   double entropy_mean = 0;   // mean over finite non-padding rows of H(softmax(logits))/ln E; where
                              // only scores were seen, H of the scores scaled to sum 1 (rows with a
                              // negative one left out); NaN for E = 1
-  double margin_mean = 0;    // mean of the best minus the second-best selection score
+  double margin_mean = 0;    // mean of the best minus the second-best selection score, over the
+                             // finite rows with two candidates
   double z_mean = 0;         // mean of logsumexp(logits)^2; NaN when only scores were seen
   double logit_abs_max = 0;  // largest |recorded score| over finite non-padding rows
   std::vector<uint64_t> drop_histogram;  // [16] refused choices by position, equal bins over the
@@ -65,9 +66,12 @@ inline constexpr int64_t kMaxTokens = int64_t{1} << 26;
 //   its own choice, was refused the rest of that choice; other rows do not say whom they refused.
 // - neither: each finite row's own choice is its load.
 // A routing_map entry whose probability in probs [T,E] is zero is not kept.
+// A score of -inf masks its expert: it is no candidate, and no statistic sees it
+// (base/router_rule.h).
 //
 // Shapes, dtypes and ranges are checked, indices too: InvalidArgument names the tensor and what was
-// expected. NaN and infinity are data, not errors. Host tensors only. Thread-safe.
-absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out);
+// expected. NaN and infinity are data, not errors. Host tensors only. Thread-safe. `threads`: how
+// many may work on it, the caller's included; the result is the same bits for any number.
+absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out, int threads = 1);
 
 }  // namespace plumbline

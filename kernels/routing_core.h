@@ -85,10 +85,12 @@ class RowMeasure {
 
   PLUMB_DEVICE void Scan() {
     Var<bool> bad;
+    Var<int> open;
     Var<double> max;
     Var<double> abs_max;
     Warp::Each([&](int l) {
       bad[l] = false;
+      open[l] = 0;
       max[l] = -__builtin_inf();
       abs_max[l] = 0;
       PLUMB_UNROLL
@@ -97,13 +99,16 @@ class RowMeasure {
         const double v = i < rule_.experts ? plan_.scores.Number(row_, i) : 0;
         x_[s][l] = v;
         if (i >= rule_.experts) continue;
-        bad[l] = bad[l] || !IsFiniteValue(v);
+        bad[l] = bad[l] || IsPoison(v);
+        if (IsMasked(v)) continue;
+        ++open[l];
         max[l] = v > max[l] ? v : max[l];
         abs_max[l] = AbsValue(v) > abs_max[l] ? AbsValue(v) : abs_max[l];
       }
     });
     scale_ = RowScale{};
-    scale_.finite = !Warp::Any(bad);
+    scale_.candidates = Warp::Sum(open);
+    scale_.finite = !Warp::Any(bad) && scale_.candidates >= rule_.top_k;
     if (!scale_.finite) return;
     scale_.max = Warp::Max(max);
     scale_.abs_max = Warp::Max(abs_max);
@@ -130,6 +135,7 @@ class RowMeasure {
 
   // Selection value of an expert from its recorded value.
   PLUMB_DEVICE double Value(double x, int i) const {
+    if (IsMasked(x)) return x;
     const double f = ScoreOf(rule_, scale_, x);
     return rule_.has_bias ? f + bias_[i] : f;
   }
@@ -154,10 +160,17 @@ class RowMeasure {
       open_[l] = 0;
       PLUMB_UNROLL
       for (int s = 0; s < Slots; ++s) {
-        if (s * kRowLanes + l < rule_.experts) open_[l] |= 1u << s;
+        if (s * kRowLanes + l < rule_.experts && !IsMasked(x_[s][l])) open_[l] |= 1u << s;
       }
     });
-    if (rule_.limited()) group_tied = LimitGroups();
+    if (rule_.limited()) {
+      group_tied = LimitGroups();
+      Var<int> open;
+      Warp::Each([&](int l) { open[l] = Bits(open_[l]); });
+      scale_.candidates = Warp::Sum(open);
+      scale_.finite = scale_.candidates >= rule_.top_k;
+      if (!scale_.finite) return;
+    }
     Rank();
     JudgeRanks(group_tied);
   }
@@ -172,7 +185,7 @@ class RowMeasure {
         const int i = s * kRowLanes + l;
         if (i >= rule_.experts) continue;
         key_[s][l] = Value(x_[s][l], i);
-        bad[l] = bad[l] || !IsFiniteValue(key_[s][l]);
+        bad[l] = bad[l] || (!IsMasked(x_[s][l]) && !IsFiniteValue(key_[s][l]));
         if (rule_.limited()) values_[i] = key_[s][l];
       }
     });
@@ -266,9 +279,8 @@ class RowMeasure {
 
   // Fills rank n's expert on lane n; the first that is not chosen goes to next_.
   PLUMB_DEVICE void Rank() {
-    const int candidates = rule_.admitted();
     count_ = rule_.top_k;
-    ranked_ = rule_.top_k < candidates ? rule_.top_k + 1 : candidates;
+    ranked_ = rule_.top_k < scale_.candidates ? rule_.top_k + 1 : rule_.top_k;
     for (int n = 0; n < ranked_; ++n) {
       Var<RankCandidate> best;
       Warp::Each([&](int l) {
@@ -326,6 +338,7 @@ class RowMeasure {
     Warp::Each([&](int l) {
       if (l == 0) sink_->AbsMax(__builtin_bit_cast(uint64_t, scale_.abs_max));
     });
+    if (ranked_ > 1) Count(&RoutingCounts::margin_rows);
     means.margin = best_margin_;
     double entropy;
     if (plan_.logits_known) {
@@ -350,8 +363,9 @@ class RowMeasure {
       PLUMB_UNROLL
       for (int s = 0; s < Slots; ++s) {
         if (s * kRowLanes + l >= rule_.experts) continue;
-        sum[l] += x_[s][l];
-        negated[l] = -x_[s][l] > negated[l] ? -x_[s][l] : negated[l];
+        const double share = ShareOf(x_[s][l]);
+        sum[l] += share;
+        negated[l] = -share > negated[l] ? -share : negated[l];
       }
     });
     const double total = Warp::Sum(sum);
@@ -360,7 +374,7 @@ class RowMeasure {
       sum[l] = 0;
       PLUMB_UNROLL
       for (int s = 0; s < Slots; ++s) {
-        if (s * kRowLanes + l < rule_.experts) sum[l] += ScoreEntropyTerm(x_[s][l], total);
+        if (s * kRowLanes + l < rule_.experts) sum[l] += ScoreEntropyTerm(ShareOf(x_[s][l]), total);
       }
     });
     return Warp::Sum(sum);

@@ -1,88 +1,87 @@
-// Host twin of the routing kernel: one thread, rows in order, the same bits.
+// Host twin of the routing kernel: the same bits, whatever the number of threads.
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <vector>
 
+#include "base/router_rows.h"
 #include "kernels/routing.h"
 #include "kernels/routing_plan.h"
 #include "kernels/routing_row.h"
-#include "kernels/routing_row_host.h"
 
 namespace plumbline {
 namespace {
 
-// The two-level fixed-order sum described at RoutingRaw, for one quantity.
-class TiledSum {
- public:
-  void Put(int row_in_tile, double value) { tile_[row_in_tile] = value; }
+// A thread that has less to do is not worth starting.
+constexpr int64_t kTilesWorthAThread = 32;
 
-  // Folds the tile into its stripe and clears it.
-  void EndTile(int64_t tile) {
-    stripe_[tile % kTileRows] += SumTree(tile_);
-    std::fill_n(tile_, kTileRows, 0.0);
+// The quantities that are summed as RoutingRaw describes.
+enum Quantity { kEntropy, kMargin, kZ, kQuantities };
+using Values = std::array<double, kTileRows>;
+using Partial = std::array<double, kQuantities>;
+
+double SumTree(Values& v) {
+  for (size_t step = kTileRows / 2; step > 0; step /= 2) {
+    for (size_t i = 0; i < step; ++i) v[i] += v[i + step];
   }
-  double Total() { return SumTree(stripe_); }
+  return v[0];
+}
 
- private:
-  static double SumTree(double (&v)[kTileRows]) {
-    for (int step = kTileRows / 2; step > 0; step /= 2) {
-      for (int i = 0; i < step; ++i) v[i] += v[i + step];
+double SumStripes(const std::vector<Partial>& tiles, Quantity q) {
+  Values stripe{};
+  for (size_t tile = 0; tile < tiles.size(); ++tile) stripe[tile % kTileRows] += tiles[tile][q];
+  return SumTree(stripe);
+}
+
+bool Padding(const RoutingPlan& plan, int64_t row) {
+  return plan.padding.present() && plan.padding.Integer(row) != 0;
+}
+
+void ScanPositions(const RoutingPlan& plan, RoutingRaw* raw) {
+  if (!plan.position.present()) return;
+  for (int64_t row = 0; row < plan.tokens; ++row) {
+    if (Padding(plan, row)) continue;
+    const int64_t p = plan.position.Integer(row);
+    if (p < 0 || p >= kMaxPosition) {
+      raw->bad_position = std::min(raw->bad_position, BadPositionKey(row, p));
+    } else {
+      raw->longest = std::max(raw->longest, static_cast<uint64_t>(p) + 1);
     }
-    return v[0];
   }
+}
 
-  double tile_[kTileRows] = {};
-  double stripe_[kTileRows] = {};
-};
-
-// Everything one call needs; about 60 KiB, on the stack of the caller's thread.
-class Summary {
+// Measures whole tiles; one a thread, about 60 KiB.
+class TileMeasure {
  public:
-  explicit Summary(const RoutingPlan& plan) : plan_(plan), raw_{} {
+  TileMeasure(const RoutingPlan& plan, uint64_t longest)
+      : plan_(plan),
+        scores_{plan.scores.data, plan.scores.row, plan.scores.column, plan.scores.dtype} {
     raw_.bad_index = kNothingBad;
-    raw_.bad_position = kNothingBad;
+    raw_.longest = longest;
     for (int i = 0; plan.rule.has_bias && i < plan.rule.experts; ++i) {
       bias_[i] = plan.bias.Number(i);
     }
   }
 
-  const RoutingRaw& Run() {
-    ScanPositions();
-    for (int64_t first = 0; first < plan_.tokens; first += kTileRows) {
-      const int64_t end = std::min<int64_t>(plan_.tokens, first + kTileRows);
-      for (int64_t row = first; row < end; ++row) Row(row, static_cast<int>(row - first));
-      const int64_t tile = first / kTileRows;
-      entropy_.EndTile(tile);
-      margin_.EndTile(tile);
-      z_.EndTile(tile);
-    }
-    raw_.entropy_sum = entropy_.Total();
-    raw_.margin_sum = margin_.Total();
-    raw_.z_sum = z_.Total();
-    return raw_;
+  Partial Tile(int64_t tile) {
+    for (Values& v : values_) v.fill(0);
+    const int64_t first = tile * kTileRows;
+    const int64_t end = std::min<int64_t>(plan_.tokens, first + kTileRows);
+    for (int64_t row = first; row < end; ++row) Row(row, static_cast<size_t>(row - first));
+    Partial sums;
+    for (size_t q = 0; q < kQuantities; ++q) sums[q] = SumTree(values_[q]);
+    return sums;
   }
+
+  const RoutingRaw& raw() const { return raw_; }  // counts and bad_index of the tiles so far
 
  private:
-  bool Padding(int64_t row) const {
-    return plan_.padding.present() && plan_.padding.Integer(row) != 0;
-  }
-
-  void ScanPositions() {
-    if (!plan_.position.present()) return;
-    for (int64_t row = 0; row < plan_.tokens; ++row) {
-      if (Padding(row)) continue;
-      const int64_t p = plan_.position.Integer(row);
-      if (p < 0 || p >= kMaxPosition) {
-        raw_.bad_position = std::min(raw_.bad_position, BadPositionKey(row, p));
-      } else {
-        raw_.longest = std::max(raw_.longest, static_cast<uint64_t>(p) + 1);
-      }
-    }
-  }
-
-  void Row(int64_t row, int row_in_tile) {
-    const bool padding = Padding(row);
+  void Row(int64_t row, size_t row_in_tile) {
+    const bool padding = Padding(plan_, row);
     const double* bias = plan_.rule.has_bias ? bias_ : nullptr;
-    const RowScale scale = ReadRow(plan_, row, bias, x_, &scratch_, &choice_);
+    const RowScale scale = ReadRouterRow(plan_.rule, scores_, row, bias, x_, &scratch_, &choice_);
     if (padding) {
       ++raw_.counts.padding;
     } else {
@@ -92,7 +91,7 @@ class Summary {
   }
 
   // Flags and means of a row that is not padding.
-  void CountRow(const RowScale& scale, int row_in_tile) {
+  void CountRow(const RowScale& scale, size_t row_in_tile) {
     RoutingCounts& c = raw_.counts;
     if (!choice_.finite) {
       ++c.non_finite;
@@ -101,17 +100,20 @@ class Summary {
     ++c.finite;
     if (choice_.tied) ++c.tied;
     c.abs_max_bits = std::max(c.abs_max_bits, __builtin_bit_cast(uint64_t, scale.abs_max));
-    if (choice_.ranked > 1) margin_.Put(row_in_tile, choice_.best_margin);
+    if (choice_.ranked > 1) {
+      ++c.margin_rows;
+      values_[kMargin][row_in_tile] = choice_.best_margin;
+    }
     double entropy;
     if (plan_.logits_known) {
       entropy = LogitEntropy(scale);
-      z_.Put(row_in_tile, SquaredLogSum(scale));
+      values_[kZ][row_in_tile] = SquaredLogSum(scale);
     } else {
       entropy = ScoreEntropy(x_, plan_.rule.experts);
     }
     if (plan_.rule.experts == 1 || !(entropy == entropy)) return;
     ++c.entropy_rows;
-    entropy_.Put(row_in_tile, entropy / plan_.log_experts);
+    values_[kEntropy][row_in_tile] = entropy / plan_.log_experts;
   }
 
   void CountRecorded(int64_t row, bool padding) {
@@ -199,10 +201,9 @@ class Summary {
   static uint32_t AllOf(int n) { return n == 32 ? ~0u : (1u << n) - 1; }
 
   const RoutingPlan& plan_;
-  RoutingRaw raw_;
-  TiledSum entropy_;
-  TiledSum margin_;
-  TiledSum z_;
+  ScoreRows scores_;
+  RoutingRaw raw_{};
+  std::array<Values, kQuantities> values_;
   RouterChoice choice_;
   RouterScratch scratch_;
   uint32_t own_bit_[kMaxExperts] = {};  // 1 << rank of the row's own choices, 0 elsewhere
@@ -210,16 +211,69 @@ class Summary {
   double bias_[kMaxExperts];
 };
 
+void AddCounts(const RoutingRaw& from, int experts, RoutingRaw* to) {
+  const RoutingCounts& f = from.counts;
+  RoutingCounts& t = to->counts;
+  for (auto member :
+       {&RoutingCounts::padding, &RoutingCounts::tied, &RoutingCounts::non_finite,
+        &RoutingCounts::unexplained, &RoutingCounts::choices, &RoutingCounts::dropped,
+        &RoutingCounts::finite, &RoutingCounts::entropy_rows, &RoutingCounts::margin_rows}) {
+    t.*member += f.*member;
+  }
+  t.abs_max_bits = std::max(t.abs_max_bits, f.abs_max_bits);
+  for (int i = 0; i < kDropBins; ++i) t.drop_histogram[i] += f.drop_histogram[i];
+  for (int e = 0; e < experts; ++e) {
+    t.load[e] += f.load[e];
+    t.refused[e] += f.refused[e];
+  }
+  to->bad_index = std::min(to->bad_index, from.bad_index);
+}
+
+RoutingRaw Measure(const RoutingPlan& plan, int threads) {
+  RoutingRaw raw{};
+  raw.bad_index = kNothingBad;
+  raw.bad_position = kNothingBad;
+  ScanPositions(plan, &raw);
+  const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
+  const int64_t parts =
+      std::clamp<int64_t>(threads, 1, (tiles + kTilesWorthAThread - 1) / kTilesWorthAThread);
+  std::vector<Partial> partials(static_cast<size_t>(tiles));
+  std::vector<std::unique_ptr<TileMeasure>> measures;
+  for (int64_t p = 0; p < parts; ++p) {
+    measures.push_back(std::make_unique<TileMeasure>(plan, raw.longest));
+  }
+  const auto run = [&](int64_t part) {
+    TileMeasure& measure = *measures[static_cast<size_t>(part)];
+    for (int64_t t = tiles * part / parts; t < tiles * (part + 1) / parts; ++t) {
+      partials[static_cast<size_t>(t)] = measure.Tile(t);
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int64_t p = 1; p < parts; ++p) {
+    try {
+      workers.emplace_back(run, p);
+    } catch (const std::system_error&) {  // no thread to be had
+      run(p);
+    }
+  }
+  run(0);
+  for (std::thread& worker : workers) worker.join();
+  for (const auto& measure : measures) AddCounts(measure->raw(), plan.rule.experts, &raw);
+  raw.entropy_sum = SumStripes(partials, kEntropy);
+  raw.margin_sum = SumStripes(partials, kMargin);
+  raw.z_sum = SumStripes(partials, kZ);
+  return raw;
+}
+
 }  // namespace
 
-absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out) {
+absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out, int threads) {
   RoutingPlan plan;
   if (absl::Status status = PlanRouting(in, &plan); !status.ok()) return status;
   if (!in.scores.on_host()) {
     return absl::InvalidArgumentError("scores: expected a host tensor, found one on a device");
   }
-  Summary summary(plan);
-  return FinishRouting(plan, summary.Run(), out);
+  return FinishRouting(plan, Measure(plan, threads), out);
 }
 
 }  // namespace plumbline

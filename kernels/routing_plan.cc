@@ -197,7 +197,7 @@ absl::Status FinishRouting(const RoutingPlan& plan, const RoutingRaw& raw, Routi
   out->load.assign(c.load, c.load + experts);
   out->refused.assign(c.refused, c.refused + experts);
   out->entropy_mean = experts > 1 ? Mean(raw.entropy_sum, c.entropy_rows) : nan;
-  out->margin_mean = plan.rule.admitted() > 1 ? Mean(raw.margin_sum, c.finite) : nan;
+  out->margin_mean = Mean(raw.margin_sum, c.margin_rows);
   out->z_mean = plan.logits_known ? Mean(raw.z_sum, c.finite) : nan;
   out->logit_abs_max = c.finite > 0 ? __builtin_bit_cast(double, c.abs_max_bits) : nan;
   out->drop_histogram.clear();

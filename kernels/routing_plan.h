@@ -68,6 +68,7 @@ struct RoutingCounts {
   uint64_t dropped;
   uint64_t finite;        // finite non-padding rows
   uint64_t entropy_rows;  // of these, with an entropy
+  uint64_t margin_rows;   // of these, with a second candidate
   uint64_t abs_max_bits;  // bits of the largest |score| of the finite rows; they order as the value
   uint64_t drop_histogram[kDropBins];
   uint32_t load[kMaxExperts];

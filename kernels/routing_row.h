@@ -33,18 +33,24 @@ PLUMB_HD inline bool Normalisable(double smallest, double sum) {
   return smallest >= 0 && sum >= 2.2250738585072014e-308 && IsFiniteValue(sum);
 }
 
+// What a recorded score adds to its row's sum: a masked expert has no share.
+PLUMB_HD inline double ShareOf(double x) { return IsMasked(x) ? 0.0 : x; }
+
 // H of non-negative scores scaled to sum 1; NaN when they cannot be. Lane order as ScaleRow.
 inline double ScoreEntropy(const double* x, int experts) {
   double sum_lane[kRowLanes] = {};
   double term_lane[kRowLanes] = {};
-  double smallest = x[0];
+  double smallest = ShareOf(x[0]);
   for (int i = 0; i < experts; ++i) {
-    sum_lane[i % kRowLanes] += x[i];
-    smallest = x[i] < smallest ? x[i] : smallest;
+    const double share = ShareOf(x[i]);
+    sum_lane[i % kRowLanes] += share;
+    smallest = share < smallest ? share : smallest;
   }
   const double sum = internal::SumLanes(sum_lane);
   if (!Normalisable(smallest, sum)) return __builtin_nan("");
-  for (int i = 0; i < experts; ++i) term_lane[i % kRowLanes] += ScoreEntropyTerm(x[i], sum);
+  for (int i = 0; i < experts; ++i) {
+    term_lane[i % kRowLanes] += ScoreEntropyTerm(ShareOf(x[i]), sum);
+  }
   return internal::SumLanes(term_lane);
 }
 

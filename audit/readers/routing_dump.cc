@@ -1,11 +1,16 @@
 #include "audit/readers/routing_dump.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <thread>
 #include <utility>
 
+#include "audit/readers/spelling.h"
 #include "kernels/routing_evidence.h"
 
 namespace plumbline::audit {
@@ -252,7 +257,9 @@ absl::Status LoadSample(const InputFile& file, const SafetensorsHeader& header,
 void Measure(v1::Routing* routing) {
   const absl::StatusOr<RoutingInput> input = ViewRouting(*routing);
   RoutingStats stats;
-  if (input.ok() && SummariseRouting(*input, &stats).ok()) {
+  // An offline audit has the machine to itself; the bits do not depend on the threads.
+  const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+  if (input.ok() && SummariseRouting(*input, &stats, threads).ok()) {
     FillRoutingSummary(stats, routing->mutable_summary());
   }
 }
@@ -276,6 +283,32 @@ void ReadCapacity(const SafetensorsHeader& header, const Metadata& metadata,
   config->set_capacity(value);
 }
 
+constexpr std::string_view kMetadataKeys[] = {
+    "kind",        "run",   "attempt", "layer",          "op",           "step",   "rank",
+    "world_size",  "top_k", "mode",    "score_function", "capacity",     "groups", "top_groups",
+    "group_score", "pool",  "flatten", "randomness",     "bias_captured"};
+constexpr std::string_view kTensorNames[] = {
+    "router_logits", "router_scores", "expert_bias", "topk_indices", "keep_mask", "routing_map",
+    "probs",         "sequence_id",   "position",    "padding_mask", "pool_id"};
+
+// Names that are not ours are left alone, misspelt ones are not: without them the rest would be
+// judged as something it is not.
+void CheckSpelling(const SafetensorsHeader& header, std::vector<Problem>* problems) {
+  const auto check = [&](const char* what, const std::string& name, uint64_t declared_at,
+                         std::span<const std::string_view> known) {
+    const auto meant = MeantName(name, known);
+    if (!meant) return;
+    problems->push_back({declared_at, std::string("expected ") + what + " " + std::string(*meant) +
+                                          ", found " + Quoted(name) + ", which is not read"});
+  };
+  for (const auto& [key, entry] : header.metadata) {
+    check("metadata", key, entry.declared_at, kMetadataKeys);
+  }
+  for (const auto& [name, tensor] : header.tensors) {
+    check("tensor", name, tensor.declared_at, kTensorNames);
+  }
+}
+
 }  // namespace
 
 DumpSite ReadDumpSite(const SafetensorsHeader& header, std::vector<Problem>* problems) {
@@ -289,6 +322,8 @@ DumpSite ReadDumpSite(const SafetensorsHeader& header, std::vector<Problem>* pro
   site.attempt = static_cast<uint32_t>(metadata.Whole("attempt", 0, kMaxU32, 0));
   site.rank = static_cast<uint32_t>(metadata.Whole("rank", 0, kMaxU32, 0));
   site.step = static_cast<int64_t>(metadata.Whole("step", 0, kMaxI64, 0));
+  const uint64_t least = uint64_t{site.rank} + 1;
+  site.world_size = static_cast<uint32_t>(metadata.Whole("world_size", least, kMaxU32, 0));
   return site;
 }
 
@@ -322,6 +357,7 @@ v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
   metadata.Choice("mode", std::array{"train", "eval"}, -1);
   config.set_mode(metadata.Text("mode"));
   config.set_randomness(metadata.Text("randomness"));
+  CheckSpelling(header, problems);
   CheckTensors(header, top_k > 0 ? std::optional(top_k) : std::nullopt, &config, problems);
   return config;
 }

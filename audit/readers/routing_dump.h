@@ -20,6 +20,7 @@ struct DumpSite {
   uint32_t attempt = 0;
   int64_t step = 0;
   uint32_t rank = 0;
+  uint32_t world_size = 0;  // ranks of the run; 0: not said
   std::string layer;
   std::string op;
 };
@@ -27,7 +28,8 @@ struct DumpSite {
 // Collects every problem, not only the first.
 DumpSite ReadDumpSite(const SafetensorsHeader& header, std::vector<Problem>* problems);
 
-// Checks names, dtypes, shapes and metadata values, and that the tensors fit one message.
+// Checks names, dtypes, shapes and metadata values, and that the tensors fit one message. Names
+// that are none of the contract's are ignored unless they look like a misspelling of one.
 v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
                                     std::vector<Problem>* problems);
 

@@ -71,7 +71,8 @@ bool ReadHeader(const InputFile& file, InputReport* report, SafetensorsHeader* h
   return problems.empty();
 }
 
-// One run's process as its dumps describe it. The world is known when the ranks are 0..n-1.
+// One run's process as its dumps describe it. The world is what they say, the largest if they
+// differ; where none says it, it is known when the ranks are 0..n-1.
 using Group = std::pair<std::string, uint32_t>;  // (run, attempt)
 
 class DumpSource : public Source {
@@ -120,6 +121,8 @@ class DumpSource : public Source {
     Plan& plan = plans_[i];
     const DumpSite& site = plan.site;
     ranks_[{site.run, site.attempt}].insert(site.rank);
+    uint32_t& world = world_[{site.run, site.attempt}];
+    world = std::max(world, site.world_size);
     const auto same = [](const DumpSite& a, const DumpSite& b) {
       return std::tie(a.run, a.attempt, a.step, a.rank, a.layer, a.op) ==
              std::tie(b.run, b.attempt, b.step, b.rank, b.layer, b.op);
@@ -138,8 +141,14 @@ class DumpSource : public Source {
     process.set_attempt(group.second);
     process.set_role(v1::ROLE_TRAINER);
     process.set_rank(rank);
-    if (*ranks.rbegin() + uint64_t{1} == ranks.size())
+    const bool complete = *ranks.rbegin() + uint64_t{1} == ranks.size();
+    const uint32_t declared = world_.at(group);
+    // A declared world that is smaller than its ranks is none.
+    if (declared > *ranks.rbegin()) {
+      process.set_world_size(declared);
+    } else if (complete) {
       process.set_world_size(static_cast<uint32_t>(ranks.size()));
+    }
     return process;
   }
 
@@ -200,6 +209,7 @@ class DumpSource : public Source {
 
   std::vector<Plan> plans_;
   std::map<Group, std::set<uint32_t>> ranks_;
+  std::map<Group, uint32_t> world_;  // declared
   size_t next_ = 0;
   uint64_t bytes_read_ = 0;
 };

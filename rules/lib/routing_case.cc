@@ -2,66 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
-#include <unordered_map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/load.h"
-#include "base/router_scores.h"
+#include "base/router_rows.h"
 
 namespace plumbline::rules {
 namespace {
-
-absl::Status Cannot(const std::string& reason) { return absl::FailedPreconditionError(reason); }
-
-// ---- tensors of a message --------------------------------------------------------------------
-
-std::string ShapeText(const v1::Tensor& tensor) {
-  std::string text = "[";
-  for (int i = 0; i < tensor.shape_size(); ++i)
-    absl::StrAppend(&text, i ? ", " : "", tensor.shape(i));
-  return text + "]";
-}
-
-// The tensor must have exactly this shape and its bytes.
-absl::Status CheckTensor(const char* name, const v1::Tensor& tensor, std::vector<int64_t> shape,
-                         bool floating) {
-  const auto dtype = static_cast<DType>(tensor.dtype());
-  if (DTypeSize(dtype) == 0 || IsFloating(dtype) != floating) {
-    return Cannot(absl::StrCat("bad-tensor: ", name, ": expected ",
-                               floating ? "a floating" : "an integer", " dtype, found ",
-                               DTypeName(dtype)));
-  }
-  if (!std::equal(shape.begin(), shape.end(), tensor.shape().begin(), tensor.shape().end())) {
-    v1::Tensor expected;
-    for (int64_t extent : shape) expected.add_shape(extent);
-    return Cannot(absl::StrCat("bad-tensor: ", name, ": expected shape ", ShapeText(expected),
-                               ", found ", ShapeText(tensor)));
-  }
-  const auto elements =
-      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  const auto bytes = static_cast<size_t>(elements) * DTypeSize(dtype);
-  if (tensor.data().size() != bytes) {
-    return Cannot(absl::StrCat("bad-tensor: ", name, ": expected ", bytes, " bytes, found ",
-                               tensor.data().size()));
-  }
-  return absl::OkStatus();
-}
-
-int64_t IntegerAt(const v1::Tensor& tensor, int64_t i) {
-  return LoadInt64(tensor.data().data(), static_cast<DType>(tensor.dtype()), i);
-}
-
-absl::StatusOr<std::vector<int64_t>> Column(const char* name, bool has, const v1::Tensor& tensor,
-                                            int64_t rows) {
-  std::vector<int64_t> values;
-  if (!has) return values;
-  if (auto status = CheckTensor(name, tensor, {rows}, false); !status.ok()) return status;
-  values.resize(static_cast<size_t>(rows));
-  for (int64_t i = 0; i < rows; ++i) values[static_cast<size_t>(i)] = IntegerAt(tensor, i);
-  return values;
-}
 
 // ---- the decoder -----------------------------------------------------------------------------
 
@@ -189,21 +137,17 @@ class Decoder {
   }
 
   absl::Status CheckDistinct() const {
-    std::vector<int32_t> order;
+    std::vector<int32_t> judged;
+    judged.reserve(static_cast<size_t>(case_.tokens));
     for (int32_t t = 0; t < case_.tokens; ++t) {
-      if (case_.judged(t)) order.push_back(t);
+      if (case_.judged(t)) judged.push_back(t);
     }
-    const auto key = [&](int32_t t) {
-      return std::make_pair(case_.sequence[static_cast<size_t>(t)],
-                            case_.position[static_cast<size_t>(t)]);
-    };
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
-    const auto twice = std::adjacent_find(order.begin(), order.end(),
-                                          [&](int32_t a, int32_t b) { return key(a) == key(b); });
-    if (twice == order.end()) return absl::OkStatus();
-    return Cannot(absl::StrCat("repeated-position: rows ", std::min(twice[0], twice[1]), " and ",
-                               std::max(twice[0], twice[1]), " are both position ",
-                               key(*twice).second, " of sequence ", key(*twice).first));
+    const RepeatedRows twice = FindRepeated(judged, case_.sequence, case_.position);
+    if (twice.first < 0) return absl::OkStatus();
+    const auto row = static_cast<size_t>(twice.first);
+    return Cannot(absl::StrCat("repeated-position: rows ", twice.first, " and ", twice.second,
+                               " are both position ", case_.position[row], " of sequence ",
+                               case_.sequence[row]));
   }
 
   absl::Status Pools() {
@@ -220,12 +164,9 @@ class Decoder {
       case_.pool_basis = PoolBasis::kMetadata;
     }
     if (!ids->empty()) {
-      std::unordered_map<int64_t, int32_t> dense;
-      for (size_t t = 0; t < ids->size(); ++t) {
-        case_.pool[t] =
-            dense.try_emplace((*ids)[t], static_cast<int32_t>(dense.size())).first->second;
-      }
-      case_.pools = static_cast<int32_t>(dense.size());
+      DenseIds dense = NumberIds(*ids);
+      case_.pool = std::move(dense.of_row);
+      case_.pools = dense.count;
     }
     if (int64_t{case_.pools} * case_.experts > (int64_t{1} << 26)) {
       return Cannot(
@@ -250,6 +191,8 @@ class Decoder {
     if (sample_.has_keep_mask()) {
       if (auto status = CheckTensor("keep_mask", sample_.keep_mask(), {T, k}, false); !status.ok())
         return status;
+      keep_.resize(static_cast<size_t>(T * k));
+      ReadMask(sample_.keep_mask(), 0, T * k, keep_.data());
     }
     if (sample_.has_routing_map()) {
       if (auto status = CheckTensor("routing_map", sample_.routing_map(), {T, E}, false);
@@ -263,16 +206,22 @@ class Decoder {
     return case_.indices_recorded ? CheckIndices() : absl::OkStatus();
   }
 
-  absl::Status CheckIndices() const {
+  absl::Status CheckIndices() {
     const v1::Tensor& indices = sample_.topk_indices();
     if (auto status = CheckTensor("topk_indices", indices, {case_.tokens, case_.top_k}, false);
         !status.ok()) {
       return status;
     }
+    const auto count = static_cast<size_t>(case_.tokens) * static_cast<size_t>(case_.top_k);
+    std::vector<int64_t> recorded(count);
+    ReadIntegers(sample_.topk_indices(), 0, static_cast<int64_t>(count), recorded.data());
+    indices_.resize(count);
     std::vector<int32_t> seen(static_cast<size_t>(case_.experts), -1);
+    size_t at = 0;
     for (int32_t t = 0; t < case_.tokens; ++t) {
       for (int32_t j = 0; j < case_.top_k; ++j) {
-        const int64_t e = Index(t, j);
+        const int64_t e = recorded[at];
+        indices_[at++] = static_cast<int32_t>(e);
         if (e == -1 && !case_.judged(t)) continue;
         if (e == -1)
           return Cannot(absl::StrCat("no-choice: topk_indices is -1 at row ", t, ", choice ", j));
@@ -290,32 +239,46 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  int64_t Index(int32_t t, int32_t j) const {
-    return IntegerAt(sample_.topk_indices(), int64_t{t} * case_.top_k + j);
+  size_t ChoiceAt(int32_t t, int32_t j) const {
+    return static_cast<size_t>(t) * static_cast<size_t>(case_.top_k) + static_cast<size_t>(j);
   }
-  // A map padded to capacity carries true entries of probability zero.
-  bool InMap(int32_t t, int32_t e) const {
-    if (IntegerAt(sample_.routing_map(), int64_t{t} * case_.experts + e) == 0) return false;
-    return !(case_.probs.present() && case_.probs.columns() == case_.experts &&
-             case_.probs.At(t, e) == 0);
+  int32_t Index(int32_t t, int32_t j) const { return indices_[ChoiceAt(t, j)]; }
+
+  // Fills in_map_ and mapped_ for row t.
+  void ReadMap(int32_t t) {
+    if (!sample_.has_routing_map()) return;
+    ReadMask(sample_.routing_map(), int64_t{t} * case_.experts, case_.experts, in_map_.data());
+    // A map padded to capacity carries true entries of probability zero.
+    const bool padded = case_.probs.present() && case_.probs.columns() == case_.experts;
+    mapped_.clear();
+    for (int32_t e = 0; e < case_.experts; ++e) {
+      uint8_t& in = in_map_[static_cast<size_t>(e)];
+      if (in == 0) continue;
+      if (padded && case_.probs.At(t, e) == 0) {
+        in = 0;
+      } else {
+        mapped_.push_back(e);
+      }
+    }
   }
+  // Of the row that ReadMap read.
+  bool InMap(int32_t e) const { return in_map_[static_cast<size_t>(e)] != 0; }
   bool Kept(int32_t t, int32_t j, int32_t e) const {
-    if (sample_.has_keep_mask() &&
-        IntegerAt(sample_.keep_mask(), int64_t{t} * case_.top_k + j) == 0)
-      return false;
-    return e < 0 || !sample_.has_routing_map() || InMap(t, e);
+    if (!keep_.empty() && keep_[ChoiceAt(t, j)] == 0) return false;
+    return e < 0 || !sample_.has_routing_map() || InMap(e);
   }
 
   void Reconstruct() {
     RouterScratch scratch;
-    std::vector<double> row(static_cast<size_t>(case_.experts));
+    double x[kMaxExperts];
+    const double* bias = rule_.has_bias ? case_.bias.data() : nullptr;
+    const ScoreRows rows{case_.scores.data(), case_.experts, 1, case_.scores.dtype()};
+    in_map_.resize(static_cast<size_t>(case_.experts));
     case_.kept_per_row.assign(static_cast<size_t>(case_.tokens), 0);
     case_.choices.reserve(static_cast<size_t>(case_.tokens) * static_cast<size_t>(case_.top_k));
     for (int32_t t = 0; t < case_.tokens; ++t) {
-      for (int32_t e = 0; e < case_.experts; ++e)
-        row[static_cast<size_t>(e)] = case_.scores.At(t, e);
-      ChooseExperts(rule_, row.data(), rule_.has_bias ? case_.bias.data() : nullptr, &scratch,
-                    &own_);
+      ReadRouterChoice(rule_, rows, t, bias, x, &scratch, &own_);
+      ReadMap(t);
       RowOf(t);
     }
   }
@@ -356,18 +319,16 @@ class Decoder {
 
   void FromIndices(int32_t t, RowState& state) {
     bool own = state == RowState::kExplained;
-    for (int32_t j = 0; j < case_.top_k && own; ++j)
-      own = OwnRank(static_cast<int32_t>(Index(t, j))) >= 0;
+    for (int32_t j = 0; j < case_.top_k && own; ++j) own = OwnRank(Index(t, j)) >= 0;
     if (state == RowState::kExplained && !own) state = RowState::kUnexplained;
     // Indices may be sorted by number: only the scores tell ranks (one choice has but one rank).
     const bool ranks_known = state == RowState::kExplained && own_.rank_order_known;
     for (int32_t j = 0; j < case_.top_k; ++j) {
-      const auto e = static_cast<int32_t>(Index(t, j));
+      const int32_t e = Index(t, j);
       Enter(t, e, case_.top_k == 1 ? 0 : ranks_known ? OwnRank(e) : -1, Kept(t, j, e));
     }
     if (!sample_.has_routing_map()) return;
-    for (int32_t e = 0; e < case_.experts; ++e) {
-      if (!InMap(t, e)) continue;
+    for (const int32_t e : mapped_) {
       bool listed = false;
       for (int32_t j = 0; j < case_.top_k; ++j) listed |= Index(t, j) == e;
       if (!listed) KeepOutside(t, e, state);
@@ -382,13 +343,12 @@ class Decoder {
 
   void FromMap(int32_t t, RowState& state) {
     if (!sample_.has_routing_map()) return FromMaskAlone(t, state);
-    int kept = 0;
-    for (int32_t e = 0; e < case_.experts; ++e) kept += InMap(t, e) ? 1 : 0;
+    const auto kept = static_cast<int32_t>(mapped_.size());
     const bool known = state == RowState::kExplained;
     if (!known && kept < case_.top_k) ++case_.unknown_refusals;
     for (int32_t e = 0; e < case_.experts; ++e) {
       const int rank = known ? OwnRank(e) : -1;
-      if (InMap(t, e)) {
+      if (InMap(e)) {
         if (known && rank < 0) {
           KeepOutside(t, e, state);
         } else {
@@ -416,9 +376,7 @@ class Decoder {
   // Padding may take capacity; what it was refused is nobody's loss.
   void KeptOnly(int32_t t) {
     if (sample_.has_routing_map()) {
-      for (int32_t e = 0; e < case_.experts; ++e) {
-        if (InMap(t, e)) Enter(t, e, -1, true);
-      }
+      for (const int32_t e : mapped_) Enter(t, e, -1, true);
       return;
     }
     if (!case_.indices_recorded) {
@@ -426,7 +384,7 @@ class Decoder {
       return;
     }
     for (int32_t j = 0; j < case_.top_k; ++j) {
-      const auto e = static_cast<int32_t>(Index(t, j));
+      const int32_t e = Index(t, j);
       if (e < 0 && sample_.has_keep_mask()) case_.holders_unknown |= Kept(t, j, -1);
       if (e >= 0 && case_.drops_recorded && Kept(t, j, e)) Enter(t, e, -1, true);
     }
@@ -436,14 +394,14 @@ class Decoder {
   const v1::RoutingSample& sample_;
   RouterRule rule_;
   RouterChoice own_;
+  std::vector<int32_t> indices_;  // [T,k]
+  std::vector<uint8_t> keep_;     // [T,k], empty when not recorded
+  std::vector<uint8_t> in_map_;   // [E], of one row
+  std::vector<int32_t> mapped_;   // its experts, ascending
   RoutingCase case_;
 };
 
 }  // namespace
-
-double Matrix::At(int64_t row, int64_t column) const {
-  return LoadDouble(data_->data(), dtype_, row * columns_ + column);
-}
 
 double RoutingCase::tied_share() const {
   return judged_rows == 0 ? 0 : static_cast<double>(tied) / static_cast<double>(judged_rows);

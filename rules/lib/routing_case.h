@@ -12,25 +12,9 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "rules/lib/routing_tensors.h"
 
 namespace plumbline::rules {
-
-// [rows, columns] numbers inside a message, read as doubles.
-class Matrix {
- public:
-  Matrix() = default;
-  Matrix(const std::string* data, DType dtype, int64_t columns)
-      : data_(data), dtype_(dtype), columns_(columns) {}
-  bool present() const { return data_ != nullptr; }
-  DType dtype() const { return dtype_; }
-  int64_t columns() const { return columns_; }
-  double At(int64_t row, int64_t column) const;
-
- private:
-  const std::string* data_ = nullptr;
-  DType dtype_ = DType::kUnspecified;
-  int64_t columns_ = 0;
-};
 
 // One token's wish for one expert and what became of it. Only wishes whose fate is known are
 // listed.
@@ -43,7 +27,7 @@ struct Choice {
 
 enum class RowState : uint8_t {
   kPadding,
-  kNonFinite,  // a NaN or infinite score
+  kNonFinite,  // a NaN, a +inf, or fewer than k candidates (-inf masks an expert)
   kTied,       // the recorded precision leaves its own choice open
   kExplained,  // the recorded choice is its own scores' choice
   kUnexplained,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/half.h"
+#include "base/router_rows.h"
 
 namespace plumbline::rules {
 namespace {
@@ -14,35 +15,80 @@ double Sigmoid(double x) {
 
 bool Divides(KeyKind kind) { return kind != KeyKind::kRecorded && kind != KeyKind::kProbs; }
 
-// Experts that a row's key is divided over: all, or those it chose.
-template <typename Visit>
-void ForSummed(const RoutingCase& c, KeyKind kind, int32_t token, Visit visit) {
-  if (kind == KeyKind::kSoftmax) {
-    for (int32_t e = 0; e < c.experts; ++e) visit(c.scores.At(token, e));
-    return;
-  }
-  const auto begin =
-      std::lower_bound(c.choices.begin(), c.choices.end(), token,
-                       [](const Choice& choice, int32_t t) { return choice.token < t; });
-  for (auto choice = begin; choice != c.choices.end() && choice->token == token; ++choice) {
-    visit(c.scores.At(token, choice->expert));
-  }
-}
+// One ulp of a recorded value; a masked expert's -inf is exact.
+double Rounding(double x, DType dtype) { return IsMasked(x) ? 0 : UlpOf(x, dtype); }
 
 // The part of the key that is summed: exponentials, or scores as they are (sigmoids of logits).
 double Share(const RoutingCase& c, KeyKind kind, const KeyScale& row, double x) {
-  if (kind != KeyKind::kShareOfChosen) return std::exp(x - row.max);
+  if (kind != KeyKind::kShareOfChosen) return PortableExp(BelowMax(x, row.max));
   return c.routing->sample().scores_are_logits() ? Sigmoid(x) : x;
 }
 
-KeyScale ScaleOf(const RoutingCase& c, KeyKind kind, int32_t token) {
+// `visit_all(visit)` calls visit(x) for every expert that the row's key is divided over.
+template <typename VisitAll>
+KeyScale ScaleOver(const RoutingCase& c, KeyKind kind, VisitAll visit_all) {
   KeyScale row{-HUGE_VAL, 0, 0};
-  ForSummed(c, kind, token, [&](double x) {
+  visit_all([&](double x) {
     row.max = std::max(row.max, x);
-    row.delta = std::max(row.delta, UlpOf(x, c.scores.dtype()));
+    row.delta = std::max(row.delta, Rounding(x, c.scores.dtype()));
   });
-  ForSummed(c, kind, token, [&](double x) { row.sum += Share(c, kind, row, x); });
+  visit_all([&](double x) { row.sum += Share(c, kind, row, x); });
   return row;
+}
+
+KeyScale ScaleOverRow(const RoutingCase& c, KeyKind kind, int32_t token) {
+  return ScaleOver(c, kind, [&](auto visit) {
+    for (int32_t e = 0; e < c.experts; ++e) visit(c.scores.At(token, e));
+  });
+}
+
+using ChoiceIterator = std::vector<Choice>::const_iterator;
+
+// From `at` on, where the choices of `token` begin if it has any.
+KeyScale ScaleOverChosen(const RoutingCase& c, KeyKind kind, int32_t token, ChoiceIterator at) {
+  return ScaleOver(c, kind, [&](auto visit) {
+    for (auto choice = at; choice != c.choices.end() && choice->token == token; ++choice) {
+      visit(c.scores.At(token, choice->expert));
+    }
+  });
+}
+
+// Of one row alone.
+KeyScale ScaleOf(const RoutingCase& c, KeyKind kind, int32_t token) {
+  if (kind == KeyKind::kSoftmax) return ScaleOverRow(c, kind, token);
+  const auto at =
+      std::lower_bound(c.choices.begin(), c.choices.end(), token,
+                       [](const Choice& choice, int32_t t) { return choice.token < t; });
+  return ScaleOverChosen(c, kind, token, at);
+}
+
+// Of every row: the softmax as fast as the processor can.
+std::vector<KeyScale> SoftmaxScales(const RoutingCase& c) {
+  RouterRule rule;
+  rule.experts = c.experts;
+  rule.top_k = 1;
+  rule.dtype = c.scores.dtype();
+  const ScoreRows rows{c.scores.data(), c.experts, 1, c.scores.dtype()};
+  RouterScratch scratch;
+  double x[kMaxExperts];
+  std::vector<KeyScale> scales(static_cast<size_t>(c.tokens));
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const RowScale row = ReadRouterScale(rule, rows, t, x, &scratch);
+    scales[static_cast<size_t>(t)] =
+        row.finite ? KeyScale{row.max, row.sum, UlpOf(row.abs_max, c.scores.dtype())}
+                   : ScaleOverRow(c, KeyKind::kSoftmax, t);
+  }
+  return scales;
+}
+
+std::vector<KeyScale> ChosenScales(const RoutingCase& c, KeyKind kind) {
+  std::vector<KeyScale> scales(static_cast<size_t>(c.tokens));
+  auto at = c.choices.begin();
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    scales[static_cast<size_t>(t)] = ScaleOverChosen(c, kind, t, at);
+    while (at != c.choices.end() && at->token == t) ++at;
+  }
+  return scales;
 }
 
 // Rounding is carried to first order: relative for exponentials and sigmoids, absolute for plain
@@ -55,7 +101,7 @@ Key KeyOf(const RoutingCase& c, KeyKind kind, const KeyScale& row, int32_t token
     return {p, UlpOf(p, c.probs.dtype())};
   }
   const double x = c.scores.At(token, expert);
-  const double delta = UlpOf(x, c.scores.dtype());
+  const double delta = Rounding(x, c.scores.dtype());
   if (kind == KeyKind::kRecorded) return {x, delta};
   const double value = Share(c, kind, row, x) / row.sum;
   const bool plain = kind == KeyKind::kShareOfChosen && !c.routing->sample().scores_are_logits();
@@ -98,8 +144,7 @@ std::vector<KeyKind> KeyKinds(const RoutingCase& c) {
 
 KeyReader::KeyReader(const RoutingCase& c, KeyKind kind) : case_(c), kind_(kind) {
   if (!Divides(kind)) return;
-  rows_.reserve(static_cast<size_t>(c.tokens));
-  for (int32_t t = 0; t < c.tokens; ++t) rows_.push_back(ScaleOf(c, kind, t));
+  rows_ = kind == KeyKind::kSoftmax ? SoftmaxScales(c) : ChosenScales(c, kind);
 }
 
 Key KeyReader::At(int32_t token, int32_t expert, int16_t rank) const {

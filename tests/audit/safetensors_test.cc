@@ -357,6 +357,45 @@ TEST(RoutingDump, WhatDoesNotFitIsRefusedByName) {
   }
 }
 
+TEST(RoutingDump, AMisspeltNameIsNotIgnored) {
+  const std::vector<Change> changes = {
+      {"swapped letters", [](Dump& d) { d.metadata["capactiy"] = "16"; },
+       "expected metadata capacity, found \"capactiy\""},
+      {"another case", [](Dump& d) { d.metadata["Pool"] = "microbatch"; },
+       "expected metadata pool, found \"Pool\""},
+      {"hyphen", [](Dump& d) { d.metadata["world-size"] = "8"; },
+       "expected metadata world_size, found \"world-size\""},
+      {"a letter more", [](Dump& d) { d.metadata["layers"] = "3"; },
+       "expected metadata layer, found \"layers\""},
+      {"tensor without its s", [](Dump& d) { d.Tensor("topk_indices").name = "topk_indice"; },
+       "expected tensor topk_indices, found \"topk_indice\""},
+      {"one word", [](Dump& d) { d.Tensor("sequence_id").name = "sequenceid"; },
+       "expected tensor sequence_id, found \"sequenceid\""},
+  };
+  for (const Change& change : changes) {
+    SCOPED_TRACE(change.name);
+    Dump dump = DroplessDump();
+    change.apply(dump);
+    const AuditResult result = AuditBytes(dump.File());
+    EXPECT_TRUE(result.inputs_failed());
+    EXPECT_FALSE(Judged(result));
+    EXPECT_THAT(Problems(result), HasSubstr(change.expected));
+  }
+}
+
+TEST(RoutingDump, WhatIsNotOursIsLeftAlone) {
+  Dump dump = DroplessDump();
+  for (const char* key : {"format", "model", "seed", "node", "git_commit", "o", "rng", "comment"}) {
+    dump.metadata[key] = "x";
+  }
+  for (const char* name : {"hidden", "gate_weight", "loss", "x", "aux_probs"}) {
+    dump.tensors.push_back({name, "U8", {3}, "abc"});
+  }
+  const AuditResult result = AuditBytes(dump.File());
+  EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+  EXPECT_TRUE(Judged(result));
+}
+
 TEST(RoutingDump, AllProblemsAreNamedAtOnce) {
   Dump dump = DroplessDump();
   dump.metadata["pool"] = "x";
@@ -569,6 +608,42 @@ TEST(Dumps, ALoneRankOfALargerWorldIsJudged) {
   const AuditResult result = AuditBytes(dump.File());
   EXPECT_FALSE(result.inputs_failed()) << Problems(result);
   EXPECT_FALSE(result.report.findings().empty());
+}
+
+// The size of the world, as the batches of these dumps state it.
+std::vector<uint32_t> Worlds(const std::vector<std::map<std::string, std::string>>& dumps) {
+  const TempDir dir;
+  std::deque<InputReport> reports;
+  std::vector<InputReport*> files;
+  for (const auto& metadata : dumps) {
+    Dump dump = DroplessDump();
+    for (const auto& [key, value] : metadata) dump.metadata[key] = value;
+    files.push_back(&reports.emplace_back());
+    reports.back().path = dir.Write(std::to_string(files.size()), dump.File());
+  }
+  std::vector<uint32_t> worlds;
+  for (const auto& source : SafetensorsReader().Open(files)) {
+    v1::Batch batch;
+    while (source->Next(&batch)) {
+    }
+    for (const v1::Source& process : source->processes()) worlds.push_back(process.world_size());
+  }
+  return worlds;
+}
+
+TEST(Dumps, TheWorldIsWhatTheySay) {
+  using Sizes = std::vector<uint32_t>;
+  EXPECT_EQ(Worlds({{}}), (Sizes{1}));
+  EXPECT_EQ(Worlds({{{"rank", "3"}}}), (Sizes{0}));
+  EXPECT_EQ(Worlds({{{"rank", "3"}, {"world_size", "8"}}}), (Sizes{8}));
+  EXPECT_EQ(Worlds({{{"rank", "0"}, {"world_size", "4"}}, {{"rank", "1"}}}), (Sizes{4, 4}));
+  // Too small for another dump's rank: not believed.
+  EXPECT_EQ(Worlds({{{"rank", "0"}, {"world_size", "2"}}, {{"rank", "5"}}}), (Sizes{0, 0}));
+  Dump dump = DroplessDump();
+  dump.metadata["rank"] = "3";
+  dump.metadata["world_size"] = "3";
+  EXPECT_THAT(Problems(AuditBytes(dump.File())),
+              HasSubstr("expected metadata world_size to be a whole number from 4 to"));
 }
 
 TEST(Dumps, OneDamagedDumpDoesNotSilenceTheOthers) {

@@ -14,8 +14,10 @@ namespace plumbline {
 struct RouterReference {
   std::vector<int> chosen;
   std::vector<double> value;
+  bool no_choice = false;  // fewer than k candidates: nothing else is set
   bool tied = false;
   bool order_known = true;
+  bool has_second = false;
   double best_margin = 0;
   double closeness = INFINITY;  // how near any decision is to its threshold, relative
 };
@@ -23,11 +25,12 @@ struct RouterReference {
 inline double ToleranceByDefinition(const RouterRule& r, const std::vector<double>& x,
                                     const std::vector<double>& f, const std::vector<double>& b,
                                     size_t i) {
+  if (x[i] == -INFINITY) return 0;
   double delta = 2 * UlpOf(x[i], r.dtype);
   if (r.function == ScoreFunction::kSigmoid) delta *= f[i] * (1 - f[i]);
   if (r.function == ScoreFunction::kSoftmax) {
     double most = 0;
-    for (double v : x) most = std::max(most, 2 * UlpOf(v, r.dtype));
+    for (double v : x) most = std::max(most, v == -INFINITY ? 0 : 2 * UlpOf(v, r.dtype));
     delta = f[i] * (delta + most);
   }
   if (r.has_bias || r.function != ScoreFunction::kIdentity) {
@@ -50,6 +53,10 @@ inline RouterReference JudgeByDefinition(const RouterRule& r, const std::vector<
   const double top = *std::max_element(x.begin(), x.end());
   double z = 0;
   for (double v : x) z += std::exp(v - top);
+  if (top == -INFINITY) {
+    ref.no_choice = true;
+    return ref;
+  }
   for (size_t i = 0; i < e; ++i) {
     if (r.function == ScoreFunction::kSoftmax) f[i] = std::exp(x[i] - top) / z;
     if (r.function == ScoreFunction::kSigmoid) f[i] = 1 / (1 + std::exp(-x[i]));
@@ -58,6 +65,7 @@ inline RouterReference JudgeByDefinition(const RouterRule& r, const std::vector<
   std::vector<double> t(e);
   for (size_t i = 0; i < e; ++i) {
     if (r.has_bias) ref.value[i] += b[i];
+    if (x[i] == -INFINITY) ref.value[i] = -INFINITY;
     t[i] = ToleranceByDefinition(r, x, f, b, i);
   }
   const auto before = [&](size_t a, size_t c) {
@@ -96,8 +104,12 @@ inline RouterReference JudgeByDefinition(const RouterRule& r, const std::vector<
       for (size_t i = 0; i < size; ++i) pool.push_back(order[g] * size + i);
     }
   }
+  std::erase_if(pool, [&](size_t i) { return x[i] == -INFINITY; });
+  ref.no_choice = pool.size() < static_cast<size_t>(r.top_k);
+  if (ref.no_choice) return ref;
   std::sort(pool.begin(), pool.end(), before);
-  if (pool.size() > 1) ref.best_margin = ref.value[pool[0]] - ref.value[pool[1]];
+  ref.has_second = pool.size() > 1;
+  if (ref.has_second) ref.best_margin = ref.value[pool[0]] - ref.value[pool[1]];
   const auto k = static_cast<size_t>(r.top_k);
   for (size_t n = 0; n < k; ++n) {
     ref.chosen.push_back(static_cast<int>(pool[n]));

@@ -54,19 +54,26 @@ TEST(RouterScores, FollowsTheDefinition) {
   Router router;
   int tied = 0;
   int compared = 0;
+  int none = 0;
   for (int trial = 0; trial < 20000; ++trial) {
     const RouterRule rule = RandomRule(random);
     std::normal_distribution<double> normal(0, trial % 3 == 0 ? 0.05 : 2);
     std::vector<double> x(static_cast<size_t>(rule.experts));
     std::vector<double> bias(x.size());
-    for (double& v : x) v = RoundToFormat(normal(random), rule.dtype);
+    const int masked = random() % 3 == 0 ? 2 + static_cast<int>(random() % 6) : 0;
+    for (double& v : x) {
+      v = RoundToFormat(normal(random), rule.dtype);
+      if (masked > 0 && random() % static_cast<unsigned>(masked) == 0) v = -INFINITY;
+    }
     for (double& v : bias) v = RoundToFormat(0.1 * normal(random), DType::kF32);
     const RouterReference expected = JudgeByDefinition(rule, x, bias);
     // Where library and portable exp may fall on two sides of a threshold, nothing is claimed.
     if (expected.closeness < 1e-6) continue;
     const RouterChoice got = router.Choose(rule, x, rule.has_bias ? bias : std::vector<double>{});
     ++compared;
-    ASSERT_TRUE(got.finite);
+    ASSERT_EQ(got.finite, !expected.no_choice) << trial;
+    none += expected.no_choice ? 1 : 0;
+    if (expected.no_choice) continue;
     ASSERT_EQ(got.tied, expected.tied) << trial;
     ASSERT_EQ(got.count, rule.top_k);
     if (expected.tied) {
@@ -87,6 +94,7 @@ TEST(RouterScores, FollowsTheDefinition) {
   }
   EXPECT_GT(compared, 19000);
   EXPECT_GT(tied, 300);
+  EXPECT_GT(none, 300);
   EXPECT_LT(tied, compared / 2);
 }
 
@@ -126,9 +134,9 @@ TEST(RouterScores, AllChosenIsNeverTied) {
   EXPECT_TRUE(std::isinf(c.margin));
 }
 
-TEST(RouterScores, NonFiniteRowsHaveNoChoice) {
+TEST(RouterScores, PoisonedRowsHaveNoChoice) {
   Router router;
-  for (double bad : {NAN, INFINITY, -INFINITY}) {
+  for (double bad : {double{NAN}, double{INFINITY}}) {
     for (size_t at : {0u, 3u, 39u}) {
       for (ScoreFunction f :
            {ScoreFunction::kIdentity, ScoreFunction::kSoftmax, ScoreFunction::kSigmoid}) {
@@ -139,8 +147,83 @@ TEST(RouterScores, NonFiniteRowsHaveNoChoice) {
         EXPECT_FALSE(router.Choose(rule, x).finite);
         rule.has_bias = true;
         EXPECT_FALSE(router.Choose(rule, std::vector<double>(40, 0.5), x).finite);
+        x[at] = -INFINITY;  // a bias masks nothing
+        EXPECT_FALSE(router.Choose(rule, std::vector<double>(40, 0.5), x).finite);
       }
     }
+  }
+}
+
+// What is left of a masked row is chosen from as if the rest were not there.
+TEST(RouterScores, MinusInfinityMasksAnExpert) {
+  Router router;
+  for (ScoreFunction f :
+       {ScoreFunction::kIdentity, ScoreFunction::kSoftmax, ScoreFunction::kSigmoid}) {
+    RouterRule rule = Identity(5, 2, DType::kF32);
+    rule.function = f;
+    RouterChoice c = router.Choose(rule, {-INFINITY, 1, -INFINITY, 3, 2});
+    ASSERT_TRUE(c.finite);
+    EXPECT_EQ(c.expert[0], 3);
+    EXPECT_EQ(c.expert[1], 4);
+    EXPECT_FALSE(c.tied);
+    EXPECT_TRUE(c.rank_order_known);
+    // Exactly k candidates: nothing is left that could be tied.
+    c = router.Choose(rule, {-INFINITY, 1, -INFINITY, 1, -INFINITY});
+    ASSERT_TRUE(c.finite);
+    EXPECT_FALSE(c.tied);
+    EXPECT_FALSE(c.rank_order_known);
+    EXPECT_TRUE(std::isinf(c.margin));
+    EXPECT_EQ(c.ranked, 2);
+    // Ties among those that are left are ties.
+    EXPECT_TRUE(router.Choose(rule, {-INFINITY, 1, 1, 1, -INFINITY}).tied);
+    EXPECT_FALSE(router.Choose(rule, {-INFINITY, 1, -INFINITY, -INFINITY, -INFINITY}).finite);
+    // No bias brings a masked expert back.
+    rule.has_bias = true;
+    c = router.Choose(rule, {-INFINITY, 1, -INFINITY, 3, 2}, {1e6, 0, 1e6, 0, 0});
+    ASSERT_TRUE(c.finite);
+    EXPECT_EQ(c.expert[0], 3);
+    EXPECT_EQ(c.expert[1], 4);
+  }
+  // A masked group is not admitted while another has candidates.
+  RouterRule rule = Identity(6, 1, DType::kF32);
+  rule.groups = 3;
+  rule.top_groups = 1;
+  rule.group_score = GroupScore::kSum2;
+  const RouterChoice c = router.Choose(rule, {-INFINITY, 9, 1, 2, -INFINITY, -INFINITY});
+  ASSERT_TRUE(c.finite);
+  EXPECT_EQ(c.expert[0], 3);
+  EXPECT_FALSE(c.tied);
+}
+
+// The quick answer is the full one, near ties and in the far tail of a softmax too.
+TEST(RouterScores, ChoiceAloneIsTheSameChoice) {
+  std::mt19937 random(23);
+  Router router;
+  auto scratch = std::make_unique<RouterScratch>();
+  for (int trial = 0; trial < 40000; ++trial) {
+    const RouterRule rule = RandomRule(random);
+    const double scale[] = {0.05, 1, 8, 300};
+    std::normal_distribution<double> normal(0, scale[trial % 4]);
+    std::vector<double> x(static_cast<size_t>(rule.experts));
+    std::vector<double> bias(x.size());
+    for (double& v : x) v = RoundToFormat(normal(random), rule.dtype);
+    for (double& v : bias) v = 0.1 * normal(random);
+    for (size_t i = 1; i < x.size(); ++i) {  // gaps of a few ulp, around the tolerance
+      if (random() % 3 != 0) continue;
+      x[i] = RoundToFormat(
+          x[i - 1] + static_cast<double>(random() % 8) * UlpOf(x[i - 1], rule.dtype), rule.dtype);
+    }
+    if (trial % 7 == 0) x[random() % x.size()] = -INFINITY;
+    const double* b = rule.has_bias ? bias.data() : nullptr;
+    const RouterChoice full = router.Choose(rule, x, rule.has_bias ? bias : std::vector<double>{});
+    RouterChoice quick;
+    ChooseOnly(rule, x.data(), b, scratch.get(), &quick);
+    ASSERT_EQ(quick.finite, full.finite) << trial;
+    if (!full.finite) continue;
+    ASSERT_EQ(quick.tied, full.tied) << trial;
+    ASSERT_EQ(quick.rank_order_known, full.rank_order_known) << trial;
+    ASSERT_EQ(quick.ranked, full.ranked) << trial;
+    for (int n = 0; n < full.ranked; ++n) ASSERT_EQ(quick.expert[n], full.expert[n]) << trial;
   }
 }
 

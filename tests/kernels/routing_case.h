@@ -134,14 +134,16 @@ class CaseMaker {
     const DType types[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF64};
     const DType t = types[Below(4)];
     const double scale = Chance(3) ? 0.02 : 2;
-    const bool coarse = Chance(3);    // many exact ties
-    const bool poisoned = Chance(3);  // some rows are not finite
+    const bool coarse = Chance(3);                    // many exact ties
+    const bool poisoned = Chance(3);                  // some rows are not finite
+    const int masked = Chance(3) ? 1 + Below(6) : 0;  // one in so many scores is -inf
     std::normal_distribution<double> normal(0, scale);
     const auto value = [&](int64_t, int64_t) {
       if (poisoned && Below(10 * experts_) == 0) {
         const double bad[] = {NAN, INFINITY, -INFINITY};
         return bad[Below(3)];
       }
+      if (masked > 0 && Chance(1 + masked)) return -double{INFINITY};
       double v = normal(random_);
       if (coarse) v = std::round(v * 4) / 4;
       if (!c->in.scores_are_logits && c->in.score_function != ScoreFunction::kIdentity) {

@@ -1,6 +1,7 @@
 // The host twin against a reference written for reading.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -31,7 +32,8 @@ double Entropy(const RoutingInput& in, const std::vector<double>& x) {
     for (double& v : p) v = std::exp(v - lse);
   } else {
     double sum = 0;
-    for (double v : x) sum += v < 0 ? NAN : v;
+    for (double& v : p) v = v == -INFINITY ? 0 : v;
+    for (double v : p) sum += v < 0 ? NAN : v;
     for (double& v : p) v /= sum;
   }
   double h = 0;
@@ -65,7 +67,7 @@ class Reference {
     RoutingStats& s = out_.stats;
     s.entropy_mean = entropy_ / static_cast<double>(entropies_) / std::log(rule_.experts);
     if (entropies_ == 0 || e == 1) s.entropy_mean = NAN;
-    s.margin_mean = rule_.admitted() > 1 ? margin_ / static_cast<double>(finite_) : NAN;
+    s.margin_mean = margin_ / static_cast<double>(margins_);
     s.z_mean = in_.scores_are_logits || in_.score_function == ScoreFunction::kIdentity
                    ? z_ / static_cast<double>(finite_)
                    : NAN;
@@ -85,10 +87,12 @@ class Reference {
     for (int64_t e = 0; e < rule_.experts; ++e) {
       x.push_back(DoubleAt(in_.scores, i, e));
       b.push_back(rule_.has_bias ? DoubleAt(in_.expert_bias, e) : 0);
-      finite = finite && std::isfinite(x.back()) && std::isfinite(b.back());
+      const bool masked = x.back() == -INFINITY;
+      finite = finite && (masked || (std::isfinite(x.back()) && std::isfinite(b.back())));
     }
     RouterReference own;
     if (finite) own = JudgeByDefinition(rule_, x, b);
+    finite = finite && !own.no_choice;
     out_.closeness = std::min(out_.closeness, own.closeness);
     const bool padding = Padding(i);
     RoutingStats& s = out_.stats;
@@ -105,7 +109,7 @@ class Reference {
 
   void Means(const std::vector<double>& x, const RouterReference& own) {
     ++finite_;
-    for (double v : x) abs_max_ = std::max(abs_max_, std::fabs(v));
+    for (double v : x) abs_max_ = std::max(abs_max_, v == -INFINITY ? 0 : std::fabs(v));
     const double h = Entropy(in_, x);
     if (!std::isnan(h)) {
       entropy_ += h;
@@ -113,6 +117,7 @@ class Reference {
     }
     z_ += LogSumExp(x) * LogSumExp(x);
     margin_ += own.best_margin;
+    margins_ += own.has_second ? 1 : 0;
   }
 
   bool InMap(int64_t i, int64_t e) const {
@@ -181,6 +186,7 @@ class Reference {
   int64_t longest_ = 0;
   uint64_t finite_ = 0;
   uint64_t entropies_ = 0;
+  uint64_t margins_ = 0;
   double entropy_ = 0;
   double margin_ = 0;
   double z_ = 0;
@@ -262,6 +268,63 @@ TEST(RoutingHost, LayoutDoesNotMatter) {
     EXPECT_EQ(stats.z_mean, first.z_mean);
     EXPECT_EQ(stats.margin_mean, first.margin_mean);
   }
+}
+
+TEST(RoutingHost, ThreadsDoNotChangeABit) {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    CaseOptions options;
+    options.max_tokens = 90000;
+    CaseMaker maker(seed, options);
+    RoutingCase c = maker.Make();
+    while (c.in.scores.shape[0] < 30000) c = maker.Make();
+    RoutingStats one;
+    ASSERT_TRUE(SummariseRouting(c.in, &one).ok());
+    for (int threads : {2, 3, 8}) {
+      RoutingStats many;
+      ASSERT_TRUE(SummariseRouting(c.in, &many, threads).ok());
+      EXPECT_EQ(many.load, one.load);
+      EXPECT_EQ(many.refused, one.refused);
+      EXPECT_EQ(many.drop_histogram, one.drop_histogram);
+      EXPECT_EQ(many.tied, one.tied);
+      EXPECT_EQ(many.unexplained, one.unexplained);
+      EXPECT_EQ(many.choices, one.choices);
+      EXPECT_EQ(many.dropped, one.dropped);
+      for (auto mean : {&RoutingStats::entropy_mean, &RoutingStats::margin_mean,
+                        &RoutingStats::z_mean, &RoutingStats::logit_abs_max}) {
+        EXPECT_EQ(std::bit_cast<uint64_t>(many.*mean), std::bit_cast<uint64_t>(one.*mean));
+      }
+    }
+  }
+}
+
+// Experts 2 and 3 of 4 are masked: what is left of the row is measured as a row of two.
+TEST(RoutingHost, MaskedExpertsAreNoCandidates) {
+  RoutingCase c;
+  RoutingInput in;
+  in.top_k = 2;
+  in.score_function = ScoreFunction::kSoftmax;
+  in.scores = MakeTensor(&c, DType::kF32, 3, 4, Layout::kDense, [](int64_t i, int64_t j) {
+    return j >= 4 - i ? -INFINITY : static_cast<double>(j);
+  });
+  in.topk_indices = MakeTensor(&c, DType::kI32, 3, 2, Layout::kDense,
+                               [](int64_t i, int64_t j) { return static_cast<double>(3 - i - j); });
+  RoutingStats stats;
+  ASSERT_TRUE(SummariseRouting(in, &stats).ok());
+  EXPECT_EQ(stats.non_finite, 0u);
+  EXPECT_EQ(stats.unexplained, 0u);
+  EXPECT_EQ(stats.tied, 0u);  // row 2 chooses all that is left
+  EXPECT_EQ(stats.logit_abs_max, 3.0);
+  const auto row = [](double n) {  // logsumexp(0 .. n-1)
+    double z = 0;
+    for (int i = 0; i < n; ++i) z += std::exp(i);
+    return std::log(z);
+  };
+  const double z = (row(4) * row(4) + row(3) * row(3) + row(2) * row(2)) / 3;
+  EXPECT_NEAR(stats.z_mean, z, 1e-12);
+  in.top_k = 3;
+  in.topk_indices = {};
+  ASSERT_TRUE(SummariseRouting(in, &stats).ok());
+  EXPECT_EQ(stats.non_finite, 1u);  // two candidates cannot give three choices
 }
 
 TEST(RoutingHost, OneNaNSpoilsOnlyItsRow) {

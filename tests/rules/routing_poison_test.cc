@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "rules/engine/engine.h"
 #include "tests/rules/support/synthetic_routing.h"
@@ -46,8 +47,7 @@ std::string WhyNot(const v1::Batch& batch) {
 TEST(RoutingPoison, NonFiniteScoresNeverPass) {
   for (RouterPolicy policy : {RouterPolicy::kTokenChoice, RouterPolicy::kFifo}) {
     for (float poison :
-         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-          -std::numeric_limits<float>::infinity()}) {
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       v1::Batch batch = SyntheticRouting({.policy = policy}).Batch();
       Poke(*SampleOf(batch).mutable_scores(), 10 * 8 + 3, poison);
       EXPECT_EQ(WhyNot(batch), "non-finite");
@@ -58,6 +58,31 @@ TEST(RoutingPoison, NonFiniteScoresNeverPass) {
     Poke(*SampleOf(batch).mutable_scores(), i, std::numeric_limits<float>::quiet_NaN());
   }
   EXPECT_EQ(WhyNot(batch), "non-finite");
+}
+
+// -inf masks an expert: a row that was routed past it is judged, one that was routed to it is not
+// explained by its scores, one with too few experts left has no choice.
+TEST(RoutingPoison, MaskedExpertsAreNoCandidates) {
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kTokenChoice}).Batch();
+  const std::string indices = SampleOf(batch).topk_indices().data();
+  std::set<int64_t> chosen;
+  for (size_t j = 0; j < 2; ++j) {
+    int64_t e;
+    std::memcpy(&e, indices.data() + (10 * 2 + j) * sizeof(e), sizeof(e));
+    chosen.insert(e);
+  }
+  for (size_t e = 0; e < 8; ++e) {
+    if (chosen.count(static_cast<int64_t>(e)) == 0) {
+      Poke(*SampleOf(batch).mutable_scores(), 10 * 8 + e, kMasked);
+    }
+  }
+  EXPECT_EQ(Judge(batch).kind(), v1::Verdict::KIND_PASS) << Judge(batch).reason();
+  Poke(*SampleOf(batch).mutable_scores(), 10 * 8 + static_cast<size_t>(*chosen.begin()), kMasked);
+  EXPECT_EQ(WhyNot(batch), "non-finite");
+  batch = SyntheticRouting({.policy = RouterPolicy::kTokenChoice}).Batch();
+  Poke(*SampleOf(batch).mutable_scores(), 10 * 8 + static_cast<size_t>(*chosen.begin()), kMasked);
+  EXPECT_EQ(WhyNot(batch), "choices-unexplained");
 }
 
 TEST(RoutingPoison, AProofElsewhereSurvivesANan) {
