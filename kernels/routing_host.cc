@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <system_error>
-#include <thread>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/router_rows.h"
 #include "kernels/routing.h"
 #include "kernels/routing_plan.h"
@@ -235,29 +234,17 @@ RoutingRaw Measure(const RoutingPlan& plan, int threads) {
   raw.bad_position = kNothingBad;
   ScanPositions(plan, &raw);
   const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
-  const int64_t parts =
-      std::clamp<int64_t>(threads, 1, (tiles + kTilesWorthAThread - 1) / kTilesWorthAThread);
+  const auto parts = static_cast<int>(
+      std::clamp<int64_t>(threads, 1, (tiles + kTilesWorthAThread - 1) / kTilesWorthAThread));
   std::vector<Partial> partials(static_cast<size_t>(tiles));
   std::vector<std::unique_ptr<TileMeasure>> measures;
-  for (int64_t p = 0; p < parts; ++p) {
+  for (int p = 0; p < parts; ++p) {
     measures.push_back(std::make_unique<TileMeasure>(plan, raw.longest));
   }
-  const auto run = [&](int64_t part) {
+  ParallelParts(tiles, parts, [&](int part, int64_t first, int64_t last) {
     TileMeasure& measure = *measures[static_cast<size_t>(part)];
-    for (int64_t t = tiles * part / parts; t < tiles * (part + 1) / parts; ++t) {
-      partials[static_cast<size_t>(t)] = measure.Tile(t);
-    }
-  };
-  std::vector<std::thread> workers;
-  for (int64_t p = 1; p < parts; ++p) {
-    try {
-      workers.emplace_back(run, p);
-    } catch (const std::system_error&) {  // no thread to be had
-      run(p);
-    }
-  }
-  run(0);
-  for (std::thread& worker : workers) worker.join();
+    for (int64_t t = first; t < last; ++t) partials[static_cast<size_t>(t)] = measure.Tile(t);
+  });
   for (const auto& measure : measures) AddCounts(measure->raw(), plan.rule.experts, &raw);
   raw.entropy_sum = SumStripes(partials, kEntropy);
   raw.margin_sum = SumStripes(partials, kMargin);

@@ -7,10 +7,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "audit/readers/spelling.h"
+#include "base/parallel.h"
 #include "kernels/routing_evidence.h"
 
 namespace plumbline::audit {
@@ -257,8 +257,7 @@ absl::Status LoadSample(const InputFile& file, const SafetensorsHeader& header,
 void Measure(v1::Routing* routing) {
   const absl::StatusOr<RoutingInput> input = ViewRouting(*routing);
   RoutingStats stats;
-  // An offline audit has the machine to itself; the bits do not depend on the threads.
-  const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+  const int threads = ThreadsFor(routing->sample().scores().data().size());
   if (input.ok() && SummariseRouting(*input, &stats, threads).ok()) {
     FillRoutingSummary(stats, routing->mutable_summary());
   }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/router_rows.h"
+#include "rules/lib/own_choices.h"
 
 namespace plumbline::rules {
 namespace {
@@ -207,35 +207,10 @@ class Decoder {
   }
 
   absl::Status CheckIndices() {
-    const v1::Tensor& indices = sample_.topk_indices();
-    if (auto status = CheckTensor("topk_indices", indices, {case_.tokens, case_.top_k}, false);
-        !status.ok()) {
-      return status;
-    }
-    const auto count = static_cast<size_t>(case_.tokens) * static_cast<size_t>(case_.top_k);
-    std::vector<int64_t> recorded(count);
-    ReadIntegers(sample_.topk_indices(), 0, static_cast<int64_t>(count), recorded.data());
-    indices_.resize(count);
-    std::vector<int32_t> seen(static_cast<size_t>(case_.experts), -1);
-    size_t at = 0;
-    for (int32_t t = 0; t < case_.tokens; ++t) {
-      for (int32_t j = 0; j < case_.top_k; ++j) {
-        const int64_t e = recorded[at];
-        indices_[at++] = static_cast<int32_t>(e);
-        if (e == -1 && !case_.judged(t)) continue;
-        if (e == -1)
-          return Cannot(absl::StrCat("no-choice: topk_indices is -1 at row ", t, ", choice ", j));
-        if (e < 0 || e >= case_.experts) {
-          return Cannot(absl::StrCat("index-out-of-range: topk_indices: expected 0 to ",
-                                     case_.experts - 1, ", found ", e, " at row ", t, ", choice ",
-                                     j));
-        }
-        if (std::exchange(seen[static_cast<size_t>(e)], t) == t) {
-          return Cannot(
-              absl::StrCat("index-repeated: topk_indices names expert ", e, " twice in row ", t));
-        }
-      }
-    }
+    auto indices = ReadIndices(sample_.topk_indices(), case_.tokens, case_.top_k, case_.experts,
+                               [this](int32_t t) { return case_.judged(t); });
+    if (!indices.ok()) return indices.status();
+    indices_ = std::move(*indices);
     return absl::OkStatus();
   }
 
@@ -269,15 +244,12 @@ class Decoder {
   }
 
   void Reconstruct() {
-    RouterScratch scratch;
-    double x[kMaxExperts];
-    const double* bias = rule_.has_bias ? case_.bias.data() : nullptr;
-    const ScoreRows rows{case_.scores.data(), case_.experts, 1, case_.scores.dtype()};
+    const OwnChoices own(rule_, case_.scores, case_.tokens, case_.bias);
     in_map_.resize(static_cast<size_t>(case_.experts));
     case_.kept_per_row.assign(static_cast<size_t>(case_.tokens), 0);
     case_.choices.reserve(static_cast<size_t>(case_.tokens) * static_cast<size_t>(case_.top_k));
     for (int32_t t = 0; t < case_.tokens; ++t) {
-      ReadRouterChoice(rule_, rows, t, bias, x, &scratch, &own_);
+      own_ = own.Row(t);
       ReadMap(t);
       RowOf(t);
     }
@@ -305,10 +277,10 @@ class Decoder {
     if (state == RowState::kUnexplained) ++case_.unexplained;
   }
 
+  int32_t OwnExpert(int32_t rank) const { return own_.expert[static_cast<size_t>(rank)]; }
   int OwnRank(int32_t e) const {
-    const auto* end = own_.expert + own_.count;
-    const auto* at = std::find(own_.expert, end, e);
-    return at == end ? -1 : static_cast<int>(at - own_.expert);
+    const auto at = std::find(own_.expert.begin(), own_.expert.end(), e);
+    return at == own_.expert.end() ? -1 : static_cast<int>(at - own_.expert.begin());
   }
 
   void Enter(int32_t t, int32_t e, int rank, bool kept) {
@@ -369,8 +341,7 @@ class Decoder {
       case_.holders_unknown |= kept > 0;
       return;
     }
-    for (int32_t j = 0; j < case_.top_k; ++j)
-      Enter(t, own_.expert[j], j, Kept(t, j, own_.expert[j]));
+    for (int32_t j = 0; j < case_.top_k; ++j) Enter(t, OwnExpert(j), j, Kept(t, j, OwnExpert(j)));
   }
 
   // Padding may take capacity; what it was refused is nobody's loss.
@@ -393,7 +364,7 @@ class Decoder {
   const v1::RoutingConfig& config_;
   const v1::RoutingSample& sample_;
   RouterRule rule_;
-  RouterChoice own_;
+  OwnChoices::Choice own_;
   std::vector<int32_t> indices_;  // [T,k]
   std::vector<uint8_t> keep_;     // [T,k], empty when not recorded
   std::vector<uint8_t> in_map_;   // [E], of one row
@@ -402,15 +373,6 @@ class Decoder {
 };
 
 }  // namespace
-
-double RoutingCase::tied_share() const {
-  return judged_rows == 0 ? 0 : static_cast<double>(tied) / static_cast<double>(judged_rows);
-}
-
-double RoutingCase::explained_share() const {
-  const int64_t known = explained + unexplained;
-  return known == 0 ? 0 : static_cast<double>(explained) / static_cast<double>(known);
-}
 
 absl::StatusOr<RoutingCase> DecodeRouting(const v1::Routing& routing) {
   return Decoder(routing).Decode();

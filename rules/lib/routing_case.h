@@ -80,8 +80,14 @@ struct RoutingCase {
     return rows[static_cast<size_t>(token)] != RowState::kPadding;
   }
   bool ordered() const { return !sequence.empty() && !position.empty(); }
-  double tied_share() const;
-  double explained_share() const;  // explained / (explained + unexplained); 0 when there are none
+  double tied_share() const {
+    return judged_rows == 0 ? 0 : static_cast<double>(tied) / static_cast<double>(judged_rows);
+  }
+  // explained / (explained + unexplained); 0 when there are none
+  double explained_share() const {
+    const int64_t known = explained + unexplained;
+    return known == 0 ? 0 : static_cast<double>(explained) / static_cast<double>(known);
+  }
 };
 
 // FailedPrecondition with "short-id: sentence" where the content cannot be judged: that text is the

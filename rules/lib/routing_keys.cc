@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/half.h"
+#include "base/parallel.h"
 #include "base/router_rows.h"
 
 namespace plumbline::rules {
@@ -20,7 +21,7 @@ double Rounding(double x, DType dtype) { return IsMasked(x) ? 0 : UlpOf(x, dtype
 
 // The part of the key that is summed: exponentials, or scores as they are (sigmoids of logits).
 double Share(const RoutingCase& c, KeyKind kind, const KeyScale& row, double x) {
-  if (kind != KeyKind::kShareOfChosen) return PortableExp(BelowMax(x, row.max));
+  if (kind != KeyKind::kShareOfChosen) return std::exp(x - row.max);
   return c.routing->sample().scores_are_logits() ? Sigmoid(x) : x;
 }
 
@@ -69,15 +70,18 @@ std::vector<KeyScale> SoftmaxScales(const RoutingCase& c) {
   rule.top_k = 1;
   rule.dtype = c.scores.dtype();
   const ScoreRows rows{c.scores.data(), c.experts, 1, c.scores.dtype()};
-  RouterScratch scratch;
-  double x[kMaxExperts];
   std::vector<KeyScale> scales(static_cast<size_t>(c.tokens));
-  for (int32_t t = 0; t < c.tokens; ++t) {
-    const RowScale row = ReadRouterScale(rule, rows, t, x, &scratch);
-    scales[static_cast<size_t>(t)] =
-        row.finite ? KeyScale{row.max, row.sum, UlpOf(row.abs_max, c.scores.dtype())}
-                   : ScaleOverRow(c, KeyKind::kSoftmax, t);
-  }
+  const int threads = ThreadsFor(c.routing->sample().scores().data().size());
+  ParallelParts(c.tokens, threads, [&](int, int64_t first, int64_t last) {
+    RouterScratch scratch;
+    double x[kMaxExperts];
+    for (int64_t t = first; t < last; ++t) {
+      const RowScale row = ReadRouterScale(rule, rows, t, x, &scratch);
+      scales[static_cast<size_t>(t)] =
+          row.finite ? KeyScale{row.max, row.sum, UlpOf(row.abs_max, c.scores.dtype())}
+                     : ScaleOverRow(c, KeyKind::kSoftmax, static_cast<int32_t>(t));
+    }
+  });
   return scales;
 }
 
@@ -151,6 +155,18 @@ Key KeyReader::At(int32_t token, int32_t expert, int16_t rank) const {
   static constexpr KeyScale kNone;
   return KeyOf(case_, kind_, rows_.empty() ? kNone : rows_[static_cast<size_t>(token)], token,
                expert, rank);
+}
+
+std::vector<Key> KeyReader::OfChoices() const {
+  const std::vector<Choice>& choices = case_.choices;
+  std::vector<Key> keys(choices.size());
+  const int threads = ThreadsFor(case_.routing->sample().scores().data().size());
+  ParallelParts(static_cast<int64_t>(keys.size()), threads, [&](int, int64_t first, int64_t last) {
+    for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
+      keys[i] = At(choices[i].token, choices[i].expert, choices[i].rank);
+    }
+  });
+  return keys;
 }
 
 double KeyValue(const RoutingCase& c, KeyKind kind, int32_t token, int32_t expert, int16_t rank) {

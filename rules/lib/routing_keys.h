@@ -48,6 +48,8 @@ class KeyReader {
   // plus two fp32 ulp where a function was computed. Two keys differ when they are further apart
   // than both.
   Key At(int32_t token, int32_t expert, int16_t rank) const;
+  // The keys of all c.choices, in their order: several times as fast as At in another order.
+  std::vector<Key> OfChoices() const;
 
  private:
   const RoutingCase& case_;

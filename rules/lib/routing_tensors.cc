@@ -142,6 +142,38 @@ absl::StatusOr<std::vector<int64_t>> Column(const char* name, bool has, const v1
   return values;
 }
 
+absl::StatusOr<std::vector<int32_t>> ReadIndices(const v1::Tensor& tensor, int32_t rows, int32_t k,
+                                                 int32_t experts,
+                                                 const std::function<bool(int32_t)>& judged) {
+  if (auto status = CheckTensor("topk_indices", tensor, {rows, k}, false); !status.ok()) {
+    return status;
+  }
+  const auto count = static_cast<size_t>(rows) * static_cast<size_t>(k);
+  std::vector<int64_t> recorded(count);
+  ReadIntegers(tensor, 0, static_cast<int64_t>(count), recorded.data());
+  std::vector<int32_t> indices(count);
+  std::vector<int32_t> seen(static_cast<size_t>(experts), -1);  // the last row that named it
+  size_t at = 0;
+  for (int32_t t = 0; t < rows; ++t) {
+    for (int32_t j = 0; j < k; ++j, ++at) {
+      const int64_t e = recorded[at];
+      indices[at] = static_cast<int32_t>(e);
+      if (e == -1 && !judged(t)) continue;
+      if (e == -1)
+        return Cannot(absl::StrCat("no-choice: topk_indices is -1 at row ", t, ", choice ", j));
+      if (e < 0 || e >= experts) {
+        return Cannot(absl::StrCat("index-out-of-range: topk_indices: expected 0 to ", experts - 1,
+                                   ", found ", e, " at row ", t, ", choice ", j));
+      }
+      if (std::exchange(seen[static_cast<size_t>(e)], t) == t) {
+        return Cannot(
+            absl::StrCat("index-repeated: topk_indices names expert ", e, " twice in row ", t));
+      }
+    }
+  }
+  return indices;
+}
+
 RepeatedRows FindRepeated(const std::vector<int32_t>& rows, const std::vector<int64_t>& sequence,
                           const std::vector<int64_t>& position) {
   const auto key = [&](int32_t t) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -54,6 +54,12 @@ void ReadMask(const v1::Tensor& tensor, int64_t first, int64_t count, uint8_t* o
 // A whole checked vector of `rows` integers; empty when the message has none.
 absl::StatusOr<std::vector<int64_t>> Column(const char* name, bool has, const v1::Tensor& tensor,
                                             int64_t rows);
+
+// topk_indices [rows, k] as a whole: experts below `experts`, none twice in a row; -1 only in rows
+// that are not judged.
+absl::StatusOr<std::vector<int32_t>> ReadIndices(const v1::Tensor& tensor, int32_t rows, int32_t k,
+                                                 int32_t experts,
+                                                 const std::function<bool(int32_t)>& judged);
 
 // Rows that share (sequence, position), the two lowest such by (sequence, position), of those in
 // `rows`; {-1, -1} when all are distinct. Linear in time for rows in order and for positions that

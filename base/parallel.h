@@ -1,0 +1,41 @@
+// A range of work cut over a few short-lived threads. For offline work on large inputs: a guest in
+// a trainer's process starts none.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace plumbline {
+
+// The largest sample that a live probe sends (DESIGN, "Evidence"): more than that was read from a
+// file, by a process of ours.
+inline constexpr uint64_t kLargestLiveSample = uint64_t{8} << 20;
+
+// How many threads work on an input of so many bytes.
+inline int ThreadsFor(uint64_t bytes) {
+  if (bytes <= kLargestLiveSample) return 1;
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+}
+
+// Calls f(part, first, last) for `parts` contiguous parts of [0, count), part 0 on the caller's
+// thread; returns when all are done. f must not throw.
+template <typename F>
+void ParallelParts(int64_t count, int parts, F f) {
+  const auto run = [&](int part) { f(part, count * part / parts, count * (part + 1) / parts); };
+  std::vector<std::thread> workers;
+  workers.reserve(static_cast<size_t>(parts));
+  for (int part = 1; part < parts; ++part) {
+    try {
+      workers.emplace_back(run, part);
+    } catch (const std::system_error&) {  // no thread to be had
+      run(part);
+    }
+  }
+  run(0);
+  for (std::thread& worker : workers) worker.join();
+}
+
+}  // namespace plumbline

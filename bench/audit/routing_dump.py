@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""How long `plumb audit` takes for a routing dump, and that it is linear in the tokens.
+
+    bench/audit/routing_dump.py PLUMB [--experts 64] [--top-k 2] [--repeat 3] [--largest 20]
+
+For T = 2^16 .. 2^20 tokens: the best of some runs of the whole program, wall and processor time,
+beside a read of the same file into memory, and processor time a token. Two routers: choices
+dropped by score at capacity, and first come first served. Needs numpy.
+"""
+
+import argparse
+import json
+import os
+import struct
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+DTYPES = {"float32": "F32", "int64": "I64", "bool": "BOOL"}
+POOL_ROWS = 8192
+SEQUENCE_ROWS = 2048
+
+
+def write_safetensors(path, tensors, metadata):
+    header, offset = {"__metadata__": metadata}, 0
+    for name, array in tensors.items():
+        end = offset + array.nbytes
+        header[name] = {"dtype": DTYPES[str(array.dtype)], "shape": list(array.shape),
+                        "data_offsets": [offset, end]}  # fmt: skip
+        offset = end
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array).tobytes())
+
+
+def kept(experts, priority, capacity):
+    """Of one pool's choices [rows, k]: the `capacity` with the lowest priority at each expert."""
+    flat = experts.ravel()
+    order = np.lexsort((priority.ravel(), flat))
+    ordered = flat[order]
+    place = np.arange(flat.size) - np.searchsorted(ordered, ordered)
+    keep = np.zeros(flat.size, bool)
+    keep[order] = place < capacity
+    return keep.reshape(experts.shape)
+
+
+def make_dump(path, tokens, experts, k, by_score):
+    random = np.random.default_rng(0)
+    favour = 0.3 * random.standard_normal(experts, dtype=np.float32)
+    logits = random.standard_normal((tokens, experts), dtype=np.float32) + favour
+    chosen = np.argpartition(-logits, k, 1)[:, :k]
+    score = np.take_along_axis(logits, chosen, 1)
+    rank = np.argsort(-score, 1)
+    chosen, score = np.take_along_axis(chosen, rank, 1), np.take_along_axis(score, rank, 1)
+    capacity = POOL_ROWS * k // experts
+    keep = np.empty((tokens, k), bool)
+    for first in range(0, tokens, POOL_ROWS):
+        pool = slice(first, first + POOL_ROWS)
+        arrival = np.arange(chosen[pool].size)
+        keep[pool] = kept(chosen[pool], -score[pool] if by_score else arrival, capacity)
+    row = np.arange(tokens)
+    write_safetensors(path, {
+        "router_logits": logits, "topk_indices": chosen.astype(np.int64), "keep_mask": keep,
+        "sequence_id": row // SEQUENCE_ROWS, "position": row % SEQUENCE_ROWS,
+        "pool_id": row // POOL_ROWS,
+    }, {"kind": "routing", "top_k": str(k), "capacity": str(capacity), "layer": "layers.0",
+        "score_function": "softmax"})  # fmt: skip
+
+
+def audit(plumb, path):
+    start = time.monotonic()
+    process = subprocess.Popen([plumb, "audit", "--quiet", path], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code not in (0, 1):
+        raise SystemExit(f"{plumb} audit {path}: exit status {code}")
+    return time.monotonic() - start, usage.ru_utime + usage.ru_stime
+
+
+def read(path):
+    start = time.monotonic()
+    with open(path, "rb") as file:
+        bytearray(file.read())  # and one copy of it
+    return time.monotonic() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("plumb")
+    parser.add_argument("--experts", type=int, default=64)
+    parser.add_argument("--top-k", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--largest", type=int, default=20, help="log2 of the most tokens")
+    args = parser.parse_args()
+    print(f"{'router':9} {'tokens':>8} {'MiB':>5} {'wall s':>7} {'cpu s':>7} {'read s':>7} "
+          f"{'cpu ns/token':>13}")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for by_score in (True, False):
+            for power in range(16, args.largest + 1):
+                path = os.path.join(folder, "dump.safetensors")
+                tokens = 1 << power
+                make_dump(path, tokens, args.experts, args.top_k, by_score)
+                runs = [audit(args.plumb, path) for _ in range(args.repeat)]
+                wall, cpu = min(r[0] for r in runs), min(r[1] for r in runs)
+                reading = min(read(path) for _ in range(args.repeat))
+                print(f"{'by score' if by_score else 'fifo':9} {tokens:8} "
+                      f"{os.path.getsize(path) >> 20:5} {wall:7.3f} {cpu:7.3f} {reading:7.3f} "
+                      f"{cpu / tokens * 1e9:13.0f}", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
