@@ -96,6 +96,9 @@ struct BlockSink {
   __device__ void Load(int32_t e) { atomicAdd(&counts->load[e], 1u); }
   __device__ void Refused(int32_t e) { atomicAdd(&counts->refused[e], 1u); }
   __device__ void DropBin(int bin) { atomicAdd(AsWord(&counts->drop_histogram[bin]), Word{1}); }
+  __device__ void OfferBin(int bin, uint64_t n) {
+    atomicAdd(AsWord(&counts->offered_histogram[bin]), static_cast<Word>(n));
+  }
   __device__ void BadIndex(uint64_t key) { atomicMin(AsWord(bad_index), static_cast<Word>(key)); }
 };
 
@@ -150,6 +153,9 @@ __device__ void AddCounts(const RoutingCounts& from, int experts, RoutingCounts*
   if (t == kSums) atomicMax(AsWord(&to->abs_max_bits), static_cast<Word>(from.abs_max_bits));
   if (t < kDropBins && from.drop_histogram[t] != 0) {
     atomicAdd(AsWord(&to->drop_histogram[t]), static_cast<Word>(from.drop_histogram[t]));
+  }
+  if (t < kDropBins && from.offered_histogram[t] != 0) {
+    atomicAdd(AsWord(&to->offered_histogram[t]), static_cast<Word>(from.offered_histogram[t]));
   }
   for (unsigned e = t; e < static_cast<unsigned>(experts); e += blockDim.x) {
     if (from.load[e] != 0) atomicAdd(&to->load[e], from.load[e]);

@@ -53,8 +53,9 @@ struct RoutingStats {
                              // finite rows with two candidates
   double z_mean = 0;         // mean of logsumexp(logits)^2; NaN when only scores were seen
   double logit_abs_max = 0;  // largest |recorded score| over finite non-padding rows
-  std::vector<uint64_t> drop_histogram;  // [16] refused choices by position, equal bins over the
-                                         // longest sequence; empty without positions
+  std::vector<uint64_t> drop_histogram;     // [16] refused choices by position, equal bins over the
+                                            // longest sequence; empty without positions
+  std::vector<uint64_t> offered_histogram;  // [16] `choices` in the same bins
 };
 
 // Bounds beside kMaxExperts and kMaxTopK (base/router_scores.h).

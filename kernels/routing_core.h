@@ -7,7 +7,8 @@
 //   Each(f)            f(lane) for every lane this thread stands for (a device thread: its own)
 //   Sum, Max, Any, Ballot, Best, At(v, lane)    the same result on every lane; sums as a butterfly
 // and a Sink takes counts:
-//   Add(&RoutingCounts::member)  AbsMax(bits)  Load(e)  Refused(e)  DropBin(bin)  BadIndex(key)
+//   Add(&RoutingCounts::member)  AbsMax(bits)  Load(e)  Refused(e)  DropBin(bin)  OfferBin(bin, n)
+//   BadIndex(key)
 // once per event, from whichever lane saw it; Leader(lane) picks one lane for uniform events.
 #pragma once
 
@@ -396,7 +397,7 @@ class RowMeasure {
     Warp::Each([&](int l) {
       if (l < count_) sink_->Load(rank_[l].index);
     });
-    if (!padding_) Count(&RoutingCounts::choices, static_cast<uint64_t>(count_));
+    if (!padding_) CountChoices(count_);
   }
 
   // Lane j: recorded choice j.
@@ -423,7 +424,7 @@ class RowMeasure {
     });
     if (padding_) return;
     const int n = Bits(Warp::Ballot(recorded));
-    Count(&RoutingCounts::choices, static_cast<uint64_t>(n));
+    CountChoices(n);
     if (!Judged()) return;
     Var<bool> covered;
     Warp::Each([&](int l) { covered[l] = false; });
@@ -450,7 +451,7 @@ class RowMeasure {
     });
     if (padding_) return;
     const int kept = Warp::Sum(kept_here);
-    Count(&RoutingCounts::choices, static_cast<uint64_t>(kept));
+    CountChoices(kept);
     if (!Judged()) return;
     Var<bool> covered;
     Warp::Each([&](int l) { covered[l] = l < count_ && KeptInMap(plan_, row_, rank_[l].index); });
@@ -458,7 +459,7 @@ class RowMeasure {
       Count(&RoutingCounts::unexplained);
       return;
     }
-    Count(&RoutingCounts::choices, static_cast<uint64_t>(count_ - kept));
+    CountChoices(count_ - kept);
     Warp::Each([&](int l) {
       if (l < count_ && !covered[l]) Refuse(rank_[l].index);
     });
@@ -467,9 +468,25 @@ class RowMeasure {
   PLUMB_DEVICE void Refuse(int32_t expert) {
     sink_->Refused(expert);
     sink_->Add(&RoutingCounts::dropped, 1);
-    if (!plan_.position.present()) return;
+    const int bin = BinOfRow();
+    if (bin >= 0) sink_->DropBin(bin);
+  }
+
+  PLUMB_DEVICE void CountChoices(int n) {
+    if (n == 0) return;
+    Warp::Each([&](int l) {
+      if (l != 0) return;
+      sink_->Add(&RoutingCounts::choices, static_cast<uint64_t>(n));
+      const int bin = BinOfRow();
+      if (bin >= 0) sink_->OfferBin(bin, static_cast<uint64_t>(n));
+    });
+  }
+
+  // -1 without a position that can be told; bad_position reports those.
+  PLUMB_DEVICE int BinOfRow() const {
+    if (!plan_.position.present()) return -1;
     const int64_t p = plan_.position.Integer(row_);
-    if (p >= 0 && p < kMaxPosition) sink_->DropBin(DropBin(p, longest_));
+    return p < 0 || p >= kMaxPosition ? -1 : DropBin(p, longest_);
   }
 
   PLUMB_DEVICE bool Judged() const { return scale_.finite && !tied_; }

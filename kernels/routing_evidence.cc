@@ -80,6 +80,8 @@ void FillRoutingSummary(const RoutingStats& stats, v1::RoutingSummary* out) {
   if (stats.dropped > 0) {
     out->mutable_refused()->Add(stats.refused.begin(), stats.refused.end());
     out->mutable_drop_histogram()->Add(stats.drop_histogram.begin(), stats.drop_histogram.end());
+    out->mutable_offered_histogram()->Add(stats.offered_histogram.begin(),
+                                          stats.offered_histogram.end());
   }
   out->set_entropy_mean(stats.entropy_mean);
   out->set_margin_mean(stats.margin_mean);

@@ -118,7 +118,7 @@ class TileMeasure {
   void CountRecorded(int64_t row, bool padding) {
     switch (plan_.recorded) {
       case RecordedChoice::kNone:
-        return CountOwn(padding);
+        return CountOwn(row, padding);
       case RecordedChoice::kIndices:
         return CountIndices(row, padding);
       case RecordedChoice::kMap:
@@ -126,10 +126,10 @@ class TileMeasure {
     }
   }
 
-  void CountOwn(bool padding) {
+  void CountOwn(int64_t row, bool padding) {
     if (!choice_.finite) return;
     for (int n = 0; n < choice_.count; ++n) ++raw_.counts.load[choice_.expert[n]];
-    if (!padding) raw_.counts.choices += static_cast<uint64_t>(choice_.count);
+    if (!padding) CountChoices(row, choice_.count);
   }
 
   void CountIndices(int64_t row, bool padding) {
@@ -155,7 +155,7 @@ class TileMeasure {
     }
     for (int n = 0; n < own; ++n) own_bit_[choice_.expert[n]] = 0;
     if (padding) return;
-    c.choices += static_cast<uint64_t>(recorded);
+    CountChoices(row, recorded);
     if (Judged() && (recorded != choice_.count || covered != AllOf(choice_.count))) {
       ++c.unexplained;
     }
@@ -171,7 +171,7 @@ class TileMeasure {
       ++c.load[e];
     }
     if (padding) return;
-    c.choices += static_cast<uint64_t>(kept);
+    CountChoices(row, kept);
     if (!Judged()) return;
     for (int n = 0; n < choice_.count; ++n) {
       if (KeptInMap(plan_, row, choice_.expert[n])) covered |= 1u << n;
@@ -182,7 +182,7 @@ class TileMeasure {
     }
     for (int n = 0; n < choice_.count; ++n) {
       if ((covered >> n & 1u) != 0) continue;
-      ++c.choices;
+      CountChoices(row, 1);
       Refuse(row, choice_.expert[n]);
     }
   }
@@ -190,10 +190,21 @@ class TileMeasure {
   void Refuse(int64_t row, int64_t expert) {
     ++raw_.counts.refused[expert];
     ++raw_.counts.dropped;
-    if (!plan_.position.present()) return;
+    const int bin = BinOf(row);
+    if (bin >= 0) ++raw_.counts.drop_histogram[bin];
+  }
+
+  void CountChoices(int64_t row, int n) {
+    raw_.counts.choices += static_cast<uint64_t>(n);
+    const int bin = BinOf(row);
+    if (bin >= 0) raw_.counts.offered_histogram[bin] += static_cast<uint64_t>(n);
+  }
+
+  // -1 without a position that can be told; bad_position reports those.
+  int BinOf(int64_t row) const {
+    if (!plan_.position.present()) return -1;
     const int64_t p = plan_.position.Integer(row);
-    if (p < 0 || p >= kMaxPosition) return;  // bad_position reports it
-    ++raw_.counts.drop_histogram[DropBin(p, raw_.longest)];
+    return p < 0 || p >= kMaxPosition ? -1 : DropBin(p, raw_.longest);
   }
 
   bool Judged() const { return choice_.finite && !choice_.tied; }

@@ -201,8 +201,10 @@ absl::Status FinishRouting(const RoutingPlan& plan, const RoutingRaw& raw, Routi
   out->z_mean = plan.logits_known ? Mean(raw.z_sum, c.finite) : nan;
   out->logit_abs_max = c.finite > 0 ? __builtin_bit_cast(double, c.abs_max_bits) : nan;
   out->drop_histogram.clear();
+  out->offered_histogram.clear();
   if (plan.position.present()) {
     out->drop_histogram.assign(c.drop_histogram, c.drop_histogram + kDropBins);
+    out->offered_histogram.assign(c.offered_histogram, c.offered_histogram + kDropBins);
   }
   return absl::OkStatus();
 }

@@ -71,6 +71,7 @@ struct RoutingCounts {
   uint64_t margin_rows;   // of these, with a second candidate
   uint64_t abs_max_bits;  // bits of the largest |score| of the finite rows; they order as the value
   uint64_t drop_histogram[kDropBins];
+  uint64_t offered_histogram[kDropBins];
   uint32_t load[kMaxExperts];
   uint32_t refused[kMaxExperts];
 };

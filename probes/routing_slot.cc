@@ -113,8 +113,9 @@ uint64_t SampleBytes(const RoutingCall& call) {
 }
 
 uint64_t SummaryBytes(const RoutingCall& call) {
-  // Fixed fields, doubles and identifiers; up to two bytes for each load and each refusal.
-  constexpr uint64_t kFixed = 200;
+  // Fixed fields, doubles, histograms and identifiers; up to two bytes for each load and each
+  // refusal.
+  constexpr uint64_t kFixed = 248;
   return kFixed + 4 * static_cast<uint64_t>(call.input.scores.shape[1]);
 }
 

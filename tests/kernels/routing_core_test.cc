@@ -61,6 +61,7 @@ struct PlainSink {
   void Load(int32_t e) { ++raw->counts.load[e]; }
   void Refused(int32_t e) { ++raw->counts.refused[e]; }
   void DropBin(int bin) { ++raw->counts.drop_histogram[bin]; }
+  void OfferBin(int bin, uint64_t n) { raw->counts.offered_histogram[bin] += n; }
   void BadIndex(uint64_t key) { raw->bad_index = std::min(raw->bad_index, key); }
 };
 
@@ -155,6 +156,7 @@ void ExpectSame(const RoutingStats& got, const RoutingStats& want) {
   EXPECT_EQ(got.load, want.load);
   EXPECT_EQ(got.refused, want.refused);
   EXPECT_EQ(got.drop_histogram, want.drop_histogram);
+  EXPECT_EQ(got.offered_histogram, want.offered_histogram);
   EXPECT_TRUE(SameBits(got.entropy_mean, want.entropy_mean))
       << got.entropy_mean << " " << want.entropy_mean;
   EXPECT_TRUE(SameBits(got.margin_mean, want.margin_mean));

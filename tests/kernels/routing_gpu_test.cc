@@ -86,6 +86,7 @@ TEST(RoutingGpu, KernelEqualsTheHostTwinBitForBit) {
     ASSERT_EQ(device.load, host.load);
     ASSERT_EQ(device.refused, host.refused);
     ASSERT_EQ(device.drop_histogram, host.drop_histogram);
+    ASSERT_EQ(device.offered_histogram, host.offered_histogram);
     ASSERT_TRUE(SameBits(device.entropy_mean, host.entropy_mean));
     ASSERT_TRUE(SameBits(device.margin_mean, host.margin_mean));
     ASSERT_TRUE(SameBits(device.z_mean, host.z_mean));

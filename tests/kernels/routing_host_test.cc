@@ -63,7 +63,14 @@ class Reference {
       if (!Padding(i)) longest_ = std::max(longest_, Int64At(in_.position, i) + 1);
     }
     if (in_.position.present()) out_.stats.drop_histogram.assign(16, 0);
-    for (int64_t i = 0; i < in_.scores.shape[0]; ++i) Row(i);
+    if (in_.position.present()) out_.stats.offered_histogram.assign(16, 0);
+    for (int64_t i = 0; i < in_.scores.shape[0]; ++i) {
+      const uint64_t before = out_.stats.choices;
+      Row(i);
+      if (!in_.position.present() || Padding(i)) continue;
+      out_.stats.offered_histogram[static_cast<size_t>(Int64At(in_.position, i) * 16 / longest_)] +=
+          out_.stats.choices - before;
+    }
     RoutingStats& s = out_.stats;
     s.entropy_mean = entropy_ / static_cast<double>(entropies_) / std::log(rule_.experts);
     if (entropies_ == 0 || e == 1) s.entropy_mean = NAN;
@@ -226,6 +233,7 @@ TEST(RoutingHost, AgreesWithTheReferenceOnRandomCalls) {
     }
     ASSERT_EQ(got.refused, want.refused);
     ASSERT_EQ(got.drop_histogram, want.drop_histogram);
+    ASSERT_EQ(got.offered_histogram, want.offered_histogram);
     ExpectMean(got.entropy_mean, want.entropy_mean, "entropy");
     ExpectMean(got.margin_mean, want.margin_mean, "margin");
     ExpectMean(got.z_mean, want.z_mean, "z");
