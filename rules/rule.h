@@ -114,7 +114,8 @@ struct RunSummary {
 };
 
 // Where a rule puts its verdicts. Verdict.rule, site.run and finding's rule, site and fingerprint
-// are filled by the engine from the call's context when the rule leaves them empty.
+// are filled by the engine, and so are layer, op, steps and ranks where the rule leaves them empty:
+// a rule that looks back over a window says which steps it speaks of.
 class VerdictSink {
  public:
   virtual ~VerdictSink() = default;

@@ -199,10 +199,14 @@ class Engine::Impl {
         }
         return;
       }
-      site.set_layer(step_->site.layer());
-      site.set_op(step_->site.op());
-      site.set_step_first(step_->step);
-      site.set_step_last(step_->step);
+      if (site.layer().empty() && site.op().empty()) {
+        site.set_layer(step_->site.layer());
+        site.set_op(step_->site.op());
+      }
+      if (site.step_first() == 0 && site.step_last() == 0) {
+        site.set_step_first(step_->step);
+        site.set_step_last(step_->step);
+      }
       if (!site.ranks().empty()) return;
       for (const Item& item : step_->items) {
         const uint32_t rank = item.source->rank();

@@ -4,6 +4,7 @@
 //   # what the case shows
 //   [router]                 a reference router on random scores (support/synthetic_routing.h)
 //   policy = score-capacity
+//   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -22,6 +23,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
+#include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/synthetic_routing.h"
 
 namespace plumbline::rules {
@@ -35,7 +37,7 @@ using testing::SyntheticRouting;
 
 struct Case {
   fs::path path;
-  std::string input_kind;  // "router" or "batch"
+  std::string input_kind;  // "router", "mixture" or "batch"
   std::string head;        // everything up to and with the [expect] line
   std::string input;
   std::string expect;
@@ -51,7 +53,7 @@ Case Parse(const fs::path& path) {
       continue;
     }
     c.head += line + "\n";
-    if (line == "[router]" || line == "[batch]" || line == "[expect]") {
+    if (line == "[router]" || line == "[mixture]" || line == "[batch]" || line == "[expect]") {
       section = line;
       if (line != "[expect]") c.input_kind = line.substr(1, line.size() - 2);
     } else if (!section.empty()) {
@@ -123,6 +125,18 @@ std::vector<v1::Batch> RouterInput(const std::string& text) {
   return {SyntheticRouting(spec).Batch()};
 }
 
+std::vector<v1::Batch> MixtureInput(const std::string& text) {
+  testing::MixtureRunSpec spec;
+  std::istringstream in(text);
+  std::string line;
+  while (std::getline(in, line)) {
+    const size_t equals = line.find(" = ");
+    if (equals != std::string::npos)
+      testing::Set(spec, line.substr(0, equals), line.substr(equals + 3));
+  }
+  return {testing::MixtureRun(spec)};
+}
+
 std::vector<v1::Batch> BatchInput(const std::string& text) {
   std::vector<v1::Batch> batches;
   std::istringstream in(text);
@@ -142,6 +156,11 @@ std::vector<v1::Batch> BatchInput(const std::string& text) {
   }
   flush();
   return batches;
+}
+
+std::vector<v1::Batch> Input(const Case& c) {
+  if (c.input_kind == "router") return RouterInput(c.input);
+  return c.input_kind == "mixture" ? MixtureInput(c.input) : BatchInput(c.input);
 }
 
 std::string ValueText(const google::protobuf::Value& value) {
@@ -205,7 +224,7 @@ std::string JudgeCase(const std::string& rule, const Case& c) {
     if (verdict.rule() == rule) out += Render(verdict);
   });
   if (!engine.ok()) return std::string(engine.status().message()) + "\n";
-  for (v1::Batch& batch : c.input_kind == "router" ? RouterInput(c.input) : BatchInput(c.input)) {
+  for (v1::Batch& batch : Input(c)) {
     const absl::Status status = (*engine)->Add(std::move(batch));
     if (!status.ok()) absl::StrAppend(&out, "refused: ", std::string(status.message()), "\n");
   }

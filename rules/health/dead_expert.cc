@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/mixture_chance.h"
+#include "rules/lib/mixture_rule.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/dead-expert
+
+An expert has had almost no tokens for a hundred steps: its parameters are paid for and not trained.
+
+**What it checks.** The *kept* load of each expert over all ranks, micro-batches and the last 100 recorded
+steps of a layer, over the ideal (kept choices / experts). Below a tenth the expert is dead, provided
+that chance alone gives so little with probability below 1e-6: E·P(Binomial(N, 1/E) ≤ load), summed in
+the log domain. Kept, not wanted: an expert whose every token is refused learns nothing either.
+Padding is not counted: its choices are in the recorded loads, so a load is taken as it stands when
+that is little, and the verdict is inconclusive where it would depend on padding.
+
+**Why.** An expert without tokens gets no gradient, and a router without gradient for it does not
+change its mind: dead experts stay dead. With 256 experts and 8,192 choices a step an expert's share is
+3,200 in 100 steps, and chance leaves one with fewer than 320 with probability below 10^-900. With 6 of
+64 experts dead, 9 % of the experts' memory and optimizer state hold nothing, silently. (Single small
+batches differ: of 200 choices a step, a given one of 256 experts gets none in 46 % of the steps by chance.)
+
+**Bad.** `experts 3, 11 kept 0.4 % and 1.1 % of the ideal load over steps 900-999`.
+
+**Good.** Every expert above a tenth of its share.
+
+**How to fix it.**
+- Balance: Megatron-LM `--moe-aux-loss-coeff 1e-2`, or `--moe-router-enable-expert-bias` with
+  `--moe-router-bias-update-rate 1e-3`, which lifts an expert that gets nothing; Mixtral `router_aux_loss_coef`.
+- Let tokens explore early: DeepSpeed `noisy_gate_policy='RSample'`, Megatron-LM `--moe-input-jitter-eps 1e-2`,
+  Mixtral `router_jitter_noise`.
+- Dead from the first step: look at the router's initialisation and at a bias or mask that was loaded
+  from a checkpoint of another shape.
+
+**Strength.** `heuristic`: a tenth is a customary threshold. That chance does not explain it is sure to 1e-6.
+
+**Inconclusive when** under 100 steps were recorded, chance alone could leave an expert so
+few (too few choices for that many experts), or padding rows may be all that an expert got.
+
+**What it cannot see.** An expert that gets tokens and returns nothing (gates of zero); deadness
+that began less than 100 steps ago.
+
+**Cost.** A vector of E counts a layer and step, kept for 100 steps.
+
+**Sources.** Fedus et al., "Switch Transformers", 2021, on load balancing; Wang et al., 2024, on the bias update.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    kMixtureStepsOption,
+    {.name = "share",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "share of the ideal load",
+     .default_value = "0.1",
+     .reason = "customary: a tenth of the tokens is a tenth of the training",
+     .low = 0,
+     .high = 1},
+};
+
+constexpr RuleInfo kInfo = {"health/dead-expert",
+                            "an expert gets no tokens",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr double kChance = 1e-6;
+
+class DeadExpert : public MixtureRule {
+ public:
+  explicit DeadExpert(const Options& options)
+      : MixtureRule(options), share_(options.Number("share")) {}
+
+ private:
+  // Choices that tokens kept.
+  static uint64_t Kept(const MixtureWindow& w) { return w.choices() - w.dropped(); }
+  static double Ideal(const MixtureWindow& w) {
+    return static_cast<double>(Kept(w)) / static_cast<double>(w.experts());
+  }
+  double Little(const MixtureWindow& w) const { return share_ * Ideal(w); }
+  // ln of the chance that some expert keeps at most `load`.
+  static double LogChance(const MixtureWindow& w, uint64_t load) {
+    const auto e = static_cast<double>(w.experts());
+    return std::log(e) + LogBinomialAtMost(Kept(w), 1 / e, load);
+  }
+
+  std::vector<size_t> Dead(const MixtureWindow& w) const {
+    std::vector<size_t> dead;
+    for (size_t e = 0; e < w.experts(); ++e) {
+      const uint64_t load = w.kept()[e];
+      if (static_cast<double>(load) < Little(w) && LogChance(w, load) < std::log(kChance))
+        dead.push_back(e);
+    }
+    return dead;
+  }
+
+  std::optional<v1::Finding> Test(const MixtureWindow& w,
+                                  const std::set<std::string>& fired) const override {
+    if (!fired.empty()) return std::nullopt;
+    const std::vector<size_t> dead = Dead(w);
+    if (dead.empty()) return std::nullopt;
+    const auto least = *std::min_element(
+        dead.begin(), dead.end(), [&](size_t a, size_t b) { return w.kept()[a] < w.kept()[b]; });
+    v1::Finding f;
+    f.set_level(v1::LEVEL_WARNING);
+    f.set_strength(v1::STRENGTH_HEURISTIC);
+    f.set_title(dead.size() == 1 ? "an expert gets almost no tokens"
+                                 : absl::StrCat(dead.size(), " experts get almost no tokens"));
+    f.set_explanation(absl::StrFormat(
+        "Over %d steps expert %d kept %d choices where an equal share is %.0f; chance alone gives "
+        "that with probability 10^%.0f.",
+        w.steps().size(), least, w.kept()[least], Ideal(w),
+        LogChance(w, w.kept()[least]) / std::log(10.0)));
+    const bool refused = w.wanted()[least] > w.kept()[least];
+    f.mutable_cause()->set_id(refused ? "always-refused" : "never-chosen");
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name("least load over ideal");
+    f.mutable_measured()->set_value(static_cast<double>(w.kept()[least]) / Ideal(w));
+    f.mutable_measured()->set_unit("share");
+    f.mutable_threshold()->set_value(share_);
+    f.mutable_threshold()->set_source("option share");
+    FillWitness(w, dead, *f.mutable_witness());
+    f.set_fix(
+        "Balance the router (Megatron-LM --moe-router-bias-update-rate or --moe-aux-loss-coeff; "
+        "Mixtral router_aux_loss_coef) and let it explore early (jitter, noisy gates).");
+    return f;
+  }
+
+  static void FillWitness(const MixtureWindow& w, const std::vector<size_t>& dead,
+                          google::protobuf::Struct& witness) {
+    constexpr size_t kMost = 16;
+    std::string list;
+    for (size_t i = 0; i < std::min(dead.size(), kMost); ++i)
+      absl::StrAppend(&list, i > 0 ? ", " : "", dead[i], " (kept ", w.kept()[dead[i]], ", wanted ",
+                      w.wanted()[dead[i]], ")");
+    if (dead.size() > kMost) absl::StrAppend(&list, ", and ", dead.size() - kMost, " more");
+    Put(witness, "experts", list);
+    Put(witness, "ideal", Ideal(w));
+  }
+
+  v1::Verdict Rest(const MixtureWindow& w) const override {
+    const double little = Little(w);
+    const double most = std::ceil(little) - 1;  // the largest load that is too little
+    if (!(most >= 0) || !(LogChance(w, static_cast<uint64_t>(most)) < std::log(kChance))) {
+      return Inconclusive(absl::StrFormat(
+          "few-choices: %d choices over %d experts; chance alone may leave an expert that few",
+          Kept(w), w.experts()));
+    }
+    for (size_t e = 0; e < w.experts(); ++e) {
+      const uint64_t load = w.kept()[e];
+      if (static_cast<double>(load - std::min(load, w.padding_choices())) < little) {
+        return Inconclusive(absl::StrFormat(
+            "padding: of what expert %d kept, padding rows' choices (%d in all) may be too much", e,
+            w.padding_choices()));
+      }
+    }
+    return Pass("every expert kept its tenth of an equal share");
+  }
+
+  void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {
+    const auto least = std::min_element(w.kept().begin(), w.kept().end());
+    Put(details, "least_expert", static_cast<double>(least - w.kept().begin()));
+    if (Kept(w) > 0) Put(details, "least_over_ideal", static_cast<double>(*least) / Ideal(w));
+    Put(details, "dead_experts", static_cast<double>(Dead(w).size()));
+    if (w.padding_choices() > 0)
+      Put(details, "padding_choices", static_cast<double>(w.padding_choices()));
+  }
+
+  double share_;
+};
+
+}  // namespace
+
+CatalogueEntry dead_expert() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<DeadExpert>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/mixture_chance.h"
+#include "rules/lib/mixture_rule.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# health/expert-imbalance
+
+One expert is wanted far more than its share, for a hundred steps, beyond what chance explains.
+
+**What it checks.** The choices of all tokens, over all ranks, micro-batches and the last 100 recorded
+steps of a layer, are counted for each expert. It is the *wanted* load, kept and refused: a capacity makes
+the kept load look even, whatever the router does. The largest load over the mean must exceed twice its
+expectation under chance, and the largest load must lie above the 99th percentile of what chance gives.
+Both are computed for the recorded number of choices N and experts E: the percentile from
+P(largest ≥ m) ≤ E·P(Binomial(N, 1/E) ≥ m), which is tight to 1 % of itself there; the expectation from
+Poisson loads conditioned on their sum. Training and evaluation batches, trainer and rollout are
+judged apart.
+
+**Why.** Chance alone is not even: with 64 experts and 256 choices a step the busiest expert of a perfect
+router holds 2.34 times the mean, so a threshold of "twice the mean" on one batch would fire always. Over
+100 such steps chance gives 1.12. An expert at 3.0 times the mean then is no accident: every expert-parallel
+step waits for it, so the layer takes 3 times as long, and with capacity factor 1.25 it refuses
+1 − 1.25/3 = 58 % of those who want it.
+
+**Bad.** `expert 5 was wanted 3.02 times as often as the mean over steps 0-99; chance gives 1.02`.
+
+**Good.** Largest over mean below twice chance's. Batches may each favour some expert, as text changes:
+what counts is that it is not the same one for 100 steps. `maxvio_batch` says how uneven single steps were.
+
+**How to fix it.**
+- Megatron-LM: raise `--moe-aux-loss-coeff` (1e-2 is usual) with `--moe-router-load-balancing-type aux_loss`,
+  or balance by bias: `--moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-3`.
+- DeepSpeed, Tutel: add the layer's `l_aux` to the loss, times 1e-2; check that it is not detached.
+- Hugging Face Mixtral: `router_aux_loss_coef` counts only with `output_router_logits=True`.
+- Logits that ran away first: `--moe-z-loss-coeff 1e-3`, and the router in fp32.
+
+**Strength.** `statistical`; its false-alarm rate is measured, not derived, since a healthy router is not a
+uniform one: 0 findings in 1,000 simulated healthy runs of 300 steps (uniform; tokens of one sequence
+alike; popularity that wanders by 20 % and differs by 10 % between experts; 8 and 64 experts), so at most
+0.3 % of runs with 95 % confidence. An expert at 2.5 times its share is found in all of 100 runs.
+
+**Inconclusive when** under 100 steps were recorded, or padding rows chose so much that the answer
+depends on where (their choices are counted but not told apart: the bound that is kindest to the router is used).
+
+**What it cannot see.** Imbalance between devices that hold several experts each; an expert that is popular
+in fewer than 100 steps at a time; choices that no probe recorded.
+
+**Cost.** A vector of E counts a layer and step, kept for 100 steps.
+
+**Sources.** MaxVio: Wang et al., "Auxiliary-Loss-Free Load Balancing Strategy for Mixture-of-Experts",
+2024. Largest load: B. Levin, "A Representation for Multinomial Cumulative Distribution Functions", 1981.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    kMixtureStepsOption,
+    {.name = "factor",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "times chance's largest over mean",
+     .default_value = "2",
+     .reason =
+         "healthy routers differ by tenths; at twice its share an expert sets the step's time",
+     .low = 1,
+     .high = 512},
+};
+
+constexpr RuleInfo kInfo = {"health/expert-imbalance",
+                            "experts are loaded unequally beyond chance",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr double kPercentile = 0.01;  // the 99th: at most this chance
+// Of 1,000 healthy runs in the test none alarmed: 3 / 1000 bounds the rate with 95 % confidence.
+constexpr double kMeasuredFalseAlarms = 3e-3;
+
+class ExpertImbalance : public MixtureRule {
+ public:
+  explicit ExpertImbalance(const Options& options)
+      : MixtureRule(options), factor_(options.Number("factor")) {}
+
+ private:
+  // The largest wanted load. Which expert padding chose is unknown: `sure` is left if it was this.
+  struct Largest {
+    size_t expert;
+    uint64_t load;
+    uint64_t sure;
+  };
+  static Largest LargestOf(const MixtureWindow& w) {
+    const auto at = std::max_element(w.wanted().begin(), w.wanted().end());
+    return {static_cast<size_t>(at - w.wanted().begin()), *at,
+            *at - std::min(*at, w.padding_choices())};
+  }
+  static double OverMean(const MixtureWindow& w, uint64_t load) {
+    return static_cast<double>(load) * static_cast<double>(w.experts()) /
+           static_cast<double>(w.choices());
+  }
+  bool Exceeds(const MixtureWindow& w, uint64_t load) const {
+    // Chance's expectation is at least 1: most windows end here.
+    if (!(OverMean(w, load) > factor_)) return false;
+    if (!(OverMean(w, load) > factor_ * ExpectedLargestOverMean(w.choices(), w.experts())))
+      return false;
+    return LogChanceOfLargest(w.choices(), w.experts(), load) < std::log(kPercentile);
+  }
+
+  std::optional<v1::Finding> Test(const MixtureWindow& w,
+                                  const std::set<std::string>& fired) const override {
+    const Largest largest = LargestOf(w);
+    if (!fired.empty() || !Exceeds(w, largest.sure)) return std::nullopt;
+    const double ratio = OverMean(w, largest.sure);
+    const double chance = ExpectedLargestOverMean(w.choices(), w.experts());
+    v1::Finding f;
+    f.set_level(v1::LEVEL_WARNING);
+    f.set_strength(v1::STRENGTH_STATISTICAL);
+    f.mutable_false_alarm()->set_kind("measured");
+    f.mutable_false_alarm()->set_value(kMeasuredFalseAlarms);
+    f.set_title("an expert is wanted far more than its share");
+    f.set_explanation(absl::StrFormat(
+        "Over %d steps expert %d was wanted %.2f times as often as the mean expert; chance alone "
+        "gives %.2f for the busiest of %d.",
+        w.steps().size(), largest.expert, ratio, chance, w.experts()));
+    f.mutable_cause()->set_id("router-imbalance");
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name("largest load over mean");
+    f.mutable_measured()->set_value(ratio);
+    f.mutable_threshold()->set_value(factor_ * chance);
+    f.mutable_threshold()->set_source("option factor, times what chance gives");
+    Put(*f.mutable_witness(), "expert", static_cast<double>(largest.expert));
+    Put(*f.mutable_witness(), "wanted", static_cast<double>(largest.load));
+    Put(*f.mutable_witness(), "mean",
+        static_cast<double>(w.choices()) / static_cast<double>(w.experts()));
+    f.set_fix(
+        "Strengthen the balancing: Megatron-LM --moe-aux-loss-coeff or "
+        "--moe-router-bias-update-rate; DeepSpeed and Tutel: add l_aux to the loss; Mixtral: "
+        "router_aux_loss_coef with output_router_logits.");
+    return f;
+  }
+
+  v1::Verdict Rest(const MixtureWindow& w) const override {
+    const Largest largest = LargestOf(w);
+    if (Exceeds(w, largest.load) && !Exceeds(w, largest.sure)) {
+      return Inconclusive(
+          absl::StrFormat("padding: expert %d may owe its load to the %d choices of padding rows",
+                          largest.expert, w.padding_choices()));
+    }
+    return Pass("no expert was wanted more than its share and chance explain");
+  }
+
+  void Describe(const MixtureWindow& w, google::protobuf::Struct& details) const override {
+    const Largest largest = LargestOf(w);
+    Put(details, "largest_over_mean", OverMean(w, largest.sure));
+    Put(details, "largest_expert", static_cast<double>(largest.expert));
+    Put(details, "largest_over_mean_by_chance", ExpectedLargestOverMean(w.choices(), w.experts()));
+    double sum = 0;
+    uint64_t steps = 0;
+    for (const auto& step : w.steps()) {
+      if (step->choices == 0) continue;
+      sum += step->LargestOverMean() - 1;
+      ++steps;
+    }
+    Put(details, "maxvio_batch", sum / static_cast<double>(steps));
+    Put(details, "maxvio_batch_by_chance",
+        ExpectedLargestOverMean(w.choices() / steps, w.experts()) - 1);
+    if (w.padding_choices() > 0)
+      Put(details, "padding_choices", static_cast<double>(w.padding_choices()));
+  }
+
+  double factor_;
+};
+
+}  // namespace
+
+CatalogueEntry expert_imbalance() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<ExpertImbalance>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,294 @@
+// The rules on a mixture's health over simulated runs: how often healthy ones alarm, how surely
+// planted faults are found, and what broken or poisoned summaries do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "rules/engine/engine.h"
+#include "tests/rules/support/mixture_run.h"
+
+namespace plumbline::rules {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::MixtureRun;
+using testing::MixtureRunSpec;
+using ::testing::StartsWith;
+
+constexpr char kImbalance[] = "health/expert-imbalance";
+constexpr char kDead[] = "health/dead-expert";
+constexpr char kDrops[] = "health/drop-rate";
+constexpr char kCollapse[] = "health/router-collapse";
+
+// Verdicts of group health by rule.
+using Verdicts = std::map<std::string, std::vector<v1::Verdict>>;
+
+Verdicts Judge(std::vector<v1::Batch> batches) {
+  Verdicts verdicts;
+  auto engine = Engine::Create({.rules = {"health/*"}}, [&](const v1::Verdict& verdict) {
+    verdicts[verdict.rule()].push_back(verdict);
+  });
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  for (v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  return verdicts;
+}
+Verdicts Judge(const MixtureRunSpec& spec) { return Judge({MixtureRun(spec)}); }
+
+int Findings(const Verdicts& verdicts, const std::string& rule, const std::string& cause = "") {
+  const auto found = verdicts.find(rule);
+  if (found == verdicts.end()) return 0;
+  return static_cast<int>(
+      std::count_if(found->second.begin(), found->second.end(), [&](const v1::Verdict& v) {
+        return v.kind() == v1::Verdict::KIND_FINDING &&
+               (cause.empty() || v.finding().cause().id() == cause);
+      }));
+}
+
+// The one verdict of a rule.
+v1::Verdict Only(const Verdicts& verdicts, const std::string& rule) {
+  const auto found = verdicts.find(rule);
+  if (found == verdicts.end() || found->second.size() != 1) {
+    ADD_FAILURE() << rule << " said " << (found == verdicts.end() ? 0 : found->second.size());
+    return {};
+  }
+  return found->second[0];
+}
+
+std::string Reason(const Verdicts& verdicts, const std::string& rule) {
+  const v1::Verdict v = Only(verdicts, rule);
+  return v.kind() == v1::Verdict::KIND_INCONCLUSIVE ? v.reason() : v.ShortDebugString();
+}
+
+double Detail(const v1::Verdict& v, const std::string& key) {
+  const auto found = v.details().fields().find(key);
+  return found == v.details().fields().end() ? NAN : found->second.number_value();
+}
+
+// The rates that pages publish: a change here is a change there.
+TEST(MixtureHealth, HealthyRunsAreLeftAlone) {
+  constexpr int kRuns = 1000;
+  std::map<std::string, int> alarms;
+  for (int run = 0; run < kRuns; ++run) {
+    MixtureRunSpec spec{.experts = run % 2 == 0 ? 8 : 64, .choices = 256, .steps = 300};
+    spec.seed = 5000 + static_cast<uint64_t>(run);
+    if (run % 3 == 1) spec.topics = 0.7;
+    if (run % 3 == 2) {
+      spec.unlike = 0.1;
+      spec.drift = 0.2;
+      spec.entropy_first = spec.entropy_last = 0.05;  // certain, and balanced
+    }
+    const Verdicts verdicts = Judge(spec);
+    for (const char* rule : {kImbalance, kDead, kDrops, kCollapse})
+      alarms[rule] += Findings(verdicts, rule) > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(alarms[kImbalance], 0);
+  EXPECT_EQ(alarms[kDead], 0);
+  EXPECT_EQ(alarms[kDrops], 0);
+  EXPECT_LE(alarms[kCollapse], 1);  // a third of the runs are of certain routers
+}
+
+TEST(MixtureHealth, EvenRefusalsAreNotStarvation) {
+  constexpr int kRuns = 1000;
+  int alarms = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    MixtureRunSpec spec{.choices = 256, .steps = 300};
+    spec.refuse = run % 2 == 0 ? 0.08 : 0.30;
+    spec.wander = 0.05;
+    spec.wander_correlation = run % 4 < 2 ? 0 : 0.8;
+    spec.ragged = run % 3 == 0;
+    spec.seed = 9000 + static_cast<uint64_t>(run);
+    alarms += Findings(Judge(spec), kDrops, "starvation") > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(alarms, 0);
+}
+
+TEST(MixtureHealth, PlantedFaultsAreFound) {
+  int imbalance = 0, dead = 0, slope = 0, collapse = 0;
+  constexpr int kRuns = 100;
+  for (int run = 0; run < kRuns; ++run) {
+    const auto seed = static_cast<uint64_t>(run) + 1;
+    const int experts = run % 2 == 0 ? 8 : 64;
+    MixtureRunSpec spec{.experts = experts, .choices = 256, .steps = 110, .seed = seed};
+    // A weight whose share is 2.5 / E once the others are normalised.
+    spec.popularity = {{3, 2.5 * (experts - 1) / (experts - 2.5)}};
+    imbalance += Findings(Judge(spec), kImbalance);
+    spec.popularity = {{3, 0.03}, {5, 0.0}};
+    dead += Findings(Judge(spec), kDead);
+    spec.popularity.clear();
+    spec.refuse = 0.06;
+    spec.rise = 0.10;
+    slope += Findings(Judge(spec), kDrops, "starvation");
+    spec.refuse = spec.rise = 0;
+    spec.grow = 6;
+    spec.entropy_first = 0.12;
+    spec.entropy_last = 0.02;
+    collapse += Findings(Judge(spec), kCollapse);
+  }
+  EXPECT_EQ(imbalance, kRuns);
+  EXPECT_EQ(dead, kRuns);
+  EXPECT_EQ(slope, kRuns);
+  EXPECT_EQ(collapse, kRuns);
+}
+
+TEST(MixtureHealth, OneFindingSaysWhichStepsItSpeaksOf) {
+  MixtureRunSpec spec{.steps = 300};
+  spec.popularity = {{5, 6.0}};
+  const v1::Verdict v = Only(Judge(spec), kImbalance);
+  ASSERT_EQ(v.kind(), v1::Verdict::KIND_FINDING);
+  EXPECT_EQ(v.finding().site().step_first(), 0);
+  EXPECT_EQ(v.finding().site().step_last(), 99);
+  EXPECT_EQ(v.finding().site().layer(), "layers.0");
+  EXPECT_EQ(v.finding().strength(), v1::STRENGTH_STATISTICAL);
+  EXPECT_EQ(v.finding().false_alarm().kind(), "measured");
+  EXPECT_EQ(v.finding().witness().fields().at("expert").number_value(), 5);
+}
+
+TEST(MixtureHealth, CapacityDoesNotHideAnImbalance) {
+  MixtureRunSpec spec{};
+  spec.popularity = {{5, 6.0}};
+  spec.capacity_factor = 1.0;  // kept loads are all but equal
+  const Verdicts verdicts = Judge(spec);
+  EXPECT_EQ(Findings(verdicts, kImbalance), 1);
+  EXPECT_EQ(Findings(verdicts, kDrops, "capacity-too-small"), 1);
+  EXPECT_EQ(Only(verdicts, kDead).kind(), v1::Verdict::KIND_PASS);
+}
+
+TEST(MixtureHealth, APopularExpertForFiftyStepsIsNotAHundred) {
+  MixtureRunSpec spec{.steps = 50};
+  spec.popularity = {{5, 4.0}};
+  MixtureRunSpec rest{.steps = 250, .first_step = 50, .seed = 2};
+  EXPECT_EQ(Findings(Judge({MixtureRun(spec), MixtureRun(rest)}), kImbalance), 0);
+}
+
+TEST(MixtureHealth, FewStepsAreInconclusive) {
+  MixtureRunSpec spec{.steps = 99};
+  spec.popularity = {{5, 0.0}};
+  spec.refuse = 0.5;
+  const Verdicts verdicts = Judge(spec);
+  for (const char* rule : {kImbalance, kDead, kDrops, kCollapse})
+    EXPECT_THAT(Reason(verdicts, rule), StartsWith("few-steps: 99 steps"));
+}
+
+TEST(MixtureHealth, TooFewChoicesProveNoDeath) {
+  MixtureRunSpec spec{.experts = 256, .choices = 8, .steps = 120};  // 3 an expert in 100 steps
+  const Verdicts verdicts = Judge(spec);
+  EXPECT_THAT(Reason(verdicts, kDead), StartsWith("few-choices"));
+  EXPECT_EQ(Only(verdicts, kImbalance).kind(), v1::Verdict::KIND_PASS);
+}
+
+TEST(MixtureHealth, PaddingAccusesNobodyAndHidesNothing) {
+  MixtureRunSpec spec{};
+  spec.padding_share = 0.4;
+  spec.padding_expert = 5;
+  Verdicts verdicts = Judge(spec);
+  EXPECT_THAT(Reason(verdicts, kImbalance), StartsWith("padding: expert 5"));
+  EXPECT_EQ(Only(verdicts, kDrops).kind(), v1::Verdict::KIND_PASS);
+  // All that a dead expert gets is padding.
+  spec.popularity = {{5, 0.0}};
+  EXPECT_THAT(Reason(Judge(spec), kDead), StartsWith("padding"));
+  // Padding elsewhere does not help the dead.
+  spec.padding_expert = 2;
+  EXPECT_EQ(Findings(Judge(spec), kDead), 1);
+}
+
+TEST(MixtureHealth, NansAreCountedApartAndBlindNothing) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  MixtureRunSpec spec{.steps = 160, .grow = 6, .entropy_first = 0.12, .entropy_last = 0.02};
+  spec.nan_every = 3;
+  Verdicts verdicts = Judge(spec);
+  EXPECT_EQ(Findings(verdicts, kCollapse), 1);
+  EXPECT_GE(Detail(verdicts[kCollapse][0], "steps_unusable"), 33);
+  spec.nan_every = 1;
+  verdicts = Judge(spec);
+  EXPECT_THAT(Reason(verdicts, kCollapse), StartsWith("no-steps"));
+  EXPECT_EQ(Findings(verdicts, kImbalance), 1);
+  // One infinite or NaN entropy among the ranks of a step.
+  spec = {.ranks = 2};
+  v1::Batch batch = MixtureRun(spec);
+  for (int i = 0; i < batch.evidence_size(); i += 2) {
+    auto* s = batch.mutable_evidence(i)->mutable_routing()->mutable_summary();
+    s->set_entropy_mean(i % 4 == 0 ? nan : std::numeric_limits<double>::infinity());
+  }
+  verdicts = Judge({batch});
+  EXPECT_NEAR(Detail(Only(verdicts, kCollapse), "entropy"), 0.8, 1e-12);
+}
+
+TEST(MixtureHealth, CountsThatDoNotAddUpAreNotUsed) {
+  const auto spoil = [](const std::function<void(v1::RoutingSummary&)>& change) {
+    v1::Batch batch = MixtureRun({.steps = 20, .refuse = 0.2});
+    for (v1::Evidence& e : *batch.mutable_evidence())
+      change(*e.mutable_routing()->mutable_summary());
+    return Reason(Judge({batch}), kImbalance);
+  };
+  EXPECT_THAT(spoil([](v1::RoutingSummary& s) { s.set_load(0, s.load(0) + 1); }),
+              StartsWith("no-steps"));
+  EXPECT_THAT(spoil([](v1::RoutingSummary& s) { s.set_dropped(s.dropped() + 1); }),
+              StartsWith("no-steps"));
+  EXPECT_THAT(spoil([](v1::RoutingSummary& s) { s.mutable_refused()->RemoveLast(); }),
+              StartsWith("no-steps"));
+  EXPECT_THAT(spoil([](v1::RoutingSummary& s) { s.clear_load(); }), StartsWith("no-steps"));
+  EXPECT_THAT(spoil([](v1::RoutingSummary& s) {
+                s.set_choices(~uint64_t{0});
+                s.set_dropped(~uint64_t{0});
+              }),
+              StartsWith("no-steps"));
+  v1::Batch none = MixtureRun({.steps = 120});
+  for (v1::Evidence& e : *none.mutable_evidence()) e.mutable_routing()->clear_summary();
+  EXPECT_THAT(Reason(Judge({none}), kDead), StartsWith("no-steps"));
+}
+
+TEST(MixtureHealth, DropsWithoutPositionsAreHalfJudged) {
+  MixtureRunSpec spec{};
+  spec.refuse = 0.05;
+  spec.positions = false;
+  EXPECT_THAT(Reason(Judge(spec), kDrops), StartsWith("no-positions"));
+  spec.positions = true;
+  spec.offered = false;  // an older recording
+  EXPECT_THAT(Reason(Judge(spec), kDrops), StartsWith("no-positions"));
+  spec.refuse = 0.2;
+  EXPECT_EQ(Findings(Judge(spec), kDrops, "capacity-too-small"), 1);
+}
+
+TEST(MixtureHealth, RanksWithTheSameTokensCountOnce) {
+  MixtureRunSpec spec{.ranks = 4};
+  spec.replicated = true;
+  const v1::Verdict v = Only(Judge(spec), kImbalance);
+  EXPECT_EQ(Detail(v, "choices"), 512 * 100);
+  EXPECT_EQ(Detail(v, "repeated_calls"), 3 * 120);
+  spec.replicated = false;
+  EXPECT_EQ(Detail(Only(Judge(spec), kImbalance), "choices"), 4 * 512 * 100);
+}
+
+TEST(MixtureHealth, ARestartSupersedesTheStepsItRepeats) {
+  MixtureRunSpec first{.steps = 100};
+  first.popularity = {{5, 6.0}};
+  // Dead on arrival: 90 bad steps, of which the restart repeats 60.
+  first.steps = 90;
+  MixtureRunSpec second{.steps = 80, .attempt = 1, .first_step = 30, .seed = 2};
+  second.popularity = first.popularity;
+  const v1::Verdict v = Only(Judge({MixtureRun(first), MixtureRun(second)}), kImbalance);
+  ASSERT_EQ(v.kind(), v1::Verdict::KIND_FINDING);
+  EXPECT_EQ(v.site().step_first(), 0);
+  EXPECT_EQ(v.site().step_last(), 99);
+}
+
+TEST(MixtureHealth, EvaluationIsJudgedApart) {
+  MixtureRunSpec bad{.steps = 100, .mode = "eval"};
+  bad.popularity = {{5, 6.0}};
+  v1::Batch batch = MixtureRun(bad);
+  const v1::Batch train = MixtureRun({.steps = 100, .seed = 3});
+  for (v1::Evidence e : train.evidence()) {
+    e.set_call(1);
+    *batch.add_evidence() = e;
+  }
+  const Verdicts verdicts = Judge({batch});
+  ASSERT_EQ(verdicts.at(kImbalance).size(), 2u);
+  EXPECT_EQ(Findings(verdicts, kImbalance), 1);
+}
+
+}  // namespace
+}  // namespace plumbline::rules
