@@ -123,6 +123,11 @@ typedef struct plumbline_agent_table {
   plumbline_status_t (*flush)(void* agent_run, uint32_t timeout_ms, plumbline_error_t* error);
   /* Frees agent_run and its sites, also when it returns DEADLINE_EXCEEDED. */
   plumbline_status_t (*close)(void* agent_run, uint32_t timeout_ms, plumbline_error_t* error);
+
+  /* Needs no run; check->route is set and is called in the caller's thread, before the call
+   * returns. *verdict is filled when OK is returned. */
+  plumbline_status_t (*check_router)(const plumbline_router_check_t* check,
+                                     plumbline_router_verdict_t* verdict, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Exported by libplumbline_agent.so. */

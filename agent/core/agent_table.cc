@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 
+#include "agent/core/check_router.h"
 #include "agent/core/options.h"
 #include "agent/core/run.h"
 
@@ -27,6 +28,8 @@ plumbline_status_t Fail(plumbline_error_t* error, const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       return Fail(error, PLUMBLINE_INVALID_ARGUMENT, text);
+    case absl::StatusCode::kFailedPrecondition:
+      return Fail(error, PLUMBLINE_FAILED_PRECONDITION, text);
     case absl::StatusCode::kResourceExhausted:
       return Fail(error, PLUMBLINE_RESOURCE_EXHAUSTED, text);
     default:
@@ -121,6 +124,14 @@ plumbline_status_t Close(void* run, uint32_t timeout_ms, plumbline_error_t* erro
   });
 }
 
+plumbline_status_t CheckRouterCall(const plumbline_router_check_t* check,
+                                   plumbline_router_verdict_t* verdict, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    if (absl::Status s = CheckRouter(*check, verdict); !s.ok()) return Fail(error, s);
+    return plumbline_status_t{PLUMBLINE_OK};
+  });
+}
+
 }  // namespace
 }  // namespace plumbline::agent
 
@@ -133,7 +144,7 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::StepEnd,       plumbline::agent::ObserveRouting,
     plumbline::agent::Scalar,        plumbline::agent::SpanBegin,
     plumbline::agent::SpanEnd,       plumbline::agent::Flush,
-    plumbline::agent::Close,
+    plumbline::agent::Close,         plumbline::agent::CheckRouterCall,
 };
 
 }  // extern "C"

@@ -269,6 +269,84 @@ PLUMBLINE_API plumbline_status_t plumbline_span_begin(plumbline_run_t* run, cons
                                                       const char* name, uint64_t* span);
 PLUMBLINE_API plumbline_status_t plumbline_span_end(plumbline_run_t* run, uint64_t span);
 
+/* ---- a router in hand --------------------------------------------------------------------------
+ */
+
+/* Runs the router under test on one batch. `logits`: [T,E] in host memory, C order, of the dtype
+ * that plumbline_router_check_t.logits has; the callee may write to it. `seed` is the same in every
+ * call: whatever is random in the router is seeded with it. The callee fills `fates` [T*E], row by
+ * row: 0 the token did not choose the expert, 1 chosen and kept, 2 chosen and refused. Returns 0;
+ * anything else ends the check. Must not throw. */
+typedef int32_t (*plumbline_route_fn)(void* context, const DLTensor* logits, uint64_t seed,
+                                      uint8_t* fates);
+
+typedef struct plumbline_router_check {
+  uint32_t size;      /* sizeof(plumbline_router_check_t) */
+  uint32_t max_calls; /* of `route`, at least 8; 0: 1000 */
+  uint64_t seed;
+  plumbline_route_fn route; /* required; called in this thread only */
+  void* context;            /* passed through */
+  /* Borrowed, in host memory, any strides. logits [T,E] f64, f32, f16 or bf16 without NaN or
+   * +infinity (-infinity masks an expert); the others [T], integer or bool. */
+  const DLTensor* logits;       /* required: an ordinary batch */
+  const DLTensor* sequence_id;  /* NULL: all rows are one sequence */
+  const DLTensor* position;     /* within the sequence; NULL: rows are in time order */
+  const DLTensor* padding_mask; /* NULL: no padding */
+  const DLTensor* rank;         /* whose rows these are; NULL: one rank */
+  uint32_t max_sequences;       /* whose suffixes are replaced; 0: 4, spread over the batch */
+  uint32_t reserved;            /* 0 */
+} plumbline_router_check_t;
+
+#define PLUMBLINE_ROUTER_CHECK_INIT \
+  { sizeof(plumbline_router_check_t), 0, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+
+enum {
+  PLUMBLINE_VERDICT_PASS = 1,
+  PLUMBLINE_VERDICT_FINDING = 2,
+  PLUMBLINE_VERDICT_INCONCLUSIVE = 3
+};
+enum { PLUMBLINE_LEVEL_NOTE = 1, PLUMBLINE_LEVEL_WARNING = 2, PLUMBLINE_LEVEL_ERROR = 3 };
+enum {
+  PLUMBLINE_STRENGTH_HEURISTIC = 1,
+  PLUMBLINE_STRENGTH_STATISTICAL = 2,
+  PLUMBLINE_STRENGTH_BOUNDED = 3,
+  PLUMBLINE_STRENGTH_PROVED = 4
+};
+
+/* Shares are of the interventions that were tried; NaN: none was. Texts are NUL-terminated. */
+typedef struct plumbline_router_verdict {
+  uint32_t size;           /* sizeof(plumbline_router_verdict_t), set by the caller */
+  int32_t verdict;         /* PLUMBLINE_VERDICT_* */
+  int32_t level;           /* PLUMBLINE_LEVEL_*; 0 without a finding */
+  int32_t strength;        /* PLUMBLINE_STRENGTH_*; 0 without a finding */
+  double future_share;     /* later tokens of a sequence moved an assignment of an earlier one */
+  double earlier_share;    /* a sequence moved an assignment of one that begins later in the rows */
+  double later_share;      /* ... of one that begins earlier */
+  double other_rank_share; /* ... of one on another rank */
+  int64_t calls;           /* of route */
+  int64_t witness_row;     /* -1: none */
+  int64_t witness_sequence;
+  int64_t witness_position;
+  int64_t changed_sequence; /* whose tokens were replaced, */
+  int64_t changed_from;     /* from this position on */
+  int32_t lost_expert;      /* that no longer takes the witness; -1: none */
+  int32_t gained_expert;
+  char row[32];           /* "clean", "batch-dependent", "future-leak", "nondeterministic", ... */
+  char witness[512];      /* "token 17 (sequence 3, position 17) lost expert 5 with ..." */
+  char explanation[1024]; /* what was done and what came of it */
+  char assumptions[512];  /* separated by "; " */
+} plumbline_router_verdict_t;
+
+/* Does this router's assignment of a token depend on later tokens, or on other sequences? Runs it
+ * on the batch twice, then with suffixes and whole sequences replaced, shapes, seed and padding
+ * kept, and compares assignments exactly. A flip that repeats itself is a finding: error and proved
+ * for a later token of the same sequence, warning and proved for another sequence or rank. A router
+ * that does not repeat itself, or a batch whose sequences are one token long: inconclusive. Needs
+ * no run; takes as long as route does. INVALID_ARGUMENT: the inputs; FAILED_PRECONDITION: route
+ * failed, plumbline_last_error() says at which call. *verdict is set when OK is returned. */
+PLUMBLINE_API plumbline_status_t plumbline_check_router(const plumbline_router_check_t* check,
+                                                        plumbline_router_verdict_t* verdict);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -10,7 +10,7 @@ ALLOCATOR = {
 }  # fmt: skip
 C_ABI = {
     "open", "site", "step_begin", "step_end", "observe_routing", "scalar", "span_begin", "span_end",
-    "flush", "close", "status_name", "last_error", "version", "link_agent", "process_allocator",
+    "flush", "close", "check_router", "status_name", "last_error", "version", "link_agent", "process_allocator",
 }  # fmt: skip
 
 

@@ -235,6 +235,13 @@ plumbline_status_t Close(void* run, uint32_t, plumbline_error_t*) {
   return PLUMBLINE_OK;
 }
 
+plumbline_status_t CheckRouter(const plumbline_router_check_t* check,
+                               plumbline_router_verdict_t* verdict, plumbline_error_t*) {
+  Log("check_router max_calls=" + std::to_string(check->max_calls));
+  verdict->verdict = PLUMBLINE_VERDICT_PASS;
+  return PLUMBLINE_OK;
+}
+
 }  // namespace
 
 extern "C" const plumbline_agent_table_t plumbline_agent_table = {
@@ -255,4 +262,5 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     SpanEnd,
     Flush,
     Close,
+    CheckRouter,
 };

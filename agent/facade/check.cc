@@ -1,0 +1,58 @@
+// The C ABI: a router in hand.
+#include <cstddef>
+#include <cstring>
+
+#include "agent/facade/error.h"
+#include "agent/facade/loader.h"
+#include "agent/facade/process.h"
+#include "agent/facade/run.h"
+#include "agent/facade/sized.h"
+
+namespace plumbline::facade {
+namespace {
+
+plumbline_status_t CheckRouter(const plumbline_router_check_t* given,
+                               plumbline_router_verdict_t* out) {
+  plumbline_router_check_t check = PLUMBLINE_ROUTER_CHECK_INIT;
+  plumbline_router_verdict_t verdict;
+  memset(&verdict, 0, sizeof(verdict));
+  verdict.size = sizeof(verdict);
+  if (!CopySized("check_router", given, &check)) return PLUMBLINE_INVALID_ARGUMENT;
+  // An older caller's verdict is shorter: it gets the fields that it knows.
+  uint32_t room = out->size;
+  if (room < offsetof(plumbline_router_verdict_t, future_share)) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                "check_router: verdict size is %u; expected sizeof the struct, %zu", room,
+                sizeof(verdict));
+  }
+  if (room > sizeof(verdict)) room = sizeof(verdict);
+  if (check.route == nullptr || check.logits == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "check_router: %s is NULL",
+                check.route == nullptr ? "route" : "logits");
+  }
+  WatchProcess();  // a fork must not meet a loader half done
+  const plumbline_agent_table_t* agent = Agent();
+  if (agent == nullptr) return PLUMBLINE_UNAVAILABLE;
+  const plumbline_status_t status = agent->check_router(&check, &verdict, ThreadError());
+  if (status == PLUMBLINE_OK) {
+    memcpy(out, &verdict, room);
+    out->size = room;
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace plumbline::facade
+
+using namespace plumbline::facade;
+
+extern "C" plumbline_status_t plumbline_check_router(const plumbline_router_check_t* check,
+                                                     plumbline_router_verdict_t* verdict) {
+  ErrnoKeeper keeper;
+  if (check == nullptr || verdict == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "check_router: %s is NULL",
+                check == nullptr ? "check" : "verdict");
+  }
+  if (DisabledByEnvironment() || InForkedChild()) return PLUMBLINE_DISABLED;
+  return CheckRouter(check, verdict);
+}
