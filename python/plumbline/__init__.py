@@ -10,11 +10,17 @@
             run.scalar("loss", loss)
     run.finish()
 
+A router in hand is checked without a run: does it look ahead?
+
+    print(plumbline.check_router(route, logits, sequence_id=document, position=position))
+
 Nothing here changes the trainer's results, and a mistake in a call warns once and is then silent;
 `init(strict=True)` raises instead. PLUMBLINE_DISABLE=1 turns everything off.
 """
 
+from ._check import RouterCheckError, RouterVerdict, check_router
 from ._library import LibraryMissing, version
 from ._run import NoRun, PlumblineError, Run, init
 
-__all__ = ["LibraryMissing", "NoRun", "PlumblineError", "Run", "init", "version"]
+__all__ = ["LibraryMissing", "NoRun", "PlumblineError", "RouterCheckError", "RouterVerdict", "Run",
+           "check_router", "init", "version"]

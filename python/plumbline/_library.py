@@ -84,6 +84,7 @@ def _declare(short, blocking):
         "plumbline_span_end": [run, c.c_uint64],
         "plumbline_flush": [run, c.c_uint32],
         "plumbline_close": [run, c.c_uint32],
+        "plumbline_check_router": [c.c_void_p, c.c_void_p],
     }
     for library in (short, blocking):
         for name, arguments in signatures.items():
