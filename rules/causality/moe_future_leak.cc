@@ -79,8 +79,8 @@ constexpr RuleInfo kInfo = {"causality/moe-future-leak",
 
 // Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
 constexpr double kLuckBits = 10;
-// How decidedly a draw must beat refusals of the token's own that a queue follows.
-constexpr double kOwnRefusalBits = 7;
+// A draw must be likelier than refusals of the token's own that a queue follows: 4 to 1.
+constexpr double kOwnRefusalBits = 2;
 
 class MoeFutureLeak : public Rule {
  public:

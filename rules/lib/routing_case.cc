@@ -13,6 +13,9 @@ namespace {
 
 // ---- the decoder -----------------------------------------------------------------------------
 
+// Rows in rank order that an order by number would not have so: 1 in a million by accident.
+constexpr int64_t kTellingRows = 20;
+
 class Decoder {
  public:
   explicit Decoder(const v1::Routing& routing)
@@ -253,6 +256,30 @@ class Decoder {
       ReadMap(t);
       RowOf(t);
     }
+    if (disordered_rows_ == 0 && telling_rows_ >= kTellingRows) RanksFromColumns();
+  }
+
+  // Where scores leave the order of a row's choices open, its columns give it, once every row that
+  // can tell has them in rank order.
+  void RanksFromColumns() {
+    int32_t token = -1;
+    int16_t column = 0;
+    for (Choice& choice : case_.choices) {
+      column = choice.token == token ? static_cast<int16_t>(column + 1) : int16_t{0};
+      token = choice.token;
+      if (choice.rank < 0 && case_.judged(token) && column < case_.top_k) choice.rank = column;
+    }
+  }
+
+  // Does a row of known ranks list them in rank order, and would an order by number differ?
+  void CompareOrder(int32_t t) {
+    bool ranked = true, numbered = true;
+    for (int32_t j = 0; j < case_.top_k; ++j) {
+      ranked &= OwnRank(Index(t, j)) == j;
+      numbered &= j == 0 || OwnExpert(j - 1) < OwnExpert(j);
+    }
+    disordered_rows_ += ranked ? 0 : 1;
+    telling_rows_ += ranked && !numbered ? 1 : 0;
   }
 
   // Enters one row: its state, its choices, who was kept.
@@ -293,8 +320,9 @@ class Decoder {
     bool own = state == RowState::kExplained;
     for (int32_t j = 0; j < case_.top_k && own; ++j) own = OwnRank(Index(t, j)) >= 0;
     if (state == RowState::kExplained && !own) state = RowState::kUnexplained;
-    // Indices may be sorted by number: only the scores tell ranks (one choice has but one rank).
+    // Indices may be sorted by number: the scores tell ranks (one choice has but one rank).
     const bool ranks_known = state == RowState::kExplained && own_.rank_order_known;
+    if (ranks_known && case_.top_k > 1) CompareOrder(t);
     for (int32_t j = 0; j < case_.top_k; ++j) {
       const int32_t e = Index(t, j);
       Enter(t, e, case_.top_k == 1 ? 0 : ranks_known ? OwnRank(e) : -1, Kept(t, j, e));
@@ -369,6 +397,8 @@ class Decoder {
   std::vector<uint8_t> keep_;     // [T,k], empty when not recorded
   std::vector<uint8_t> in_map_;   // [E], of one row
   std::vector<int32_t> mapped_;   // its experts, ascending
+  int64_t disordered_rows_ = 0;   // rows of known ranks whose columns are in another order
+  int64_t telling_rows_ = 0;      // rows in rank order that are not in order of number
   RoutingCase case_;
 };
 

@@ -32,6 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::PoolUnit;
 using testing::Recorded;
+using testing::RecordedProbs;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
 
@@ -84,6 +85,33 @@ void Set(RoutingSpec& spec, const std::string& key, const std::string& value) {
       {"capacity_factor", [&] { spec.capacity_factor = std::stod(value); }},
       {"chunks", [&] { spec.chunks = std::stoi(value); }},
       {"quantum", [&] { spec.quantum = std::stod(value); }},
+      {"repeat", [&] { spec.repeat = std::stoi(value); }},
+      {"pad_map", [&] { spec.pad_map = on; }},
+      {"record_bias", [&] { spec.record_bias = on; }},
+      {"priority_sum", [&] { spec.router.priority_sum = on; }},
+      {"softmax", [&] { spec.softmax = on; }},
+      {"null_experts", [&] { spec.router.null_experts = std::stoi(value); }},
+      {"first_ranks", [&] { spec.router.first_ranks = std::stoi(value); }},
+      {"tie_rule",
+       [&] {
+         spec.router.tie_rule = OneOf<TieRule>(value, {{"last-first", TieRule::kLastFirst},
+                                                       {"strided", TieRule::kStrided},
+                                                       {"partitioned", TieRule::kPartitioned}});
+       }},
+      {"key",
+       [&] {
+         spec.router.key = spec.router.combine =
+             OneOf<ScoreKey>(value, {{"logits", ScoreKey::kLogits},
+                                     {"softmax", ScoreKey::kSoftmax},
+                                     {"softmax-chosen", ScoreKey::kSoftmaxChosen},
+                                     {"sigmoid-share", ScoreKey::kSigmoidShare}});
+       }},
+      {"probs",
+       [&] {
+         spec.probs = OneOf<RecordedProbs>(value, {{"none", RecordedProbs::kNone},
+                                                   {"dense", RecordedProbs::kDense},
+                                                   {"chosen", RecordedProbs::kChosen}});
+       }},
       {"padding_share", [&] { spec.padding_share = std::stod(value); }},
       {"seed", [&] { spec.seed = std::stoull(value); }},
       {"record_pool_id", [&] { spec.record_pool_id = on; }},

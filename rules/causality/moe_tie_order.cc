@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/routing_analysis.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# causality/moe-tie-order
+
+A full expert chose among equal keys, in an order that nobody wrote down.
+
+**What it checks.** Where a full expert refused a token and kept another of exactly the same key (the
+recorded score, its softmax or share, or the recorded probability), the order among equals decided. It
+compares the kept ones with the first of every queue in time order, and recordings of one call with each
+other.
+
+**Why.** The top-C of a 0/1 mask has only ties: with 4,096 candidates for 1,024 places it is the
+library's selection that picks one of 2^3,318 sets. Another kernel, another batch size or another GPU picks
+another, so restarts do not reproduce, and later tokens may push out earlier ones.
+
+**Bad.** Positions by `topk(mask)`: `token 17 and token 903 have probability 1, expert 5 kept token 903`.
+
+**Good.** Positions by a running sum over the queue; a stable sort with position as the second key.
+
+**How to fix it.**
+- Megatron-LM: `--moe-token-drop-policy probs` drops by score and leaks (see `causality/moe-future-leak`);
+  `position` takes the top of a mask: check the recorded order, or route without capacity.
+- DeepSpeed: `use_rts=False`, and `drop_tokens=False` where memory allows.
+- Own code: `cumsum(mask)` in time order, or `sort(stable=True)`.
+
+**Strength.** `proved`, a warning: two recordings of one call have bit-identical scores and another kept
+set, and the difference lies among equal keys. `heuristic`, a warning: in one recording the kept of some
+tie are not its first in any time-ordered queue.
+
+**Inconclusive when** no expert was full, the pool is unrecorded, refusals contradict the capacity, or no
+key explains them.
+
+**What it cannot see.** Ties that recording rounded away or made; ties of a key that was not recorded.
+
+**Cost.** Shares the analysis of `causality/moe-future-leak`.
+)page";
+
+constexpr RuleInfo kInfo = {"causality/moe-tie-order",
+                            "a full expert refused among equal keys, in an order left to the library",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+// The candidates of one cell whose key equals that of the lowest admission.
+struct Tie {
+  std::vector<int32_t> members;  // indices into choices, by token
+  bool mixed = false;            // kept ones and refused ones
+};
+
+std::vector<Tie> TiesOf(const RoutingAnalysis& a, KeyKind kind) {
+  const RoutingCase& c = a.c;
+  const KeyReader reader(c, kind);
+  std::map<size_t, std::vector<int32_t>> cells;
+  for (size_t i = 0; i < c.choices.size(); ++i) {
+    const Choice& choice = c.choices[i];
+    const size_t cell = CellOfToken(c, choice.token, choice.expert);
+    if (c.judged(choice.token) && a.saturation.cells[cell].refused > 0) {
+      cells[cell].push_back(static_cast<int32_t>(i));
+    }
+  }
+  std::vector<Tie> ties;
+  for (const auto& [cell, members] : cells) {
+    const auto key = [&](int32_t i) {
+      const Choice& choice = c.choices[static_cast<size_t>(i)];
+      return reader.At(choice.token, choice.expert, choice.rank).value;
+    };
+    double least = HUGE_VAL;
+    for (int32_t i : members) {
+      if (c.choices[static_cast<size_t>(i)].kept) least = std::min(least, key(i));
+    }
+    Tie tie;
+    bool kept = false, refused = false;
+    for (int32_t i : members) {
+      if (key(i) != least) continue;
+      tie.members.push_back(i);
+      (c.choices[static_cast<size_t>(i)].kept ? kept : refused) = true;
+    }
+    tie.mixed = kept && refused;
+    if (tie.mixed) ties.push_back(std::move(tie));
+  }
+  return ties;
+}
+
+// Are the kept of this tie its first by `place`? Otherwise the pair: refused, and kept later.
+bool FirstKept(const RoutingCase& c, const Tie& tie, const std::vector<int32_t>& place,
+               RefusalPair* pair) {
+  const Choice* refused = nullptr;
+  const Choice* kept = nullptr;
+  const auto at = [&](const Choice* choice) { return place[static_cast<size_t>(choice->token)]; };
+  for (int32_t i : tie.members) {
+    const Choice* choice = &c.choices[static_cast<size_t>(i)];
+    const Choice*& end = choice->kept ? kept : refused;
+    const bool further = end == nullptr || (choice->kept ? at(choice) > at(end) : at(choice) < at(end));
+    if (further) end = choice;
+  }
+  if (at(refused) > at(kept)) return true;
+  *pair = {refused->token, kept->token, kept->expert, kept->rank};
+  return false;
+}
+
+// True when some queue in time order keeps the first of every tie.
+bool InTimeOrder(const RoutingCase& c, const std::vector<Tie>& ties, RefusalPair* pair) {
+  std::vector<int32_t> place(static_cast<size_t>(c.tokens));
+  for (const TimeQueue& queue : TimeQueues(c)) {
+    for (size_t i = 0; i < queue.order.size(); ++i) {
+      place[static_cast<size_t>(queue.order[i])] = static_cast<int32_t>(i);
+    }
+    if (std::all_of(ties.begin(), ties.end(),
+                    [&](const Tie& tie) { return FirstKept(c, tie, place, pair); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The key by which the refusals follow but for ties; null where there is none.
+const RankedReplay* TiedKey(const RoutingAnalysis& a) {
+  for (const RankedReplay& replay : a.ranked) {
+    const bool own = replay.priority == RankedReplay::Priority::kOwnScore && !replay.rank_first;
+    if (replay.exact && own) return &replay;
+  }
+  return nullptr;
+}
+
+class MoeTieOrder : public Rule {
+ public:
+  explicit MoeTieOrder(const Options&) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const bool sampled = std::any_of(step.items.begin(), step.items.end(), [](const Item& item) {
+      return item.evidence->has_routing() && item.evidence->routing().has_sample();
+    });
+    if (!sampled) return;
+    const auto analyses = AnalyseRouting(step);
+    for (size_t i = 0; i < analyses.size(); ++i) {
+      if (analyses[i] == nullptr) continue;
+      const RoutingAnalysis& a = *analyses[i];
+      v1::Verdict verdict =
+          a.blocked.empty() ? Decide(a, Twin(analyses, i)) : Inconclusive(a.blocked);
+      *verdict.mutable_details() = a.Details();
+      for (uint32_t rank : a.ranks) verdict.mutable_site()->add_ranks(rank);
+      out.Add(std::move(verdict));
+    }
+  }
+
+ private:
+  using Analyses = std::vector<std::shared_ptr<const RoutingAnalysis>>;
+
+  // An earlier recording of the same call: bit-identical scores of the same tokens, same choices.
+  static const RoutingAnalysis* Twin(const Analyses& analyses, size_t index) {
+    const RoutingAnalysis& mine = *analyses[index];
+    if (!mine.blocked.empty()) return nullptr;
+    const v1::RoutingSample& sample = mine.c.routing->sample();
+    for (size_t i = 0; i < index; ++i) {
+      if (analyses[i] == nullptr || !analyses[i]->blocked.empty()) continue;
+      const v1::RoutingSample& other = analyses[i]->c.routing->sample();
+      if (other.scores().data() == sample.scores().data() &&
+          other.sequence_id().data() == sample.sequence_id().data() &&
+          other.position().data() == sample.position().data() &&
+          analyses[i]->c.choices.size() == mine.c.choices.size()) {
+        return analyses[i].get();
+      }
+    }
+    return nullptr;
+  }
+
+  static v1::Verdict Decide(const RoutingAnalysis& a, const RoutingAnalysis* twin) {
+    const RoutingCase& c = a.c;
+    if (c.kept_outside_choice || c.dropped == 0) return NoRefusal(a);
+    if (!c.ordered()) {
+      return Inconclusive("no-order: sequence ids or positions were not recorded");
+    }
+    if (c.pool_basis == PoolBasis::kUnrecorded && a.inferred_pools.empty()) {
+      return Inconclusive(
+          "pool-unrecorded: which tokens shared a capacity was not recorded (pool_id or pool)");
+    }
+    if (a.first_come.best.fits) return Pass("the first of every queue were kept, ties included");
+    if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
+    const RankedReplay* key = TiedKey(a);
+    if (key == nullptr) {
+      return Inconclusive("no-key: no recorded key explains who was refused, ties or not");
+    }
+    const std::vector<Tie> ties = TiesOf(a, key->key);
+    if (ties.empty()) return Pass("no full expert refused among equal keys");
+    RefusalPair pair;
+    if (twin != nullptr && DiffersAmong(ties, a, *twin, &pair)) {
+      return Found(a, *key, ties, pair, v1::STRENGTH_PROVED,
+                   "Two recordings of this call have the same scores, bit for bit, and another kept "
+                   "set; they differ among equal keys.");
+    }
+    if (InTimeOrder(c, ties, &pair)) return Pass("among equal keys the first in time were kept");
+    return Found(a, *key, ties, pair, v1::STRENGTH_HEURISTIC,
+                 absl::StrFormat("In %d full cells tokens of exactly the same key (%s) were kept and "
+                                 "refused, and the kept are not the first of any queue in time order.",
+                                 ties.size(), KeyName(key->key)));
+  }
+
+  static v1::Verdict NoRefusal(const RoutingAnalysis& a) {
+    if (a.c.kept_outside_choice) {
+      return Inconclusive("kept-outside-choice: whom an expert refused cannot be told");
+    }
+    if (a.c.routing->config().capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED) {
+      return Inconclusive("no-expert-full: no choice was refused");
+    }
+    return Pass("no choice was refused");
+  }
+
+  // Some member of a tie was kept in one recording and refused in the other.
+  static bool DiffersAmong(const std::vector<Tie>& ties, const RoutingAnalysis& a,
+                           const RoutingAnalysis& twin, RefusalPair* pair) {
+    for (const Tie& tie : ties) {
+      const Choice* lost = nullptr;
+      const Choice* gained = nullptr;
+      for (int32_t i : tie.members) {
+        const Choice& mine = a.c.choices[static_cast<size_t>(i)];
+        const Choice& other = twin.c.choices[static_cast<size_t>(i)];
+        if (mine.token != other.token || mine.expert != other.expert) return false;
+        if (mine.kept != other.kept) (mine.kept ? gained : lost) = &mine;
+      }
+      if (lost == nullptr || gained == nullptr) continue;
+      *pair = {lost->token, gained->token, gained->expert, gained->rank};
+      return true;
+    }
+    return false;
+  }
+
+  static v1::Verdict Found(const RoutingAnalysis& a, const RankedReplay& key,
+                           const std::vector<Tie>& ties, const RefusalPair& pair,
+                           v1::Strength strength, const std::string& explanation) {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& finding = *verdict.mutable_finding();
+    finding.set_level(v1::LEVEL_WARNING);
+    finding.set_strength(strength);
+    finding.set_title("a full expert chose among equal keys, in an order left to the library");
+    finding.set_explanation(explanation);
+    finding.mutable_cause()->set_id("tie-order");
+    finding.mutable_cause()->set_confidence(1);
+    finding.mutable_measured()->set_name("cells decided among equal keys");
+    finding.mutable_measured()->set_value(static_cast<double>(ties.size()));
+    finding.mutable_measured()->set_unit("cells");
+    finding.mutable_threshold()->set_value(0);
+    finding.mutable_threshold()->set_source("a queue in time order decides every tie");
+    finding.set_sample_size(static_cast<uint64_t>(a.c.judged_rows));
+    *finding.mutable_witness() = Witness(a, pair);
+    Put(*finding.mutable_witness(), "key", KeyName(key.key));
+    finding.set_fix(
+        "Take places by a running sum in time order, or sort stably with the position as second "
+        "key; or route without capacity.");
+    return verdict;
+  }
+};
+
+}  // namespace
+
+CatalogueEntry moe_tie_order() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<MoeTieOrder>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
