@@ -1,6 +1,8 @@
 #include "rules/lib/intervention.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -38,11 +40,10 @@ class Checker {
  private:
   using Row = RouterCheck::Row;
 
-  // One trial: which rows are replaced, which are watched.
+  // One trial: whose rows are replaced from where on, and whose assignments are watched.
   struct Trial {
-    const Sequence* changed;
-    size_t from;  // index into changed->rows
-    std::vector<int32_t> watched;
+    size_t changed, watched;  // indices into sequences_
+    size_t from;              // index into the changed one's rows; the watched ones lie before
     Manner manner;
     FlipShare* share;
   };
@@ -54,15 +55,6 @@ class Checker {
       check_.assumptions.push_back("rows are in time order (no position was given)");
     if (inputs_.rank.empty())
       check_.assumptions.push_back("another rank's tokens were not tried (rows of one rank)");
-  }
-
-  // Suffixes leave a quarter of the calls to what other sequences do.
-  bool Affordable(const FlipShare* share) {
-    const bool suffix = share == &check_.future && sequences_.size() > 1;
-    const int64_t most = suffix ? options_.max_calls - options_.max_calls / 4 : options_.max_calls;
-    const bool affordable = check_.calls + kReserve < most;
-    cut_short_ |= !affordable;
-    return affordable;
   }
 
   absl::StatusOr<Assignments> Call(const std::vector<double>& logits, const std::string& what) {
@@ -96,59 +88,78 @@ class Checker {
     return absl::OkStatus();
   }
 
+  // Every target, cut and manner; an even sample of them where calls do not suffice.
   absl::Status Suffixes() {
+    std::vector<Trial> trials;
     for (size_t s : intervention::Spread(sequences_.size(), Targets())) {
-      const Sequence& sequence = sequences_[s];
-      for (int64_t cut : intervention::Cuts(static_cast<int64_t>(sequence.rows.size()))) {
-        const auto from = static_cast<size_t>(cut);
-        const std::vector<int32_t> prefix(sequence.rows.begin(), sequence.rows.begin() + cut);
-        for (Manner manner : kManners) {
-          absl::Status status = Try({&sequence, from, prefix, manner, &check_.future});
-          if (!status.ok()) return status;
-        }
+      const auto length = static_cast<int64_t>(sequences_[s].rows.size());
+      for (int64_t cut : intervention::Cuts(length)) {
+        for (Manner manner : kManners)
+          trials.push_back({s, s, static_cast<size_t>(cut), manner, &check_.future});
       }
     }
-    return absl::OkStatus();
+    // A quarter of the calls is left to what other sequences do.
+    const int64_t most =
+        sequences_.size() > 1 ? options_.max_calls - options_.max_calls / 4 : options_.max_calls;
+    return TryAll(std::move(trials), most - check_.calls - kReserve);
   }
 
   absl::Status OtherSequences() {
+    std::map<FlipShare*, std::vector<Trial>> kinds;
     for (size_t s : intervention::Spread(sequences_.size(), Targets())) {
       for (size_t o : intervention::Spread(sequences_.size(), 2 * Targets())) {
         if (o == s) continue;
         const bool elsewhere = sequences_[o].rank != sequences_[s].rank;
         FlipShare* share = elsewhere ? &check_.other_rank : o < s ? &check_.earlier : &check_.later;
-        for (Manner manner : kManners) {
-          absl::Status status = Try({&sequences_[o], 0, sequences_[s].rows, manner, share}, s);
-          if (!status.ok()) return status;
-        }
+        for (Manner manner : kManners) kinds[share].push_back({o, s, 0, manner, share});
       }
+    }
+    for (FlipShare* share : {&check_.other_rank, &check_.later, &check_.earlier}) {
+      const auto left = static_cast<int64_t>(kinds.size());
+      if (kinds.count(share) == 0) continue;
+      const absl::Status status =
+          TryAll(std::move(kinds[share]), (options_.max_calls - check_.calls - kReserve) / left);
+      if (!status.ok()) return status;
+      kinds.erase(share);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TryAll(std::vector<Trial> trials, int64_t most) {
+    const auto n = static_cast<int64_t>(trials.size());
+    cut_short_ |= n > most;
+    const int64_t taken = std::min(n, most);
+    for (int64_t i = 0; i < taken && !nondeterministic_; ++i) {
+      // Spread over the list; the offset keeps a stride from meeting one manner alone.
+      const int64_t at = i * n / taken + (n / taken >= 3 ? i % 3 : 0);
+      if (absl::Status status = Try(trials[static_cast<size_t>(std::min(at, n - 1))]); !status.ok())
+        return status;
     }
     return absl::OkStatus();
   }
 
   size_t Targets() const { return static_cast<size_t>(std::max(1, options_.max_sequences)); }
 
-  absl::Status Try(const Trial& trial, size_t watched_sequence = 0) {
-    if (nondeterministic_ || !Affordable(trial.share)) return absl::OkStatus();
-    if (replacement_.empty()) replacement_.emplace_back(inputs_, base_, options_);
-    const std::vector<int32_t> rows(
-        trial.changed->rows.begin() + static_cast<std::ptrdiff_t>(trial.from),
-        trial.changed->rows.end());
-    const std::vector<double> logits =
-        replacement_[0].Make(trial.manner, rows, trial.watched, turn_++);
+  absl::Status Try(const Trial& trial) {
+    const bool suffix = trial.share == &check_.future;
+    const std::vector<int32_t>& changed = sequences_[trial.changed].rows;
+    const std::vector<int32_t>& watching = sequences_[trial.watched].rows;
+    const auto cut = static_cast<std::ptrdiff_t>(trial.from);
+    const std::vector<int32_t> rows(changed.begin() + cut, changed.end());
+    const std::vector<int32_t> watched(watching.begin(),
+                                       suffix ? watching.begin() + cut : watching.end());
+    if (!replacement_.has_value()) replacement_.emplace(inputs_, base_, options_);
+    const std::vector<double> logits = replacement_->Make(trial.manner, rows, watched, turn_++);
     const std::string what = What(trial);
     auto answer = Call(logits, what);
     if (!answer.ok()) return answer.status();
     ++trial.share->tried;
-    const int32_t moved = FirstMoved(*answer, trial.watched);
+    const int32_t moved = FirstMoved(*answer, watched);
     if (moved < 0) return absl::OkStatus();
     ++trial.share->flipped;
-    const bool better =
-        !check_.witness.found() || (trial.share == &check_.future && !future_witness_);
-    if (!better) return absl::OkStatus();
-    future_witness_ |= trial.share == &check_.future;
-    SetWitness(trial, moved, *answer,
-               trial.share == &check_.future ? trial.changed->id : sequences_[watched_sequence].id);
+    if (check_.witness.found() && (!suffix || future_witness_)) return absl::OkStatus();
+    future_witness_ |= suffix;
+    SetWitness(trial, moved, *answer);
     return Confirm(logits, *answer, what);
   }
 
@@ -170,11 +181,10 @@ class Checker {
 
   std::string What(const Trial& trial) const {
     const std::string by = intervention::Describe(trial.manner);
-    if (trial.from == 0) {
-      return absl::StrCat("all of sequence ", trial.changed->id, " replaced by ", by);
-    }
-    return absl::StrCat("the tokens from position ", PositionOf(trial.changed->rows[trial.from]),
-                        " of sequence ", trial.changed->id, " replaced by ", by);
+    const Sequence& changed = sequences_[trial.changed];
+    if (trial.from == 0) return absl::StrCat("all of sequence ", changed.id, " replaced by ", by);
+    return absl::StrCat("the tokens from position ", PositionOf(changed.rows[trial.from]),
+                        " of sequence ", changed.id, " replaced by ", by);
   }
 
   size_t At(int32_t row, int32_t expert) const {
@@ -191,13 +201,13 @@ class Checker {
     return -1;
   }
 
-  void SetWitness(const Trial& trial, int32_t row, const Assignments& now, int64_t sequence) {
+  void SetWitness(const Trial& trial, int32_t row, const Assignments& now) {
     FlipWitness w;
     w.token = row;
-    w.sequence = sequence;
+    w.sequence = sequences_[trial.watched].id;
     w.position = PositionOf(row);
-    w.changed_sequence = trial.changed->id;
-    w.cut = PositionOf(trial.changed->rows[trial.from]);
+    w.changed_sequence = sequences_[trial.changed].id;
+    w.cut = PositionOf(sequences_[trial.changed].rows[trial.from]);
     for (int32_t e = 0; e < inputs_.experts; ++e) {
       const uint8_t before = base_[At(row, e)], after = now[At(row, e)];
       if (w.lost < 0 && before == 1 && after != 1) w.lost = e;
@@ -206,7 +216,7 @@ class Checker {
     std::string fate = w.lost >= 0 ? absl::StrCat("lost expert ", w.lost) : "";
     if (w.gained >= 0)
       absl::StrAppend(&fate, fate.empty() ? "" : " and ", "gained expert ", w.gained);
-    w.text = absl::StrFormat("token %d (sequence %d, position %d) %s with %s", row, sequence,
+    w.text = absl::StrFormat("token %d (sequence %d, position %d) %s with %s", row, w.sequence,
                              w.position, fate.empty() ? "was chosen otherwise" : fate, What(trial));
     check_.witness = std::move(w);
   }
@@ -226,7 +236,7 @@ class Checker {
   const CheckOptions& options_;
   std::vector<Sequence> sequences_;
   Assignments base_;
-  std::vector<intervention::Replacement> replacement_;  // one, once the base is known
+  std::optional<intervention::Replacement> replacement_;  // once the base is known
   size_t turn_ = 0;
   bool nondeterministic_ = false;
   bool future_witness_ = false;
@@ -265,7 +275,9 @@ std::string RouterCheck::Explanation() const {
         calls);
   }
   if (row == Row::kNotTried) {
-    return "No sequence has two tokens that are not padding: there is no suffix to replace.";
+    return "No suffix was replaced: no sequence has two tokens that are not padding, or too few "
+           "calls "
+           "were allowed.";
   }
   const char* meaning = row == Row::kFutureLeak
                             ? "An assignment depends on later tokens of its own sequence"

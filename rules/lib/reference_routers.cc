@@ -66,8 +66,10 @@ constexpr NamedPolicy kPolicies[] = {
     {RouterPolicy::kAtomicsRace, "atomics-race", RouterClass::kNondeterministic},
 };
 
-// The experts a token asks for, and what it drops of them by itself.
+// The experts a token asks for. A stored bias and group limits hold under every policy.
 void Choose(State& s, RouterPolicy policy) {
+  if (!s.p.bias.empty() || s.p.groups > 1) AddBias(s, s.p.bias);
+  if (s.p.groups > 1) LimitGroups(s);
   switch (policy) {
     case RouterPolicy::kRoundRobin:
       return ChooseRoundRobin(s);
@@ -75,13 +77,6 @@ void Choose(State& s, RouterPolicy policy) {
       return ChooseByHash(s);
     case RouterPolicy::kReplayed:
       return ChooseReplayed(s);
-    case RouterPolicy::kGroupLimited:
-      AddBias(s, s.p.bias);
-      LimitGroups(s);
-      break;
-    case RouterPolicy::kStoredBias:
-      AddBias(s, s.p.bias);
-      break;
     case RouterPolicy::kSharedExperts:
       ReserveShared(s);
       break;
@@ -103,6 +98,7 @@ void Choose(State& s, RouterPolicy policy) {
   ChooseTopK(s);
 }
 
+// What a token drops of its choices by itself.
 void DropOwn(State& s, RouterPolicy policy) {
   switch (policy) {
     case RouterPolicy::kStoredThreshold:

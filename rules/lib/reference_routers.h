@@ -58,7 +58,7 @@ enum class RouterPolicy {
   kSamePositionMixing,   // experts choose among the tokens of one position across sequences
   // Future leaks.
   kScore,              // capacity, each expert keeps the highest of `key`
-  kPriority,           // capacity, tokens queue by their best (or summed) probability
+  kPriority,           // capacity, tokens queue by their best (or summed) `key`
   kPriorityRankMajor,  // the same, all second choices behind all first choices
   kRankMajor,          // capacity, all second choices queue behind all first choices
   kRandomSelection,    // capacity, each expert keeps the highest of fixed random draws
@@ -114,10 +114,11 @@ struct RouterParameters {
   int first_ranks = 1;
   double own_fraction = 0.5;
   double drop_rate = 0.25;
-  double noise = 1;                       // standard deviation of kNoisyTopK
-  double capacity_factor = 1;             // of kPrefixBudget
-  int window = 32;                        // rows
-  ScoreKey key = ScoreKey::kSoftmax;      // of kScore; experts that choose know kLogits, kSoftmax
+  double noise = 1;            // standard deviation of kNoisyTopK
+  double capacity_factor = 1;  // of kPrefixBudget
+  int window = 32;             // rows
+  ScoreKey key =
+      ScoreKey::kSoftmax;  // of kScore and kPriority*; experts that choose know kLogits, kSoftmax
   ScoreKey combine = ScoreKey::kSoftmax;  // what RouterResult::probs holds
   bool priority_sum = false;  // queue by the sum of the chosen probabilities, not the best
   TieRule tie_rule = TieRule::kLastFirst;

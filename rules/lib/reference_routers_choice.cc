@@ -69,7 +69,10 @@ uint64_t Mix(uint64_t x) {
 
 State::State(const RouterBatch& batch, const RouterParameters& parameters)
     : b(batch), p(parameters), logits(batch.logits), softmax(batch.logits.size()) {
-  for (double& x : logits) x = std::isnan(x) ? kLowest : x;
+  for (double& x : logits) {
+    if (std::isnan(x)) x = kLowest;
+    x = std::min(x, std::numeric_limits<double>::max());  // differences of infinities are none
+  }
   for (int32_t t = 0; t < b.tokens; ++t)
     SoftmaxRow(&logits[At(t, 0)], b.experts, &softmax[At(t, 0)]);
   selection = logits;
@@ -89,18 +92,21 @@ double State::Draw(int32_t t, uint64_t salt) const {
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
 }
 
-std::vector<int32_t> State::Ranking(int32_t t) const {
+std::vector<int32_t> State::Ranking(int32_t t, int32_t most) const {
   std::vector<int32_t> order(static_cast<size_t>(b.experts));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t x, int32_t y) { return selection[At(t, x)] > selection[At(t, y)]; });
+  const double* row = &selection[At(t, 0)];
+  std::partial_sort(order.begin(), order.begin() + most, order.end(), [&](int32_t x, int32_t y) {
+    return row[x] != row[y] ? row[x] > row[y] : x < y;
+  });
+  order.resize(static_cast<size_t>(most));
   return order;
 }
 
 void ChooseTopK(State& s) {
   MakeChoices(s);
   for (int32_t t = 0; t < s.b.tokens; ++t) {
-    const std::vector<int32_t> order = s.Ranking(t);
+    const std::vector<int32_t> order = s.Ranking(t, s.b.top_k);
     for (int32_t j = 0; j < s.b.top_k; ++j) SetChoice(s, t, j, order[static_cast<size_t>(j)]);
   }
 }

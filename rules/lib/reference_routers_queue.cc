@@ -149,7 +149,7 @@ Order PriorityOrder(const State& s) {
   std::vector<double> key(static_cast<size_t>(s.b.tokens), 0);
   for (int32_t t = 0; t < s.b.tokens; ++t) {
     for (int32_t j = 0; j < (s.p.priority_sum ? s.b.top_k : 1); ++j)
-      key[static_cast<size_t>(t)] -= s.softmax[s.At(t, s.Expert(t, j))];
+      key[static_cast<size_t>(t)] -= KeyOf(s, s.p.key, t, j);
   }
   Order order = RowOrder(s);
   SortByKey(order, key);

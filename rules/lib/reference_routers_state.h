@@ -44,8 +44,9 @@ struct State {
   int32_t Expert(int32_t t, int32_t j) const { return out.indices[Slot(t, j)]; }
   // Uniform in (0,1), the token's own: by seed, sequence, position and salt.
   double Draw(int32_t t, uint64_t salt) const;
-  // All experts, best selection first, the lower number first among equals.
-  std::vector<int32_t> Ranking(int32_t t) const;
+  // The best experts by selection, best first, the lower number first among equals.
+  std::vector<int32_t> Ranking(int32_t t, int32_t most) const;
+  std::vector<int32_t> Ranking(int32_t t) const { return Ranking(t, b.experts); }
 };
 
 uint64_t Mix(uint64_t x);

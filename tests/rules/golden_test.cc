@@ -2,6 +2,7 @@
 // A failure prints the new text; PLUMB_ACCEPT=1 writes it.
 //
 //   # what the case shows
+//   [set]                    optional: settings, RULE.OPTION=VALUE
 //   [router]                 a reference router on random scores (support/synthetic_routing.h)
 //   policy = score-capacity
 //   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
@@ -42,6 +43,7 @@ struct Case {
   std::string head;        // everything up to and with the [expect] line
   std::string input;
   std::string expect;
+  std::vector<std::string> settings;
 };
 
 Case Parse(const fs::path& path) {
@@ -54,9 +56,12 @@ Case Parse(const fs::path& path) {
       continue;
     }
     c.head += line + "\n";
-    if (line == "[router]" || line == "[mixture]" || line == "[batch]" || line == "[expect]") {
+    const bool input = line == "[router]" || line == "[mixture]" || line == "[batch]";
+    if (input || line == "[expect]" || line == "[set]") {
       section = line;
-      if (line != "[expect]") c.input_kind = line.substr(1, line.size() - 2);
+      if (input) c.input_kind = line.substr(1, line.size() - 2);
+    } else if (section == "[set]") {
+      c.settings.push_back(line);
     } else if (!section.empty()) {
       c.input += line + "\n";
     }
@@ -248,7 +253,7 @@ std::string Render(const v1::Verdict& verdict) {
 
 std::string JudgeCase(const std::string& rule, const Case& c) {
   std::string out;
-  auto engine = Engine::Create({}, [&](const v1::Verdict& verdict) {
+  auto engine = Engine::Create({.settings = c.settings}, [&](const v1::Verdict& verdict) {
     if (verdict.rule() == rule) out += Render(verdict);
   });
   if (!engine.ok()) return std::string(engine.status().message()) + "\n";

@@ -46,6 +46,10 @@ void Fit(RoutingSpec& spec, std::mt19937_64& rng) {
       spec.top_k = std::max(spec.top_k, 2);
       r.first_ranks = std::max(1, spec.top_k / 2);
       break;
+    case RouterPolicy::kPriority:
+    case RouterPolicy::kPriorityRankMajor:
+      r.key = ScoreKey::kSoftmax;
+      break;
     case RouterPolicy::kScore:
       // A share of the only choice is 1: nothing to rank by. A key of nobody's knowledge is
       // recorded.

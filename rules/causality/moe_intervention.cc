@@ -1,0 +1,266 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/intervention_replay.h"
+#include "rules/lib/routing_causes.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# causality/moe-intervention
+
+The router itself, run again with another suffix, changes an earlier assignment.
+
+**What it checks.** It runs a router on a batch twice, then with the tokens behind a cut replaced, and
+compares every earlier token's experts exactly. Cuts are at 1, the powers of two and their neighbours,
+and before the last token; suffixes are random, copies of the prefix's strongest tokens (they compete for
+the same experts), and floods of one expert. Then whole other sequences are replaced, earlier ones, later
+ones, and those of another rank. Shapes, seeds and padding stay; nothing is truncated, since capacity
+follows length.
+
+With a router in hand: `plumbline.check_router(route, logits, sequence_id=..., position=...)` in Python,
+`plumbline::CheckRouter` in C++, `plumbline_check_router` in C. With a recording alone: `plumb audit
+--set causality/moe-intervention.replay=on` runs the project's own router of the policy that the recording
+shows, if it gives every recorded assignment.
+
+**Why.** A recording shows who was refused; an intervention shows why. With 8 experts of capacity 16, 64
+tokens and k = 2, drop by score moved an earlier token in 93 of 100 such interventions (normal scores),
+first come first served in none. It needs no theory of the router: any callable will do.
+
+**Bad.** `token 0 (sequence 0, position 0) lost expert 4 with the tokens from position 1 of sequence 0
+replaced by copies of the strongest tokens before`.
+
+**Good.** No assignment moves. Routers that are random under a fixed seed are no fault.
+
+**How to fix it.**
+- Choose by the token's own scores: dropless top-k with a stored balancing bias.
+- With capacity, queue tokens in time order, each token's choices together (Megatron-LM:
+  `--moe-token-drop-policy position`; DeepSpeed: `use_rts=False` and top-1; Tutel:
+  `batch_prioritized_routing=False`), and give each sequence its own capacity.
+- Expert choice, mixture of depths over the sequence, Sinkhorn and balanced assignment are for encoders.
+
+**Strength.** With the router in hand `proved`: the flip was repeated, and the batch as given still routes
+as before. Error where a later token of the same sequence moves an assignment; warning where only another
+sequence or rank does. From a recording, what is run is our router, so the finding is as strong as the
+evidence that it is the trainer's: `proved` needs 20 bits for the policy and for one capacity, with pools
+recorded or capacity declared; from 7 bits on `heuristic`, a warning.
+
+**Inconclusive when** the router does not repeat itself (fix its seeds; a router that keeps a state
+between calls is one), every sequence is one token long, or, from a recording, when the policy is unknown,
+explains only a share, rests on draws that were not recorded, no reference router gives every assignment,
+or the call is larger than 4 Mi scores.
+
+**What it cannot see.** Dependence that none of the tries provoked: shares are of the interventions that
+were tried. What reaches the scores before the router (attention, normalisation) is
+`causality/future-influence`.
+
+**Cost.** None in the trainer. At most 1,000 calls of the router; from a recording 40 to 200 replays, hence off
+by default.
+
+**Sources.** Taxonomy and sweep are our own. Expert choice: Zhou et al. 2022. Capacity: Lepikhin et al.
+2020, Riquelme et al. 2021.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "replay",
+     .type = OptionInfo::Type::kFlag,
+     .unit = "",
+     .default_value = "off",
+     .reason = "a few hundred replays of every sampled call; moe-future-leak needs none of them"},
+};
+
+constexpr RuleInfo kInfo = {"causality/moe-intervention",
+                            "the router itself, run twice with another suffix, changes an earlier "
+                            "assignment",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.2.0",
+                            kPage,
+                            kOptions};
+
+// As moe-future-leak: 2^-20 is one false proof in a million calls, 2^-7 not worth a person's time,
+// and own thresholds would have to hit a declared capacity by a luck of 2^-10.
+constexpr double kProofBits = 20;
+constexpr double kHintBits = 7;
+constexpr double kLuckBits = 10;
+constexpr int64_t kMostScores = int64_t{1} << 22;
+
+// How well the recording shows that the policy is the trainer's.
+struct Evidence {
+  double bits = 0;
+  bool firm = false;
+};
+
+Evidence EvidenceOf(const RoutingAnalysis& a) {
+  const bool recorded = a.c.pool_basis == PoolBasis::kRecorded;
+  if (a.policy == "token-choice") return {HUGE_VAL, true};
+  if (a.columns()) return {a.column.bits, recorded};
+  if (a.policy == "fifo-capacity") {
+    // Pieces that were not recorded are part of what the bits are for.
+    return {a.first_come.best.bits, recorded && a.capacity_bits >= kProofBits};
+  }
+  if (a.leak() == nullptr || a.by_ties())
+    return {std::min(a.certificate.bits, a.capacity_bits), false};
+  const bool no_luck = a.leak()->luck_bits >= kLuckBits;
+  return {std::min(a.leak()->bits, a.capacity_bits), a.firm_pools() && no_luck};
+}
+
+// Explanations beside the named policy that leave every assignment as it is.
+std::string Rival(const RoutingAnalysis& a) {
+  if (a.columns() && (a.column.positional || a.column.by_position))
+    return "table: a function of position gives every assignment as well";
+  if (a.columns() && a.column.one_threshold)
+    return "own-threshold: one threshold per expert gives every assignment as well";
+  if (a.columns() && a.column.exceeds_declared)
+    return "capacity-differs: experts hold another number of tokens than the declared capacity";
+  if (a.policy != "fifo-capacity" && a.first_come.best.fits)
+    return "two-policies: first come first served gives every assignment as well";
+  if (a.policy == "fifo-capacity" && a.rank_major_possible) {
+    return "two-policies: too few choice ranks are known to exclude a queue of all first choices "
+           "before all second ones";
+  }
+  const bool declared =
+      a.c.routing->config().capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
+  if (a.policy == "token-choice" && declared)
+    return "no-expert-full: no choice was refused; who would be dropped did not show";
+  return "";
+}
+
+class MoeIntervention : public Rule {
+ public:
+  explicit MoeIntervention(const Options& options) : replay_(options.Flag("replay")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    if (!replay_) return;
+    const bool sampled = std::any_of(step.items.begin(), step.items.end(), [](const Item& item) {
+      return item.evidence->has_routing() && item.evidence->routing().has_sample();
+    });
+    if (!sampled) return;
+    for (const auto& a : AnalyseRouting(step)) {
+      if (a == nullptr) continue;
+      v1::Verdict verdict = Decide(step, *a);
+      const google::protobuf::Struct details = a->Details();
+      verdict.mutable_details()->MergeFrom(details);
+      for (const std::string& assumption : a->assumptions) verdict.add_assumptions(assumption);
+      for (uint32_t rank : a->ranks) verdict.mutable_site()->add_ranks(rank);
+      out.Add(std::move(verdict));
+    }
+  }
+
+ private:
+  static v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) {
+    if (!a.blocked.empty()) return Inconclusive(a.blocked);
+    if (int64_t{a.c.tokens} * a.c.experts > kMostScores) {
+      return Inconclusive(absl::StrCat("too-large: ", a.c.tokens, " x ", a.c.experts,
+                                       " scores; at most ", kMostScores, " are replayed"));
+    }
+    if (const std::string rival = Rival(a); !rival.empty()) return Inconclusive(rival);
+    if (const std::string complaint = BiasComplaint(step, a.c); !complaint.empty())
+      return Inconclusive(complaint);
+    const ReplayedRouter router = ReplayNamedPolicy(a);
+    if (!router.problem.empty()) return Inconclusive(router.problem);
+    const auto check = CheckRouter(router.Call(), router.Inputs(a.c),
+                                   {.max_calls = Calls(a.c), .max_sequences = 3});
+    if (!check.ok())
+      return Inconclusive(absl::StrCat("not-checked: ", std::string(check.status().message())));
+    v1::Verdict verdict = Weigh(a, router, *check);
+    Describe(router, *check, verdict.mutable_details());
+    return verdict;
+  }
+
+  // A large call is replayed fewer times: about ten seconds at most.
+  static int Calls(const RoutingCase& c) {
+    constexpr int64_t kScoresInAll = int64_t{1} << 26;
+    return static_cast<int>(
+        std::clamp<int64_t>(kScoresInAll / (int64_t{c.tokens} * c.experts), 40, 200));
+  }
+
+  static v1::Verdict Weigh(const RoutingAnalysis& a, const ReplayedRouter& router,
+                           const RouterCheck& check) {
+    using Row = RouterCheck::Row;
+    if (check.row == Row::kNotTried) return Inconclusive("one-token: " + check.Explanation());
+    if (check.row == Row::kNondeterministic)
+      return Inconclusive("nondeterministic: " + check.Explanation());
+    const Evidence evidence = EvidenceOf(a);
+    const double needed = check.row == Row::kClean ? kProofBits : kHintBits;
+    if (!(evidence.bits >= needed)) {
+      return Inconclusive(
+          absl::StrFormat("few-bits: %s gives every assignment, with %.1f bits; %.0f are needed",
+                          router.how, evidence.bits, needed));
+    }
+    if (check.row == Row::kClean)
+      return Pass(absl::StrFormat("%s: no assignment moved in %d runs", router.how, check.calls));
+    return Found(a, router, check, evidence);
+  }
+
+  static v1::Verdict Found(const RoutingAnalysis& a, const ReplayedRouter& router,
+                           const RouterCheck& check, const Evidence& evidence) {
+    const bool future = check.row == RouterCheck::Row::kFutureLeak;
+    const bool proved = evidence.firm && evidence.bits >= kProofBits;
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& finding = *verdict.mutable_finding();
+    finding.set_level(future && proved ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
+    finding.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    finding.set_title(future ? "run with another suffix, the router changes an earlier assignment"
+                             : "run with another sequence in the batch, the router changes an "
+                               "assignment");
+    finding.set_explanation(absl::StrCat("The recording is ", router.how,
+                                         ": it gives every assignment. ", check.Explanation()));
+    const RoutingCause& cause = CauseOf(a.cause);
+    finding.mutable_cause()->set_id(future ? cause.id : "shared-capacity");
+    finding.mutable_cause()->set_confidence(1);
+    const FlipShare& share = future ? check.future : check.earlier;
+    finding.mutable_measured()->set_name(future ? "future_share" : "earlier_share");
+    finding.mutable_measured()->set_value(share.value());
+    finding.mutable_measured()->set_unit("of the interventions");
+    finding.mutable_threshold()->set_value(0);
+    finding.mutable_threshold()->set_source(future ? "what follows a token cannot decide its expert"
+                                                   : "a token's own sequence decides its expert");
+    finding.set_sample_size(static_cast<uint64_t>(check.calls));
+    const FlipWitness& w = check.witness;
+    Put(*finding.mutable_witness(), "text", w.text);
+    Put(*finding.mutable_witness(), "row", w.token);
+    Put(*finding.mutable_witness(), "sequence", static_cast<double>(w.sequence));
+    Put(*finding.mutable_witness(), "position", static_cast<double>(w.position));
+    Put(*finding.mutable_witness(), "changed_sequence", static_cast<double>(w.changed_sequence));
+    Put(*finding.mutable_witness(), "changed_from", static_cast<double>(w.cut));
+    Put(*finding.mutable_witness(), "lost_expert", w.lost);
+    Put(*finding.mutable_witness(), "gained_expert", w.gained);
+    finding.set_fix(future ? cause.fix
+                           : "Route without capacity, or give each sequence its own capacity; "
+                             "evaluate and generate dropless.");
+    return verdict;
+  }
+
+  static void Describe(const ReplayedRouter& router, const RouterCheck& check,
+                       google::protobuf::Struct* details) {
+    Put(*details, "row", check.row_name());
+    Put(*details, "replayed_as", router.how);
+    Put(*details, "calls", static_cast<double>(check.calls));
+    const std::pair<const char*, const FlipShare*> shares[] = {{"future_share", &check.future},
+                                                               {"earlier_share", &check.earlier},
+                                                               {"later_share", &check.later}};
+    for (const auto& [name, share] : shares) {
+      if (share->tried > 0) Put(*details, name, share->value());
+    }
+  }
+
+  bool replay_;
+};
+
+}  // namespace
+
+CatalogueEntry moe_intervention() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<MoeIntervention>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,129 @@
+// causality/moe-intervention on recordings, against what each router is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <iostream>
+#include <map>
+
+#include "rules/engine/engine.h"
+#include "tests/rules/support/synthetic_routing.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::CleanKinds;
+using testing::Kind;
+using testing::LeakingKinds;
+using testing::RoutingSpec;
+using testing::SyntheticRouting;
+
+constexpr char kRule[] = "causality/moe-intervention";
+
+std::vector<v1::Verdict> Judge(v1::Batch batch, bool replay = true) {
+  std::vector<v1::Verdict> verdicts;
+  EngineConfig config{.rules = {kRule}};
+  if (replay) config.settings.push_back(std::string(kRule) + ".replay=on");
+  auto engine = Engine::Create(config, [&](const v1::Verdict& v) {
+    if (v.rule() == kRule) verdicts.push_back(v);
+  });
+  EXPECT_TRUE(engine.ok());
+  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  return verdicts;
+}
+
+v1::Verdict JudgeOne(v1::Batch batch) {
+  const std::vector<v1::Verdict> verdicts = Judge(std::move(batch));
+  EXPECT_EQ(verdicts.size(), 1U);
+  return verdicts.empty() ? v1::Verdict() : verdicts[0];
+}
+
+bool SaysFuture(const v1::Verdict& verdict) {
+  return verdict.kind() == v1::Verdict::KIND_FINDING &&
+         verdict.details().fields().at("row").string_value() == "future-leak";
+}
+
+RoutingSpec Small(const Kind& kind, uint64_t seed) {
+  RoutingSpec spec = kind.Make(seed);
+  spec.length = std::min(spec.length, 48);
+  spec.sequences = std::min(spec.sequences, 4);
+  spec.repeat = std::min(spec.repeat, 2);
+  return spec;
+}
+
+TEST(MoeIntervention, NeverSaysThatACleanRouterLooksAhead) {
+  std::map<std::string, int> outcomes;
+  for (const Kind& kind : CleanKinds()) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      const SyntheticRouting routing(Small(kind, seed));
+      const v1::Verdict verdict = JudgeOne(routing.Batch());
+      const bool proved = verdict.finding().strength() == v1::STRENGTH_PROVED;
+      EXPECT_TRUE(!proved || routing.FlipsByOtherSequence(60)) << kind.name << " seed " << seed;
+      EXPECT_FALSE(SaysFuture(verdict)) << kind.name << " seed " << seed << "\n"
+                                        << verdict.finding().explanation();
+      ++outcomes[verdict.kind() == v1::Verdict::KIND_PASS      ? "pass"
+                 : verdict.kind() == v1::Verdict::KIND_FINDING ? "batch-dependent"
+                                                               : "inconclusive"];
+    }
+  }
+  for (const auto& [outcome, count] : outcomes) std::cout << outcome << " " << count << "\n";
+  EXPECT_GT(outcomes["pass"], 20);
+  EXPECT_GT(outcomes["batch-dependent"], 20);
+}
+
+TEST(MoeIntervention, FindsWhatItCanReplay) {
+  const std::map<std::string, int> least = {
+      {"drop by logit", 8},     {"drop by softmax", 8}, {"drop by sigmoid share", 6},
+      {"batch-prioritised", 5}, {"rank-major", 6},      {"expert choice", 6},
+      {"mixture of depths", 6}};
+  std::map<std::string, int> found, proved;
+  for (const Kind& kind : LeakingKinds()) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      RoutingSpec spec = Small(kind, seed);
+      spec.padding_share = 0;
+      const SyntheticRouting routing(spec);
+      const v1::Verdict verdict = JudgeOne(routing.Batch());
+      if (!SaysFuture(verdict)) continue;
+      ++found[kind.name];
+      const bool is_proved = verdict.finding().strength() == v1::STRENGTH_PROVED;
+      proved[kind.name] += is_proved;
+      EXPECT_EQ(verdict.finding().level(), is_proved ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
+      EXPECT_TRUE(routing.LeaksByIntervention(60)) << kind.name << " seed " << seed;
+    }
+  }
+  for (const auto& [name, count] : found)
+    std::cout << name << ": " << count << " of 10, " << proved[name] << " proved\n";
+  for (const auto& [name, count] : least) EXPECT_GE(found[name], count) << name;
+}
+
+TEST(MoeIntervention, SaysNothingUnlessAsked) {
+  RoutingSpec spec{.policy = RouterPolicy::kScore};
+  EXPECT_TRUE(Judge(SyntheticRouting(spec).Batch(), false).empty());
+}
+
+TEST(MoeIntervention, PoisonedScoresAreNoEvidence) {
+  RoutingSpec spec{.policy = RouterPolicy::kScore};
+  for (const float poison : {NAN, INFINITY, -INFINITY}) {
+    v1::Batch batch = SyntheticRouting(spec).Batch();
+    std::string& scores = *batch.mutable_evidence(0)
+                               ->mutable_routing()
+                               ->mutable_sample()
+                               ->mutable_scores()
+                               ->mutable_data();
+    std::memcpy(scores.data() + 64, &poison, sizeof(poison));
+    const v1::Verdict verdict = JudgeOne(batch);
+    EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_INCONCLUSIVE);
+    EXPECT_EQ(verdict.reason().find("non-finite"), 0U) << verdict.reason();
+  }
+}
+
+TEST(MoeIntervention, EqualRecordingsGiveEqualVerdicts) {
+  RoutingSpec spec{.policy = RouterPolicy::kScore};
+  const v1::Batch batch = SyntheticRouting(spec).Batch();
+  EXPECT_EQ(JudgeOne(batch).SerializeAsString().size(), JudgeOne(batch).SerializeAsString().size());
+  EXPECT_EQ(JudgeOne(batch).finding().DebugString(), JudgeOne(batch).finding().DebugString());
+}
+
+}  // namespace
+}  // namespace plumbline::rules
