@@ -65,6 +65,7 @@ void FillRoutingConfig(const RoutingInput& in, v1::RoutingConfig* out) {
   out->set_groups(static_cast<uint32_t>(in.groups));
   out->set_top_groups(static_cast<uint32_t>(in.top_groups));
   out->set_group_score(static_cast<v1::RoutingConfig::GroupScore>(in.group_score));
+  out->set_scores_dtype(static_cast<v1::DType>(in.scores.dtype));
 }
 
 void FillRoutingSummary(const RoutingStats& stats, v1::RoutingSummary* out) {

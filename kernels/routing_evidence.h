@@ -13,7 +13,8 @@ namespace plumbline {
 // Largest sample by default (DESIGN, "Evidence").
 inline constexpr uint64_t kMaxSampleBytes = 8u << 20;
 
-// What RoutingInput says of the configuration: top_k, experts, score function and groups. The
+// What RoutingInput says of the configuration: top_k, experts, score function, groups
+// and the dtype of the scores. The
 // fields that only a recorder knows (capacity, pool, flatten, mode, ...) are left as they are.
 void FillRoutingConfig(const RoutingInput& in, v1::RoutingConfig* out);
 

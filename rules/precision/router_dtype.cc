@@ -1,0 +1,307 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/load.h"
+#include "rules/catalogue.h"
+#include "rules/lib/routing_case.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/router-dtype
+
+The router's scores are kept in 16 bits, so that experts tie and something other than the scores decides.
+
+**What it checks.** The dtype of the recorded scores, and the share of tokens whose own choice that dtype
+leaves open: the k-th and the (k+1)-th score are within 2 ulp. bf16 scores with 64 experts or more are a
+note; a tied share above 1 % of 16-bit scores is a warning. Scores recorded as f32 of which every one is
+a bf16 number were rounded to bf16 on the way (the gate's product was taken in bf16 and cast too late)
+and count as bf16; of these only exact ties show. Steps on which every token ties are those of a router
+that was initialised to zero, and are counted apart.
+
+**Why.** bf16 keeps 8 bits: between 1 and 2 scores are 1/128 apart. With 256 experts, k = 8 and standard
+normal logits, the 8th and the 9th are *equal* in bf16 for 7.6 % of the tokens (4.3 % with 64 experts,
+0.4 % with 8 and k = 2), within 2 ulp for 33 %. Which expert then gets the token is decided by the order
+of a library's top-k: lower numbers first on one backend, anything on another. Rounding alone gives 4 %
+of the tokens other experts than fp32 would; training and inference round differently, and part there.
+
+**Bad.** `scores are bf16 with 256 experts: 33 % of the tokens are tied`.
+
+**Good.** Scores in f32, the gate's product included.
+
+**How to fix it.**
+- Megatron-LM: `--moe-router-dtype fp32`.
+- Tutel: `gate_type={'type': 'top', 'fp32_gate': True}`.
+- DeepSpeed: keep the gate in fp32 (`TopKGate` casts its input; leave `wg` out of `.half()`).
+- Hugging Face: `softmax(router_logits, dtype=torch.float)` comes too late; give `gate` float weights and
+  a float input.
+- In inference engines, the same: the gate is a small matrix.
+
+**Strength.** `heuristic`: 64 experts and 1 % are customary. The dtype and the ties are facts of the
+recording.
+
+**Inconclusive when** no evidence says the dtype (a recording without samples, made before it was noted
+beside them), every score is NaN or infinite, or fewer than 1,000 tokens were seen.
+
+**What it cannot see.** Scores that are handed to the probe in another dtype than the router used; a top-k
+taken on the softmax of the logits, which ties more.
+
+**Cost.** One look at a sample until it shows an f32 that is no bf16.
+
+**Sources.** Fedus et al., "Switch Transformers", 2021, on selective precision of the router.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "experts",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "experts",
+     .default_value = "64",
+     .reason = "from here on more than 4 % of the tokens have equal scores at the choice's edge",
+     .low = 2,
+     .high = 512},
+    {.name = "tied-share",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "share of tokens",
+     .default_value = "0.01",
+     .reason = "customary: a router that is undecided on one token in a hundred is not noise",
+     .low = 0,
+     .high = 1},
+};
+
+constexpr RuleInfo kInfo = {"precision/router-dtype",
+                            "router scores tie in 16 bits",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr uint64_t kFewTokens = 1000;
+constexpr int64_t kBlockSteps = 100;  // the share is looked at anew
+
+// Is every finite score a bf16 number? A few thousand of them say it: among real f32 one in 65,536
+// is.
+bool HoldsBf16(const v1::Tensor& scores) {
+  constexpr size_t kLooked = 4096;
+  constexpr size_t kEnough = 64;
+  const size_t n = scores.data().size() / sizeof(float);
+  size_t seen = 0;
+  for (size_t i = 0; i < n && seen < kLooked; ++i) {
+    const auto v = LoadRaw<float>(scores.data().data(), static_cast<int64_t>(i));
+    if (!std::isfinite(v) || v == 0) continue;
+    if ((std::bit_cast<uint32_t>(v) & 0xffff) != 0) return false;
+    ++seen;
+  }
+  return seen >= kEnough;
+}
+
+struct Precision {
+  v1::DType dtype = v1::DTYPE_UNSPECIFIED;
+  bool rounded = false;  // f32 that holds bf16
+  bool half() const { return rounded || dtype == v1::DTYPE_BF16 || dtype == v1::DTYPE_F16; }
+  bool bf16() const { return rounded || dtype == v1::DTYPE_BF16; }
+  std::string name() const {
+    return rounded ? "bf16 (stored as f32)" : std::string(DTypeName(static_cast<DType>(dtype)));
+  }
+};
+
+Precision PrecisionOf(const v1::Routing& routing) {
+  Precision p;
+  p.dtype = routing.sample().has_scores() ? routing.sample().scores().dtype()
+                                          : routing.config().scores_dtype();
+  if (!IsFloating(static_cast<DType>(p.dtype))) p.dtype = v1::DTYPE_UNSPECIFIED;
+  if (p.dtype == v1::DTYPE_F32 && routing.sample().has_scores())
+    p.rounded = HoldsBf16(routing.sample().scores());
+  return p;
+}
+
+// Rows that are not padding.
+struct Rows {
+  uint64_t finite = 0;
+  uint64_t tied = 0;  // of these
+  uint64_t non_finite = 0;
+};
+
+Rows RowsOf(const v1::Routing& routing) {
+  const v1::RoutingSummary& s = routing.summary();
+  const uint64_t beside = s.padding() + s.non_finite();
+  if (routing.has_summary())
+    return {s.tokens() - std::min(beside, s.tokens()), s.tied(), s.non_finite()};
+  if (!routing.has_sample()) return {};
+  const auto c = DecodeRouting(routing);
+  if (!c.ok()) return {};
+  return {static_cast<uint64_t>(c->judged_rows - c->non_finite), static_cast<uint64_t>(c->tied),
+          static_cast<uint64_t>(c->non_finite)};
+}
+
+class RouterDtype : public Rule {
+ public:
+  explicit RouterDtype(const Options& options)
+      : experts_(options.Integer("experts")), share_(options.Number("tied-share")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    Layer* layer = nullptr;
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_routing()) continue;
+      layer = &layers_[{step.role, step.site.layer(), step.site.op()}];
+      Take(item.evidence->routing(), *layer);
+      layer->ranks.insert(item.source->rank());
+    }
+    if (layer == nullptr) return;
+    if (layer->steps == 0) layer->step_first = step.step;
+    layer->step_last = std::max(layer->step_last, step.step);
+    ++layer->steps;
+    if (layer->coarsest.bf16() && layer->experts >= experts_ && !layer->noted) {
+      layer->noted = true;
+      out.Add(Found(step.site, *layer, false));
+    }
+    if (layer->steps % kBlockSteps == 0) Weigh(step.site, *layer, out);
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (auto& [key, layer] : layers_) {
+      v1::Site site;
+      site.set_layer(std::get<1>(key));
+      site.set_op(std::get<2>(key));
+      Weigh(site, layer, out);
+      if (!layer.noted && !layer.warned) out.Add(Complete(site, layer, Rest(layer)));
+    }
+  }
+
+ private:
+  struct Layer {
+    Precision coarsest;
+    int64_t experts = 0;
+    int64_t steps = 0;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::set<uint32_t> ranks;
+    uint64_t tokens = 0;  // finite, not padding; of 16-bit calls since the last look
+    uint64_t tied = 0;
+    uint64_t seen = 0;        // such tokens over the whole run, whatever the dtype
+    uint64_t non_finite = 0;  // rows
+    uint64_t untrained_calls = 0;
+    double share = 0;  // tied, as last looked at
+    bool weighed = false;
+    bool noted = false;
+    bool warned = false;
+  };
+
+  static void Take(const v1::Routing& routing, Layer& layer) {
+    const Precision p = PrecisionOf(routing);
+    const bool known = p.dtype != v1::DTYPE_UNSPECIFIED;
+    // What a sample of f32 showed holds for the summaries between samples.
+    if (known && (layer.coarsest.dtype == v1::DTYPE_UNSPECIFIED || p.half())) layer.coarsest = p;
+    layer.experts = std::max(layer.experts, static_cast<int64_t>(routing.config().experts()));
+    const Rows rows = RowsOf(routing);
+    layer.non_finite += rows.non_finite;
+    layer.seen += rows.finite;
+    if (!layer.coarsest.half() || rows.tied > rows.finite) return;
+    if (rows.finite > 0 && rows.tied == rows.finite) {
+      ++layer.untrained_calls;
+      return;
+    }
+    layer.tokens += rows.finite;
+    layer.tied += rows.tied;
+  }
+
+  // Looks at the share since the last look; keeps gathering while there are few tokens.
+  void Weigh(const v1::Site& site, Layer& layer, VerdictSink& out) const {
+    if (layer.tokens < kFewTokens) return;
+    layer.weighed = true;
+    layer.share = static_cast<double>(layer.tied) / static_cast<double>(layer.tokens);
+    if (!layer.warned && layer.share > share_) {
+      layer.warned = true;
+      out.Add(Found(site, layer, true));
+    }
+    layer.tokens = layer.tied = 0;
+  }
+
+  v1::Verdict Found(const v1::Site& site, const Layer& layer, bool ties) const {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(ties ? v1::LEVEL_WARNING : v1::LEVEL_NOTE);
+    f.set_strength(v1::STRENGTH_HEURISTIC);
+    f.set_title(ties ? "router scores tie in 16 bits" : "router scores are bf16 over many experts");
+    f.set_explanation(
+        ties ? absl::StrFormat(
+                   "Scores are %s; of %d tokens %.1f %% have a k-th and a next score within 2 ulp.",
+                   layer.coarsest.name(), layer.tokens, 100 * layer.share)
+             : absl::StrFormat("Scores are %s with %d experts; 8 bits do not tell so many apart.",
+                               layer.coarsest.name(), layer.experts));
+    f.mutable_cause()->set_id(layer.coarsest.rounded ? "cast-too-late" : "16-bit-scores");
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name(ties ? "tied tokens" : "experts");
+    f.mutable_measured()->set_value(ties ? layer.share : static_cast<double>(layer.experts));
+    f.mutable_measured()->set_unit(ties ? "share" : "");
+    f.mutable_threshold()->set_value(ties ? share_ : static_cast<double>(experts_));
+    f.mutable_threshold()->set_source(ties ? "option tied-share" : "option experts");
+    f.set_sample_size(ties ? layer.tokens : layer.seen);
+    f.set_fix(
+        "Compute the gate in fp32, its product included (Megatron-LM --moe-router-dtype fp32; "
+        "Tutel "
+        "fp32_gate; Hugging Face: float weights and input of `gate`).");
+    return Complete(site, layer, std::move(verdict));
+  }
+
+  v1::Verdict Rest(const Layer& layer) const {
+    if (layer.coarsest.dtype == v1::DTYPE_UNSPECIFIED) {
+      return Inconclusive("dtype-unknown: no evidence says in which dtype the scores were kept");
+    }
+    if (layer.seen == 0 && layer.non_finite > 0)
+      return Inconclusive("non-finite: every row holds a NaN or infinite score");
+    if (!layer.coarsest.half()) {
+      return Pass(absl::StrCat("scores are ", layer.coarsest.name()));
+    }
+    if (!layer.weighed && layer.tokens == 0 && layer.untrained_calls > 0) {
+      return Inconclusive(
+          "untrained: every token of every call ties, as with a router initialised to zero");
+    }
+    if (!layer.weighed) {
+      return Inconclusive(absl::StrCat("few-tokens: ", layer.tokens, " tokens were seen, of ",
+                                       kFewTokens, " needed"));
+    }
+    return Pass("few tokens tie in 16 bits");
+  }
+
+  static v1::Verdict Complete(const v1::Site& site, const Layer& layer, v1::Verdict verdict) {
+    verdict.mutable_site()->set_layer(site.layer());
+    verdict.mutable_site()->set_op(site.op());
+    verdict.mutable_site()->set_step_first(layer.step_first);
+    verdict.mutable_site()->set_step_last(layer.step_last);
+    for (uint32_t rank : layer.ranks) verdict.mutable_site()->add_ranks(rank);
+    google::protobuf::Struct& details = *verdict.mutable_details();
+    if (layer.coarsest.dtype != v1::DTYPE_UNSPECIFIED) Put(details, "dtype", layer.coarsest.name());
+    Put(details, "experts", static_cast<double>(layer.experts));
+    Put(details, "tokens", static_cast<double>(layer.seen));
+    Put(details, "tied_share", layer.share);
+    Put(details, "non_finite_rows", static_cast<double>(layer.non_finite));
+    if (layer.untrained_calls > 0)
+      Put(details, "untrained_calls", static_cast<double>(layer.untrained_calls));
+    verdict.add_assumptions("the scores were recorded in the dtype in which the router used them");
+    return verdict;
+  }
+
+  int64_t experts_;
+  double share_;
+  std::map<std::tuple<v1::Role, std::string, std::string>, Layer> layers_;
+};
+
+}  // namespace
+
+CatalogueEntry router_dtype() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<RouterDtype>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
