@@ -1,0 +1,104 @@
+"""tools/new_rule in a copy of the tree: what it writes compiles, and is flagged until filled in."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+
+
+class NewRule(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+        self.tree = pathlib.Path(self.scratch.name)
+        for folder in ("rules", "tools", "tests/rules"):
+            shutil.copytree(ROOT / folder, self.tree / folder)
+        shutil.copy(ROOT / "CMakeLists.txt", self.tree)
+
+    def run_tool(self, tool, *args):
+        done = subprocess.run([sys.executable, self.tree / "tools" / tool, *args],
+                              capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def planned(self):
+        register = (self.tree / "rules/rule_list.inc").read_text()
+        found = re.search(r'^PLUMB_PLANNED\("((?:performance|drift)/[^"]+)", k(\w+), "([^"]+)"\)',
+                          register, re.M)
+        return found.groups() if found else self.skipTest("every rule is built")
+
+    def compile(self, source):
+        """Checks the syntax as the build would, against the copy's headers and register."""
+        commands = json.loads((BUILD / "compile_commands.json").read_text())
+        like = next(c for c in commands if c["file"].endswith("rules/meta/data_loss.cc"))
+        words = like["command"].split()
+        words = [w for i, w in enumerate(words)
+                 if w not in {"-c", "-o", like["file"]} and words[i - 1] != "-o"]
+        words = [w for w in words if not w.endswith("ccache")]
+        compiled = subprocess.run(
+            [words[0], f"-I{self.tree}", *words[1:], "-Werror", "-fsyntax-only", source],
+            cwd=like["directory"], capture_output=True, text=True, check=False)
+        self.assertEqual(compiled.returncode, 0, compiled.stderr)
+
+    def test_a_planned_rule_begins(self):
+        rule, level, title = self.planned()
+        status, said = self.run_tool("new_rule", rule)
+        self.assertEqual(status, 0, said)
+        symbol = rule.split("/")[1].replace("-", "_")
+        register = (self.tree / "rules/rule_list.inc").read_text()
+        self.assertIn(f'PLUMB_RULE("{rule}", {symbol})\n', register)
+        self.assertNotIn(f'PLUMB_PLANNED("{rule}"', register)
+        source = self.tree / "rules" / rule.split("/")[0] / f"{symbol}.cc"
+        self.assertIn(f'"{title}"', source.read_text())
+        self.assertIn(f"LEVEL_{level.upper()}", source.read_text())
+        self.compile(source)
+
+        status, said = self.run_tool("check_rules")
+        self.assertEqual(status, 1)
+        complaints = [line for line in said.splitlines() if line.startswith(f"{rule}: ")]
+        self.assertEqual(sum("is not filled in" in line for line in complaints), 4, said)
+
+        # Filled in, nothing is left to complain of; until then every golden case fails, for each
+        # wants a verdict that nothing gives.
+        cases = sorted((self.tree / "tests/rules" / rule).glob("*.case"))
+        self.assertEqual([re.split(r"[-]", c.name)[0] for c in cases], ["bad", "inconclusive", "near"])
+        for case in cases:
+            self.assertRegex(case.read_text(), rf"\[expect\]\n(finding|pass|inconclusive) {rule} at")
+        for path in [source, *cases]:
+            text = path.read_text()
+            text = text.replace("**Why.** fill in:", "**Why.** 1 in 8")
+            path.write_text(re.sub(r"fill[ -]in:", "", text))
+        status, said = self.run_tool("check_rules")
+        self.assertEqual([line for line in said.splitlines() if rule in line], [], said)
+
+    def test_a_rule_of_ones_own_begins(self):
+        status, said = self.run_tool("new_rule", "health/never-heard-of")
+        self.assertEqual(status, 1)
+        self.assertIn("--title", said)
+        status, said = self.run_tool("new_rule", "health/never-heard-of", "--title", "it is new",
+                                     "--level", "note")
+        self.assertEqual(status, 0, said)
+        register = (self.tree / "rules/rule_list.inc").read_text().splitlines()
+        at = register.index('PLUMB_RULE("health/never-heard-of", never_heard_of)')
+        self.assertIn('("health/', register[at - 1])
+        self.compile(self.tree / "rules/health/never_heard_of.cc")
+
+    def test_nothing_is_overwritten_and_nonsense_is_refused(self):
+        before = (self.tree / "rules/rule_list.inc").read_text()
+        for args in (["meta/data-loss"], ["nowhere/rule", "--title", "t", "--level", "note"],
+                     ["Health/Upper"], ["health"], ["health/../x"]):
+            status, said = self.run_tool("new_rule", *args)
+            self.assertEqual(status, 1, said)
+            self.assertTrue(said.startswith("new_rule: "), said)
+        self.assertEqual((self.tree / "rules/rule_list.inc").read_text(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
