@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kThreads = kTileRows;  // one thread a row value when a tile is summed
 constexpr int kWarps = kThreads / kRowLanes;
+constexpr int kFoldBlocks = 64;
 constexpr int kRowsPerWarp = kTileRows / kWarps;
 constexpr unsigned kAll = 0xffffffffu;
 
@@ -23,7 +24,23 @@ struct TilePartial {
   double z;
 };
 
-constexpr size_t kPartialsOffset = (sizeof(RoutingRaw) + 255) / 256 * 256;
+// The workspace: the raw counts, the partial sums, then what pools need; each 256-byte aligned.
+constexpr size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+struct Layout {
+  size_t partials, tables, cells, unit_cells, end;
+
+  Layout(int64_t tokens, int experts) {
+    const auto tiles =
+        static_cast<size_t>((std::max<int64_t>(tokens, 1) + kTileRows - 1) / kTileRows);
+    const auto width = static_cast<size_t>(std::max(experts, 1));
+    partials = Aligned(sizeof(RoutingRaw));
+    tables = partials + Aligned(tiles * sizeof(TilePartial));
+    cells = tables + Aligned(sizeof(PoolTables));
+    unit_cells = cells + Aligned(kMaxPools * width * sizeof(PoolCell));
+    end = unit_cells + Aligned(kMaxUnits * width * sizeof(UnitCell));
+  }
+};
 
 struct DeviceWarp {
   template <typename T>
@@ -82,10 +99,33 @@ using Word = unsigned long long;
 
 __device__ __forceinline__ Word* AsWord(uint64_t* p) { return reinterpret_cast<Word*>(p); }
 
+struct DeviceOps {
+  template <typename T>
+  __device__ __forceinline__ static T Peek(const T* p) {
+    return *static_cast<const volatile T*>(p);
+  }
+  __device__ __forceinline__ static uint32_t Add(uint32_t* p, uint32_t n) {
+    return atomicAdd(p, n);
+  }
+  // Most offers do not raise a maximum: a look first saves the atomic.
+  __device__ __forceinline__ static void Max(uint64_t* p, uint64_t v) {
+    if (Peek(p) < v) atomicMax(AsWord(p), static_cast<Word>(v));
+  }
+  __device__ __forceinline__ static uint64_t Swap(uint64_t* p, uint64_t expected,
+                                                  uint64_t desired) {
+    return atomicCAS(AsWord(p), static_cast<Word>(expected), static_cast<Word>(desired));
+  }
+};
+
 // Counts of a block, in shared memory.
 struct BlockSink {
   RoutingCounts* counts;
   uint64_t* bad_index;  // in global memory: rare
+  PoolMemory pools;     // in global memory
+
+  __device__ void Fate(const RoutingPlan& plan, int64_t row, int32_t e, bool kept, bool padding) {
+    CountFate<DeviceOps>(plan, pools, row, e, kept, padding);
+  }
 
   __device__ void Add(uint64_t RoutingCounts::*member, uint64_t n) {
     atomicAdd(AsWord(&(counts->*member)), static_cast<Word>(n));
@@ -107,7 +147,8 @@ __device__ double SumTree(double* shared, double v) {
   shared[threadIdx.x] = v;
   for (int step = kTileRows / 2; step > 0; step /= 2) {
     __syncthreads();
-    if (threadIdx.x < static_cast<unsigned>(step)) shared[threadIdx.x] += shared[threadIdx.x + step];
+    if (threadIdx.x < static_cast<unsigned>(step))
+      shared[threadIdx.x] += shared[threadIdx.x + step];
   }
   __syncthreads();
   const double sum = shared[0];
@@ -144,6 +185,30 @@ __global__ void PositionKernel(RoutingPlan plan, RoutingRaw* raw) {
   if (threadIdx.x % kRowLanes == 0 && longest > 0) atomicMax(AsWord(&raw->longest), longest);
 }
 
+__global__ void PoolIdsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; row < plan.tokens;
+       row += stride) {
+    EnterRow<DeviceOps>(plan, row, pools);
+  }
+}
+
+// Folds the cells; looks at the units only where something was refused.
+__global__ void FoldPoolsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools,
+                                RoutingRaw* raw) {
+  if (!PoolsMeasured(pools)) return;
+  const int64_t experts = plan.rule.experts;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int64_t i = first; i < pools.tables->pools.count * experts; i += stride) {
+    FoldCell<DeviceOps>(pools.cells[i], &raw->pools);
+  }
+  if (raw->counts.dropped == 0 || !UnitsMeasured(pools)) return;
+  for (int64_t i = first; i < pools.tables->units.count * experts; i += stride) {
+    FoldUnitCell<DeviceOps>(pools.unit_cells[i], static_cast<int32_t>(i % experts), &raw->pools);
+  }
+}
+
 __device__ void AddCounts(const RoutingCounts& from, int experts, RoutingCounts* to) {
   constexpr unsigned kSums = offsetof(RoutingCounts, abs_max_bits) / sizeof(uint64_t);
   const unsigned t = threadIdx.x;
@@ -167,7 +232,8 @@ __device__ void AddCounts(const RoutingCounts& from, int experts, RoutingCounts*
 // most 47 KiB, which every device grants without asking.
 template <int Slots>
 __global__ void __launch_bounds__(kThreads)
-    RowsKernel(const __grid_constant__ RoutingPlan plan, RoutingRaw* raw, TilePartial* partials) {
+    RowsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, RoutingRaw* raw,
+               TilePartial* partials) {
   __shared__ RoutingCounts counts;
   __shared__ double bias[kMaxExperts];
   __shared__ double means[3][kTileRows];
@@ -182,7 +248,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   const int warp = threadIdx.x / kRowLanes;
-  BlockSink sink{&counts, &raw->bad_index};
+  BlockSink sink{&counts, &raw->bad_index, pools};
   RowMeasure<DeviceWarp, BlockSink, Slots> measure(plan, bias, values + warp * plan.rule.experts,
                                                    raw->longest, &sink);
   const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
@@ -209,8 +275,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    FinishKernel(const RoutingRaw* raw, const TilePartial* partials, int64_t tiles,
-                 RoutingRaw* result) {
+    FinishKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, const RoutingRaw* raw,
+                 const TilePartial* partials, int64_t tiles, RoutingRaw* result) {
   __shared__ double shared[kTileRows];
   TilePartial stripe{0, 0, 0};
   for (int64_t tile = threadIdx.x; tile < tiles; tile += kThreads) {
@@ -229,6 +295,7 @@ __global__ void __launch_bounds__(kThreads)
   result->entropy_sum = entropy;
   result->margin_sum = margin;
   result->z_sum = z;
+  EndPools(plan, pools, &result->pools);
 }
 
 absl::Status CudaStatus(const char* what) {
@@ -248,10 +315,7 @@ int Blocks(int64_t tiles) {
 
 }  // namespace
 
-size_t RoutingWorkspaceBytes(int64_t tokens) {
-  const auto tiles = static_cast<size_t>((std::max<int64_t>(tokens, 1) + kTileRows - 1) / kTileRows);
-  return kPartialsOffset + tiles * sizeof(TilePartial);
-}
+size_t RoutingWorkspaceBytes(int64_t tokens, int experts) { return Layout(tokens, experts).end; }
 
 absl::Status LaunchRouting(const RoutingInput& in, void* workspace, size_t workspace_bytes,
                            RoutingRaw* result, void* stream, RoutingPlan* plan) {
@@ -259,26 +323,36 @@ absl::Status LaunchRouting(const RoutingInput& in, void* workspace, size_t works
   if (in.scores.on_host()) {
     return absl::InvalidArgumentError("scores: expected a device tensor, found one on the host");
   }
-  const size_t needed = RoutingWorkspaceBytes(plan->tokens);
-  if (workspace == nullptr || workspace_bytes < needed) {
+  const Layout layout(plan->tokens, plan->rule.experts);
+  if (workspace == nullptr || workspace_bytes < layout.end) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workspace: expected ", needed, " bytes, found ", workspace_bytes));
+        absl::StrCat("workspace: expected ", layout.end, " bytes, found ", workspace_bytes));
   }
+  auto* base = static_cast<char*>(workspace);
   auto* raw = static_cast<RoutingRaw*>(workspace);
-  auto* partials = reinterpret_cast<TilePartial*>(static_cast<char*>(workspace) + kPartialsOffset);
+  auto* partials = reinterpret_cast<TilePartial*>(base + layout.partials);
   auto* on = static_cast<cudaStream_t>(stream);
   const int64_t tiles = (plan->tokens + kTileRows - 1) / kTileRows;
   const int blocks = Blocks(tiles);
+  PoolMemory pools;
   PrepareKernel<<<1, kThreads, 0, on>>>(raw);
   if (plan->position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(*plan, raw);
-  const size_t shared = plan->rule.limited()
-                            ? sizeof(double) * kWarps * static_cast<size_t>(plan->rule.experts)
-                            : 0;
+  if (plan->fates_known) {
+    pools.tables = reinterpret_cast<PoolTables*>(base + layout.tables);
+    pools.cells = reinterpret_cast<PoolCell*>(base + layout.cells);
+    if (plan->units_known) pools.unit_cells = reinterpret_cast<UnitCell*>(base + layout.unit_cells);
+    const size_t end = plan->units_known ? layout.end : layout.unit_cells;
+    cudaMemsetAsync(base + layout.tables, 0, end - layout.tables, on);
+    PoolIdsKernel<<<blocks, kThreads, 0, on>>>(*plan, pools);
+  }
+  const size_t shared =
+      plan->rule.limited() ? sizeof(double) * kWarps * static_cast<size_t>(plan->rule.experts) : 0;
   WithSlots(plan->rule.experts, [&](auto slots) {
     constexpr int kSlots = decltype(slots)::value;
-    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(*plan, raw, partials);
+    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(*plan, pools, raw, partials);
   });
-  FinishKernel<<<1, kThreads, 0, on>>>(raw, partials, tiles, result);
+  if (plan->fates_known) FoldPoolsKernel<<<kFoldBlocks, kThreads, 0, on>>>(*plan, pools, raw);
+  FinishKernel<<<1, kThreads, 0, on>>>(*plan, pools, raw, partials, tiles, result);
   return CudaStatus("routing kernel");
 }
 

@@ -35,6 +35,26 @@ struct RoutingInput {
   GroupScore group_score = GroupScore::kAbsent;  // absent: max
 };
 
+// What each expert held in each pool (pool_id; without it, the whole call is one), shrunk to
+// counts. A cell is an (expert, pool) pair. Only where the record says what was kept.
+struct RoutingPoolStats {
+  bool measured = false;  // false: nothing below is set (no fates recorded, or over 64 pools)
+  uint32_t pools = 0;
+  uint32_t refusing_cells = 0;
+  uint32_t separable_cells = 0;      // of these: no score refused is above a score kept
+  uint64_t most_held = 0;            // by any cell, padding included
+  uint64_t least_held_refusing = 0;  // both equal: a capacity is exhibited
+  uint64_t most_held_refusing = 0;
+  // Sequences and positions are recorded, at most 1024 sequences in pools, positions below 2^36.
+  bool order_measured = false;
+  uint32_t inverted_cells = 0;  // (expert, sequence in a pool) with a refusal before an admission
+  // One such pair: the lowest refused row that begins one, and the last admission after it; -1:
+  // none.
+  int64_t refused_row = -1;
+  int64_t admitted_row = -1;
+  int32_t expert = -1;
+};
+
 // Means are over the rows they are defined on, NaN where there is none.
 struct RoutingStats {
   uint64_t tokens = 0;  // rows, padding included
@@ -56,6 +76,7 @@ struct RoutingStats {
   std::vector<uint64_t> drop_histogram;     // [16] refused choices by position, equal bins over the
                                             // longest sequence; empty without positions
   std::vector<uint64_t> offered_histogram;  // [16] `choices` in the same bins
+  RoutingPoolStats pools;
 };
 
 // Bounds beside kMaxExperts and kMaxTopK (base/router_scores.h).

@@ -9,6 +9,7 @@
 // and a Sink takes counts:
 //   Add(&RoutingCounts::member)  AbsMax(bits)  Load(e)  Refused(e)  DropBin(bin)  OfferBin(bin, n)
 //   BadIndex(key)
+//   Fate(plan, row, e, kept, padding)    of choices whose fate is recorded: see CountFate
 // once per event, from whichever lane saw it; Leader(lane) picks one lane for uniform events.
 #pragma once
 
@@ -16,13 +17,12 @@
 
 #include "base/router_scores.h"
 #include "kernels/routing_plan.h"
+#include "kernels/routing_pools.h"
 #include "kernels/routing_row.h"
 
 #if defined(__CUDACC__)
-#define PLUMB_DEVICE __device__ __forceinline__
 #define PLUMB_UNROLL _Pragma("unroll")
 #else
-#define PLUMB_DEVICE inline
 #define PLUMB_UNROLL
 #endif
 
@@ -417,7 +417,7 @@ class RowMeasure {
       expert[l] = static_cast<int32_t>(e);
       recorded[l] = true;
       if (KeptIndex(plan_, row_, l, e)) {
-        sink_->Load(expert[l]);
+        Keep(expert[l]);
       } else if (!padding_) {
         Refuse(expert[l]);
       }
@@ -446,7 +446,7 @@ class RowMeasure {
         const int e = s * kRowLanes + l;
         if (e >= rule_.experts || !KeptInMap(plan_, row_, e)) continue;
         ++kept_here[l];
-        sink_->Load(e);
+        Keep(e);
       }
     });
     if (padding_) return;
@@ -465,7 +465,13 @@ class RowMeasure {
     });
   }
 
+  PLUMB_DEVICE void Keep(int32_t expert) {
+    sink_->Load(expert);
+    if (plan_.fates_known) sink_->Fate(plan_, row_, expert, true, padding_);
+  }
+
   PLUMB_DEVICE void Refuse(int32_t expert) {
+    if (plan_.fates_known) sink_->Fate(plan_, row_, expert, false, false);
     sink_->Refused(expert);
     sink_->Add(&RoutingCounts::dropped, 1);
     const int bin = BinOfRow();

@@ -1,5 +1,7 @@
-// The routing measurement on a device: three small launches on the caller's stream and one over
-// the scores, which are read once. No synchronisation, no allocation.
+// The routing measurement on a device: a few small launches on the caller's stream and one over the
+// scores, which are read once. Where the record says what was kept, the pools' ids are entered
+// before it and the pools' cells folded after it; the sequences are looked at, and a witness looked
+// up, only when something was refused. No synchronisation, no allocation.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +12,9 @@
 
 namespace plumbline {
 
-// Device memory that one call of up to `tokens` rows needs while it runs; 256-byte aligned. About
-// 5 KiB plus 24 bytes per 256 rows.
-size_t RoutingWorkspaceBytes(int64_t tokens);
+// Device memory that one call of up to `tokens` rows and `experts` experts needs while it runs;
+// 256-byte aligned. About 40 KiB, 18 KiB an expert and 24 bytes per 256 rows.
+size_t RoutingWorkspaceBytes(int64_t tokens, int experts);
 
 // Enqueues the measurement of `in`, whose tensors are on device `in.scores.device`, on `stream` (a
 // cudaStream_t of that device, which must be current). When the stream gets there, *result is

@@ -56,6 +56,21 @@ absl::Status Named(const char* name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
 }
 
+void FillPools(const RoutingPoolStats& pools, v1::RoutingPools* out) {
+  out->set_pools(pools.pools);
+  out->set_refusing_cells(pools.refusing_cells);
+  out->set_separable_cells(pools.separable_cells);
+  out->set_most_held(pools.most_held);
+  out->set_least_held_refusing(pools.least_held_refusing);
+  out->set_most_held_refusing(pools.most_held_refusing);
+  out->set_order_measured(pools.order_measured);
+  out->set_inverted_cells(pools.inverted_cells);
+  if (pools.inverted_cells == 0) return;
+  out->set_refused_row(static_cast<uint64_t>(pools.refused_row));
+  out->set_admitted_row(static_cast<uint64_t>(pools.admitted_row));
+  out->set_expert(static_cast<uint32_t>(pools.expert));
+}
+
 }  // namespace
 
 void FillRoutingConfig(const RoutingInput& in, v1::RoutingConfig* out) {
@@ -88,6 +103,7 @@ void FillRoutingSummary(const RoutingStats& stats, v1::RoutingSummary* out) {
   out->set_margin_mean(stats.margin_mean);
   out->set_z_mean(stats.z_mean);
   out->set_logit_abs_max(stats.logit_abs_max);
+  if (stats.pools.measured) FillPools(stats.pools, out->mutable_pools());
 }
 
 absl::Status FillRoutingSample(const RoutingInput& in, uint64_t max_bytes, v1::Routing* out) {

@@ -8,6 +8,7 @@
 #include "base/router_rows.h"
 #include "kernels/routing.h"
 #include "kernels/routing_plan.h"
+#include "kernels/routing_pools.h"
 #include "kernels/routing_row.h"
 
 namespace plumbline {
@@ -51,11 +52,75 @@ void ScanPositions(const RoutingPlan& plan, RoutingRaw* raw) {
   }
 }
 
+// Shared by the threads of a call.
+struct HostOps {
+  template <typename T>
+  static T Peek(const T* p) {
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+  }
+  static uint32_t Add(uint32_t* p, uint32_t n) {
+    return __atomic_fetch_add(p, n, __ATOMIC_RELAXED);
+  }
+  static void Max(uint64_t* p, uint64_t v) {
+    uint64_t there = Peek(p);
+    while (there < v &&
+           !__atomic_compare_exchange_n(p, &there, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+  }
+  static uint64_t Swap(uint64_t* p, uint64_t expected, uint64_t desired) {
+    __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return expected;
+  }
+};
+
+// The tables and cells of one call, no more of them than it has pools and units.
+class HostPools {
+ public:
+  explicit HostPools(const RoutingPlan& plan) : plan_(plan) {
+    if (!plan.fates_known) return;
+    tables_ = std::make_unique<PoolTables>();
+    memory_.tables = tables_.get();
+    uint64_t last = 0;
+    for (int64_t row = 0; row < plan.tokens; ++row) {
+      const uint64_t key = plan.units_known ? UnitKey(plan, row) : PoolKey(plan, row);
+      if (key == last) continue;
+      EnterRow<HostOps>(plan, row, memory_);
+      last = key;
+    }
+    const auto experts = static_cast<size_t>(plan.rule.experts);
+    if (!PoolsMeasured(memory_)) return;
+    cells_.resize(tables_->pools.count * experts);
+    memory_.cells = cells_.data();
+    if (!plan.units_known || tables_->units.count > kMaxUnits) return;
+    unit_cells_.resize(tables_->units.count * experts);
+    memory_.unit_cells = unit_cells_.data();
+  }
+
+  const PoolMemory& memory() const { return memory_; }
+
+  void Fold(RoutingPools* result) const {
+    for (const PoolCell& cell : cells_) FoldCell<HostOps>(cell, result);
+    for (size_t i = 0; i < unit_cells_.size(); ++i) {
+      const auto expert = static_cast<int32_t>(i % static_cast<size_t>(plan_.rule.experts));
+      FoldUnitCell<HostOps>(unit_cells_[i], expert, result);
+    }
+    EndPools(plan_, memory_, result);
+  }
+
+ private:
+  const RoutingPlan& plan_;
+  std::unique_ptr<PoolTables> tables_;
+  std::vector<PoolCell> cells_;
+  std::vector<UnitCell> unit_cells_;
+  PoolMemory memory_;
+};
+
 // Measures whole tiles; one a thread, about 60 KiB.
 class TileMeasure {
  public:
-  TileMeasure(const RoutingPlan& plan, uint64_t longest)
+  TileMeasure(const RoutingPlan& plan, uint64_t longest, const PoolMemory& pools)
       : plan_(plan),
+        pools_(pools),
         scores_{plan.scores.data, plan.scores.row, plan.scores.column, plan.scores.dtype} {
     raw_.bad_index = kNothingBad;
     raw_.longest = longest;
@@ -148,7 +213,7 @@ class TileMeasure {
       ++recorded;
       covered |= own_bit_[e];
       if (KeptIndex(plan_, row, j, e)) {
-        ++c.load[e];
+        Keep(row, e, padding);
       } else if (!padding) {
         Refuse(row, e);
       }
@@ -168,7 +233,7 @@ class TileMeasure {
     for (int e = 0; e < plan_.rule.experts; ++e) {
       if (!KeptInMap(plan_, row, e)) continue;
       ++kept;
-      ++c.load[e];
+      Keep(row, e, padding);
     }
     if (padding) return;
     CountChoices(row, kept);
@@ -187,7 +252,16 @@ class TileMeasure {
     }
   }
 
+  void Keep(int64_t row, int64_t expert, bool padding) {
+    ++raw_.counts.load[expert];
+    if (!plan_.fates_known) return;
+    CountFate<HostOps>(plan_, pools_, row, static_cast<int32_t>(expert), true, padding);
+  }
+
   void Refuse(int64_t row, int64_t expert) {
+    if (plan_.fates_known) {
+      CountFate<HostOps>(plan_, pools_, row, static_cast<int32_t>(expert), false, false);
+    }
     ++raw_.counts.refused[expert];
     ++raw_.counts.dropped;
     const int bin = BinOf(row);
@@ -211,6 +285,7 @@ class TileMeasure {
   static uint32_t AllOf(int n) { return n == 32 ? ~0u : (1u << n) - 1; }
 
   const RoutingPlan& plan_;
+  PoolMemory pools_;
   ScoreRows scores_;
   RoutingRaw raw_{};
   std::array<Values, kQuantities> values_;
@@ -244,19 +319,21 @@ RoutingRaw Measure(const RoutingPlan& plan, int threads) {
   raw.bad_index = kNothingBad;
   raw.bad_position = kNothingBad;
   ScanPositions(plan, &raw);
+  const HostPools pools(plan);
   const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
   const auto parts = static_cast<int>(
       std::clamp<int64_t>(threads, 1, (tiles + kTilesWorthAThread - 1) / kTilesWorthAThread));
   std::vector<Partial> partials(static_cast<size_t>(tiles));
   std::vector<std::unique_ptr<TileMeasure>> measures;
   for (int p = 0; p < parts; ++p) {
-    measures.push_back(std::make_unique<TileMeasure>(plan, raw.longest));
+    measures.push_back(std::make_unique<TileMeasure>(plan, raw.longest, pools.memory()));
   }
   ParallelParts(tiles, parts, [&](int part, int64_t first, int64_t last) {
     TileMeasure& measure = *measures[static_cast<size_t>(part)];
     for (int64_t t = first; t < last; ++t) partials[static_cast<size_t>(t)] = measure.Tile(t);
   });
   for (const auto& measure : measures) AddCounts(measure->raw(), plan.rule.experts, &raw);
+  pools.Fold(&raw.pools);
   raw.entropy_sum = SumStripes(partials, kEntropy);
   raw.margin_sum = SumStripes(partials, kMargin);
   raw.z_sum = SumStripes(partials, kZ);

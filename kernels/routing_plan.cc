@@ -122,17 +122,16 @@ absl::Status TakeTensors(const RoutingInput& in, RoutingPlan* plan) {
   const int64_t experts = plan->rule.experts;
   const int64_t k = plan->rule.top_k;
   const Taker taker(plan->tokens, in.scores.device);
-  StridedView unused;
   absl::Status s =
       taker.TakeShape("expert_bias", in.expert_bias, experts, -1, Content::kFloating, &plan->bias);
   if (s.ok()) s = taker.Take("topk_indices", in.topk_indices, k, Content::kInteger, &plan->topk);
   if (s.ok()) s = taker.Take("keep_mask", in.keep_mask, k, Content::kInteger, &plan->keep);
   if (s.ok()) s = taker.Take("routing_map", in.routing_map, experts, Content::kInteger, &plan->map);
-  if (s.ok()) s = taker.Take("sequence_id", in.sequence_id, -1, Content::kInteger, &unused);
+  if (s.ok()) s = taker.Take("sequence_id", in.sequence_id, -1, Content::kInteger, &plan->sequence);
   if (s.ok()) s = taker.Take("position", in.position, -1, Content::kInteger, &plan->position);
   if (s.ok())
     s = taker.Take("padding_mask", in.padding_mask, -1, Content::kInteger, &plan->padding);
-  if (s.ok()) s = taker.Take("pool_id", in.pool_id, -1, Content::kInteger, &unused);
+  if (s.ok()) s = taker.Take("pool_id", in.pool_id, -1, Content::kInteger, &plan->pool);
   if (!s.ok() || !in.probs.present()) return s;
   const bool by_choice = in.probs.rank == 2 && in.probs.shape[1] == k;
   const bool by_expert = in.probs.rank == 2 && in.probs.shape[1] == experts;
@@ -163,6 +162,29 @@ absl::Status BadValues(const RoutingPlan& plan, const RoutingRaw& raw) {
   return absl::OkStatus();
 }
 
+RoutingPoolStats FinishPools(const RoutingPlan& plan, const RoutingPools& p) {
+  RoutingPoolStats out;
+  out.measured = plan.fates_known && p.pools <= kMaxPools;
+  if (!out.measured) return out;
+  out.pools = p.pools;
+  out.refusing_cells = p.refusing_cells;
+  out.separable_cells = p.separable_cells;
+  out.most_held = p.most_held;
+  if (p.refusing_cells > 0) {
+    out.least_held_refusing = ~p.least_held_refusing;
+    out.most_held_refusing = p.most_held_refusing;
+  }
+  out.order_measured = plan.units_known && p.units <= kMaxUnits;
+  if (!out.order_measured) return out;
+  out.inverted_cells = p.inverted_cells;
+  if (p.inverted_cells > 0) {
+    out.refused_row = p.refused_row;
+    out.admitted_row = p.admitted_row;
+    out.expert = p.expert;
+  }
+  return out;
+}
+
 }  // namespace
 
 absl::Status PlanRouting(const RoutingInput& in, RoutingPlan* plan) {
@@ -177,6 +199,8 @@ absl::Status PlanRouting(const RoutingInput& in, RoutingPlan* plan) {
   plan->recorded = plan->topk.present()  ? RecordedChoice::kIndices
                    : plan->map.present() ? RecordedChoice::kMap
                                          : RecordedChoice::kNone;
+  plan->fates_known = plan->keep.present() || plan->map.present();
+  plan->units_known = plan->fates_known && plan->sequence.present() && plan->position.present();
   plan->logits_known = in.scores_are_logits || in.score_function == ScoreFunction::kIdentity;
   plan->log_experts = PortableLog(plan->rule.experts);
   return absl::OkStatus();
@@ -200,6 +224,7 @@ absl::Status FinishRouting(const RoutingPlan& plan, const RoutingRaw& raw, Routi
   out->margin_mean = Mean(raw.margin_sum, c.margin_rows);
   out->z_mean = plan.logits_known ? Mean(raw.z_sum, c.finite) : nan;
   out->logit_abs_max = c.finite > 0 ? __builtin_bit_cast(double, c.abs_max_bits) : nan;
+  out->pools = FinishPools(plan, raw.pools);
   out->drop_histogram.clear();
   out->offered_histogram.clear();
   if (plan.position.present()) {

@@ -56,6 +56,10 @@ struct RoutingPlan {
   StridedView probs;
   StridedView position;
   StridedView padding;
+  StridedView pool;
+  StridedView sequence;
+  bool fates_known = false;  // what was kept of the choices is recorded: pools are measured
+  bool units_known = false;  // and so is the order within each sequence
 };
 
 // The counts of a call. Integers: the order of addition does not matter.
@@ -76,6 +80,28 @@ struct RoutingCounts {
   uint32_t refused[kMaxExperts];
 };
 
+// Bounds of what is measured pool by pool: with more, that part is absent.
+inline constexpr uint32_t kMaxPools = 64;
+inline constexpr uint32_t kMaxUnits = 1024;  // sequences, counted in each pool that they are in
+inline constexpr int64_t kMaxUnitPosition = int64_t{1} << 36;
+
+// What the (expert, pool) cells say together: see kernels/routing_pools.h. Words that start as zero
+// and only grow; "least" as the complement.
+struct RoutingPools {
+  uint32_t pools;  // distinct; kMaxPools + 1: more
+  uint32_t units;  // distinct; kMaxUnits + 1: more; 0: not known
+  uint32_t refusing_cells;
+  uint32_t separable_cells;  // of these, with every score kept >= every score refused
+  uint32_t inverted_cells;   // (expert, unit): a refusal before an admission
+  int32_t expert;            // of the witness
+  uint64_t most_held;
+  uint64_t least_held_refusing;  // complement; 0: none refused
+  uint64_t most_held_refusing;
+  uint64_t witness;  // complement of refused row << 16 | expert; 0: none
+  int64_t refused_row;
+  int64_t admitted_row;
+};
+
 // The measurement as it comes from either form.
 //
 // Floating sums do not depend on the launch shape: the values of 256 consecutive rows (a tile; rows
@@ -90,6 +116,7 @@ struct RoutingRaw {
   uint64_t
       bad_index;  // row << 38 | choice << 32 | value as i32 of the first bad index, or kNothingBad
   uint64_t bad_position;  // row << 32 | value as i32, likewise
+  RoutingPools pools;
 };
 
 // Value in the low half of a "first bad" key: saturated, since only the text shows it.

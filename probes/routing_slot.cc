@@ -113,9 +113,9 @@ uint64_t SampleBytes(const RoutingCall& call) {
 }
 
 uint64_t SummaryBytes(const RoutingCall& call) {
-  // Fixed fields, doubles, histograms and identifiers; up to two bytes for each load and each
+  // Fixed fields, doubles, histograms, identifiers and pools; up to two bytes for each load and each
   // refusal.
-  constexpr uint64_t kFixed = 248;
+  constexpr uint64_t kFixed = 300;
   return kFixed + 4 * static_cast<uint64_t>(call.input.scores.shape[1]);
 }
 

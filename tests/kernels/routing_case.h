@@ -221,6 +221,11 @@ class CaseMaker {
       c->in.sequence_id = MakeTensor(c, AnyInteger(), tokens_, -1, AnyLayout(),
                                      [&](int64_t i, int64_t) { return i / length; });
     }
+    if (Chance(2)) {
+      const int pools = Chance(5) ? 200 : 1 + Below(9);  // more than are measured, or few
+      c->in.pool_id = MakeTensor(c, AnyInteger(), tokens_, -1, AnyLayout(),
+                                 [&](int64_t i, int64_t) { return i * 7 % pools; });
+    }
   }
 
   std::mt19937 random_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "tests/kernels/routing_case.h"
 
@@ -52,8 +53,25 @@ struct EmulatedWarp {
   }
 };
 
+// The device's atomics, for one thread.
+struct PlainOps {
+  template <typename T>
+  static T Peek(const T* p) {
+    return *p;
+  }
+  static uint32_t Add(uint32_t* p, uint32_t n) { return std::exchange(*p, *p + n); }
+  static void Max(uint64_t* p, uint64_t v) { *p = std::max(*p, v); }
+  static uint64_t Swap(uint64_t* p, uint64_t expected, uint64_t desired) {
+    return *p == expected ? std::exchange(*p, desired) : *p;
+  }
+};
+
 struct PlainSink {
   RoutingRaw* raw;
+  PoolMemory pools;
+  void Fate(const RoutingPlan& plan, int64_t row, int32_t e, bool kept, bool padding) {
+    CountFate<PlainOps>(plan, pools, row, e, kept, padding);
+  }
   void Add(uint64_t RoutingCounts::*member, uint64_t n) { raw->counts.*member += n; }
   void AbsMax(uint64_t bits) {
     raw->counts.abs_max_bits = std::max(raw->counts.abs_max_bits, bits);
@@ -85,7 +103,9 @@ class EmulatedDevice {
 
   RoutingRaw Run() {
     Positions();
+    Pools();
     WithSlots(plan_.rule.experts, [&](auto slots) { Rows<decltype(slots)::value>(); });
+    FoldPools();
     raw_.entropy_sum = Stripes(0);
     raw_.margin_sum = Stripes(1);
     raw_.z_sum = Stripes(2);
@@ -101,10 +121,41 @@ class EmulatedDevice {
     }
   }
 
+  // Ids entered in any order; cells for as many pools and units as the device has room for.
+  void Pools() {
+    if (!plan_.fates_known) return;
+    memory_.tables = tables_.get();
+    std::vector<int64_t> rows(static_cast<size_t>(plan_.tokens));
+    std::iota(rows.begin(), rows.end(), 0);
+    std::shuffle(rows.begin(), rows.end(), random_);
+    for (int64_t row : rows) EnterRow<PlainOps>(plan_, row, memory_);
+    const auto experts = static_cast<size_t>(plan_.rule.experts);
+    cells_.resize(kMaxPools * experts);
+    memory_.cells = cells_.data();
+    if (!plan_.units_known) return;
+    unit_cells_.resize(kMaxUnits * experts);
+    memory_.unit_cells = unit_cells_.data();
+  }
+
+  void FoldPools() {
+    const auto experts = static_cast<size_t>(plan_.rule.experts);
+    if (PoolsMeasured(memory_)) {
+      for (size_t i = tables_->pools.count * experts; i-- > 0;) {
+        FoldCell<PlainOps>(cells_[i], &raw_.pools);
+      }
+    }
+    if (UnitsMeasured(memory_)) {
+      for (size_t i = tables_->units.count * experts; i-- > 0;) {
+        FoldUnitCell<PlainOps>(unit_cells_[i], static_cast<int32_t>(i % experts), &raw_.pools);
+      }
+    }
+    EndPools(plan_, memory_, &raw_.pools);
+  }
+
   template <int Slots>
   void Rows() {
     std::vector<double> values(kMaxExperts);
-    PlainSink sink{&raw_};
+    PlainSink sink{&raw_, memory_};
     RowMeasure<EmulatedWarp, PlainSink, Slots> measure(plan_, bias_.data(), values.data(),
                                                        raw_.longest, &sink);
     const int64_t tiles = (plan_.tokens + kTileRows - 1) / kTileRows;
@@ -141,6 +192,10 @@ class EmulatedDevice {
   RoutingRaw raw_{};
   std::vector<double> bias_;
   std::vector<double> partials_[3];
+  std::unique_ptr<PoolTables> tables_ = std::make_unique<PoolTables>();
+  std::vector<PoolCell> cells_;
+  std::vector<UnitCell> unit_cells_;
+  PoolMemory memory_;
 };
 
 bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
@@ -157,6 +212,18 @@ void ExpectSame(const RoutingStats& got, const RoutingStats& want) {
   EXPECT_EQ(got.refused, want.refused);
   EXPECT_EQ(got.drop_histogram, want.drop_histogram);
   EXPECT_EQ(got.offered_histogram, want.offered_histogram);
+  EXPECT_EQ(got.pools.measured, want.pools.measured);
+  EXPECT_EQ(got.pools.pools, want.pools.pools);
+  EXPECT_EQ(got.pools.refusing_cells, want.pools.refusing_cells);
+  EXPECT_EQ(got.pools.separable_cells, want.pools.separable_cells);
+  EXPECT_EQ(got.pools.most_held, want.pools.most_held);
+  EXPECT_EQ(got.pools.least_held_refusing, want.pools.least_held_refusing);
+  EXPECT_EQ(got.pools.most_held_refusing, want.pools.most_held_refusing);
+  EXPECT_EQ(got.pools.order_measured, want.pools.order_measured);
+  EXPECT_EQ(got.pools.inverted_cells, want.pools.inverted_cells);
+  EXPECT_EQ(got.pools.refused_row, want.pools.refused_row);
+  EXPECT_EQ(got.pools.admitted_row, want.pools.admitted_row);
+  EXPECT_EQ(got.pools.expert, want.pools.expert);
   EXPECT_TRUE(SameBits(got.entropy_mean, want.entropy_mean))
       << got.entropy_mean << " " << want.entropy_mean;
   EXPECT_TRUE(SameBits(got.margin_mean, want.margin_mean));

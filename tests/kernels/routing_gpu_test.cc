@@ -20,9 +20,9 @@ namespace {
 class DeviceCase {
  public:
   explicit DeviceCase(const RoutingCase& c) : in_(c.in) {
-    TensorView* views[] = {&in_.scores,      &in_.expert_bias, &in_.topk_indices,
-                           &in_.keep_mask,   &in_.routing_map, &in_.probs,
-                           &in_.sequence_id, &in_.position,    &in_.padding_mask};
+    TensorView* views[] = {&in_.scores,       &in_.expert_bias, &in_.topk_indices, &in_.keep_mask,
+                           &in_.routing_map,  &in_.probs,       &in_.sequence_id,  &in_.position,
+                           &in_.padding_mask, &in_.pool_id};
     for (TensorView* v : views) {
       if (v->present()) Move(c, v);
     }
@@ -57,7 +57,7 @@ TEST(RoutingGpu, KernelEqualsTheHostTwinBitForBit) {
   RoutingRaw* raw = nullptr;
   ASSERT_EQ(cudaMallocHost(&raw, sizeof(RoutingRaw)), cudaSuccess);
   void* workspace = nullptr;
-  const size_t bytes = RoutingWorkspaceBytes(1 << 17);
+  const size_t bytes = RoutingWorkspaceBytes(1 << 17, kMaxExperts);
   ASSERT_EQ(cudaMalloc(&workspace, bytes), cudaSuccess);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
@@ -87,6 +87,17 @@ TEST(RoutingGpu, KernelEqualsTheHostTwinBitForBit) {
     ASSERT_EQ(device.refused, host.refused);
     ASSERT_EQ(device.drop_histogram, host.drop_histogram);
     ASSERT_EQ(device.offered_histogram, host.offered_histogram);
+    ASSERT_EQ(device.pools.measured, host.pools.measured);
+    ASSERT_EQ(device.pools.pools, host.pools.pools);
+    ASSERT_EQ(device.pools.refusing_cells, host.pools.refusing_cells);
+    ASSERT_EQ(device.pools.separable_cells, host.pools.separable_cells);
+    ASSERT_EQ(device.pools.most_held, host.pools.most_held);
+    ASSERT_EQ(device.pools.least_held_refusing, host.pools.least_held_refusing);
+    ASSERT_EQ(device.pools.most_held_refusing, host.pools.most_held_refusing);
+    ASSERT_EQ(device.pools.inverted_cells, host.pools.inverted_cells);
+    ASSERT_EQ(device.pools.refused_row, host.pools.refused_row);
+    ASSERT_EQ(device.pools.admitted_row, host.pools.admitted_row);
+    ASSERT_EQ(device.pools.expert, host.pools.expert);
     ASSERT_TRUE(SameBits(device.entropy_mean, host.entropy_mean));
     ASSERT_TRUE(SameBits(device.margin_mean, host.margin_mean));
     ASSERT_TRUE(SameBits(device.z_mean, host.z_mean));
