@@ -21,10 +21,8 @@ constexpr char kPage[] = R"page(
 A token's expert depends on tokens that come later in its own sequence.
 
 **What it checks.** From a recording of one router call it rebuilds what every token's own scores would
-have chosen, finds the experts that were full, and looks for an *inversion*: token n was refused by a
-full expert that admitted a later token m of the same sequence and pool. First come, first served in
-time order never shows one. It also replays the policies it knows on the recorded scores: expert choice,
-drop by score, first come first served.
+have chosen, finds the experts that were full, and replays the policies it knows. An *inversion* is the
+witness: token n was refused by a full expert that admitted a later token m of the same sequence and pool.
 
 **Why.** In training such a router tells a token something about its future; in generation the future is
 not there, so the model meets a router it was never trained with. With 64 experts of capacity 40 over
@@ -43,22 +41,25 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 - Tutel: `batch_prioritized_routing=False`, or capacity factor 0 (dropless).
 - Expert choice: keep it for encoders; for a decoder use token choice with a stored bias.
 
-**Strength.** `proved`: the leaking policy replayed on the scores gives every assignment, no clean one
-does, both that and the capacity are worth at least 20 bits (a declared capacity: two refusing experts
-or more hold exactly it, or one where that is worth 7), and there is an inversion for a witness. Expert choice: the equal counts are
-worth 20 bits and `pool_id` is recorded. `heuristic`, a warning: at least 7 bits. Otherwise
-`inconclusive`; an inversion alone accuses nobody.
+**Strength.** Two certificates, and each needs 20 bits, no clean replay that fits, and pools recorded by
+`pool_id` (or every holder known under a declared capacity):
+- *A leaking policy replayed*: drop by score, batch-prioritised, rank-major, a queue out of time order. Bits
+  are log2 of the ways to keep as many of each full expert's candidates, less what ties leave open; that
+  thresholds of the tokens' own would have hit the capacity exactly must be worth another 10.
+- *Pairs*: refusals that no score and no queue explains. Bits are -N·log2(1-f): another cause would have hit
+  the N choices of experts below capacity, all kept, at the rate f at which it hit full ones. Refusals below
+  every admission of their cell do not count, and a draw must be 4 times likelier than a hidden cause.
+Capacity is declared, or exhibited with 20 bits: Σ ½·log2(2πC(1−C/candidates)) over refusing (expert, pool)
+cells without the largest. Expert choice: equal counts worth 20 bits against own thresholds. `heuristic`, a
+warning: 7 bits, or pools by metadata; balanced assignment always. Repeats of a text count once.
 
-Bits of a replay are log2 of the number of ways to keep as many of the candidates of each full expert,
-less what ties leave open. Bits of an exhibited capacity are Σ ½·log2(2πC(1−C/candidates)) over the
-refusing (expert, pool) cells of recorded pools, without the largest. Cells that repeat another's scores
-count once.
+Clean replays: first come first served over every time-ordered queue, over equal chunks (the short one first
+or last), by sequence, over the first r choices, with a capacity per choice rank. While a cut into unequal
+pieces, an even or sliding budget, or all-or-nothing admission explains the refusals, pairs prove nothing.
 
-**Inconclusive when** sequence ids or positions are missing, a (sequence, position) occurs twice, more
-than half of the rows are tied in the recorded precision, a score is NaN or infinite, indices are out of
-range, refusals contradict the capacity, randomness of the token's own was declared, choices are not
-explained by the scores, or what happened rests on how the batch was cut into pools and `pool_id` was
-not recorded.
+**Inconclusive when** sequence ids or positions are missing or occur twice, more than half of the rows are
+tied or not finite, refusals contradict the capacity, ranks of a shared pool are missing, randomness of the
+token's own was declared, own scores do not explain the choices, or a clean and a leaking policy both fit.
 
 **What it cannot see.** Drops by score per device, overflow that is re-routed, anything without a full
 expert. These end inconclusive.
