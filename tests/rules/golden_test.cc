@@ -6,6 +6,7 @@
 //   [router]                 a reference router on random scores (support/synthetic_routing.h)
 //   policy = score-capacity
 //   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
+//   [routing-pair]           or: training's and inference's routing (support/routing_pair.h)
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -25,6 +26,7 @@
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
 #include "tests/rules/support/mixture_run.h"
+#include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/synthetic_routing.h"
 
 namespace plumbline::rules {
@@ -39,7 +41,7 @@ using testing::SyntheticRouting;
 
 struct Case {
   fs::path path;
-  std::string input_kind;  // "router", "mixture" or "batch"
+  std::string input_kind;  // "router", "mixture", "routing-pair" or "batch"
   std::string head;        // everything up to and with the [expect] line
   std::string input;
   std::string expect;
@@ -56,7 +58,8 @@ Case Parse(const fs::path& path) {
       continue;
     }
     c.head += line + "\n";
-    const bool input = line == "[router]" || line == "[mixture]" || line == "[batch]";
+    const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
+                       line == "[batch]";
     if (input || line == "[expect]" || line == "[set]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -158,8 +161,10 @@ std::vector<v1::Batch> RouterInput(const std::string& text) {
   return {SyntheticRouting(spec).Batch()};
 }
 
-std::vector<v1::Batch> MixtureInput(const std::string& text) {
-  testing::MixtureRunSpec spec;
+// "key = value" lines into a simulation's settings.
+template <typename Spec>
+Spec SpecInput(const std::string& text) {
+  Spec spec;
   std::istringstream in(text);
   std::string line;
   while (std::getline(in, line)) {
@@ -167,7 +172,7 @@ std::vector<v1::Batch> MixtureInput(const std::string& text) {
     if (equals != std::string::npos)
       testing::Set(spec, line.substr(0, equals), line.substr(equals + 3));
   }
-  return {testing::MixtureRun(spec)};
+  return spec;
 }
 
 std::vector<v1::Batch> BatchInput(const std::string& text) {
@@ -193,7 +198,11 @@ std::vector<v1::Batch> BatchInput(const std::string& text) {
 
 std::vector<v1::Batch> Input(const Case& c) {
   if (c.input_kind == "router") return RouterInput(c.input);
-  return c.input_kind == "mixture" ? MixtureInput(c.input) : BatchInput(c.input);
+  if (c.input_kind == "mixture")
+    return {testing::MixtureRun(SpecInput<testing::MixtureRunSpec>(c.input))};
+  if (c.input_kind == "routing-pair")
+    return testing::RoutingPair(SpecInput<testing::RoutingPairSpec>(c.input));
+  return BatchInput(c.input);
 }
 
 std::string ValueText(const google::protobuf::Value& value) {

@@ -1,0 +1,325 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/train_infer_join.h"
+#include "rules/lib/train_infer_runs.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# causality/train-infer-routing
+
+Training and inference send the same tokens to different experts, and rounding is not the reason.
+
+**What it checks.** Two recordings of one run are joined by (step, layer, sequence_id, position): inference
+(a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
+of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
+the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The layer's median score difference
+is taken at the experts on the edge of either choice. A flip whose margin exceeds 4 times that difference
+on more than 0.1 % of the tokens is a finding. So are, as plain facts: recorded choices of -1 where training
+chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
+on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
+n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
+
+**Why.** In reinforcement learning the ratio of training's to inference's probability weighs the gradient;
+one flipped expert of 8 changes a token's layer output by the order of itself. With bf16 rounding, scores
+1/128 apart flip for 2 to 4 % of the tokens in every layer: small margins, unavoidable. A stale
+balancing bias or a router in another dtype flips tokens by margins of 10 roundings and more, in the layers
+where it differs, and every later layer then sees other inputs: hence the first divergent one.
+
+**Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
+layers.3 is the first`.
+
+**Good.** Flips only where the margin is of the size of the scores' difference.
+
+**How to fix it.**
+- Same arithmetic: router in fp32 on both sides (Megatron-LM `--moe-router-dtype fp32`; vLLM and SGLang:
+  keep the gate unquantised).
+- Same bias: send `expert_bias` (`e_score_correction_bias`) with each weight update.
+- Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
+- -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it beside the cache.
+
+**Strength.** Flips: `heuristic`, 4 times and 0.1 % are customary. -1 entries, zero gates and lengths: `proved`,
+given that equal ids name the same token.
+
+**Inconclusive when** nothing joins; ids or positions are missing or repeat; the sides have other numbers
+of experts; scores of one side are missing or of another kind (then choices are compared, margins not); the
+joined tokens' scores are no closer than those of unrelated tokens (ids do not mean the same, or weights are far apart); fewer than 1,000 tokens.
+
+**What it cannot see.** Routing of tokens that only one side recorded; sides that record different
+steps; flips whose margin is small because both routers are undecided.
+
+**Cost.** Of a sampled step one side's 2,048 tokens a layer (those whose ids hash lowest) wait for the other
+side, about 250 bytes each; at most 64 MiB in all, the oldest steps given up first and counted.
+
+**Sources.** Routing replay: Ma et al., "Stabilizing MoE Reinforcement Learning by Aligning Training and
+Inference Routers", 2025.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "margin-factor",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "times the layer's median score difference",
+     .default_value = "4",
+     .reason = "a margin on both sides of 4 medians asks for a difference of 5 deviations",
+     .low = 1,
+     .high = 1000},
+    {.name = "flip-share",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "share of tokens",
+     .default_value = "0.001",
+     .reason = "customary; a layer's tail of large roundings stays below it",
+     .low = 0,
+     .high = 1},
+    {.name = "tokens",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "tokens a layer and step",
+     .default_value = "2048",
+     .reason = "two flips of these are the share's threshold; 0.5 MiB while they wait",
+     .low = 16,
+     .high = 10000000},
+};
+
+constexpr RuleInfo kInfo = {"causality/train-infer-routing",
+                            "training and inference route the same tokens differently",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr uint64_t kFewTokens = 1000;
+
+// The name, value and words of one kind of finding.
+struct Told {
+  const char* cause;
+  bool proved;
+  double value;
+  const char* measured;
+  const char* unit;
+  std::string text;
+  const RoutingComparison::Pair* pair;
+};
+
+class TrainInferRouting : public Rule {
+ public:
+  explicit TrainInferRouting(const Options& options)
+      : factor_(options.Number("margin-factor")),
+        share_(options.Number("flip-share")),
+        runs_(static_cast<size_t>(options.Integer("tokens")), factor_) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    for (const ComparedStep& done : runs_.Take(step)) Tell(done, out);
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const ComparedStep& done : runs_.Finish()) Tell(done, out);
+    if (!runs_.both_sides_seen()) return;  // one side alone: nobody asked for a comparison
+    for (const auto& [site, layer] : layers_) {
+      if (layer.fired.empty()) out.Add(Rest(site, layer));
+    }
+    for (const auto& [site, steps] : runs_.Unmatched()) {
+      if (layers_.contains(site)) continue;
+      v1::Verdict verdict = Inconclusive(absl::StrCat(
+          "nothing-joins: ", steps.count, " sampled steps of one side have no counterpart"));
+      Place(site, steps.first, steps.last, verdict);
+      out.Add(std::move(verdict));
+    }
+  }
+
+ private:
+  struct Layer {
+    uint64_t compared = 0;
+    uint64_t flips = 0;
+    uint64_t large_flips = 0;
+    uint64_t marked = 0;  // tokens with finite scores on both sides
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::string reason;  // why the last step that could not be judged was not
+    RoutingComparison last;
+    std::set<std::string> fired;
+  };
+
+  void Tell(const ComparedStep& done, VerdictSink& out) {
+    std::string first;
+    for (const auto& [site, c] : done.layers) {
+      if (first.empty() && c.large_flips > 0) first = site.layer;
+    }
+    for (const auto& [site, c] : done.layers) Tell(site, c, done.step, first, out);
+  }
+
+  void Tell(const LayerSite& site, const RoutingComparison& c, int64_t step,
+            const std::string& first, VerdictSink& out) {
+    const auto [at, fresh] = layers_.try_emplace(site);
+    Layer& layer = at->second;
+    layer.step_first = fresh ? step : std::min(layer.step_first, step);
+    layer.step_last = std::max(layer.step_last, step);
+    layer.last = c;
+    if (!c.blocked.empty() || !c.unmarked.empty())
+      layer.reason = c.blocked.empty() ? c.unmarked : c.blocked;
+    if (!c.blocked.empty()) return;
+    layer.compared += c.compared;
+    layer.flips += c.flips;
+    layer.large_flips += c.large_flips;
+    if (c.unmarked.empty()) layer.marked += c.scored;
+    for (const Told& told : Findings(c, layer, first)) {
+      if (!layer.fired.insert(told.cause).second) continue;
+      v1::Verdict verdict = Found(c, told);
+      if (!first.empty()) Put(*verdict.mutable_details(), "first_divergent_layer", first);
+      Place(site, step, step, verdict);
+      out.Add(std::move(verdict));
+    }
+  }
+
+  std::vector<Told> Findings(const RoutingComparison& c, const Layer& layer,
+                             const std::string& first) const {
+    std::vector<Told> list;
+    if (c.sentinels > 0) {
+      list.push_back(
+          {"sentinels", true, static_cast<double>(c.sentinels), "tokens with -1", "tokens",
+           absl::StrFormat("Inference recorded -1 for %d of %d tokens that training routed.",
+                           c.sentinels, c.joined),
+           &c.first_sentinel});
+    }
+    if (c.zero_gates > 0) {
+      list.push_back(
+          {"zero-gates", true, static_cast<double>(c.zero_gates), "tokens with zero gates",
+           "tokens",
+           absl::StrFormat("%d of %d tokens have gates of zero on one side and not on the "
+                           "other, and were not dropped.",
+                           c.zero_gates, c.joined),
+           &c.first_zero});
+    }
+    if (c.short_sequences > 0) {
+      list.push_back(
+          {"length", true, static_cast<double>(c.short_sequences), "sequences cut short",
+           "sequences",
+           absl::StrFormat("Inference holds %d tokens of sequence %d where training holds "
+                           "%d; so with %d sequences.",
+                           c.short_rows, c.short_sequence, c.short_of, c.short_sequences),
+           nullptr});
+    }
+    const double share = layer.marked == 0 ? 0
+                                           : static_cast<double>(layer.large_flips) /
+                                                 static_cast<double>(layer.marked);
+    if (c.large_flips > 0 && share > share_) {
+      list.push_back(
+          {"large-margin-flips", false, share, "tokens flipped by a large margin", "share",
+           absl::StrFormat("%.2f %% of %d tokens choose other experts by margins above %g "
+                           "times the median score difference of %.3g; %s is the first "
+                           "divergent layer.",
+                           100 * share, layer.marked, factor_, c.difference, first),
+           &c.largest_flip});
+    }
+    return list;
+  }
+
+  v1::Verdict Found(const RoutingComparison& c, const Told& told) const {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_WARNING);
+    f.set_strength(told.proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    f.set_title("training and inference route the same tokens differently");
+    f.set_explanation(told.text);
+    f.mutable_cause()->set_id(told.cause);
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name(told.measured);
+    f.mutable_measured()->set_value(told.value);
+    f.mutable_measured()->set_unit(told.unit);
+    f.mutable_threshold()->set_value(told.proved ? 0 : share_);
+    f.mutable_threshold()->set_source(told.proved ? "every token that is fed has its experts"
+                                                  : "option flip-share");
+    f.set_sample_size(c.joined);
+    f.set_fix(
+        told.proved
+            ? "Record inference's routing for every token that it computes (prefix cache off, "
+              "no cut), and never replay -1 or zero gates."
+            : "Give both sides one arithmetic (router in fp32) and one expert bias, sent with "
+              "each weight update; or replay inference's choices in training.");
+    if (told.pair != nullptr && told.pair->found) FillWitness(*told.pair, *f.mutable_witness());
+    Describe(c, *verdict.mutable_details());
+    verdict.add_assumptions("equal sequence ids and positions name the same token");
+    if (told.pair == nullptr) verdict.add_assumptions("each dump holds whole sequences");
+    return verdict;
+  }
+
+  static void FillWitness(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness) {
+    Put(witness, "sequence", static_cast<double>(pair.train.key.sequence));
+    Put(witness, "position", static_cast<double>(pair.train.key.position));
+    Put(witness, "train_experts", ExpertList(pair.train.chosen));
+    Put(witness, "inference_experts", ExpertList(pair.infer.chosen));
+    if (pair.train.ranked.empty() || pair.infer.ranked.empty()) return;
+    Put(witness, "train_margin", static_cast<double>(pair.train.margin));
+    Put(witness, "inference_margin", static_cast<double>(pair.infer.margin));
+  }
+
+  v1::Verdict Rest(const LayerSite& site, const Layer& layer) const {
+    v1::Verdict verdict;
+    if (!layer.reason.empty()) {
+      verdict = Inconclusive(layer.reason);
+    } else if (layer.marked < kFewTokens) {
+      verdict = Inconclusive(absl::StrCat("few-tokens: ", layer.marked,
+                                          " tokens were compared, of ", kFewTokens, " needed"));
+    } else {
+      verdict = Pass(layer.flips == 0 ? "both sides choose the same experts"
+                                      : "flips are of the size of the scores' differences");
+    }
+    Describe(layer.last, *verdict.mutable_details());
+    Put(*verdict.mutable_details(), "tokens_of_all_steps", static_cast<double>(layer.compared));
+    Put(*verdict.mutable_details(), "flips_of_all_steps", static_cast<double>(layer.flips));
+    verdict.add_assumptions("equal sequence ids and positions name the same token");
+    Place(site, layer.step_first, layer.step_last, verdict);
+    return verdict;
+  }
+
+  void Place(const LayerSite& site, int64_t first, int64_t last, v1::Verdict& verdict) const {
+    verdict.mutable_site()->set_layer(site.layer);
+    verdict.mutable_site()->set_op(site.op);
+    verdict.mutable_site()->set_step_first(first);
+    verdict.mutable_site()->set_step_last(last);
+    if (runs_.given_up() > 0)
+      Put(*verdict.mutable_details(), "steps_given_up", static_cast<double>(runs_.given_up()));
+  }
+
+  // Of the last compared step.
+  static void Describe(const RoutingComparison& c, google::protobuf::Struct& details) {
+    const auto share = [&](uint64_t n) {
+      return static_cast<double>(n) / static_cast<double>(std::max<uint64_t>(c.compared, 1));
+    };
+    Put(details, "tokens", static_cast<double>(c.joined));
+    if (!c.blocked.empty()) return;
+    Put(details, "set_overlap", c.overlap);
+    Put(details, "flip_share", share(c.flips));
+    Put(details, "order_only_share", share(c.order_only));
+    Put(details, "weight_only_share", share(c.weight_only));
+    Put(details, "largest_gate_difference", c.largest_gate_difference);
+    if (!c.unmarked.empty()) return;
+    Put(details, "large_flip_share", share(c.large_flips));
+    Put(details, "median_score_difference", c.difference);
+    Put(details, "median_flip_margin", c.median_flip_margin);
+  }
+
+  double factor_;
+  double share_;
+  TrainInferRuns runs_;
+  std::map<LayerSite, Layer> layers_;
+};
+
+}  // namespace
+
+CatalogueEntry train_infer_routing() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<TrainInferRouting>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,53 @@
+// Training's and inference's routing of the same tokens of one layer and step, side by side.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rules/lib/train_infer_side.h"
+
+namespace plumbline::rules {
+
+struct RoutingComparison {
+  std::string blocked;       // "short-id: sentence": nothing can be said
+  std::string unmarked;      // the same: choices are compared, margins are not
+  uint64_t joined = 0;       // tokens on both sides
+  uint64_t compared = 0;     // of these, with k choices on both
+  double overlap = 0;        // mean share of the choices that both sides made
+  uint64_t flips = 0;        // compared tokens with other sets of experts
+  uint64_t order_only = 0;   // the same set in another order
+  uint64_t weight_only = 0;  // the same set and order, a gate that differs by more than 1 %
+  double largest_gate_difference = 0;
+  // Median over tokens of the selection values' difference between the sides, at the experts on
+  // the edge of either choice; and between tokens that have nothing to do with each other.
+  double difference = 0;
+  double unrelated = 0;
+  uint64_t scored = 0;  // tokens with finite values on both sides
+  // Flips of tokens that are tied on neither side, whose smaller top-k margin exceeds
+  // `factor` * difference.
+  uint64_t large_flips = 0;
+  double median_flip_margin = 0;  // of the smaller margins of all flips with values; 0 without
+  uint64_t sentinels = 0;        // inference recorded -1 where training chose; never the last token
+  uint64_t zero_gates = 0;       // every gate zero on one side, not on the other
+  uint64_t short_sequences = 0;  // dumps: inference holds other than n or n - 1 of n tokens
+  int64_t short_sequence = 0;    // one of these
+  int64_t short_rows = 0;
+  int64_t short_of = 0;
+
+  // The flip of largest margin, and the first token of each other kind.
+  struct Pair {
+    RoutedToken train;
+    RoutedToken infer;
+    bool found = false;
+  };
+  Pair largest_flip;
+  Pair first_sentinel;
+  Pair first_zero;
+};
+
+RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor);
+
+// "3, 5, -1"
+std::string ExpertList(const std::vector<int16_t>& experts);
+
+}  // namespace plumbline::rules

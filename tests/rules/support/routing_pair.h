@@ -1,0 +1,45 @@
+// Training's and inference's recordings of the same tokens, with planted differences.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::rules::testing {
+
+struct RoutingPairSpec {
+  int sequences = 8;
+  int length = 256;
+  int experts = 16;
+  int top_k = 4;
+  int layers = 1;
+  double noise = 0.004;  // deviation of inference's logits from training's
+  // Share of tokens, from layer `flip_layer` on, whose logits inference gets wrong by `flip_size`.
+  double flip_share = 0;
+  double flip_size = 0.5;
+  int flip_layer = 0;
+  int sentinel_every = 0;     // every n-th row's choices are -1 at inference
+  int zero_gates_every = 0;   // every n-th row's gates are zero at inference
+  int cut = 0;                // tokens missing at the end of sequence 3, at inference
+  bool last_missing = false;  // of each sequence
+  bool last_sentinel = false;
+  bool gates = false;
+  bool shuffled = false;      // inference's rows in another order
+  bool other_tokens = false;  // inference routed other text under the same ids
+  bool drop_ids = false;      // inference has no sequence ids
+  bool scores = true;         // at inference
+  bool rollout_role = false;  // else mode eval within one process
+  bool live = false;          // sources have a pid
+  int64_t infer_step = 0;     // training's is 0
+  std::string poison;         // "nan": a tenth of inference's rows
+  uint64_t seed = 1;
+};
+
+void Set(RoutingPairSpec& spec, const std::string& key, const std::string& value);
+
+// Training's batch, then inference's.
+std::vector<v1::Batch> RoutingPair(const RoutingPairSpec& spec);
+
+}  // namespace plumbline::rules::testing

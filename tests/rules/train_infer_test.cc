@@ -1,0 +1,313 @@
+// The join of training's and inference's routing against a plain recomputation, how often rounding
+// alone alarms, planted faults, order of arrival, memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "rules/engine/engine.h"
+#include "rules/lib/train_infer_join.h"
+#include "rules/lib/train_infer_runs.h"
+#include "tests/rules/support/routing_pair.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::RoutingPair;
+using testing::RoutingPairSpec;
+using ::testing::StartsWith;
+
+constexpr char kRule[] = "causality/train-infer-routing";
+
+std::vector<v1::Verdict> Judge(const std::vector<v1::Batch>& batches) {
+  std::vector<v1::Verdict> verdicts;
+  auto engine = Engine::Create({.rules = {kRule}}, [&](const v1::Verdict& v) {
+    if (v.rule() == kRule) verdicts.push_back(v);
+  });
+  for (const v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(batch).ok());
+  (*engine)->Finish();
+  return verdicts;
+}
+
+int Findings(const std::vector<v1::Verdict>& verdicts, const std::string& cause) {
+  return static_cast<int>(std::count_if(verdicts.begin(), verdicts.end(), [&](const auto& v) {
+    return v.kind() == v1::Verdict::KIND_FINDING && v.finding().cause().id() == cause;
+  }));
+}
+
+const v1::Routing& RoutingOf(const v1::Batch& batch) { return batch.evidence(0).routing(); }
+
+RoutedSide SideOf(const v1::Routing& routing, size_t most = 1 << 20) {
+  RoutedSide side;
+  side.Add(routing, true, most);
+  side.Finish(most);
+  EXPECT_EQ(side.blocked, "");
+  return side;
+}
+
+template <typename T>
+T At(const v1::Tensor& t, size_t i) {
+  T v;
+  std::memcpy(&v, t.data().data() + i * sizeof(T), sizeof(T));
+  return v;
+}
+
+// ---- the same by definition ------------------------------------------------------------------
+
+struct Plain {
+  uint64_t joined = 0, flips = 0, order_only = 0, large = 0;
+  double overlap = 0;
+  double difference = 0;
+};
+
+// Rows as they stand in the message: scores sorted, margins, choices.
+struct PlainRow {
+  std::vector<float> x;
+  std::vector<int64_t> chosen;
+  std::vector<int> order;  // experts by score
+  double Margin(size_t k) const {
+    return double{x[static_cast<size_t>(order[k - 1])]} - double{x[static_cast<size_t>(order[k])]};
+  }
+  // Within two f32 steps of the larger of the two.
+  bool Tied(size_t k) const {
+    double step = 0;
+    for (size_t i : {k - 1, k}) {
+      const float v = std::fabs(x[static_cast<size_t>(order[i])]);
+      step = std::max(step, double{std::nextafter(v, HUGE_VALF)} - double{v});
+    }
+    return Margin(k) <= 2 * step;
+  }
+};
+
+PlainRow RowOf(const v1::Routing& r, size_t row) {
+  const auto experts = static_cast<size_t>(r.config().experts());
+  const auto k = static_cast<size_t>(r.config().top_k());
+  PlainRow out;
+  for (size_t e = 0; e < experts; ++e)
+    out.x.push_back(At<float>(r.sample().scores(), row * experts + e));
+  for (size_t j = 0; j < k; ++j)
+    out.chosen.push_back(At<int64_t>(r.sample().topk_indices(), row * k + j));
+  for (size_t e = 0; e < experts; ++e) out.order.push_back(static_cast<int>(e));
+  std::stable_sort(out.order.begin(), out.order.end(), [&](int a, int b) {
+    return out.x[static_cast<size_t>(a)] > out.x[static_cast<size_t>(b)];
+  });
+  return out;
+}
+
+Plain ByDefinition(const v1::Routing& train, const v1::Routing& infer, double factor) {
+  const auto k = static_cast<size_t>(train.config().top_k());
+  const auto n = static_cast<size_t>(train.sample().scores().shape(0));
+  const auto m = static_cast<size_t>(infer.sample().scores().shape(0));
+  Plain p;
+  std::vector<double> differences;
+  std::vector<std::pair<PlainRow, PlainRow>> pairs;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < m; ++j) {
+      const auto same = [&](const v1::Tensor& a, const v1::Tensor& b, bool wide) {
+        return wide ? At<int64_t>(a, i) == At<int64_t>(b, j)
+                    : At<int32_t>(a, i) == At<int32_t>(b, j);
+      };
+      if (!same(train.sample().sequence_id(), infer.sample().sequence_id(), true)) continue;
+      if (!same(train.sample().position(), infer.sample().position(), false)) continue;
+      pairs.emplace_back(RowOf(train, i), RowOf(infer, j));
+    }
+  }
+  p.joined = pairs.size();
+  for (const auto& [a, b] : pairs) {
+    for (const auto* side : {&a, &b}) {
+      for (size_t i : {k - 1, k}) {
+        const auto e = static_cast<size_t>(side->order[i]);
+        differences.push_back(std::fabs(double{a.x[e]} - double{b.x[e]}));
+      }
+    }
+  }
+  std::sort(differences.begin(), differences.end());
+  p.difference = differences[differences.size() / 2];
+  for (const auto& [a, b] : pairs) {
+    const std::set<int64_t> s(a.chosen.begin(), a.chosen.end());
+    const std::set<int64_t> t(b.chosen.begin(), b.chosen.end());
+    const auto both = std::count_if(s.begin(), s.end(), [&](int64_t e) { return t.count(e) > 0; });
+    p.overlap += static_cast<double>(both) / static_cast<double>(k) / static_cast<double>(p.joined);
+    if (s == t) {
+      p.order_only += a.chosen == b.chosen ? 0 : 1;
+      continue;
+    }
+    ++p.flips;
+    p.large +=
+        !a.Tied(k) && !b.Tied(k) && std::min(a.Margin(k), b.Margin(k)) > factor * p.difference ? 1
+                                                                                               : 0;
+  }
+  return p;
+}
+
+TEST(TrainInferJoin, AgreesWithADefinitionByLoops) {
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    SCOPED_TRACE(seed);
+    RoutingPairSpec spec{.sequences = 4, .length = 48, .seed = seed};
+    spec.experts = seed % 3 == 0 ? 8 : 32;
+    spec.top_k = seed % 2 == 0 ? 2 : 4;
+    spec.noise = seed % 4 == 0 ? 0.05 : 0.004;
+    spec.flip_share = 0.1;
+    spec.shuffled = true;
+    spec.cut = static_cast<int>(seed % 5);
+    const auto batches = RoutingPair(spec);
+    const Plain want = ByDefinition(RoutingOf(batches[0]), RoutingOf(batches[1]), 4);
+    const RoutingComparison got =
+        CompareRouting(SideOf(RoutingOf(batches[0])), SideOf(RoutingOf(batches[1])), 4);
+    ASSERT_EQ(got.blocked, "");
+    ASSERT_EQ(got.unmarked, "");
+    EXPECT_EQ(got.joined, want.joined);
+    EXPECT_EQ(got.flips, want.flips);
+    EXPECT_EQ(got.order_only, want.order_only);
+    EXPECT_EQ(got.large_flips, want.large);
+    EXPECT_GT(want.large, 0u);
+    EXPECT_NEAR(got.overlap, want.overlap, 1e-12);
+    // Values are kept as f32.
+    EXPECT_NEAR(got.difference, want.difference, 1e-6);
+  }
+}
+
+TEST(TrainInferJoin, TheTokensKeptDoNotDependOnTheirOrder) {
+  RoutingPairSpec spec{.flip_share = 0.05, .shuffled = true};
+  const auto batches = RoutingPair(spec);
+  const RoutedSide train = SideOf(RoutingOf(batches[0]), 100);
+  const RoutedSide infer = SideOf(RoutingOf(batches[1]), 100);
+  ASSERT_EQ(train.tokens.size(), 100u);
+  EXPECT_EQ(CompareRouting(train, infer, 4).joined, 100u);
+}
+
+// Rounding of every size, Gaussian and of bf16: never a finding.
+TEST(TrainInfer, RoundingAloneIsNotAccused) {
+  int flips = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    RoutingPairSpec spec{.sequences = 8, .length = 128, .seed = seed};
+    spec.noise = std::vector<double>{0.0005, 0.004, 0.02, 0.1}[seed % 4];
+    spec.experts = seed % 3 == 0 ? 64 : 16;
+    auto batches = RoutingPair(spec);
+    if (seed % 5 == 0) {  // inference rounds its logits to bf16 and chooses on them
+      v1::RoutingSample& s = *batches[1].mutable_evidence(0)->mutable_routing()->mutable_sample();
+      std::string& data = *s.mutable_scores()->mutable_data();
+      for (size_t i = 0; i + 4 <= data.size(); i += 4) data[i] = data[i + 1] = 0;
+    }
+    const auto verdicts = Judge(batches);
+    ASSERT_EQ(verdicts.size(), 1u);
+    EXPECT_EQ(verdicts[0].kind(), v1::Verdict::KIND_PASS)
+        << seed << " " << verdicts[0].ShortDebugString();
+    flips += verdicts[0].details().fields().at("flip_share").number_value() > 0 ? 1 : 0;
+  }
+  EXPECT_GT(flips, 100);  // there was something to accuse
+}
+
+TEST(TrainInfer, PlantedFlipsAreFound) {
+  int found = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    RoutingPairSpec spec{.flip_share = 0.02, .seed = seed};
+    found += Findings(Judge(RoutingPair(spec)), "large-margin-flips");
+  }
+  EXPECT_EQ(found, 50);
+}
+
+TEST(TrainInfer, IdenticalScoresAndOtherChoicesAreFound) {
+  RoutingPairSpec spec{.noise = 0};
+  auto batches = RoutingPair(spec);
+  EXPECT_EQ(Judge(batches)[0].kind(), v1::Verdict::KIND_PASS);
+  // Inference took the neighbour's expert: 64 tokens, scores untouched.
+  std::string& data = *batches[1]
+                           .mutable_evidence(0)
+                           ->mutable_routing()
+                           ->mutable_sample()
+                           ->mutable_topk_indices()
+                           ->mutable_data();
+  for (size_t row = 0; row < 64; ++row) {
+    std::set<int64_t> taken;
+    for (size_t j = 0; j < 4; ++j)
+      taken.insert(
+          At<int64_t>(batches[1].evidence(0).routing().sample().topk_indices(), row * 4 + j));
+    int64_t other = 0;
+    while (taken.count(other) > 0) ++other;
+    std::memcpy(data.data() + row * 4 * sizeof(other), &other, sizeof(other));
+  }
+  EXPECT_EQ(Findings(Judge(batches), "large-margin-flips"), 1);
+}
+
+TEST(TrainInfer, EitherSideMayComeFirst) {
+  RoutingPairSpec spec{.layers = 3, .flip_share = 0.02, .rollout_role = true};
+  const auto batches = RoutingPair(spec);
+  const auto text = [](const std::vector<v1::Verdict>& verdicts) {
+    std::string all;
+    for (const auto& v : verdicts) all += v.DebugString();
+    return all;
+  };
+  EXPECT_EQ(Findings(Judge(batches), "large-margin-flips"), 3);
+  EXPECT_EQ(text(Judge({batches[0], batches[1]})), text(Judge({batches[1], batches[0]})));
+}
+
+TEST(TrainInfer, OneSideAloneIsNotSpokenOf) {
+  RoutingPairSpec spec{};
+  EXPECT_TRUE(Judge({RoutingPair(spec)[0]}).empty());
+  EXPECT_TRUE(Judge({RoutingPair(spec)[1]}).empty());
+}
+
+TEST(TrainInfer, CapacityDropsAreNoZeroGates) {
+  RoutingPairSpec spec{};
+  spec.zero_gates_every = 20;
+  auto batches = RoutingPair(spec);
+  EXPECT_EQ(Findings(Judge(batches), "zero-gates"), 1);
+  batches[1].mutable_evidence(0)->mutable_routing()->mutable_config()->set_capacity_kind(
+      v1::RoutingConfig::CAPACITY_DECLARED);
+  EXPECT_EQ(Findings(Judge(batches), "zero-gates"), 0);
+}
+
+TEST(TrainInfer, BrokenRecordingsAreInconclusive) {
+  const auto spoil = [](const std::function<void(v1::RoutingSample&)>& change) {
+    auto batches = RoutingPair({});
+    change(*batches[1].mutable_evidence(0)->mutable_routing()->mutable_sample());
+    const auto verdicts = Judge(batches);
+    return verdicts.size() == 1 && verdicts[0].kind() == v1::Verdict::KIND_INCONCLUSIVE
+               ? verdicts[0].reason()
+               : "no: " + std::to_string(verdicts.size());
+  };
+  EXPECT_THAT(spoil([](auto& s) { s.clear_position(); }), StartsWith("no-positions"));
+  EXPECT_THAT(spoil([](auto& s) { s.mutable_scores()->set_shape(1, 7); }),
+              StartsWith("bad-tensor"));
+  EXPECT_THAT(spoil([](auto& s) { s.mutable_topk_indices()->mutable_data()->pop_back(); }),
+              StartsWith("bad-tensor: topk_indices"));
+  EXPECT_THAT(spoil([](auto& s) {
+                s.mutable_topk_indices()->set_shape(0, std::numeric_limits<int64_t>::max());
+              }),
+              StartsWith("bad-shape"));
+  EXPECT_THAT(spoil([](auto& s) {
+                std::string& d = *s.mutable_position()->mutable_data();
+                std::fill(d.begin(), d.end(), '\0');
+              }),
+              StartsWith("ids-repeat"));
+  EXPECT_THAT(spoil([](auto& s) { s.set_scores_are_logits(false); }),
+              StartsWith("scores-differ-in-kind"));
+  EXPECT_THAT(spoil([](auto& s) {
+                std::string& d = *s.mutable_scores()->mutable_data();
+                std::fill(d.begin(), d.end(), '\xff');  // NaN
+              }),
+              StartsWith("non-finite: only 0"));
+}
+
+TEST(TrainInfer, WaitingIsBounded) {
+  RoutingPairSpec spec{.live = true};
+  const v1::Batch batch = RoutingPair(spec)[0];
+  TrainInferRuns runs(2048, 4);
+  SiteStep step;
+  step.role = v1::ROLE_TRAINER;
+  step.site = batch.evidence(0).site();
+  step.items.push_back({&batch.sources(0), &batch.evidence(0)});
+  for (step.step = 0; step.step < 200; ++step.step) EXPECT_TRUE(runs.Take(step).empty());
+  EXPECT_GT(runs.given_up(), 0u);
+  const auto waiting = runs.Unmatched();
+  ASSERT_EQ(waiting.size(), 1u);
+  EXPECT_EQ(waiting.begin()->second.last, 199);
+  EXPECT_EQ(waiting.begin()->second.count + runs.given_up(), 200u);
+}
+
+}  // namespace
+}  // namespace plumbline::rules
