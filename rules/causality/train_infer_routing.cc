@@ -24,16 +24,18 @@ Training and inference send the same tokens to different experts, and rounding i
 of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
 the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The layer's median score difference
 is taken at the experts on the edge of either choice. A flip whose margin exceeds 4 times that difference
-on more than 0.1 % of the tokens is a finding. So are, as plain facts: recorded choices of -1 where training
+on more than 0.1 % of the tokens is a finding. A token counts in the first layer where it flips: above
+that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
 on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
 n - 1 of n tokens. The first divergent layer is the one with the lowest number that has such flips in that step.
 
 **Why.** In reinforcement learning the ratio of training's to inference's probability weighs the gradient;
 one flipped expert of 8 changes a token's layer output by the order of itself. With bf16 rounding, scores
-1/128 apart flip for 2 to 4 % of the tokens in every layer: small margins, unavoidable. A stale
-balancing bias or a router in another dtype flips tokens by margins of 10 roundings and more, in the layers
-where it differs, and every later layer then sees other inputs: hence the first divergent one.
+1/128 apart flip for 2 to 4 % of the tokens in every layer: small margins, unavoidable. A balancing bias
+that one side does not apply, experts numbered otherwise, choices replayed for the neighbouring token flip
+tokens by margins of 10 roundings and more, in the layers where that happens, and the layers above then
+see other inputs: hence the first divergent one.
 
 **Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
 layers.3 is the first`.
@@ -54,8 +56,9 @@ given that equal ids name the same token.
 of experts; scores of one side are missing or of another kind (then choices are compared, margins not); the
 joined tokens' scores are no closer than those of unrelated tokens (ids do not mean the same, or weights are far apart); fewer than 1,000 tokens.
 
-**What it cannot see.** Routing of tokens that only one side recorded; sides that record different
-steps; flips whose margin is small because both routers are undecided.
+**What it cannot see.** What moves all scores of a layer alike, as weights that one update left behind:
+that is the median difference then (it stands in the details, with the overlap of the sets). Layers that
+were not recorded: a token that flipped there counts in the next one that was. Sides that record different steps; flips whose margin is small because both routers are undecided.
 
 **Cost.** Of a sampled step one side's 2,048 tokens a layer (those whose ids hash lowest) wait for the other
 side, about 250 bytes each; at most 64 MiB in all, the oldest steps given up first and counted.
@@ -150,10 +153,19 @@ class TrainInferRouting : public Rule {
 
   void Tell(const ComparedStep& done, VerdictSink& out) {
     std::string first;
-    for (const auto& [site, c] : done.layers) {
+    std::set<TokenKey> diverged;  // in a layer below
+    for (const auto& [site, compared] : done.layers) {
+      RoutingComparison c = compared;
+      std::erase_if(c.large, [&](const auto& pair) { return diverged.contains(pair.train.key); });
+      c.large_flips = c.large.size();
+      diverged.insert(c.diverged.begin(), c.diverged.end());
       if (first.empty() && c.large_flips > 0) first = site.layer;
+      Tell(site, c, done.step, first, out);
     }
-    for (const auto& [site, c] : done.layers) Tell(site, c, done.step, first, out);
+  }
+
+  static double MarginOf(const RoutingComparison::Pair& pair) {
+    return std::min(pair.train.margin, pair.infer.margin);
   }
 
   void Tell(const LayerSite& site, const RoutingComparison& c, int64_t step,
@@ -217,7 +229,9 @@ class TrainInferRouting : public Rule {
                            "times the median score difference of %.3g; %s is the first "
                            "divergent layer.",
                            100 * share, layer.marked, factor_, c.difference, first),
-           &c.largest_flip});
+           &*std::max_element(c.large.begin(), c.large.end(), [](const auto& a, const auto& b) {
+             return MarginOf(a) < MarginOf(b);
+           })});
     }
     return list;
   }
@@ -248,6 +262,7 @@ class TrainInferRouting : public Rule {
     if (told.pair != nullptr && told.pair->found) FillWitness(*told.pair, *f.mutable_witness());
     Describe(c, *verdict.mutable_details());
     verdict.add_assumptions("equal sequence ids and positions name the same token");
+    if (!told.proved) verdict.add_assumptions("layers that were not recorded route alike");
     if (told.pair == nullptr) verdict.add_assumptions("each dump holds whole sequences");
     return verdict;
   }

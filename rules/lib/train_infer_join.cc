@@ -142,11 +142,14 @@ class Comparer {
   void Compare() {
     double overlap = 0;
     std::vector<double> margins;
-    double largest = -1;
     for (const Joined& p : pairs_) {
       Sentinel(p);
       ZeroGates(p);
-      if (!Complete(*p.train) || !Complete(*p.infer)) continue;
+      const bool complete = Complete(*p.train) && Complete(*p.infer);
+      const bool scored = !p.train->ranked.empty() && !p.infer->ranked.empty();
+      if (!complete || !(scored || !c_.unmarked.empty()) || SetOf(*p.train) != SetOf(*p.infer))
+        c_.diverged.push_back(p.train->key);
+      if (!complete) continue;
       ++c_.compared;
       const std::vector<int16_t> a = SetOf(*p.train);
       const std::vector<int16_t> b = SetOf(*p.infer);
@@ -158,15 +161,12 @@ class Comparer {
         continue;
       }
       ++c_.flips;
-      if (!c_.unmarked.empty() || p.train->ranked.empty() || p.infer->ranked.empty()) continue;
+      if (!c_.unmarked.empty() || !scored) continue;
       const double margin = std::min(p.train->margin, p.infer->margin);
       margins.push_back(margin);
       if (p.train->tied || p.infer->tied || !(margin > factor_ * c_.difference)) continue;
       ++c_.large_flips;
-      if (margin > largest) {
-        largest = margin;
-        c_.largest_flip = {*p.train, *p.infer, true};
-      }
+      c_.large.push_back({*p.train, *p.infer, true});
     }
     if (c_.compared > 0) c_.overlap = overlap / static_cast<double>(c_.compared);
     c_.median_flip_margin = Median(margins);

@@ -22,10 +22,8 @@ struct RoutingComparison {
   // the edge of either choice; and between tokens that have nothing to do with each other.
   double difference = 0;
   double unrelated = 0;
-  uint64_t scored = 0;  // tokens with finite values on both sides
-  // Flips of tokens that are tied on neither side, whose smaller top-k margin exceeds
-  // `factor` * difference.
-  uint64_t large_flips = 0;
+  uint64_t scored = 0;            // tokens with finite values on both sides
+  uint64_t large_flips = 0;       // see below
   double median_flip_margin = 0;  // of the smaller margins of all flips with values; 0 without
   uint64_t sentinels = 0;        // inference recorded -1 where training chose; never the last token
   uint64_t zero_gates = 0;       // every gate zero on one side, not on the other
@@ -34,13 +32,17 @@ struct RoutingComparison {
   int64_t short_rows = 0;
   int64_t short_of = 0;
 
-  // The flip of largest margin, and the first token of each other kind.
+  // A witness: the first token of a kind.
   struct Pair {
     RoutedToken train;
     RoutedToken infer;
     bool found = false;
   };
-  Pair largest_flip;
+  // Flips of tokens that are tied on neither side, whose smaller top-k margin exceeds
+  // `factor` * difference; by key.
+  std::vector<Pair> large;
+  // Tokens that are not known to be routed alike, by key: they enter the layers above differently.
+  std::vector<TokenKey> diverged;
   Pair first_sentinel;
   Pair first_zero;
 };

@@ -179,6 +179,42 @@ TEST(TrainInferJoin, TheTokensKeptDoNotDependOnTheirOrder) {
   EXPECT_EQ(CompareRouting(train, infer, 4).joined, 100u);
 }
 
+// A token that flipped below, by rounding, may flip by any margin above: that is no new divergence.
+TEST(TrainInfer, WhatFollowsAFlipIsNotCounted) {
+  RoutingPairSpec spec{.layers = 1, .noise = 0.02};
+  auto batches = RoutingPair(spec);
+  const RoutingComparison below =
+      CompareRouting(SideOf(RoutingOf(batches[0])), SideOf(RoutingOf(batches[1])), 4);
+  ASSERT_GT(below.diverged.size(), 40u);
+  ASSERT_EQ(below.large_flips, 0u);
+  // layers.1: those very tokens get unrelated scores.
+  spec.noise = 0.001;
+  spec.seed = 2;
+  auto above = RoutingPair(spec);
+  v1::RoutingSample& s = *above[1].mutable_evidence(0)->mutable_routing()->mutable_sample();
+  for (const TokenKey& key : below.diverged) {
+    const auto row = static_cast<size_t>((key.sequence - 100) * spec.length + key.position);
+    const auto width = static_cast<size_t>(spec.experts) * sizeof(float);
+    std::string& scores = *s.mutable_scores()->mutable_data();
+    const std::string mirrored(scores.substr(row * width, width));
+    for (size_t e = 0; e < width; e += sizeof(float))
+      std::memcpy(scores.data() + row * width + e, mirrored.data() + width - sizeof(float) - e,
+                  sizeof(float));
+    std::string& chosen = *s.mutable_topk_indices()->mutable_data();
+    const auto best = RowOf(above[1].evidence(0).routing(), row).order;
+    for (size_t j = 0; j < 4; ++j) {
+      const int64_t e = best[j];
+      std::memcpy(chosen.data() + (row * 4 + j) * sizeof(e), &e, sizeof(e));
+    }
+  }
+  for (size_t side : {0u, 1u}) {
+    *batches[side].add_evidence() = above[side].evidence(0);
+    batches[side].mutable_evidence(1)->mutable_site()->set_layer("layers.1");
+  }
+  EXPECT_EQ(Findings(Judge(above), "large-margin-flips"), 1);    // alone it is one
+  EXPECT_EQ(Findings(Judge(batches), "large-margin-flips"), 0);  // after the other it is none
+}
+
 // Rounding of every size, Gaussian and of bf16: never a finding.
 TEST(TrainInfer, RoundingAloneIsNotAccused) {
   int flips = 0;
