@@ -306,7 +306,10 @@ void AddCounts(const RoutingRaw& from, int experts, RoutingRaw* to) {
     t.*member += f.*member;
   }
   t.abs_max_bits = std::max(t.abs_max_bits, f.abs_max_bits);
-  for (int i = 0; i < kDropBins; ++i) t.drop_histogram[i] += f.drop_histogram[i];
+  for (int i = 0; i < kDropBins; ++i) {
+    t.drop_histogram[i] += f.drop_histogram[i];
+    t.offered_histogram[i] += f.offered_histogram[i];
+  }
   for (int e = 0; e < experts; ++e) {
     t.load[e] += f.load[e];
     t.refused[e] += f.refused[e];

@@ -407,6 +407,7 @@ TEST(RoutingHost, ThreadsDoNotChangeABit) {
       EXPECT_EQ(many.load, one.load);
       EXPECT_EQ(many.refused, one.refused);
       EXPECT_EQ(many.drop_histogram, one.drop_histogram);
+      EXPECT_EQ(many.offered_histogram, one.offered_histogram);
       EXPECT_EQ(many.tied, one.tied);
       EXPECT_EQ(many.unexplained, one.unexplained);
       EXPECT_EQ(many.choices, one.choices);
