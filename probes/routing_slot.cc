@@ -115,7 +115,7 @@ uint64_t SampleBytes(const RoutingCall& call) {
 uint64_t SummaryBytes(const RoutingCall& call) {
   // Fixed fields, doubles, histograms, identifiers and pools; up to two bytes for each load and each
   // refusal.
-  constexpr uint64_t kFixed = 300;
+  constexpr uint64_t kFixed = 308;
   return kFixed + 4 * static_cast<uint64_t>(call.input.scores.shape[1]);
 }
 

@@ -58,8 +58,8 @@ Case Parse(const fs::path& path) {
       continue;
     }
     c.head += line + "\n";
-    const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
-                       line == "[batch]";
+    const bool input =
+        line == "[router]" || line == "[mixture]" || line == "[routing-pair]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);

@@ -1,5 +1,6 @@
 // Pools that span ranks: the verdict on the parts, joined, is the verdict on the whole.
 #include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,8 +62,7 @@ std::vector<v1::Batch> PartsOf(const SyntheticRouting& whole, const Split& split
     routing.mutable_config()->set_pool(split.pool);
     v1::RoutingSample& s = *routing.mutable_sample();
     const int64_t from = rows * rank / split.ranks, to = rows * (rank + 1) / split.ranks;
-    for (v1::Tensor* tensor :
-         {s.mutable_scores(), s.mutable_sequence_id(), s.mutable_position()}) {
+    for (v1::Tensor* tensor : {s.mutable_scores(), s.mutable_sequence_id(), s.mutable_position()}) {
       CutRows(tensor, from, to);
     }
     if (s.has_topk_indices()) CutRows(s.mutable_topk_indices(), from, to);
@@ -96,7 +96,8 @@ RoutingSpec Spec(RouterPolicy policy, uint64_t seed = 5) {
 }
 
 TEST(RoutingJoin, PartsOfAPoolAreJudgedAsTheWhole) {
-  for (RouterPolicy policy : {RouterPolicy::kScore, RouterPolicy::kFifo, RouterPolicy::kRankMajor}) {
+  for (RouterPolicy policy :
+       {RouterPolicy::kScore, RouterPolicy::kFifo, RouterPolicy::kRankMajor}) {
     const SyntheticRouting whole(Spec(policy));
     const auto one = Judge({whole.Batch()});
     ASSERT_EQ(one.size(), 1u);
@@ -146,7 +147,7 @@ TEST(RoutingJoin, ArrivalOrderDoesNotMatter) {
   const auto backward = Judge(parts);
   ASSERT_EQ(forward.size(), 1u);
   ASSERT_EQ(backward.size(), 1u);
-  EXPECT_EQ(forward[0].SerializeAsString(), backward[0].SerializeAsString());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(forward[0], backward[0]));
 }
 
 TEST(RoutingJoin, RanksThatDoNotFitTogetherBlock) {
