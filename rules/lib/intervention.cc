@@ -1,6 +1,7 @@
 #include "rules/lib/intervention.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -130,8 +131,9 @@ class Checker {
     cut_short_ |= n > most;
     const int64_t taken = std::min(n, most);
     for (int64_t i = 0; i < taken && !nondeterministic_; ++i) {
-      // Spread over the list; the offset keeps a stride from meeting one manner alone.
-      const int64_t at = i * n / taken + (n / taken >= 3 ? i % 3 : 0);
+      // Spread over the list, which holds the manners in turn: each is used as often.
+      const int64_t spread = i * n / taken;
+      const int64_t at = n < 2 * taken ? spread : spread / kTurns * kTurns + i % kTurns;
       if (absl::Status status = Try(trials[static_cast<size_t>(std::min(at, n - 1))]); !status.ok())
         return status;
     }
@@ -229,6 +231,7 @@ class Checker {
     return check_.future.tried > 0 ? Row::kClean : Row::kNotTried;
   }
 
+  static constexpr int64_t kTurns = std::size(kManners);
   static constexpr int64_t kReserve = 6;  // calls that confirm a flip and the batch as given
 
   const RouterCall& router_;

@@ -223,6 +223,31 @@ TEST(CheckRouter, AShortSweepStillTriesEverything) {
   }
 }
 
+// What a router that fails at a call was being tried with.
+std::string TriedAt(const SyntheticRouting& routing, int failing, int max_calls) {
+  int calls = 0;
+  const auto check = CheckRouter(
+      [&](const std::vector<double>& logits) -> absl::StatusOr<Assignments> {
+        if (++calls == failing) return absl::InternalError("stop");
+        return Callable(routing)(logits);
+      },
+      InputsOf(routing), {.max_calls = max_calls});
+  return check.ok() ? "" : std::string(check.status().message());
+}
+
+TEST(CheckRouter, AShortSweepUsesEveryMannerOfReplacement) {
+  const SyntheticRouting routing(SpecOf(RouterPolicy::kTokenChoice));
+  // Four sequences of 64 tokens: 15 cuts in 3 manners, 180 trials; 60 calls take every third.
+  for (int max_calls : {24, 40, 60, 91, 150}) {
+    for (const char* manner : {"random tokens", "copies of", "tokens that all ask"}) {
+      bool used = false;
+      for (int call = 3; call < 14; ++call)
+        used |= TriedAt(routing, call, max_calls).find(manner) != std::string::npos;
+      EXPECT_TRUE(used) << manner << " of " << max_calls;
+    }
+  }
+}
+
 TEST(CheckRouter, TheSweepIsBounded) {
   const SyntheticRouting routing(SpecOf(RouterPolicy::kTokenChoice));
   const RouterCheck check = Check(Callable(routing), InputsOf(routing), {.max_calls = 40});
