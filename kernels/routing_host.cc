@@ -317,7 +317,9 @@ void AddCounts(const RoutingRaw& from, int experts, RoutingRaw* to) {
   to->bad_index = std::min(to->bad_index, from.bad_index);
 }
 
-RoutingRaw Measure(const RoutingPlan& plan, int threads) {
+}  // namespace
+
+RoutingRaw MeasureRouting(const RoutingPlan& plan, int threads) {
   RoutingRaw raw{};
   raw.bad_index = kNothingBad;
   raw.bad_position = kNothingBad;
@@ -343,15 +345,13 @@ RoutingRaw Measure(const RoutingPlan& plan, int threads) {
   return raw;
 }
 
-}  // namespace
-
 absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out, int threads) {
   RoutingPlan plan;
   if (absl::Status status = PlanRouting(in, &plan); !status.ok()) return status;
   if (!in.scores.on_host()) {
     return absl::InvalidArgumentError("scores: expected a host tensor, found one on a device");
   }
-  return FinishRouting(plan, Measure(plan, threads), out);
+  return FinishRouting(plan, MeasureRouting(plan, threads), out);
 }
 
 }  // namespace plumbline

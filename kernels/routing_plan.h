@@ -144,6 +144,9 @@ PLUMB_HD inline int DropBin(int64_t position, uint64_t longest) {
 // may be on the host or a device, but all on the same.
 absl::Status PlanRouting(const RoutingInput& in, RoutingPlan* plan);
 
+// The host twin's part between the two: host tensors only.
+RoutingRaw MeasureRouting(const RoutingPlan& plan, int threads);
+
 // Turns raw counts into statistics; InvalidArgument for a bad index or position. Reuses the
 // vectors of `out`.
 absl::Status FinishRouting(const RoutingPlan& plan, const RoutingRaw& raw, RoutingStats* out);

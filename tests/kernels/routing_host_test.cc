@@ -338,7 +338,7 @@ class PoolReference {
 
 TEST(RoutingHost, PoolsAreCountedByDefinition) {
   int measured = 0, ordered = 0, inverted = 0, many = 0;
-  for (uint32_t seed = 0; seed < 3000; ++seed) {
+  for (uint32_t seed = 0; seed < 700; ++seed) {
     SCOPED_TRACE(seed);
     const RoutingCase c = CaseMaker(seed).Make();
     if (!c.in.keep_mask.present()) continue;
@@ -362,10 +362,10 @@ TEST(RoutingHost, PoolsAreCountedByDefinition) {
     ordered += want.order_measured ? 1 : 0;
     inverted += want.inverted_cells > 0 ? 1 : 0;
   }
-  EXPECT_GT(measured, 100);
-  EXPECT_GT(many, 3);
-  EXPECT_GT(ordered, 200);
-  EXPECT_GT(inverted, 100);
+  EXPECT_GT(measured, 25);
+  EXPECT_GT(many, 1);
+  EXPECT_GT(ordered, 50);
+  EXPECT_GT(inverted, 25);
 }
 
 TEST(RoutingHost, LayoutDoesNotMatter) {
@@ -393,12 +393,12 @@ TEST(RoutingHost, LayoutDoesNotMatter) {
 }
 
 TEST(RoutingHost, ThreadsDoNotChangeABit) {
-  for (uint32_t seed = 0; seed < 6; ++seed) {
+  for (uint32_t seed = 0; seed < 3; ++seed) {
     CaseOptions options;
-    options.max_tokens = 90000;
+    options.max_tokens = 40000;
     CaseMaker maker(seed, options);
     RoutingCase c = maker.Make();
-    while (c.in.scores.shape[0] < 30000) c = maker.Make();
+    while (c.in.scores.shape[0] < 20000) c = maker.Make();
     RoutingStats one;
     ASSERT_TRUE(SummariseRouting(c.in, &one).ok());
     for (int threads : {2, 3, 8}) {
