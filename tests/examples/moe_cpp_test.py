@@ -42,7 +42,7 @@ class CppTrainer(unittest.TestCase):
                                            "--record", record, "--patience", 200000)
                 cls.audits[router] = support.audit(record)
                 support.train("--router", router, "--steps", 12, "--run", router,
-                              "--record", folder / f"py-{router}",
+                              "--record", folder / f"py-{router}", "--batch", 8, "--seq", 96,
                               "--patience", support.PATIENCE)
                 cls.python[router] = support.audit(folder / f"py-{router}")
 
