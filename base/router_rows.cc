@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/load.h"
+#include "base/router_quick_choice.h"
 
 namespace plumbline {
 namespace {

@@ -169,37 +169,55 @@ inline bool LimitGroups(const RouterRule& rule, const RowScale& row, const doubl
 
 }  // namespace internal
 
+namespace internal {
+
+// Of the candidates of a row that has a NaN or an infinity: their number (0 where the row is
+// poisoned) and maxima.
+inline void ScanMasked(const double* x, int experts, RowScale* row) {
+  row->max = -__builtin_inf();
+  row->abs_max = 0;
+  row->candidates = 0;
+  bool poisoned = false;
+  for (int i = 0; i < experts; ++i) {
+    poisoned |= IsPoison(x[i]);
+    if (IsMasked(x[i])) continue;
+    ++row->candidates;
+    row->max = x[i] > row->max ? x[i] : row->max;
+    row->abs_max = AbsValue(x[i]) > row->abs_max ? AbsValue(x[i]) : row->abs_max;
+  }
+  if (poisoned) row->candidates = 0;
+}
+
+}  // namespace internal
+
 // Scans a row of rule.experts recorded values: all of RowScale but the sums.
 inline RowScale ScanRow(const RouterRule& rule, const double* x) {
   RowScale row;
   double max_lane[kRowLanes];
   double abs_lane[kRowLanes] = {};
-  double poison_lane[kRowLanes] = {};  // counts as doubles: these loops vectorise
-  double open_lane[kRowLanes] = {};
-  for (double& m : max_lane) m = -__builtin_inf();
+  double poison_lane[kRowLanes] = {};
+  for (double& m : max_lane) m = x[0];
   const int experts = rule.experts;
   for (int base = 0; base < experts; base += kRowLanes) {
     const int width = experts - base < kRowLanes ? experts - base : kRowLanes;
     for (int l = 0; l < width; ++l) {
       const double v = x[base + l];
-      const double a = v > -__builtin_inf() ? AbsValue(v) : 0.0;
+      const double a = AbsValue(v);
       max_lane[l] = v > max_lane[l] ? v : max_lane[l];
       abs_lane[l] = a > abs_lane[l] ? a : abs_lane[l];
-      poison_lane[l] += v < __builtin_inf() ? 0.0 : 1.0;
-      open_lane[l] += v > -__builtin_inf() ? 1.0 : 0.0;
+      poison_lane[l] += v * 0.0;  // NaN for NaN and infinity
     }
   }
   double poison = 0;
-  double open = 0;
   row.max = max_lane[0];
   for (int l = 0; l < kRowLanes; ++l) {
     row.max = max_lane[l] > row.max ? max_lane[l] : row.max;
     row.abs_max = abs_lane[l] > row.abs_max ? abs_lane[l] : row.abs_max;
     poison += poison_lane[l];
-    open += open_lane[l];
   }
-  row.candidates = static_cast<int>(open);
-  row.finite = poison == 0 && row.candidates >= rule.top_k;
+  row.candidates = experts;
+  if (!(poison == 0)) internal::ScanMasked(x, experts, &row);
+  row.finite = row.candidates >= rule.top_k;
   if (row.finite) row.max_delta = RecordedDelta(row.abs_max, rule.dtype);
   return row;
 }
@@ -331,65 +349,6 @@ inline void ChooseExperts(const RouterRule& rule, const RowScale& row, const dou
 inline void ChooseExperts(const RouterRule& rule, const double* x, const double* bias,
                           RouterScratch* scratch, RouterChoice* out) {
   ChooseExperts(rule, ScaleRow(rule, x, scratch), x, bias, scratch, out);
-}
-
-// ---- the choice without the values ---------------------------------------------------------
-
-namespace internal {
-
-enum class Gap : uint8_t { kTied, kApart, kUnsure };
-
-// Are the softmax values of two recorded values a >= b apart? Answered from d = a - b where that is
-// certain. With f_b = f_a e^-d the margin is f_a (1 - e^-d), between f_a (d - d^2/2) and f_a d; the
-// tolerance lies between f_a (delta_a + max_delta) and that of the larger delta plus f_a 2^-22, as
-// long as f_a is a normal f32. Rounding of either in double is far below 2^-22 f_a.
-inline Gap SoftmaxGap(const RouterRule& rule, const RowScale& row, double a, double b) {
-  const double d = a - b;
-  const double delta_a = RecordedDelta(a, rule.dtype);
-  const double delta_b = RecordedDelta(b, rule.dtype);
-  if (d <= delta_a + row.max_delta) return Gap::kTied;
-  const double least = d < 1.0 ? d - 0.5 * d * d : 0.5;
-  const double most = (delta_a > delta_b ? delta_a : delta_b) + row.max_delta;
-  // e^-70 / kMaxExperts > 2^-126
-  const bool normal = a - row.max > -70.0;
-  return normal && least > most * (1.0 + 0x1p-20) + 0x1p-21 ? Gap::kApart : Gap::kUnsure;
-}
-
-// Sets `tied` and `rank_order_known` of a ranked softmax row; false where only its values can tell.
-inline bool JudgeBySoftmaxGaps(const RouterRule& rule, const RowScale& row, const double* x,
-                               RouterChoice* out) {
-  bool known = true;
-  bool tied = false;
-  for (int n = 0; n + 1 < out->ranked; ++n) {
-    const Gap gap = SoftmaxGap(rule, row, x[out->expert[n]], x[out->expert[n + 1]]);
-    if (gap == Gap::kUnsure) return false;
-    if (n + 1 == out->count) {
-      tied = gap == Gap::kTied;
-    } else {
-      known = known && gap == Gap::kApart;
-    }
-  }
-  out->tied = tied;
-  out->rank_order_known = known;
-  return true;
-}
-
-}  // namespace internal
-
-// `finite`, `tied`, `rank_order_known`, `count`, `ranked` and `expert` as ChooseExperts sets them;
-// the values and margins are left unset. Exponentials are taken only where they decide.
-inline void ChooseOnly(const RouterRule& rule, const double* x, const double* bias,
-                       RouterScratch* scratch, RouterChoice* out) {
-  RowScale row = ScanRow(rule, x);
-  const bool softmax = rule.function == ScoreFunction::kSoftmax;
-  if (row.finite && softmax && !rule.ranks_recorded()) SumRow(rule, x, scratch, &row);
-  bool group_tied = false;
-  if (!RankExperts(rule, row, x, bias, scratch, &group_tied, out)) return;
-  if (softmax && rule.ranks_recorded()) {
-    if (internal::JudgeBySoftmaxGaps(rule, row, x, out)) return;
-    SumRow(rule, x, scratch, &row);
-  }
-  JudgeRanks(rule, row, x, bias, *scratch, group_tied, out);
 }
 
 }  // namespace plumbline

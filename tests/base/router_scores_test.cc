@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "base/router_quick_choice.h"
 #include "tests/base/router_reference.h"
 
 namespace plumbline {
