@@ -1,11 +1,11 @@
 #include "rules/lib/routing_ranked.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <numeric>
-#include <unordered_map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 
@@ -71,41 +71,52 @@ struct CellResult {
   double luck_bits = 0;
 };
 
-// Splits the candidates at the cut: those of the rank at which admission ends are what competed.
-// Kept sets that put a lower rank before a higher one number binom(n, kept) over the boundary rank
-// alone; the others were settled by rank, which log2 of the full count includes.
+// The order of admission; among equals any.
+bool Ahead(const Candidate& a, const Candidate& b) {
+  return a.rank != b.rank ? a.rank < b.rank : a.value > b.value;
+}
+
+// No refused candidate surely comes before a kept one.
+bool Separates(const std::vector<Candidate>& cell) {
+  const Candidate* weakest_kept = nullptr;
+  const Candidate* strongest_refused = nullptr;
+  for (const Candidate& x : cell) {
+    const Candidate*& end = x.kept ? weakest_kept : strongest_refused;
+    // The furthest a rounding may have moved it towards the other side.
+    const double edge = x.kept ? x.value + x.tolerance : -(x.value - x.tolerance);
+    const int rank = x.kept ? -x.rank : x.rank;
+    const bool further = end == nullptr || rank < (x.kept ? -end->rank : end->rank) ||
+                         (x.rank == end->rank && edge < (x.kept ? end->value + end->tolerance
+                                                                : -(end->value - end->tolerance)));
+    if (further) end = &x;
+  }
+  return strongest_refused == nullptr || weakest_kept == nullptr ||
+         !Before(*strongest_refused, *weakest_kept);
+}
+
+bool ManyValues(const std::vector<Candidate>& cell) {
+  std::set<double> values;
+  for (const Candidate& x : cell) {
+    values.insert(x.value);
+    if (values.size() > 16) return true;
+  }
+  return !FewValues(values.size(), cell.size());
+}
+
+// Splits the candidates at the cut. Own thresholds would have had to hit the count of those of the
+// rank at which admission ended; the others were settled by rank.
 CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed) {
   CellResult out;
-  std::sort(cell.begin(), cell.end(), [](const Candidate& a, const Candidate& b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.value > b.value;
-  });
-  int64_t kept = 0;
-  for (const Candidate& candidate : cell) kept += candidate.kept;
+  const auto kept =
+      std::count_if(cell.begin(), cell.end(), [](const Candidate& x) { return x.kept; });
   if (kept == 0) {
     out.agree = static_cast<int64_t>(cell.size());
     return out;
   }
-  // The last kept and the first refused in order of surety decide separation.
-  const Candidate* weakest_kept = nullptr;
-  const Candidate* strongest_refused = nullptr;
-  for (const Candidate& candidate : cell) {
-    if (candidate.kept) {
-      const bool weaker =
-          weakest_kept == nullptr || candidate.rank > weakest_kept->rank ||
-          candidate.value + candidate.tolerance < weakest_kept->value + weakest_kept->tolerance;
-      if (weaker) weakest_kept = &candidate;
-    } else {
-      const bool stronger = strongest_refused == nullptr ||
-                            (candidate.rank == strongest_refused->rank &&
-                             candidate.value - candidate.tolerance >
-                                 strongest_refused->value - strongest_refused->tolerance);
-      if (stronger) strongest_refused = &candidate;
-    }
-  }
-  out.exact = strongest_refused == nullptr || !Before(*strongest_refused, *weakest_kept);
-  const Candidate& cut = cell[static_cast<size_t>(kept - 1)];
+  out.exact = Separates(cell);
+  std::nth_element(cell.begin(), cell.begin() + (kept - 1), cell.end(), Ahead);
+  const Candidate cut = cell[static_cast<size_t>(kept - 1)];
   double near = 0, near_kept = 0, boundary = 0, boundary_kept = 0;
-  size_t distinct = 1;
   for (size_t i = 0; i < cell.size(); ++i) {
     const Candidate& candidate = cell[i];
     const bool tie = !Before(candidate, cut) && !Before(cut, candidate);
@@ -114,10 +125,9 @@ CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed) {
     out.agree += tie || (static_cast<int64_t>(i) < kept) == candidate.kept ? 1 : 0;
     boundary += candidate.rank == cut.rank;
     boundary_kept += candidate.rank == cut.rank && candidate.kept;
-    distinct += i > 0 && candidate.value != cell[i - 1].value;
   }
   out.tie_bits = Log2Choose(near, near_kept);
-  if (few_values_allowed || !FewValues(distinct, cell.size())) {
+  if (few_values_allowed || ManyValues(cell)) {
     out.bits = Log2Choose(static_cast<double>(cell.size()), static_cast<double>(kept));
     out.bits -= std::min(out.bits, out.tie_bits);
   }
@@ -253,28 +263,48 @@ void ByRank(const RoutingCase& c, const RefusingCells& cells, const std::vector<
   }
 }
 
-// The gathered order of a context-parallel layout that balances causal attention: of 2n chunks of a
-// sequence, rank r holds the r-th from either end. Flattened rank by rank, as `by_position` says.
-std::vector<int32_t> ZigzagOrder(const RoutingCase& c, int32_t ranks, bool by_position) {
-  std::unordered_map<int64_t, int64_t> length;
-  for (int32_t t = 0; t < c.tokens; ++t) {
-    int64_t& longest = length[c.sequence[static_cast<size_t>(t)]];
-    longest = std::max(longest, c.position[static_cast<size_t>(t)] + 1);
+// Sequences numbered in the order of their ids, and their lengths.
+struct Sequences {
+  std::vector<int32_t> number;  // [T]
+  std::vector<int64_t> length;  // by number
+  int64_t longest = 0;
+};
+
+Sequences NumberSequences(const RoutingCase& c) {
+  std::map<int64_t, int32_t> numbers;
+  for (size_t row = 0; row < c.sequence.size(); ++row) {
+    // Runs of one sequence are the common case.
+    if (row == 0 || c.sequence[row] != c.sequence[row - 1]) numbers.try_emplace(c.sequence[row], 0);
   }
-  std::vector<std::array<int64_t, 3>> key(static_cast<size_t>(c.tokens));
-  for (size_t row = 0; row < key.size(); ++row) {
-    const int64_t chunk = (length[c.sequence[row]] + 2 * ranks - 1) / (2 * ranks);
-    const int64_t index = c.position[row] / std::max<int64_t>(chunk, 1);
-    const int64_t rank = std::min(index, 2 * ranks - 1 - index);
-    key[row] = {rank, by_position ? c.position[row] : c.sequence[row],
-                by_position ? c.sequence[row] : c.position[row]};
+  int32_t next = 0;
+  for (auto& [id, number] : numbers) number = next++;
+  Sequences out;
+  out.number.resize(c.sequence.size());
+  out.length.resize(numbers.size(), 0);
+  for (size_t row = 0; row < c.sequence.size(); ++row) {
+    const bool same = row > 0 && c.sequence[row] == c.sequence[row - 1];
+    out.number[row] = same ? out.number[row - 1] : numbers[c.sequence[row]];
+    int64_t& length = out.length[static_cast<size_t>(out.number[row])];
+    length = std::max(length, c.position[row] + 1);
+    out.longest = std::max(out.longest, length);
   }
-  std::vector<int32_t> order(key.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return key[static_cast<size_t>(a)] < key[static_cast<size_t>(b)];
-  });
-  return order;
+  return out;
+}
+
+// A row's place in the gathered order of a context-parallel layout that balances causal attention:
+// of 2n chunks of a sequence, rank r holds the r-th from either end. Flattened rank by rank.
+double ZigzagPlace(const RoutingCase& c, const Sequences& s, int32_t ranks, bool by_position,
+                   size_t row) {
+  const auto sequence = static_cast<double>(s.number[row]);
+  const auto position = static_cast<double>(c.position[row]);
+  const int64_t length = s.length[static_cast<size_t>(s.number[row])];
+  const int64_t chunk = std::max<int64_t>((length + 2 * ranks - 1) / (2 * ranks), 1);
+  const int64_t index = c.position[row] / chunk;
+  const auto rank = static_cast<double>(std::min(index, 2 * ranks - 1 - index));
+  const auto sequences = static_cast<double>(s.length.size());
+  const auto longest = static_cast<double>(s.longest);
+  return by_position ? (rank * longest + position) * sequences + sequence
+                     : (rank * sequences + sequence) * longest + position;
 }
 
 // First come first served in an order that is not time's.
@@ -282,22 +312,29 @@ void ByWrongOrder(const RoutingCase& c, const RefusingCells& cells,
                   const std::vector<TimeQueue>& queues, std::vector<RankedReplay>& out) {
   const Judge judge(c, cells);
   std::vector<double> place(static_cast<size_t>(c.tokens));
-  const auto run = [&](const std::vector<int32_t>& order, double sign, const std::string& name) {
-    for (size_t i = 0; i < order.size(); ++i) {
-      place[static_cast<size_t>(order[i])] = sign * static_cast<double>(i);
+  for (const TimeQueue& queue : queues) {
+    for (size_t i = 0; i < queue.order.size(); ++i) {
+      place[static_cast<size_t>(queue.order[i])] = static_cast<double>(i);
     }
     judge.Run(
         [&](const Choice& choice) {
           return Key{place[static_cast<size_t>(choice.token)], 0};
         },
-        &out.emplace_back(RankedReplay{.priority = Priority::kPlace, .order = name}));
-  };
-  for (const TimeQueue& queue : queues) run(queue.order, 1, queue.name + ", the last row first");
+        &out.emplace_back(RankedReplay{.priority = Priority::kPlace,
+                                       .order = queue.name + ", the last row first"}));
+  }
+  const Sequences sequences = NumberSequences(c);
   for (int32_t ranks : {2, 4, 8, 16}) {
     for (bool by_position : {true, false}) {
-      run(ZigzagOrder(c, ranks, by_position), -1,
-          absl::StrCat("zigzag over ", ranks, " ranks, ",
-                       by_position ? "seq-major" : "batch-major"));
+      const std::string name = absl::StrCat("zigzag over ", ranks, " ranks, ",
+                                            by_position ? "seq-major" : "batch-major");
+      judge.Run(
+          [&](const Choice& choice) {
+            return Key{
+                -ZigzagPlace(c, sequences, ranks, by_position, static_cast<size_t>(choice.token)),
+                0};
+          },
+          &out.emplace_back(RankedReplay{.priority = Priority::kPlace, .order = name}));
     }
   }
 }
