@@ -1,10 +1,12 @@
 """A small mixture-of-experts transformer that predicts the next byte of a text."""
 
+import contextlib
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from routers import route
+from routers import normalises, route
 
 
 class Attention(nn.Module):
@@ -45,12 +47,14 @@ class MixtureOfExperts(nn.Module):
         super().__init__()
         self.name, self.top_k = name, top_k
         self.policy, self.capacity_factor = policy, capacity_factor
+        self.normalised = normalises(policy)  # what the experts learn with, however tokens are sent
         self.gate = nn.Linear(dim, experts, bias=False)
         self.experts = nn.ModuleList(Expert(dim, hidden) for _ in range(experts))
 
     def forward(self, x):
         """x [T, dim] -> ([T, dim], the Routing that was used)."""
-        routing = route(self.policy, self.gate(x), self.top_k, self.capacity_factor)
+        routing = route(self.policy, self.gate(x), self.top_k, self.capacity_factor,
+                        self.normalised)
         weights = routing.weights.to(x.dtype)
         mixed = torch.zeros_like(x)
         for number, expert in enumerate(self.experts):
@@ -106,6 +110,19 @@ class Model(nn.Module):
                 observe(block.experts.name, routing)
             routings.append(routing)
         return self.head(self.norm(x)), routings
+
+    @contextlib.contextmanager
+    def routed_by(self, policy):
+        """Within it the same weights send tokens to experts by another policy."""
+        layers = [block.experts for block in self.blocks]
+        own = [layer.policy for layer in layers]
+        try:
+            for layer in layers:
+                layer.policy = policy
+            yield self
+        finally:
+            for layer, before in zip(layers, own):
+                layer.policy = before
 
     @staticmethod
     def _allowed(sequence_id):

@@ -29,7 +29,7 @@ class Probes:
 
     def __init__(self, run, server=None, record=None, patience=2.0):
         """patience: seconds that the end of training may wait for the last evidence to arrive."""
-        self._run = _import_plumbline().init(run=run, server=server, record=record)
+        self._run = import_plumbline().init(run=run, server=server, record=record)
         self._patience = patience
         self.step, self.span, self.scalar = self._run.step, self._run.span, self._run.scalar
 
@@ -48,7 +48,7 @@ class Probes:
         self._run.finish(self._patience)
 
 
-def _import_plumbline():
+def import_plumbline():
     try:
         import plumbline
     except ModuleNotFoundError:

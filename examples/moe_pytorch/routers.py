@@ -19,6 +19,7 @@ from typing import Optional
 import torch
 
 POLICIES = ("dropless", "fifo", "score-drop", "expert-choice")
+CAUSAL = ("dropless", "fifo")  # later tokens of a sequence change nothing for the earlier ones
 
 
 @dataclasses.dataclass
@@ -33,12 +34,13 @@ class Routing:
     top_k: int
     capacity: Optional[int]            # tokens an expert holds; None = no limit
     policy: str
+    normalised: bool                   # whether a token's weights are shares of its own choice
 
     @property
     def weights(self):
         """[T, E] what each expert's output is multiplied with; gradients reach the gate here."""
         chosen = self.scores * self.assigned
-        if self.policy == "expert-choice":
+        if not self.normalised:
             return chosen
         # Normalised over the token's own choice, kept or not: a refused share is lost.
         own = torch.zeros_like(self.scores).scatter(1, self.indices, 1.0)
@@ -55,8 +57,16 @@ def expert_capacity(tokens, experts, top_k, factor):
     return max(1, min(tokens, math.ceil(factor * top_k * tokens / experts)))
 
 
-def route(policy, logits, top_k, capacity_factor=1.0):
-    """Sends each of T tokens to experts by the named policy. logits [T, E], any float dtype."""
+def normalises(policy):
+    """Whether weights are shares of the token's own choice; where experts choose, it has none."""
+    return policy != "expert-choice"
+
+
+def route(policy, logits, top_k, capacity_factor=1.0, normalised=None):
+    """Sends each of T tokens to experts by the named policy. logits [T, E], any float dtype.
+
+    normalised: as the policy has it, unless weights that learned the other way are to be run
+    """
     if policy not in POLICIES:
         raise ValueError(f"router is {policy!r}; expected one of {', '.join(POLICIES)}")
     tokens, experts = logits.shape
@@ -64,9 +74,13 @@ def route(policy, logits, top_k, capacity_factor=1.0):
         raise ValueError(f"top_k is {top_k}; expected 1 to {experts}, the number of experts")
     scores = torch.softmax(logits.float(), dim=1)
     capacity = expert_capacity(tokens, experts, top_k, capacity_factor)
+    if normalised is None:
+        normalised = normalises(policy)
     if policy == "expert-choice":
+        if normalised:
+            raise ValueError("expert-choice has no choice of the token's to normalise over")
         assigned = _experts_choose(scores, capacity)
-        return Routing(logits, scores, assigned, None, None, top_k, capacity, policy)
+        return Routing(logits, scores, assigned, None, None, top_k, capacity, policy, False)
 
     indices = torch.topk(logits.float(), top_k, dim=1).indices
     if policy == "dropless":
@@ -76,7 +90,7 @@ def route(policy, logits, top_k, capacity_factor=1.0):
     else:
         keep = _keep_best(indices, scores, capacity)
     assigned = torch.zeros(tokens, experts, dtype=torch.bool).scatter(1, indices, keep)
-    return Routing(logits, scores, assigned, indices, keep, top_k, capacity, policy)
+    return Routing(logits, scores, assigned, indices, keep, top_k, capacity, policy, normalised)
 
 
 def _keep_first(indices, experts, capacity):

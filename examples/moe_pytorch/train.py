@@ -80,7 +80,8 @@ def arguments(argv):
 class Trainer:
     """One rank: its model, optimizer, data and probes."""
 
-    def __init__(self, options):
+    def __init__(self, options, documents=None):
+        """documents: to train on; the whole manual unless given."""
         self.options = options
         self.rank, self.world = ranks.rank_and_world()
         torch.manual_seed(options.seed)  # the same parameters on every rank
@@ -89,7 +90,8 @@ class Trainer:
                            capacity_factor=options.capacity_factor)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr,
                                            betas=(0.9, 0.98), weight_decay=0.01)
-        self.dataset = data.TextBatches(data.load_documents(), options.batch, options.seq,
+        documents = documents or data.load_documents()
+        self.dataset = data.TextBatches(documents, options.batch, options.seq,
                                         options.layout, options.seed, self.rank, options.steps)
         wanted = options.probes != "off" and (options.server or options.record)
         self.probes = Probes(options.run, options.server, options.record,

@@ -14,13 +14,19 @@ A router in hand is checked without a run: does it look ahead?
 
     print(plumbline.check_router(route, logits, sequence_id=document, position=position))
 
+and if it does, what is the loss worth? Per token under the training routing and under a causal one:
+
+    print(plumbline.leak_consequence(loss_as_trained, loss_causal, sequence_id=document))
+
 Nothing here changes the trainer's results, and a mistake in a call warns once and is then silent;
 `init(strict=True)` raises instead. PLUMBLINE_DISABLE=1 turns everything off.
 """
 
 from ._check import RouterCheckError, RouterVerdict, check_router
+from ._consequence import LeakConsequence, LeakMeter, leak_consequence
 from ._library import LibraryMissing, version
 from ._run import NoRun, PlumblineError, Run, init
 
-__all__ = ["LibraryMissing", "NoRun", "PlumblineError", "RouterCheckError", "RouterVerdict", "Run",
-           "check_router", "init", "version"]
+__all__ = ["LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
+           "RouterCheckError", "RouterVerdict", "Run", "check_router", "init", "leak_consequence",
+           "version"]
