@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "audit/audit.h"
+#include "audit/readers/safetensors.h"
 #include "audit/readers/safetensors_header.h"
 #include "tests/audit/dump_builder.h"
 
