@@ -131,7 +131,7 @@ class MoeBatchDependence : public Rule {
                  ? Pass("the pool is one sequence: others cannot compete")
                  : Inconclusive("one-sequence: only one sequence was recorded in the pool");
     }
-    if (a.columns() && (a.column.positional || a.column.one_threshold)) {
+    if (a.columns() && (a.column.positional || a.column.learned_table || a.column.one_threshold)) {
       return Inconclusive("table: a table or one threshold per expert explains every assignment");
     }
     if (a.columns() && a.column.exceeds_declared) {

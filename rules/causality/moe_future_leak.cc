@@ -48,7 +48,7 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
   thresholds of the tokens' own would have hit the capacity exactly must be worth another 10.
 - *Pairs*: refusals that no score and no queue explains. Bits are -N·log2(1-f): another cause would have hit
   the N choices of experts below capacity, all kept, at the rate f at which it hit full ones. Refusals below
-  every admission of their cell do not count, and a draw must be 4 times likelier than a hidden cause.
+  every admission of their cell do not count, and a draw must be 1,000 times likelier than a hidden cause.
 Capacity is declared, or exhibited with 20 bits: Σ ½·log2(2πC(1−C/candidates)) over refusing (expert, pool)
 cells without the largest. Expert choice: equal counts worth 20 bits against own thresholds. `heuristic`, a
 warning: 7 bits, or pools by metadata; balanced assignment always. Repeats of a text count once.
@@ -80,8 +80,10 @@ constexpr RuleInfo kInfo = {"causality/moe-future-leak",
 
 // Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
 constexpr double kLuckBits = 10;
-// A draw must be likelier than refusals of the token's own that a queue follows: 4 to 1.
-constexpr double kOwnRefusalBits = 2;
+// A draw must be likelier than refusals of the token's own that a queue follows: 1,000 to 1, and
+// for a hint not much less likely.
+constexpr double kOwnRefusalBits = 10;
+constexpr double kOwnRefusalHint = -2;
 
 class MoeFutureLeak : public Rule {
  public:
@@ -185,11 +187,10 @@ class MoeFutureLeak : public Rule {
                                        " tokens, the declared capacity is ",
                                        c.routing->config().capacity()));
     }
-    if (a.column.positional) {
+    if (a.column.positional || a.column.learned_table) {
       return Inconclusive(
-          "table: the same positions are taken in every sequence, or scores have few values; a "
-          "table "
-          "does that without looking at any token");
+          "table: the same positions are taken in every sequence, or scores have few values or "
+          "gaps that no competition leaves; a table does that without looking at any token");
     }
     if (a.column.by_position) {
       return Inconclusive(
@@ -248,6 +249,12 @@ class MoeFutureLeak : public Rule {
     // A score that ties so often that a queue fits it as well is no second explanation.
     const bool leaks = a.leak() != nullptr && a.leak()->tie_bits < proof_bits_;
     if (clean) return leaks ? TwoPolicies(a) : DecideClean(step, a);
+    if (!a.first_come.searched) {
+      return Inconclusive(
+          "too-many-cuts: pools were not recorded (pool_id), and there are more cuts into chunks "
+          "than "
+          "could be tried");
+    }
     if (a.inversions.inversions == 0) return NoInversion(step, a);
     return a.leak() != nullptr && !a.by_ties() ? DecideReplayed(a) : DecidePairs(a);
   }
@@ -297,11 +304,11 @@ class MoeFutureLeak : public Rule {
   v1::Verdict DecideReplayed(const RoutingAnalysis& a) const {
     const RankedReplay& leak = *a.leak();
     const double bits = std::min(leak.bits, a.capacity_bits);
-    if (!(bits >= hint_bits_)) {
+    if (!(std::min(leak.raw_bits, a.capacity_bits) >= hint_bits_)) {
       return Inconclusive(absl::StrFormat(
           "few-bits: %d inversions; %s gives every assignment, with %.1f bits (%.1f that one "
           "capacity refuses); %.0f are needed",
-          a.inversions.inversions, leak.Describe(), leak.bits, a.capacity_bits, hint_bits_));
+          a.inversions.inversions, leak.Describe(), leak.raw_bits, a.capacity_bits, hint_bits_));
     }
     // An own threshold is score-separable too: that full cells hold C must not be luck.
     const bool proved = bits >= proof_bits_ && a.firm_pools() && leak.luck_bits >= kLuckBits;
@@ -311,7 +318,7 @@ class MoeFutureLeak : public Rule {
                      "%d refused choices have a later admission at the same full expert in their "
                      "own sequence. %s replays every assignment (%.1f bits); first come first "
                      "served does not.",
-                     a.inversions.inversions, Capitalised(leak.Describe()), leak.bits));
+                     a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
   }
 
   // No policy known here gives the refusals: what the pairs themselves are worth.
@@ -336,8 +343,8 @@ class MoeFutureLeak : public Rule {
           "refusals of the token's own), and no policy known here gives these refusals",
           a.inversions.inversions, bits, a.own_refusal_bits));
     }
-    const bool proved =
-        bits >= proof_bits_ && a.firm_pools() && a.own_refusal_bits >= kOwnRefusalBits;
+    const bool proved = bits >= proof_bits_ && a.firm_pools() &&
+                        a.own_refusal_bits >= kOwnRefusalBits && !a.patterns.loose_budget;
     return Found(a, proved, bits, a.certificate.pair,
                  absl::StrFormat(
                      "%d refused choices have a later admission at the same full expert in their "

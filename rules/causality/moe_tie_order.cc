@@ -47,13 +47,14 @@ key explains them.
 **Cost.** Shares the analysis of `causality/moe-future-leak`.
 )page";
 
-constexpr RuleInfo kInfo = {"causality/moe-tie-order",
-                            "a full expert refused among equal keys, in an order left to the library",
-                            v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            {}};
+constexpr RuleInfo kInfo = {
+    "causality/moe-tie-order",
+    "a full expert refused among equal keys, in an order left to the library",
+    v1::LEVEL_WARNING,
+    RuleStatus::kBuilt,
+    "0.1.0",
+    kPage,
+    {}};
 
 // The candidates of one cell whose key equals that of the lowest admission.
 struct Tie {
@@ -104,7 +105,8 @@ bool FirstKept(const RoutingCase& c, const Tie& tie, const std::vector<int32_t>&
   for (int32_t i : tie.members) {
     const Choice* choice = &c.choices[static_cast<size_t>(i)];
     const Choice*& end = choice->kept ? kept : refused;
-    const bool further = end == nullptr || (choice->kept ? at(choice) > at(end) : at(choice) < at(end));
+    const bool further =
+        end == nullptr || (choice->kept ? at(choice) > at(end) : at(choice) < at(end));
     if (further) end = choice;
   }
   if (at(refused) > at(kept)) return true;
@@ -180,6 +182,9 @@ class MoeTieOrder : public Rule {
 
   static v1::Verdict Decide(const RoutingAnalysis& a, const RoutingAnalysis* twin) {
     const RoutingCase& c = a.c;
+    if (2 * (c.tied + c.non_finite) > c.judged_rows) {
+      return Inconclusive("unreadable: more than half of the rows are tied or not finite");
+    }
     if (c.kept_outside_choice || c.dropped == 0) return NoRefusal(a);
     if (!c.ordered()) {
       return Inconclusive("no-order: sequence ids or positions were not recorded");
@@ -198,15 +203,17 @@ class MoeTieOrder : public Rule {
     if (ties.empty()) return Pass("no full expert refused among equal keys");
     RefusalPair pair;
     if (twin != nullptr && DiffersAmong(ties, a, *twin, &pair)) {
-      return Found(a, *key, ties, pair, v1::STRENGTH_PROVED,
-                   "Two recordings of this call have the same scores, bit for bit, and another kept "
-                   "set; they differ among equal keys.");
+      return Found(
+          a, *key, ties, pair, v1::STRENGTH_PROVED,
+          "Two recordings of this call have the same scores, bit for bit, and another kept "
+          "set; they differ among equal keys.");
     }
     if (InTimeOrder(c, ties, &pair)) return Pass("among equal keys the first in time were kept");
-    return Found(a, *key, ties, pair, v1::STRENGTH_HEURISTIC,
-                 absl::StrFormat("In %d full cells tokens of exactly the same key (%s) were kept and "
-                                 "refused, and the kept are not the first of any queue in time order.",
-                                 ties.size(), KeyName(key->key)));
+    return Found(
+        a, *key, ties, pair, v1::STRENGTH_HEURISTIC,
+        absl::StrFormat("In %d full cells tokens of exactly the same key (%s) were kept and "
+                        "refused, and the kept are not the first of any queue in time order.",
+                        ties.size(), KeyName(key->key)));
   }
 
   static v1::Verdict NoRefusal(const RoutingAnalysis& a) {

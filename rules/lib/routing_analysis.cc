@@ -124,6 +124,9 @@ void ListAssumptions(RoutingAnalysis& a) {
   if (a.c.bias_matters && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_ABSENT) {
     a.assumptions.push_back("the expert bias was captured before this batch's scores existed");
   }
+  if (a.cause == "first-come" && a.saturation.basis == Saturation::Basis::kExhibited) {
+    a.assumptions.push_back("the capacity, which was not recorded, does not depend on the tokens");
+  }
   if (a.cause == "first-come" && a.first_come.exact_orders.empty()) {
     a.assumptions.push_back("capacity applies as the refusals show: " + a.first_come.best.how);
   } else if (!a.inferred_pools.empty()) {
@@ -161,8 +164,9 @@ void SetAsideNullExperts(RoutingAnalysis& a, uint32_t world_size) {
     if (null && c.judged(choice.token)) --c.dropped;
     return null;
   });
-  a.assumptions.push_back(absl::StrCat("experts that keep nothing are null experts: ",
-                                       absl::StrJoin(null_experts, ", ")));
+  a.assumptions.push_back(
+      absl::StrCat("experts that keep nothing are null experts, by a stored rule: ",
+                   absl::StrJoin(null_experts, ", ")));
 }
 
 // ---- refusals --------------------------------------------------------------------------------
@@ -183,9 +187,11 @@ void TryChunks(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
     if (!other.saturation.contradiction.empty()) continue;
     other.ranked = ReplayRanked(c, other.saturation, TimeQueues(c));
     if (other.leak() == nullptr) continue;
-    other.ranked.front().bits -= std::log2(static_cast<double>(std::max<int64_t>(tried, 1)));
+    const double tries = std::log2(static_cast<double>(std::max<int64_t>(tried, 1)));
+    other.ranked.front().bits -= tries;
+    other.ranked.front().raw_bits -= tries;
     if (other.leak() == nullptr) continue;
-    if (best.leak() != nullptr && best.leak()->bits >= other.leak()->bits) continue;
+    if (best.leak() != nullptr && best.leak()->raw_bits >= other.leak()->raw_bits) continue;
     best = std::move(other);
     best.c = std::move(c);
     best.inferred_pools = chunking.how;
@@ -260,12 +266,12 @@ void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size
 
 const RankedReplay* RoutingAnalysis::leak() const {
   // Exact ones are first, by bits.
-  return !ranked.empty() && ranked.front().exact && ranked.front().bits > 0 ? &ranked.front()
-                                                                            : nullptr;
+  return !ranked.empty() && ranked.front().exact && ranked.front().raw_bits > 0 ? &ranked.front()
+                                                                                : nullptr;
 }
 
 bool RoutingAnalysis::by_ties() const {
-  const bool replayed = leak() != nullptr && leak()->bits >= kHintBits;
+  const bool replayed = leak() != nullptr && leak()->raw_bits >= kHintBits;
   return !replayed && std::any_of(ranked.begin(), ranked.end(), [](const RankedReplay& replay) {
     return replay.exact && replay.tie_bits >= kHintBits;
   });

@@ -5,6 +5,7 @@
 #include <map>
 #include <numbers>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 
@@ -114,17 +115,22 @@ double Log2Choose(double n, double k) {
 }
 
 std::vector<uint8_t> FreshCells(const RoutingCase& c, const Saturation& s) {
+  // Where every token is a candidate their number says nothing: the scores must differ.
   std::vector<uint64_t> hash(s.cells.size(), 0);
   for (const Choice& choice : c.choices) {
     const size_t index = CellOfToken(c, choice.token, choice.expert);
-    if (s.cells[index].refused == 0) continue;
-    hash[index] = MixScore(hash[index], c.scores.At(choice.token, choice.expert));
+    const Cell& cell = s.cells[index];
+    if (cell.refused == 0) continue;
+    const bool all = cell.candidates() == c.pool_rows[static_cast<size_t>(cell.pool)];
+    if (all) hash[index] = MixScore(hash[index], c.scores.At(choice.token, choice.expert));
   }
-  std::set<std::pair<int32_t, uint64_t>> seen;
+  std::set<std::tuple<int32_t, int64_t, uint64_t>> seen;
   std::vector<uint8_t> fresh(s.cells.size(), 0);
   for (size_t i = 0; i < s.cells.size(); ++i) {
-    if (s.cells[i].refused == 0) continue;
-    fresh[i] = seen.insert({s.cells[i].expert, hash[i]}).second;
+    const Cell& cell = s.cells[i];
+    if (cell.refused > 0) {
+      fresh[i] = seen.insert({cell.expert, cell.candidates(), hash[i]}).second;
+    }
   }
   return fresh;
 }

@@ -78,6 +78,10 @@ class Decoder {
     if (k > kMaxTopK)
       return Cannot(
           absl::StrCat("k-too-large: top_k is ", k, ", at most ", kMaxTopK, " are judged"));
+    if (config_.capacity() > (uint64_t{1} << 40)) {
+      return Cannot(absl::StrCat("bad-capacity: capacity is ", config_.capacity(),
+                                 ", at most 2^40 are judged"));
+    }
     case_.top_k = static_cast<int32_t>(k);
     rule_.experts = case_.experts;
     rule_.top_k = case_.top_k;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "rules/lib/routing_capacity.h"
@@ -154,10 +155,11 @@ std::map<int32_t, std::vector<int32_t>> RowsOfPools(const RoutingCase& c) {
   return pools;
 }
 
-// Probabilities that are zero wherever a token was left out are weights, not scores.
+// Probabilities of one value wherever a token was left out are weights, not scores.
 bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
   if (!c.probs.present() || c.probs.columns() != c.experts) return false;
-  int64_t left_out = 0, zero = 0;
+  std::unordered_map<double, int64_t> values;
+  int64_t left_out = 0, most = 0;
   for (int32_t t = 0; t < c.tokens; ++t) {
     if (!c.judged(t)) continue;
     for (int32_t e = 0; e < c.experts; ++e) {
@@ -165,10 +167,39 @@ bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
         continue;
       }
       ++left_out;
-      zero += c.probs.At(t, e) == 0;
+      most = std::max(most, ++values[c.probs.At(t, e)]);
     }
   }
-  return 2 * zero <= left_out;
+  return 2 * most <= left_out;
+}
+
+// Experts that take their best cut a column anywhere: the gap at the cut is like those beside it. A
+// table that scores have learned leaves a gap far wider than its neighbours, in most columns.
+bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
+                  const KeyReader& reader) {
+  constexpr size_t kBeside = 8;
+  int64_t columns = 0, wide = 0;
+  const auto experts = static_cast<size_t>(c.experts);
+  for (int32_t pool = 0; pool < c.pools; ++pool) {
+    for (size_t e = 0; e < experts; ++e) {
+      std::vector<double> in, out;
+      for (int32_t t = 0; t < c.tokens; ++t) {
+        const auto row = static_cast<size_t>(t);
+        if (c.pool[row] != pool || !c.judged(t) || c.rows[row] == RowState::kNonFinite) continue;
+        const double x = reader.At(t, static_cast<int32_t>(e), 0).value;
+        (taken[row * experts + e] ? in : out).push_back(x);
+      }
+      if (in.size() < 2 || out.size() < 2) continue;
+      std::sort(in.begin(), in.end());
+      std::sort(out.begin(), out.end(), std::greater<>());
+      const size_t up = std::min(kBeside, in.size() - 1), down = std::min(kBeside, out.size() - 1);
+      const double spacing = (in[up] - in[0] + out[0] - out[down]) / static_cast<double>(up + down);
+      ++columns;
+      wide += in[0] - out[0] > 8 * spacing;
+    }
+    if (c.pools > 16 && columns > 256) break;
+  }
+  return columns > 0 && 4 * wide > columns;
 }
 
 // Two taken tokens of one expert and pool, of two sequences where there are such.
@@ -261,6 +292,7 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
     const KeyReader reader(c, kind);
     if (!Separates(c, taken, reader, false)) continue;
     out.separable = true;
+    out.learned_table = GapsOfATable(c, taken, reader);
     out.one_threshold = c.pools > 1 && Separates(c, taken, reader, true);
     out.variant = KeyName(kind);
     out.key = kind;

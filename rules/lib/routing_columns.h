@@ -27,6 +27,8 @@ struct ColumnChoice {
   int64_t cross_tokens = 0;   // left out by an expert that took a token of another sequence
   bool positional =
       false;  // the same positions in every sequence, or scores of few values: a table
+  bool learned_table =
+      false;  // gaps at the cut that no competition leaves: scores that follow a table
   bool by_position = false;       // at every position the experts choose among the sequences
   bool one_threshold = false;     // one threshold an expert, common to all pools, gives it as well
   bool exceeds_declared = false;  // holdings differ from the declared capacity

@@ -191,13 +191,15 @@ int64_t DeclaredCapacity(const RoutingCase& c) {
 }
 
 // Is every known choice as this variant says?
-bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool queued) {
+bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool queued,
+          int64_t* budget) {
   const Stream stream(c, queue);
   const size_t ranks = v.per_rank ? static_cast<size_t>(c.top_k) : 1;
   // A capacity per choice rank is another number than the declared one.
   PieceLedger ledger(static_cast<size_t>(c.experts), ranks, v.per_rank ? -1 : DeclaredCapacity(c),
                      queued);
   const auto take = [&](const Offer& offer) {
+    --*budget;
     const auto expert = static_cast<size_t>(offer.expert);
     const bool by_rank = v.per_rank || v.first_ranks > 0;
     if (by_rank && offer.rank < 0) {
@@ -262,16 +264,25 @@ std::vector<int32_t> ChunkSizes(int32_t rows) {
   return sizes;
 }
 
+// Stops when the budget of offers to look at is spent; false then.
 template <typename Visit>
-void ForEachChunking(const RoutingCase& c, const std::vector<TimeQueue>& queues, Visit visit) {
+bool ForEachChunking(const RoutingCase& c, const std::vector<TimeQueue>& queues, int64_t* budget,
+                     Visit visit) {
   using Pieces = Variant::Pieces;
   for (const TimeQueue& queue : queues) {
     if (queue.name == "batch-major") visit(queue, Variant{.pieces = Pieces::kSequences});
     for (int32_t size : ChunkSizes(c.tokens)) {
+      if (*budget <= 0) return false;
       visit(queue, Variant{.pieces = Pieces::kShortLast, .chunk = size});
       if (c.tokens % size != 0) visit(queue, Variant{.pieces = Pieces::kShortFirst, .chunk = size});
     }
   }
+  return true;
+}
+
+// Most chunkings fail early; some recordings let thousands run to their end.
+int64_t ChunkingBudget(const RoutingCase& c) {
+  return 16 * static_cast<int64_t>(c.choices.size()) + 20'000'000;
 }
 
 // Share of the choices of refusing cells that one queue gives as recorded.
@@ -298,9 +309,10 @@ FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
                           const std::vector<TimeQueue>& queues) {
   FirstCome out;
   double tried = 0;
+  int64_t budget = ChunkingBudget(c);
   const auto consider = [&](const TimeQueue& queue, const Variant& v) {
     ++tried;
-    if (!Fits(c, queue, v, true)) return false;
+    if (!Fits(c, queue, v, true, &budget)) return false;
     const double bits = ArrangementBits(c, queue, v) - std::log2(tried);
     if (!out.best.fits || bits > out.best.bits) {
       out.best = {true, bits, Stream(c, queue).Name(v), queue.name};
@@ -314,7 +326,8 @@ FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
     if (c.top_k > 1) consider(queue, {.per_rank = true});
   }
   if (c.pool_basis == PoolBasis::kRecorded || !out.exact_orders.empty()) return out;
-  ForEachChunking(c, queues, [&](const TimeQueue& queue, const Variant& v) { consider(queue, v); });
+  out.searched = ForEachChunking(
+      c, queues, &budget, [&](const TimeQueue& queue, const Variant& v) { consider(queue, v); });
   return out;
 }
 
@@ -323,10 +336,15 @@ std::vector<Chunking> ConsistentChunkings(const RoutingCase& c,
                                           int64_t* tried) {
   std::vector<Chunking> out;
   *tried = 0;
-  ForEachChunking(c, queues, [&](const TimeQueue& queue, const Variant& v) {
-    ++*tried;
-    if (out.size() < limit && Fits(c, queue, v, false)) out.push_back(Stream(c, queue).Pools(v));
-  });
+  int64_t budget = ChunkingBudget(c);
+  const bool all =
+      ForEachChunking(c, queues, &budget, [&](const TimeQueue& queue, const Variant& v) {
+        ++*tried;
+        if (out.size() < limit && Fits(c, queue, v, false, &budget)) {
+          out.push_back(Stream(c, queue).Pools(v));
+        }
+      });
+  if (!all) out.clear();
   return out;
 }
 

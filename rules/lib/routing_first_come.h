@@ -24,6 +24,7 @@ struct FirstCome {
   CleanReplay best;                       // of all variants
   std::vector<std::string> exact_orders;  // in which one queue over the pools as taken fits
   double share = 0;                       // of known choices as the best such queue says
+  bool searched = true;                   // false: not every chunking could be tried
 };
 
 // First come first served over the pools as taken; over the first r choices only; with a capacity

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -87,13 +88,23 @@ bool IsColumn(const v1::Tensor& tensor, int64_t rows) {
          tensor.shape(0) == rows && tensor.data().size() == static_cast<size_t>(rows) * size;
 }
 
+// The rows of one sequence id on one rank.
+struct Fragment {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  int64_t last = -1;
+  int64_t rows = 0;
+  bool whole() const { return first == 0 && rows == last + 1; }
+};
+
 // Numbers sequences by (rank, id) where some (id, position) occurs on two ranks. `ends`: rows up to
-// and with each rank.
-void SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* sample) {
+// and with each rank. False where ranks then hold parts of sequences: whose parts belong together
+// cannot be told from ids that each rank numbers for itself.
+bool SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* sample) {
   const int64_t rows = ends.back();
-  if (!IsColumn(sample->sequence_id(), rows) || !IsColumn(sample->position(), rows)) return;
+  if (!IsColumn(sample->sequence_id(), rows) || !IsColumn(sample->position(), rows)) return true;
   std::map<std::pair<int64_t, int64_t>, size_t> owner;  // (id, position) -> rank index
   std::map<std::pair<size_t, int64_t>, int64_t> dense;  // (rank index, id) -> number
+  std::map<std::pair<size_t, int64_t>, Fragment> fragments;
   std::vector<int64_t> number(static_cast<size_t>(rows));
   bool shared = false;
   size_t rank = 0;
@@ -102,21 +113,31 @@ void SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* samp
     const int64_t id = IntegerAt(sample->sequence_id(), row);
     const bool padding = sample->has_padding_mask() && IntegerAt(sample->padding_mask(), row) != 0;
     if (!padding) {
-      const auto at = owner.try_emplace({id, IntegerAt(sample->position(), row)}, rank);
+      const int64_t position = IntegerAt(sample->position(), row);
+      const auto at = owner.try_emplace({id, position}, rank);
       shared |= !at.second && at.first->second != rank;
+      Fragment& fragment = fragments[{rank, id}];
+      fragment.first = std::min(fragment.first, position);
+      fragment.last = std::max(fragment.last, position);
+      ++fragment.rows;
     }
     number[static_cast<size_t>(row)] =
         dense.try_emplace({rank, id}, static_cast<int64_t>(dense.size())).first->second;
   }
-  if (!shared) return;
+  if (!shared) return true;
+  for (const auto& [key, fragment] : fragments) {
+    if (!fragment.whole()) return false;
+  }
   v1::Tensor& ids = *sample->mutable_sequence_id();
   ids.set_dtype(v1::DTYPE_I64);
   ids.mutable_data()->resize(number.size() * sizeof(int64_t));
   std::memcpy(ids.mutable_data()->data(), number.data(), ids.data().size());
+  return true;
 }
 
 // All rows of these items in rank order; null and a reason where they do not fit together.
-std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, std::string* blocked) {
+std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, uint32_t world,
+                                  std::string* blocked) {
   auto joined = std::make_shared<v1::Routing>();
   const v1::Routing& first = items[0]->evidence->routing();
   *joined->mutable_config() = first.config();
@@ -139,9 +160,16 @@ std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, std::st
     }
     ends.push_back(sample.scores().shape_size() > 0 ? sample.scores().shape(0) : 0);
   }
-  if (sample.has_sequence_id() && sample.has_position()) SeparateSequences(ends, &sample);
+  if (sample.has_sequence_id() && sample.has_position() && !SeparateSequences(ends, &sample)) {
+    *blocked =
+        "sequence-ids-reused: ranks use the same sequence ids for different sequences and hold "
+        "parts of "
+        "them; give every sequence one id in the whole world";
+    return nullptr;
+  }
   // One pool of all ranks: the joined rows are it.
-  if (!sample.has_pool_id() && first.config().pool() == v1::RoutingConfig::POOL_WORLD) {
+  const bool everyone = first.config().pool() == v1::RoutingConfig::POOL_WORLD || world == 1;
+  if (!sample.has_pool_id() && everyone) {
     joined->mutable_config()->set_pool(v1::RoutingConfig::POOL_MICROBATCH);
   }
   return joined;
@@ -172,7 +200,7 @@ void JoinCall(const SiteStep& step, const std::vector<size_t>& items,
   if (step.world_size == 0) {
     call.assumptions.push_back("the recorded ranks are all that share the pool");
   }
-  auto joined = Join(sampled, &call.blocked);
+  auto joined = Join(sampled, step.world_size, &call.blocked);
   call.joined = joined;
   call.routing = joined.get();
 }
@@ -185,7 +213,8 @@ std::vector<RoutingCall> JoinRanks(const SiteStep& step) {
   for (size_t i = 0; i < step.items.size(); ++i) {
     if (!Sampled(step.items[i])) continue;
     const v1::Routing& routing = step.items[i].evidence->routing();
-    if (SpansRanks(routing) && step.world_size != 1) {
+    // A world of one rank is joined too: its call is the pool.
+    if (SpansRanks(routing) && (step.world_size != 1 || !routing.sample().has_pool_id())) {
       spanning[step.items[i].evidence->call()].push_back(i);
     } else {
       calls[i].routing = &routing;

@@ -180,6 +180,21 @@ bool SlidesAlong(const std::vector<std::vector<RowOffers>>& pools, size_t expert
   return false;
 }
 
+// No refusal at a count that an expert had passed before.
+bool BudgetNeverFalls(const std::vector<std::vector<RowOffers>>& pools, size_t experts) {
+  for (const std::vector<RowOffers>& rows : pools) {
+    double most = 0;  // admitted so far by any expert, before this row
+    double row = -1, next = 0;
+    for (const BudgetPoint& p : BudgetPoints(rows, experts)) {
+      if (p.place != row) most = std::max(most, next);
+      row = p.place;
+      if (p.kept) next = std::max(next, p.count + 1);
+      if (!p.kept && p.count < most) return false;
+    }
+  }
+  return true;
+}
+
 bool BudgetGrowsEvenly(const std::vector<std::vector<RowOffers>>& pools, size_t experts) {
   return std::all_of(pools.begin(), pools.end(), [&](const std::vector<RowOffers>& rows) {
     return GrowsEvenly(BudgetPoints(rows, experts));
@@ -230,6 +245,20 @@ bool FitsByPosition(const RoutingCase& c) {
   return most <= capacity;
 }
 
+// Fates that (position, expert) decides, seen in several sequences at least 8 times.
+bool FitsATable(const RoutingCase& c) {
+  std::map<std::pair<int64_t, int32_t>, bool> fate;
+  int64_t repeats = 0;
+  for (const Choice& choice : c.choices) {
+    if (!c.judged(choice.token)) continue;
+    const auto [entry, fresh] = fate.try_emplace(
+        {c.position[static_cast<size_t>(choice.token)], choice.expert}, choice.kept);
+    if (entry->second != choice.kept) return false;
+    repeats += fresh ? 0 : 1;
+  }
+  return repeats >= 8;
+}
+
 }  // namespace
 
 const char* CleanPatterns::name() const {
@@ -237,6 +266,7 @@ const char* CleanPatterns::name() const {
   if (running_budget) return "a budget that grows along the queue";
   if (sliding_window) return "a budget over the last rows of the queue";
   if (all_or_nothing) return "a queue that refuses a token by all experts or by none";
+  if (table) return "a table of positions and experts";
   return by_position ? "a choice among the sequences at each position" : "nothing";
 }
 
@@ -248,9 +278,11 @@ CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
     const auto pools = PoolsOf(c, queue);
     out.cut |= QueueCanBeCut(pools, experts, queue.offers.size());
     out.running_budget |= BudgetGrowsEvenly(pools, experts);
+    out.loose_budget |= BudgetNeverFalls(pools, experts);
     out.sliding_window |= SlidesAlong(pools, experts);
     out.all_or_nothing |= AllOrNothingFits(pools, c, s.capacity);
   }
+  out.table = FitsATable(c);
   out.by_position = c.pool_basis != PoolBasis::kRecorded && FitsByPosition(c);
   return out;
 }

@@ -18,15 +18,20 @@ struct CleanPatterns {
   bool cut = false;
   // A budget that grows evenly along the queue, the same for every expert.
   bool running_budget = false;
+  // Some budget that never falls along the queue, the same for every expert. Nearly any refusals of
+  // one expert fit it, so it forbids a proof, not a hint.
+  bool loose_budget = false;
   // A budget over the last w rows.
   bool sliding_window = false;
   // A token that finds one of its experts full is refused by all.
   bool all_or_nothing = false;
   // At every position the experts choose among the sequences. (Not asked where pools are recorded.)
   bool by_position = false;
+  // Position and expert decide who is refused, in every sequence alike.
+  bool table = false;
 
   bool any() const {
-    return cut || running_budget || sliding_window || all_or_nothing || by_position;
+    return cut || running_budget || sliding_window || all_or_nothing || by_position || table;
   }
   const char* name() const;
 };

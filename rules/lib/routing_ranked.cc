@@ -67,6 +67,7 @@ struct CellResult {
   bool exact = true;
   int64_t agree = 0;
   double bits = 0;
+  double raw_bits = 0;
   double tie_bits = 0;
   double luck_bits = 0;
 };
@@ -105,7 +106,7 @@ bool ManyValues(const std::vector<Candidate>& cell) {
 
 // Splits the candidates at the cut. Own thresholds would have had to hit the count of those of the
 // rank at which admission ended; the others were settled by rank.
-CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed) {
+CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool ranked) {
   CellResult out;
   const auto kept =
       std::count_if(cell.begin(), cell.end(), [](const Candidate& x) { return x.kept; });
@@ -132,6 +133,9 @@ CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed) {
     out.bits -= std::min(out.bits, out.tie_bits);
   }
   out.luck_bits = ExactCountBits(boundary, boundary_kept);
+  out.raw_bits = out.bits;
+  // First choices alone filled it: whether second ones ever had a chance does not show.
+  if (cut.rank == 0 && ranked) out.bits = out.luck_bits = 0;
   return out;
 }
 
@@ -169,6 +173,33 @@ std::vector<size_t> ChoicesByToken(const RoutingCase& c) {
   return begin;
 }
 
+// What one expert's cells are worth together. Where one threshold, the same in all its pools, would
+// do what each of them does, they are one piece of evidence: the best of them.
+class ExpertEvidence {
+ public:
+  void Add(const std::vector<Candidate>& cell, const CellResult& result, bool fresh) {
+    for (const Candidate& x : cell) {
+      if (x.kept) least_kept_ = std::min(least_kept_, x.value + x.tolerance);
+      if (!x.kept) most_refused_ = std::max(most_refused_, x.value - x.tolerance);
+    }
+    if (!fresh) return;
+    sum_.bits += result.bits;
+    sum_.raw_bits += result.raw_bits;
+    sum_.tie_bits += result.tie_bits;
+    sum_.luck_bits += result.luck_bits;
+    if (result.raw_bits >= best_.raw_bits) best_ = result;
+  }
+  const CellResult& Worth(bool threshold_possible) const {
+    return threshold_possible && !(most_refused_ > least_kept_) ? best_ : sum_;
+  }
+
+ private:
+  double least_kept_ = HUGE_VAL;
+  double most_refused_ = -HUGE_VAL;
+  CellResult sum_;
+  CellResult best_;
+};
+
 class Judge {
  public:
   Judge(const RoutingCase& c, const RefusingCells& cells) : c_(c), cells_(cells) {}
@@ -179,26 +210,31 @@ class Judge {
     out->exact = cells_.cells() > 0;
     int64_t agree = 0, seen = 0;
     std::vector<Candidate> cell;
-    for (size_t i = 0; i < cells_.cells(); ++i) {
+    std::map<int32_t, ExpertEvidence> experts;
+    for (size_t i = 0; i < cells_.cells() && (out->exact || seen <= kEnough); ++i) {
       cell.clear();
+      int32_t expert = 0;
       for (size_t at = cells_.begin[i]; at < cells_.begin[i + 1]; ++at) {
         const Choice& choice = c_.choices[static_cast<size_t>(cells_.choices[at])];
+        expert = choice.expert;
         const Key k = key(choice);
         // A score that is not finite, or a rank that is not known, says nothing for or against.
         if (!std::isfinite(k.value) || (out->rank_first && choice.rank < 0)) continue;
         cell.push_back(
             {out->rank_first ? choice.rank : int16_t{0}, choice.kept, k.value, k.tolerance});
       }
-      const CellResult result = JudgeCell(cell, out->priority == Priority::kPlace);
+      const CellResult result = JudgeCell(cell, out->priority == Priority::kPlace, out->rank_first);
       agree += result.agree;
       seen += static_cast<int64_t>(cell.size());
       out->exact &= result.exact;
-      if (cells_.fresh[i]) {
-        out->bits += result.bits;
-        out->tie_bits += result.tie_bits;
-        out->luck_bits += result.luck_bits;
-      }
-      if (!out->exact && seen > kEnough) break;
+      experts[expert].Add(cell, result, cells_.fresh[i] != 0);
+    }
+    for (const auto& [expert, evidence] : experts) {
+      const CellResult& worth = evidence.Worth(out->by_score() && !out->rank_first);
+      out->bits += worth.bits;
+      out->raw_bits += worth.raw_bits;
+      out->tie_bits += worth.tie_bits;
+      out->luck_bits += worth.luck_bits;
     }
     out->share = static_cast<double>(agree) / static_cast<double>(std::max<int64_t>(seen, 1));
   }
@@ -344,13 +380,23 @@ void ByWrongOrder(const RoutingCase& c, const RefusingCells& cells,
 std::vector<KeyKind> UsableKeys(const RoutingCase& c) {
   std::vector<KeyKind> kinds = KeyKinds(c);
   if (!c.probs.present()) return kinds;
-  int64_t refused = 0, zero = 0;
+  const auto of = [&](const Choice& choice) {
+    return KeyValue(c, KeyKind::kProbs, choice.token, choice.expert, choice.rank);
+  };
+  std::map<double, int64_t> refused;
+  int64_t all = 0;
   for (const Choice& choice : c.choices) {
     if (choice.kept || !c.judged(choice.token)) continue;
-    ++refused;
-    zero += KeyValue(c, KeyKind::kProbs, choice.token, choice.expert, choice.rank) == 0;
+    ++all;
+    ++refused[of(choice)];
   }
-  if (2 * zero > refused) std::erase(kinds, KeyKind::kProbs);
+  for (const auto& [value, count] : refused) {
+    if (2 * count <= all) continue;
+    const auto kept = std::count_if(c.choices.begin(), c.choices.end(), [&](const Choice& choice) {
+      return choice.kept && of(choice) == value;
+    });
+    if (value == 0 || 2 * kept < count) std::erase(kinds, KeyKind::kProbs);
+  }
   return kinds;
 }
 
@@ -388,7 +434,9 @@ std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s
   if (ranks) ByRank(c, cells, queues, out);
   ByWrongOrder(c, cells, queues, out);
   std::stable_sort(out.begin(), out.end(), [](const RankedReplay& a, const RankedReplay& b) {
-    return a.exact != b.exact ? a.exact : (a.exact ? a.bits > b.bits : a.share > b.share);
+    if (a.exact != b.exact) return a.exact;
+    if (!a.exact) return a.share > b.share;
+    return a.bits != b.bits ? a.bits > b.bits : a.raw_bits > b.raw_bits;
   });
   return out;
 }

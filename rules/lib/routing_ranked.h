@@ -26,6 +26,7 @@ struct RankedReplay {
   bool rank_first = false;  // choices of a lower rank come before all of a higher one
   bool exact = false;       // every known choice comes out as recorded
   double bits = 0;      // log2 of how many other kept sets were possible, less what ties leave open
+  double raw_bits = 0;  // the same, with cells that another policy would have filled alike
   double tie_bits = 0;  // what ties left open
   double luck_bits = 0;  // that refusals of the token's own would have left exactly what was kept
   double share = 0;      // of the choices looked at, as the policy says
@@ -40,8 +41,8 @@ struct RankedReplay {
 // refusal.
 std::vector<KeyKind> UsableKeys(const RoutingCase& c);
 
-// Every policy of this kind, exact ones first, then by bits. Choices whose rank is unknown are left
-// out of those by rank; where that is half of them, so are those policies.
+// Every policy of this kind, exact ones first, then by bits and raw bits. Choices whose rank is
+// unknown are left out of those by rank; where that is half of them, so are those policies.
 std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s,
                                        const std::vector<TimeQueue>& queues);
 

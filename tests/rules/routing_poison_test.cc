@@ -178,8 +178,10 @@ TEST(RoutingNearMiss, ChunksWithoutPoolIdAreNotAccused) {
     // The cut is found and replayed: it passes, and says on what assumption.
     const v1::Verdict verdict = Judge(SyntheticRouting(spec).Batch());
     EXPECT_EQ(verdict.kind(), v1::Verdict::KIND_PASS) << verdict.DebugString();
-    ASSERT_GT(verdict.assumptions_size(), 0);
-    EXPECT_EQ(verdict.assumptions(0).find("capacity applies as the refusals show"), 0u);
+    const auto& listed = verdict.assumptions();
+    EXPECT_TRUE(std::any_of(listed.begin(), listed.end(), [](const std::string& assumption) {
+      return assumption.find("capacity applies as the refusals show") == 0;
+    }));
   }
 }
 
