@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
 namespace plumbline::audit {
 namespace {
 
-constexpr int kTokens = 128;
-constexpr int kExperts = 4;
+constexpr int kTokens = 256;
+constexpr int kExperts = 6;
 constexpr int kCapacity = 40;
 
 // In [0, 1), the same everywhere: the top 24 bits of a multiplicative hash.
@@ -20,10 +21,10 @@ float Noise(uint32_t i) {
   return static_cast<float>(x >> 40) / 16777216.0f;
 }
 
-// Three eighths of the tokens want expert 0, as many expert 1, an eighth each of the others.
+// Three sixteenths of the tokens want each of five experts, the others the last: five are full.
 int WantedExpert(int token) {
-  constexpr int kPattern[] = {0, 0, 0, 1, 1, 1, 2, 3};
-  return kPattern[token % 8];
+  constexpr int kPattern[] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5};
+  return kPattern[token % 16];
 }
 
 template <typename T>
@@ -84,7 +85,7 @@ void Describe(const Router& r, v1::Routing* routing) {
   v1::RoutingSummary* summary = routing->mutable_summary();
   summary->set_tokens(kTokens);
   summary->set_choices(kTokens);
-  summary->set_dropped(r.refused[0]);
+  summary->set_dropped(std::accumulate(r.refused.begin(), r.refused.end(), uint64_t{0}));
   summary->mutable_load()->Assign(r.load.begin(), r.load.end());
   summary->mutable_refused()->Assign(r.refused.begin(), r.refused.end());
 

@@ -35,11 +35,11 @@ struct Saturation {
 
 Saturation FindSaturation(const RoutingCase& c);
 
-// Which refusing cells are evidence of their own: of one expert's cells with as many candidates only
-// the first. A text that occurs again, shuffled or with the noise of another kernel, brings its
-// number of candidates along; under a capacity that number varies and what is held does not. (Where
-// every token is a candidate, cells count apart when their scores differ.) Per cell; 0 for cells that
-// refuse nobody.
+// Which refusing cells are evidence of their own: of one expert's cells with as many candidates
+// only the first. A text that occurs again, shuffled or with the noise of another kernel, brings
+// its number of candidates along; under a capacity that number varies and what is held does not.
+// (Where every token is a candidate, cells count apart when their scores differ.) Per cell; 0 for
+// cells that refuse nobody.
 std::vector<uint8_t> FreshCells(const RoutingCase& c, const Saturation& s);
 
 // One step of a hash over a cell's scores, by which repeats of a text are known.

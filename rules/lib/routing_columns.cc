@@ -174,7 +174,7 @@ bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
 }
 
 // Experts that take their best cut a column anywhere: the gap at the cut is like those beside it. A
-// table that scores have learned leaves a gap far wider than its neighbours, in most columns.
+// table that scores have learned leaves gaps far wider than their neighbours.
 bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
                   const KeyReader& reader) {
   constexpr size_t kBeside = 8;
@@ -199,7 +199,7 @@ bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
     }
     if (c.pools > 16 && columns > 256) break;
   }
-  return columns > 0 && 4 * wide > columns;
+  return columns > 0 && 8 * wide > columns;
 }
 
 // Two taken tokens of one expert and pool, of two sequences where there are such.

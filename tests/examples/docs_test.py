@@ -26,7 +26,7 @@ class Links(unittest.TestCase):
         self.assertGreater(len(known), 3)
         groups = {rule.split("/")[0] for rule in known}
         for page in PAGES[:2] + [REPOSITORY / "docs" / "life_of_a_tensor.md"]:
-            for name in re.findall(r"(?<![\w/])([a-z]+/[a-z-]+)(?![\w/.])", page.read_text()):
+            for name in re.findall(r"(?<![\w/])([a-z]+/[a-z-]+)(?![\w/.-])", page.read_text()):
                 if name.split("/")[0] in groups:
                     with self.subTest(page=page.name, rule=name):
                         self.assertIn(name, known)

@@ -177,7 +177,7 @@ TEST_F(QueryTest, ListsRunsVerdictsAndItself) {
   agent.Send(Goodbye(source, 3), 2);
   AgentStream other(server_, 45, {SourceOf("listed", 1, 2)});
   other.Send(Goodbye(SourceOf("listed", 1, 2), 3), 1);
-  ASSERT_TRUE(Eventually([&] { return server_.Verdicts("listed").judged() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return server_.Verdicts("listed").judged() >= 1; }));
   EXPECT_GE(server_.Verdicts("listed").verdicts_size(), 1);
   EXPECT_EQ(server_.Verdicts("nothing").verdicts_size(), 0);
   EXPECT_EQ(server_.Info().protocol(), 1u);
