@@ -22,7 +22,8 @@ import routers
 import train
 from probes import import_plumbline
 
-SMALL = ["--layers", "2", "--dim", "64", "--steps", "300", "--probes", "off", "--workers", "0"]
+SMALL = ["--layers", "2", "--dim", "64", "--batch", "4", "--seq", "64", "--steps", "300",
+         "--probes", "off", "--workers", "0"]
 HELD_OUT = 10         # every tenth section of the manual is not trained on
 EVALUATION = 500_000  # added to the seed: other draws than training's
 
