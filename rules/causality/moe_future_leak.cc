@@ -28,6 +28,8 @@ witness: token n was refused by a full expert that admitted a later token m of t
 not there, so the model meets a router it was never trained with. With 64 experts of capacity 40 over
 sequences of 4,096 tokens, drop by score can carry 64·log2(41) = 343 bits a layer from a sequence's
 second half into its first. The loss looks better than it is, and nothing crashes.
+`plumbline.leak_consequence` says by how much: on the example after 2,000 steps expert choice looks 0.005
+nats a token better than dropless routing with the same weights (99 % interval 0.0015 to 0.0089).
 
 **Bad.** Capacity with drop by score: `token 17, score 0.31, lost expert 5 to token 903, score 0.42`.
 Expert choice: every expert takes its C best tokens of the whole sequence.
@@ -241,14 +243,11 @@ class MoeFutureLeak : public Rule {
   v1::Verdict DecideCapacity(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (!c.ordered()) return NoOrder(c);
-    const bool clean = a.first_come.best.fits;
-    if (!clean && !a.saturation.contradiction.empty()) {
+    if (!a.first_come.best.fits && !a.saturation.contradiction.empty()) {
       return Inconclusive(a.saturation.contradiction);
     }
     if (!c.routing->config().randomness().empty()) return RandomChoice(c);
-    // A score that ties so often that a queue fits it as well is no second explanation.
-    const bool leaks = a.leak() != nullptr && a.leak()->tie_bits < proof_bits_;
-    if (clean) return leaks ? TwoPolicies(a) : DecideClean(step, a);
+    if (a.first_come.best.fits) return a.rival() ? TwoPolicies(a) : DecideClean(step, a);
     if (!a.first_come.searched) {
       return Inconclusive(
           "too-many-cuts: pools were not recorded (pool_id), and there are more cuts into chunks "
@@ -352,12 +351,6 @@ class MoeFutureLeak : public Rule {
                      "refusals; experts below capacity kept every choice, which a cause other than "
                      "capacity would have done by a chance of 2^-%.1f.",
                      a.inversions.inversions, bits));
-  }
-
-  static std::string Capitalised(std::string text) {
-    if (!text.empty())
-      text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-    return text;
   }
 
   v1::Verdict Found(const RoutingAnalysis& a, bool proved, double bits, const RefusalPair& pair,

@@ -46,7 +46,7 @@ void NameByCapacity(RoutingAnalysis& a) {
   const bool clean = a.first_come.best.fits;
   const RankedReplay* leak = a.leak();
   // Whatever refuses here, it is not one capacity, or it is either of two: a name would be a guess.
-  if (clean && leak == nullptr && !a.rank_major_possible) {
+  if (clean && !a.rival() && !a.rank_major_possible) {
     Name(a, "fifo-capacity", "first-come", 1);
   } else if (!clean && a.saturation.contradiction.empty() && leak != nullptr) {
     NameByReplay(a, *leak);
@@ -268,6 +268,11 @@ const RankedReplay* RoutingAnalysis::leak() const {
   // Exact ones are first, by bits.
   return !ranked.empty() && ranked.front().exact && ranked.front().raw_bits > 0 ? &ranked.front()
                                                                                 : nullptr;
+}
+
+bool RoutingAnalysis::rival() const {
+  constexpr double kTiedBits = 20;
+  return leak() != nullptr && (first_come.exact_orders.empty() || leak()->tie_bits < kTiedBits);
 }
 
 bool RoutingAnalysis::by_ties() const {

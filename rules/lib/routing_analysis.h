@@ -52,6 +52,9 @@ struct RoutingAnalysis {
   bool columns() const { return c.kept_outside_choice && column.equal && column.separable; }
   // A leaking policy that gives every choice, the one with most bits; null where there is none.
   const RankedReplay* leak() const;
+  // A leaking policy that gives every choice beside a clean one. One queue over the pools as taken
+  // is not doubted for a score that ties so often that it fits by its ties.
+  bool rival() const;
   // The kept set follows a score but for its ties, which decide nearly all of it.
   bool by_ties() const;
   // Inversions that say something against every cause but capacity: at least `bits`, or 20 with all

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -112,6 +113,31 @@ void CheckExhibited(const RoutingCase& c, Saturation& s) {
 double Log2Choose(double n, double k) {
   if (k <= 0 || k >= n) return 0;
   return (std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)) / std::numbers::ln2;
+}
+
+CellChoices GroupByCell(const RoutingCase& c, const std::vector<uint8_t>& included) {
+  CellChoices out;
+  std::vector<int32_t> dense(included.size(), -1);
+  for (size_t i = 0; i < included.size(); ++i) {
+    if (!included[i]) continue;
+    dense[i] = static_cast<int32_t>(out.cell.size());
+    out.cell.push_back(i);
+  }
+  const auto cell_of = [&](const Choice& choice) {
+    return c.judged(choice.token) ? dense[CellOfToken(c, choice.token, choice.expert)] : -1;
+  };
+  out.begin.assign(out.cell.size() + 1, 0);
+  for (const Choice& choice : c.choices) {
+    if (const int32_t cell = cell_of(choice); cell >= 0) ++out.begin[static_cast<size_t>(cell) + 1];
+  }
+  std::partial_sum(out.begin.begin(), out.begin.end(), out.begin.begin());
+  out.choices.resize(out.begin.back());
+  std::vector<size_t> next(out.begin.begin(), out.begin.end() - 1);
+  for (size_t i = 0; i < c.choices.size(); ++i) {
+    const int32_t cell = cell_of(c.choices[i]);
+    if (cell >= 0) out.choices[next[static_cast<size_t>(cell)]++] = static_cast<int32_t>(i);
+  }
+  return out;
 }
 
 std::vector<uint8_t> FreshCells(const RoutingCase& c, const Saturation& s) {

@@ -42,6 +42,16 @@ Saturation FindSaturation(const RoutingCase& c);
 // cells that refuse nobody.
 std::vector<uint8_t> FreshCells(const RoutingCase& c, const Saturation& s);
 
+// Choices of judged rows, cell by cell, each cell by token.
+struct CellChoices {
+  std::vector<int32_t> choices;  // indices into RoutingCase::choices
+  std::vector<size_t> begin;     // where each cell begins; one more at the end
+  std::vector<size_t> cell;      // its index in Saturation::cells
+  size_t size() const { return cell.size(); }
+};
+// `included`: per cell of the saturation.
+CellChoices GroupByCell(const RoutingCase& c, const std::vector<uint8_t>& included);
+
 // One step of a hash over a cell's scores, by which repeats of a text are known.
 inline uint64_t MixScore(uint64_t hash, double score) {
   return (hash ^ std::bit_cast<uint64_t>(score)) * 0x9e3779b97f4a7c15ull + (hash >> 29);

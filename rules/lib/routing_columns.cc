@@ -178,26 +178,31 @@ bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
 bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
                   const KeyReader& reader) {
   constexpr size_t kBeside = 8;
+  std::vector<std::vector<int32_t>> pools(static_cast<size_t>(c.pools));
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const auto row = static_cast<size_t>(t);
+    const bool known = c.judged(t) && c.rows[row] != RowState::kNonFinite;
+    if (known) pools[static_cast<size_t>(c.pool[row])].push_back(t);
+  }
   int64_t columns = 0, wide = 0;
   const auto experts = static_cast<size_t>(c.experts);
-  for (int32_t pool = 0; pool < c.pools; ++pool) {
-    for (size_t e = 0; e < experts; ++e) {
-      std::vector<double> in, out;
-      for (int32_t t = 0; t < c.tokens; ++t) {
-        const auto row = static_cast<size_t>(t);
-        if (c.pool[row] != pool || !c.judged(t) || c.rows[row] == RowState::kNonFinite) continue;
+  std::vector<double> in, out;
+  for (const auto& rows : pools) {
+    for (size_t e = 0; e < experts && rows.size() > 2 * kBeside; ++e) {
+      in.clear();
+      out.clear();
+      for (int32_t t : rows) {
         const double x = reader.At(t, static_cast<int32_t>(e), 0).value;
-        (taken[row * experts + e] ? in : out).push_back(x);
+        (taken[static_cast<size_t>(t) * experts + e] ? in : out).push_back(x);
       }
-      if (in.size() < 2 || out.size() < 2) continue;
-      std::sort(in.begin(), in.end());
-      std::sort(out.begin(), out.end(), std::greater<>());
-      const size_t up = std::min(kBeside, in.size() - 1), down = std::min(kBeside, out.size() - 1);
-      const double spacing = (in[up] - in[0] + out[0] - out[down]) / static_cast<double>(up + down);
+      // At the end of a column gaps grow by themselves.
+      if (in.size() <= kBeside || out.size() <= kBeside) continue;
+      std::partial_sort(in.begin(), in.begin() + kBeside + 1, in.end());
+      std::partial_sort(out.begin(), out.begin() + kBeside + 1, out.end(), std::greater<>());
+      const double spacing = (in[kBeside] - in[0] + out[0] - out[kBeside]) / (2 * kBeside);
       ++columns;
       wide += in[0] - out[0] > 8 * spacing;
     }
-    if (c.pools > 16 && columns > 256) break;
   }
   return columns > 0 && 8 * wide > columns;
 }

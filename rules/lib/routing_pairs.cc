@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "rules/lib/routing_keys.h"
 #include "rules/lib/routing_ranked.h"
@@ -10,42 +9,16 @@
 namespace plumbline::rules {
 namespace {
 
-// Choices of judged rows at full cells, cell by cell, each cell by (sequence, position).
-struct FullCells {
-  std::vector<int32_t> choices;
-  std::vector<size_t> begin;   // cells + 1
-  std::vector<size_t> source;  // index into Saturation::cells
-};
-
-FullCells CollectFull(const RoutingCase& c, const Saturation& s) {
-  FullCells out;
-  std::vector<int32_t> dense(s.cells.size(), -1);
-  for (size_t i = 0; i < s.cells.size(); ++i) {
-    if (!s.full[i]) continue;
-    dense[i] = static_cast<int32_t>(out.source.size());
-    out.source.push_back(i);
-  }
-  out.begin.assign(out.source.size() + 1, 0);
-  const auto cell_of = [&](const Choice& choice) {
-    return c.judged(choice.token) ? dense[CellOfToken(c, choice.token, choice.expert)] : -1;
-  };
-  for (const Choice& choice : c.choices) {
-    if (const int32_t cell = cell_of(choice); cell >= 0) ++out.begin[static_cast<size_t>(cell) + 1];
-  }
-  std::partial_sum(out.begin.begin(), out.begin.end(), out.begin.begin());
-  out.choices.resize(out.begin.back());
-  std::vector<size_t> next(out.begin.begin(), out.begin.end() - 1);
-  for (size_t i = 0; i < c.choices.size(); ++i) {
-    const int32_t cell = cell_of(c.choices[i]);
-    if (cell >= 0) out.choices[next[static_cast<size_t>(cell)]++] = static_cast<int32_t>(i);
-  }
+// Full cells, each by (sequence, position).
+CellChoices CollectFull(const RoutingCase& c, const Saturation& s) {
+  CellChoices out = GroupByCell(c, s.full);
   const auto before = [&](int32_t a, int32_t b) {
     const auto row_a = static_cast<size_t>(c.choices[static_cast<size_t>(a)].token);
     const auto row_b = static_cast<size_t>(c.choices[static_cast<size_t>(b)].token);
     return std::make_pair(c.sequence[row_a], c.position[row_a]) <
            std::make_pair(c.sequence[row_b], c.position[row_b]);
   };
-  for (size_t i = 0; i + 1 < out.begin.size(); ++i) {
+  for (size_t i = 0; i < out.size(); ++i) {
     const auto first = out.choices.begin() + static_cast<std::ptrdiff_t>(out.begin[i]);
     const auto last = out.choices.begin() + static_cast<std::ptrdiff_t>(out.begin[i + 1]);
     if (!std::is_sorted(first, last, before)) std::sort(first, last, before);
@@ -60,7 +33,7 @@ class Cells {
   // visit(cell index, first, last) for each cell and sequence; pointers to choice indices.
   template <typename Visit>
   void EachSequence(Visit visit) const {
-    for (size_t i = 0; i < full_.source.size(); ++i) {
+    for (size_t i = 0; i < full_.cell.size(); ++i) {
       const int32_t* at = full_.choices.data() + full_.begin[i];
       const int32_t* end = full_.choices.data() + full_.begin[i + 1];
       while (at != end) {
@@ -73,7 +46,7 @@ class Cells {
   }
   template <typename Visit>
   void EachCell(Visit visit) const {
-    for (size_t i = 0; i < full_.source.size(); ++i) {
+    for (size_t i = 0; i < full_.cell.size(); ++i) {
       visit(i, full_.choices.data() + full_.begin[i], full_.choices.data() + full_.begin[i + 1]);
     }
   }
@@ -81,13 +54,13 @@ class Cells {
   int64_t Sequence(int32_t choice) const {
     return c_.sequence[static_cast<size_t>(At(choice).token)];
   }
-  bool Refuses(size_t cell) const { return s_.cells[full_.source[cell]].refused > 0; }
-  size_t count() const { return full_.source.size(); }
+  bool Refuses(size_t cell) const { return s_.cells[full_.cell[cell]].refused > 0; }
+  size_t count() const { return full_.cell.size(); }
 
  private:
   const RoutingCase& c_;
   const Saturation& s_;
-  FullCells full_;
+  CellChoices full_;
 };
 
 // Choices by rank: of cells below capacity (N), and of full ones.

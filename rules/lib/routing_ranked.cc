@@ -51,10 +51,10 @@ std::vector<size_t> ChoicesByToken(const RoutingCase& c) {
 }
 
 bool MostRanksKnown(const RoutingCase& c, const RefusingCells& cells) {
-  const auto known = std::count_if(cells.choices.begin(), cells.choices.end(), [&](int32_t i) {
-    return c.choices[static_cast<size_t>(i)].rank >= 0;
-  });
-  return 2 * known > static_cast<std::ptrdiff_t>(cells.choices.size());
+  const auto known =
+      std::count_if(cells.list.choices.begin(), cells.list.choices.end(),
+                    [&](int32_t i) { return c.choices[static_cast<size_t>(i)].rank >= 0; });
+  return 2 * known > static_cast<std::ptrdiff_t>(cells.list.choices.size());
 }
 
 void ByScores(const RoutingCase& c, bool ranks, Trials& trials) {

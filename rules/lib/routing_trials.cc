@@ -1,7 +1,5 @@
 #include "rules/lib/routing_trials.h"
 
-#include <numeric>
-
 namespace plumbline::rules {
 namespace {
 
@@ -46,29 +44,11 @@ bool ManyValues(const std::vector<Candidate>& cell) {
 }  // namespace
 
 RefusingCells CollectCells(const RoutingCase& c, const Saturation& s) {
-  RefusingCells out;
-  std::vector<int32_t> dense(s.cells.size(), -1);
+  std::vector<uint8_t> refuses(s.cells.size());
+  for (size_t i = 0; i < refuses.size(); ++i) refuses[i] = s.cells[i].refused > 0;
+  RefusingCells out{GroupByCell(c, refuses), {}};
   const std::vector<uint8_t> fresh = FreshCells(c, s);
-  out.begin.push_back(0);
-  for (size_t i = 0; i < s.cells.size(); ++i) {
-    if (s.cells[i].refused == 0) continue;
-    dense[i] = static_cast<int32_t>(out.fresh.size());
-    out.fresh.push_back(fresh[i]);
-  }
-  out.begin.assign(out.fresh.size() + 1, 0);
-  const auto cell_of = [&](const Choice& choice) {
-    return c.judged(choice.token) ? dense[CellOfToken(c, choice.token, choice.expert)] : -1;
-  };
-  for (const Choice& choice : c.choices) {
-    if (const int32_t cell = cell_of(choice); cell >= 0) ++out.begin[static_cast<size_t>(cell) + 1];
-  }
-  std::partial_sum(out.begin.begin(), out.begin.end(), out.begin.begin());
-  out.choices.resize(out.begin.back());
-  std::vector<size_t> next(out.begin.begin(), out.begin.end() - 1);
-  for (size_t i = 0; i < c.choices.size(); ++i) {
-    const int32_t cell = cell_of(c.choices[i]);
-    if (cell >= 0) out.choices[next[static_cast<size_t>(cell)]++] = static_cast<int32_t>(i);
-  }
+  for (size_t cell : out.list.cell) out.fresh.push_back(fresh[cell]);
   return out;
 }
 

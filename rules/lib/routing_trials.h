@@ -15,12 +15,11 @@
 
 namespace plumbline::rules {
 
-// Choices of judged rows, cell by cell, of the cells that refuse.
+// The cells that refuse.
 struct RefusingCells {
-  std::vector<int32_t> choices;  // indices into RoutingCase::choices, by (cell, token)
-  std::vector<size_t> begin;     // cells + 1
-  std::vector<uint8_t> fresh;    // per cell: scores that no other cell of its expert repeats
-  size_t cells() const { return begin.size() - 1; }
+  CellChoices list;
+  std::vector<uint8_t> fresh;  // per cell: evidence of its own
+  size_t cells() const { return list.size(); }
 };
 
 RefusingCells CollectCells(const RoutingCase& c, const Saturation& s);
@@ -92,8 +91,8 @@ class Judge {
     for (size_t i = 0; i < cells_.cells() && (out->exact || seen <= kEnough); ++i) {
       cell.clear();
       int32_t expert = 0;
-      for (size_t at = cells_.begin[i]; at < cells_.begin[i + 1]; ++at) {
-        const Choice& choice = c_.choices[static_cast<size_t>(cells_.choices[at])];
+      for (size_t at = cells_.list.begin[i]; at < cells_.list.begin[i + 1]; ++at) {
+        const Choice& choice = c_.choices[static_cast<size_t>(cells_.list.choices[at])];
         expert = choice.expert;
         const Key k = key(choice);
         // A score that is not finite, or a rank that is not known, says nothing for or against.

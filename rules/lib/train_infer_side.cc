@@ -73,12 +73,17 @@ class CallReader {
     return OpenScores();
   }
 
-  void ReadRows() {
+  // Of many rows only those of the lowest hashes will be kept: the others are counted, not scored.
+  void ReadRows(size_t max_tokens) {
+    const double share = 2 * static_cast<double>(max_tokens) / static_cast<double>(rows_);
+    const uint64_t limit =
+        share < 0.5 ? static_cast<uint64_t>(std::ldexp(share, 64)) : ~uint64_t{0};
     for (int64_t row = 0; row < rows_; ++row) {
       if (s_.has_padding_mask() && Whole(s_.padding_mask(), row) != 0) continue;
       RoutedToken token;
       token.key = {Whole(s_.sequence_id(), row), Whole(s_.position(), row)};
       Count(token.key);
+      if (HashOf(token.key) > limit) continue;
       Score(row, token);
       Choose(row, token);
       Weigh(row, token);
@@ -262,7 +267,7 @@ void RoutedSide::Add(const v1::Routing& routing, bool dump, size_t max_tokens) {
   CallReader reader(routing, this);
   blocked = reader.Open();
   if (!blocked.empty()) return;
-  reader.ReadRows();
+  reader.ReadRows(max_tokens);
   if (tokens.size() > 2 * max_tokens) Finish(max_tokens);
 }
 

@@ -1,5 +1,7 @@
 #include "rules/lib/verdicts.h"
 
+#include <cctype>
+
 namespace plumbline::rules {
 namespace {
 
@@ -19,6 +21,11 @@ v1::Verdict Inconclusive(std::string reason, google::protobuf::Struct details) {
 
 v1::Verdict Pass(std::string reason, google::protobuf::Struct details) {
   return Make(v1::Verdict::KIND_PASS, std::move(reason), std::move(details));
+}
+
+std::string Capitalised(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
 }
 
 void Put(google::protobuf::Struct& s, const std::string& key, double value) {

@@ -12,6 +12,9 @@ namespace plumbline::rules {
 v1::Verdict Inconclusive(std::string reason, google::protobuf::Struct details = {});
 v1::Verdict Pass(std::string reason, google::protobuf::Struct details = {});
 
+// The same sentence with a capital letter.
+std::string Capitalised(std::string text);
+
 void Put(google::protobuf::Struct& s, const std::string& key, double value);
 void Put(google::protobuf::Struct& s, const std::string& key, std::string_view value);
 inline void Put(google::protobuf::Struct& s, const std::string& key, const char* value) {

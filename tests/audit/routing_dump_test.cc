@@ -11,42 +11,23 @@
 #include "audit/audit.h"
 #include "audit/readers/safetensors.h"
 #include "audit/readers/safetensors_header.h"
+#include "tests/audit/audit_dumps.h"
 #include "tests/audit/dump_builder.h"
 
 namespace plumbline::audit {
 namespace {
 
+using testing::Audit;
+using testing::AuditBytes;
 using testing::Bytes;
 using testing::DroplessDump;
 using testing::Dump;
 using ::testing::HasSubstr;
+using testing::Judged;
 using testing::LeakyDump;
+using testing::Problems;
 using testing::RawFile;
 using testing::TempDir;
-
-AuditResult Audit(const std::vector<std::string>& paths) {
-  AuditOptions options;
-  options.paths = paths;
-  auto result = RunAudit(options, nullptr);
-  EXPECT_TRUE(result.ok()) << result.status();
-  return *std::move(result);
-}
-
-AuditResult AuditBytes(const std::string& bytes) {
-  const TempDir dir;
-  return Audit({dir.Write("a.safetensors", bytes)});
-}
-
-// The problems of one file, a line each.
-std::string Problems(const AuditResult& result) {
-  std::string out;
-  for (const InputReport& input : result.inputs) {
-    for (const Problem& problem : input.problems) out += input.Line(problem) + "\n";
-  }
-  return out;
-}
-
-bool Judged(const AuditResult& result) { return result.coverage.judged > 0; }
 
 // ---- the routing dump ----------------------------------------------------------------------
 
