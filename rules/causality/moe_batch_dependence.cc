@@ -105,6 +105,7 @@ class MoeBatchDependence : public Rule {
 
   static v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
     const RoutingCase& c = a.c;
+    if (a.normalised_over_tokens) return NormalisedOverTokens();
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.non_finite > 0) return Poisoned(c);

@@ -157,6 +157,7 @@ class MoeFutureLeak : public Rule {
     const RoutingCase& c = a.c;
     const v1::RoutingConfig& config = c.routing->config();
     const bool declared = config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
+    if (a.normalised_over_tokens) return NormalisedOverTokens();
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.explained == 0)

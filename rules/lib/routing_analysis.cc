@@ -111,6 +111,25 @@ double LeakBits(const RoutingAnalysis& a) {
   return std::min(bits, static_cast<double>(longest) * experts * BinaryEntropy(capacity / pool));
 }
 
+// ---- scores that hold the batch ---------------------------------------------------------------
+
+// Columns of softmax over tokens, or of optimal transport, sum to one number; those of a router
+// that scores each token by itself differ by far more than rounding.
+bool NormalisedOverTokens(const RoutingCase& c) {
+  constexpr int64_t kFewest = 32;
+  if (c.routing->sample().scores_are_logits() || c.experts < 2 || c.judged_rows < kFewest) {
+    return false;
+  }
+  std::vector<double> sums(static_cast<size_t>(c.experts), 0);
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const RowState state = c.rows[static_cast<size_t>(t)];
+    if (state == RowState::kPadding || state == RowState::kNonFinite) continue;
+    for (int32_t e = 0; e < c.experts; ++e) sums[static_cast<size_t>(e)] += c.scores.At(t, e);
+  }
+  const auto [least, most] = std::minmax_element(sums.begin(), sums.end());
+  return *least > 0 && *most - *least <= 1e-4 * *most;
+}
+
 // ---- assumptions -----------------------------------------------------------------------------
 
 void ListAssumptions(RoutingAnalysis& a) {
@@ -244,6 +263,7 @@ void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size
   } else if (a.c.dropped == 0 && a.c.unexplained == 0 && a.c.explained > 0 &&
              !a.c.kept_outside_choice) {
     Name(a, "token-choice", "own-scores", 1);
+    a.normalised_over_tokens = NormalisedOverTokens(a.c);
   } else {
     a.explained_share = a.c.explained_share();
     // A map that keeps k experts a token holds choices too.

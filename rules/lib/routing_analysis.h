@@ -28,6 +28,9 @@ struct RoutingAnalysis {
   Inversions inversions;
   ColumnChoice column;  // tokens hold experts that their own scores did not choose
   Balance balance;      // choices that own scores do not explain
+  // The recorded scores sum to the same for every expert: they were normalised over the tokens, and
+  // a token's own scores hold the others.
+  bool normalised_over_tokens = false;
 
   // Refusals of full experts: who explains them.
   FirstCome first_come;

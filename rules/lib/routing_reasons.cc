@@ -30,5 +30,10 @@ v1::Verdict Poisoned(const RoutingCase& c) {
       absl::StrCat("non-finite: ", c.non_finite, " of ", c.judged_rows,
                    " rows hold a NaN or infinite score; the others give no ground for alarm"));
 }
+v1::Verdict NormalisedOverTokens() {
+  return Inconclusive(
+      "scores-normalised: the recorded scores sum to the same for every expert, so they were "
+      "normalised over the tokens; record the logits that each token has by itself");
+}
 
 }  // namespace plumbline::rules

@@ -12,5 +12,6 @@ v1::Verdict RandomChoice(const RoutingCase& c);
 v1::Verdict Unexplained(const RoutingCase& c);
 v1::Verdict UnknownRefusals(const RoutingCase& c);
 v1::Verdict Poisoned(const RoutingCase& c);
+v1::Verdict NormalisedOverTokens();
 
 }  // namespace plumbline::rules

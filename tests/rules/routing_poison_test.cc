@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <set>
 
 #include "rules/engine/engine.h"
@@ -182,6 +183,44 @@ TEST(RoutingNearMiss, ChunksWithoutPoolIdAreNotAccused) {
     EXPECT_TRUE(std::any_of(listed.begin(), listed.end(), [](const std::string& assumption) {
       return assumption.find("capacity applies as the refusals show") == 0;
     }));
+  }
+}
+
+// Scores that were normalised over the tokens hold the others: their own choice acquits nobody.
+TEST(RoutingInconclusive, ScoresNormalisedOverTheTokens) {
+  constexpr int kTokens = 64, kExperts = 4;
+  for (bool over_tokens : {true, false}) {
+    std::mt19937_64 rng(7);
+    std::normal_distribution<float> normal;
+    std::vector<float> scores(kTokens * kExperts);
+    for (float& x : scores) x = std::exp(normal(rng));
+    for (int e = 0; e < kExperts && over_tokens; ++e) {
+      float sum = 0;
+      for (int t = 0; t < kTokens; ++t) sum += scores[static_cast<size_t>(t * kExperts + e)];
+      for (int t = 0; t < kTokens; ++t) scores[static_cast<size_t>(t * kExperts + e)] /= sum;
+    }
+    RoutingSpec spec{.policy = RouterPolicy::kTokenChoice};
+    spec.sequences = 1;
+    spec.length = kTokens;
+    spec.experts = kExperts;
+    spec.top_k = 1;
+    v1::Batch batch = SyntheticRouting(spec).Batch();
+    v1::RoutingSample& sample = *batch.mutable_evidence(0)->mutable_routing()->mutable_sample();
+    sample.set_scores_are_logits(false);
+    sample.clear_keep_mask();
+    sample.clear_probs();
+    sample.mutable_scores()->mutable_data()->assign(reinterpret_cast<const char*>(scores.data()),
+                                                    scores.size() * sizeof(float));
+    std::vector<int64_t> chosen(kTokens);
+    for (int t = 0; t < kTokens; ++t) {
+      const auto row = scores.begin() + t * kExperts;
+      chosen[static_cast<size_t>(t)] = std::max_element(row, row + kExperts) - row;
+    }
+    sample.mutable_topk_indices()->mutable_data()->assign(
+        reinterpret_cast<const char*>(chosen.data()), chosen.size() * sizeof(int64_t));
+    const v1::Verdict verdict = Judge(batch);
+    EXPECT_EQ(verdict.kind(), over_tokens ? v1::Verdict::KIND_INCONCLUSIVE : v1::Verdict::KIND_PASS)
+        << verdict.DebugString();
   }
 }
 
