@@ -199,7 +199,8 @@ class MoeTieOrder : public Rule {
     if (key == nullptr) {
       return Inconclusive("no-key: no recorded key explains who was refused, ties or not");
     }
-    const std::vector<Tie> ties = TiesOf(a, key->key);
+    // Not even within rounding: no need to look for equal ones.
+    const std::vector<Tie> ties = key->tie_bits > 0 ? TiesOf(a, key->key) : std::vector<Tie>{};
     if (ties.empty()) return Pass("no full expert refused among equal keys");
     RefusalPair pair;
     if (twin != nullptr && DiffersAmong(ties, a, *twin, &pair)) {
