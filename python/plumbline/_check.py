@@ -7,7 +7,7 @@ import random
 import sys
 
 from . import _library
-from ._library import DISABLED, OK, INVALID_ARGUMENT, UNAVAILABLE
+from ._library import DISABLED, OK, INVALID_ARGUMENT, UNAVAILABLE, LibraryMissing
 from ._tensors import Scratch, Unsupported, describe
 
 _c = ctypes
@@ -381,7 +381,7 @@ def check_router(route, logits, *, sequence_id=None, position=None, padding_mask
     if status == INVALID_ARGUMENT:
         raise ValueError(library.last_error())
     if status != OK:
-        kind = _library.LibraryMissing if status == UNAVAILABLE else RouterCheckError
+        kind = LibraryMissing if status == UNAVAILABLE else RouterCheckError
         raise kind(f"{library.status_name(status)}: {library.last_error()}")
     return RouterVerdict(raw)
 

@@ -62,10 +62,6 @@ class MoeBatchDependence : public Rule {
       : proof_bits_(options.Number("proof-bits")), hint_bits_(options.Number("hint-bits")) {}
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const bool sampled = std::any_of(step.items.begin(), step.items.end(), [](const Item& item) {
-      return item.evidence->has_routing() && item.evidence->routing().has_sample();
-    });
-    if (!sampled) return;
     const auto analyses = AnalyseRouting(step);
     for (size_t i = 0; i < analyses.size(); ++i) {
       if (analyses[i] == nullptr) continue;

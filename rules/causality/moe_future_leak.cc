@@ -80,8 +80,6 @@ constexpr RuleInfo kInfo = {"causality/moe-future-leak",
                             kPage,
                             kRoutingOptions};
 
-// Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
-constexpr double kLuckBits = 10;
 // A draw must be likelier than refusals of the token's own that a queue follows: 1,000 to 1, and
 // for a hint not much less likely.
 constexpr double kOwnRefusalBits = 10;

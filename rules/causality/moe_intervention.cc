@@ -7,6 +7,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/intervention_replay.h"
 #include "rules/lib/routing_causes.h"
+#include "rules/lib/routing_options.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -80,15 +81,10 @@ constexpr RuleInfo kInfo = {"causality/moe-intervention",
                             "assignment",
                             v1::LEVEL_ERROR,
                             RuleStatus::kBuilt,
-                            "0.2.0",
+                            "0.1.0",
                             kPage,
                             kOptions};
 
-// As moe-future-leak: 2^-20 is one false proof in a million calls, 2^-7 not worth a person's time,
-// and own thresholds would have to hit a declared capacity by a luck of 2^-10.
-constexpr double kProofBits = 20;
-constexpr double kHintBits = 7;
-constexpr double kLuckBits = 10;
 constexpr int64_t kMostScores = int64_t{1} << 22;
 
 // How well the recording shows that the policy is the trainer's.
@@ -138,10 +134,6 @@ class MoeIntervention : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (!replay_) return;
-    const bool sampled = std::any_of(step.items.begin(), step.items.end(), [](const Item& item) {
-      return item.evidence->has_routing() && item.evidence->routing().has_sample();
-    });
-    if (!sampled) return;
     for (const auto& a : AnalyseRouting(step)) {
       if (a == nullptr) continue;
       v1::Verdict verdict = Decide(step, *a);

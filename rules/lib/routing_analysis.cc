@@ -8,12 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rules/lib/routing_join.h"
+#include "rules/lib/routing_options.h"
 
 namespace plumbline::rules {
 namespace {
-
-// Bits below which a replay explains nothing: the same as the rules' hint.
-constexpr double kHintBits = 7;
 
 // ---- naming ----------------------------------------------------------------------------------
 
@@ -291,8 +289,7 @@ const RankedReplay* RoutingAnalysis::leak() const {
 }
 
 bool RoutingAnalysis::rival() const {
-  constexpr double kTiedBits = 20;
-  return leak() != nullptr && (first_come.exact_orders.empty() || leak()->tie_bits < kTiedBits);
+  return leak() != nullptr && (first_come.exact_orders.empty() || leak()->tie_bits < kProofBits);
 }
 
 bool RoutingAnalysis::by_ties() const {
@@ -304,7 +301,8 @@ bool RoutingAnalysis::by_ties() const {
 
 bool RoutingAnalysis::pairs_speak(double bits) const {
   return certificate.pair.found() &&
-         (certificate.bits >= bits || (certificate.raw_bits >= 20 && certificate.bits >= 1));
+         (certificate.bits >= bits ||
+          (certificate.raw_bits >= kProofBits && certificate.bits >= 1));
 }
 
 bool RoutingAnalysis::firm_pools() const {

@@ -6,11 +6,11 @@
 #include <numbers>
 
 #include "rules/lib/routing_capacity.h"
+#include "rules/lib/routing_options.h"
 
 namespace plumbline::rules {
 namespace {
 
-constexpr double kProofBits = 20;
 constexpr int64_t kMostScores = int64_t{1} << 25;  // beyond it the fits cost more than they tell
 
 // The rows of one pool whose choice is known.

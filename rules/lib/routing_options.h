@@ -5,6 +5,12 @@
 
 namespace plumbline::rules {
 
+// What the options default to, where a judgement has none.
+inline constexpr double kProofBits = 20;
+inline constexpr double kHintBits = 7;
+// Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
+inline constexpr double kLuckBits = 10;
+
 inline constexpr OptionInfo kRoutingOptions[] = {
     {.name = "proof-bits",
      .type = OptionInfo::Type::kNumber,

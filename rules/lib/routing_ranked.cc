@@ -82,13 +82,19 @@ void ByScores(const RoutingCase& c, bool ranks, Trials& trials) {
   }
 }
 
+// Each row's place in a queue.
+std::vector<double> PlacesIn(const TimeQueue& queue) {
+  std::vector<double> place(queue.order.size());
+  for (size_t i = 0; i < place.size(); ++i) {
+    place[static_cast<size_t>(queue.order[i])] = static_cast<double>(i);
+  }
+  return place;
+}
+
 // All second choices queue behind all first ones.
-void ByRank(const RoutingCase& c, const std::vector<TimeQueue>& queues, Trials& trials) {
-  std::vector<double> place(static_cast<size_t>(c.tokens));
+void ByRank(const std::vector<TimeQueue>& queues, Trials& trials) {
   for (const TimeQueue& queue : queues) {
-    for (size_t i = 0; i < queue.order.size(); ++i) {
-      place[static_cast<size_t>(queue.order[i])] = static_cast<double>(i);
-    }
+    const std::vector<double> place = PlacesIn(queue);
     trials.Run(
         [&](const Choice& choice) {
           return Key{-place[static_cast<size_t>(choice.token)], 0};
@@ -99,11 +105,8 @@ void ByRank(const RoutingCase& c, const std::vector<TimeQueue>& queues, Trials& 
 
 // First come first served in an order that is not time's.
 void ByWrongOrder(const RoutingCase& c, const std::vector<TimeQueue>& queues, Trials& trials) {
-  std::vector<double> place(static_cast<size_t>(c.tokens));
   for (const TimeQueue& queue : queues) {
-    for (size_t i = 0; i < queue.order.size(); ++i) {
-      place[static_cast<size_t>(queue.order[i])] = static_cast<double>(i);
-    }
+    const std::vector<double> place = PlacesIn(queue);
     trials.Run(
         [&](const Choice& choice) {
           return Key{place[static_cast<size_t>(choice.token)], 0};
@@ -181,7 +184,7 @@ std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s
   Trials trials(c, cells);
   const bool ranks = c.top_k > 1 && MostRanksKnown(c, cells);
   ByScores(c, ranks, trials);
-  if (ranks) ByRank(c, queues, trials);
+  if (ranks) ByRank(queues, trials);
   ByWrongOrder(c, queues, trials);
   std::vector<RankedReplay> out = trials.Weighed();
   std::stable_sort(out.begin(), out.end(), [](const RankedReplay& a, const RankedReplay& b) {
