@@ -89,6 +89,15 @@ struct SiteStep {
       std::make_shared<std::map<std::string, std::shared_ptr<const void>>>();
 };
 
+// A step of one (run, attempt, role) that is closed: every site of it has been judged.
+struct StepEnd {
+  std::string run;
+  uint32_t attempt = 0;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  int64_t step = 0;
+  uint32_t world_size = 0;  // 0: unknown
+};
+
 // What is known of a run when it is looked at as a whole (at its end, or when a host asks).
 struct RunSummary {
   struct SiteCount {
@@ -128,6 +137,10 @@ class Rule {
 
   // Called for each closed step in the order (attempt, step), then by site (layer, op).
   virtual void Judge(const SiteStep& /*step*/, VerdictSink& /*out*/) {}
+
+  // Called after the last site of a closed step: for rules that look across its sites. Such a rule
+  // fills its verdict's layer, op, steps and ranks itself.
+  virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) {}
 
   // Called once when the run ends (or the audit's input does); verdicts over the run as a whole.
   virtual void JudgeRun(const RunSummary& /*run*/, VerdictSink& /*out*/) {}

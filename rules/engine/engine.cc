@@ -229,13 +229,19 @@ class Engine::Impl {
     return *run;
   }
 
-  RunState::OnSite Judging(Run& run) {
-    return [this, &run](const SiteStep& step) {
-      for (size_t i = 0; i < run.rules.size(); ++i) {
-        Sink sink(this, run, active_[i].entry->info->id, &step);
-        run.rules[i]->Judge(step, sink);
-      }
-    };
+  RunState::OnClose Judging(Run& run) {
+    return {[this, &run](const SiteStep& step) {
+              for (size_t i = 0; i < run.rules.size(); ++i) {
+                Sink sink(this, run, active_[i].entry->info->id, &step);
+                run.rules[i]->Judge(step, sink);
+              }
+            },
+            [this, &run](const StepEnd& step) {
+              for (size_t i = 0; i < run.rules.size(); ++i) {
+                Sink sink(this, run, active_[i].entry->info->id);
+                run.rules[i]->JudgeStep(step, sink);
+              }
+            }};
   }
 
   void Count(Run& run, const v1::Verdict& verdict) {

@@ -65,7 +65,7 @@ void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
 // A restart repeats steps: what earlier attempts left open at or past its first step is void, what
 // lies before can no longer grow.
 void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
-                              const OnSite& on_site) {
+                              const OnClose& on_close) {
   uint32_t attempt = newest_attempt_;
   for (const v1::Source& source : batch->sources()) {
     if (source.run() == summary_.run) attempt = std::max(attempt, source.attempt());
@@ -80,14 +80,14 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
   for (auto& [key, group] : groups_) {
     if (key.first >= attempt) continue;
     group.open.erase(group.open.lower_bound(first), group.open.end());
-    while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_site);
+    while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
     for (auto& [rank, state] : group.ranks) state.done = true;
   }
   newest_attempt_ = attempt;
 }
 
-void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnSite& on_site) {
-  SupersedeOlder(batch, on_site);
+void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close) {
+  SupersedeOlder(batch, on_close);
   const auto ours = [&](uint32_t index) {
     return batch->sources(static_cast<int>(index)).run() == summary_.run;
   };
@@ -122,13 +122,13 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnSite&
     rank.done |= progress.finished();
     group.newest_step = std::max(group.newest_step, rank.newest_step);
   }
-  for (auto& [key, group] : groups_) CloseReady(key, group, on_site);
+  for (auto& [key, group] : groups_) CloseReady(key, group, on_close);
 }
 
-void RunState::MarkGone(const v1::Source& source, const OnSite& on_site) {
+void RunState::MarkGone(const v1::Source& source, const OnClose& on_close) {
   Group& group = GroupOf(source);
   group.ranks[source.rank()].done = true;
-  CloseReady({source.attempt(), source.role()}, group, on_site);
+  CloseReady({source.attempt(), source.role()}, group, on_close);
 }
 
 // Nothing more can come from `rank` for `step`.
@@ -157,13 +157,13 @@ bool RunState::Ready(const Group& group, int64_t step) const {
                      [&](const auto& rank) { return Covered(group, rank.first, step); });
 }
 
-void RunState::CloseReady(const GroupKey& key, Group& group, const OnSite& on_site) {
+void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_close) {
   while (!group.open.empty() && Ready(group, group.open.begin()->first)) {
-    CloseStep(key, group, group.open.begin()->first, on_site);
+    CloseStep(key, group, group.open.begin()->first, on_close);
   }
 }
 
-void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnSite& on_site) {
+void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close) {
   std::vector<Held> held = std::move(group.open.begin()->second);
   group.open.erase(group.open.begin());
   group.closed = step;
@@ -195,15 +195,16 @@ void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const 
     for (uint32_t rank : incomplete) {
       if (!present.contains(rank)) site_step.missing_ranks.push_back(rank);
     }
-    on_site(site_step);
+    on_close.site(site_step);
     begin = end;
   }
+  on_close.step({summary_.run, key.first, key.second, step, group.world_size});
 }
 
-void RunState::CloseAll(const OnSite& on_site) {
+void RunState::CloseAll(const OnClose& on_close) {
   // The map's order is (attempt, role): the same whatever came first.
   for (auto& [key, group] : groups_) {
-    while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_site);
+    while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
   }
 }
 

@@ -17,17 +17,21 @@ namespace plumbline::rules {
 
 class RunState {
  public:
-  using OnSite = std::function<void(const SiteStep&)>;
+  // What is called as steps close: `site` for each site of a step, then `step` once.
+  struct OnClose {
+    std::function<void(const SiteStep&)> site;
+    std::function<void(const StepEnd&)> step;
+  };
 
   RunState(std::string run, int64_t window_steps) : window_(window_steps) {
     summary_.run = std::move(run);
   }
 
   // What `batch` says about this run. Only sources of this run are looked at. Valid input assumed.
-  void Take(const std::shared_ptr<const v1::Batch>& batch, const OnSite& on_site);
-  void MarkGone(const v1::Source& source, const OnSite& on_site);
+  void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
+  void MarkGone(const v1::Source& source, const OnClose& on_close);
   // Closes everything that is open, complete or not.
-  void CloseAll(const OnSite& on_site);
+  void CloseAll(const OnClose& on_close);
 
   RunSummary& summary() { return summary_; }
   const RunSummary& summary() const { return summary_; }
@@ -61,9 +65,9 @@ class RunState {
   Group& GroupOf(const v1::Source& source);
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
   void CountLoss(const v1::Source& source, const v1::Loss& loss);
-  void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnSite& on_site);
-  void CloseReady(const GroupKey& key, Group& group, const OnSite& on_site);
-  void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnSite& on_site);
+  void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
+  void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
+  void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
   bool Covered(const Group& group, uint32_t rank, int64_t step) const;
   bool FarBehind(const Group& group, int64_t step) const;
   bool Ready(const Group& group, int64_t step) const;
