@@ -1,0 +1,67 @@
+"""All that this trainer tells Plumbline, in one place."""
+
+import contextlib
+import os
+import sys
+
+
+class Silent:
+    """Stands in for the probes where there are none."""
+
+    def step(self, number):
+        return contextlib.nullcontext()
+
+    def scalar(self, name, value):
+        pass
+
+    def hook(self, hook):
+        return hook
+
+    def due(self, site):
+        return False
+
+    def update(self, *_, **__):
+        pass
+
+    def weights(self, model):
+        pass
+
+    def finish(self):
+        pass
+
+
+class Probes:
+    """Sends what happens in each step to the analysis server, to a record on disk, or both."""
+
+    def __init__(self, run, server=None, record=None, watch=(), patience=2.0):
+        """watch: "updates", "averages", "gradients", "weights": what is looked at besides hooks."""
+        self._run = import_plumbline().init(run=run, server=server, record=record)
+        self._watch, self._patience = set(watch), patience
+        self.step, self.scalar = self._run.step, self._run.scalar
+        self.hook = self._run.observed
+
+    def due(self, site):
+        kind = ("averages" if site.endswith(".ema") else
+                "gradients" if site.endswith(".grad") else "updates")
+        return kind in self._watch and self._run.update_due(site)
+
+    def update(self, site, before, after, intended, **facts):
+        self._run.observe_update(site, before, after, intended, **facts)
+
+    def weights(self, model):
+        """Every rank holds the same weights: their digests are compared."""
+        if "weights" in self._watch:
+            for name, parameter in model.named_parameters():
+                self._run.observe_tensor(name, parameter.detach(), role="weight", replicas="world")
+
+    def finish(self):
+        self._run.finish(self._patience)
+
+
+def import_plumbline():
+    try:
+        import plumbline
+    except ModuleNotFoundError:
+        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+        import plumbline
+    return plumbline
