@@ -1,11 +1,12 @@
 #include <algorithm>
-#include <map>
+#include <cmath>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_cell_keys.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -56,42 +57,29 @@ constexpr RuleInfo kInfo = {
     kPage,
     {}};
 
-// The candidates of one cell whose key equals that of the lowest admission.
+// The candidates of one cell whose key equals that of the lowest admission: kept ones and refused
+// ones.
 struct Tie {
   std::vector<int32_t> members;  // indices into choices, by token
-  bool mixed = false;            // kept ones and refused ones
 };
 
-std::vector<Tie> TiesOf(const RoutingAnalysis& a, KeyKind kind) {
+std::vector<Tie> TiesOf(const RoutingAnalysis& a, const RankedReplay& replay) {
   const RoutingCase& c = a.c;
-  const KeyReader reader(c, kind);
-  std::map<size_t, std::vector<int32_t>> cells;
-  for (size_t i = 0; i < c.choices.size(); ++i) {
-    const Choice& choice = c.choices[i];
-    const size_t cell = CellOfToken(c, choice.token, choice.expert);
-    if (c.judged(choice.token) && a.saturation.cells[cell].refused > 0) {
-      cells[cell].push_back(static_cast<int32_t>(i));
-    }
-  }
-  std::vector<Tie> ties;
-  for (const auto& [cell, members] : cells) {
-    const auto key = [&](int32_t i) {
-      const Choice& choice = c.choices[static_cast<size_t>(i)];
-      return reader.At(choice.token, choice.expert, choice.rank).value;
-    };
+  if (replay.tied_cells.empty()) return {};
+  std::vector<uint8_t> tied(a.saturation.cells.size());
+  for (size_t cell : replay.tied_cells) tied[cell] = 1;
+  const CellChoices cells = GroupByCell(c, tied);
+  const std::vector<Key> keys = KeysOfChoices(c, tied, replay.key);
+  std::vector<Tie> ties(cells.size());
+  for (size_t i = 0; i < cells.size(); ++i) {
     double least = HUGE_VAL;
-    for (int32_t i : members) {
-      if (c.choices[static_cast<size_t>(i)].kept) least = std::min(least, key(i));
+    for (int32_t n : cells.ChoicesOf(i)) {
+      const auto choice = static_cast<size_t>(n);
+      if (c.choices[choice].kept) least = std::min(least, keys[choice].value);
     }
-    Tie tie;
-    bool kept = false, refused = false;
-    for (int32_t i : members) {
-      if (key(i) != least) continue;
-      tie.members.push_back(i);
-      (c.choices[static_cast<size_t>(i)].kept ? kept : refused) = true;
+    for (int32_t n : cells.ChoicesOf(i)) {
+      if (keys[static_cast<size_t>(n)].value == least) ties[i].members.push_back(n);
     }
-    tie.mixed = kept && refused;
-    if (tie.mixed) ties.push_back(std::move(tie));
   }
   return ties;
 }
@@ -196,7 +184,7 @@ class MoeTieOrder : public Rule {
       return Inconclusive("no-key: no recorded key explains who was refused, ties or not");
     }
     // Not even within rounding: no need to look for equal ones.
-    const std::vector<Tie> ties = key->tie_bits > 0 ? TiesOf(a, key->key) : std::vector<Tie>{};
+    const std::vector<Tie> ties = key->tie_bits > 0 ? TiesOf(a, *key) : std::vector<Tie>{};
     if (ties.empty()) return Pass("no full expert refused among equal keys");
     RefusalPair pair;
     if (twin != nullptr && DiffersAmong(ties, a, *twin, &pair)) {

@@ -181,6 +181,7 @@ void SetAsideNullExperts(RoutingAnalysis& a, uint32_t world_size) {
     if (null && c.judged(choice.token)) --c.dropped;
     return null;
   });
+  c.IndexChoices();
   a.assumptions.push_back(
       absl::StrCat("experts that keep nothing are null experts, by a stored rule: ",
                    absl::StrJoin(null_experts, ", ")));

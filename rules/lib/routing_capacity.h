@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ struct CellChoices {
   std::vector<size_t> begin;     // where each cell begins; one more at the end
   std::vector<size_t> cell;      // its index in Saturation::cells
   size_t size() const { return cell.size(); }
+  std::span<const int32_t> ChoicesOf(size_t i) const {
+    return std::span(choices).subspan(begin[i], begin[i + 1] - begin[i]);
+  }
 };
 // `included`: per cell of the saturation.
 CellChoices GroupByCell(const RoutingCase& c, const std::vector<uint8_t>& included);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -260,6 +261,7 @@ class Decoder {
       ReadMap(t);
       RowOf(t);
     }
+    case_.IndexChoices();
     if (disordered_rows_ == 0 && telling_rows_ >= kTellingRows) RanksFromColumns();
   }
 
@@ -407,6 +409,12 @@ class Decoder {
 };
 
 }  // namespace
+
+void RoutingCase::IndexChoices() {
+  first_choice.assign(static_cast<size_t>(tokens) + 1, 0);
+  for (const Choice& choice : choices) ++first_choice[static_cast<size_t>(choice.token) + 1];
+  std::partial_sum(first_choice.begin(), first_choice.end(), first_choice.begin());
+}
 
 absl::StatusOr<RoutingCase> DecodeRouting(const v1::Routing& routing) {
   return Decoder(routing).Decode();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,7 @@ struct RoutingCase {
   bool kept_outside_choice =
       false;                    // a map keeps an untied row's expert that its scores did not choose
   std::vector<Choice> choices;  // by token; padding rows only where kept (they take capacity)
+  std::vector<int32_t> first_choice;  // [T+1] where each row's choices begin
   std::vector<int32_t> kept_per_row;  // [T]
   std::string group_score_used;       // "max", "sum2" or empty
 
@@ -79,6 +81,14 @@ struct RoutingCase {
   bool judged(int32_t token) const {
     return rows[static_cast<size_t>(token)] != RowState::kPadding;
   }
+  std::span<const Choice> ChoicesOf(int32_t token) const {
+    const auto row = static_cast<size_t>(token);
+    return std::span(choices).subspan(
+        static_cast<size_t>(first_choice[row]),
+        static_cast<size_t>(first_choice[row + 1] - first_choice[row]));
+  }
+  // Sets first_choice. Call after a change of `choices`.
+  void IndexChoices();
   bool ordered() const { return !sequence.empty() && !position.empty(); }
   double tied_share() const {
     return judged_rows == 0 ? 0 : static_cast<double>(tied) / static_cast<double>(judged_rows);

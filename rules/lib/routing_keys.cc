@@ -43,56 +43,16 @@ KeyScale ScaleOverRow(const RoutingCase& c, KeyKind kind, int32_t token) {
   });
 }
 
-using ChoiceIterator = std::vector<Choice>::const_iterator;
-
-// From `at` on, where the choices of `token` begin if it has any.
-KeyScale ScaleOverChosen(const RoutingCase& c, KeyKind kind, int32_t token, ChoiceIterator at) {
+KeyScale ScaleOverChosen(const RoutingCase& c, KeyKind kind, std::span<const Choice> row) {
   return ScaleOver(c, kind, [&](auto visit) {
-    for (auto choice = at; choice != c.choices.end() && choice->token == token; ++choice) {
-      visit(c.scores.At(token, choice->expert));
-    }
+    for (const Choice& choice : row) visit(c.scores.At(choice.token, choice.expert));
   });
 }
 
 // Of one row alone.
 KeyScale ScaleOf(const RoutingCase& c, KeyKind kind, int32_t token) {
   if (kind == KeyKind::kSoftmax) return ScaleOverRow(c, kind, token);
-  const auto at =
-      std::lower_bound(c.choices.begin(), c.choices.end(), token,
-                       [](const Choice& choice, int32_t t) { return choice.token < t; });
-  return ScaleOverChosen(c, kind, token, at);
-}
-
-// Of every row: the softmax as fast as the processor can.
-std::vector<KeyScale> SoftmaxScales(const RoutingCase& c) {
-  RouterRule rule;
-  rule.experts = c.experts;
-  rule.top_k = 1;
-  rule.dtype = c.scores.dtype();
-  const ScoreRows rows{c.scores.data(), c.experts, 1, c.scores.dtype()};
-  std::vector<KeyScale> scales(static_cast<size_t>(c.tokens));
-  const int threads = ThreadsFor(c.routing->sample().scores().data().size());
-  ParallelParts(c.tokens, threads, [&](int, int64_t first, int64_t last) {
-    RouterScratch scratch;
-    double x[kMaxExperts];
-    for (int64_t t = first; t < last; ++t) {
-      const RowScale row = ReadRouterScale(rule, rows, t, x, &scratch);
-      scales[static_cast<size_t>(t)] =
-          row.finite ? KeyScale{row.max, row.sum, UlpOf(row.abs_max, c.scores.dtype())}
-                     : ScaleOverRow(c, KeyKind::kSoftmax, static_cast<int32_t>(t));
-    }
-  });
-  return scales;
-}
-
-std::vector<KeyScale> ChosenScales(const RoutingCase& c, KeyKind kind) {
-  std::vector<KeyScale> scales(static_cast<size_t>(c.tokens));
-  auto at = c.choices.begin();
-  for (int32_t t = 0; t < c.tokens; ++t) {
-    scales[static_cast<size_t>(t)] = ScaleOverChosen(c, kind, t, at);
-    while (at != c.choices.end() && at->token == t) ++at;
-  }
-  return scales;
+  return ScaleOverChosen(c, kind, c.ChoicesOf(token));
 }
 
 // Rounding is carried to first order: relative for exponentials and sigmoids, absolute for plain
@@ -146,27 +106,63 @@ std::vector<KeyKind> KeyKinds(const RoutingCase& c) {
   return kinds;
 }
 
+struct RowKeyReader::Softmax {
+  RouterRule rule;
+  ScoreRows rows;
+  RouterScratch scratch;
+  double x[kMaxExperts];
+};
+
+RowKeyReader::RowKeyReader(const RoutingCase& c, KeyKind kind) : case_(c), kind_(kind) {
+  if (kind != KeyKind::kSoftmax) return;
+  softmax_ = std::make_unique<Softmax>();
+  softmax_->rule.experts = c.experts;
+  softmax_->rule.top_k = 1;
+  softmax_->rule.dtype = c.scores.dtype();
+  softmax_->rows = {c.scores.data(), c.experts, 1, c.scores.dtype()};
+}
+
+RowKeyReader::~RowKeyReader() = default;
+
+// As fast as the processor can.
+KeyScale RowKeyReader::SoftmaxScale(int32_t token) {
+  Softmax& s = *softmax_;
+  const RowScale row = ReadRouterScale(s.rule, s.rows, token, s.x, &s.scratch);
+  if (!row.finite) return ScaleOverRow(case_, KeyKind::kSoftmax, token);
+  return {row.max, row.sum, UlpOf(row.abs_max, s.rule.dtype)};
+}
+
+KeyScale RowKeyReader::Scale(int32_t token) {
+  if (!Divides(kind_)) return {};
+  return kind_ == KeyKind::kSoftmax ? SoftmaxScale(token)
+                                    : ScaleOverChosen(case_, kind_, case_.ChoicesOf(token));
+}
+
+const std::vector<Key>& RowKeyReader::Keys(int32_t token) {
+  keys_.clear();
+  const KeyScale scale = Scale(token);
+  for (const Choice& choice : case_.ChoicesOf(token)) {
+    keys_.push_back(KeyOf(case_, kind_, scale, token, choice.expert, choice.rank));
+  }
+  return keys_;
+}
+
 KeyReader::KeyReader(const RoutingCase& c, KeyKind kind) : case_(c), kind_(kind) {
   if (!Divides(kind)) return;
-  rows_ = kind == KeyKind::kSoftmax ? SoftmaxScales(c) : ChosenScales(c, kind);
+  rows_.resize(static_cast<size_t>(c.tokens));
+  const int threads = ThreadsFor(c.routing->sample().scores().data().size());
+  ParallelParts(c.tokens, threads, [&](int, int64_t first, int64_t last) {
+    RowKeyReader reader(c, kind);
+    for (auto t = static_cast<int32_t>(first); t < last; ++t) {
+      rows_[static_cast<size_t>(t)] = reader.Scale(t);
+    }
+  });
 }
 
 Key KeyReader::At(int32_t token, int32_t expert, int16_t rank) const {
   static constexpr KeyScale kNone;
   return KeyOf(case_, kind_, rows_.empty() ? kNone : rows_[static_cast<size_t>(token)], token,
                expert, rank);
-}
-
-std::vector<Key> KeyReader::OfChoices() const {
-  const std::vector<Choice>& choices = case_.choices;
-  std::vector<Key> keys(choices.size());
-  const int threads = ThreadsFor(case_.routing->sample().scores().data().size());
-  ParallelParts(static_cast<int64_t>(keys.size()), threads, [&](int, int64_t first, int64_t last) {
-    for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
-      keys[i] = At(choices[i].token, choices[i].expert, choices[i].rank);
-    }
-  });
-  return keys;
 }
 
 double KeyValue(const RoutingCase& c, KeyKind kind, int32_t token, int32_t expert, int16_t rank) {

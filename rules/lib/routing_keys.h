@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,17 +40,37 @@ struct KeyScale {
   double delta = 0;  // largest recorded rounding among the summed
 };
 
-// Computes keys; what a row needs is computed once. Borrows the case.
+// Reads the keys of rows one by one. One a thread, about 30 KiB; borrows the case.
+//
+// Tolerances are one ulp of each recorded value (twice what rounding to nearest can do), carried
+// through the function to first order, plus two fp32 ulp where a function was computed. Two keys
+// differ when they are further apart than both.
+class RowKeyReader {
+ public:
+  RowKeyReader(const RoutingCase& c, KeyKind kind);
+  ~RowKeyReader();
+
+  // Parallel to c.ChoicesOf(token); valid until the next call.
+  const std::vector<Key>& Keys(int32_t token);
+  KeyScale Scale(int32_t token);
+
+ private:
+  struct Softmax;
+  KeyScale SoftmaxScale(int32_t token);
+
+  const RoutingCase& case_;
+  KeyKind kind_;
+  std::unique_ptr<Softmax> softmax_;
+  std::vector<Key> keys_;
+};
+
+// The keys of any expert of any row; what a row needs is computed once, in the constructor. Borrows
+// the case.
 class KeyReader {
  public:
   KeyReader(const RoutingCase& c, KeyKind kind);
-  // `rank`: the choice's column where probs are [T,k]. Tolerances are one ulp of each recorded
-  // value (twice what rounding to nearest can do), carried through the function to first order,
-  // plus two fp32 ulp where a function was computed. Two keys differ when they are further apart
-  // than both.
+  // `rank`: the choice's column where probs are [T,k].
   Key At(int32_t token, int32_t expert, int16_t rank) const;
-  // The keys of all c.choices, in their order: several times as fast as At in another order.
-  std::vector<Key> OfChoices() const;
 
  private:
   const RoutingCase& case_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rules/lib/routing_keys.h"
+#include "rules/lib/routing_cell_keys.h"
 #include "rules/lib/routing_ranked.h"
 
 namespace plumbline::rules {
@@ -118,8 +118,9 @@ void CountCrossSequence(const Cells& cells, const int32_t* begin, const int32_t*
 // Per choice: refusals that an own threshold on a score explains, being below every admission of
 // their cell. Equal scores share a fate, but for what rounding hides: candidates as near to the
 // lowest admission as rounding is wide count as below it where they are few.
-std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Cells& cells, KeyKind kind) {
-  const KeyReader reader(c, kind);
+std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Saturation& s, const Cells& cells,
+                                     KeyKind kind) {
+  const std::vector<Key> key_of = KeysOfChoices(c, s.full, kind);
   std::vector<uint8_t> below(c.choices.size(), 0);
   std::vector<Key> keys;
   cells.EachCell([&](size_t cell, const int32_t* begin, const int32_t* end) {
@@ -127,9 +128,8 @@ std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Cells& cells, K
     keys.clear();
     Key least{HUGE_VAL, 0};
     for (const int32_t* at = begin; at != end; ++at) {
-      const Choice& choice = cells.At(*at);
-      keys.push_back(reader.At(choice.token, choice.expert, choice.rank));
-      if (choice.kept && keys.back().value < least.value) least = keys.back();
+      keys.push_back(key_of[static_cast<size_t>(*at)]);
+      if (cells.At(*at).kept && keys.back().value < least.value) least = keys.back();
     }
     const auto near = [&](const Key& key) {
       return !(std::abs(key.value - least.value) > key.tolerance + least.tolerance);
@@ -209,7 +209,7 @@ PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s) {
   const RankTally tally = TallyRanks(c, s);
   PairCertificate least{{}, HUGE_VAL};
   for (KeyKind kind : UsableKeys(c)) {
-    PairCertificate certificate = Certify(cells, tally, BelowAdmissions(c, cells, kind));
+    PairCertificate certificate = Certify(cells, tally, BelowAdmissions(c, s, cells, kind));
     if (!(certificate.bits >= least.bits)) least = certificate;
   }
   least.raw_bits = Certify(cells, tally, std::vector<uint8_t>(c.choices.size(), 0)).bits;

@@ -1,13 +1,16 @@
 #include "rules/lib/routing_ranked.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <map>
-#include <numbers>
-#include <numeric>
-#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/parallel.h"
+#include "rules/lib/routing_cell_keys.h"
 #include "rules/lib/routing_trials.h"
 #include "rules/lib/routing_zigzag.h"
 
@@ -16,40 +19,6 @@ namespace {
 
 using Priority = RankedReplay::Priority;
 
-// Priorities of whole rows: their best key, or the sum over their choices.
-class RowKeys {
- public:
-  RowKeys(const RoutingCase& c, const std::vector<size_t>& begin, const KeyReader& reader)
-      : c_(c), begin_(begin), reader_(reader) {}
-
-  Key At(int32_t token, Priority priority) const {
-    Key row{-HUGE_VAL, 0};
-    for (size_t i = begin_[static_cast<size_t>(token)]; i < begin_[static_cast<size_t>(token) + 1];
-         ++i) {
-      const Key key = reader_.At(token, c_.choices[i].expert, c_.choices[i].rank);
-      if (priority == Priority::kSumOfRow) {
-        row.value = row.value == -HUGE_VAL ? key.value : row.value + key.value;
-        row.tolerance += key.tolerance;
-      } else if (key.value > row.value) {
-        row = key;
-      }
-    }
-    return row;
-  }
-
- private:
-  const RoutingCase& c_;
-  const std::vector<size_t>& begin_;
-  const KeyReader& reader_;
-};
-
-std::vector<size_t> ChoicesByToken(const RoutingCase& c) {
-  std::vector<size_t> begin(static_cast<size_t>(c.tokens) + 1, 0);
-  for (const Choice& choice : c.choices) ++begin[static_cast<size_t>(choice.token) + 1];
-  std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  return begin;
-}
-
 bool MostRanksKnown(const RoutingCase& c, const RefusingCells& cells) {
   const auto known =
       std::count_if(cells.list.choices.begin(), cells.list.choices.end(),
@@ -57,75 +26,142 @@ bool MostRanksKnown(const RoutingCase& c, const RefusingCells& cells) {
   return 2 * known > static_cast<std::ptrdiff_t>(cells.list.choices.size());
 }
 
-void ByScores(const RoutingCase& c, bool ranks, Trials& trials) {
-  const std::vector<size_t> begin = ChoicesByToken(c);
-  for (KeyKind kind : UsableKeys(c)) {
-    const KeyReader reader(c, kind);
-    const auto own = [&](const Choice& choice) {
-      return reader.At(choice.token, choice.expert, choice.rank);
-    };
-    for (bool rank_first : {false, true}) {
-      if (rank_first && !ranks) continue;
-      trials.Run(own, {.priority = Priority::kOwnScore, .key = kind, .rank_first = rank_first});
+// The keys of a kind, as one priority has them.
+class ScoreKeys : public KeySource {
+ public:
+  ScoreKeys(CellKeys& keys, Priority priority)
+      : keys_(keys),
+        by_(priority == Priority::kOwnScore    ? QueueBy::kChoice
+            : priority == Priority::kBestOfRow ? QueueBy::kBestOfRow
+                                               : QueueBy::kSumOfRow) {}
+  std::span<const Key> Cell(size_t i, bool fits) override { return keys_.Cell(i, by_, fits); }
+
+ private:
+  CellKeys& keys_;
+  QueueBy by_;
+};
+
+// Rows in an order: place(row), the lowest first.
+template <typename PlaceOfRow>
+class PlaceKeys : public KeySource {
+ public:
+  PlaceKeys(const RoutingCase& c, const RefusingCells& cells, PlaceOfRow place)
+      : c_(c), cells_(cells), place_(place) {}
+  std::span<const Key> Cell(size_t i, bool) override {
+    keys_.clear();
+    for (int32_t choice : cells_.list.ChoicesOf(i)) {
+      const int32_t token = c_.choices[static_cast<size_t>(choice)].token;
+      keys_.push_back({-place_(static_cast<size_t>(token)), 0});
     }
-    // Over the chosen, shares sum to one in every row.
-    const bool shares = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
-    for (Priority priority : {Priority::kBestOfRow, Priority::kSumOfRow}) {
-      if (c.top_k == 1 || (shares && priority == Priority::kSumOfRow)) continue;
-      const RowKeys rows(c, begin, reader);
-      for (bool rank_first : {false, true}) {
-        if (rank_first && !ranks) continue;
-        trials.Run([&](const Choice& choice) { return rows.At(choice.token, priority); },
-                   {.priority = priority, .key = kind, .rank_first = rank_first});
-      }
+    return keys_;
+  }
+
+ private:
+  const RoutingCase& c_;
+  const RefusingCells& cells_;
+  PlaceOfRow place_;
+  std::vector<Key> keys_;
+};
+
+using TrialList = std::vector<Trial>;
+
+// What trials share.
+struct Tried {
+  const RoutingCase& c;
+  const RefusingCells& cells;
+  bool ranks;  // most choice ranks are known
+
+  void Try(KeySource& keys, RankedReplay replay, TrialList& out) const {
+    out.push_back(TryPolicy(c, cells, keys, std::move(replay)));
+  }
+};
+
+TrialList ByScore(const Tried& t, KeyKind kind) {
+  TrialList out;
+  CellKeys keys(t.c, t.cells.list, kind);
+  // Over the chosen, shares sum to one in every row.
+  const bool shares = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
+  for (Priority priority : {Priority::kOwnScore, Priority::kBestOfRow, Priority::kSumOfRow}) {
+    if (priority != Priority::kOwnScore && t.c.top_k == 1) continue;
+    if (priority == Priority::kSumOfRow && shares) continue;
+    ScoreKeys source(keys, priority);
+    for (bool rank_first : {false, true}) {
+      if (rank_first && !t.ranks) continue;
+      t.Try(source, {.priority = priority, .key = kind, .rank_first = rank_first}, out);
     }
   }
+  return out;
 }
 
 // Each row's place in a queue.
-std::vector<double> PlacesIn(const TimeQueue& queue) {
-  std::vector<double> place(queue.order.size());
+std::vector<int32_t> PlacesIn(const TimeQueue& queue) {
+  std::vector<int32_t> place(queue.order.size());
   for (size_t i = 0; i < place.size(); ++i) {
-    place[static_cast<size_t>(queue.order[i])] = static_cast<double>(i);
+    place[static_cast<size_t>(queue.order[i])] = static_cast<int32_t>(i);
   }
   return place;
 }
 
 // All second choices queue behind all first ones.
-void ByRank(const std::vector<TimeQueue>& queues, Trials& trials) {
-  for (const TimeQueue& queue : queues) {
-    const std::vector<double> place = PlacesIn(queue);
-    trials.Run(
-        [&](const Choice& choice) {
-          return Key{-place[static_cast<size_t>(choice.token)], 0};
-        },
-        {.priority = Priority::kPlace, .rank_first = true, .order = queue.name});
-  }
+void ByRank(const Tried& t, const TimeQueue& queue, const std::vector<int32_t>& place,
+            TrialList& out) {
+  PlaceKeys keys(t.c, t.cells, [&](size_t row) { return static_cast<double>(place[row]); });
+  t.Try(keys, {.priority = Priority::kPlace, .rank_first = true, .order = queue.name}, out);
 }
 
-// First come first served in an order that is not time's.
-void ByWrongOrder(const RoutingCase& c, const std::vector<TimeQueue>& queues, Trials& trials) {
-  for (const TimeQueue& queue : queues) {
-    const std::vector<double> place = PlacesIn(queue);
-    trials.Run(
-        [&](const Choice& choice) {
-          return Key{place[static_cast<size_t>(choice.token)], 0};
-        },
-        {.priority = Priority::kPlace, .order = queue.name + ", the last row first"});
-  }
-  const Sequences sequences = NumberSequences(c);
+// First come first served in the opposite of time's order.
+void ByLastFirst(const Tried& t, const TimeQueue& queue, const std::vector<int32_t>& place,
+                 TrialList& out) {
+  PlaceKeys keys(t.c, t.cells, [&](size_t row) { return -static_cast<double>(place[row]); });
+  t.Try(keys, {.priority = Priority::kPlace, .order = queue.name + ", the last row first"}, out);
+}
+
+// ... and in that of context-parallel layouts.
+TrialList ByZigzag(const Tried& t) {
+  TrialList out;
+  const Sequences sequences = NumberSequences(t.c);
   for (int32_t ranks : {2, 4, 8, 16}) {
     for (bool by_position : {true, false}) {
-      const std::string name = absl::StrCat("zigzag over ", ranks, " ranks, ",
-                                            by_position ? "seq-major" : "batch-major");
-      trials.Run(
-          [&](const Choice& choice) {
-            const auto row = static_cast<size_t>(choice.token);
-            return Key{-ZigzagPlace(c, sequences, ranks, by_position, row), 0};
-          },
-          {.priority = Priority::kPlace, .order = name});
+      PlaceKeys keys(t.c, t.cells, [&](size_t row) {
+        return ZigzagPlace(t.c, sequences, ranks, by_position, row);
+      });
+      t.Try(keys,
+            {.priority = Priority::kPlace,
+             .order = absl::StrCat("zigzag over ", ranks, " ranks, ",
+                                   by_position ? "seq-major" : "batch-major")},
+            out);
     }
   }
+  return out;
+}
+
+TrialList ByQueues(const Tried& t, const std::vector<TimeQueue>& queues) {
+  TrialList by_rank, last_first;
+  for (const TimeQueue& queue : queues) {
+    const std::vector<int32_t> place = PlacesIn(queue);
+    if (t.ranks) ByRank(t, queue, place, by_rank);
+    ByLastFirst(t, queue, place, last_first);
+  }
+  std::move(last_first.begin(), last_first.end(), std::back_inserter(by_rank));
+  return by_rank;
+}
+
+// Every policy, in the order of preference among equals. Groups are tried side by side in a large
+// call.
+std::vector<Trial> TryAll(const Tried& t, const std::vector<TimeQueue>& queues) {
+  std::vector<std::function<TrialList()>> groups;
+  for (KeyKind kind : UsableKeys(t.c)) groups.push_back([&, kind] { return ByScore(t, kind); });
+  groups.push_back([&] { return ByQueues(t, queues); });
+  groups.push_back([&] { return ByZigzag(t); });
+  std::vector<TrialList> tried(groups.size());
+  std::atomic<size_t> next = 0;
+  const int threads = ThreadsFor(t.c.routing->sample().scores().data().size());
+  ParallelParts(threads, threads, [&](int, int64_t, int64_t) {
+    for (size_t i = next++; i < groups.size(); i = next++) tried[i] = groups[i]();
+  });
+  TrialList all;
+  for (TrialList& group : tried) std::move(group.begin(), group.end(), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace
@@ -181,12 +217,8 @@ std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s
                                        const std::vector<TimeQueue>& queues) {
   const RefusingCells cells = CollectCells(c, s);
   if (cells.cells() == 0) return {};
-  Trials trials(c, cells);
-  const bool ranks = c.top_k > 1 && MostRanksKnown(c, cells);
-  ByScores(c, ranks, trials);
-  if (ranks) ByRank(queues, trials);
-  ByWrongOrder(c, queues, trials);
-  std::vector<RankedReplay> out = trials.Weighed();
+  const Tried tried{c, cells, c.top_k > 1 && MostRanksKnown(c, cells)};
+  std::vector<RankedReplay> out = Weigh(TryAll(tried, queues));
   std::stable_sort(out.begin(), out.end(), [](const RankedReplay& a, const RankedReplay& b) {
     if (a.exact != b.exact) return a.exact;
     if (!a.exact) return a.share > b.share;

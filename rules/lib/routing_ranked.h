@@ -31,6 +31,9 @@ struct RankedReplay {
   double luck_bits = 0;  // that refusals of the token's own would have left exactly what was kept
   double share = 0;      // of the choices looked at, as the policy says
   std::string order;     // kPlace: the queue; in time order where rank_first
+  // kOwnScore, exact: cells (index in Saturation::cells) that refused a choice with exactly the key
+  // of their lowest admission.
+  std::vector<size_t> tied_cells;
 
   std::string Describe()
       const;  // "drop by score (softmax)", "a rank-major queue (seq-major order)"

@@ -1,5 +1,7 @@
 #include "rules/lib/routing_trials.h"
 
+#include <set>
+
 namespace plumbline::rules {
 namespace {
 
@@ -30,6 +32,25 @@ bool Separates(const std::vector<Candidate>& cell) {
   }
   return strongest_refused == nullptr || weakest_kept == nullptr ||
          !Before(*strongest_refused, *weakest_kept);
+}
+
+using Priority = RankedReplay::Priority;
+
+constexpr int64_t kEnough = 4096;  // choices after which a refuted policy is given up
+
+// Was a refused choice's key exactly that of the lowest admission?
+bool RefusesAnEqual(const RoutingCase& c, std::span<const int32_t> choices,
+                    std::span<const Key> keys) {
+  double least = HUGE_VAL;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (c.choices[static_cast<size_t>(choices[i])].kept) least = std::min(least, keys[i].value);
+  }
+  bool kept = false, refused = false;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i].value != least) continue;
+    (c.choices[static_cast<size_t>(choices[i])].kept ? kept : refused) = true;
+  }
+  return kept && refused;
 }
 
 bool ManyValues(const std::vector<Candidate>& cell) {
@@ -83,6 +104,63 @@ CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool
   // First choices alone filled it: whether second ones ever had a chance does not show.
   if (cut.rank == 0 && ranked) out.bits = out.luck_bits = 0;
   return out;
+}
+
+Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
+                RankedReplay replay) {
+  Trial trial{std::move(replay), {}};
+  RankedReplay& out = trial.replay;
+  const bool own = out.priority == Priority::kOwnScore && !out.rank_first;
+  out.exact = cells.cells() > 0;
+  int64_t agree = 0, seen = 0;
+  std::vector<Candidate> cell;
+  for (size_t i = 0; i < cells.cells() && (out.exact || seen <= kEnough); ++i) {
+    const std::span choices = cells.list.ChoicesOf(i);
+    const std::span key = keys.Cell(i, out.exact);
+    cell.clear();
+    for (size_t n = 0; n < choices.size(); ++n) {
+      const Choice& choice = c.choices[static_cast<size_t>(choices[n])];
+      // A score that is not finite, or a rank that is not known, says nothing for or against.
+      if (!std::isfinite(key[n].value) || (out.rank_first && choice.rank < 0)) continue;
+      cell.push_back(
+          {out.rank_first ? choice.rank : int16_t{0}, choice.kept, key[n].value, key[n].tolerance});
+    }
+    const CellResult result = JudgeCell(cell, out.priority == Priority::kPlace, out.rank_first);
+    agree += result.agree;
+    seen += static_cast<int64_t>(cell.size());
+    out.exact &= result.exact;
+    if (own && out.exact && RefusesAnEqual(c, choices, key)) {
+      out.tied_cells.push_back(cells.list.cell[i]);
+    }
+    const int32_t expert = c.choices[static_cast<size_t>(choices.front())].expert;
+    trial.evidence[expert].Add(cell, result, cells.fresh[i] != 0);
+  }
+  out.share = static_cast<double>(agree) / static_cast<double>(std::max<int64_t>(seen, 1));
+  return trial;
+}
+
+std::vector<RankedReplay> Weigh(std::vector<Trial> trials) {
+  std::set<int32_t> thresholds;
+  for (const auto& [replay, evidence] : trials) {
+    const bool own = replay.priority == Priority::kOwnScore && !replay.rank_first;
+    for (const auto& [expert, of] : evidence) {
+      const bool tells = of.best().raw_bits > of.best().tie_bits;
+      if (own && replay.exact && tells && of.one_threshold()) thresholds.insert(expert);
+    }
+  }
+  std::vector<RankedReplay> weighed;
+  for (auto& [replay, evidence] : trials) {
+    for (const auto& [expert, of] : evidence) {
+      const bool once = replay.by_score() && thresholds.contains(expert);
+      const CellResult& worth = once ? of.best() : of.sum();
+      replay.bits += worth.bits;
+      replay.raw_bits += worth.raw_bits;
+      replay.tie_bits += worth.tie_bits;
+      replay.luck_bits += worth.luck_bits;
+    }
+    weighed.push_back(std::move(replay));
+  }
+  return weighed;
 }
 
 }  // namespace plumbline::rules

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <set>
+#include <span>
 #include <vector>
 
 #include "rules/lib/routing_capacity.h"
@@ -76,85 +76,28 @@ class ExpertEvidence {
 
 using EvidenceOfExperts = std::map<int32_t, ExpertEvidence>;
 
-class Judge {
+// Where a policy finds the keys of its candidates.
+class KeySource {
  public:
-  Judge(const RoutingCase& c, const RefusingCells& cells) : c_(c), cells_(cells) {}
-
-  // key(choice) -> Key. A policy that fails early is not followed to the end. The bits are weighed
-  // later, with what the other policies showed.
-  template <typename KeyOfChoice>
-  EvidenceOfExperts Run(KeyOfChoice key, RankedReplay* out) const {
-    out->exact = cells_.cells() > 0;
-    int64_t agree = 0, seen = 0;
-    std::vector<Candidate> cell;
-    EvidenceOfExperts experts;
-    for (size_t i = 0; i < cells_.cells() && (out->exact || seen <= kEnough); ++i) {
-      cell.clear();
-      int32_t expert = 0;
-      for (size_t at = cells_.list.begin[i]; at < cells_.list.begin[i + 1]; ++at) {
-        const Choice& choice = c_.choices[static_cast<size_t>(cells_.list.choices[at])];
-        expert = choice.expert;
-        const Key k = key(choice);
-        // A score that is not finite, or a rank that is not known, says nothing for or against.
-        if (!std::isfinite(k.value) || (out->rank_first && choice.rank < 0)) continue;
-        cell.push_back(
-            {out->rank_first ? choice.rank : int16_t{0}, choice.kept, k.value, k.tolerance});
-      }
-      const CellResult result =
-          JudgeCell(cell, out->priority == RankedReplay::Priority::kPlace, out->rank_first);
-      agree += result.agree;
-      seen += static_cast<int64_t>(cell.size());
-      out->exact &= result.exact;
-      experts[expert].Add(cell, result, cells_.fresh[i] != 0);
-    }
-    out->share = static_cast<double>(agree) / static_cast<double>(std::max<int64_t>(seen, 1));
-    return experts;
-  }
-
- private:
-  static constexpr int64_t kEnough = 4096;  // choices after which a refuted policy is given up
-  const RoutingCase& c_;
-  const RefusingCells& cells_;
+  virtual ~KeySource() = default;
+  // Of the i-th cell's candidates, in their order; valid until the next call. `fits`: the policy
+  // fitted so far.
+  virtual std::span<const Key> Cell(size_t i, bool fits) = 0;
 };
 
-// The policies tried and their evidence, weighed together: where some score shows one threshold of
-// an expert in all its pools, that expert's cells are one piece of evidence under every score.
-class Trials {
- public:
-  Trials(const RoutingCase& c, const RefusingCells& cells) : judge_(c, cells) {}
-
-  template <typename KeyOfChoice>
-  void Run(KeyOfChoice key, RankedReplay replay) {
-    EvidenceOfExperts evidence = judge_.Run(key, &replay);
-    const bool own = replay.priority == RankedReplay::Priority::kOwnScore && !replay.rank_first;
-    for (const auto& [expert, of] : evidence) {
-      const bool tells = of.best().raw_bits > of.best().tie_bits;
-      if (own && replay.exact && tells && of.one_threshold()) thresholds_.insert(expert);
-    }
-    replays_.push_back(std::move(replay));
-    evidence_.push_back(std::move(evidence));
-  }
-
-  std::vector<RankedReplay> Weighed() {
-    for (size_t i = 0; i < replays_.size(); ++i) {
-      RankedReplay& replay = replays_[i];
-      for (const auto& [expert, of] : evidence_[i]) {
-        const bool once = replay.by_score() && thresholds_.contains(expert);
-        const CellResult& worth = once ? of.best() : of.sum();
-        replay.bits += worth.bits;
-        replay.raw_bits += worth.raw_bits;
-        replay.tie_bits += worth.tie_bits;
-        replay.luck_bits += worth.luck_bits;
-      }
-    }
-    return std::move(replays_);
-  }
-
- private:
-  Judge judge_;
-  std::vector<RankedReplay> replays_;
-  std::vector<EvidenceOfExperts> evidence_;
-  std::set<int32_t> thresholds_;
+// A policy that was tried, and its evidence by expert.
+struct Trial {
+  RankedReplay replay;
+  EvidenceOfExperts evidence;
 };
+
+// Tries the policy that `replay` describes. One that fails early is not followed to the end. The
+// bits are weighed later, with what the other policies showed.
+Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
+                RankedReplay replay);
+
+// The evidence of all trials, weighed together: where some score shows one threshold of an expert
+// in all its pools, that expert's cells are one piece of evidence under every score.
+std::vector<RankedReplay> Weigh(std::vector<Trial> trials);
 
 }  // namespace plumbline::rules

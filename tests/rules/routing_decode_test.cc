@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "rules/lib/routing_keys.h"
+#include "rules/lib/routing_cell_keys.h"
 #include "tests/rules/support/synthetic_routing.h"
 
 namespace plumbline::rules {
@@ -21,9 +21,10 @@ TEST(RoutingKeys, OfChoicesAreTheKeysOneByOne) {
   std::memcpy(data->data() + 4, &masked, sizeof(masked));
   const auto c = DecodeRouting(routing);
   ASSERT_TRUE(c.ok()) << c.status();
+  const std::vector<uint8_t> all_cells(static_cast<size_t>(c->pools * c->experts), 1);
   for (KeyKind kind : KeyKinds(*c)) {
     const KeyReader reader(*c, kind);
-    const std::vector<Key> keys = reader.OfChoices();
+    const std::vector<Key> keys = KeysOfChoices(*c, all_cells, kind);
     ASSERT_EQ(keys.size(), c->choices.size());
     for (size_t i = 0; i < keys.size(); ++i) {
       const Choice& choice = c->choices[i];
