@@ -18,7 +18,7 @@ struct CellTally {
   uint64_t hash = 0;  // of the scores of its judged candidates
 };
 
-// Takes offers piece by piece; says when they contradict one capacity per piece (and choice rank).
+// Takes choices piece by piece; says when they contradict one capacity per piece (and choice rank).
 class PieceLedger {
  public:
   // Cells are (expert, rank) with `ranks` ranks. `capacity` < 0: whatever the first refusing cell
@@ -31,21 +31,21 @@ class PieceLedger {
         queued_(queued) {}
 
   // False: an admission after a refusal, or more than the declared capacity.
-  bool Take(size_t expert, size_t rank, const Offer& offer) {
+  bool Take(size_t expert, size_t rank, bool kept, bool judged) {
     const size_t cell = expert * ranks_ + rank;
     CellTally& tally = cells_[cell];
     if (tally.kept + tally.refused == 0) touched_.push_back(cell);
-    if (!offer.kept) {
-      tally.refused += offer.judged;
+    if (!kept) {
+      tally.refused += judged;
       return true;
     }
-    if (queued_ && offer.judged && tally.refused > 0) return false;
-    tally.judged_kept += offer.judged;
+    if (queued_ && judged && tally.refused > 0) return false;
+    tally.judged_kept += judged;
     return ++tally.kept <= declared_ || declared_ < 0;
   }
 
   // A choice whose rank is not known: an admission counts at one of the expert's cells.
-  void TakeUnranked(size_t expert, const Offer& offer) { unranked_[expert] += offer.kept; }
+  void TakeUnranked(size_t expert, bool kept) { unranked_[expert] += kept; }
 
   // Ends a piece of `rows` rows. False: refusing cells hold different numbers, or another holds
   // more. A short piece may have a capacity of its own.
@@ -114,21 +114,24 @@ class Stream {
   size_t Cells(const Variant& v) const {
     return static_cast<size_t>(c_.experts) * static_cast<size_t>(v.per_rank ? c_.top_k : 1);
   }
-  size_t CellOf(const Variant& v, const Offer& offer) const {
-    const auto expert = static_cast<size_t>(offer.expert);
+  size_t CellOf(const Variant& v, const Choice& choice) const {
+    const auto expert = static_cast<size_t>(choice.expert);
     if (!v.per_rank) return expert;
     return expert * static_cast<size_t>(c_.top_k) +
-           static_cast<size_t>(std::max<int16_t>(offer.rank, 0));
+           static_cast<size_t>(std::max<int16_t>(choice.rank, 0));
   }
 
-  // take(offer) along the queue, close(rows, is_short) after each piece; stops at the first false.
+  // take(choice, judged) along the queue, close(rows, is_short) after each piece; stops at the
+  // first false.
   template <typename Take, typename Close>
   bool Walk(const Variant& v, Take take, Close close) const {
-    size_t next = 0;
     for (int32_t from = 0; from < c_.tokens;) {
       const int32_t to = PieceEnd(v, from);
-      for (; next < queue_.offers.size() && queue_.offers[next].place < to; ++next) {
-        if (!take(queue_.offers[next])) return false;
+      for (int32_t place = from; place < to; ++place) {
+        const QueuedRow row = queue_.At(c_, static_cast<size_t>(place));
+        for (const Choice& choice : row.choices) {
+          if (!take(choice, row.judged)) return false;
+        }
       }
       if (!close(to - from, v.chunk > 0 && to - from < v.chunk)) return false;
       from = to;
@@ -198,18 +201,19 @@ bool Fits(const RoutingCase& c, const TimeQueue& queue, const Variant& v, bool q
   // A capacity per choice rank is another number than the declared one.
   PieceLedger ledger(static_cast<size_t>(c.experts), ranks, v.per_rank ? -1 : DeclaredCapacity(c),
                      queued);
-  const auto take = [&](const Offer& offer) {
+  const auto take = [&](const Choice& choice, bool judged) {
     --*budget;
-    const auto expert = static_cast<size_t>(offer.expert);
+    const auto expert = static_cast<size_t>(choice.expert);
     const bool by_rank = v.per_rank || v.first_ranks > 0;
-    if (by_rank && offer.rank < 0) {
+    if (by_rank && choice.rank < 0) {
       // Refused, it may have been of a rank that is not used.
-      if (v.first_ranks > 0 && offer.kept) return ledger.Take(expert, 0, offer);
-      ledger.TakeUnranked(expert, offer);
+      if (v.first_ranks > 0 && choice.kept) return ledger.Take(expert, 0, true, judged);
+      ledger.TakeUnranked(expert, choice.kept);
       return true;
     }
-    if (v.first_ranks > 0 && offer.rank >= v.first_ranks) return !offer.kept;
-    return ledger.Take(expert, v.per_rank ? static_cast<size_t>(offer.rank) : 0, offer);
+    if (v.first_ranks > 0 && choice.rank >= v.first_ranks) return !choice.kept;
+    const size_t rank = v.per_rank ? static_cast<size_t>(choice.rank) : 0;
+    return ledger.Take(expert, rank, choice.kept, judged);
   };
   const auto close = [&](int64_t rows, bool is_short) { return ledger.Close(rows, is_short); };
   return stream.Walk(v, take, close) && (!queued || ledger.refusing() > 0 || v.first_ranks > 0);
@@ -224,18 +228,18 @@ double ArrangementBits(const RoutingCase& c, const TimeQueue& queue, const Varia
   std::set<std::pair<size_t, uint64_t>> seen;
   double bits = 0;
   int64_t ranked = 0, unused = 0;
-  const auto take = [&](const Offer& offer) {
-    if (!offer.judged || ((v.first_ranks > 0 || v.per_rank) && offer.rank < 0)) return true;
+  const auto take = [&](const Choice& choice, bool judged) {
+    if (!judged || ((v.first_ranks > 0 || v.per_rank) && choice.rank < 0)) return true;
     ++ranked;
-    if (v.first_ranks > 0 && offer.rank >= v.first_ranks) {
+    if (v.first_ranks > 0 && choice.rank >= v.first_ranks) {
       ++unused;
       return true;
     }
-    const size_t cell = stream.CellOf(v, offer);
+    const size_t cell = stream.CellOf(v, choice);
     CellTally& tally = cells[cell];
     if (tally.judged_kept + tally.refused == 0) touched.push_back(cell);
-    ++(offer.kept ? tally.judged_kept : tally.refused);
-    tally.hash = MixScore(tally.hash, c.scores.At(offer.token, offer.expert));
+    ++(choice.kept ? tally.judged_kept : tally.refused);
+    tally.hash = MixScore(tally.hash, c.scores.At(choice.token, choice.expert));
     return true;
   };
   const auto close = [&](int64_t, bool) {
@@ -264,7 +268,7 @@ std::vector<int32_t> ChunkSizes(int32_t rows) {
   return sizes;
 }
 
-// Stops when the budget of offers to look at is spent; false then.
+// Stops when the budget of choices to look at is spent; false then.
 template <typename Visit>
 bool ForEachChunking(const RoutingCase& c, const std::vector<TimeQueue>& queues, int64_t* budget,
                      Visit visit) {
@@ -285,22 +289,30 @@ int64_t ChunkingBudget(const RoutingCase& c) {
   return 16 * static_cast<int64_t>(c.choices.size()) + 20'000'000;
 }
 
-// Share of the choices of refusing cells that one queue gives as recorded.
-double QueueShare(const RoutingCase& c, const Saturation& s, const TimeQueue& queue) {
-  std::vector<int64_t> room(s.cells.size(), 0);
-  for (const Offer& offer : queue.offers) {
-    room[CellOfToken(c, offer.token, offer.expert)] += offer.judged && offer.kept;
+// What each cell kept of judged rows.
+std::vector<int64_t> JudgedKept(const RoutingCase& c, const Saturation& s) {
+  std::vector<int64_t> kept(s.cells.size(), 0);
+  for (const Choice& choice : c.choices) {
+    if (!choice.kept || !c.judged(choice.token)) continue;
+    ++kept[CellOfToken(c, choice.token, choice.expert)];
   }
+  return kept;
+}
+
+// Share of the choices of refusing cells that one queue gives as recorded, with `room` in each
+// cell.
+double QueueShare(const RoutingCase& c, const Saturation& s, const TimeQueue& queue,
+                  std::vector<int64_t> room) {
   int64_t agree = 0;
-  for (const Offer& offer : queue.offers) {
-    if (!offer.judged) {
-      ++agree;
-      continue;
+  for (size_t place = 0; place < queue.order.size(); ++place) {
+    const QueuedRow row = queue.At(c, place);
+    for (const Choice& choice : row.choices) {
+      const size_t cell = CellOfToken(c, choice.token, choice.expert);
+      const bool open = !row.judged || s.cells[cell].refused == 0;
+      agree += open || (room[cell]-- > 0) == choice.kept ? 1 : 0;
     }
-    const size_t cell = CellOfToken(c, offer.token, offer.expert);
-    agree += (s.cells[cell].refused == 0 || (room[cell]-- > 0) == offer.kept) ? 1 : 0;
   }
-  return static_cast<double>(agree) / static_cast<double>(std::max<size_t>(queue.offers.size(), 1));
+  return static_cast<double>(agree) / static_cast<double>(std::max<size_t>(c.choices.size(), 1));
 }
 
 }  // namespace
@@ -319,9 +331,10 @@ FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
     }
     return true;
   };
+  const std::vector<int64_t> kept = JudgedKept(c, s);
   for (const TimeQueue& queue : queues) {
     if (consider(queue, {})) out.exact_orders.push_back(queue.name);
-    out.share = std::max(out.share, QueueShare(c, s, queue));
+    out.share = std::max(out.share, QueueShare(c, s, queue, kept));
     for (int16_t r = 1; r < c.top_k; ++r) consider(queue, {.first_ranks = r});
     if (c.top_k > 1) consider(queue, {.per_rank = true});
   }

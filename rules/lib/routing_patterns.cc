@@ -2,32 +2,45 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <span>
+#include <utility>
 
 namespace plumbline::rules {
 namespace {
 
-// The offers of one pool, row by row.
-using RowOffers = std::span<const Offer>;
+// One pool's rows along a queue, those without choices left out.
+class PoolRows {
+ public:
+  PoolRows(const RoutingCase& c, const TimeQueue& queue) : c_(&c), queue_(&queue) {}
+  void Add(size_t place) { places_.push_back(static_cast<int32_t>(place)); }
+  size_t size() const { return places_.size(); }
+  QueuedRow operator[](size_t i) const { return queue_->At(*c_, static_cast<size_t>(places_[i])); }
+  // visit(row) along the queue; false at the first false.
+  template <typename Visit>
+  bool All(Visit visit) const {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (!visit((*this)[i])) return false;
+    }
+    return true;
+  }
 
-std::vector<std::vector<RowOffers>> PoolsOf(const RoutingCase& c, const TimeQueue& queue) {
-  std::vector<std::vector<RowOffers>> pools;
+ private:
+  const RoutingCase* c_;
+  const TimeQueue* queue_;
+  std::vector<int32_t> places_;
+};
+
+std::vector<PoolRows> PoolsOf(const RoutingCase& c, const TimeQueue& queue) {
+  std::vector<PoolRows> pools;
   int32_t pool = -1;
-  const std::vector<Offer>& offers = queue.offers;
-  for (size_t i = 0; i < offers.size();) {
-    size_t end = i + 1;
-    while (end < offers.size() && offers[end].place == offers[i].place) ++end;
-    const int32_t here = c.pool[static_cast<size_t>(offers[i].token)];
-    if (pools.empty() || here != pool) pools.emplace_back();
+  for (size_t place = 0; place < queue.order.size(); ++place) {
+    if (queue.At(c, place).choices.empty()) continue;
+    const int32_t here = c.pool[static_cast<size_t>(queue.order[place])];
+    if (pools.empty() || here != pool) pools.emplace_back(c, queue);
     pool = here;
-    pools.back().emplace_back(&offers[i], end - i);
-    i = end;
+    pools.back().Add(place);
   }
   return pools;
 }
-
-bool Refuses(const Offer& offer) { return !offer.kept && offer.judged; }
 
 // ---- a cut -----------------------------------------------------------------------------------
 
@@ -42,12 +55,13 @@ class Piece {
     most_ = 0;
   }
   // False: this row cannot belong to the piece.
-  bool Add(RowOffers row) {
-    for (const Offer& offer : row) {
-      if (offer.kept && !Admit(static_cast<size_t>(offer.expert))) return false;
+  bool Add(const QueuedRow& row) {
+    for (const Choice& choice : row.choices) {
+      if (choice.kept && !Admit(static_cast<size_t>(choice.expert))) return false;
     }
-    for (const Offer& offer : row) {
-      if (Refuses(offer) && !Refuse(static_cast<size_t>(offer.expert))) return false;
+    for (const Choice& choice : row.choices) {
+      const bool refused = !choice.kept && row.judged;
+      if (refused && !Refuse(static_cast<size_t>(choice.expert))) return false;
     }
     return true;
   }
@@ -81,7 +95,7 @@ class Piece {
 
 // A prefix of a possible piece is a possible piece, so the rows that cuts reach are a run from the
 // start: it suffices to push its end. `budget` bounds the work; spent, a cut cannot be excluded.
-bool CanCut(const std::vector<RowOffers>& rows, size_t experts, int64_t* budget) {
+bool CanCut(const PoolRows& rows, size_t experts, int64_t* budget) {
   Piece piece(experts);
   size_t reach = 0;
   for (size_t from = 0; from <= reach && reach < rows.size(); ++from) {
@@ -96,167 +110,193 @@ bool CanCut(const std::vector<RowOffers>& rows, size_t experts, int64_t* budget)
   return reach == rows.size();
 }
 
-bool QueueCanBeCut(const std::vector<std::vector<RowOffers>>& pools, size_t experts,
-                   size_t offers) {
-  int64_t budget = 64 * static_cast<int64_t>(offers) + 1'000'000;
-  return std::all_of(pools.begin(), pools.end(), [&](const std::vector<RowOffers>& rows) {
-    return CanCut(rows, experts, &budget);
-  });
+bool QueueCanBeCut(const std::vector<PoolRows>& pools, size_t experts, size_t choices) {
+  int64_t budget = 64 * static_cast<int64_t>(choices) + 1'000'000;
+  return std::all_of(pools.begin(), pools.end(),
+                     [&](const PoolRows& rows) { return CanCut(rows, experts, &budget); });
 }
 
 // ---- budgets ---------------------------------------------------------------------------------
 
-// Admissions and refusals of one pool as (place of the row, count before).
-struct BudgetPoint {
-  double place;
-  double count;
-  bool kept;
-};
+// Admissions or refusals of one pool as (place of the row, count before), those alone that can lie
+// furthest up or down from a line that rises: of one count the place that matters.
+struct BudgetPoints {
+  std::vector<double> first_kept;    // by count; infinite: none
+  std::vector<double> last_refused;  // by count; negative: none
 
-std::vector<BudgetPoint> BudgetPoints(const std::vector<RowOffers>& rows, size_t experts) {
-  std::vector<BudgetPoint> points;
-  std::vector<int64_t> count(experts, 0);
-  for (RowOffers row : rows) {
-    for (const Offer& offer : row) {
-      int64_t& held = count[static_cast<size_t>(offer.expert)];
-      if (offer.kept || offer.judged) {
-        points.push_back({static_cast<double>(offer.place), static_cast<double>(held), offer.kept});
+  explicit BudgetPoints(const PoolRows& rows, size_t experts) {
+    std::vector<size_t> held(experts, 0);
+    rows.All([&](const QueuedRow& row) {
+      const auto place = static_cast<double>(row.place);
+      for (const Choice& choice : row.choices) {
+        size_t& count = held[static_cast<size_t>(choice.expert)];
+        if (count >= first_kept.size()) {
+          first_kept.resize(count + 1, HUGE_VAL);
+          last_refused.resize(count + 1, -1);
+        }
+        if (choice.kept) {
+          first_kept[count] = std::min(first_kept[count], place);
+        } else if (row.judged) {
+          last_refused[count] = place;
+        }
+        count += choice.kept;
       }
-      held += offer.kept;
-    }
+      return true;
+    });
   }
-  return points;
-}
+
+  // Between the lowest refusal and the highest admission, over a line of this slope.
+  double Room(double slope) const {
+    double least_refused = HUGE_VAL, most_kept = -HUGE_VAL;
+    for (size_t i = 0; i < first_kept.size(); ++i) {
+      const auto count = static_cast<double>(i);
+      most_kept = std::max(most_kept, count - slope * first_kept[i]);
+      if (last_refused[i] < 0) continue;
+      least_refused = std::min(least_refused, count - slope * last_refused[i]);
+    }
+    return least_refused - most_kept;
+  }
+};
 
 // Is there a line with every admission below it and no refusal? With slope c the room between them
 // is concave in c, so its maximum is found by thirds.
-bool GrowsEvenly(const std::vector<BudgetPoint>& points) {
-  const auto room = [&](double slope) {
-    double least_refused = HUGE_VAL, most_kept = -HUGE_VAL;
-    for (const BudgetPoint& p : points) {
-      const double x = p.count - slope * p.place;
-      if (p.kept) {
-        most_kept = std::max(most_kept, x);
-      } else {
-        least_refused = std::min(least_refused, x);
-      }
-    }
-    return least_refused - most_kept;
-  };
+bool GrowsEvenly(const BudgetPoints& points) {
   double low = 0, high = 2;
   for (int i = 0; i < 60; ++i) {
     const double a = low + (high - low) / 3, b = high - (high - low) / 3;
-    if (room(a) > 0 || room(b) > 0) return true;
-    (room(a) < room(b) ? low : high) = room(a) < room(b) ? a : b;
+    const double room_a = points.Room(a), room_b = points.Room(b);
+    if (room_a > 0 || room_b > 0) return true;
+    (room_a < room_b ? low : high) = room_a < room_b ? a : b;
   }
   return false;
 }
 
 // For some c: an expert refuses exactly when its c-th last admission lies less than w rows back.
-bool SlidesAlong(const std::vector<std::vector<RowOffers>>& pools, size_t experts) {
-  constexpr size_t kMostCount = 64;
-  std::vector<double> near(kMostCount, -HUGE_VAL);  // refusals: the farthest c-th last admission
-  std::vector<double> far(kMostCount, HUGE_VAL);    // admissions: the nearest
+bool SlidesAlong(const std::vector<PoolRows>& pools, size_t experts) {
+  struct Window {
+    size_t count;             // c
+    double near = -HUGE_VAL;  // refusals: the farthest c-th last admission
+    double far = HUGE_VAL;    // admissions: the nearest
+  };
+  std::vector<Window> open;
+  for (size_t count = 1; count <= 64; ++count) open.push_back({count});
   std::vector<std::vector<double>> admitted(experts);
-  for (const auto& rows : pools) {
-    for (auto& list : admitted) list.clear();
-    for (RowOffers row : rows) {
-      for (const Offer& offer : row) {
-        auto& list = admitted[static_cast<size_t>(offer.expert)];
-        for (size_t c = 0; c < kMostCount && (Refuses(offer) || offer.kept); ++c) {
-          const double back = c < list.size()
-                                  ? static_cast<double>(offer.place) - list[list.size() - 1 - c]
-                                  : HUGE_VAL;
-          (offer.kept ? far : near)[c] =
-              offer.kept ? std::min(far[c], back) : std::max(near[c], back);
-        }
-        if (offer.kept) list.push_back(static_cast<double>(offer.place));
+  const auto take = [&](const QueuedRow& row) {
+    for (const Choice& choice : row.choices) {
+      if (!choice.kept && !row.judged) continue;
+      auto& list = admitted[static_cast<size_t>(choice.expert)];
+      const auto place = static_cast<double>(row.place);
+      for (Window& w : open) {
+        const double back = w.count <= list.size() ? place - list[list.size() - w.count] : HUGE_VAL;
+        (choice.kept ? w.far : w.near) =
+            choice.kept ? std::min(w.far, back) : std::max(w.near, back);
       }
+      std::erase_if(open, [](const Window& w) { return !(w.near < w.far); });
+      if (choice.kept) list.push_back(place);
     }
-  }
-  for (size_t c = 0; c < kMostCount; ++c) {
-    if (near[c] < far[c]) return true;
-  }
-  return false;
+    return !open.empty();
+  };
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
+    for (auto& list : admitted) list.clear();
+    return rows.All(take);
+  });
 }
 
 // No refusal at a count that an expert had passed before.
-bool BudgetNeverFalls(const std::vector<std::vector<RowOffers>>& pools, size_t experts) {
-  for (const std::vector<RowOffers>& rows : pools) {
-    double most = 0;  // admitted so far by any expert, before this row
-    double row = -1, next = 0;
-    for (const BudgetPoint& p : BudgetPoints(rows, experts)) {
-      if (p.place != row) most = std::max(most, next);
-      row = p.place;
-      if (p.kept) next = std::max(next, p.count + 1);
-      if (!p.kept && p.count < most) return false;
-    }
-  }
-  return true;
+bool BudgetNeverFalls(const std::vector<PoolRows>& pools, size_t experts) {
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
+    std::vector<int64_t> held(experts, 0);
+    int64_t most = 0;  // admitted so far by any expert, before this row
+    return rows.All([&](const QueuedRow& row) {
+      int64_t next = most;
+      for (const Choice& choice : row.choices) {
+        int64_t& count = held[static_cast<size_t>(choice.expert)];
+        if (!choice.kept && row.judged && count < most) return false;
+        count += choice.kept;
+        if (choice.kept) next = std::max(next, count);
+      }
+      most = next;
+      return true;
+    });
+  });
 }
 
-bool BudgetGrowsEvenly(const std::vector<std::vector<RowOffers>>& pools, size_t experts) {
-  return std::all_of(pools.begin(), pools.end(), [&](const std::vector<RowOffers>& rows) {
+bool BudgetGrowsEvenly(const std::vector<PoolRows>& pools, size_t experts) {
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
     return GrowsEvenly(BudgetPoints(rows, experts));
   });
 }
 
 // ---- all or nothing --------------------------------------------------------------------------
 
-bool AllOrNothingFits(const std::vector<std::vector<RowOffers>>& pools, const RoutingCase& c,
-                      int64_t capacity) {
+bool AllOrNothingFits(const std::vector<PoolRows>& pools, const RoutingCase& c, int64_t capacity) {
   if (c.top_k < 2 || capacity <= 0) return false;
-  std::vector<int64_t> count(static_cast<size_t>(c.experts));
-  for (const auto& rows : pools) {
-    std::fill(count.begin(), count.end(), 0);
-    for (RowOffers row : rows) {
-      const bool room = std::all_of(row.begin(), row.end(), [&](const Offer& offer) {
-        return count[static_cast<size_t>(offer.expert)] < capacity;
-      });
-      for (const Offer& offer : row) {
-        if (offer.judged && offer.kept != room) return false;
-        count[static_cast<size_t>(offer.expert)] += offer.kept;
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
+    std::vector<int64_t> held(static_cast<size_t>(c.experts), 0);
+    return rows.All([&](const QueuedRow& row) {
+      const auto count = [&](const Choice& choice) -> int64_t& {
+        return held[static_cast<size_t>(choice.expert)];
+      };
+      const bool room = std::all_of(row.choices.begin(), row.choices.end(),
+                                    [&](const Choice& choice) { return count(choice) < capacity; });
+      for (const Choice& choice : row.choices) {
+        if (row.judged && choice.kept != room) return false;
+        count(choice) += choice.kept;
       }
-    }
-  }
-  return true;
+      return true;
+    });
+  });
 }
 
 // ---- the same position across sequences ------------------------------------------------------
 
+struct Fates {
+  int64_t kept = 0;
+  int64_t refused = 0;
+};
+
+// visit(fates) of every (position, expert) that judged rows chose; false at the first false.
+template <typename Visit>
+bool AllByPosition(const RoutingCase& c, Visit visit) {
+  const std::vector<int32_t> rows = RowsByPosition(c);
+  std::vector<Fates> fates(static_cast<size_t>(c.experts));
+  std::vector<int32_t> chosen;  // experts with fates, as far as they go
+  for (size_t i = 0; i < rows.size();) {
+    const int64_t position = c.position[static_cast<size_t>(rows[i])];
+    for (; i < rows.size() && c.position[static_cast<size_t>(rows[i])] == position; ++i) {
+      if (!c.judged(rows[i])) continue;
+      for (const Choice& choice : c.ChoicesOf(rows[i])) {
+        Fates& of = fates[static_cast<size_t>(choice.expert)];
+        if (of.kept + of.refused == 0) chosen.push_back(choice.expert);
+        ++(choice.kept ? of.kept : of.refused);
+      }
+    }
+    for (int32_t expert : chosen) {
+      if (!visit(std::exchange(fates[static_cast<size_t>(expert)], {}))) return false;
+    }
+    chosen.clear();
+  }
+  return true;
+}
+
 bool FitsByPosition(const RoutingCase& c) {
-  struct Tally {
-    int64_t kept = 0;
-    int64_t refused = 0;
-  };
-  std::map<std::pair<int64_t, int32_t>, Tally> cells;
-  for (const Choice& choice : c.choices) {
-    if (!c.judged(choice.token)) continue;
-    Tally& tally = cells[{c.position[static_cast<size_t>(choice.token)], choice.expert}];
-    ++(choice.kept ? tally.kept : tally.refused);
-  }
   int64_t capacity = -1, most = 0;
-  for (const auto& [cell, tally] : cells) {
-    most = std::max(most, tally.kept);
-    if (tally.refused == 0) continue;
-    if (capacity < 0) capacity = tally.kept;
-    if (tally.kept != capacity) return false;
-  }
-  return most <= capacity;
+  const bool one = AllByPosition(c, [&](const Fates& fates) {
+    most = std::max(most, fates.kept);
+    if (fates.refused > 0 && capacity < 0) capacity = fates.kept;
+    return fates.refused == 0 || fates.kept == capacity;
+  });
+  return one && most <= capacity;
 }
 
 // Fates that (position, expert) decides, seen in several sequences at least 8 times.
 bool FitsATable(const RoutingCase& c) {
-  std::map<std::pair<int64_t, int32_t>, bool> fate;
   int64_t repeats = 0;
-  for (const Choice& choice : c.choices) {
-    if (!c.judged(choice.token)) continue;
-    const auto [entry, fresh] = fate.try_emplace(
-        {c.position[static_cast<size_t>(choice.token)], choice.expert}, choice.kept);
-    if (entry->second != choice.kept) return false;
-    repeats += fresh ? 0 : 1;
-  }
-  return repeats >= 8;
+  const bool decided = AllByPosition(c, [&](const Fates& fates) {
+    repeats += fates.kept + fates.refused - 1;
+    return fates.kept == 0 || fates.refused == 0;
+  });
+  return decided && repeats >= 8;
 }
 
 }  // namespace
@@ -275,8 +315,8 @@ CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
   CleanPatterns out;
   const auto experts = static_cast<size_t>(c.experts);
   for (const TimeQueue& queue : queues) {
-    const auto pools = PoolsOf(c, queue);
-    out.cut |= QueueCanBeCut(pools, experts, queue.offers.size());
+    const std::vector<PoolRows> pools = PoolsOf(c, queue);
+    out.cut |= QueueCanBeCut(pools, experts, c.choices.size());
     out.running_budget |= BudgetGrowsEvenly(pools, experts);
     out.loose_budget |= BudgetNeverFalls(pools, experts);
     out.sliding_window |= SlidesAlong(pools, experts);
@@ -296,12 +336,15 @@ double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
   double least = HUGE_VAL;
   for (const TimeQueue& queue : queues) {
     std::vector<Tally> cells(s.cells.size());
-    for (const Offer& offer : queue.offers) {
-      if (!offer.judged) continue;
-      Tally& tally = cells[CellOfToken(c, offer.token, offer.expert)];
-      ++tally.seen;
-      tally.kept += offer.kept;
-      tally.tail = offer.kept ? 0 : tally.tail + 1;
+    for (size_t place = 0; place < queue.order.size(); ++place) {
+      const QueuedRow row = queue.At(c, place);
+      if (!row.judged) continue;
+      for (const Choice& choice : row.choices) {
+        Tally& tally = cells[CellOfToken(c, choice.token, choice.expert)];
+        ++tally.seen;
+        tally.kept += choice.kept;
+        tally.tail = choice.kept ? 0 : tally.tail + 1;
+      }
     }
     double bits = 0;
     for (size_t i = 0; i < cells.size(); ++i) {

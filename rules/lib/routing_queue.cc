@@ -10,13 +10,13 @@ namespace {
 // Stable counting sort of `order` by value[row]; falls back to comparison where values are sparse.
 template <typename T>
 void StableSortBy(const std::vector<T>& value, std::vector<int32_t>& order) {
-  if (order.empty()) return;
   const auto at = [&](int32_t row) { return value[static_cast<size_t>(row)]; };
+  const auto below = [&](int32_t a, int32_t b) { return at(a) < at(b); };
+  if (std::is_sorted(order.begin(), order.end(), below)) return;
   const auto [least, most] = std::minmax_element(value.begin(), value.end());
   const uint64_t range = static_cast<uint64_t>(*most) - static_cast<uint64_t>(*least);
   if (range > 4 * static_cast<uint64_t>(order.size()) + 1024) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return at(a) < at(b); });
+    std::stable_sort(order.begin(), order.end(), below);
     return;
   }
   std::vector<int32_t> begin(static_cast<size_t>(range) + 2, 0);
@@ -53,30 +53,36 @@ bool RowsInTimeOrder(const RoutingCase& c) {
   return true;
 }
 
-std::vector<int32_t> RowOrder(const RoutingCase& c, const std::vector<int64_t>* major,
-                              const std::vector<int64_t>* minor) {
+// Are the stored rows by (pool, major, minor)?
+bool InOrder(const RoutingCase& c, const std::vector<int64_t>& major,
+             const std::vector<int64_t>& minor) {
+  for (size_t row = 1; row < major.size(); ++row) {
+    const size_t last = row - 1;
+    if (c.pool[row] != c.pool[last]) {
+      if (c.pool[row] < c.pool[last]) return false;
+    } else if (major[row] != major[last]) {
+      if (major[row] < major[last]) return false;
+    } else if (minor[row] < minor[last]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<int32_t> StoredOrder(const RoutingCase& c) {
   std::vector<int32_t> order(static_cast<size_t>(c.tokens));
   std::iota(order.begin(), order.end(), 0);
-  if (minor != nullptr) StableSortBy(*minor, order);
-  if (major != nullptr) StableSortBy(*major, order);
-  if (c.pools > 1) StableSortBy(c.pool, order);
   return order;
 }
 
-void FillOffers(const RoutingCase& c, TimeQueue& queue) {
-  std::vector<size_t> begin(static_cast<size_t>(c.tokens) + 1, 0);
-  for (const Choice& choice : c.choices) ++begin[static_cast<size_t>(choice.token) + 1];
-  std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  queue.offers.reserve(c.choices.size());
-  for (size_t place = 0; place < queue.order.size(); ++place) {
-    const auto row = static_cast<size_t>(queue.order[place]);
-    for (size_t i = begin[row]; i < begin[row + 1]; ++i) {
-      const Choice& choice = c.choices[i];
-      queue.offers.push_back({static_cast<int32_t>(place), static_cast<int32_t>(i), choice.token,
-                              static_cast<int16_t>(choice.expert), choice.rank, choice.kept,
-                              c.judged(choice.token)});
-    }
-  }
+std::vector<int32_t> RowOrder(const RoutingCase& c, const std::vector<int64_t>& major,
+                              const std::vector<int64_t>& minor) {
+  std::vector<int32_t> order = StoredOrder(c);
+  if (InOrder(c, major, minor)) return order;
+  StableSortBy(minor, order);
+  StableSortBy(major, order);
+  StableSortBy(c.pool, order);
+  return order;
 }
 
 }  // namespace
@@ -87,13 +93,22 @@ std::vector<TimeQueue> TimeQueues(const RoutingCase& c) {
     const bool known = std::any_of(queues.begin(), queues.end(),
                                    [&](const TimeQueue& queue) { return queue.order == order; });
     if (known) return;
-    queues.push_back({name, {}, std::move(order)});
-    FillOffers(c, queues.back());
+    queues.push_back({name, std::move(order)});
   };
-  add("batch-major", RowOrder(c, &c.sequence, &c.position));
-  add("seq-major", RowOrder(c, &c.position, &c.sequence));
-  if (RowsInTimeOrder(c)) add("rows", RowOrder(c, nullptr, nullptr));
+  add("batch-major", RowOrder(c, c.sequence, c.position));
+  add("seq-major", RowOrder(c, c.position, c.sequence));
+  if (RowsInTimeOrder(c)) {
+    std::vector<int32_t> order = StoredOrder(c);
+    StableSortBy(c.pool, order);
+    add("rows", std::move(order));
+  }
   return queues;
+}
+
+std::vector<int32_t> RowsByPosition(const RoutingCase& c) {
+  std::vector<int32_t> order = StoredOrder(c);
+  StableSortBy(c.position, order);
+  return order;
 }
 
 }  // namespace plumbline::rules

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,26 +11,29 @@
 
 namespace plumbline::rules {
 
-// One known choice on its way through a queue.
-struct Offer {
-  int32_t place;   // of its row in TimeQueue::order
-  int32_t choice;  // index into RoutingCase::choices
-  int32_t token;
-  int16_t expert;
-  int16_t rank;  // as Choice::rank
-  bool kept;
-  bool judged;  // padding takes room; where in the queue it stood is not known
+// A row on its way through a queue.
+struct QueuedRow {
+  int32_t place = 0;
+  bool judged = false;  // padding takes room; where in the queue it stood is not known
+  std::span<const Choice> choices;
 };
 
 struct TimeQueue {
   std::string name;            // "rows", "batch-major" or "seq-major"
-  std::vector<Offer> offers;   // by (pool, place)
   std::vector<int32_t> order;  // rows by (pool, place)
+
+  QueuedRow At(const RoutingCase& c, size_t place) const {
+    const int32_t token = order[place];
+    return {static_cast<int32_t>(place), c.judged(token), c.ChoicesOf(token)};
+  }
 };
 
 // The rows as stored (where each sequence's positions rise), batch-major (sequence by sequence) and
 // seq-major (position by position), pool by pool; orders that coincide are listed under one name,
 // in that order of preference. Needs c.ordered().
 std::vector<TimeQueue> TimeQueues(const RoutingCase& c);
+
+// All rows by position. Needs c.ordered().
+std::vector<int32_t> RowsByPosition(const RoutingCase& c);
 
 }  // namespace plumbline::rules
