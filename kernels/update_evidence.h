@@ -1,0 +1,42 @@
+// An in-place update as a message: what CheckUpdate found and, on captured steps, sampled elements.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/tensor_view.h"
+#include "kernels/sample_index.h"
+#include "kernels/update_check.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline {
+
+// Tensors of one shape. The last three may be absent.
+struct UpdateInput {
+  TensorView before;
+  TensorView after;
+  TensorView intended;
+  TensorView gradient;
+  TensorView moment_before;  // second moment
+  TensorView moment_after;
+};
+
+struct UpdateOptions {
+  bool with_sample = false;
+  uint64_t key = 0;  // SampleKey of the site and step
+  uint32_t max_samples = kMaxSamples;
+  int threads = 1;
+};
+
+void FillUpdateSummary(const UpdateStats& stats, v1::UpdateSummary* out);
+UpdateStats StatsOf(const v1::UpdateSummary& summary);
+
+// The sample at SampleIndices(key, count, max_samples); offsets are absent when every element is
+// taken. InvalidArgument names the tensor that does not fit.
+absl::Status FillUpdateSample(const UpdateInput& in, const UpdateOptions& options, v1::Update* out);
+
+// Summary, sample where asked for, config.dtype and config.moment_dtype. The caller fills the rest
+// of the configuration.
+absl::Status FillUpdate(const UpdateInput& in, const UpdateOptions& options, v1::Update* out);
+
+}  // namespace plumbline
