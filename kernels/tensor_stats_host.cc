@@ -1,0 +1,225 @@
+#include <cstring>
+#include <vector>
+
+#include "base/half.h"
+#include "base/load.h"
+#include "base/parallel.h"
+#include "kernels/float_mode.h"
+#include "kernels/strided.h"
+#include "kernels/tensor_stats.h"
+#include "kernels/tensor_totals.h"
+#include "kernels/tensor_words.h"
+
+namespace plumbline {
+namespace {
+
+constexpr DigestTable kDigestTable = MakeDigestTable();
+
+// Words [8 * first_word, ...) of the tensor's bytes; `bytes` may end within a word.
+inline Digest DigestBytes(const std::byte* data, size_t bytes, uint64_t first_block) {
+  Digest sum;
+  for (uint64_t block = first_block; bytes > 0; ++block) {
+    const DigestKey key = DigestBlockKey(block);
+    const size_t size = std::min<size_t>(bytes, kDigestBlockBytes);
+    const size_t whole = size / 8;
+    for (size_t i = 0; i < whole; ++i) {
+      uint64_t word;
+      std::memcpy(&word, data + 8 * i, 8);
+      sum.low += DigestWord(word, kDigestTable.low[i] ^ key.low);
+      sum.high += DigestWord(word, kDigestTable.high[i] ^ key.high);
+    }
+    if (size % 8 != 0) {
+      uint64_t word = 0;
+      std::memcpy(&word, data + 8 * whole, size % 8);
+      sum.low += DigestWord(word, kDigestTable.low[whole] ^ key.low);
+      sum.high += DigestWord(word, kDigestTable.high[whole] ^ key.high);
+    }
+    data += size;
+    bytes -= size;
+  }
+  return sum;
+}
+
+// f32 bits of each 8-bit code.
+struct Codes {
+  uint32_t bits[256];
+};
+
+constexpr Codes MakeCodes(DType t) {
+  Codes codes{};
+  for (int i = 0; i < 256; ++i) {
+    const auto code = static_cast<uint8_t>(i);
+    codes.bits[i] =
+        __builtin_bit_cast(uint32_t, t == DType::kE4M3 ? E4M3ToFloat(code) : E5M2ToFloat(code));
+  }
+  return codes;
+}
+
+constexpr Codes kE4M3Codes = MakeCodes(DType::kE4M3);
+constexpr Codes kE5M2Codes = MakeCodes(DType::kE5M2);
+
+// F16ToFloat without branches.
+inline uint32_t WidenF16(uint16_t code) {
+  constexpr uint32_t kRebias = (127u - 15u) << 23;
+  const uint32_t magnitude = static_cast<uint32_t>(code & 0x7fffu) << 13;
+  const uint32_t field = magnitude >> 23;
+  const uint32_t normal = magnitude + kRebias + (field == 31 ? kRebias : 0u);
+  // A subnormal is 2^-14 less than the normal number with the same fraction.
+  constexpr float kLeastNormal = 6.103515625e-05f;
+  const float less = __builtin_bit_cast(float, magnitude + kRebias + (1u << 23)) - kLeastNormal;
+  const uint32_t value = field == 0 ? __builtin_bit_cast(uint32_t, less) : normal;
+  return value | static_cast<uint32_t>(code & 0x8000u) << 16;
+}
+
+inline void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
+  switch (t) {
+    case DType::kF32:
+      std::memcpy(words, data, static_cast<size_t>(n) * 4);
+      break;
+    case DType::kBF16:
+      for (int i = 0; i < n; ++i) {
+        words[i] = static_cast<uint32_t>(LoadRaw<uint16_t>(data, i)) << 16;
+      }
+      break;
+    case DType::kF16:
+      for (int i = 0; i < n; ++i) words[i] = WidenF16(LoadRaw<uint16_t>(data, i));
+      break;
+    default: {
+      const Codes& codes = t == DType::kE4M3 ? kE4M3Codes : kE5M2Codes;
+      for (int i = 0; i < n; ++i) words[i] = codes.bits[static_cast<uint8_t>(data[i])];
+    }
+  }
+}
+
+inline void Widen(const std::byte* data, DType, int n, uint64_t* words) {
+  std::memcpy(words, data, static_cast<size_t>(n) * 8);
+}
+
+// Elements [first, last) of a view, and where their figures go. `first` is a multiple of kChunk.
+struct Part {
+  const RunReader& reader;
+  int64_t first;
+  int64_t last;
+  TensorTotals* totals;
+};
+
+// Calls f(bytes, n) for each chunk of the part, after its digest.
+template <typename F>
+inline void EachChunk(const Part& part, F f) {
+  alignas(64) std::byte buffer[kChunk * 8];
+  const size_t size = DTypeSize(part.totals->dtype);
+  for (int64_t i = part.first; i < part.last; i += kChunk) {
+    const auto n = static_cast<int>(std::min<int64_t>(kChunk, part.last - i));
+    const std::byte* data = part.reader.Read(i, n, buffer);
+    const Digest digest = DigestBytes(data, static_cast<size_t>(n) * size,
+                                      static_cast<uint64_t>(i) * size / kDigestBlockBytes);
+    part.totals->digest.low += digest.low;
+    part.totals->digest.high += digest.high;
+    part.totals->count += static_cast<uint64_t>(n);
+    f(data, n);
+  }
+}
+
+template <typename W>
+inline void MeasureFloating(const Part& part) {
+  constexpr int kBlock = 128;
+  WordMeasure<W> measure(part.totals);
+  alignas(64) W words[kChunk];
+  EachChunk(part, [&](const std::byte* data, int n) {
+    Widen(data, part.totals->dtype, n, words);
+    const int padding = (kBlock - n % kBlock) % kBlock;
+    std::fill_n(words + n, padding, W{0});
+    measure.Measure(words, n + padding, padding);
+  });
+  measure.Drain();
+}
+
+template <typename T>
+inline void MeasureIntegers(const Part& part) {
+  EachChunk(part, [&](const std::byte* data, int n) {
+    T low = std::numeric_limits<T>::max();
+    T high = std::numeric_limits<T>::min();
+    Int128 sum = 0;
+    uint64_t zeros = 0;
+    for (int i = 0; i < n; ++i) {
+      T value = LoadRaw<T>(data, i);
+      if (part.totals->dtype == DType::kBool) value = value != 0 ? 1 : 0;
+      low = std::min(low, value);
+      high = std::max(high, value);
+      sum += value;
+      zeros += value == 0 ? 1 : 0;
+    }
+    TensorTotals& totals = *part.totals;
+    totals.zero += zeros;
+    totals.min = std::min(totals.min, static_cast<double>(low));
+    totals.max = std::max(totals.max, static_cast<double>(high));
+    (sum < 0 ? totals.negative : totals.positive)
+        .Add(static_cast<Uint128>(sum < 0 ? -sum : sum), 0);
+  });
+}
+
+inline void MeasureAny(const Part& part) {
+  switch (part.totals->dtype) {
+    case DType::kF64:
+      return MeasureFloating<uint64_t>(part);
+    case DType::kI64:
+      return MeasureIntegers<int64_t>(part);
+    case DType::kI32:
+      return MeasureIntegers<int32_t>(part);
+    case DType::kI16:
+      return MeasureIntegers<int16_t>(part);
+    case DType::kI8:
+      return MeasureIntegers<int8_t>(part);
+    case DType::kU64:
+      return MeasureIntegers<uint64_t>(part);
+    case DType::kU32:
+      return MeasureIntegers<uint32_t>(part);
+    case DType::kU16:
+      return MeasureIntegers<uint16_t>(part);
+    case DType::kU8:
+    case DType::kBool:
+      return MeasureIntegers<uint8_t>(part);
+    default:
+      return MeasureFloating<uint32_t>(part);
+  }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"), flatten)) void MeasureAvx2(const Part& part) { MeasureAny(part); }
+
+void MeasurePart(const Part& part) {
+  static const bool avx2 = __builtin_cpu_supports("avx2") != 0;
+  const StandardFloatMode mode;
+  if (avx2) {
+    MeasureAvx2(part);
+  } else {
+    MeasureAny(part);
+  }
+}
+#else
+void MeasurePart(const Part& part) {
+  const StandardFloatMode mode;
+  MeasureAny(part);
+}
+#endif
+
+}  // namespace
+
+absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads) {
+  int64_t count = 0;
+  if (absl::Status status = CheckHostTensor(tensor, "tensor", &count); !status.ok()) return status;
+  const RunReader reader(tensor);
+  const int64_t chunks = (count + kChunk - 1) / kChunk;
+  const auto parts =
+      static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(chunks, 1)));
+  std::vector<TensorTotals> totals(static_cast<size_t>(parts), TensorTotals(tensor.dtype));
+  ParallelParts(chunks, parts, [&](int part, int64_t first, int64_t last) {
+    MeasurePart({reader, first * kChunk, std::min(last * kChunk, count),
+                 &totals[static_cast<size_t>(part)]});
+  });
+  for (size_t i = 1; i < totals.size(); ++i) totals[0].Add(totals[i]);
+  *stats = totals[0].Finish();
+  return absl::OkStatus();
+}
+
+}  // namespace plumbline

@@ -1,0 +1,100 @@
+#include "kernels/wide_sum.h"
+
+#include "base/half.h"
+
+namespace plumbline {
+namespace {
+
+constexpr int kCount = WideDigits::kCount;
+
+// Propagates carries: all digits in [0, 2^32) but the last, which keeps the sign.
+void Normalise(WideDigits* digits) {
+  int64_t carry = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const int64_t value = digits->digit[i] + carry;
+    carry = i + 1 < kCount ? value >> 32 : 0;
+    digits->digit[i] = i + 1 < kCount ? value & 0xffffffff : value;
+  }
+}
+
+uint64_t BitAt(const WideDigits& digits, int bit) {
+  return bit < 0 ? 0 : (static_cast<uint64_t>(digits.digit[bit / 32]) >> (bit % 32)) & 1;
+}
+
+bool AnyBelow(const WideDigits& digits, int bit) {
+  for (int i = 0; i < bit / 32; ++i) {
+    if (digits.digit[i] != 0) return true;
+  }
+  return bit > 0 && (digits.digit[bit / 32] & ((int64_t{1} << (bit % 32)) - 1)) != 0;
+}
+
+// Bits [from, from + 53) as an integer.
+uint64_t Significand(const WideDigits& digits, int from) {
+  uint64_t bits = 0;
+  for (int i = 52; i >= 0; --i) bits = bits << 1 | BitAt(digits, from + i);
+  return bits;
+}
+
+}  // namespace
+
+void WideSum::Propagate() {
+  Normalise(&digits_);
+  pending_ = 0;
+}
+
+void WideSum::Add(double x) {
+  const auto bits = __builtin_bit_cast(uint64_t, x);
+  const int field = static_cast<int>((bits >> 52) & 0x7ff);
+  const uint64_t fraction = bits & 0xfffffffffffffull;
+  Add(field > 0 ? fraction | 1ull << 52 : fraction, (field > 0 ? field : 1) - 1075,
+      (bits >> 63) != 0);
+}
+
+void WideSum::Add(const WideDigits& digits) {
+  Propagate();
+  for (int i = 0; i < kCount; ++i) digits_.digit[i] += digits.digit[i];
+  Propagate();
+}
+
+void WideSum::Add(const WideSum& other) { Add(other.digits_); }
+
+void WideSum::Subtract(const WideSum& other) {
+  WideDigits negated = other.digits_;
+  for (int64_t& digit : negated.digit) digit = -digit;
+  Add(negated);
+}
+
+double WideSum::Nearest() const {
+  WideDigits d = digits_;
+  Normalise(&d);
+  const bool negative = d.digit[kCount - 1] < 0;
+  if (negative) {
+    for (int64_t& digit : d.digit) digit = -digit;
+    Normalise(&d);
+  }
+  int top = kCount - 1;
+  while (top >= 0 && d.digit[top] == 0) --top;
+  if (top < 0) return 0;
+  const int highest = 32 * top + 63 - __builtin_clzll(static_cast<uint64_t>(d.digit[top]));
+  // The unit of the result: 52 bits below the highest, or that of the f64 subnormals.
+  constexpr int kLeastUnit = -1074 - WideDigits::kLowestBit;
+  const int unit = highest - 52 > kLeastUnit ? highest - 52 : kLeastUnit;
+  uint64_t q = Significand(d, unit);
+  if (BitAt(d, unit - 1) != 0 && ((q & 1) != 0 || AnyBelow(d, unit - 1))) ++q;
+  // The leading one of q adds one to the exponent field; a carry out of the rounding does too.
+  const auto field = static_cast<uint64_t>(unit - kLeastUnit);
+  const uint64_t bits = field >= 2046 ? 0x7ffull << 52 : (field << 52) + q;
+  const double value = __builtin_bit_cast(double, bits);
+  return negative ? -value : value;
+}
+
+void WideSum::Nearest(double* high, double* low) const {
+  *high = Nearest();
+  *low = 0;
+  if (!IsFiniteValue(*high)) return;
+  WideSum rest = *this;
+  rest.Add(-*high);
+  *low = rest.Nearest();
+}
+
+}  // namespace plumbline
