@@ -10,33 +10,35 @@
 
 namespace plumbline {
 
-// The layout of a word that holds a value: f32 in 32 bits, f64 in 64.
+// The layout of a word that holds a value: bf16 in 16 bits, f32 in 32, f64 in 64.
 template <typename W>
 struct WordFormat;
 template <>
+struct WordFormat<uint16_t> {
+  static constexpr int kFractionBits = 7;
+  static constexpr int kFields = 256;
+  static constexpr int kBias = 127;
+};
+template <>
 struct WordFormat<uint32_t> {
-  using Float = float;
-  static constexpr DType kDType = DType::kF32;
   static constexpr int kFractionBits = 23;
   static constexpr int kFields = 256;
   static constexpr int kBias = 127;
 };
 template <>
 struct WordFormat<uint64_t> {
-  using Float = double;
-  static constexpr DType kDType = DType::kF64;
   static constexpr int kFractionBits = 52;
   static constexpr int kFields = 2048;
   static constexpr int kBias = 1023;
 };
 
 template <typename W>
-inline constexpr W kMagnitudeMask = static_cast<W>(~W{0}) >> 1;
+inline constexpr W kMagnitudeMask = static_cast<W>(static_cast<W>(~W{0}) >> 1);
 template <typename W>
-inline constexpr W kFractionMask = (W{1} << WordFormat<W>::kFractionBits) - 1;
+inline constexpr W kFractionMask = static_cast<W>((W{1} << WordFormat<W>::kFractionBits) - 1);
 template <typename W>
-inline constexpr W kInfinityBits = static_cast<W>(WordFormat<W>::kFields - 1)
-                                   << WordFormat<W>::kFractionBits;
+inline constexpr W kInfinityBits = static_cast<W>(static_cast<W>(WordFormat<W>::kFields - 1)
+                                                  << WordFormat<W>::kFractionBits);
 
 // A magnitude m is flushed when 0 < m < subnormal_from, subnormal when subnormal_from <= m <
 // normal_from, saturated when m >= saturated_from (and finite).
@@ -47,26 +49,44 @@ struct FitBounds {
   W saturated_from;
 };
 
-namespace internal {
+// The bits of an f32 or f64 value >= 0, or with next = 1 of the one above it; for bf16, of the
+// least bf16 value not below that.
 template <typename W>
-PLUMB_HD constexpr W MagnitudeBits(double x) {
-  return __builtin_bit_cast(W, static_cast<typename WordFormat<W>::Float>(x));
+PLUMB_HD constexpr W BitsNotBelow(double x, uint32_t next = 0) {
+  if constexpr (sizeof(W) == 8) {
+    return __builtin_bit_cast(uint64_t, x) + next;
+  } else {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, static_cast<float>(x)) + next;
+    return sizeof(W) == 4 ? static_cast<W>(bits) : static_cast<W>((bits + 0xffffu) >> 16);
+  }
 }
-}  // namespace internal
 
-// The bounds of `format` for unscaled values. All of them are values of W's format: half of the
-// least subnormal flushes (ties to even), half below the least normal rounds to it, half above the
-// largest value rounds up but in e4m3, where the largest is the even neighbour.
+// The value of a magnitude times 2^200, exactly, as f64: a normal number or zero wherever the
+// exponent field is small, so also where a thread flushes subnormals.
+PLUMB_HD constexpr double ScaledUp(uint64_t magnitude) {
+  return magnitude >> 52 == 0 ? static_cast<double>(magnitude) * PowerOfTwo(200 - 1074)
+                              : __builtin_bit_cast(double, magnitude) * PowerOfTwo(200);
+}
+PLUMB_HD constexpr double ScaledUp(uint32_t magnitude) {
+  return magnitude >> 23 == 0
+             ? static_cast<double>(magnitude) * PowerOfTwo(200 - 149)
+             : static_cast<double>(__builtin_bit_cast(float, magnitude)) * PowerOfTwo(200);
+}
+PLUMB_HD constexpr double ScaledUp(uint16_t magnitude) {
+  return ScaledUp(static_cast<uint32_t>(magnitude) << 16);
+}
+
+// The bounds of `format` for unscaled values. Half of the least subnormal flushes (ties to even),
+// half a unit below the least normal rounds to it, half above the largest value rounds up, but in
+// e4m3, where the largest is the even neighbour.
 template <typename W>
 PLUMB_HD constexpr FitBounds<W> BoundsOf(DType format) {
   const FloatFormat f = FormatOf(format);
-  const double least_normal = PowerOfTwo(f.min_exponent);
   const double half_unit = PowerOfTwo(f.min_exponent - f.precision);  // of the subnormals
+  const double least_normal = PowerOfTwo(f.min_exponent);
   const double top = f.max_finite + PowerOfTwo(f.max_exponent - f.precision);
-  const W next = format == DType::kE4M3 ? 1 : 0;
-  return {static_cast<W>(internal::MagnitudeBits<W>(half_unit) + 1),
-          internal::MagnitudeBits<W>(least_normal - half_unit),
-          static_cast<W>(internal::MagnitudeBits<W>(top) + next)};
+  return {BitsNotBelow<W>(half_unit, 1), BitsNotBelow<W>(least_normal - half_unit),
+          BitsNotBelow<W>(top, format == DType::kE4M3 ? 1 : 0)};
 }
 
 // The bounds of `format` (e4m3 or e5m2) for values that share a scale 2^k, the largest that takes
@@ -78,12 +98,13 @@ template <typename W>
 PLUMB_HD constexpr FitBounds<W> ScaledBounds(DType format, W amax) {
   constexpr int kShift = WordFormat<W>::kFractionBits;
   // One more where the significand exceeds 1.75: the exponent of 2^max_exponent before scaling.
-  const W field = (amax + ((W{1} << (kShift - 2)) - 1)) >> kShift;
+  const auto field = static_cast<uint32_t>((amax + ((uint64_t{1} << (kShift - 2)) - 1)) >> kShift);
   const bool e4m3 = format == DType::kE4M3;
   // Half the least subnormal lies 18 (e4m3: 2^-10 to 2^8) or 32 (2^-17 to 2^15) exponents below.
-  const W flush = (field - (e4m3 ? 18 : 32)) << kShift;
+  const W flush = static_cast<W>(static_cast<W>(field - (e4m3 ? 18u : 32u)) << kShift);
   // 1.875 * 2^-7 to 2^8, or 1.75 * 2^-15 to 2^15.
-  const W normal = ((field - (e4m3 ? 15 : 30)) << kShift) | (W{e4m3 ? 7u : 6u} << (kShift - 3));
+  const W normal = static_cast<W>((static_cast<W>(field - (e4m3 ? 15u : 30u)) << kShift) |
+                                  (static_cast<W>(e4m3 ? 7 : 6) << (kShift - 3)));
   return {static_cast<W>(flush + 1), normal, kInfinityBits<W>};
 }
 

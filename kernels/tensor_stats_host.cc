@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "kernels/float_mode.h"
 #include "kernels/strided.h"
+#include "kernels/tensor_loops_avx2.h"
 #include "kernels/tensor_stats.h"
 #include "kernels/tensor_totals.h"
 #include "kernels/tensor_words.h"
@@ -13,26 +14,24 @@
 namespace plumbline {
 namespace {
 
-constexpr DigestTable kDigestTable = MakeDigestTable();
-
-// Words [8 * first_word, ...) of the tensor's bytes; `bytes` may end within a word.
-inline Digest DigestBytes(const std::byte* data, size_t bytes, uint64_t first_block) {
+// The digest of bytes that begin at a block's; they may end within a word.
+template <typename Loops>
+Digest DigestBytes(const std::byte* data, size_t bytes, uint64_t first_block) {
   Digest sum;
+  const auto add = [&](Digest part) {
+    sum.low += part.low;
+    sum.high += part.high;
+  };
   for (uint64_t block = first_block; bytes > 0; ++block) {
     const DigestKey key = DigestBlockKey(block);
     const size_t size = std::min<size_t>(bytes, kDigestBlockBytes);
-    const size_t whole = size / 8;
-    for (size_t i = 0; i < whole; ++i) {
-      uint64_t word;
-      std::memcpy(&word, data + 8 * i, 8);
-      sum.low += DigestWord(word, kDigestTable.low[i] ^ key.low);
-      sum.high += DigestWord(word, kDigestTable.high[i] ^ key.high);
-    }
+    add(Loops::DigestWords(data, size / 8, key));
     if (size % 8 != 0) {
+      const size_t place = size / 8;
       uint64_t word = 0;
-      std::memcpy(&word, data + 8 * whole, size % 8);
-      sum.low += DigestWord(word, kDigestTable.low[whole] ^ key.low);
-      sum.high += DigestWord(word, kDigestTable.high[whole] ^ key.high);
+      std::memcpy(&word, data + 8 * place, size % 8);
+      add({DigestWord(word, kDigestTable.low[place] ^ key.low),
+           DigestWord(word, kDigestTable.high[place] ^ key.high)});
     }
     data += size;
     bytes -= size;
@@ -59,7 +58,7 @@ constexpr Codes kE4M3Codes = MakeCodes(DType::kE4M3);
 constexpr Codes kE5M2Codes = MakeCodes(DType::kE5M2);
 
 // F16ToFloat without branches.
-inline uint32_t WidenF16(uint16_t code) {
+uint32_t WidenF16(uint16_t code) {
   constexpr uint32_t kRebias = (127u - 15u) << 23;
   const uint32_t magnitude = static_cast<uint32_t>(code & 0x7fffu) << 13;
   const uint32_t field = magnitude >> 23;
@@ -71,15 +70,10 @@ inline uint32_t WidenF16(uint16_t code) {
   return value | static_cast<uint32_t>(code & 0x8000u) << 16;
 }
 
-inline void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
+void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
   switch (t) {
     case DType::kF32:
       std::memcpy(words, data, static_cast<size_t>(n) * 4);
-      break;
-    case DType::kBF16:
-      for (int i = 0; i < n; ++i) {
-        words[i] = static_cast<uint32_t>(LoadRaw<uint16_t>(data, i)) << 16;
-      }
       break;
     case DType::kF16:
       for (int i = 0; i < n; ++i) words[i] = WidenF16(LoadRaw<uint16_t>(data, i));
@@ -91,8 +85,11 @@ inline void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
   }
 }
 
-inline void Widen(const std::byte* data, DType, int n, uint64_t* words) {
+void Widen(const std::byte* data, DType, int n, uint64_t* words) {
   std::memcpy(words, data, static_cast<size_t>(n) * 8);
+}
+void Widen(const std::byte* data, DType, int n, uint16_t* words) {
+  std::memcpy(words, data, static_cast<size_t>(n) * 2);
 }
 
 // Elements [first, last) of a view, and where their figures go. `first` is a multiple of kChunk.
@@ -104,15 +101,15 @@ struct Part {
 };
 
 // Calls f(bytes, n) for each chunk of the part, after its digest.
-template <typename F>
-inline void EachChunk(const Part& part, F f) {
+template <typename Loops, typename F>
+void EachChunk(const Part& part, F f) {
   alignas(64) std::byte buffer[kChunk * 8];
   const size_t size = DTypeSize(part.totals->dtype);
   for (int64_t i = part.first; i < part.last; i += kChunk) {
     const auto n = static_cast<int>(std::min<int64_t>(kChunk, part.last - i));
     const std::byte* data = part.reader.Read(i, n, buffer);
-    const Digest digest = DigestBytes(data, static_cast<size_t>(n) * size,
-                                      static_cast<uint64_t>(i) * size / kDigestBlockBytes);
+    const Digest digest = DigestBytes<Loops>(data, static_cast<size_t>(n) * size,
+                                             static_cast<uint64_t>(i) * size / kDigestBlockBytes);
     part.totals->digest.low += digest.low;
     part.totals->digest.high += digest.high;
     part.totals->count += static_cast<uint64_t>(n);
@@ -120,23 +117,23 @@ inline void EachChunk(const Part& part, F f) {
   }
 }
 
-template <typename W>
-inline void MeasureFloating(const Part& part) {
+template <typename W, typename Loops>
+void MeasureFloating(const Part& part) {
   constexpr int kBlock = 128;
-  WordMeasure<W> measure(part.totals);
+  WordMeasure<W, Loops> measure(part.totals);
   alignas(64) W words[kChunk];
-  EachChunk(part, [&](const std::byte* data, int n) {
+  EachChunk<Loops>(part, [&](const std::byte* data, int n) {
     Widen(data, part.totals->dtype, n, words);
     const int padding = (kBlock - n % kBlock) % kBlock;
     std::fill_n(words + n, padding, W{0});
     measure.Measure(words, n + padding, padding);
   });
-  measure.Drain();
+  measure.Finish();
 }
 
-template <typename T>
-inline void MeasureIntegers(const Part& part) {
-  EachChunk(part, [&](const std::byte* data, int n) {
+template <typename T, typename Loops>
+void MeasureIntegers(const Part& part) {
+  EachChunk<Loops>(part, [&](const std::byte* data, int n) {
     T low = std::numeric_limits<T>::max();
     T high = std::numeric_limits<T>::min();
     Int128 sum = 0;
@@ -153,55 +150,47 @@ inline void MeasureIntegers(const Part& part) {
     totals.zero += zeros;
     totals.min = std::min(totals.min, static_cast<double>(low));
     totals.max = std::max(totals.max, static_cast<double>(high));
-    (sum < 0 ? totals.negative : totals.positive)
-        .Add(static_cast<Uint128>(sum < 0 ? -sum : sum), 0);
+    totals.sum.Add(static_cast<Uint128>(sum < 0 ? -sum : sum), 0, sum < 0);
   });
 }
 
-inline void MeasureAny(const Part& part) {
+template <typename Loops>
+void MeasureAny(const Part& part) {
   switch (part.totals->dtype) {
     case DType::kF64:
-      return MeasureFloating<uint64_t>(part);
+      return MeasureFloating<uint64_t, PortableLoops>(part);
+    case DType::kBF16:
+      return MeasureFloating<uint16_t, Loops>(part);
     case DType::kI64:
-      return MeasureIntegers<int64_t>(part);
+      return MeasureIntegers<int64_t, Loops>(part);
     case DType::kI32:
-      return MeasureIntegers<int32_t>(part);
+      return MeasureIntegers<int32_t, Loops>(part);
     case DType::kI16:
-      return MeasureIntegers<int16_t>(part);
+      return MeasureIntegers<int16_t, Loops>(part);
     case DType::kI8:
-      return MeasureIntegers<int8_t>(part);
+      return MeasureIntegers<int8_t, Loops>(part);
     case DType::kU64:
-      return MeasureIntegers<uint64_t>(part);
+      return MeasureIntegers<uint64_t, Loops>(part);
     case DType::kU32:
-      return MeasureIntegers<uint32_t>(part);
+      return MeasureIntegers<uint32_t, Loops>(part);
     case DType::kU16:
-      return MeasureIntegers<uint16_t>(part);
+      return MeasureIntegers<uint16_t, Loops>(part);
     case DType::kU8:
     case DType::kBool:
-      return MeasureIntegers<uint8_t>(part);
+      return MeasureIntegers<uint8_t, Loops>(part);
     default:
-      return MeasureFloating<uint32_t>(part);
+      return MeasureFloating<uint32_t, Loops>(part);
   }
 }
 
+void MeasurePart(const Part& part) {
+  const StandardFloatMode mode;
 #if defined(__x86_64__)
-__attribute__((target("avx2"), flatten)) void MeasureAvx2(const Part& part) { MeasureAny(part); }
-
-void MeasurePart(const Part& part) {
   static const bool avx2 = __builtin_cpu_supports("avx2") != 0;
-  const StandardFloatMode mode;
-  if (avx2) {
-    MeasureAvx2(part);
-  } else {
-    MeasureAny(part);
-  }
-}
-#else
-void MeasurePart(const Part& part) {
-  const StandardFloatMode mode;
-  MeasureAny(part);
-}
+  if (avx2) return MeasureAny<Avx2Loops>(part);
 #endif
+  MeasureAny<PortableLoops>(part);
+}
 
 }  // namespace
 

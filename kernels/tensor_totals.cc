@@ -14,9 +14,7 @@ void FinishExponents(const TensorTotals& totals, TensorStats* stats) {
   const auto first = std::find_if(all.begin(), all.end(), filled);
   if (first == all.end()) return;
   const auto last = std::find_if(all.rbegin(), all.rend(), filled).base();
-  const int lowest =
-      UsesWideWords(totals.dtype) ? kLowestExponent<uint64_t> : kLowestExponent<uint32_t>;
-  stats->first_exponent = lowest + static_cast<int>(first - all.begin());
+  stats->first_exponent = LowestExponentOf(totals.dtype) + static_cast<int>(first - all.begin());
   stats->exponents.assign(first, last);
 }
 
@@ -27,9 +25,7 @@ void FinishFloating(const TensorTotals& totals, TensorStats* stats) {
   if (totals.count == totals.nan + totals.pos_inf + totals.neg_inf) return;
   stats->amax = std::max(std::abs(stats->min), std::abs(stats->max));
   totals.squares.Nearest(&stats->sum_squares, &stats->sum_squares_low);
-  WideSum magnitudes = totals.positive;
-  magnitudes.Add(totals.negative);
-  stats->l1 = magnitudes.Nearest();
+  stats->l1 = totals.magnitudes.Nearest();
 }
 
 }  // namespace
@@ -43,8 +39,8 @@ void TensorTotals::Add(const TensorTotals& other) {
   subnormal += other.subnormal;
   min = std::min(min, other.min);
   max = std::max(max, other.max);
-  positive.Add(other.positive);
-  negative.Add(other.negative);
+  sum.Add(other.sum);
+  magnitudes.Add(other.magnitudes);
   squares.Add(other.squares);
   for (size_t i = 0; i < exponents.size(); ++i) exponents[i] += other.exponents[i];
   for (size_t i = 0; i < fits.size(); ++i) {
@@ -72,8 +68,6 @@ TensorStats TensorTotals::Finish() const {
   if (count > nan + pos_inf + neg_inf) {
     stats.min = min + 0.0;  // -0 becomes +0
     stats.max = max + 0.0;
-    WideSum sum = positive;
-    sum.Subtract(negative);
     sum.Nearest(&stats.sum, &stats.sum_low);
   }
   if (IsFloating(dtype)) FinishFloating(*this, &stats);

@@ -18,18 +18,23 @@ namespace plumbline {
 // Exponents floor(log2|x|) of the finite values of a word format: index 0 is the least subnormal's.
 template <typename W>
 inline constexpr int kLowestExponent = 1 - WordFormat<W>::kBias - WordFormat<W>::kFractionBits;
-template <typename W>
-inline constexpr int kExponents = WordFormat<W>::kBias - kLowestExponent<W> + 1;
 
-// In which words values of a dtype are measured: f64 as they are, the narrower ones as f32.
-constexpr bool UsesWideWords(DType t) { return t == DType::kF64; }
+// The words in which a dtype's values are measured, by their size: f64 as they are, bf16 too, the
+// others as f32.
+constexpr size_t WordSize(DType t) { return t == DType::kF64 ? 8 : (t == DType::kBF16 ? 2 : 4); }
+constexpr int LowestExponentOf(DType t) {
+  return WordSize(t) == 8   ? kLowestExponent<uint64_t>
+         : WordSize(t) == 4 ? kLowestExponent<uint32_t>
+                            : kLowestExponent<uint16_t>;
+}
+constexpr size_t ExponentsOf(DType t) {
+  if (!IsFloating(t)) return 0;
+  return static_cast<size_t>(FormatOf(t == DType::kF64 ? t : DType::kF32).max_exponent -
+                             LowestExponentOf(t) + 1);
+}
 
 struct TensorTotals {
-  explicit TensorTotals(DType t)
-      : dtype(t),
-        exponents(static_cast<size_t>(
-            !IsFloating(t) ? 0 : (UsesWideWords(t) ? kExponents<uint64_t> : kExponents<uint32_t>))),
-        fits(kFormatFitTargets) {}
+  explicit TensorTotals(DType t) : dtype(t), exponents(ExponentsOf(t)), fits(kFormatFitTargets) {}
 
   DType dtype;
   uint64_t count = 0;
@@ -40,8 +45,8 @@ struct TensorTotals {
   uint64_t subnormal = 0;
   double min = std::numeric_limits<double>::infinity();  // of the finite values
   double max = -std::numeric_limits<double>::infinity();
-  WideSum positive;  // sum of the positive values, and of the magnitudes of the negative ones
-  WideSum negative;
+  WideSum sum;
+  WideSum magnitudes;
   WideSum squares;
   std::vector<uint64_t> exponents;
   std::array<FormatFitCounts, kFormatFits> fits;

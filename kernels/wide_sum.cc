@@ -58,12 +58,6 @@ void WideSum::Add(const WideDigits& digits) {
 
 void WideSum::Add(const WideSum& other) { Add(other.digits_); }
 
-void WideSum::Subtract(const WideSum& other) {
-  WideDigits negated = other.digits_;
-  for (int64_t& digit : negated.digit) digit = -digit;
-  Add(negated);
-}
-
 double WideSum::Nearest() const {
   WideDigits d = digits_;
   Normalise(&d);

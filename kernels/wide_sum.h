@@ -50,7 +50,6 @@ class WideSum {
   }
   void Add(double x);  // finite
   void Add(const WideSum& other);
-  void Subtract(const WideSum& other);
   // Digits counted elsewhere, by at most 2^29 additions.
   void Add(const WideDigits& digits);
 

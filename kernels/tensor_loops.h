@@ -1,0 +1,118 @@
+// The inner loops of tensor statistics, portable form: what tensor_loops_avx2.h does with vectors.
+// Both are exact, so they cannot differ.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/tensor_digest.h"
+#include "kernels/tensor_fit.h"
+#include "kernels/wide_sum.h"
+
+namespace plumbline {
+
+// Elements read at a time: a multiple of the scaled blocks' and, in bytes, of the digest's.
+inline constexpr int kChunk = 2048;
+inline constexpr int kGroup = 32;  // elements of the shortest scaled block
+inline constexpr int kGroups = kChunk / kGroup;
+
+inline constexpr DigestTable kDigestTable = MakeDigestTable();
+
+// What one pass over a chunk sees. Magnitudes are words without their sign.
+template <typename W>
+struct ChunkScan {
+  W most[kGroups];   // largest magnitude of each group
+  W least[kGroups];  // smallest but zero, less 1: zeros wrap around and drop out; all ones if none
+  W positive;        // the largest word that has no sign; 0 when there is none
+  W negative;        // the largest magnitude with a sign; 0 when there is none
+};
+
+// The exact sum of values, of magnitudes and of squares of some words, in units of 2^unit and
+// 2^(2 unit).
+struct ChunkSums {
+  Int128 sum;
+  Uint128 magnitudes;
+  Uint128 squares;
+  int unit;
+};
+
+struct PortableLoops {
+  template <typename W>
+  static void Scan(const W* words, int n, ChunkScan<W>* scan) {
+    W positive = 0;
+    W negative = 0;
+    for (int g = 0; g < n / kGroup; ++g) {
+      W most = 0;
+      W least = std::numeric_limits<W>::max();
+      for (int i = 0; i < kGroup; ++i) {
+        const W word = words[g * kGroup + i];
+        const W m = word & kMagnitudeMask<W>;
+        const W less = static_cast<W>(m - 1);
+        const bool is_negative = word != m;
+        most = std::max(most, m);
+        least = std::min(least, less);
+        positive = std::max(positive, is_negative ? W{0} : m);
+        negative = std::max(negative, is_negative ? m : W{0});
+      }
+      scan->most[g] = most;
+      scan->least[g] = least;
+    }
+    scan->positive = positive;
+    scan->negative = negative;
+  }
+
+  // Non-zero magnitudes below each of two bounds.
+  template <typename W>
+  static void CountBelow(const W* words, int n, W low, W high, uint64_t* below_low,
+                         uint64_t* below_high) {
+    uint64_t first = 0;
+    uint64_t second = 0;
+    for (int i = 0; i < n; ++i) {
+      const W less = static_cast<W>((words[i] & kMagnitudeMask<W>)-1);
+      first += less < static_cast<W>(low - 1) ? 1 : 0;
+      second += less < static_cast<W>(high - 1) ? 1 : 0;
+    }
+    *below_low += first;
+    *below_high += second;
+  }
+
+  template <typename W>
+  static uint64_t CountFrom(const W* words, int n, W bound) {
+    uint64_t found = 0;
+    for (int i = 0; i < n; ++i) found += (words[i] & kMagnitudeMask<W>) >= bound ? 1 : 0;
+    return found;
+  }
+
+  // counts[field] += words with that exponent field, for first <= field <= last; other counts may
+  // be spoilt.
+  template <typename W>
+  static void CountFields(const W* words, int n, int, int, uint32_t* counts) {
+    for (int i = 0; i < n; ++i) {
+      ++counts[(words[i] & kMagnitudeMask<W>) >> WordFormat<W>::kFractionBits];
+    }
+  }
+
+  // Adds up the groups that lie within the width of the accumulators and returns true, with
+  // added[g] for each; false: none. `most`: of all groups.
+  template <typename W>
+  static bool SumGroups(const W*, int, const ChunkScan<W>&, W, bool*, ChunkSums*) {
+    return false;
+  }
+
+  // Sum over `words` 8-byte words of one digest block.
+  static Digest DigestWords(const std::byte* data, size_t words, DigestKey key) {
+    Digest sum;
+    for (size_t i = 0; i < words; ++i) {
+      uint64_t word;
+      __builtin_memcpy(&word, data + 8 * i, 8);
+      sum.low += DigestWord(word, kDigestTable.low[i] ^ key.low);
+      sum.high += DigestWord(word, kDigestTable.high[i] ^ key.high);
+    }
+    return sum;
+  }
+};
+
+}  // namespace plumbline

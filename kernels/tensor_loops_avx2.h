@@ -1,0 +1,33 @@
+// The loops of tensor_loops.h for 16-bit and 32-bit words with AVX2. To be called only where the
+// processor has it.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/tensor_loops.h"
+
+namespace plumbline {
+
+#if defined(__x86_64__)
+
+struct Avx2Loops {
+  static void Scan(const uint16_t* words, int n, ChunkScan<uint16_t>* scan);
+  static void Scan(const uint32_t* words, int n, ChunkScan<uint32_t>* scan);
+  static void CountBelow(const uint16_t* words, int n, uint16_t low, uint16_t high,
+                         uint64_t* below_low, uint64_t* below_high);
+  static void CountBelow(const uint32_t* words, int n, uint32_t low, uint32_t high,
+                         uint64_t* below_low, uint64_t* below_high);
+  static uint64_t CountFrom(const uint16_t* words, int n, uint16_t bound);
+  static uint64_t CountFrom(const uint32_t* words, int n, uint32_t bound);
+  static void CountFields(const uint16_t* words, int n, int first, int last, uint32_t* counts);
+  static void CountFields(const uint32_t* words, int n, int first, int last, uint32_t* counts);
+  static bool SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan,
+                        uint16_t most, bool* added, ChunkSums* sums);
+  static bool SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan,
+                        uint32_t most, bool* added, ChunkSums* sums);
+  static Digest DigestWords(const std::byte* data, size_t words, DigestKey key);
+};
+
+#endif
+
+}  // namespace plumbline
