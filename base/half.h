@@ -60,9 +60,46 @@ PLUMB_HD constexpr double UlpOf(double a, DType t) {
   return PowerOfTwo((e > f.min_exponent ? e : f.min_exponent) - f.precision + 1);
 }
 
-// `a` rounded once, to nearest even, into format `t`. Beyond the largest finite value (after
-// rounding): infinity; in e4m3, which has none: NaN.
-PLUMB_HD constexpr double RoundToFormat(double a, DType t) {
+// How a value between two representable ones is rounded. kDown is towards minus infinity, kUp
+// towards plus infinity; kNearestAway sends ties away from zero.
+enum class RoundingMode : uint8_t { kNearestEven, kNearestAway, kTowardZero, kDown, kUp };
+
+namespace internal {
+
+// Does a magnitude whose whole part is odd or even and whose rest is `rest` of a unit (in [0, 1))
+// round up in magnitude?
+PLUMB_HD constexpr bool RoundsUp(double rest, bool odd, bool negative, RoundingMode mode) {
+  switch (mode) {
+    case RoundingMode::kNearestEven:
+      return rest > 0.5 || (rest == 0.5 && odd);
+    case RoundingMode::kNearestAway:
+      return rest >= 0.5;
+    case RoundingMode::kTowardZero:
+      return false;
+    case RoundingMode::kDown:
+      return rest > 0 && negative;
+    case RoundingMode::kUp:
+      return rest > 0 && !negative;
+  }
+  return false;
+}
+
+// What becomes of a magnitude that rounds to beyond the largest finite value (IEEE 754, 7.4): the
+// modes that round it towards zero stop at that value.
+PLUMB_HD constexpr double Overflowed(bool negative, DType t, RoundingMode mode) {
+  const bool stops = mode == RoundingMode::kTowardZero ||
+                     mode == (negative ? RoundingMode::kUp : RoundingMode::kDown);
+  const double beyond = t == DType::kE4M3 ? __builtin_nan("") : __builtin_inf();
+  const double magnitude = stops ? FormatOf(t).max_finite : beyond;
+  return negative ? -magnitude : magnitude;
+}
+
+}  // namespace internal
+
+// `a` rounded once into format `t`. Beyond the largest finite value (after rounding): infinity (in
+// e4m3, which has none: NaN), or the largest finite value where the mode rounds towards zero there.
+PLUMB_HD constexpr double RoundToFormat(double a, DType t,
+                                        RoundingMode mode = RoundingMode::kNearestEven) {
   if (t == DType::kF64 || !IsFiniteValue(a) || a == 0) {
     return t == DType::kE4M3 && !IsFiniteValue(a) ? __builtin_nan("") : a;
   }
@@ -71,12 +108,9 @@ PLUMB_HD constexpr double RoundToFormat(double a, DType t) {
   // |a| / unit < 2^25 for every format here, so both halves of the rounding are exact.
   const double q = AbsValue(a) / unit;
   const auto whole = static_cast<int64_t>(q);
-  const double rest = q - static_cast<double>(whole);
-  const bool up = rest > 0.5 || (rest == 0.5 && (whole & 1) != 0);
+  const bool up = internal::RoundsUp(q - static_cast<double>(whole), (whole & 1) != 0, a < 0, mode);
   const double r = static_cast<double>(whole + (up ? 1 : 0)) * unit;
-  if (r > f.max_finite) {
-    return t == DType::kE4M3 ? __builtin_nan("") : (a < 0 ? -__builtin_inf() : __builtin_inf());
-  }
+  if (r > f.max_finite) return internal::Overflowed(a < 0, t, mode);
   return a < 0 ? -r : r;
 }
 
