@@ -174,6 +174,79 @@ TEST(RoundToFormat, RoundsDoublesOnceToF32) {
   }
 }
 
+// Every mode between each two neighbours of a format: at both, at the middle, and just beside them.
+template <typename Decode>
+void CheckModesBetweenNeighbours(DType t, Decode decode, uint32_t finite_codes) {
+  const auto round = [t](double a, RoundingMode mode) { return RoundToFormat(a, t, mode); };
+  for (uint32_t code = 0; code + 1 < finite_codes; ++code) {
+    const double low = decode(code);
+    const double high = decode(code + 1);
+    const double middle = low + (high - low) / 2;
+    const double even = code % 2 == 0 ? low : high;
+    struct Point {
+      double at, even, away;
+    };
+    for (const auto& [at, nearest_even, nearest_away] :
+         {Point{std::nextafter(low, high), low, low}, Point{std::nextafter(middle, 0.0), low, low},
+          Point{middle, even, high}, Point{std::nextafter(middle, high), high, high},
+          Point{std::nextafter(high, 0.0), high, high}}) {
+      ASSERT_EQ(round(at, RoundingMode::kNearestEven), nearest_even) << at;
+      ASSERT_EQ(round(-at, RoundingMode::kNearestEven), -nearest_even) << at;
+      ASSERT_EQ(round(at, RoundingMode::kNearestAway), nearest_away) << at;
+      ASSERT_EQ(round(-at, RoundingMode::kNearestAway), -nearest_away) << at;
+      ASSERT_EQ(round(at, RoundingMode::kTowardZero), low);
+      ASSERT_EQ(round(-at, RoundingMode::kTowardZero), -low);
+      ASSERT_EQ(round(at, RoundingMode::kDown), low);
+      ASSERT_EQ(round(-at, RoundingMode::kDown), -high);
+      ASSERT_EQ(round(at, RoundingMode::kUp), high);
+      ASSERT_EQ(round(-at, RoundingMode::kUp), -low);
+    }
+    for (int mode = 0; mode < 5; ++mode) {
+      ASSERT_EQ(round(high, static_cast<RoundingMode>(mode)), high);
+      ASSERT_EQ(round(-high, static_cast<RoundingMode>(mode)), -high);
+    }
+  }
+}
+
+TEST(RoundToFormat, EveryModeBetweenAllNeighbours) {
+  CheckModesBetweenNeighbours(
+      DType::kF16, [](uint32_t c) { return F16ToFloat(static_cast<uint16_t>(c)); }, 0x7c00);
+  CheckModesBetweenNeighbours(
+      DType::kBF16, [](uint32_t c) { return BF16ToFloat(static_cast<uint16_t>(c)); }, 0x7f80);
+  CheckModesBetweenNeighbours(
+      DType::kE4M3, [](uint32_t c) { return E4M3ToFloat(static_cast<uint8_t>(c)); }, 0x7f);
+  CheckModesBetweenNeighbours(
+      DType::kE5M2, [](uint32_t c) { return E5M2ToFloat(static_cast<uint8_t>(c)); }, 0x7c);
+}
+
+TEST(RoundToFormat, BeyondTheLargestValueByMode) {
+  struct Case {
+    DType t;
+    double max, tie;  // the largest value, and where to-nearest leaves it
+  };
+  for (const auto& [t, max, tie] :
+       {Case{DType::kF16, 65504, 65520}, Case{DType::kE5M2, 57344, 61440},
+        Case{DType::kBF16, 0x1.fep127, 0x1.ffp127},
+        Case{DType::kF32, 0x1.fffffep127, 0x1.ffffffp127}}) {
+    for (double x : {std::nextafter(max, INFINITY), tie, 1e300}) {
+      const bool to_infinity = x >= tie;
+      EXPECT_EQ(RoundToFormat(x, t, RoundingMode::kNearestEven), to_infinity ? INFINITY : max);
+      EXPECT_EQ(RoundToFormat(-x, t, RoundingMode::kNearestAway), to_infinity ? -INFINITY : -max);
+      EXPECT_EQ(RoundToFormat(x, t, RoundingMode::kTowardZero), max);
+      EXPECT_EQ(RoundToFormat(-x, t, RoundingMode::kTowardZero), -max);
+      EXPECT_EQ(RoundToFormat(x, t, RoundingMode::kDown), max);
+      EXPECT_EQ(RoundToFormat(-x, t, RoundingMode::kDown), -INFINITY);
+      EXPECT_EQ(RoundToFormat(x, t, RoundingMode::kUp), INFINITY);
+      EXPECT_EQ(RoundToFormat(-x, t, RoundingMode::kUp), -max);
+    }
+  }
+  // e4m3: the tie at 464 goes to the even 448; away from zero there is only NaN.
+  EXPECT_EQ(RoundToFormat(464, DType::kE4M3, RoundingMode::kNearestEven), 448);
+  EXPECT_TRUE(std::isnan(RoundToFormat(464, DType::kE4M3, RoundingMode::kNearestAway)));
+  EXPECT_TRUE(std::isnan(RoundToFormat(449, DType::kE4M3, RoundingMode::kUp)));
+  EXPECT_EQ(RoundToFormat(1e9, DType::kE4M3, RoundingMode::kTowardZero), 448);
+}
+
 TEST(Ulp, IsTheDistanceToTheNextValue) {
   for (uint32_t code = 0; code < 0x7bff; ++code) {
     const double a = F16ToFloat(static_cast<uint16_t>(code));
