@@ -82,6 +82,7 @@ ExactSum::Magnitude ExactSum::Divided(uint32_t divisor) const {
   for (int i = kDigits - 1; i >= 0; --i) {
     const auto at = static_cast<size_t>(i);
     const uint64_t part = rest << 32 | static_cast<uint64_t>(proper.digits_[at]);
+    if (part == 0) continue;
     m.digits[at] = static_cast<uint32_t>(part / divisor);
     rest = part % divisor;
     if (m.top < 0 && m.digits[at] != 0) m.top = 32 * i + std::bit_width(m.digits[at]) - 1;

@@ -30,13 +30,13 @@ namespace plumbline::rules {
 
 inline constexpr double kRunAlpha = 1e-6;
 
-// The three factors, each in (0, 1) for names of ordinary length; a name of several hundred bytes
-// may have weight 0, and a stream of weight 0 never alarms.
+// The three factors, each in [0, 1): 0 for names of several hundred bytes, whose streams then never
+// alarm.
 double RuleWeight(std::string_view rule);
 double OpWeight(std::string_view op);
 double LayerWeight(std::string_view layer);
 
-// run_alpha * w(rule) * w(op) * w(layer), at least the least positive double.
+// run_alpha * w(rule) * w(op) * w(layer).
 double AlphaOf(std::string_view rule, const v1::Site& site, double run_alpha = kRunAlpha);
 
 }  // namespace plumbline::rules

@@ -52,7 +52,7 @@ enum class BiasSide { kNone = 0, kTooSmall = -1, kTooLarge = 1 };
 
 class BiasStream {
  public:
-  // alpha in (0, 1): this stream's share of the run's (alpha_split.h).
+  // alpha in [0, 1): this stream's share of the run's (alpha_split.h). Of 0: it never alarms.
   explicit BiasStream(double alpha);
 
   // The errors of one step, in the order in which they were drawn. `population`: the elements they
@@ -112,7 +112,8 @@ class BiasStream {
 
   void Bet(double e, Drawn& drawn, double left, double population);
   void Look();
-  void Measure(std::span<const double> errors);
+  void MeasureStep(std::span<const double> errors);
+  double LogMean(size_t first, size_t last) const;
 
   double alpha_;
   double threshold_;                          // wealth's, times kProducts
@@ -124,8 +125,7 @@ class BiasStream {
   uint64_t steps_ = 0;
   uint64_t refused_ = 0;
   bool population_unknown_ = false;
-  // Welford, over samples and over steps (sum over steps of (S_t - n_t mean)^2 from three sums that
-  // are kept about a fixed origin).
+  // Welford over samples; over steps, the sums that give sum_t (S_t - n_t mean)^2, about an origin.
   double mean_ = 0;
   double squares_ = 0;
   double origin_ = 0;
