@@ -43,15 +43,19 @@ constexpr std::array<std::string_view, 64> kWords = {
     "gradient",  "grads",     "grad",    "group",      "head",         "input",       "in",
     "linear",    "lm",        "norm",    "out",        "query",        "reduce",      "router",
     "up"};
-constexpr std::string_view kSeparators = "._/:-";
 
-// What the speller writes next; these sum to 1.
-constexpr double kStop = 0.125;
-constexpr double kNumber = 0.125;
-constexpr double kWord = 0.375;
-constexpr double kSeparator = 0.125;
-constexpr double kByte = 0.25;
-static_assert(kStop + kNumber + kWord + kSeparator + kByte == 1);
+// What the speller writes next; these sum to 1. Each word, lower-case letter, other separator and
+// other byte has an equal share of its class.
+constexpr std::string_view kSeparators = "/:-";  // beside '.' and '_'
+constexpr double kStop = 4 / 64.0;
+constexpr double kNumber = 8 / 64.0;
+constexpr double kWord = 24 / 64.0;
+constexpr double kDot = 12 / 64.0;
+constexpr double kUnderscore = 4 / 64.0;
+constexpr double kSeparator = 1 / 64.0;
+constexpr double kLetter = 8 / 64.0;
+constexpr double kByte = 3 / 64.0;
+static_assert(kStop + kNumber + kWord + kDot + kUnderscore + kSeparator + kLetter + kByte == 1);
 
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -83,9 +87,11 @@ Token NextToken(std::string_view text) {
   for (const std::string_view word : kWords) {
     if (text.starts_with(word)) return {kWord / kWords.size(), word.size()};
   }
-  if (kSeparators.find(text[0]) != std::string_view::npos) {
-    return {kSeparator / static_cast<double>(kSeparators.size()), 1};
-  }
+  const char c = text[0];
+  if (c == '.') return {kDot, 1};
+  if (c == '_') return {kUnderscore, 1};
+  if (c >= 'a' && c <= 'z') return {kLetter / 26, 1};
+  if (kSeparators.find(c) != std::string_view::npos) return {kSeparator / 3, 1};
   return {kByte / 256, 1};
 }
 

@@ -18,7 +18,7 @@
 // spelt by bytes.
 //
 // "layers.3" has weight 1/2 * 1/16 * 6 / (16 pi^2) = 1.2e-3; "model.layers.12.self_attn.q_proj"
-// about 1e-12, which at alpha = 1e-6 triples the samples an alarm needs (ln 1/alpha from 14 to 42).
+// SEE
 // Pure, thread-safe.
 #pragma once
 
