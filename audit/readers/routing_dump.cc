@@ -1,99 +1,18 @@
 #include "audit/readers/routing_dump.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string_view>
-#include <utility>
 
-#include "audit/readers/spelling.h"
+#include "audit/readers/dump_metadata.h"
+#include "audit/readers/dump_tensors.h"
 #include "base/parallel.h"
 #include "kernels/routing_evidence.h"
 
 namespace plumbline::audit {
 namespace {
-
-// ---- metadata ------------------------------------------------------------------------------
-
-class Metadata {
- public:
-  Metadata(const SafetensorsHeader& header, std::vector<Problem>* problems)
-      : header_(header), problems_(problems) {}
-
-  std::string Text(const char* key) const {
-    const MetadataEntry* entry = header_.Metadata(key);
-    return entry == nullptr ? std::string() : entry->value;
-  }
-
-  // Decimal digits only; `fallback` when absent or wrong.
-  uint64_t Whole(const char* key, uint64_t low, uint64_t high, uint64_t fallback) const {
-    const MetadataEntry* entry = header_.Metadata(key);
-    if (entry == nullptr) return fallback;
-    uint64_t value = 0;
-    const char* end = entry->value.data() + entry->value.size();
-    const auto parsed = std::from_chars(entry->value.data(), end, value);
-    if (parsed.ec == std::errc() && parsed.ptr == end && value >= low && value <= high)
-      return value;
-    Wrong(key, *entry,
-          "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
-    return fallback;
-  }
-
-  // Index of the value among `choices`, `fallback` when absent or wrong.
-  template <size_t n>
-  int Choice(const char* key, const std::array<const char*, n>& choices, int fallback) const {
-    const MetadataEntry* entry = header_.Metadata(key);
-    if (entry == nullptr) return fallback;
-    std::string expected;
-    for (size_t i = 0; i < n; ++i) {
-      if (entry->value == choices[i]) return static_cast<int>(i);
-      expected += (i == 0 ? "" : i + 1 == n ? " or " : ", ") + std::string(choices[i]);
-    }
-    Wrong(key, *entry, expected);
-    return fallback;
-  }
-
-  void Wrong(const char* key, const MetadataEntry& entry, const std::string& expected) const {
-    problems_->push_back({entry.declared_at, std::string("expected metadata ") + key + " to be " +
-                                                 expected + ", found " + Quoted(entry.value)});
-  }
-
- private:
-  const SafetensorsHeader& header_;
-  std::vector<Problem>* problems_;
-};
-
-// ---- tensors -------------------------------------------------------------------------------
-
-enum class Content { kFloating, kInteger, kMask };
-
-bool Fits(DType dtype, Content content) {
-  switch (content) {
-    case Content::kFloating:
-      return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
-             dtype == DType::kBF16;
-    case Content::kInteger:
-      return IsInteger(dtype) && dtype != DType::kBool;
-    case Content::kMask:
-      return dtype == DType::kBool || dtype == DType::kU8;
-  }
-  return false;
-}
-
-const char* Expectation(Content content) {
-  switch (content) {
-    case Content::kFloating:
-      return "F64, F32, F16 or BF16";
-    case Content::kInteger:
-      return "an integer dtype";
-    case Content::kMask:
-      return "BOOL or U8";
-  }
-  return "";
-}
 
 struct TensorRule {
   const char* name;
@@ -116,12 +35,6 @@ constexpr TensorRule kOptionalTensors[] = {
     {"pool_id", Content::kInteger, "T", &v1::RoutingSample::mutable_pool_id},
 };
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::string out = "[";
-  for (const int64_t extent : shape) out += (out.size() > 1 ? "," : "") + std::to_string(extent);
-  return out + "]";
-}
-
 struct Extents {
   int64_t tokens = 0, experts = 0, k = 0;
 
@@ -132,22 +45,12 @@ struct Extents {
   }
 };
 
-void CheckDType(const TensorEntry& tensor, Content content, std::vector<Problem>* problems) {
-  if (Fits(tensor.dtype, content)) return;
-  problems->push_back(
-      {tensor.declared_at,
-       "expected " + tensor.name + " as " + Expectation(content) + ", found " + tensor.dtype_name});
-}
-
-void CheckShape(const TensorEntry& tensor, std::string_view axes, const Extents& extents,
-                std::vector<Problem>* problems) {
-  const std::vector<int64_t> expected = extents.Of(axes);
-  if (tensor.shape == expected) return;
+// [T,k] from "Tk".
+void CheckAxes(const TensorEntry& tensor, std::string_view axes, const Extents& extents,
+               std::vector<Problem>* problems) {
   std::string names;
   for (const char axis : axes) names += std::string(names.empty() ? "[" : ",") + axis;
-  problems->push_back({tensor.declared_at, "expected " + tensor.name + " of shape " + names +
-                                               "] = " + ShapeText(expected) + ", found " +
-                                               ShapeText(tensor.shape)});
+  CheckShape(tensor, names + "]", extents.Of(axes), problems);
 }
 
 const TensorEntry* FindScores(const SafetensorsHeader& header, std::vector<Problem>* problems) {
@@ -180,23 +83,14 @@ void CheckProbs(const SafetensorsHeader& header, const Extents& extents,
   const TensorEntry* probs = header.Find("probs");
   if (probs == nullptr) return;
   CheckDType(*probs, Content::kFloating, problems);
-  if (probs->shape != extents.Of("TE")) CheckShape(*probs, "Tk", extents, problems);
+  if (probs->shape != extents.Of("TE")) CheckAxes(*probs, "Tk", extents, problems);
 }
 
-// A message of protobuf, and so an evidence item, ends at 2 GiB.
 void CheckSize(const SafetensorsHeader& header, const TensorEntry& scores,
                std::vector<Problem>* problems) {
-  constexpr uint64_t kMost = (uint64_t{1} << 31) - (uint64_t{1} << 20);
-  uint64_t total = scores.bytes();
-  for (const TensorRule& rule : kOptionalTensors) {
-    if (const TensorEntry* tensor = header.Find(rule.name)) total += tensor->bytes();
-  }
-  if (const TensorEntry* probs = header.Find("probs")) total += probs->bytes();
-  if (total <= kMost) return;
-  problems->push_back({scores.declared_at, "expected at most " + std::to_string(kMost) +
-                                               " bytes of routing tensors in one dump, found " +
-                                               std::to_string(total) +
-                                               " (dump fewer tokens a file)"});
+  std::vector<const TensorEntry*> all = {&scores, header.Find("probs")};
+  for (const TensorRule& rule : kOptionalTensors) all.push_back(header.Find(rule.name));
+  CheckTotalSize(all, "routing tensors", "dump fewer tokens a file", problems);
 }
 
 // Without a usable top_k the tensors are still checked against each other.
@@ -221,18 +115,10 @@ void CheckTensors(const SafetensorsHeader& header, std::optional<uint32_t> top_k
     const TensorEntry* tensor = header.Find(rule.name);
     if (tensor == nullptr) continue;
     CheckDType(*tensor, rule.content, problems);
-    CheckShape(*tensor, rule.axes, extents, problems);
+    CheckAxes(*tensor, rule.axes, extents, problems);
   }
   CheckProbs(header, extents, problems);
   CheckSize(header, *scores, problems);
-}
-
-absl::Status LoadTensor(const InputFile& file, const TensorEntry& entry, v1::Tensor* tensor) {
-  tensor->set_dtype(static_cast<v1::DType>(entry.dtype));
-  for (const int64_t extent : entry.shape) tensor->add_shape(extent);
-  std::string* data = tensor->mutable_data();
-  data->resize(entry.bytes());
-  return file.ReadAt(entry.begin, data->data(), data->size());
 }
 
 absl::Status LoadSample(const InputFile& file, const SafetensorsHeader& header,
@@ -263,7 +149,7 @@ void Measure(v1::Routing* routing) {
   }
 }
 
-void ReadCapacity(const SafetensorsHeader& header, const Metadata& metadata,
+void ReadCapacity(const SafetensorsHeader& header, const DumpMetadata& metadata,
                   v1::RoutingConfig* config) {
   const MetadataEntry* entry = header.Metadata("capacity");
   if (entry == nullptr) return;
@@ -282,55 +168,19 @@ void ReadCapacity(const SafetensorsHeader& header, const Metadata& metadata,
   config->set_capacity(value);
 }
 
-constexpr std::string_view kMetadataKeys[] = {
-    "kind",        "run",   "attempt", "layer",          "op",           "step",   "rank",
-    "world_size",  "top_k", "mode",    "score_function", "capacity",     "groups", "top_groups",
-    "group_score", "pool",  "flatten", "randomness",     "bias_captured"};
+constexpr std::string_view kMetadataKeys[] = {"top_k",   "mode",       "score_function", "capacity",
+                                              "groups",  "top_groups", "group_score",    "pool",
+                                              "flatten", "randomness", "bias_captured"};
 constexpr std::string_view kTensorNames[] = {
     "router_logits", "router_scores", "expert_bias", "topk_indices", "keep_mask", "routing_map",
     "probs",         "sequence_id",   "position",    "padding_mask", "pool_id"};
 
-// Names that are not ours are left alone, misspelt ones are not: without them the rest would be
-// judged as something it is not.
-void CheckSpelling(const SafetensorsHeader& header, std::vector<Problem>* problems) {
-  const auto check = [&](const char* what, const std::string& name, uint64_t declared_at,
-                         std::span<const std::string_view> known) {
-    const auto meant = MeantName(name, known);
-    if (!meant) return;
-    problems->push_back({declared_at, std::string("expected ") + what + " " + std::string(*meant) +
-                                          ", found " + Quoted(name) + ", which is not read"});
-  };
-  for (const auto& [key, entry] : header.metadata) {
-    check("metadata", key, entry.declared_at, kMetadataKeys);
-  }
-  for (const auto& [name, tensor] : header.tensors) {
-    check("tensor", name, tensor.declared_at, kTensorNames);
-  }
-}
-
-}  // namespace
-
-DumpSite ReadDumpSite(const SafetensorsHeader& header, std::vector<Problem>* problems) {
-  constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
-  constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
-  const Metadata metadata(header, problems);
-  DumpSite site;
-  site.run = metadata.Text("run");
-  site.layer = metadata.Text("layer");
-  site.op = metadata.Text("op");
-  site.attempt = static_cast<uint32_t>(metadata.Whole("attempt", 0, kMaxU32, 0));
-  site.rank = static_cast<uint32_t>(metadata.Whole("rank", 0, kMaxU32, 0));
-  site.step = static_cast<int64_t>(metadata.Whole("step", 0, kMaxI64, 0));
-  const uint64_t least = uint64_t{site.rank} + 1;
-  site.world_size = static_cast<uint32_t>(metadata.Whole("world_size", least, kMaxU32, 0));
-  return site;
-}
-
+// Checks as it reads.
 v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
                                     std::vector<Problem>* problems) {
   using Config = v1::RoutingConfig;
   constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
-  const Metadata metadata(header, problems);
+  const DumpMetadata metadata(header, problems);
   Config config;
   if (header.Metadata("top_k") == nullptr) {
     problems->push_back({0, "expected metadata top_k (choices a token), found none"});
@@ -356,7 +206,7 @@ v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
   metadata.Choice("mode", std::array{"train", "eval"}, -1);
   config.set_mode(metadata.Text("mode"));
   config.set_randomness(metadata.Text("randomness"));
-  CheckSpelling(header, problems);
+  CheckSpelling(header, kMetadataKeys, kTensorNames, problems);
   CheckTensors(header, top_k > 0 ? std::optional(top_k) : std::nullopt, &config, problems);
   return config;
 }
@@ -365,10 +215,17 @@ bool LooksLikeRouting(const SafetensorsHeader& header) {
   return header.Find(kLogits) != nullptr || header.Find(kScores) != nullptr;
 }
 
+void CheckRouting(const SafetensorsHeader& header, std::vector<Problem>* problems) {
+  ReadRoutingConfig(header, problems);
+}
+
+std::string RoutingOp(const SafetensorsHeader& /*header*/) { return "routing"; }
+
 absl::Status LoadRouting(const InputFile& file, const SafetensorsHeader& header,
-                         v1::RoutingConfig config, v1::Evidence* evidence) {
+                         v1::Evidence* evidence) {
+  std::vector<Problem> none;  // the header has been checked
   v1::Routing* routing = evidence->mutable_routing();
-  *routing->mutable_config() = std::move(config);
+  *routing->mutable_config() = ReadRoutingConfig(header, &none);
   if (absl::Status status = LoadSample(file, header, routing->mutable_sample()); !status.ok())
     return status;
   evidence->set_sample_size(static_cast<uint64_t>(routing->sample().scores().shape(0)));
@@ -376,5 +233,9 @@ absl::Status LoadRouting(const InputFile& file, const SafetensorsHeader& header,
   evidence->set_exercised(RoutingExercised(*routing));
   return absl::OkStatus();
 }
+
+}  // namespace
+
+const DumpKind kRoutingDump = {"routing", LooksLikeRouting, CheckRouting, RoutingOp, LoadRouting};
 
 }  // namespace plumbline::audit

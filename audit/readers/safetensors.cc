@@ -7,7 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "audit/readers/routing_dump.h"
+#include "audit/readers/dump_kind.h"
+#include "audit/readers/dump_metadata.h"
 #include "audit/readers/safetensors_header.h"
 
 namespace plumbline::audit {
@@ -27,48 +28,21 @@ auto PlanOrder(const Plan& plan) {
                   plan.file->path);
 }
 
-bool IsKnownKind(std::string_view kind) {
-  static constexpr std::string_view kKinds[] = {"routing", "reduction", "matmul",
-                                                "logits",  "update",    "tensor"};
-  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
-}
-
-// True when the dump is of kind routing; otherwise its report says why it is not read.
-bool IsRouting(const SafetensorsHeader& header, InputReport* report) {
-  const MetadataEntry* kind = header.Metadata("kind");
-  if (kind == nullptr) {
-    if (LooksLikeRouting(header)) return true;
-    report->Add(0, "expected metadata kind (\"routing\"), found none", report->named);
-    return false;
-  }
-  if (kind->value == "routing") return true;
-  if (IsKnownKind(kind->value)) {
-    report->Add(kind->declared_at,
-                "expected a dump of kind routing, found kind " + kind->value +
-                    ", which is not judged by this version",
-                report->named);
-  } else {
-    report->Add(kind->declared_at,
-                "expected kind routing, reduction, matmul, logits, update or tensor, found " +
-                    Quoted(kind->value));
-  }
-  return false;
-}
-
-// The header, checked; false when the file gives no evidence, and then its report says why.
-bool ReadHeader(const InputFile& file, InputReport* report, SafetensorsHeader* header,
-                DumpSite* site, v1::RoutingConfig* config) {
+// The header, checked; nullptr when the file gives no evidence, and then its report says why.
+const DumpKind* ReadHeader(const InputFile& file, InputReport* report, SafetensorsHeader* header,
+                           DumpSite* site) {
   if (std::optional<Problem> problem = ReadSafetensorsHeader(file, header)) {
     report->Add(problem->offset, std::move(problem->text));
-    return false;
+    return nullptr;
   }
-  if (!IsRouting(*header, report)) return false;
+  const DumpKind* kind = KindOf(*header, report);
+  if (kind == nullptr) return nullptr;
   std::vector<Problem> problems;
   *site = ReadDumpSite(*header, &problems);
-  *config = ReadRoutingConfig(*header, &problems);
+  kind->check(*header, &problems);
   for (Problem& problem : problems) report->Add(problem.offset, std::move(problem.text));
-  if (site->op.empty()) site->op = "routing";
-  return problems.empty();
+  if (site->op.empty()) site->op = kind->default_op(*header);
+  return problems.empty() ? kind : nullptr;
 }
 
 // One run's process as its dumps describe it. The world is what they say, the largest if they
@@ -183,17 +157,18 @@ class DumpSource : public Source {
     }
     SafetensorsHeader header;
     DumpSite site;
-    v1::RoutingConfig config;
-    if (!ReadHeader(*file, &report, &header, &site, &config)) return;
+    const DumpKind* kind = ReadHeader(*file, &report, &header, &site);
+    if (kind == nullptr) return;
     v1::Evidence evidence;
     evidence.set_source(0);
     evidence.mutable_site()->set_layer(plan.site.layer);
     evidence.mutable_site()->set_op(plan.site.op);
     evidence.set_step(plan.site.step);
     evidence.set_call(plan.call);
+    evidence.set_order(plan.site.order);
     absl::Status status;
     try {
-      status = LoadRouting(*file, header, std::move(config), &evidence);
+      status = kind->load(*file, header, &evidence);
     } catch (const std::bad_alloc&) {
       status = absl::ResourceExhaustedError("expected memory for " + std::to_string(file->size()) +
                                             " bytes of tensors, found too little");
@@ -236,10 +211,9 @@ std::vector<std::unique_ptr<Source>> SafetensorsReader::Open(
       continue;
     }
     SafetensorsHeader header;
-    v1::RoutingConfig config;
     Plan plan;
     plan.file = report;
-    if (ReadHeader(*file, report, &header, &plan.site, &config)) plans.push_back(std::move(plan));
+    if (ReadHeader(*file, report, &header, &plan.site) != nullptr) plans.push_back(std::move(plan));
   }
   std::vector<std::unique_ptr<Source>> sources;
   if (!plans.empty()) sources.push_back(std::make_unique<DumpSource>(std::move(plans)));

@@ -1,0 +1,42 @@
+// A kind of dump: how its header is checked and its tensors become evidence. One file a kind
+// (routing_dump.cc, ...), registered in dump_kinds.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "audit/readers/file.h"
+#include "audit/readers/reader.h"
+#include "audit/readers/safetensors_header.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline::audit {
+
+struct DumpKind {
+  const char* name;  // metadata `kind`
+
+  // True when the tensors can only be of this kind, for dumps that do not say it.
+  bool (*looks_like)(const SafetensorsHeader& header);
+
+  // Names, dtypes, shapes and metadata values, and that the tensors fit one message. What is well
+  // formed but cannot be judged is left to the rules, which answer inconclusive.
+  void (*check)(const SafetensorsHeader& header, std::vector<Problem>* problems);
+
+  // The site's op where the metadata names none.
+  std::string (*default_op)(const SafetensorsHeader& header);
+
+  // Fills evidence->what, sample_size and exercised; the site is the caller's. The header has been
+  // through `check` without a problem.
+  absl::Status (*load)(const InputFile& file, const SafetensorsHeader& header,
+                       v1::Evidence* evidence);
+};
+
+// Every kind that this version judges. Static storage.
+const std::vector<const DumpKind*>& DumpKinds();
+
+// The dump's kind by its metadata, else by its tensors; nullptr when it is none that is judged, and
+// then its report says why.
+const DumpKind* KindOf(const SafetensorsHeader& header, InputReport* report);
+
+}  // namespace plumbline::audit

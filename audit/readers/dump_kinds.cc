@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <string_view>
+
+#include "audit/readers/dump_kind.h"
+#include "audit/readers/routing_dump.h"
+
+namespace plumbline::audit {
+namespace {
+
+// Of the contract, judged by this version or not.
+bool IsKnownKind(std::string_view kind) {
+  static constexpr std::string_view kKinds[] = {"routing", "reduction", "matmul",
+                                                "logits",  "update",    "tensor"};
+  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
+}
+
+// "routing, tensor or update"
+std::string JudgedKinds() {
+  std::string text;
+  const auto& kinds = DumpKinds();
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == kinds.size() ? " or " : ", ") + std::string(kinds[i]->name);
+  }
+  return text;
+}
+
+}  // namespace
+
+const std::vector<const DumpKind*>& DumpKinds() {
+  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump};
+  return kKinds;
+}
+
+const DumpKind* KindOf(const SafetensorsHeader& header, InputReport* report) {
+  const auto& kinds = DumpKinds();
+  const MetadataEntry* entry = header.Metadata("kind");
+  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const DumpKind* kind) {
+    return entry == nullptr ? kind->looks_like(header) : entry->value == kind->name;
+  });
+  if (found != kinds.end()) return *found;
+  if (entry == nullptr) {
+    report->Add(0, "expected metadata kind (\"routing\"), found none", report->named);
+  } else if (IsKnownKind(entry->value)) {
+    report->Add(entry->declared_at,
+                "expected a dump of kind " + JudgedKinds() + ", found kind " + entry->value +
+                    ", which is not judged by this version",
+                report->named);
+  } else {
+    report->Add(entry->declared_at,
+                "expected kind routing, reduction, matmul, logits, update or tensor, found " +
+                    Quoted(entry->value));
+  }
+  return nullptr;
+}
+
+}  // namespace plumbline::audit
