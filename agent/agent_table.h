@@ -9,8 +9,8 @@
  *  - never a call from a forked child, nor before open, nor after close of that run has begun;
  *  - arguments are not NULL where a value is required, structs are complete: a caller's shorter,
  *    older struct arrives extended by zeros, size = the size in this build;
- *  - observe_routing: the site is due and a step is open; routing->top_k, tensors and enumerations
- *    are not checked yet, that is the agent's part;
+ *  - observe_*, sample_indices: the site is due and a step is open; counts, tensors and
+ * enumerations are not checked yet, that is the agent's part;
  *  - open, close and declare_site of one run never run at the same time as another of these;
  *    observe_*, scalar, span_* may run in many threads at once, also beside step_begin/step_end,
  *    declare_site and flush.
@@ -128,7 +128,28 @@ typedef struct plumbline_agent_table {
    * returns. *verdict is filled when OK is returned. */
   plumbline_status_t (*check_router)(const plumbline_router_check_t* check,
                                      plumbline_router_verdict_t* verdict, plumbline_error_t* error);
+
+  /* From here on an older agent's table ends: PLUMBLINE_AGENT_HAS asks. The site is of the matching
+   * kind, due, and a step is open; values are not checked yet. */
+  plumbline_status_t (*observe_tensor)(void* agent_run, void* agent_site, int64_t step,
+                                       const plumbline_tensor_t* tensor, plumbline_error_t* error);
+  plumbline_status_t (*observe_reduction)(void* agent_run, void* agent_site, int64_t step,
+                                          const plumbline_reduction_t* reduction,
+                                          plumbline_error_t* error);
+  plumbline_status_t (*observe_update)(void* agent_run, void* agent_site, int64_t step,
+                                       const plumbline_update_t* update, plumbline_error_t* error);
+  /* out and n are not NULL unless capacity is 0; *n is 0 unless OK is returned. */
+  plumbline_status_t (*sample_indices)(void* agent_run, void* agent_site, int64_t step,
+                                       uint64_t count, uint64_t* out, uint32_t capacity,
+                                       uint32_t* n, plumbline_error_t* error);
 } plumbline_agent_table_t;
+
+/* Has this table the field? Tables only grow. */
+#define PLUMBLINE_AGENT_HAS(table, field)                                                \
+  ((table)->size >= offsetof(plumbline_agent_table_t, field) + sizeof((table)->field) && \
+   (table)->field != NULL)
+/* What the oldest agent of this version has. */
+#define PLUMBLINE_AGENT_TABLE_LEAST offsetof(plumbline_agent_table_t, observe_tensor)
 
 /* Exported by libplumbline_agent.so. */
 extern PLUMBLINE_API const plumbline_agent_table_t plumbline_agent_table;

@@ -48,6 +48,11 @@ class Packer {
 
 }  // namespace
 
+void CopyDense(const TensorView& view, void* out) {
+  if (view.elements() == 0) return;
+  Packer(view, static_cast<char*>(out)).Copy(0, static_cast<const char*>(view.data));
+}
+
 uint64_t PackedBytes(const TensorView& view) {
   if (!view.present()) return 0;
   uint64_t bytes = DTypeSize(view.dtype);

@@ -14,6 +14,10 @@ namespace plumbline {
 // Bytes of a view once packed; 0 for an absent one. Saturates at UINT64_MAX.
 uint64_t PackedBytes(const TensorView& view);
 
+// Copies a host view, whatever its strides, to `out`: PackedBytes(view) bytes in C order. The view
+// has a known dtype, no negative extent, and its memory is there.
+void CopyDense(const TensorView& view, void* out);
+
 // Copies a host view, whatever its strides, into a dense C-ordered tensor. The caller has checked
 // that the view's memory is there; InvalidArgument for a view of no known dtype, a negative extent,
 // or one that is not on the host.

@@ -132,6 +132,36 @@ plumbline_status_t CheckRouterCall(const plumbline_router_check_t* check,
   });
 }
 
+plumbline_status_t ObserveTensor(void* run, void* site, int64_t step,
+                                 const plumbline_tensor_t* tensor, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).ObserveTensor(static_cast<Site*>(site), step, *tensor, error);
+  });
+}
+
+plumbline_status_t ObserveReduction(void* run, void* site, int64_t step,
+                                    const plumbline_reduction_t* reduction,
+                                    plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).ObserveReduction(static_cast<Site*>(site), step, *reduction, error);
+  });
+}
+
+plumbline_status_t ObserveUpdate(void* run, void* site, int64_t step,
+                                 const plumbline_update_t* update, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).ObserveUpdate(static_cast<Site*>(site), step, *update, error);
+  });
+}
+
+plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t count, uint64_t* out,
+                                 uint32_t capacity, uint32_t* n, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).SampleIndices(*static_cast<Site*>(site), step, count, out, capacity, n,
+                                    error);
+  });
+}
+
 }  // namespace
 }  // namespace plumbline::agent
 
@@ -145,6 +175,8 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::Scalar,        plumbline::agent::SpanBegin,
     plumbline::agent::SpanEnd,       plumbline::agent::Flush,
     plumbline::agent::Close,         plumbline::agent::CheckRouterCall,
+    plumbline::agent::ObserveTensor, plumbline::agent::ObserveReduction,
+    plumbline::agent::ObserveUpdate, plumbline::agent::SampleIndices,
 };
 
 }  // extern "C"

@@ -19,11 +19,12 @@ BatchBuilder::BatchBuilder(const AgentOptions& options, const v1::Source& source
   *batch_.add_sources() = source;
 }
 
-v1::Evidence* BatchBuilder::Add(const Site& site, int64_t step, uint32_t call) {
+v1::Evidence* BatchBuilder::Add(const Site& site, int64_t step, uint32_t call, uint64_t order) {
   v1::Evidence* e = batch_.add_evidence();
   SetSite(site, e->mutable_site());
   e->set_step(step);
   e->set_call(call);
+  e->set_order(order);
   first_step_ = batch_.evidence_size() == 1 ? step : std::min(first_step_, step);
   last_step_ = batch_.evidence_size() == 1 ? step : std::max(last_step_, step);
   bytes_ += kItemBytes;

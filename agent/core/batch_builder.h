@@ -14,8 +14,8 @@ class BatchBuilder {
  public:
   BatchBuilder(const AgentOptions& options, const v1::Source& source);
 
-  // A new item, to be filled. RemoveLast takes it back.
-  v1::Evidence* Add(const Site& site, int64_t step, uint32_t call);
+  // A new item, to be filled. RemoveLast takes it back. `order` 0: not known.
+  v1::Evidence* Add(const Site& site, int64_t step, uint32_t call, uint64_t order = 0);
   void RemoveLast();
   // Bytes beyond the ordinary that the last item takes: its sample's.
   void NoteBytes(uint64_t bytes) { bytes_ += bytes; }

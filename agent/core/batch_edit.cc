@@ -39,14 +39,41 @@ class LossIndex {
   std::map<LossKey, v1::Loss*> index_;
 };
 
+template <typename Message>
+void DropSampleOf(Message* message, const std::string& reason) {
+  message->clear_sample();
+  message->set_no_sample_reason(reason);
+}
+
+// Of an item that has one.
+void DropSample(v1::Evidence* e, const std::string& reason) {
+  switch (e->what_case()) {
+    case v1::Evidence::kRouting:
+      return DropSampleOf(e->mutable_routing(), reason);
+    case v1::Evidence::kTensor:
+      return DropSampleOf(e->mutable_tensor(), reason);
+    case v1::Evidence::kReduction:
+      return DropSampleOf(e->mutable_reduction(), reason);
+    case v1::Evidence::kUpdate:
+      return DropSampleOf(e->mutable_update(), reason);
+    default:
+      return;
+  }
+}
+
 }  // namespace
+
+bool HasSample(const v1::Evidence& e) {
+  return e.routing().has_sample() || e.tensor().has_sample() || e.reduction().has_sample() ||
+         e.update().has_sample();
+}
 
 SealedBatch Seal(const v1::Batch& batch) {
   SealedBatch sealed;
   sealed.body = std::make_shared<const std::string>(batch.SerializeAsString());
   sealed.items = static_cast<uint64_t>(batch.evidence_size());
   sealed.progress = batch.progress_size() != 0;
-  for (const v1::Evidence& e : batch.evidence()) sealed.samples += e.routing().has_sample();
+  for (const v1::Evidence& e : batch.evidence()) sealed.samples += HasSample(e);
   return sealed;
 }
 
@@ -72,9 +99,8 @@ void AddLoss(v1::Batch* batch, std::string_view cause, const v1::Site* site, uin
 void DropSamples(v1::Batch* batch, std::string_view cause) {
   LossIndex losses(batch);
   for (v1::Evidence& e : *batch->mutable_evidence()) {
-    if (!e.routing().has_sample()) continue;
-    e.mutable_routing()->clear_sample();
-    e.mutable_routing()->set_no_sample_reason("dropped: " + std::string(cause));
+    if (!HasSample(e)) continue;
+    DropSample(&e, "dropped: " + std::string(cause));
     losses.Add(cause, &e.site(), 1, e.step(), e.step());
   }
 }

@@ -29,6 +29,9 @@ v1::Batch Parsed(const SealedBatch& sealed);
 // The two fields that Seal left out, as bytes to append to a body.
 std::string BatchNumber(uint64_t stream_id, uint64_t sequence);
 
+// Has the item raw rows or sampled elements?
+bool HasSample(const v1::Evidence& evidence);
+
 // Takes the raw rows out; each summary says so, and a loss of `cause` counts them by site.
 void DropSamples(v1::Batch* batch, std::string_view cause);
 

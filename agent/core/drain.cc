@@ -118,11 +118,16 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
       return HandleRouting(head, body);
     case SlotKind::kRoutingMessage:
       return HandleRoutingMessage(head, body);
+    case SlotKind::kTensor:
+    case SlotKind::kReduction:
+    case SlotKind::kUpdate:
+    case SlotKind::kEvidence:
+      return HandleObserved(head, body);
     case SlotKind::kScalar:
       break;
   }
   if (Late(head)) return;
-  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call);
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
   double value = 0;
   std::memcpy(&value, body, sizeof(value));
   e->mutable_scalar()->set_value(value);
@@ -133,7 +138,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
 void Drain::HandleRouting(const SlotHead& head, const std::byte* body) {
   if (Late(head)) return;
   const probes::RoutingCall call = probes::LoadRoutingCall(body);
-  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call);
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
   const absl::Status measured = probes::MeasureRouting(
       call, head.sampled, run_->options.sample_max_bytes, e->mutable_routing());
   if (!measured.ok()) {
@@ -148,7 +153,7 @@ void Drain::HandleRouting(const SlotHead& head, const std::byte* body) {
 
 void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
   if (Late(head)) return;
-  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call);
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
   e->mutable_routing()->ParseFromArray(body, static_cast<int>(head.bytes));
   e->set_sample_size(head.rows);
   e->set_exercised(RoutingExercised(e->routing()));
@@ -161,12 +166,13 @@ void Drain::HandleSpan(const SlotHead& head, const std::byte* body) {
   if (head.step <= builder_.complete_through()) {
     held_.push_back({head.site, head.call, span});
   } else {
-    AddSpan(*head.site, head.step, head.call, span);
+    AddSpan(*head.site, head.step, head.call, span, head.order);
   }
 }
 
-void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span) {
-  v1::Evidence* e = builder_.Add(site, step, call);
+void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
+                    uint64_t order) {
+  v1::Evidence* e = builder_.Add(site, step, call, order);
   e->set_sample_size(1);
   v1::Span* out = e->mutable_span();
   out->set_kind(static_cast<v1::Span::Kind>(span.kind));

@@ -51,9 +51,12 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void Handle(const SlotHead& head, const std::byte* body);
   void HandleRouting(const SlotHead& head, const std::byte* body);
   void HandleRoutingMessage(const SlotHead& head, const std::byte* body);
+  void HandleObserved(const SlotHead& head, const std::byte* body);  // drain_observed.cc
+  absl::Status MeasureObserved(const SlotHead& head, const std::byte* body, v1::Evidence* out);
   void HandleSpan(const SlotHead& head, const std::byte* body);
   void EndStep(int64_t step, bool sampled);
-  void AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span);
+  void AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
+               uint64_t order = 0);
   bool Late(const SlotHead& head);
   void Invalid(const SlotHead& head, const absl::Status& why);
   void DeclareSites();

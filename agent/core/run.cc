@@ -73,6 +73,25 @@ v1::Span::Kind SpanKind(std::string_view name) {
   return v1::Span::KIND_UNSPECIFIED;
 }
 
+bool MeasuredKind(int32_t kind, SiteKind* out) {
+  switch (kind) {
+    case PLUMBLINE_KIND_ROUTING:
+      *out = SiteKind::kRouting;
+      return true;
+    case PLUMBLINE_KIND_TENSOR:
+      *out = SiteKind::kTensor;
+      return true;
+    case PLUMBLINE_KIND_REDUCTION:
+      *out = SiteKind::kReduction;
+      return true;
+    case PLUMBLINE_KIND_UPDATE:
+      *out = SiteKind::kUpdate;
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
 
 absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
@@ -155,11 +174,12 @@ Run::~Run() {
 
 plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** agent_site,
                                     plumbline_error_t* error) {
-  if (site.kind != PLUMBLINE_KIND_ROUTING) {
+  SiteKind kind;
+  if (!MeasuredKind(site.kind, &kind)) {
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
-                "site kind " + std::to_string(site.kind) + ": expected PLUMBLINE_KIND_ROUTING");
+                "site kind " + std::to_string(site.kind) + ": expected one of PLUMBLINE_KIND_*");
   }
-  Site* made = state_->sites.FindOrAdd(SiteKind::kRouting, site.layer, site.op, site.step);
+  Site* made = state_->sites.FindOrAdd(kind, site.layer, site.op, site.step);
   if (made == nullptr) {
     state_->CountLoss(LossCause::kTooManySites, nullptr, site.step);
     return Fail(error, PLUMBLINE_RESOURCE_EXHAUSTED,
@@ -195,7 +215,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   const size_t sites = s.sites.size();
   for (size_t i = 0; i < sites; ++i) {
     Site* site = s.sites.at(i);
-    if (site->kind != SiteKind::kRouting) continue;
+    if (!IsMeasured(site->kind)) continue;
     site->EndStep();
     sample_bytes += site->most_sample_bytes();
     summary_bytes += site->most_summary_bytes();
@@ -235,6 +255,7 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   head.site = site;
   head.step = step;
   head.call = site->NextCall(step);
+  head.order = state_->NextOrder(step);
   head.sampled = state_->cadence.SampleDue(step);
 
   probes::RoutingCall call;
@@ -297,6 +318,7 @@ plumbline_status_t Run::Scalar(int64_t step, const char* name, double value) {
     return PLUMBLINE_DROPPED;
   }
   head.call = head.site->NextCall(step);
+  head.order = state_->NextOrder(step);
   return Put(head, &value, sizeof(value));
 }
 
@@ -338,6 +360,7 @@ plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
   head.site = open.site;
   head.step = now_open != kNoStep ? now_open : open.step;
   head.call = open.site->NextCall(head.step);
+  if (now_open != kNoStep) head.order = state_->NextOrder(head.step);
   SpanBody body;
   body.kind = open.kind;
   body.start_unix_ns = open.start_unix_ns;

@@ -39,6 +39,16 @@ class Run {
   plumbline_status_t StepEnd(int64_t step);
   plumbline_status_t ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
                                     plumbline_error_t* error);
+  // agent/core/observe_tensor.cc
+  plumbline_status_t ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
+                                   plumbline_error_t* error);
+  plumbline_status_t ObserveReduction(Site* site, int64_t step,
+                                      const plumbline_reduction_t& reduction,
+                                      plumbline_error_t* error);
+  plumbline_status_t ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
+                                   plumbline_error_t* error);
+  plumbline_status_t SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
+                                   uint32_t capacity, uint32_t* n, plumbline_error_t* error) const;
   plumbline_status_t Scalar(int64_t step, const char* name, double value);
   plumbline_status_t SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
                                plumbline_error_t* error);
@@ -64,6 +74,15 @@ class Run {
                           plumbline_error_t* error);
   plumbline_status_t KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
                                   plumbline_error_t* error);
+  // One observation of the tensor kinds: head, then `body` checks, notes and keeps the call.
+  template <typename Body>
+  plumbline_status_t ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
+                                plumbline_error_t* error, Body body);
+  // Measured later when it is small, here when it is not.
+  template <typename Call>
+  plumbline_status_t KeepCall(SlotHead head, const Call& call, absl::Status* why);
+  template <typename Call>
+  plumbline_status_t StoreInRing(const SlotHead& head, const Call& call);
   // Puts a head and `bytes` bytes into the ring; DROPPED when it is full.
   plumbline_status_t Put(const SlotHead& head, const void* body, size_t bytes,
                          HostRing::Keep keep = HostRing::Keep::kLeave);

@@ -43,6 +43,10 @@ struct RunState {
   // The last step whose end found no room in the ring.
   std::atomic<int64_t> missed_end{kNoStep};
 
+  // The running number of an observation within its step, from 1. Any thread.
+  uint64_t NextOrder(int64_t step) { return uint64_t{observations.NextCall(step)} + 1; }
+  CallNumbers observations;
+
   LossCounters losses;  // those that no site owns
   std::atomic<bool> losses_pending{false};
 

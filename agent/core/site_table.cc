@@ -29,11 +29,17 @@ const char* SiteKindName(SiteKind kind) {
       return "scalar";
     case SiteKind::kSpan:
       return "span";
+    case SiteKind::kTensor:
+      return "tensor";
+    case SiteKind::kReduction:
+      return "reduction";
+    case SiteKind::kUpdate:
+      return "update";
   }
   return "?";
 }
 
-uint32_t Site::NextCall(int64_t step) {
+uint32_t CallNumbers::NextCall(int64_t step) {
   const uint64_t base = static_cast<uint64_t>(step) << kCallBits;
   uint64_t seen = calls_.load(kRelaxed);
   uint64_t next = 0;

@@ -15,8 +15,29 @@
 
 namespace plumbline::agent {
 
-enum class SiteKind : uint8_t { kRouting = 1, kScalar = 2, kSpan = 3 };
-const char* SiteKindName(SiteKind kind);  // "routing", "scalar", "span"
+enum class SiteKind : uint8_t {
+  kRouting = 1,
+  kScalar = 2,
+  kSpan = 3,
+  kTensor = 4,
+  kReduction = 5,
+  kUpdate = 6
+};
+const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...
+
+// Sites that the cadence makes due; series and stages always are.
+constexpr bool IsMeasured(SiteKind kind) {
+  return kind != SiteKind::kScalar && kind != SiteKind::kSpan;
+}
+
+// Numbers calls within their step, from 0. Any thread.
+class CallNumbers {
+ public:
+  uint32_t NextCall(int64_t step);
+
+ private:
+  std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (24 bits)
+};
 
 struct Site {
   SiteKind kind = SiteKind::kRouting;
@@ -26,7 +47,7 @@ struct Site {
   std::atomic<uint64_t*> next_due{nullptr};  // the façade's word; nullptr: always due
 
   // The number of this call within its step, from 0. Any thread.
-  uint32_t NextCall(int64_t step);
+  uint32_t NextCall(int64_t step) { return calls_.NextCall(step); }
   // Notes what a call at the open step would take. Any thread.
   void NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes);
   // Ends the step: the most bytes of one step so far. The stepping thread only.
@@ -38,7 +59,7 @@ struct Site {
   CallCost cost;
 
  private:
-  std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (24 bits)
+  CallNumbers calls_;
   std::atomic<uint64_t> sample_bytes_{0};
   std::atomic<uint64_t> summary_bytes_{0};
   uint64_t most_sample_bytes_ = 0;

@@ -13,6 +13,10 @@ enum class SlotKind : uint32_t {
   kScalar,          // double
   kSpan,            // SpanBody; its name is the site's op
   kStepEnd,         // nothing
+  kTensor,          // a call each: probes/tensor_probe.h, reduction_probe.h, update_probe.h
+  kReduction,
+  kUpdate,
+  kEvidence,  // `bytes` bytes of a serialised v1::Evidence, measured on the caller's thread
 };
 
 struct alignas(64) SlotHead {
@@ -22,6 +26,7 @@ struct alignas(64) SlotHead {
   Site* site = nullptr;  // nullptr for kStepEnd
   uint64_t bytes = 0;    // of the body, where its length is not fixed
   uint64_t rows = 0;     // Evidence.sample_size of kRoutingMessage
+  uint64_t order = 0;    // Evidence.order; 0: none
   bool sampled = false;  // the step is a sampled one
 };
 static_assert(sizeof(SlotHead) == 64);

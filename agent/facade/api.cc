@@ -144,6 +144,22 @@ plumbline_status_t BeginStep(Run* run, int64_t step) {
   return run->agent->step_begin(run->agent_run, step, ThreadError());
 }
 
+// The op of a site that names none; nullptr: no kind of ours.
+const char* DefaultOp(int32_t kind) {
+  switch (kind) {
+    case PLUMBLINE_KIND_ROUTING:
+      return "routing";
+    case PLUMBLINE_KIND_TENSOR:
+      return "tensor";
+    case PLUMBLINE_KIND_REDUCTION:
+      return "sum";
+    case PLUMBLINE_KIND_UPDATE:
+      return "update";
+    default:
+      return nullptr;
+  }
+}
+
 // Statuses of a handle before anything else is looked at; OK: go on.
 plumbline_status_t Refusal(const char* call, const plumbline_run_t* run) {
   if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: run is NULL", call);
@@ -223,11 +239,12 @@ plumbline_status_t plumbline_site(plumbline_run_t* handle, int32_t kind, const c
     *out = &g_never_due.head;
     return PLUMBLINE_DISABLED;
   }
-  if (kind != PLUMBLINE_KIND_ROUTING) {
-    return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: kind is %d; expected PLUMBLINE_KIND_ROUTING",
+  const char* default_op = DefaultOp(kind);
+  if (default_op == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "site: kind is %d; expected one of PLUMBLINE_KIND_*",
                 kind);
   }
-  if (op == nullptr || *op == '\0') op = "routing";
+  if (op == nullptr || *op == '\0') op = default_op;
   plumbline_status_t status = CheckSiteName("layer", layer);
   if (status == PLUMBLINE_OK) status = CheckSiteName("op", op);
   if (status != PLUMBLINE_OK) return status;

@@ -117,12 +117,15 @@ void* OpenAgent() {
 }
 
 bool Acceptable(const plumbline_agent_table_t* table) {
-  if (table->version == PLUMBLINE_AGENT_TABLE_VERSION && table->size >= sizeof(*table)) return true;
+  if (table->version == PLUMBLINE_AGENT_TABLE_VERSION &&
+      table->size >= PLUMBLINE_AGENT_TABLE_LEAST) {
+    return true;
+  }
   snprintf(
       g_reason.text, sizeof(g_reason.text),
       "the agent library has table version %u of %u bytes; expected version %u of at least %zu "
       "bytes: libplumbline.so and libplumbline_agent.so come from different builds",
-      table->version, table->size, PLUMBLINE_AGENT_TABLE_VERSION, sizeof(*table));
+      table->version, table->size, PLUMBLINE_AGENT_TABLE_VERSION, PLUMBLINE_AGENT_TABLE_LEAST);
   return false;
 }
 

@@ -16,27 +16,75 @@ plumbline_status_t NoStep(Run* run, const char* call, const char* where) {
               "%s \"%s\": no step is open; expected between step_begin and step_end", call, where);
 }
 
-plumbline_status_t ObserveRouting(Site* site, const plumbline_routing_t* routing) {
+// The open step of a due site; otherwise the status to return, *step untouched.
+plumbline_status_t DueStep(Site* site, const char* call, uint64_t* step) {
   Run* run = site->run;
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
-  const uint64_t step = OpenStep(run);
-  if (step == PLUMBLINE_NO_STEP) return NoStep(run, "observe_routing", site->layer);
-  if (step < __atomic_load_n(&site->head.next_due, __ATOMIC_RELAXED)) {
+  const uint64_t open = OpenStep(run);
+  if (open == PLUMBLINE_NO_STEP) return NoStep(run, call, site->layer);
+  if (open < __atomic_load_n(&site->head.next_due, __ATOMIC_RELAXED)) {
     const plumbline_status_t now = IdleStatus(run);
     return now == PLUMBLINE_OK ? static_cast<plumbline_status_t>(PLUMBLINE_NOT_DUE) : now;
   }
+  *step = open;
+  return PLUMBLINE_OK;
+}
 
-  plumbline_routing_t copy = PLUMBLINE_ROUTING_INIT;
-  if (routing->size != sizeof(copy)) {
-    if (!CopySized("observe_routing", routing, &copy)) return PLUMBLINE_INVALID_ARGUMENT;
-    routing = &copy;
+plumbline_status_t CheckKind(const Site* site, int32_t kind, const char* call) {
+  if (site->kind == kind || site->kind == 0) return PLUMBLINE_OK;  // 0: a forked child's site
+  return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s \"%s\": the site's kind is %d; expected %d", call,
+              site->layer, site->kind, kind);
+}
+
+plumbline_status_t OlderAgent(const char* call) {
+  return Fail(PLUMBLINE_UNAVAILABLE, "%s: the agent library is older than libplumbline %s", call,
+              plumbline_version());
+}
+
+// `entry` is a member of the agent's table; Struct begins with its size.
+template <typename Struct, typename Entry>
+plumbline_status_t Observe(Site* site, int32_t kind, const char* name, const Struct* given,
+                           const Struct& defaults, Entry entry) {
+  plumbline_status_t status = CheckKind(site, kind, name);
+  uint64_t step = 0;
+  if (status == PLUMBLINE_OK) status = DueStep(site, name, &step);
+  if (status != PLUMBLINE_OK) return status;
+  Struct copy;
+  if (given->size != sizeof(Struct)) {
+    copy = defaults;
+    if (!CopySized(name, given, &copy)) return PLUMBLINE_INVALID_ARGUMENT;
+    given = &copy;
   }
-  AgentCall call(run);
+  AgentCall call(site->run);
   if (call.status() != PLUMBLINE_OK) return call.status();
-  return call.agent().observe_routing(call.agent_run(),
-                                      __atomic_load_n(&site->agent_site, __ATOMIC_ACQUIRE),
-                                      static_cast<int64_t>(step), routing, ThreadError());
+  if (!AgentKnows(site->run, kind)) return OlderAgent(name);
+  return (call.agent().*entry)(call.agent_run(),
+                               __atomic_load_n(&site->agent_site, __ATOMIC_ACQUIRE),
+                               static_cast<int64_t>(step), given, ThreadError());
+}
+
+plumbline_status_t SampleIndices(Site* site, uint64_t count, uint64_t* out, uint32_t capacity,
+                                 uint32_t* n) {
+  uint64_t step = 0;
+  const plumbline_status_t status = DueStep(site, "sample_indices", &step);
+  if (status != PLUMBLINE_OK) return status;
+  AgentCall call(site->run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), sample_indices)) return OlderAgent("sample_indices");
+  return call.agent().sample_indices(
+      call.agent_run(), __atomic_load_n(&site->agent_site, __ATOMIC_ACQUIRE),
+      static_cast<int64_t>(step), count, out, capacity, n, ThreadError());
+}
+
+// Before anything is read of either.
+plumbline_status_t Refusal(const char* call, const void* site, const char* what,
+                           const void* argument) {
+  if (site == nullptr || argument == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                site == nullptr ? "site" : what);
+  }
+  return InForkedChild() ? PLUMBLINE_DISABLED : PLUMBLINE_OK;
 }
 
 plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
@@ -89,12 +137,49 @@ extern "C" {
 
 plumbline_status_t plumbline_observe_routing(plumbline_site_t* site,
                                              const plumbline_routing_t* routing) {
-  if (site == nullptr || routing == nullptr) {
-    return Fail(PLUMBLINE_INVALID_ARGUMENT, "observe_routing: %s is NULL",
-                site == nullptr ? "site" : "routing");
+  const plumbline_status_t refusal = Refusal("observe_routing", site, "routing", routing);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  static const plumbline_routing_t kDefaults = PLUMBLINE_ROUTING_INIT;
+  return Observe(FromHandle(site), PLUMBLINE_KIND_ROUTING, "observe_routing", routing, kDefaults,
+                 &plumbline_agent_table_t::observe_routing);
+}
+
+plumbline_status_t plumbline_observe_tensor(plumbline_site_t* site,
+                                            const plumbline_tensor_t* tensor) {
+  const plumbline_status_t refusal = Refusal("observe_tensor", site, "tensor", tensor);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  static const plumbline_tensor_t kDefaults = PLUMBLINE_TENSOR_INIT;
+  return Observe(FromHandle(site), PLUMBLINE_KIND_TENSOR, "observe_tensor", tensor, kDefaults,
+                 &plumbline_agent_table_t::observe_tensor);
+}
+
+plumbline_status_t plumbline_observe_reduction(plumbline_site_t* site,
+                                               const plumbline_reduction_t* reduction) {
+  const plumbline_status_t refusal = Refusal("observe_reduction", site, "reduction", reduction);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  static const plumbline_reduction_t kDefaults = PLUMBLINE_REDUCTION_INIT;
+  return Observe(FromHandle(site), PLUMBLINE_KIND_REDUCTION, "observe_reduction", reduction,
+                 kDefaults, &plumbline_agent_table_t::observe_reduction);
+}
+
+plumbline_status_t plumbline_observe_update(plumbline_site_t* site,
+                                            const plumbline_update_t* update) {
+  const plumbline_status_t refusal = Refusal("observe_update", site, "update", update);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  static const plumbline_update_t kDefaults = PLUMBLINE_UPDATE_INIT;
+  return Observe(FromHandle(site), PLUMBLINE_KIND_UPDATE, "observe_update", update, kDefaults,
+                 &plumbline_agent_table_t::observe_update);
+}
+
+plumbline_status_t plumbline_sample_indices(plumbline_site_t* site, uint64_t count, uint64_t* out,
+                                            uint32_t capacity, uint32_t* n) {
+  if (n != nullptr) *n = 0;
+  if (out == nullptr && capacity > 0) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "sample_indices: out is NULL");
   }
-  if (InForkedChild()) return PLUMBLINE_DISABLED;
-  return ObserveRouting(FromHandle(site), routing);
+  const plumbline_status_t refusal = Refusal("sample_indices", site, "n", n);
+  return refusal == PLUMBLINE_OK ? SampleIndices(FromHandle(site), count, out, capacity, n)
+                                 : refusal;
 }
 
 plumbline_status_t plumbline_scalar(plumbline_run_t* run, const char* name, double value) {

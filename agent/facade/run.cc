@@ -113,7 +113,24 @@ void SetAllDue(Run* run, uint64_t next_due) {
   }
 }
 
+bool AgentKnows(const Run* run, int32_t kind) {
+  switch (kind) {
+    case PLUMBLINE_KIND_TENSOR:
+      return PLUMBLINE_AGENT_HAS(run->agent, observe_tensor);
+    case PLUMBLINE_KIND_REDUCTION:
+      return PLUMBLINE_AGENT_HAS(run->agent, observe_reduction);
+    case PLUMBLINE_KIND_UPDATE:
+      return PLUMBLINE_AGENT_HAS(run->agent, observe_update);
+    default:
+      return true;
+  }
+}
+
 plumbline_status_t Declare(Run* run, Site* site) {
+  if (!AgentKnows(run, site->kind)) {
+    __atomic_store_n(&site->head.next_due, PLUMBLINE_NEVER, __ATOMIC_RELAXED);
+    return PLUMBLINE_OK;
+  }
   plumbline_agent_site_t plain{};
   plain.size = sizeof(plain);
   plain.kind = site->kind;

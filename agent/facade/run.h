@@ -82,8 +82,12 @@ plumbline_status_t IdleStatus(Run* run);
 // Writes `next_due` to every site of the run.
 void SetAllDue(Run* run, uint64_t next_due);
 
-// Tells the agent of a site. The run's mutex is held and the agent is open.
+// Tells the agent of a site. The run's mutex is held and the agent is open. A site of a kind that
+// an older agent does not know is never due, and that is OK.
 plumbline_status_t Declare(Run* run, Site* site);
+
+// Can the run's agent, which is open, take observations of this kind?
+bool AgentKnows(const Run* run, int32_t kind);
 
 // Keeps the run among those that forks and exit see to, until the process ends.
 void Enlist(Run* run);

@@ -1,4 +1,5 @@
-/* Plumbline's C ABI: what a trainer calls to have its routers, series and stages watched.
+/* Plumbline's C ABI: what a trainer calls to have its routers, tensors, sums, updates,
+ * series and stages watched.
  *
  * Every call returns a plumbline_status_t, never throws, never aborts, never blocks except
  * plumbline_flush and plumbline_close, which take a timeout. A missing server, a missing agent
@@ -149,7 +150,12 @@ PLUMBLINE_API plumbline_status_t plumbline_close(plumbline_run_t* run, uint32_t 
 /* ---- sites -------------------------------------------------------------------------------------
  */
 
-enum { PLUMBLINE_KIND_ROUTING = 1 };
+enum {
+  PLUMBLINE_KIND_ROUTING = 1,
+  PLUMBLINE_KIND_TENSOR = 2,
+  PLUMBLINE_KIND_REDUCTION = 3,
+  PLUMBLINE_KIND_UPDATE = 4
+};
 
 /* The head of a site; the rest is the library's. Due when *step >= next_due, read as relaxed
  * atomics. next_due is 0 until the agent is loaded, so that the first observation loads it, and
@@ -160,8 +166,8 @@ typedef struct plumbline_site_head {
 } plumbline_site_t;
 
 /* Registers where in the model observations come from. `kind`: PLUMBLINE_KIND_*. `layer` as the
- * trainer names it ("layers.3"); `op` NULL or "": the kind's name ("routing"). The same
- * (kind, layer, op) gives the same site. *site is set whenever status >= 0. */
+ * trainer names it ("layers.3"); `op` NULL or "": the kind's own ("routing", "tensor", "sum",
+ * "update"). The same (kind, layer, op) gives the same site. *site is set whenever status >= 0. */
 PLUMBLINE_API plumbline_status_t plumbline_site(plumbline_run_t* run, int32_t kind,
                                                 const char* layer, const char* op,
                                                 plumbline_site_t** site);
@@ -252,6 +258,181 @@ PLUMBLINE_API plumbline_status_t plumbline_observe_routing(plumbline_site_t* sit
 static inline plumbline_status_t plumbline_observe_routing_if_due(
     plumbline_site_t* site, const plumbline_routing_t* routing) {
   return plumbline_due(site) ? plumbline_observe_routing(site, routing) : PLUMBLINE_NOT_DUE;
+}
+
+/* ---- the sampled elements of a step ------------------------------------------------------------
+ */
+
+/* No site keeps more elements of one tensor. */
+#define PLUMBLINE_MAX_SAMPLES 4096
+
+/* The elements, of a tensor of `count`, that this site keeps at the open step: distinct indices in
+ * C order, in the order in which they were drawn, the same on every rank and in every call of one
+ * (run, step, layer, op), with nothing sent between ranks. A smaller `capacity` gives the first of
+ * them. For an operation that overwrites its input: gather there before it runs, and again after
+ * it, and hand both over with these indices as `offsets`.
+ *
+ * Writes *n <= min(capacity, count, the kind's number) indices to `out` and returns OK. *n = 0, and
+ * OK: the site is due but keeps no elements at this step (observe without them, or not at all).
+ * NOT_DUE: *n = 0. The kind's number: 1,024 of a reduction, 256 of a tensor or an update. */
+PLUMBLINE_API plumbline_status_t plumbline_sample_indices(plumbline_site_t* site, uint64_t count,
+                                                          uint64_t* out, uint32_t capacity,
+                                                          uint32_t* n);
+
+/* ---- tensors -----------------------------------------------------------------------------------
+ */
+
+/* Element types where no tensor says them. */
+enum {
+  PLUMBLINE_DTYPE_ABSENT = 0,
+  PLUMBLINE_DTYPE_F64 = 1,
+  PLUMBLINE_DTYPE_F32 = 2,
+  PLUMBLINE_DTYPE_F16 = 3,
+  PLUMBLINE_DTYPE_BF16 = 4,
+  PLUMBLINE_DTYPE_E4M3 = 5,
+  PLUMBLINE_DTYPE_E5M2 = 6
+};
+
+/* Of all structs below: tensors are borrowed, of any strides; host tensors are read before the call
+ * returns, CUDA tensors in the order of `cuda_stream` (until device kernels are loaded they are
+ * DROPPED and counted). NULL: absent. Texts are copied. A tensor too large to be copied cheaply is
+ * measured within the call, a smaller one later, by the library's own thread: either way the caller
+ * may write to it as soon as the call returns. INVALID_ARGUMENT: nothing was recorded, and
+ * plumbline_last_error() names the field. */
+
+/* One tensor at one moment. */
+typedef struct plumbline_tensor {
+  uint32_t size;          /* sizeof(plumbline_tensor_t) */
+  int32_t target_format;  /* PLUMBLINE_DTYPE_*: the format that the values will be stored in */
+  const DLTensor* values; /* any shape; floating, integer or bool; required */
+  const char* role; /* "weight", "gradient", "activation", "probabilities" (rows of the last axis
+                       sum to one), "positions" (token positions), or NULL */
+  const char*
+      replicas; /* a name: ranks that give the same one hold copies of this tensor; NULL: none */
+  void* cuda_stream; /* cudaStream_t of a CUDA tensor; NULL: the default stream */
+} plumbline_tensor_t;
+
+#define PLUMBLINE_TENSOR_INIT \
+  { sizeof(plumbline_tensor_t), 0, NULL, NULL, NULL, NULL }
+
+/* Out of line: checks the due word itself; _if_due costs one compare when nothing is due. The same
+ * holds for the others below. */
+PLUMBLINE_API plumbline_status_t plumbline_observe_tensor(plumbline_site_t* site,
+                                                          const plumbline_tensor_t* tensor);
+
+static inline plumbline_status_t plumbline_observe_tensor_if_due(plumbline_site_t* site,
+                                                                 const plumbline_tensor_t* tensor) {
+  return plumbline_due(site) ? plumbline_observe_tensor(site, tensor) : PLUMBLINE_NOT_DUE;
+}
+
+/* ---- reductions --------------------------------------------------------------------------------
+ */
+
+enum {
+  PLUMBLINE_REDUCE_UNSPECIFIED = 0,
+  PLUMBLINE_REDUCE_SUM = 1,
+  PLUMBLINE_REDUCE_AVG = 2, /* divides inside the collective */
+  PLUMBLINE_REDUCE_MAX = 3,
+  PLUMBLINE_REDUCE_MIN = 4,
+  PLUMBLINE_REDUCE_PRODUCT = 5,
+  PLUMBLINE_REDUCE_OTHER = 6
+};
+
+/* One collective of one process group: what this rank handed in, and what came back. Either whole
+ * buffers of `count` elements (the library keeps the step's sampled ones; of an operation that
+ * works in place there is no input left to hand over), or, with `offsets`, the elements at
+ * plumbline_sample_indices' indices. Neither input nor output: the call alone is recorded, and
+ * still serves to compare ranks' counts, types and operations. */
+typedef struct plumbline_reduction {
+  uint32_t size; /* sizeof(plumbline_reduction_t) */
+  int32_t op;    /* PLUMBLINE_REDUCE_* */
+  /* As handed to the collective, thus already with `prescale`: any shape of `count` elements, or
+   * [m] with offsets; [N,m] when one call speaks for all N ranks. With algorithm "accumulation",
+   * one rank's own running sum: [K,m], the addends in their order. Floating or integer. */
+  const DLTensor* input;
+  const DLTensor* output; /* as it came back, not yet with `postscale`: like input, or [m] */
+  const DLTensor*
+      offsets;       /* [m] integers >= 0: indices in C order; NULL: input and output are whole */
+  const char* group; /* the process group's name, the same on its ranks; NULL: the world */
+  const char* algorithm;      /* "ring", "tree", ...; "accumulation"; NULL: not known */
+  const char* transport;      /* "gloo", "nccl", "mpi"; NULL: not known */
+  const uint32_t* ring_order; /* [ring_size] group ranks in ring order; NULL: not known */
+  uint64_t sequence;          /* number of the call within its group, the same on every rank */
+  int32_t
+      sequence_known;  /* 1: `sequence` is said; 0: calls are joined by their order in the step */
+  int32_t wire_dtype;  /* PLUMBLINE_DTYPE_*: in which values travel; ABSENT: the input's */
+  uint64_t count;      /* elements a rank; 0: those of a whole input, else not known */
+  uint32_t group_size; /* ranks; 0: not known */
+  uint32_t group_rank; /* this rank within the group */
+  double prescale;     /* factors applied before and after by the trainer; 0: 1 */
+  double postscale;
+  uint32_t channels;      /* 0: not known */
+  uint32_t root;          /* of a reduction to one rank */
+  uint64_t chunk;         /* elements a chunk of one channel; 0: not known */
+  uint32_t ring_size;     /* extent of ring_order, at most 65,536 */
+  int32_t variable_count; /* 1: ranks may differ in count by design */
+  void* cuda_stream;
+} plumbline_reduction_t;
+
+/* clang-format off */
+#define PLUMBLINE_REDUCTION_INIT                                                              \
+  {sizeof(plumbline_reduction_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, /* tensors */  \
+   0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, NULL}
+/* clang-format on */
+
+PLUMBLINE_API plumbline_status_t
+plumbline_observe_reduction(plumbline_site_t* site, const plumbline_reduction_t* reduction);
+
+static inline plumbline_status_t plumbline_observe_reduction_if_due(
+    plumbline_site_t* site, const plumbline_reduction_t* reduction) {
+  return plumbline_due(site) ? plumbline_observe_reduction(site, reduction) : PLUMBLINE_NOT_DUE;
+}
+
+/* ---- updates -----------------------------------------------------------------------------------
+ */
+
+#if defined(__GNUC__)
+#define PLUMBLINE_NAN __builtin_nan("")
+#else
+#include <math.h>
+#define PLUMBLINE_NAN ((double)NAN)
+#endif
+
+/* One update in place: `after` should be round(before + intended), rounded once. Whole tensors of
+ * one shape, or, with `offsets`, the elements at plumbline_sample_indices' indices (then nothing is
+ * said of the rest). A micro-batch's addition to a gradient is an update too: optimizer
+ * "accumulation", `intended` the addend, one call each. */
+typedef struct plumbline_update {
+  uint32_t size;            /* sizeof(plumbline_update_t) */
+  int32_t eps_dtype;        /* PLUMBLINE_DTYPE_*: in which eps is added; ABSENT: the moments' */
+  const DLTensor* before;   /* floating; required, as are after and intended */
+  const DLTensor* after;    /* of before's type */
+  const DLTensor* intended; /* floating, best wider than before: the change in full precision */
+  const DLTensor* gradient; /* floating, optional, as are the moments */
+  const DLTensor* moment_before; /* second moment */
+  const DLTensor* moment_after;
+  const DLTensor* offsets; /* [m] integers >= 0; NULL: whole tensors */
+  uint64_t count;          /* elements of the whole tensor; 0: those of before, without offsets */
+  const char* optimizer;   /* "sgd", "adam", "adamw", "ema", "accumulation", ... or NULL */
+  double lr;               /* NaN: not said, here and below */
+  double beta2;
+  double eps;
+  double decay; /* of an average: e <- decay * e + (1 - decay) * p */
+  void* cuda_stream;
+} plumbline_update_t;
+
+/* clang-format off */
+#define PLUMBLINE_UPDATE_INIT                                                                 \
+  {sizeof(plumbline_update_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL,          \
+   PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, NULL}
+/* clang-format on */
+
+PLUMBLINE_API plumbline_status_t plumbline_observe_update(plumbline_site_t* site,
+                                                          const plumbline_update_t* update);
+
+static inline plumbline_status_t plumbline_observe_update_if_due(plumbline_site_t* site,
+                                                                 const plumbline_update_t* update) {
+  return plumbline_due(site) ? plumbline_observe_update(site, update) : PLUMBLINE_NOT_DUE;
 }
 
 /* ---- series and stages -------------------------------------------------------------------------

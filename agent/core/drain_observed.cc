@@ -1,0 +1,50 @@
+// Tensors, reductions and updates on their way from the ring into a batch.
+#include <algorithm>
+
+#include "agent/core/batch_edit.h"
+#include "agent/core/drain.h"
+#include "kernels/sample_index.h"
+#include "probes/reduction_probe.h"
+#include "probes/tensor_probe.h"
+#include "probes/update_probe.h"
+
+namespace plumbline::agent {
+
+absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
+                                    v1::Evidence* out) {
+  probes::MeasureOptions options;
+  options.sampled = head.sampled;
+  options.sample_max_bytes = run_->options.sample_max_bytes;
+  if (head.sampled) {
+    options.key = SampleKey(run_->options.run, head.step, head.site->layer, head.site->op);
+  }
+  switch (head.kind) {
+    case SlotKind::kTensor:
+      return probes::Measure(probes::LoadTensorCall(body), options, out);
+    case SlotKind::kReduction:
+      return probes::Measure(probes::LoadReductionCall(body), options, out);
+    case SlotKind::kUpdate:
+      return probes::Measure(probes::LoadUpdateCall(body), options, out);
+    default: {
+      v1::Evidence measured;
+      if (!measured.ParseFromArray(body, static_cast<int>(head.bytes))) {
+        return absl::InternalError("the measured evidence cannot be read back");
+      }
+      out->MergeFrom(measured);
+      return absl::OkStatus();
+    }
+  }
+}
+
+void Drain::HandleObserved(const SlotHead& head, const std::byte* body) {
+  if (Late(head)) return;
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
+  if (const absl::Status measured = MeasureObserved(head, body, e); !measured.ok()) {
+    builder_.RemoveLast();
+    return Invalid(head, measured);
+  }
+  if (HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,222 @@
+// Observations of tensors, reductions and updates, on the trainer's threads.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "agent/core/dlpack.h"
+#include "agent/core/run.h"
+#include "base/clock.h"
+#include "kernels/sample_index.h"
+#include "probes/reduction_probe.h"
+#include "probes/tensor_probe.h"
+#include "probes/update_probe.h"
+
+namespace plumbline::agent {
+namespace {
+
+std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
+
+plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t code, std::string_view text) {
+  const size_t n = std::min(text.size(), sizeof(error->text) - 1);
+  std::memcpy(error->text, text.data(), n);
+  error->text[n] = '\0';
+  return code;
+}
+
+struct NamedTensor {
+  const DLTensor* given;
+  const char* name;
+  TensorView* view;
+};
+
+absl::Status ViewsOf(std::initializer_list<NamedTensor> tensors) {
+  for (const NamedTensor& t : tensors) {
+    if (absl::Status s = ViewOf(t.given, t.name, t.view); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CallOf(const plumbline_tensor_t& given, probes::TensorCall* call) {
+  call->role = TextOf(given.role);
+  call->replicas = TextOf(given.replicas);
+  call->target_format = given.target_format;
+  return ViewOf(given.values, "values", &call->values);
+}
+
+absl::Status CallOf(const plumbline_reduction_t& given, probes::ReductionCall* call) {
+  probes::ReductionCall::Fields& f = call->fields;
+  f.sequence = given.sequence;
+  f.count = given.count;
+  f.chunk = given.chunk;
+  f.prescale = given.prescale;
+  f.postscale = given.postscale;
+  f.op = given.op;
+  f.wire_dtype = given.wire_dtype;
+  f.group_size = given.group_size;
+  f.group_rank = given.group_rank;
+  f.channels = given.channels;
+  f.root = given.root;
+  f.sequence_known = given.sequence_known != 0;
+  f.variable_count = given.variable_count != 0;
+  call->group = TextOf(given.group);
+  call->algorithm = TextOf(given.algorithm);
+  call->transport = TextOf(given.transport);
+  if (given.ring_order != nullptr && given.ring_size != 0) {
+    call->ring_order = TensorView::Dense(given.ring_order, DType::kU32, given.ring_size);
+  }
+  return ViewsOf({{given.input, "input", &call->input},
+                  {given.output, "output", &call->output},
+                  {given.offsets, "offsets", &call->offsets}});
+}
+
+absl::Status CallOf(const plumbline_update_t& given, probes::UpdateCall* call) {
+  call->optimizer = TextOf(given.optimizer);
+  call->fields = {given.lr, given.beta2, given.eps, given.decay, given.count, given.eps_dtype};
+  UpdateInput& in = call->input;
+  return ViewsOf({{given.before, "before", &in.before},
+                  {given.after, "after", &in.after},
+                  {given.intended, "intended", &in.intended},
+                  {given.gradient, "gradient", &in.gradient},
+                  {given.moment_before, "moment_before", &in.moment_before},
+                  {given.moment_after, "moment_after", &in.moment_after},
+                  {given.offsets, "offsets", &call->offsets}});
+}
+
+probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
+  return {
+      head.sampled,
+      head.sampled ? SampleKey(state.options.run, head.step, head.site->layer, head.site->op) : 0,
+      std::min(state.options.sample_max_bytes, state.ring.max_record() / 2)};
+}
+
+uint32_t SamplesOf(SiteKind kind) {
+  switch (kind) {
+    case SiteKind::kReduction:
+      return probes::kReductionSamples;
+    case SiteKind::kTensor:
+      return probes::kTensorSamples;
+    case SiteKind::kUpdate:
+      return probes::kUpdateSamples;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+template <typename Call>
+plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
+  std::byte* record = Reserve(probes::SlotBytes(call), HostRing::Keep::kLeave);
+  if (record == nullptr) {
+    state_->CountLoss(LossCause::kRingFull, head.site, head.step);
+    return PLUMBLINE_DROPPED;
+  }
+  std::memcpy(record, &head, sizeof(head));
+  probes::StoreCall(call, record + sizeof(head));
+  state_->ring.Commit(record);
+  return PLUMBLINE_OK;
+}
+
+template <typename Call>
+plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* why) {
+  const uint64_t bytes = probes::SlotBytes(call);
+  const uint64_t most = state_->ring.max_record() - sizeof(SlotHead);
+  if (bytes <= std::min(probes::kCopyBytes, most)) return StoreInRing(head, call);
+  v1::Evidence evidence;
+  *why = probes::Measure(call, OptionsOf(*state_, head), &evidence);
+  if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+  const std::string body = evidence.SerializeAsString();
+  head.kind = SlotKind::kEvidence;
+  head.bytes = body.size();
+  return Put(head, body.data(), body.size());
+}
+
+template <typename Body>
+plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
+                                   plumbline_error_t* error, Body body) {
+  const uint64_t begin = MonotonicNs();
+  SlotHead head;
+  head.kind = kind;
+  head.site = site;
+  head.step = step;
+  head.call = site->NextCall(step);
+  head.order = state_->NextOrder(step);
+  head.sampled = state_->cadence.SampleDue(step);
+  absl::Status why;
+  plumbline_status_t status = body(head, &why);
+  if (absl::IsUnavailable(why)) {
+    state_->CountLoss(LossCause::kDevice, site, step);
+    status = PLUMBLINE_DROPPED;
+  } else if (!why.ok()) {
+    state_->CountLoss(LossCause::kInvalid, site, step);
+    status = Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                  std::string(name) + " \"" + site->layer + "\": " + std::string(why.message()));
+  }
+  state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  return status;
+}
+
+plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
+                                      plumbline_error_t* error) {
+  return ObserveOne("observe_tensor", site, step, SlotKind::kTensor, error,
+                    [&](const SlotHead& head, absl::Status* why) -> plumbline_status_t {
+                      probes::TensorCall call;
+                      *why = CallOf(tensor, &call);
+                      if (why->ok()) *why = probes::CheckCall(call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+                      return KeepCall(head, call, why);
+                    });
+}
+
+plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
+                                         const plumbline_reduction_t& reduction,
+                                         plumbline_error_t* error) {
+  thread_local probes::ReductionScratch scratch;  // keeps its memory from call to call
+  return ObserveOne("observe_reduction", site, step, SlotKind::kReduction, error,
+                    [&](const SlotHead& head, absl::Status* why) -> plumbline_status_t {
+                      probes::ReductionCall call;
+                      *why = CallOf(reduction, &call);
+                      if (why->ok()) *why = probes::CheckCall(call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      probes::Complete(&call);
+                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+                      *why = probes::Sample(OptionsOf(*state_, head), &scratch, &call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      return KeepCall(head, call, why);
+                    });
+}
+
+plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
+                                      plumbline_error_t* error) {
+  return ObserveOne("observe_update", site, step, SlotKind::kUpdate, error,
+                    [&](const SlotHead& head, absl::Status* why) -> plumbline_status_t {
+                      probes::UpdateCall call;
+                      *why = CallOf(update, &call);
+                      if (why->ok()) *why = probes::CheckCall(call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+                      return KeepCall(head, call, why);
+                    });
+}
+
+plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
+                                      uint32_t capacity, uint32_t* n,
+                                      plumbline_error_t* error) const {
+  const uint32_t most = SamplesOf(site.kind);
+  if (most == 0) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "sample_indices \"" + site.layer +
+                    "\": expected a site of a tensor, a reduction "
+                    "or an update");
+  }
+  *n = 0;
+  if (!state_->cadence.SampleDue(step)) return PLUMBLINE_OK;
+  const auto m = static_cast<uint32_t>(std::min<uint64_t>({count, capacity, most}));
+  const uint64_t key = SampleKey(state_->options.run, step, site.layer, site.op);
+  for (uint32_t i = 0; i < m; ++i) out[i] = SampleIndex(key, count, i);
+  *n = m;
+  return PLUMBLINE_OK;
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,27 @@
+// What all probes share: which elements a site keeps at a step, and under which bounds.
+#pragma once
+
+#include <cstdint>
+
+#include "base/tensor_view.h"
+
+namespace plumbline::probes {
+
+// Elements that one call keeps, by kind. A reduction's are what proofs and bias are built from, and
+// its sites are few; of tensors and updates there are hundreds.
+inline constexpr uint32_t kReductionSamples = 1024;
+inline constexpr uint32_t kTensorSamples = 256;
+inline constexpr uint32_t kUpdateSamples = 256;
+
+// A tensor larger than this is measured where it is rather than copied first: bench/agent.
+inline constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
+
+struct MeasureOptions {
+  bool sampled = false;  // the step keeps elements
+  uint64_t key = 0;      // SampleKey of run, step and site
+  uint64_t sample_max_bytes = uint64_t{8} << 20;
+};
+
+inline uint64_t Elements(const TensorView& v) { return static_cast<uint64_t>(v.elements()); }
+
+}  // namespace plumbline::probes

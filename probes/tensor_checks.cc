@@ -1,0 +1,85 @@
+#include "probes/tensor_checks.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace plumbline::probes {
+namespace {
+
+constexpr size_t kMaxText = 256;
+
+bool Fits(Content content, DType t) {
+  switch (content) {
+    case Content::kFloating:
+      return IsFloating(t);
+    case Content::kInteger:
+      return IsInteger(t) && t != DType::kBool;
+    case Content::kNumber:
+      return IsFloating(t) || IsInteger(t);
+  }
+  return false;
+}
+
+const char* NameOf(Content content) {
+  switch (content) {
+    case Content::kFloating:
+      return "a floating type";
+    case Content::kInteger:
+      return "an integer type";
+    case Content::kNumber:
+      return "a floating, integer or bool type";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string Describe(const TensorView& view) {
+  std::string text = view.present() ? DTypeName(view.dtype) : "none";
+  if (!view.present()) return text;
+  text += '[';
+  for (int i = 0; i < view.rank; ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(view.shape[static_cast<size_t>(i)]);
+  }
+  return text + ']';
+}
+
+absl::Status Expected(const char* name, const TensorView& view, const std::string& what) {
+  return absl::InvalidArgumentError(std::string(name) + ": expected " + what + ", found " +
+                                    Describe(view));
+}
+
+absl::Status CheckTensor(const char* name, const TensorView& view, Content content) {
+  if (!view.present()) return absl::OkStatus();
+  if (!Fits(content, view.dtype)) return Expected(name, view, NameOf(content));
+  if (!view.on_host()) {
+    return absl::UnavailableError(std::string(name) + " is on a device: device kernels not loaded");
+  }
+  if (view.data == nullptr && view.elements() != 0) {
+    return Expected(name, view, "data, not a null pointer");
+  }
+  return absl::OkStatus();
+}
+
+bool SameShape(const TensorView& a, const TensorView& b) {
+  if (a.rank != b.rank) return false;
+  for (int i = 0; i < a.rank; ++i) {
+    const auto axis = static_cast<size_t>(i);
+    if (a.shape[axis] != b.shape[axis]) return false;
+  }
+  return true;
+}
+
+absl::Status CheckText(const char* name, std::string_view text) {
+  if (text.size() <= kMaxText) return absl::OkStatus();
+  return absl::InvalidArgumentError(std::string(name) + ": expected at most " +
+                                    std::to_string(kMaxText) + " bytes");
+}
+
+absl::Status CheckDeclared(const char* name, int32_t dtype) {
+  if (dtype >= 0 && dtype <= static_cast<int32_t>(DType::kE5M2)) return absl::OkStatus();
+  return absl::InvalidArgumentError(std::string(name) + " = " + std::to_string(dtype) +
+                                    ": expected one of PLUMBLINE_DTYPE_*");
+}
+
+}  // namespace plumbline::probes

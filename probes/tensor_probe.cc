@@ -1,0 +1,85 @@
+#include "probes/tensor_probe.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "kernels/tensor_state_evidence.h"
+#include "probes/call_slot.h"
+#include "probes/tensor_checks.h"
+
+namespace plumbline::probes {
+namespace {
+
+// Rules of these roles look at whole rows: a softmax's sum, a sequence's positions.
+bool KeepsRows(std::string_view role) { return role == "probabilities" || role == "positions"; }
+
+uint32_t Samples(const TensorCall& call) {
+  return KeepsRows(call.role) ? kMaxSamples : kTensorSamples;
+}
+
+struct Parts {
+  explicit Parts(const TensorCall& call)
+      : fields(call.target_format),
+        texts{call.role, call.replicas},
+        all{std::as_bytes(std::span(&fields, 1)), texts, std::span(&call.values, 1)} {}
+  int32_t fields;
+  std::array<std::string_view, 2> texts;
+  CallParts all;
+};
+
+}  // namespace
+
+absl::Status CheckCall(const TensorCall& call) {
+  if (!call.values.present()) return absl::InvalidArgumentError("values: required, absent");
+  if (absl::Status s = CheckTensor("values", call.values, Content::kNumber); !s.ok()) return s;
+  if (absl::Status s = CheckDeclared("target_format", call.target_format); !s.ok()) return s;
+  if (absl::Status s = CheckText("role", call.role); !s.ok()) return s;
+  return CheckText("replicas", call.replicas);
+}
+
+uint64_t SampleBytes(const TensorCall& call) {
+  const TensorView& v = call.values;
+  const uint64_t size = DTypeSize(v.dtype);
+  if (!KeepsRows(call.role)) return std::min<uint64_t>(Elements(v), kTensorSamples) * (size + 8);
+  const auto row =
+      v.rank == 0 ? 1 : static_cast<uint64_t>(v.shape[static_cast<size_t>(v.rank - 1)]);
+  return std::min(Elements(v), std::max<uint64_t>(row, kMaxSamples)) * size;
+}
+
+uint64_t SummaryBytes(const TensorCall& call) {
+  // Counts and doubles; of floating tensors also exponents and fits.
+  constexpr uint64_t kInteger = 120;
+  constexpr uint64_t kFloating = 420;
+  return IsFloating(call.values.dtype) ? kFloating : kInteger;
+}
+
+size_t SlotBytes(const TensorCall& call) { return CallBytes(Parts(call).all); }
+
+void StoreCall(const TensorCall& call, std::byte* slot) { StoreCall(Parts(call).all, slot); }
+
+TensorCall LoadTensorCall(const std::byte* slot) {
+  CallReader reader(slot);
+  TensorCall call;
+  call.target_format = reader.fields<int32_t>();
+  call.role = reader.NextText();
+  call.replicas = reader.NextText();
+  call.values = reader.NextTensor();
+  return call;
+}
+
+absl::Status Measure(const TensorCall& call, const MeasureOptions& options, v1::Evidence* out) {
+  TensorStateOptions state;
+  state.role = call.role;
+  state.target_format = static_cast<DType>(call.target_format);
+  state.replicas = call.replicas;
+  state.with_sample = options.sampled;
+  state.key = options.key;
+  state.max_samples = Samples(call);
+  state.max_bytes = options.sample_max_bytes;
+  out->set_sample_size(Elements(call.values));
+  out->set_exercised(out->sample_size() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
+  return FillTensorState(call.values, state, out->mutable_tensor());
+}
+
+}  // namespace plumbline::probes
