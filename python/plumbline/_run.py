@@ -18,6 +18,7 @@ from ._library import (
     LibraryMissing,
     OpenOptions,
 )
+from ._observations import NoObservations, Observations
 from ._tensors import Scratch, Unsupported
 
 _ROLES = {"trainer": 1, "rollout": 2}
@@ -79,13 +80,15 @@ def _millis(seconds):
     return max(0, min(int(seconds * 1000), 2**32 - 1))
 
 
-class Run:
+class Run(Observations):
     """One process's part in a training run. Made by `plumbline.init`.
 
     Every method may be called from any thread; `step` from one thread at a time. Tensors are torch
     tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read,
     and on the CPU they may be changed again as soon as the call returns.
     """
+
+    _mistake = PlumblineError
 
     def __init__(self, library, handle, strict):
         self._short = library.short
@@ -101,12 +104,16 @@ class Run:
         self._observe_routing = library.short.plumbline_observe_routing
         self._scalar = library.short.plumbline_scalar
         self._names = {}
+        self._start_observations()
 
     # ---- mistakes ------------------------------------------------------------------------------
 
     def _tell(self, key, text):
         if self._strict:
             raise PlumblineError(text)
+        self._tell_softly(key, text)
+
+    def _tell_softly(self, key, text):
         if key not in self._told:
             self._told.add(key)
             _warn(f"{text} (said once; the trainer goes on)")
@@ -137,6 +144,8 @@ class Run:
 
     def _end_step(self):
         if self._step != NO_STEP:
+            if self._at_step_end:
+                self._end_observations()
             self._step = NO_STEP
             self._check("step", self._short.plumbline_step_end(self._handle))
 
@@ -226,17 +235,21 @@ class Run:
     def _new_site(self, layer):
         if not isinstance(layer, str):
             raise Unsupported(f"a layer's name is a string, not {layer!r}")
+        handle = self._declare_site(KIND_ROUTING, layer, None)
+        if handle is not None:
+            word = ctypes.c_uint64.from_address(handle)
+            self._sites[layer] = handle
+            self._due[layer] = memoryview(word).cast("B").cast("Q")
+        return handle
+
+    def _declare_site(self, kind, layer, op):
+        """The site's handle; None when there is none (already told)."""
         out = ctypes.c_void_p()
-        name = layer.encode()
         status = self._short.plumbline_site(
-            self._handle, KIND_ROUTING, name, None, ctypes.byref(out)
-        )
-        if self._check(("site", layer), status) < 0:
-            return None
-        word = ctypes.c_uint64.from_address(out.value)
-        self._sites[layer] = out.value
-        self._due[layer] = memoryview(word).cast("B").cast("Q")
-        return out.value
+            self._handle, kind, layer.encode(), None if op is None else op.encode(),
+            ctypes.byref(out),
+        )  # fmt: skip
+        return None if self._check(("site", layer), status) < 0 else out.value
 
     def scalar(self, name, value):
         """One value of a series at the open step ("loss"). NaN and infinity are data.
@@ -316,7 +329,7 @@ class _NoContext:
         return False
 
 
-class NoRun(Run):
+class NoRun(NoObservations, Run):
     """A run that does nothing: Plumbline is disabled, or its library is missing."""
 
     def __init__(self):  # deliberately not Run's: there is no library to hold on to

@@ -225,10 +225,22 @@ def _fit(described, axes, widen):
 
 
 def describe(value, axes, widen, keep):
-    """(address, device type, device id, (code, bits), shape, strides in elements) of a tensor.
+    """As describe_any, with exactly `axes` axes."""
+    described = _describe(value, keep)
+    return described if len(described[4]) == axes else _fit(described, axes, widen)
+
+
+def describe_any(value, most, keep):
+    """(address, device type, device id, (code, bits), shape, strides in elements) of a tensor of at
+    most `most` axes: leading ones are merged.
 
     Whatever must outlive the call is appended to `keep`. Raises Unsupported.
     """
+    described = _describe(value, keep)
+    return described if len(described[4]) <= most else _fit(described, most, False)
+
+
+def _describe(value, keep):
     torch = _torch or _find_torch()
     if torch is not None and isinstance(value, torch.Tensor):
         described = _describe_torch(value, keep)
@@ -240,7 +252,7 @@ def describe(value, axes, widen, keep):
         described = _describe_dlpack(value, keep)
     else:
         raise Unsupported(f"a torch tensor, a numpy array or a list, not {type(value).__name__}")
-    return described if len(described[4]) == axes else _fit(described, axes, widen)
+    return described
 
 
 def current_stream(value):

@@ -1,0 +1,120 @@
+"""Gradient accumulation: what each micro-batch adds to .grad, at some of its elements."""
+
+import sys
+
+from ._library import KIND_REDUCTION, NO_STEP
+from ._reducing import as_indices, elements
+
+_SAMPLES = 128  # of one parameter: a step may have a thousand micro-batches
+_MOST_BYTES = 2 << 20  # of one parameter's addends in one step
+
+
+class _Sum:
+    """One parameter's running sum over the micro-batches of a step."""
+
+    def __init__(self, run, name, parameter):
+        self._run, self._name, self._parameter = run, name, parameter
+        self._step = None
+        self._indices = None
+        self._start_over()
+        # The node that adds to .grad; its hooks run after it did. It must be kept alive here.
+        self._node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        self._handles = (
+            parameter.register_hook(self._before),
+            self._node.register_hook(self._after),
+        )
+
+    def remove(self):
+        for handle in self._handles:
+            handle.remove()
+
+    def _start_over(self):
+        self._rows, self._sum, self._pending = [], None, None
+
+    def _captured(self):
+        """Does this step keep elements? Asked once a step."""
+        run = self._run
+        if run._step != self._step:
+            self._step = run._step
+            self._start_over()
+            self._indices = None
+            if self._step == NO_STEP:
+                return False
+            site = run._site(KIND_REDUCTION, self._name, "accumulation")
+            sampled = site and run._indices(site, self._parameter.numel(), _SAMPLES)
+            self._indices = None if sampled is None else as_indices(sampled)
+        return self._indices is not None
+
+    def _guarded(self, body, *arguments):
+        try:
+            body(*arguments)
+        except Exception as error:  # nothing of ours may end the trainer's step
+            self._indices = None
+            self._run._tell(("accumulation", self._name),
+                            f"watch_accumulation: {self._name}: {error!r}")  # fmt: skip
+
+    def _before(self, addend):
+        self._guarded(self._note_before, addend)
+
+    def _note_before(self, addend):
+        if not self._captured() or addend.is_sparse:
+            return
+        torch = sys.modules["torch"]
+        total = self._parameter.grad
+        before = None if total is None else elements(total, self._indices)
+        if self._sum is not None and (before is None or not torch.equal(before, self._sum)):
+            self._emit()  # .grad was cleared or changed between two micro-batches: another sum
+        if self._sum is None and before is not None and bool(before.ne(0).any()):
+            self._rows.append(before)  # what earlier steps left is this sum's first addend
+        self._pending = elements(addend, self._indices)
+
+    def _after(self, *_):
+        if self._pending is not None:
+            self._guarded(self._note_after)
+
+    def _note_after(self):
+        self._rows.append(self._pending)
+        self._pending = None
+        self._sum = elements(self._parameter.grad, self._indices)
+        if len(self._rows) * self._sum.numel() * self._sum.element_size() > _MOST_BYTES:
+            self._emit()
+
+    def end_step(self):
+        if self._rows:
+            self._guarded(self._emit)
+
+    def _emit(self):
+        """One addend is no sum."""
+        torch = sys.modules["torch"]
+        if len(self._rows) > 1:
+            self._run.observe_reduction(
+                self._name, torch.stack(self._rows), self._sum, op="accumulation",
+                offsets=self._indices, count=self._parameter.numel(), algorithm="accumulation",
+            )  # fmt: skip
+        self._start_over()
+
+
+class Watched:
+    """What watch_accumulation returns."""
+
+    def __init__(self, run, sums):
+        self._run, self._sums = run, sums
+        run._at_step_end.append(self._end_step)
+
+    def _end_step(self):
+        for one in self._sums:
+            one.end_step()
+
+    def remove(self):
+        for one in self._sums:
+            one.remove()
+        if self._end_step in self._run._at_step_end:
+            self._run._at_step_end.remove(self._end_step)
+
+
+def watch_accumulation(run, parameters, limit):
+    named = parameters.named_parameters() if hasattr(parameters, "named_parameters") else parameters
+    trained = [(name, p) for name, p in named if p.requires_grad and p.is_leaf]
+    # The order of names decides between equals: every rank watches the same ones.
+    trained.sort(key=lambda pair: (-pair[1].numel(), pair[0]))
+    return Watched(run, [_Sum(run, name, p) for name, p in trained[:limit]])

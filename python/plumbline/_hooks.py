@@ -1,0 +1,210 @@
+"""DDP communication hooks that are observed: run.observed(hook)."""
+
+import functools
+import itertools
+import sys
+
+from ._capture import Capture
+from ._library import KIND_REDUCTION, NO_STEP
+from ._process_groups import describe_group, group_of_state, world
+from ._reducing import as_indices, elements
+
+_MOST_COLLECTIVES = 4  # of one hook call that are kept
+
+
+def _average(state, bucket):
+    """What DDP does without a hook, to the bit: it multiplies by 1/N, then sums."""
+    group = group_of_state(state)
+    group = world() if group is None else group
+    buffer = bucket.buffer()
+    buffer.mul_(1.0 / group.size())
+    work = sys.modules["torch.distributed"].all_reduce(buffer, group=group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
+
+
+def plain_hook(hook):
+    return _average if hook is None else hook
+
+
+def _factor(before, after, ranks):
+    """c of after = c * before, where all elements agree on one to the rounding of `after`; else 0."""
+    torch = sys.modules["torch"]
+    a, b = before.double(), after.double()
+    tiny = torch.finfo(after.dtype).tiny  # below, the rounding is no longer relative
+    use = torch.isfinite(a) & torch.isfinite(b) & (a != 0) & (b.abs() > tiny)
+    if int(use.sum()) < 8:
+        return 0.0
+    ratios = b[use] / a[use]
+    eps = 4 * torch.finfo(after.dtype).eps
+    for factor in (1.0, 1.0 / ranks, float(ranks), float(ratios.median())):
+        if bool(((ratios - factor).abs() <= eps * abs(factor)).all()):
+            return factor
+    return 0.0
+
+
+class _Kept:
+    """One collective of a hook call: its sampled elements, in and out."""
+
+    __slots__ = ("layer", "op", "group", "count", "dtype", "indices", "input", "output")
+
+    def __init__(self, layer, op, group, tensor, indices):
+        self.layer, self.op, self.group = layer, op, group
+        self.count, self.dtype, self.indices = tensor.numel(), tensor.dtype, indices
+        self.input = None if indices is None else elements(tensor, indices)
+        self.output = None
+
+
+class _Call:
+    """One due call of a hook."""
+
+    def __init__(self, hook, layer, group, sequence, bucket):
+        self._hook, self._run = hook, hook.run
+        self._layer, self._group, self._sequence = layer, group, sequence
+        self._kept = []
+        self._count = 0
+        buffer = bucket.buffer()
+        self._dtype, self._elements = buffer.dtype, buffer.numel()
+        # Which site the collective belongs to is known from its op: of the bucket's last call.
+        self._op = hook.ops.get(layer)
+        self._indices = None if self._op is None else self._sampled(layer, self._op, buffer.numel())
+        self._bucket = None if self._indices is None else elements(buffer, self._indices)
+
+    def _sampled(self, layer, op, count):
+        site = self._run._site(KIND_REDUCTION, layer, op)
+        sampled = None if site is None else self._run._indices(site, count)
+        return None if sampled is None else as_indices(sampled)
+
+    def started(self, group, tensor, op):
+        """A collective is about to start."""
+        try:
+            number, self._count = self._count, self._count + 1
+            if number >= _MOST_COLLECTIVES:
+                return None
+            layer = self._layer if number == 0 else f"{self._layer}.{number}"
+            if number == 0:
+                self._hook.ops[layer] = op
+            same = number == 0 and op == self._op and tensor.numel() == self._elements
+            indices = self._indices if same else self._sampled(layer, op, tensor.numel())
+            kept = _Kept(layer, op, describe_group(group), tensor, indices)
+            self._kept.append(kept)
+            return functools.partial(self._ended, kept, tensor)
+        except Exception as error:
+            self._hook.tell(error)
+            return None
+
+    def _ended(self, kept, tensor):
+        try:
+            if kept.indices is not None:
+                kept.output = elements(tensor, kept.indices)
+        except Exception as error:
+            self._hook.tell(error)
+
+    def finished(self, result):
+        """The hook's future has its value."""
+        try:
+            if self._kept:
+                for kept in self._kept:
+                    self._observe(kept, result)
+            elif self._op is None:
+                self._hook.ops[self._layer] = "avg"  # from the next call on
+            else:
+                self._observe_bucket(result)
+        except Exception as error:
+            self._hook.tell(error)
+
+    def _observe(self, kept, result):
+        whole = kept.input is not None and kept.output is not None
+        before = after = None
+        if whole and kept is self._kept[0] and kept.indices is self._indices:
+            before = _factor(self._bucket, kept.input, kept.group.size)
+            if result.numel() == kept.count:
+                after = _factor(kept.output, elements(result, kept.indices), kept.group.size)
+        self._run.observe_reduction(
+            kept.layer, kept.input if whole else None, kept.output if whole else None, op=kept.op,
+            offsets=kept.indices if whole else None, group=kept.group.name,
+            sequence=self._sequence, wire_dtype=kept.dtype, count=kept.count,
+            group_size=kept.group.size, group_rank=kept.group.rank, prescale=before,
+            postscale=after, transport=kept.group.transport,
+        )  # fmt: skip
+
+    def _observe_bucket(self, result):
+        """No all_reduce was seen: what went in is the bucket, what came out the hook's result."""
+        same = self._bucket is not None and result.numel() == self._elements
+        output = elements(result, self._indices) if same else None
+        group = describe_group(self._group)
+        self._run.observe_reduction(
+            self._layer, self._bucket if same else None, output, op=self._op,
+            offsets=self._indices if same else None, group=group.name, sequence=self._sequence,
+            wire_dtype=self._dtype, count=self._elements, group_size=group.size,
+            group_rank=group.rank, algorithm="hook", transport=group.transport,
+        )  # fmt: skip
+
+
+class _Observed:
+    """One wrapped hook."""
+
+    def __init__(self, run, hook, name):
+        self.run, self.hook, self.name = run, plain_hook(hook), name
+        self.ops = {}  # site -> the op of its last collective
+        self._words = {}  # bucket -> (site, due words by op)
+        self._group = self._sequence = None
+
+    def tell(self, error):
+        """In strict mode too: nothing may be raised inside the trainer's backward pass."""
+        self.run._tell_softly(("observed", self.name), f"observed({self.name!r}): {error!r}")
+
+    def _start(self, state):
+        self._group = group_of_state(state)
+        name = describe_group(self._group).name
+        counter = self.run._sequences.setdefault(name, itertools.count())
+        self._sequence = counter
+
+    def _due(self, layer):
+        op = self.ops.get(layer)
+        if op is None:
+            return True
+        site = self.run._open_sites.get((KIND_REDUCTION, layer, op))
+        return site is None or self.run._step >= site.word[0]
+
+    def _prepare(self, state, bucket):
+        """The call to observe, or None; the sequence number advances either way."""
+        try:
+            if self._sequence is None:
+                self._start(state)
+            sequence = next(self._sequence)
+            layer = f"{self.name}.{bucket.index()}"
+            if self.run._step == NO_STEP or not self._due(layer):
+                return None
+            return _Call(self, layer, self._group, sequence, bucket)
+        except Exception as error:
+            self.tell(error)
+            return None
+
+    def __call__(self, state, bucket):
+        call = self._prepare(state, bucket)
+        if call is None:
+            return self.hook(state, bucket)
+        group = world() if self._group is None else self._group
+        with Capture(group, call.started):
+            future = self.hook(state, bucket)
+
+        def finish(done):
+            value = done.value()  # raises what the hook's future holds
+            call.finished(value)
+            return value
+
+        try:
+            return future.then(finish)
+        except AttributeError:  # no future: DDP says so itself
+            return future
+
+
+def observed(run, hook, name):
+    """A function, since DDP looks at a hook's signature and name."""
+    wrapped = _Observed(run, hook, name)
+
+    @functools.wraps(wrapped.hook)
+    def communication_hook(state, bucket):
+        return wrapped(state, bucket)
+
+    return communication_hook

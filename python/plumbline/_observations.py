@@ -1,0 +1,259 @@
+"""Observations of tensors, reductions and updates: a Run's second half."""
+
+import array
+import ctypes
+
+from . import _observe
+from ._accumulation import watch_accumulation
+from ._hooks import observed, plain_hook
+from ._library import KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE
+from ._process_groups import describe_group
+from ._reducing import NOTHING, Reducing
+from ._tensors import Scratch, Unsupported
+
+MAX_SAMPLES = 4096
+
+_scratch = Scratch()
+_observes = {
+    KIND_TENSOR: "plumbline_observe_tensor",
+    KIND_REDUCTION: "plumbline_observe_reduction",
+    KIND_UPDATE: "plumbline_observe_update",
+}
+
+
+class Site:
+    """A place that observations come from: its handle and its due word."""
+
+    __slots__ = ("handle", "word", "observe", "key")
+
+    def __init__(self, handle, word, observe, key):
+        self.handle, self.word, self.observe, self.key = handle, word, observe, key
+
+
+class Observations:
+    """What Run inherits. A site's `word[0]` is the step from which on it is due."""
+
+    def _start_observations(self):
+        self._tensor_words = {}  # (layer, role) -> due word
+        self._update_words = {}  # layer -> due word
+        self._reduction_words = {}  # (name, op) -> due word
+        self._open_sites = {}  # (kind, layer, op) -> Site
+        self._sequences = {}  # group name -> counter of its hooks' calls
+        self._at_step_end = []
+
+    # ---- tensors -------------------------------------------------------------------------------
+
+    def observe_tensor(self, layer, x, role=None, target_format=None, replicas=None):
+        """One tensor at one moment: its statistics, and on captured steps some of its elements.
+
+        role: "weight", "gradient", "activation", "probabilities" (rows of the last axis sum to
+        one), "positions" (token positions), or None. target_format: the format ("bf16", "e4m3", a
+        torch dtype) that the values will be stored in. replicas: a name; ranks that give the same
+        one hold copies of one tensor, which must be equal to the bit.
+        """
+        try:
+            if self._step < self._tensor_words[layer, role][0]:
+                return
+        except (KeyError, TypeError):  # the first call of this layer and role, or no name at all
+            pass
+        self._observe(
+            KIND_TENSOR, layer, role or "tensor", (self._tensor_words, (layer, role)),
+            _observe.pack_tensor, (x, role, target_format, replicas),
+        )  # fmt: skip
+
+    # ---- updates -------------------------------------------------------------------------------
+
+    def observe_update(self, layer, before, after, intended, gradient=None, moment_before=None,
+                       moment_after=None, optimizer=None, lr=None, beta2=None, eps=None, decay=None,
+                       eps_dtype=None, offsets=None, count=None):  # fmt: skip
+        """One update in place: `after` should be round(before + intended), rounded once.
+
+        Whole tensors of one shape; `intended` in full precision (fp32 at least), of a step of SGD
+        -lr * gradient. moment_before and moment_after: Adam's second moment. decay: of an average
+        e <- decay * e + (1 - decay) * p (optimizer "ema"). With offsets [m], the elements at these
+        indices (C order) of a tensor of `count` elements; those of `sample_indices` are the same
+        on every rank.
+        """
+        try:
+            if self._step < self._update_words[layer][0]:
+                return
+        except (KeyError, TypeError):
+            pass
+        self._observe(
+            KIND_UPDATE, layer, "update", (self._update_words, layer), _observe.pack_update,
+            (before, after, intended, gradient, moment_before, moment_after, offsets, count,
+             optimizer, lr, beta2, eps, decay, eps_dtype),
+        )  # fmt: skip
+
+    def observe_accumulation(self, layer, before, after, addend, offsets=None, count=None):
+        """One micro-batch's addition to a running sum: after = before + addend.
+
+        One call a micro-batch, in order. `watch_accumulation` does it for a model's gradients.
+        """
+        self._observe(
+            KIND_UPDATE, layer, "accumulation", None, _observe.pack_update,
+            (before, after, addend, None, None, None, offsets, count, "accumulation", None, None,
+             None, None, None),
+        )  # fmt: skip
+
+    def watch_accumulation(self, parameters, limit=16):
+        """Watches how micro-batches add up in parameters' .grad, within each step.
+
+        parameters: a module, or (name, parameter) pairs. Of these the `limit` largest. At captured
+        steps each micro-batch's addend and the sum are kept at some elements; at the end of the
+        step they become one reduction of algorithm "accumulation" (site: the parameter's name).
+        Call it once, before training. Returns an object whose remove() ends it.
+        """
+        return watch_accumulation(self, parameters, limit)
+
+    # ---- reductions ----------------------------------------------------------------------------
+
+    def observe_reduction(self, name, inputs=None, output=None, op="sum", group=None, sequence=None,
+                          wire_dtype=None, count=None, offsets=None, group_size=None,
+                          group_rank=None, prescale=None, postscale=None, ring_order=None,
+                          algorithm=None, channels=None, chunk=None, transport=None,
+                          variable_count=False):  # fmt: skip
+        """One collective: what this rank handed in, and what came back.
+
+        Whole buffers, of an operation that does not overwrite its input (otherwise see
+        `reducing`), or with offsets [m] the elements at these indices. op "sum" | "avg" | "max" |
+        "min" | "product" | "other". group: a torch process group or a name, None for the world;
+        sequence: the number of the call within its group, equal on all ranks (None: calls are
+        joined by their order within the step). prescale, postscale: factors applied before and
+        after by the trainer; inputs contain the one, output not yet the other.
+        """
+        try:
+            if self._step < self._reduction_words[name, op][0]:
+                return
+        except (KeyError, TypeError):
+            pass
+        if group is not None and not isinstance(group, str):
+            known = describe_group(group)
+            group = known.name
+            group_size = known.size if group_size is None else group_size
+            group_rank = known.rank if group_rank is None else group_rank
+            transport = known.transport if transport is None else transport
+        self._observe(
+            KIND_REDUCTION, name, op, (self._reduction_words, (name, op)), _observe.pack_reduction,
+            (inputs, output, offsets, op, group, sequence, wire_dtype, count, group_size,
+             group_rank, prescale, postscale, ring_order, algorithm, channels, chunk, transport,
+             variable_count),
+        )  # fmt: skip
+
+    def reducing(self, name, tensor, op="sum", group=None, **declared):
+        """`with run.reducing("gradients", t, group=g): dist.all_reduce(t, group=g)`
+
+        Observes a collective that works in place on a torch tensor. An asynchronous one must have
+        ended inside the block. `declared`: as observe_reduction's arguments.
+        """
+        try:
+            if self._step < self._reduction_words[name, op][0]:
+                return NOTHING
+        except (KeyError, TypeError):
+            pass
+        return Reducing(self, name, tensor, op, group, declared)
+
+    def observed(self, hook=None, name="gradients"):
+        """A DDP communication hook that observes the reduction that `hook` makes.
+
+        `ddp.register_comm_hook(state, run.observed(fp16_compress_hook))`; hook None: DDP's own
+        averaging. The result is the hook's, to the bit. At captured steps the values that the hook
+        hands to all_reduce, and those that come back, are kept at the same elements on every rank;
+        of a hook that reduces in another way, the bucket before it and after it (algorithm
+        "hook"). Sites are `name`.0, `name`.1, ... by bucket.
+        """
+        return observed(self, hook, name)
+
+    # ---- sampled elements ----------------------------------------------------------------------
+
+    def sample_indices(self, name, count, op="sum", most=MAX_SAMPLES):
+        """The elements that a reduction's site keeps at the open step, as an array of integers.
+
+        None: the site is not due, or keeps none at this step. The same on every rank.
+        """
+        site = self._site(KIND_REDUCTION, name, op)
+        return None if site is None else self._indices(site, count, most)
+
+    def _indices(self, site, count, most=MAX_SAMPLES):
+        """array('q') of sampled indices, or None."""
+        if self._step < site.word[0]:
+            return None
+        indices = array.array("q", bytes(8 * min(count, most)))
+        n = ctypes.c_uint32()
+        status = self._short.plumbline_sample_indices(
+            site.handle, count, indices.buffer_info()[0], len(indices), ctypes.byref(n)
+        )
+        if status < 0:
+            self._check(site.key, status)
+        return indices[: n.value] if n.value else None
+
+    # ---- what they share -----------------------------------------------------------------------
+
+    def _site(self, kind, layer, op):
+        """The site of that name, made at first; None when it cannot be had (already told)."""
+        key = (kind, layer, op)
+        site = self._open_sites.get(key)
+        if site is not None:
+            return site
+        if not isinstance(layer, str) or not isinstance(op, str):
+            raise Unsupported(f"names are strings, not {layer!r} and {op!r}")
+        handle = self._declare_site(kind, layer, op)
+        if handle is None:
+            return None
+        word = memoryview(ctypes.c_uint64.from_address(handle)).cast("B").cast("Q")
+        site = Site(handle, word, getattr(self._short, _observes[kind]), key)
+        return self._open_sites.setdefault(key, site)
+
+    def _observe(self, kind, layer, op, words, pack, arguments):
+        """`words`: where the call's fast path looks for the due word, and under which name."""
+        keep = []
+        try:
+            site = self._site(kind, layer, op)
+            if site is None:
+                return
+            if words is not None:
+                words[0][words[1]] = site.word
+            if self._step < site.word[0]:
+                return
+            status = site.observe(site.handle, pack(_scratch, keep, *arguments))
+            if status < 0:
+                self._check((site.key,), status)
+        except self._mistake:
+            raise
+        except Exception as error:  # nothing of ours may end the trainer's step
+            what = _observes[kind].removeprefix("plumbline_")
+            text = error if isinstance(error, Unsupported) else repr(error)
+            self._tell((kind, repr(layer)), f"{what}({layer!r}): {text}")
+
+    def _end_observations(self):
+        """What was gathered over the step leaves before it ends."""
+        for call in self._at_step_end:
+            call()
+
+
+class NoObservations:
+    """The same calls of a run that does nothing."""
+
+    def observe_tensor(self, layer, x=None, **_):
+        return None
+
+    def observe_update(self, layer, before=None, after=None, intended=None, **_):
+        return None
+
+    def observe_accumulation(self, layer, before=None, after=None, addend=None, **_):
+        return None
+
+    def observe_reduction(self, name, inputs=None, output=None, **_):
+        return None
+
+    def reducing(self, name, tensor=None, **_):
+        return NOTHING
+
+    def observed(self, hook=None, name="gradients"):
+        return plain_hook(hook)
+
+    def sample_indices(self, name, count, **_):
+        return None
+
+    def watch_accumulation(self, parameters, limit=16):
+        return NOTHING

@@ -1,0 +1,124 @@
+"""Packs tensors, reductions and updates into the C ABI's structs."""
+
+import array
+import operator
+import struct
+
+from ._routing import _choice, _count, _text
+from ._tensors import CUDA, MAX_AXES, Unsupported, current_stream, describe_any
+
+# The layouts of plumbline_tensor_t, _reduction_t and _update_t; no padding arises.
+TENSOR = struct.Struct("=Ii4Q")
+REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
+UPDATE = struct.Struct("=Ii9Q4dQ")
+
+DTYPES = {None: 0, "f64": 1, "f32": 2, "f16": 3, "bf16": 4, "e4m3": 5, "e5m2": 6}
+_ALIASES = {
+    "float64": "f64", "double": "f64", "float32": "f32", "float": "f32", "fp32": "f32",
+    "float16": "f16", "half": "f16", "fp16": "f16", "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3", "fp8_e4m3": "e4m3", "float8_e5m2": "e5m2", "fp8_e5m2": "e5m2",
+}  # fmt: skip
+OPS = {None: 0, "sum": 1, "avg": 2, "max": 3, "min": 4, "product": 5, "other": 6,
+       "accumulation": 1}  # fmt: skip
+_NOT_SAID = float("nan")
+
+
+def dtype_code(name, value):
+    """Of a format's name ("bf16"), a torch dtype or None; other torch dtypes are left unsaid."""
+    if value is None or isinstance(value, str):
+        return _choice(name, DTYPES, _ALIASES.get(value, value))
+    text = str(value).rpartition(".")[2]
+    return DTYPES.get(_ALIASES.get(text), 0)
+
+
+def _big_count(name, value):
+    try:
+        count = 0 if value is None else operator.index(value)
+    except TypeError:
+        count = -1
+    if not 0 <= count < 2**64:
+        raise Unsupported(f"{name} is {value!r}; expected a count")
+    return count
+
+
+def _number(name, value, absent):
+    if value is None:
+        return absent
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise Unsupported(f"{name} is {value!r}; expected a number or None") from None
+
+
+class _Packer:
+    """Puts one call's tensors into the scratch block's slots, and remembers their stream."""
+
+    def __init__(self, scratch, keep):
+        self.scratch, self.keep = scratch, keep
+        self.slot, self.stream = 0, 0
+
+    def put(self, name, value):
+        if value is None:
+            return 0
+        try:
+            described = describe_any(value, MAX_AXES, self.keep)
+        except Unsupported as error:
+            raise Unsupported(f"{name}: expected {error}") from None
+        if described[1] == CUDA and not self.stream:
+            self.stream = current_stream(value)
+        address = self.scratch.put(self.slot, described)
+        self.slot += 1
+        return address
+
+
+def pack_tensor(scratch, keep, values, role, target_format, replicas):
+    put = _Packer(scratch, keep)
+    address = put.put("x", values)
+    if not address:
+        raise Unsupported("a tensor is needed, not None")
+    TENSOR.pack_into(
+        scratch.block, 0, TENSOR.size, dtype_code("target_format", target_format), address,
+        _text("role", role), _text("replicas", replicas), put.stream,
+    )  # fmt: skip
+    return scratch.address
+
+
+def pack_reduction(scratch, keep, inputs, output, offsets, op, group, sequence, wire_dtype, count,
+                   group_size, group_rank, prescale, postscale, ring_order, algorithm, channels,
+                   chunk, transport, variable_count):  # fmt: skip
+    put = _Packer(scratch, keep)
+    tensors = [put.put(*t) for t in (("inputs", inputs), ("output", output), ("offsets", offsets))]
+    ring = 0
+    if ring_order is not None:
+        ranks = array.array("I", [_count("ring_order", r) for r in ring_order])
+        keep.append(ranks)
+        ring = ranks.buffer_info()[0]
+    REDUCTION.pack_into(
+        scratch.block, 0, REDUCTION.size, _choice("op", OPS, op), *tensors,
+        _text("group", group), _text("algorithm", algorithm), _text("transport", transport), ring,
+        _big_count("sequence", sequence), sequence is not None,
+        dtype_code("wire_dtype", wire_dtype), _big_count("count", count),
+        _count("group_size", group_size), _count("group_rank", group_rank),
+        _number("prescale", prescale, 0.0), _number("postscale", postscale, 0.0),
+        _count("channels", channels), 0, _big_count("chunk", chunk),
+        len(ring_order) if ring else 0, bool(variable_count), put.stream,
+    )  # fmt: skip
+    return scratch.address
+
+
+def pack_update(scratch, keep, before, after, intended, gradient, moment_before, moment_after,
+                offsets, count, optimizer, lr, beta2, eps, decay, eps_dtype):  # fmt: skip
+    put = _Packer(scratch, keep)
+    tensors = [
+        put.put(*t)
+        for t in (("before", before), ("after", after), ("intended", intended),
+                  ("gradient", gradient), ("moment_before", moment_before),
+                  ("moment_after", moment_after), ("offsets", offsets))
+    ]  # fmt: skip
+    UPDATE.pack_into(
+        scratch.block, 0, UPDATE.size, dtype_code("eps_dtype", eps_dtype), *tensors,
+        _big_count("count", count), _text("optimizer", optimizer),
+        _number("lr", lr, _NOT_SAID), _number("beta2", beta2, _NOT_SAID),
+        _number("eps", eps, _NOT_SAID), _number("decay", decay, _NOT_SAID), put.stream,
+    )  # fmt: skip
+    return scratch.address

@@ -1,0 +1,75 @@
+"""A collective that works in place: its sampled elements before it and after it."""
+
+import sys
+
+from ._process_groups import describe_group
+
+
+def elements(tensor, indices):
+    """The elements at `indices` (a tensor, C order), copied; on the tensor's own device."""
+    flat = tensor.detach().reshape(-1)
+    if indices.device != flat.device:
+        indices = indices.to(flat.device)
+    return flat.index_select(0, indices)
+
+
+def as_indices(array):
+    """array('q') as a torch tensor over the same memory."""
+    torch = sys.modules["torch"]
+    return torch.frombuffer(array, dtype=torch.int64)
+
+
+class Nothing:
+    """A context, and a handle, that does nothing."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+    def remove(self):
+        pass
+
+
+NOTHING = Nothing()
+
+
+class Reducing:
+    """The context of `Run.reducing`."""
+
+    def __init__(self, run, name, tensor, op, group, declared):
+        self._run, self._name, self._tensor, self._op = run, name, tensor, op
+        self._group, self._declared = group, declared
+        self._indices = self._input = None
+
+    def __enter__(self):
+        try:
+            sampled = self._run.sample_indices(self._name, self._tensor.numel(), self._op)
+            if sampled is not None:
+                self._indices = as_indices(sampled)
+                self._input = elements(self._tensor, self._indices)
+        except Exception as error:
+            self._run._tell(("reducing", repr(self._name)), f"reducing({self._name!r}): {error!r}")
+        return self
+
+    def __exit__(self, failed, *_):
+        if failed is None:
+            self._observe()
+        return False
+
+    def _observe(self):
+        try:
+            known = describe_group(self._group) if not isinstance(self._group, str) else None
+            output = None if self._input is None else elements(self._tensor, self._indices)
+            facts = {"group": self._group} if known is None else {
+                "group": known.name, "group_size": known.size, "group_rank": known.rank,
+                "transport": known.transport}  # fmt: skip
+            facts.update(wire_dtype=self._tensor.dtype, count=self._tensor.numel())
+            facts.update(self._declared)
+            self._run.observe_reduction(self._name, self._input, output, op=self._op,
+                                        offsets=self._indices, **facts)  # fmt: skip
+        except self._run._mistake:
+            raise
+        except Exception as error:
+            self._run._tell(("reducing", repr(self._name)), f"reducing({self._name!r}): {error!r}")
