@@ -10,6 +10,7 @@ find_package(nlohmann_json CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 if(PLUMBLINE_TESTS)
   find_package(GTest REQUIRED)
+  pkg_check_modules(mpfr REQUIRED IMPORTED_TARGET mpfr)  # the exact sums that kernels are tested against
 endif()
 if(PLUMBLINE_BENCH)
   find_package(benchmark CONFIG REQUIRED)
