@@ -17,7 +17,7 @@ namespace {
 TEST(SampleIndex, IsAPermutationOfEverySmallCount) {
   for (uint64_t count = 1; count <= 1100; ++count) {
     for (const uint64_t key :
-         {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, 0x123456789abcdefull * count}) {
+         {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, uint64_t{0x123456789abcdef} * count}) {
       std::vector<bool> seen(count);
       for (uint64_t i = 0; i < count; ++i) {
         const uint64_t index = SampleIndex(key, count, i);
@@ -69,15 +69,19 @@ TEST(SampleIndex, SpreadsEvenlyOverIndicesAndKeys) {
       const uint64_t first = SampleIndex(key, count, 0);
       const uint64_t second = SampleIndex(key, count, 1);
       const auto bin = [&](uint64_t index) {
-        return static_cast<size_t>(static_cast<double>(index) / static_cast<double>(count) * 100);
+        return static_cast<size_t>(index * 100 / count);
       };
       ++keys[bin(first)];
       ++gaps[bin((second + count - first - 1) % count)];  // never 0: uniform over count - 1 places
       if (n < count) ++draws[bin(SampleIndex(3, count, n))];
     }
     EXPECT_LT(ChiSquared(keys), 200) << count;
-    if (count > 1000) EXPECT_LT(ChiSquared(gaps), 200) << count;
-    if (count > 50000) EXPECT_LT(ChiSquared(draws), 200) << count;
+    if (count > 1000) {
+      EXPECT_LT(ChiSquared(gaps), 200) << count;
+    }
+    if (count > 50000) {
+      EXPECT_LT(ChiSquared(draws), 200) << count;
+    }
   }
 }
 
@@ -101,10 +105,10 @@ TEST(SampleIndex, AllOrdersOfThreeAreAlikeOften) {
 
 TEST(SampleIndex, ValuesAreFixed) {
   const uint64_t key = SampleKey("exp1", 12, "layers.3", "grads");
-  EXPECT_EQ(key, 0u);
-  EXPECT_EQ(SampleIndex(key, 1000000, 0), 0u);
-  EXPECT_EQ(SampleIndex(key, 1000000, 4095), 0u);
-  EXPECT_EQ(SampleIndex(key, uint64_t{1} << 48, 1), 0u);
+  EXPECT_EQ(key, 3849308107174397471u);
+  EXPECT_EQ(SampleIndex(key, 1000000, 0), 488515u);
+  EXPECT_EQ(SampleIndex(key, 1000000, 4095), 52521u);
+  EXPECT_EQ(SampleIndex(key, uint64_t{1} << 48, 1), 169949929308215u);
   EXPECT_EQ(SampleIndex(1, 7, 7), 7u) << "out of range comes back";
 }
 
