@@ -94,18 +94,30 @@ PLUMB_HD constexpr FitBounds<W> BoundsOf(DType format) {
 // Needs an exponent field of kLeastScalableField or more; what is smaller is scaled up first.
 inline constexpr int kLeastScalableField = 33;
 
+// One more than the exponent field of amax where its significand exceeds 1.75: that of the power of
+// two that the scale takes to 2^max_exponent.
+template <typename W>
+PLUMB_HD constexpr W ScaledField(W amax) {
+  constexpr int kShift = WordFormat<W>::kFractionBits;
+  return static_cast<W>(static_cast<W>(amax + ((W{1} << (kShift - 2)) - 1)) >> kShift);
+}
+
+// 1.875 * 2^-7 to e4m3's 2^8, or 1.75 * 2^-15 to e5m2's 2^15.
+template <typename W>
+PLUMB_HD constexpr W ScaledNormalFrom(bool e4m3, W amax) {
+  constexpr int kShift = WordFormat<W>::kFractionBits;
+  const W field = static_cast<W>(ScaledField(amax) - (e4m3 ? 15 : 30));
+  return static_cast<W>(static_cast<W>(field << kShift) |
+                        static_cast<W>(static_cast<W>(e4m3 ? 7 : 6) << (kShift - 3)));
+}
+
 template <typename W>
 PLUMB_HD constexpr FitBounds<W> ScaledBounds(DType format, W amax) {
-  constexpr int kShift = WordFormat<W>::kFractionBits;
-  // One more where the significand exceeds 1.75: the exponent of 2^max_exponent before scaling.
-  const auto field = static_cast<uint32_t>((amax + ((uint64_t{1} << (kShift - 2)) - 1)) >> kShift);
   const bool e4m3 = format == DType::kE4M3;
   // Half the least subnormal lies 18 (e4m3: 2^-10 to 2^8) or 32 (2^-17 to 2^15) exponents below.
-  const W flush = static_cast<W>(static_cast<W>(field - (e4m3 ? 18u : 32u)) << kShift);
-  // 1.875 * 2^-7 to 2^8, or 1.75 * 2^-15 to 2^15.
-  const W normal = static_cast<W>((static_cast<W>(field - (e4m3 ? 15u : 30u)) << kShift) |
-                                  (static_cast<W>(e4m3 ? 7 : 6) << (kShift - 3)));
-  return {static_cast<W>(flush + 1), normal, kInfinityBits<W>};
+  const W flush = static_cast<W>(static_cast<W>(ScaledField(amax) - (e4m3 ? 18 : 32))
+                                 << WordFormat<W>::kFractionBits);
+  return {static_cast<W>(flush + 1), ScaledNormalFrom(e4m3, amax), kInfinityBits<W>};
 }
 
 }  // namespace plumbline

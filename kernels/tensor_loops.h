@@ -26,8 +26,10 @@ template <typename W>
 struct ChunkScan {
   W most[kGroups];   // largest magnitude of each group
   W least[kGroups];  // smallest but zero, less 1: zeros wrap around and drop out; all ones if none
-  W positive;        // the largest word that has no sign; 0 when there is none
-  W negative;        // the largest magnitude with a sign; 0 when there is none
+  W most_of_all;
+  W least_of_all;
+  W positive;  // the largest word that has no sign; 0 when there is none
+  W negative;  // the largest magnitude with a sign; 0 when there is none
 };
 
 // The exact sum of values, of magnitudes and of squares of some words, in units of 2^unit and
@@ -39,11 +41,33 @@ struct ChunkSums {
   int unit;
 };
 
+namespace internal {
+
+// The loop behind FlagSmall, inlined for each instruction set.
+template <typename W>
+__attribute__((always_inline)) inline bool FlagSmall(const W* most, const W* least, int n,
+                                                     W* flags) {
+  constexpr int kM = WordFormat<W>::kFractionBits;
+  W any = 0;
+  for (int i = 0; i < n; ++i) {
+    const bool tiny = most[i] < static_cast<W>(W{kLeastScalableField} << kM);
+    const bool small = least[i] < static_cast<W>(ScaledNormalFrom<W>(true, most[i]) - 1);
+    const W flag = most[i] != 0 && (tiny || small) ? 1 : 0;
+    flags[i] = flag;
+    any |= flag;
+  }
+  return any != 0;
+}
+
+}  // namespace internal
+
 struct PortableLoops {
   template <typename W>
   static void Scan(const W* words, int n, ChunkScan<W>* scan) {
     W positive = 0;
     W negative = 0;
+    scan->most_of_all = 0;
+    scan->least_of_all = std::numeric_limits<W>::max();
     for (int g = 0; g < n / kGroup; ++g) {
       W most = 0;
       W least = std::numeric_limits<W>::max();
@@ -59,6 +83,8 @@ struct PortableLoops {
       }
       scan->most[g] = most;
       scan->least[g] = least;
+      scan->most_of_all = std::max(scan->most_of_all, most);
+      scan->least_of_all = std::min(scan->least_of_all, least);
     }
     scan->positive = positive;
     scan->negative = negative;
@@ -95,11 +121,19 @@ struct PortableLoops {
     }
   }
 
-  // Adds up the groups that lie within the width of the accumulators and returns true, with
-  // added[g] for each; false: none. `most`: of all groups.
+  // Adds up the groups that lie within the width of the accumulators and returns how many, with
+  // added[g] for each where they are some but not all. `sums` is set unless there are none.
   template <typename W>
-  static bool SumGroups(const W*, int, const ChunkScan<W>&, W, bool*, ChunkSums*) {
-    return false;
+  static int SumGroups(const W*, int, const ChunkScan<W>&, bool*, ChunkSums*) {
+    return 0;
+  }
+
+  // flags[b] != 0 for scaled blocks (their largest and least magnitudes given as in ChunkScan) in
+  // which something may be small for e4m3, and so for e5m2, whose bounds are lower; true when any
+  // is.
+  template <typename W>
+  static bool FlagSmall(const W* most, const W* least, int n, W* flags) {
+    return internal::FlagSmall(most, least, n, flags);
   }
 
   // Sum over `words` 8-byte words of one digest block.

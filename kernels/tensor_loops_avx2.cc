@@ -114,15 +114,16 @@ PLUMB_AVX2_INLINE void CountFieldsOf(const W* words, int n, int first, int last,
   }
 }
 
-// Which groups hold no value (zero apart) below the magnitude `bound`; true when any.
+// Which groups hold no value (zero apart) below the magnitude `bound`, and how many.
 template <typename W>
-bool ChooseGroups(const ChunkScan<W>& scan, int groups, W bound, bool* added) {
-  bool any = false;
+int ChooseGroups(const ChunkScan<W>& scan, int groups, W bound, bool* added) {
+  const bool all = bound == 0 || scan.least_of_all >= static_cast<W>(bound - 1);
+  int chosen = 0;
   for (int g = 0; g < groups; ++g) {
-    added[g] = scan.least[g] >= static_cast<W>(bound - 1) || bound == 0;
-    any |= added[g];
+    added[g] = all || scan.least[g] >= static_cast<W>(bound - 1);
+    chosen += added[g] ? 1 : 0;
   }
-  return any;
+  return chosen;
 }
 
 }  // namespace
@@ -132,6 +133,8 @@ PLUMB_AVX2 void Avx2Loops::Scan(const uint32_t* words, int n, ChunkScan<uint32_t
   const __m256i minus_one = _mm256_set1_epi32(-1);
   __m256i positive = _mm256_setzero_si256();
   __m256i negative = _mm256_setzero_si256();
+  __m256i most_of_all = _mm256_setzero_si256();
+  __m256i least_of_all = minus_one;
   for (int g = 0; g < n / kGroup; ++g) {
     __m256i most = _mm256_setzero_si256();
     __m256i least = minus_one;
@@ -145,7 +148,11 @@ PLUMB_AVX2 void Avx2Loops::Scan(const uint32_t* words, int n, ChunkScan<uint32_t
     }
     scan->most[g] = Max32(most);
     scan->least[g] = Min32(least);
+    most_of_all = _mm256_max_epu32(most_of_all, most);
+    least_of_all = _mm256_min_epu32(least_of_all, least);
   }
+  scan->most_of_all = Max32(most_of_all);
+  scan->least_of_all = Min32(least_of_all);
   const uint32_t high = Max32(negative);
   scan->positive = Max32(positive);  // words with a sign are negative numbers and lose against 0
   scan->negative = high >> 31 != 0 ? high & kMagnitudeMask<uint32_t> : 0;
@@ -156,6 +163,8 @@ PLUMB_AVX2 void Avx2Loops::Scan(const uint16_t* words, int n, ChunkScan<uint16_t
   const __m256i minus_one = _mm256_set1_epi16(-1);
   __m256i positive = _mm256_setzero_si256();
   __m256i negative = _mm256_setzero_si256();
+  __m256i most_of_all = _mm256_setzero_si256();
+  __m256i least_of_all = minus_one;
   for (int g = 0; g < n / kGroup; ++g) {
     const __m256i a = Load(words + g * kGroup);
     const __m256i b = Load(words + g * kGroup + 16);
@@ -163,10 +172,16 @@ PLUMB_AVX2 void Avx2Loops::Scan(const uint16_t* words, int n, ChunkScan<uint16_t
     const __m256i mb = _mm256_and_si256(b, mask);
     positive = _mm256_max_epi16(positive, _mm256_max_epi16(a, b));
     negative = _mm256_max_epu16(negative, _mm256_max_epu16(a, b));
-    scan->most[g] = Max16(_mm256_max_epu16(ma, mb));
-    scan->least[g] =
-        Min16(_mm256_min_epu16(_mm256_add_epi16(ma, minus_one), _mm256_add_epi16(mb, minus_one)));
+    const __m256i most = _mm256_max_epu16(ma, mb);
+    const __m256i least =
+        _mm256_min_epu16(_mm256_add_epi16(ma, minus_one), _mm256_add_epi16(mb, minus_one));
+    scan->most[g] = Max16(most);
+    scan->least[g] = Min16(least);
+    most_of_all = _mm256_max_epu16(most_of_all, most);
+    least_of_all = _mm256_min_epu16(least_of_all, least);
   }
+  scan->most_of_all = Max16(most_of_all);
+  scan->least_of_all = Min16(least_of_all);
   const uint16_t high = Max16(negative);
   scan->positive = Max16(positive);
   scan->negative = high >> 15 != 0 ? high & kMagnitudeMask<uint16_t> : uint16_t{0};
@@ -240,13 +255,14 @@ PLUMB_AVX2 void Avx2Loops::CountFields(const uint32_t* words, int n, int first, 
 // square is a multiple of 2^(2E-82) below 2^(2E+2): its part in multiples of 2^(2E-40), and the
 // rest, are exact sums as well. (Error-free extraction: Rump, Ogita, Oishi, "Accurate
 // floating-point summation", 2008.)
-PLUMB_AVX2 bool Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan,
-                                     uint32_t most, bool* added, ChunkSums* sums) {
+PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan,
+                                    bool* added, ChunkSums* sums) {
   static_assert(kChunk <= 1 << 11);
-  const int field = std::max(static_cast<int>(most >> 23), 1);
+  const int field = std::max(static_cast<int>(scan.most_of_all >> 23), 1);
   const int e = field - 127;
   const uint32_t bound = field > 19 ? static_cast<uint32_t>(field - 18) << 23 : 0;
-  if (!ChooseGroups(scan, n / kGroup, bound, added)) return false;
+  const int chosen = ChooseGroups(scan, n / kGroup, bound, added);
+  if (chosen == 0) return 0;
   const __m256d magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7fffffffffffffff));
   const __m256d extractor = _mm256_set1_pd(1.5 * PowerOfTwo(2 * e + 12));
   const __m256d zero = _mm256_setzero_pd();
@@ -274,19 +290,20 @@ PLUMB_AVX2 bool Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkSc
   sums->magnitudes = static_cast<Uint128>(Units(magnitudes, e - 41));
   sums->squares = static_cast<Uint128>(Units(high, 2 * e - 40)) << 42;
   sums->squares += static_cast<Uint128>(static_cast<Int128>(Units(low, 2 * e - 82)));
-  return true;
+  return chosen;
 }
 
 // 8-bit significands: with |x| < 2^(E+1) and every x a multiple of 2^(E-21), x 2^(21-E) is an
 // integer of 22 bits, and 256 of them fit a lane.
-PLUMB_AVX2 bool Avx2Loops::SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan,
-                                     uint16_t most, bool* added, ChunkSums* sums) {
+PLUMB_AVX2 int Avx2Loops::SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan,
+                                    bool* added, ChunkSums* sums) {
   static_assert(kChunk / 8 <= 1 << 8);
-  const int field = most >> 7;
-  if (field < 27) return false;  // the factor would overflow
+  const int field = scan.most_of_all >> 7;
+  if (field < 27) return 0;  // the factor would overflow
   const int e = field - 127;
   const auto bound = static_cast<uint16_t>((field - 14) << 7);
-  if (!ChooseGroups(scan, n / kGroup, bound, added)) return false;
+  const int chosen = ChooseGroups(scan, n / kGroup, bound, added);
+  if (chosen == 0) return 0;
   const __m256 factor = _mm256_set1_ps(static_cast<float>(PowerOfTwo(21 - e)));
   const __m256i zero = _mm256_setzero_si256();
   __m256i sum = zero;
@@ -317,7 +334,16 @@ PLUMB_AVX2 bool Avx2Loops::SumGroups(const uint16_t* words, int n, const ChunkSc
   sums->sum = total;
   sums->magnitudes = Sum32(magnitudes);
   sums->squares = Sum64(_mm256_add_epi64(even, odd));
-  return true;
+  return chosen;
+}
+
+PLUMB_AVX2 bool Avx2Loops::FlagSmall(const uint16_t* most, const uint16_t* least, int n,
+                                     uint16_t* flags) {
+  return internal::FlagSmall(most, least, n, flags);
+}
+PLUMB_AVX2 bool Avx2Loops::FlagSmall(const uint32_t* most, const uint32_t* least, int n,
+                                     uint32_t* flags) {
+  return internal::FlagSmall(most, least, n, flags);
 }
 
 PLUMB_AVX2 Digest Avx2Loops::DigestWords(const std::byte* data, size_t words, DigestKey key) {

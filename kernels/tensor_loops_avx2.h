@@ -21,10 +21,12 @@ struct Avx2Loops {
   static uint64_t CountFrom(const uint32_t* words, int n, uint32_t bound);
   static void CountFields(const uint16_t* words, int n, int first, int last, uint32_t* counts);
   static void CountFields(const uint32_t* words, int n, int first, int last, uint32_t* counts);
-  static bool SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan,
-                        uint16_t most, bool* added, ChunkSums* sums);
-  static bool SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan,
-                        uint32_t most, bool* added, ChunkSums* sums);
+  static int SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan, bool* added,
+                       ChunkSums* sums);
+  static int SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan, bool* added,
+                       ChunkSums* sums);
+  static bool FlagSmall(const uint16_t* most, const uint16_t* least, int n, uint16_t* flags);
+  static bool FlagSmall(const uint32_t* most, const uint32_t* least, int n, uint32_t* flags);
   static Digest DigestWords(const std::byte* data, size_t words, DigestKey key);
 };
 

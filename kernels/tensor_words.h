@@ -79,33 +79,35 @@ class WordMeasure {
   }
 
   // `words`: `n` of them, a multiple of 128 and at most kChunk, the last `padding` of them zeros
-  // that are no elements. Non-finite ones are replaced by zeros.
-  void Measure(W* words, int n, int padding) {
+  // that are no elements.
+  void Measure(const W* words, int n, int padding) {
     int absent = padding;  // zeros that are no finite elements
-    W most = Scan(words, n);
-    if (most >= kInfinityBits<W>) {
+    Loops::Scan(words, n, &scan_);
+    if (scan_.most_of_all >= kInfinityBits<W>) {
       absent += SetAsideNonFinite(words, n);
-      most = Scan(words, n);
+      words = finite_;
+      Loops::Scan(words, n, &scan_);
     }
-    const int groups = n / kGroup;
-    const W least = *std::min_element(scan_.least, scan_.least + groups);
-    const uint64_t zeros = CountExponents(words, n, least, most) - static_cast<uint64_t>(absent);
+    const uint64_t zeros = CountExponents(words, n) - static_cast<uint64_t>(absent);
     totals_->zero += zeros;
-    if (absent < n) Extremes(zeros, least);
-    if (least < least_normal_ - 1) {
+    if (absent < n) Extremes(zeros);
+    if (scan_.least_of_all < least_normal_ - 1) {
       uint64_t ignored = 0;
       Loops::CountBelow(words, n, least_normal_, least_normal_, &totals_->subnormal, &ignored);
     }
-    Sum(words, n, most);
-    Fits(words, groups, least, most);
-    for (int g = 0; g < groups; ++g) {
-      ScaledFits(words + g * kGroup, kGroup, 0, scan_.least[g], scan_.most[g]);
+    Sum(words, n);
+    const int groups = n / kGroup;
+    Fits(words, groups);
+    ScaledFits(words, scan_.most, scan_.least, groups, 1);
+    W most[kGroups / 4];
+    W least[kGroups / 4];
+    for (int i = 0; i < groups / 4; ++i) {
+      const W* m = scan_.most + 4 * i;
+      const W* l = scan_.least + 4 * i;
+      most[i] = std::max(std::max(m[0], m[1]), std::max(m[2], m[3]));
+      least[i] = std::min(std::min(l[0], l[1]), std::min(l[2], l[3]));
     }
-    for (int g = 0; g < groups; g += 4) {
-      ScaledFits(words + g * kGroup, 4 * kGroup, 1,
-                 *std::min_element(scan_.least + g, scan_.least + g + 4),
-                 *std::max_element(scan_.most + g, scan_.most + g + 4));
-    }
+    ScaledFits(words, most, least, groups / 4, 4);
   }
 
   void Finish() { bins_->Drain(totals_); }
@@ -113,29 +115,27 @@ class WordMeasure {
  private:
   static constexpr int kM = WordFormat<W>::kFractionBits;
 
-  W Scan(const W* words, int n) {
-    Loops::Scan(words, n, &scan_);
-    return *std::max_element(scan_.most, scan_.most + n / kGroup);
-  }
-
-  __attribute__((noinline)) int SetAsideNonFinite(W* words, int n) {
+  // Copies the words to finite_, zeros in place of what is not finite; returns how many.
+  __attribute__((noinline)) int SetAsideNonFinite(const W* words, int n) {
     int found = 0;
     for (int i = 0; i < n; ++i) {
+      finite_[i] = words[i];
       const W m = words[i] & kMagnitudeMask<W>;
       if (m < kInfinityBits<W>) continue;
       const bool negative = words[i] != m;
       ++(m > kInfinityBits<W> ? totals_->nan : (negative ? totals_->neg_inf : totals_->pos_inf));
-      words[i] = 0;
+      finite_[i] = 0;
       ++found;
     }
     return found;
   }
 
   // Returns the number of zeros: what has no exponent.
-  uint64_t CountExponents(const W* words, int n, W least, W most) {
+  uint64_t CountExponents(const W* words, int n) {
+    const W least = scan_.least_of_all;
     auto others = static_cast<uint64_t>(n);
     if (least < kFractionMask<W>) others -= CountSubnormalExponents(words, n);
-    const int last = most >> kM;
+    const int last = scan_.most_of_all >> kM;
     if (last == 0) return others;
     const int first = std::max(1, static_cast<int>(static_cast<W>(least + 1) >> kM));
     if constexpr (sizeof(W) == 8) {
@@ -168,13 +168,14 @@ class WordMeasure {
   }
 
   // Of a chunk with finite elements.
-  void Extremes(uint64_t zeros, W least) {
+  void Extremes(uint64_t zeros) {
+    const W nearest = static_cast<W>(scan_.least_of_all + 1);
     if (scan_.negative != 0) Note(scan_.negative, true);
     if (scan_.positive != 0) Note(scan_.positive, false);
     if (zeros > 0) Note(0, false);
     // Without zeros, the end that lies nearest to zero when all have one sign.
-    if (zeros == 0 && scan_.negative == 0) Note(static_cast<W>(least + 1), false);
-    if (zeros == 0 && scan_.positive == 0) Note(static_cast<W>(least + 1), true);
+    if (zeros == 0 && scan_.negative == 0) Note(nearest, false);
+    if (zeros == 0 && scan_.positive == 0) Note(nearest, true);
   }
 
   void Note(W magnitude, bool negative) {
@@ -190,37 +191,49 @@ class WordMeasure {
     totals_->max = std::max(totals_->max, value);
   }
 
-  void Sum(const W* words, int n, W most) {
+  void Sum(const W* words, int n) {
     bool added[kGroups];
     ChunkSums sums;
-    const bool some = Loops::SumGroups(words, n, scan_, most, added, &sums);
-    if (some) {
+    const int chosen = Loops::SumGroups(words, n, scan_, added, &sums);
+    if (chosen > 0) {
       totals_->sum.Add(static_cast<Uint128>(sums.sum < 0 ? -sums.sum : sums.sum), sums.unit,
                        sums.sum < 0);
       totals_->magnitudes.Add(sums.magnitudes, sums.unit);
       totals_->squares.Add(sums.squares, 2 * sums.unit);
     }
+    if (chosen == n / kGroup) return;
     for (int g = 0; g < n / kGroup; ++g) {
-      if (!some || !added[g]) bins_->Add(words + g * kGroup, kGroup);
+      if (chosen == 0 || !added[g]) bins_->Add(words + g * kGroup, kGroup);
     }
     if (bins_->values() + kChunk > ExponentBins<W>::kMostValues) bins_->Drain(totals_);
   }
 
-  void Fits(const W* words, int groups, W least, W most) {
+  void Fits(const W* words, int groups) {
     for (size_t i = 0; i < kFormatFits; ++i) {
       if (kFormatFitTargets[i].block != 0) continue;
       const FitBounds<W>& bounds = bounds_[i];
       FormatFitCounts& fit = totals_->fits[i];
-      if (least < bounds.normal_from - 1) {
-        for (int g = 0; g < groups; ++g) {
-          if (scan_.least[g] < bounds.normal_from - 1)
-            CountSmall(words + g * kGroup, kGroup, bounds, &fit);
-        }
-      }
-      if (most >= bounds.saturated_from) {
+      if (scan_.least_of_all < bounds.normal_from - 1)
+        CountSmallGroups(words, groups, bounds, &fit);
+      if (scan_.most_of_all >= bounds.saturated_from) {
         fit.saturated += Loops::CountFrom(words, groups * kGroup, bounds.saturated_from);
       }
     }
+  }
+
+  // Only a few groups may have anything small; where many have, one pass over all is quicker.
+  void CountSmallGroups(const W* words, int groups, const FitBounds<W>& bounds,
+                        FormatFitCounts* fit) {
+    constexpr int kMany = 12;
+    int some[kMany];
+    int found = 0;
+    for (int g = 0; g < groups && found <= kMany; ++g) {
+      if (scan_.least[g] >= bounds.normal_from - 1) continue;
+      if (found < kMany) some[found] = g;
+      ++found;
+    }
+    if (found > kMany) return CountSmall(words, groups * kGroup, bounds, fit);
+    for (int i = 0; i < found; ++i) CountSmall(words + some[i] * kGroup, kGroup, bounds, fit);
   }
 
   static void CountSmall(const W* words, int n, const FitBounds<W>& bounds, FormatFitCounts* fit) {
@@ -231,18 +244,24 @@ class WordMeasure {
     fit->subnormal += small - flushed;
   }
 
-  // Both formats of one scaled block; `size`: 0 for blocks of 32, 1 of 128. kFormatFitTargets keeps
-  // e4m3 at 4 and 5, e5m2 at 6 and 7.
-  void ScaledFits(const W* words, int n, size_t size, W least, W most) {
-    if (most == 0) return;
-    if (most >> kM < kLeastScalableField) {
-      TinyFits(words, n, size);
-      return;
+  // Both formats of the scaled blocks of `groups` groups each. kFormatFitTargets keeps e4m3 at 4
+  // (blocks of 32) and 5 (of 128), e5m2 at 6 and 7.
+  void ScaledFits(const W* words, const W* most, const W* least, int blocks, int groups) {
+    W flags[kGroups];
+    if (!Loops::FlagSmall(most, least, blocks, flags)) return;
+    const int n = groups * kGroup;
+    const size_t size = groups == 1 ? 0 : 1;
+    for (int i = 0; i < blocks; ++i) {
+      if (flags[i] == 0) continue;
+      const W* block = words + i * n;
+      if (most[i] >> kM < kLeastScalableField) {
+        TinyFits(block, n, size);
+        continue;
+      }
+      CountSmall(block, n, ScaledBounds<W>(DType::kE4M3, most[i]), &totals_->fits[4 + size]);
+      const FitBounds<W> e5m2 = ScaledBounds<W>(DType::kE5M2, most[i]);
+      if (least[i] < e5m2.normal_from - 1) CountSmall(block, n, e5m2, &totals_->fits[6 + size]);
     }
-    const FitBounds<W> e4m3 = ScaledBounds<W>(DType::kE4M3, most);
-    if (least >= e4m3.normal_from - 1) return;  // and so above e5m2's, which are lower
-    CountSmall(words, n, e4m3, &totals_->fits[4 + size]);
-    CountSmall(words, n, ScaledBounds<W>(DType::kE5M2, most), &totals_->fits[6 + size]);
   }
 
   // Blocks so small that the bounds leave the word's format: measured as f64, scaled up.
@@ -269,6 +288,7 @@ class WordMeasure {
   W least_normal_;  // of the tensor's dtype
   FitBounds<W> bounds_[kFormatFits] = {};
   ChunkScan<W> scan_;
+  W finite_[kChunk];
 };
 
 }  // namespace plumbline
