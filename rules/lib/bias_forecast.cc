@@ -100,14 +100,14 @@ google::protobuf::Struct ToStruct(const BiasForecast& f, const std::string& unit
   return s;
 }
 
-void FillBias(const BiasStream& stream, v1::Finding& finding) {
-  finding.set_level(stream.level());
+void FillBias(const BiasStream& stream, v1::Finding& finding, const std::string& unit) {
+  finding.set_level(stream.interval_level());
   finding.set_strength(v1::STRENGTH_STATISTICAL);
-  *finding.mutable_bias() = ToBias(stream);
-  *finding.mutable_forecast() = ToStruct(Forecast(stream.mean(), stream.sd()));
+  *finding.mutable_bias() = ToBias(stream, unit);
+  *finding.mutable_forecast() = ToStruct(Forecast(stream.mean(), stream.sd()), unit);
   finding.mutable_measured()->set_name("mean error beyond rounding");
   finding.mutable_measured()->set_value(stream.mean());
-  finding.mutable_measured()->set_unit("ulp");
+  finding.mutable_measured()->set_unit(unit);
   finding.mutable_threshold()->set_value(kBiasBudgetUlp);
   finding.mutable_threshold()->set_source("budget of the bias test, in ulp");
   finding.set_sample_size(stream.count());

@@ -41,8 +41,8 @@ v1::Bias ToBias(const BiasStream& stream, const std::string& unit = "ulp");
 google::protobuf::Struct ToStruct(const BiasForecast& forecast, const std::string& unit = "ulp");
 
 // Fills a finding's bias, forecast, measured ("mean error beyond rounding"), threshold (the
-// budget), sample_size, false_alarm (alpha, a probability), level and strength (statistical) from
-// an alarmed stream with level() set, and adds the assumptions that the test rests on there.
-void FillBias(const BiasStream& stream, v1::Finding& finding);
+// budget), sample_size, false_alarm (alpha, a probability), level (of the interval) and strength
+// (statistical), and adds the assumptions that the test rests on there.
+void FillBias(const BiasStream& stream, v1::Finding& finding, const std::string& unit = "ulp");
 
 }  // namespace plumbline::rules

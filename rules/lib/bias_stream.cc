@@ -168,17 +168,26 @@ double BiasStream::misround_rate() const {
   return rounded_ > 0 ? static_cast<double>(misrounded_) / static_cast<double>(rounded_) : kNaN;
 }
 
-BiasSide BiasStream::side() const {
-  if (alarmed(BiasSide::kTooLarge) && low() > kBiasBudgetUlp) return BiasSide::kTooLarge;
-  if (alarmed(BiasSide::kTooSmall) && high() < -kBiasBudgetUlp) return BiasSide::kTooSmall;
+BiasSide BiasStream::interval_side() const {
+  if (low() > kBiasBudgetUlp) return BiasSide::kTooLarge;
+  if (high() < -kBiasBudgetUlp) return BiasSide::kTooSmall;
   return BiasSide::kNone;
 }
 
-v1::Level BiasStream::level() const {
-  const BiasSide s = side();
+v1::Level BiasStream::interval_level() const {
+  const BiasSide s = interval_side();
   if (s == BiasSide::kNone) return v1::LEVEL_UNSPECIFIED;
   const double nearer = s == BiasSide::kTooLarge ? low() : -high();
   return nearer >= 1 ? v1::LEVEL_ERROR : v1::LEVEL_WARNING;
+}
+
+BiasSide BiasStream::side() const {
+  const BiasSide s = interval_side();
+  return alarmed(s) ? s : BiasSide::kNone;
+}
+
+v1::Level BiasStream::level() const {
+  return side() == BiasSide::kNone ? v1::LEVEL_UNSPECIFIED : interval_level();
 }
 
 }  // namespace plumbline::rules

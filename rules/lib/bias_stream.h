@@ -90,11 +90,13 @@ class BiasStream {
   double rms() const;            // zero sums included
   double misround_rate() const;  // of Add(SumErrors); NaN without
 
-  // The finding's side: the one that alarmed and beyond whose budget the whole interval lies.
-  // kNone: no finding.
-  BiasSide side() const;
+  // The side on which the whole interval lies beyond the budget; kNone: it reaches into it.
+  BiasSide interval_side() const;
   // LEVEL_ERROR where the interval's nearer end is 1 ulp or more, LEVEL_WARNING where beyond the
-  // budget, LEVEL_UNSPECIFIED without a finding.
+  // budget, else LEVEL_UNSPECIFIED.
+  v1::Level interval_level() const;
+  // The finding's: the interval's, where that side alarmed.
+  BiasSide side() const;
   v1::Level level() const;
 
  private:

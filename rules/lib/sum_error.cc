@@ -19,6 +19,13 @@ SumError ErrorOf(double y, const ExactSum& s, double sum_squares, DType out, uin
   return error;
 }
 
+double BiasUnitScale(DType out) {
+  const int beyond = FormatOf(out).precision - FormatOf(DType::kBF16).precision;
+  return FormatOf(out).precision >= 24 ? PowerOfTwo(-beyond) : 1;
+}
+
+const char* BiasUnit(DType out) { return FormatOf(out).precision >= 24 ? "bf16 ulp" : "ulp"; }
+
 void SumErrors::Take(const SumError& error) {
   if (error.kind == SumError::Kind::kAside) {
     ++aside;

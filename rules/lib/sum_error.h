@@ -30,6 +30,11 @@ struct SumError {
 // not finite sets the sample aside. Pure.
 SumError ErrorOf(double y, const ExactSum& s, double sum_squares, DType out, uint32_t divisor = 1);
 
+// Sums kept in f32 or f64 are judged in ulp of bf16, what gradients are used in: their own ulp is
+// of no concern. The factor on e, and the unit's name.
+double BiasUnitScale(DType out);
+const char* BiasUnit(DType out);  // "ulp" or "bf16 ulp"
+
 // The samples of one step and site (or of one call of a collective).
 struct SumErrors {
   std::vector<double> judged;    // e, in the order in which the samples were drawn

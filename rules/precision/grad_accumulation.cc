@@ -1,0 +1,239 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/accumulation_case.h"
+#include "rules/lib/accumulation_replay.h"
+#include "rules/lib/accumulation_tally.h"
+#include "rules/lib/alpha_split.h"
+#include "rules/lib/bias_forecast.h"
+#include "rules/lib/e_bh.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/grad-accumulation
+
+A running sum of gradients is kept in too few bits, so that late micro-batches are lost.
+
+**What it checks.** At sampled elements of a sum that one rank keeps over the micro-batches of a step, the
+exact sum of what was added (a superaccumulator, no rounding) against what came out. The error is counted
+beyond the one rounding into the sum's dtype that nobody can avoid, in units of its last place (ulp), signed
+so that plus is too large in magnitude; sums in fp32 are judged in ulp of bf16. Three answers are kept apart:
+- *Which arithmetic*: the additions are replayed in bf16, fp16, fp32 and fp64, to nearest and toward zero. A
+  replay that equals every sample bit for bit, and differs from those of other dtypes on enough of them, is
+  `proved`.
+- *Is there a bias*: a wealth process over all steps of the run, one a rank, alarms with a false-alarm
+  probability that is this site's share of one in a million per run; a finding needs the interval of the
+  unclipped mean (4.9 standard errors) to lie beyond 0.05 ulp on the alarm's side. Across tensors, e-BH at the
+  end of the run. From 1 ulp on it is an error, below a warning.
+- *What was lost*: the share of additions that left the sum as it was, and their share of the mass.
+
+16-bit sums without a bias are a note where the same addends, drawn again into longer sums (twice as many, up to
+2,048), pass the budget.
+
+**Why.** A sum stops taking in addends below half its last place: ones stop at 256 in bf16, at 2,048 in fp16.
+Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %, 1,024 -45 %. Elements whose
+means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is 45 % too small in every
+element is a learning rate that is too small, until it is not the same in every element.
+
+**Bad.** `sums of 1,024 addends kept in bf16 come out 45 % too small; 83 % of the additions changed nothing`.
+
+**Good.** `sums of 1,024 addends: fp32, one after the other; 0.00 ulp`.
+
+**How to fix it.**
+- PyTorch: keep `.grad` in fp32 (fp32 parameters under `torch.autocast`), or add up in a fp32 buffer of your own
+  and copy it into `.grad` once.
+- Megatron-LM: `--accumulate-allreduce-grads-in-fp32` (`--main-grads-dtype fp32`).
+- DeepSpeed: `"data_types": {"grad_accum_dtype": "fp32"}`.
+- FSDP: parameters in fp32 with `MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`.
+- Or fewer, larger micro-batches.
+
+**Strength.** `statistical` for the bias; the model in the details is `proved` by replay. The note is `heuristic`:
+it assumes that longer sums have addends like these.
+
+**Inconclusive when** no step came with values, micro-batches of a step are missing, something else wrote to the
+sum between two of them, every sample holds a NaN or an infinity, or the samples are too few for any bias to
+raise the alarm.
+
+**What it cannot see.** Rounding of the addends before they were recorded; sums within a kernel
+(`precision/gemm-accumulator`); elements that were not drawn.
+
+**Cost.** K additions in fixed point for each of up to 4,096 elements of a captured step, and a dozen replays.
+
+**Sources.** Higham, "The accuracy of floating point summation", 1993; Waudby-Smith and Ramdas, "Estimating means
+of bounded random variables by betting", 2023; Wang and Ramdas on e-BH, 2022.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/grad-accumulation",
+                            "micro-batch gradients are summed with a bias",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr char kFix[] =
+    "Accumulate in fp32: Megatron-LM --accumulate-allreduce-grads-in-fp32; DeepSpeed data_types "
+    "grad_accum_dtype fp32; PyTorch: fp32 .grad, or a fp32 buffer of your own.";
+
+// Half of the run's budget for streams by themselves (trainer and rollout are two), half for e-BH over
+// the tensors.
+constexpr double kStreamAlpha = kRunAlpha / 4;
+constexpr double kEBhAlpha = kRunAlpha / 2;
+
+class GradAccumulation : public Rule {
+ public:
+  explicit GradAccumulation(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    uint64_t more = 0;
+    const std::vector<Accumulation> all = DecodeAccumulations(step, &more);
+    if (all.empty()) return;
+    const Key key{step.role, step.site.layer(), step.site.op()};
+    AccumulationTally& tally =
+        sites_.try_emplace(key, AlphaOf(kInfo.id, step.site, kStreamAlpha)).first->second;
+    tally.Take(step, all, more);
+    const AccumulationTally::Rank* worst = tally.Alarmed();
+    if (worst == nullptr || worst->stream.level() <= tally.told) return;
+    tally.told = worst->stream.level();
+    out.Add(Biased(key, tally, *worst, false));
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    std::vector<double> wealth;
+    for (const auto& [key, tally] : sites_) wealth.push_back(tally.LogWealth());
+    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha * RuleWeight(kInfo.id));
+    size_t i = 0;
+    for (auto& [key, tally] : sites_) {
+      const bool by_ebh = selected[i++];
+      if (tally.told != v1::LEVEL_UNSPECIFIED) continue;
+      const AccumulationTally::Rank* worst = by_ebh ? tally.Outside() : nullptr;
+      out.Add(worst != nullptr ? Biased(key, tally, *worst, true) : Rest(key, tally));
+    }
+  }
+
+ private:
+  using Key = std::tuple<v1::Role, std::string, std::string>;
+
+  static v1::Verdict Biased(const Key& key, const AccumulationTally& tally,
+                            const AccumulationTally::Rank& worst, bool by_ebh) {
+    const BiasStream& stream = worst.stream;
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    FillBias(stream, f, tally.unit);
+    const bool small = stream.interval_side() == BiasSide::kTooSmall;
+    f.set_title(absl::StrCat("micro-batch gradients are summed too ", small ? "small" : "large"));
+    std::string lost;
+    if (tally.lost.adds > 0) {
+      lost = absl::StrFormat(" %.0f %% of the additions (%.0f %% of the mass) changed nothing.",
+                             100 * tally.lost.lost_share(), 100 * tally.lost.mass_share());
+    }
+    f.set_explanation(absl::StrFormat(
+        "Sums of %d addends on rank %d come out %.2g %% too %s: %+.3g %s beyond rounding, between "
+        "%.3g "
+        "and %.3g.%s %s. In fp32 the same addends give %+.2g. %s.",
+        tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()), small ? "small" : "large",
+        stream.mean(), tally.unit, stream.low(), stream.high(), lost, tally.ModelText(),
+        worst.fp32_mean(), Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))));
+    f.mutable_cause()->set_id(tally.CauseId());
+    f.mutable_cause()->set_confidence(tally.match.accepted ? 1 : 0.5);
+    if (by_ebh) {
+      f.mutable_false_alarm()->set_value(kEBhAlpha * RuleWeight(kInfo.id));
+      f.add_assumptions(
+          "named by e-BH over all tensors: the rate is the expected share of false ones among "
+          "those "
+          "named");
+    }
+    tally.FillWitness(worst, *f.mutable_witness());
+    f.set_fix(kFix);
+    return Complete(key, tally, std::move(verdict));
+  }
+
+  static v1::Verdict Predicted(const Key& key, const AccumulationTally& tally) {
+    const LongerSum& last = tally.longer.tried.back();
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_NOTE);
+    f.set_strength(v1::STRENGTH_HEURISTIC);
+    f.set_title("micro-batch gradients are summed in 16 bits");
+    f.set_explanation(absl::StrFormat(
+        "%s. Sums of %d addends show no bias; of the same addends, %d would come out %+.2g ulp "
+        "(%+.2g %%) "
+        "off.",
+        tally.ModelText(), tally.most_adds, last.adds, last.mean, 100 * last.relative));
+    f.mutable_cause()->set_id("16-bit-accumulator");
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name("addends at which the bias passes its budget");
+    f.mutable_measured()->set_value(static_cast<double>(last.adds));
+    f.mutable_measured()->set_unit("addends");
+    f.mutable_threshold()->set_value(kBiasBudgetUlp);
+    f.mutable_threshold()->set_source("budget of the bias test, in ulp");
+    f.set_sample_size(tally.Judged());
+    f.add_assumptions("addends of longer sums are like these");
+    f.set_fix(kFix);
+    return Complete(key, tally, std::move(verdict));
+  }
+
+  static v1::Verdict Rest(const Key& key, const AccumulationTally& tally) {
+    if (tally.Judged() == 0) return Complete(key, tally, Inconclusive(tally.WhyNothing()));
+    if (tally.longer.breaks) return Predicted(key, tally);
+    const bool half = tally.match.accepted && tally.match.model.half();
+    if (!half && !tally.WithinBudget() && !tally.match.accepted && !tally.match.indistinguishable) {
+      return Complete(
+          key, tally,
+          Inconclusive("unexplained: no candidate gives these sums, and the interval is too "
+                       "wide to say that they have no bias"));
+    }
+    if (!half && !tally.WithinBudget() && !tally.Enough()) {
+      return Complete(
+          key, tally,
+          Inconclusive(absl::StrFormat("few-samples: %d sums; no bias could have raised the alarm",
+                                       tally.Judged())));
+    }
+    return Complete(key, tally,
+                    Pass(absl::StrFormat("sums of %d addends show no bias; %s", tally.most_adds,
+                                         tally.ModelText())));
+  }
+
+  static v1::Verdict Complete(const Key& key, const AccumulationTally& tally, v1::Verdict verdict) {
+    v1::FindingSite& site = *verdict.mutable_site();
+    site.set_layer(std::get<1>(key));
+    site.set_op(std::get<2>(key));
+    site.set_step_first(tally.step_first);
+    site.set_step_last(tally.step_last);
+    for (uint32_t rank : tally.SiteRanks(verdict.kind() == v1::Verdict::KIND_FINDING))
+      site.add_ranks(rank);
+    tally.Describe(*verdict.mutable_details());
+    for (const std::string& assumption : tally.Assumptions()) verdict.add_assumptions(assumption);
+    if (verdict.has_finding()) {
+      *verdict.mutable_finding()->mutable_details() = verdict.details();
+      for (const std::string& assumption : tally.Assumptions())
+        verdict.mutable_finding()->add_assumptions(assumption);
+      verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
+    }
+    return verdict;
+  }
+
+  std::map<Key, AccumulationTally> sites_;
+};
+
+}  // namespace
+
+CatalogueEntry grad_accumulation() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<GradAccumulation>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
