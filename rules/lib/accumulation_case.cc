@@ -140,7 +140,7 @@ std::string CheckCalls(const std::vector<Item>& items) {
     return "no-sample: " + (why.empty() ? "no step came with values" : why);
   }
   if (!absent.empty()) {
-    return absl::StrFormat("missing-calls: micro-batches %s of the step came without values",
+    return absl::StrFormat("missing-calls: there are no values of micro-batch %s",
                            NumberList(absent));
   }
   const v1::UpdateSample& first = items[0].evidence->update().sample();
@@ -160,10 +160,7 @@ void TakeLost(const v1::Update& update, const std::vector<double>& before,
               const std::vector<double>& x, const std::vector<double>& after, Accumulation& a) {
   if (a.whole_tensor) {
     const v1::UpdateSummary& s = update.summary();
-    a.lost.adds += s.intended();
-    a.lost.lost += s.lost();
-    a.lost.mass += s.intended_l1();
-    a.lost.lost_mass += s.lost_l1();
+    a.lost.Add({s.intended(), s.lost(), s.intended_l1(), s.lost_l1()});
     return;
   }
   for (size_t i = 0; i < x.size(); ++i) a.lost.Take(before[i], x[i], after[i]);

@@ -107,6 +107,16 @@ double Replay(const Accumulation& a, const AccumulationModel& m, size_t i) {
   return Finished(sum, a);
 }
 
+bool Confirms(const Accumulation& a, const AccumulationModel& model) {
+  bool any = false;
+  for (size_t i = 0; i < a.samples; ++i) {
+    if (!a.finite(i)) continue;
+    if (Replay(a, model, i) != a.result[i]) return false;
+    any = true;
+  }
+  return any;
+}
+
 LostMass ReplayLost(const Accumulation& a, const AccumulationModel& m) {
   LostMass lost;
   for (size_t i = 0; i < a.samples; ++i) {

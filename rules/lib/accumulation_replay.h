@@ -26,6 +26,9 @@ struct AccumulationModel {
 // The result for sample i.
 double Replay(const Accumulation& a, const AccumulationModel& model, size_t i);
 
+// Does the replay equal the result on every finite sample, and is there one?
+bool Confirms(const Accumulation& a, const AccumulationModel& model);
+
 // Adds that leave the sum as it is, of the finite samples, when replayed.
 LostMass ReplayLost(const Accumulation& a, const AccumulationModel& model);
 

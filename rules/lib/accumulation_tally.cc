@@ -24,6 +24,22 @@ double AlphaOfRank(double alpha, uint32_t rank) {
   return alpha * 6 / (std::numbers::pi * std::numbers::pi * r * r);
 }
 
+void DescribeModel(const AccumulationMatch& match, const char* name,
+                   google::protobuf::Struct& details) {
+  google::protobuf::Struct& model = PutStruct(details, "model");
+  Put(model, "name", name);
+  if (match.accepted) {
+    Put(model, "dtype", DTypeName(match.model.dtype));
+    Put(model, "rounding",
+        match.model.rounding == RoundingMode::kTowardZero ? "toward-zero" : "nearest-even");
+  }
+  Put(details, "matches", static_cast<double>(match.matches));
+  Put(details, "samples", static_cast<double>(match.samples));
+  Put(details, "discriminating", static_cast<double>(match.discriminating));
+  Put(details, "runner_up", match.runner_up);
+  Put(details, "runner_up_matches", static_cast<double>(match.runner_up_matches));
+}
+
 }  // namespace
 
 double AccumulationTally::Rank::fp32_mean() const {
@@ -96,27 +112,24 @@ void AccumulationTally::TakeOne(const Accumulation& a, Rank& rank) {
   rank.stream.Add(errors, a.count >= a.samples ? std::optional<uint64_t>(a.count) : std::nullopt);
 }
 
-void AccumulationTally::TakeModel(const Accumulation& a, const Rank& rank) {
-  const AccumulationMatch now = MatchAccumulation(a);
-  const auto worth = [](const AccumulationMatch& m) {
-    return std::make_tuple(m.accepted, m.indistinguishable, m.samples > 0);
-  };
-  if (worth(now) >= worth(match)) match = now;
-  if (a.lost.adds > 0) {
-    lost.adds += a.lost.adds;
-    lost.lost += a.lost.lost;
-    lost.mass += a.lost.mass;
-    lost.lost_mass += a.lost.lost_mass;
-  } else if (now.accepted) {
-    const LostMass replayed = ReplayLost(a, now.model);
-    lost.adds += replayed.adds;
-    lost.lost += replayed.lost;
-    lost.mass += replayed.mass;
-    lost.lost_mass += replayed.lost_mass;
+void AccumulationTally::TakeModel(const Accumulation& a, Rank& rank) {
+  // A model once accepted is only confirmed: the search is for what does not fit it.
+  if (!rank.match.accepted || !Confirms(a, rank.match.model)) {
+    const AccumulationMatch now = MatchAccumulation(a);
+    const auto worth = [](const AccumulationMatch& m) {
+      return std::make_tuple(m.accepted, m.indistinguishable, m.samples > 0);
+    };
+    if (worth(now) >= worth(rank.match)) rank.match = now;
   }
-  if (extrapolated_ || !now.accepted || !now.model.half() || rank.stream.alarmed()) return;
+  if (a.lost.adds > 0) {
+    rank.lost.Add(a.lost);
+  } else if (rank.match.accepted) {
+    rank.lost.Add(ReplayLost(a, rank.match.model));
+  }
+  if (extrapolated_ || !rank.match.accepted || !rank.match.model.half() || rank.stream.alarmed())
+    return;
   extrapolated_ = true;
-  longer = Extrapolate(a, now.model);
+  longer = Extrapolate(a, rank.match.model);
 }
 
 const AccumulationTally::Rank* AccumulationTally::Worst(bool alarmed) const {
@@ -135,6 +148,11 @@ const AccumulationTally::Rank* AccumulationTally::Worst(bool alarmed) const {
 
 const AccumulationTally::Rank* AccumulationTally::Alarmed() const { return Worst(true); }
 const AccumulationTally::Rank* AccumulationTally::Outside() const { return Worst(false); }
+
+const AccumulationTally::Rank* AccumulationTally::Shown() const {
+  const Rank* outside = Outside();
+  return outside != nullptr || ranks_.empty() ? outside : &ranks_.begin()->second;
+}
 
 double AccumulationTally::LogWealth() const {
   double largest = -std::numeric_limits<double>::infinity();
@@ -176,12 +194,12 @@ std::string AccumulationTally::WhyNothing() const {
   return most->first;
 }
 
-const char* AccumulationTally::ModelName() const {
+const char* AccumulationTally::Rank::ModelName() const {
   if (match.accepted) return match.model.half() ? "sequential" : "fp32";
   return match.indistinguishable ? "indistinguishable" : "unexplained";
 }
 
-std::string AccumulationTally::ModelText() const {
+std::string AccumulationTally::Rank::ModelText() const {
   if (match.accepted) {
     return absl::StrFormat("Replay: %s, equals %d of %d sums bit for bit (%s: %d)",
                            match.model.text(), match.matches, match.samples, match.runner_up,
@@ -193,7 +211,7 @@ std::string AccumulationTally::ModelText() const {
                          match.matches, match.samples);
 }
 
-std::string AccumulationTally::CauseId() const {
+std::string AccumulationTally::Rank::CauseId() const {
   if (!match.accepted) return "unknown";
   if (match.model.rounding == RoundingMode::kTowardZero) return "toward-zero";
   return match.model.half() ? "16-bit-accumulator" : "long-sum";
@@ -220,28 +238,17 @@ std::vector<std::string> AccumulationTally::Assumptions() const {
 }
 
 void AccumulationTally::Describe(google::protobuf::Struct& details) const {
-  google::protobuf::Struct& model = PutStruct(details, "model");
-  Put(model, "name", ModelName());
-  if (match.accepted) {
-    Put(model, "dtype", DTypeName(match.model.dtype));
-    Put(model, "rounding",
-        match.model.rounding == RoundingMode::kTowardZero ? "toward-zero" : "nearest-even");
-  }
-  Put(details, "matches", static_cast<double>(match.matches));
-  Put(details, "samples", static_cast<double>(match.samples));
-  Put(details, "discriminating", static_cast<double>(match.discriminating));
-  Put(details, "runner_up", match.runner_up);
-  Put(details, "runner_up_matches", static_cast<double>(match.runner_up_matches));
-  Put(details, "addends", static_cast<double>(most_adds));
   Put(details, "steps", static_cast<double>(steps_));
   Put(details, "steps_not_judged", static_cast<double>(unjudged_));
   if (!problems_.empty()) Put(details, "not_judged_because", problems_.begin()->first);
   uint64_t aside = 0;
   for (const auto& [number, rank] : ranks_) aside += rank.aside;
   Put(details, "set_aside", static_cast<double>(aside));
-  const Rank* shown = Outside();
-  if (shown == nullptr && !ranks_.empty()) shown = &ranks_.begin()->second;
-  if (shown == nullptr || shown->stream.count() == 0) return;
+  const Rank* shown = Shown();
+  if (shown == nullptr) return;
+  DescribeModel(shown->match, shown->ModelName(), details);
+  Put(details, "addends", static_cast<double>(most_adds));
+  if (shown->stream.count() == 0) return;
   Put(details, "mean", shown->stream.mean());
   Put(details, "low", shown->stream.low());
   Put(details, "high", shown->stream.high());
@@ -250,9 +257,9 @@ void AccumulationTally::Describe(google::protobuf::Struct& details) const {
   Put(details, "misround_rate", shown->stream.misround_rate());
   Put(details, "relative_bias", shown->relative());
   Put(details, "fp32_mean", shown->fp32_mean());
-  if (lost.adds > 0) {
-    Put(details, "lost_add_share", lost.lost_share());
-    Put(details, "lost_mass_share", lost.mass_share());
+  if (shown->lost.adds > 0) {
+    Put(details, "lost_add_share", shown->lost.lost_share());
+    Put(details, "lost_mass_share", shown->lost.mass_share());
   }
   if (!longer.tried.empty()) {
     Put(details, "longest_sum_tried", static_cast<double>(longer.tried.back().adds));

@@ -24,6 +24,8 @@ class AccumulationTally {
     double fp32_errors = 0;  // of the same addends added up in fp32
     uint64_t fp32_count = 0;
     uint64_t aside = 0;
+    LostMass lost;            // observed, else of the accepted replay
+    AccumulationMatch match;  // of the last step, unless that said less than an earlier one
     // The largest error of the step that was taken last.
     struct {
       double e = 0;
@@ -35,6 +37,9 @@ class AccumulationTally {
 
     double relative() const { return got / exact - 1; }
     double fp32_mean() const;
+    const char* ModelName() const;  // as in details
+    std::string ModelText() const;  // "Replay: bf16, one after the other, equals 64 of 64 ..."
+    std::string CauseId() const;
   };
 
   // alpha: the site's.
@@ -51,8 +56,8 @@ class AccumulationTally {
   bool Enough() const;             // so many that the worst bias would have raised an alarm
   bool WithinBudget() const;       // every rank's interval
   std::string WhyNothing() const;  // reason of a site of which nothing could be judged
-  std::string ModelText() const;   // "Replay: bf16, one after the other, equals 64 of 64 ..."
-  std::string CauseId() const;
+  // The rank that a verdict speaks of: the one farthest out, else the first; nullptr: none judged.
+  const Rank* Shown() const;
   std::vector<uint32_t> SiteRanks(bool finding) const;
   std::vector<std::string> Assumptions() const;
   void Describe(google::protobuf::Struct& details) const;
@@ -63,15 +68,12 @@ class AccumulationTally {
   int64_t step_last = 0;
   size_t most_adds = 0;
   std::string unit = "ulp";
-  LostMass lost;            // observed, else of the accepted replay
-  AccumulationMatch match;  // of the last step, unless that said less than an earlier one
-  LongerSums longer;        // of the first step with an accepted 16-bit model and no alarm
+  LongerSums longer;  // of the first step with an accepted 16-bit model and no alarm
 
  private:
   void TakeOne(const Accumulation& a, Rank& rank);
-  void TakeModel(const Accumulation& a, const Rank& rank);
+  void TakeModel(const Accumulation& a, Rank& rank);
   const Rank* Worst(bool alarmed) const;
-  const char* ModelName() const;
 
   double alpha_;
   std::map<uint32_t, Rank> ranks_;

@@ -17,8 +17,9 @@
 // writer's total, so the sum still holds. Numbers with leading zeros or more than nine digits are
 // spelt by bytes.
 //
-// "layers.3" has weight 1/2 * 1/16 * 6 / (16 pi^2) = 1.2e-3; "model.layers.12.self_attn.q_proj"
-// SEE
+// "layers.3" has weight 1/2 * 1/16 * 6 / (16 pi^2) = 1.2e-3, and in all ln 1/alpha = 27;
+// "model.layers.12.self_attn.q_proj" 2e-24 and 75: four times the samples that 1e-6 would need.
+// A rule with several streams a site (ranks, roles) splits what it gets among them.
 // Pure, thread-safe.
 #pragma once
 

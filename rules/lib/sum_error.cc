@@ -44,6 +44,13 @@ void LostMass::Take(double before, double x, double after) {
   lost_mass += std::fabs(x);
 }
 
+void LostMass::Add(const LostMass& other) {
+  adds += other.adds;
+  lost += other.lost;
+  mass += other.mass;
+  lost_mass += other.lost_mass;
+}
+
 double LostMass::lost_share() const {
   return adds > 0 ? static_cast<double>(lost) / static_cast<double>(adds)
                   : std::numeric_limits<double>::quiet_NaN();

@@ -56,6 +56,7 @@ struct LostMass {
   double lost_mass = 0;
 
   void Take(double before, double x, double after);
+  void Add(const LostMass& other);
   double lost_share() const;  // lost / adds; NaN without adds
   double mass_share() const;  // lost_mass / mass; NaN without mass
 };

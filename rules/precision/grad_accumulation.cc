@@ -85,8 +85,8 @@ constexpr char kFix[] =
     "Accumulate in fp32: Megatron-LM --accumulate-allreduce-grads-in-fp32; DeepSpeed data_types "
     "grad_accum_dtype fp32; PyTorch: fp32 .grad, or a fp32 buffer of your own.";
 
-// Half of the run's budget for streams by themselves (trainer and rollout are two), half for e-BH over
-// the tensors.
+// Half of the run's budget for streams by themselves (trainer and rollout are two), half for e-BH
+// over the tensors.
 constexpr double kStreamAlpha = kRunAlpha / 4;
 constexpr double kEBhAlpha = kRunAlpha / 2;
 
@@ -134,19 +134,19 @@ class GradAccumulation : public Rule {
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
     f.set_title(absl::StrCat("micro-batch gradients are summed too ", small ? "small" : "large"));
     std::string lost;
-    if (tally.lost.adds > 0) {
+    if (worst.lost.lost > 0) {
       lost = absl::StrFormat(" %.0f %% of the additions (%.0f %% of the mass) changed nothing.",
-                             100 * tally.lost.lost_share(), 100 * tally.lost.mass_share());
+                             100 * worst.lost.lost_share(), 100 * worst.lost.mass_share());
     }
     f.set_explanation(absl::StrFormat(
         "Sums of %d addends on rank %d come out %.2g %% too %s: %+.3g %s beyond rounding, between "
         "%.3g "
         "and %.3g.%s %s. In fp32 the same addends give %+.2g. %s.",
         tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()), small ? "small" : "large",
-        stream.mean(), tally.unit, stream.low(), stream.high(), lost, tally.ModelText(),
+        stream.mean(), tally.unit, stream.low(), stream.high(), lost, worst.ModelText(),
         worst.fp32_mean(), Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))));
-    f.mutable_cause()->set_id(tally.CauseId());
-    f.mutable_cause()->set_confidence(tally.match.accepted ? 1 : 0.5);
+    f.mutable_cause()->set_id(worst.CauseId());
+    f.mutable_cause()->set_confidence(worst.match.accepted ? 1 : 0.5);
     if (by_ebh) {
       f.mutable_false_alarm()->set_value(kEBhAlpha * RuleWeight(kInfo.id));
       f.add_assumptions(
@@ -171,7 +171,7 @@ class GradAccumulation : public Rule {
         "%s. Sums of %d addends show no bias; of the same addends, %d would come out %+.2g ulp "
         "(%+.2g %%) "
         "off.",
-        tally.ModelText(), tally.most_adds, last.adds, last.mean, 100 * last.relative));
+        tally.Shown()->ModelText(), tally.most_adds, last.adds, last.mean, 100 * last.relative));
     f.mutable_cause()->set_id("16-bit-accumulator");
     f.mutable_cause()->set_confidence(1);
     f.mutable_measured()->set_name("addends at which the bias passes its budget");
@@ -188,12 +188,14 @@ class GradAccumulation : public Rule {
   static v1::Verdict Rest(const Key& key, const AccumulationTally& tally) {
     if (tally.Judged() == 0) return Complete(key, tally, Inconclusive(tally.WhyNothing()));
     if (tally.longer.breaks) return Predicted(key, tally);
-    const bool half = tally.match.accepted && tally.match.model.half();
-    if (!half && !tally.WithinBudget() && !tally.match.accepted && !tally.match.indistinguishable) {
+    const AccumulationTally::Rank& shown = *tally.Shown();
+    const bool told_apart = shown.match.accepted || shown.match.indistinguishable;
+    const bool half = shown.match.accepted && shown.match.model.half();
+    if (!told_apart && !tally.WithinBudget()) {
       return Complete(
           key, tally,
-          Inconclusive("unexplained: no candidate gives these sums, and the interval is too "
-                       "wide to say that they have no bias"));
+          Inconclusive("unexplained: no candidate gives these sums, and the interval is "
+                       "too wide to say that they have no bias"));
     }
     if (!half && !tally.WithinBudget() && !tally.Enough()) {
       return Complete(
@@ -203,7 +205,7 @@ class GradAccumulation : public Rule {
     }
     return Complete(key, tally,
                     Pass(absl::StrFormat("sums of %d addends show no bias; %s", tally.most_adds,
-                                         tally.ModelText())));
+                                         shown.ModelText())));
   }
 
   static v1::Verdict Complete(const Key& key, const AccumulationTally& tally, v1::Verdict verdict) {

@@ -7,6 +7,7 @@
 //   policy = score-capacity
 //   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
 //   [routing-pair]           or: training's and inference's routing (support/routing_pair.h)
+//   [accumulation]           or: running sums of gradients (support/accumulation_run.h)
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -25,6 +26,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
+#include "tests/rules/support/accumulation_run.h"
 #include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/synthetic_routing.h"
@@ -41,7 +43,7 @@ using testing::SyntheticRouting;
 
 struct Case {
   fs::path path;
-  std::string input_kind;  // "router", "mixture", "routing-pair" or "batch"
+  std::string input_kind;  // the section's name: "router", "batch", ...
   std::string head;        // everything up to and with the [expect] line
   std::string input;
   std::string expect;
@@ -58,8 +60,8 @@ Case Parse(const fs::path& path) {
       continue;
     }
     c.head += line + "\n";
-    const bool input =
-        line == "[router]" || line == "[mixture]" || line == "[routing-pair]" || line == "[batch]";
+    const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
+                       line == "[accumulation]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -202,6 +204,8 @@ std::vector<v1::Batch> Input(const Case& c) {
     return {testing::MixtureRun(SpecInput<testing::MixtureRunSpec>(c.input))};
   if (c.input_kind == "routing-pair")
     return testing::RoutingPair(SpecInput<testing::RoutingPairSpec>(c.input));
+  if (c.input_kind == "accumulation")
+    return {testing::AccumulationRun(SpecInput<testing::AccumulationSpec>(c.input))};
   return BatchInput(c.input);
 }
 

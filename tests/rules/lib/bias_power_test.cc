@@ -135,6 +135,30 @@ TEST(BiasPower, HonestSumsAreSilent) {
   }
 }
 
+// A million steps of one element each: fp32 sums stored in 16 bits, fp32 sums of fp32, and an fp16
+// ring of four.
+TEST(BiasPower, AMillionHealthySteps) {
+  Rng rng(77);
+  BiasStream stored(1e-6), full(1e-6), ring(1e-6);
+  for (int step = 0; step < 1000000; ++step) {
+    const auto x = CoherentAddends(4, 0.3, DType::kBF16, rng);
+    const double sum = SequentialSum(x, DType::kF32);
+    const double e = ErrorOfSum(RoundToFormat(sum, DType::kBF16), x, DType::kBF16).e;
+    stored.Add({&e, 1}, 1000000);
+    const double f = ErrorOfSum(sum, x, DType::kF32).e * BiasUnitScale(DType::kF32);
+    full.Add({&f, 1}, 1000000);
+    if (step % 4 != 0) continue;
+    const auto h = CoherentAddends(4, 0.3, DType::kF16, rng);
+    const double g = ErrorOfSum(SequentialSum(h, DType::kF16), h, DType::kF16).e;
+    ring.Add({&g, 1}, 1000000);
+  }
+  for (const BiasStream* stream : {&stored, &full, &ring}) {
+    EXPECT_FALSE(stream->alarmed());
+    EXPECT_EQ(stream->side(), BiasSide::kNone);
+    EXPECT_LT(std::fabs(stream->mean()), 0.006);
+  }
+}
+
 TEST(BiasPower, LongRingsAreFound) {
   for (size_t n : {128u, 256u, 512u, 1024u}) {
     const Measured m = Ring(DType::kBF16, n, 4000);

@@ -1,0 +1,174 @@
+// precision/grad-accumulation on running sums made for it: found where it is planted, silent where
+// it is not, over both ways of recording.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "rules/engine/engine.h"
+#include "tests/rules/support/accumulation_run.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::AccumulationRun;
+using testing::AccumulationSpec;
+
+std::vector<v1::Verdict> Judge(std::vector<v1::Batch> batches) {
+  std::vector<v1::Verdict> verdicts;
+  auto engine = Engine::Create({.rules = {"precision/grad-accumulation"}},
+                               [&](const v1::Verdict& v) { verdicts.push_back(v); });
+  EXPECT_TRUE(engine.ok());
+  for (v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  return verdicts;
+}
+
+v1::Level Found(const std::vector<v1::Verdict>& verdicts) {
+  v1::Level level = v1::LEVEL_UNSPECIFIED;
+  for (const v1::Verdict& v : verdicts) level = std::max(level, v.finding().level());
+  return level;
+}
+
+double Detail(const v1::Verdict& v, const char* key) {
+  return v.details().fields().at(key).number_value();
+}
+std::string Model(const v1::Verdict& v) {
+  return v.details().fields().at("model").struct_value().fields().at("name").string_value();
+}
+
+// A healthy sum in fp32, however long and however recorded, is never accused, and passes.
+TEST(GradAccumulation, HealthySumsPass) {
+  for (const char* evidence : {"reduction", "update"}) {
+    for (int adds : {4, 64, 1024}) {
+      for (uint64_t seed = 1; seed <= 4; ++seed) {
+        AccumulationSpec spec{.evidence = evidence,
+                              .steps = 3,
+                              .adds = adds,
+                              .samples = 64,
+                              .dtype = DType::kF32,
+                              .result = DType::kF32,
+                              .seed = seed};
+        const auto verdicts = Judge({AccumulationRun(spec)});
+        ASSERT_EQ(verdicts.size(), 1u);
+        EXPECT_EQ(verdicts[0].kind(), v1::Verdict::KIND_PASS) << verdicts[0].reason();
+        if (evidence == std::string("update")) {
+          EXPECT_LT(Detail(verdicts[0], "lost_add_share"), 1e-3) << adds;
+        }
+      }
+    }
+  }
+}
+
+// Power: which lengths and which noise are found in 256 elements of one step.
+TEST(GradAccumulation, PowerOverLengthAndNoise) {
+  constexpr int kSeeds = 5;
+  for (double spread : {0.3, 0.5, 1.0, 3.0}) {
+    std::printf("  spread/mean %.1f (warnings + errors):", spread);
+    for (int adds : {16, 64, 256, 512, 1024}) {
+      int warned = 0;
+      int erred = 0;
+      for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        AccumulationSpec spec{.adds = adds, .spread = spread, .seed = seed};
+        const v1::Level level = Found(Judge({AccumulationRun(spec)}));
+        warned += level == v1::LEVEL_WARNING ? 1 : 0;
+        erred += level == v1::LEVEL_ERROR ? 1 : 0;
+      }
+      std::printf("  K=%d %d+%d/%d", adds, warned, erred, kSeeds);
+      if (adds <= 64) {
+        EXPECT_EQ(warned + erred, 0) << spread << " " << adds;
+      }
+      if (adds == 1024 && spread <= 1) {
+        EXPECT_EQ(erred, kSeeds) << spread;
+      }
+    }
+    std::printf("\n");
+  }
+}
+
+TEST(GradAccumulation, BothRecordingsSayTheSame) {
+  AccumulationSpec spec{.adds = 600, .samples = 200};
+  const auto one = Judge({AccumulationRun(spec)});
+  spec.evidence = "update";
+  const auto other = Judge({AccumulationRun(spec)});
+  spec.evidence = "reduction";
+  spec.segments = 5;
+  const auto pieces = Judge({AccumulationRun(spec)});
+  ASSERT_EQ(one.size(), 1u);
+  ASSERT_EQ(other.size(), 1u);
+  ASSERT_EQ(pieces.size(), 1u);
+  for (const auto* v : {&other[0], &pieces[0]}) {
+    EXPECT_EQ(v->finding().level(), one[0].finding().level());
+    EXPECT_EQ(v->finding().bias().mean(), one[0].finding().bias().mean());
+    EXPECT_EQ(Detail(*v, "lost_add_share"), Detail(one[0], "lost_add_share"));
+    EXPECT_EQ(Model(*v), "sequential");
+  }
+}
+
+// A restart that repeats a step draws the same elements again: they count once.
+TEST(GradAccumulation, RepeatedStepsCountOnce) {
+  AccumulationSpec spec{.steps = 2, .adds = 16};
+  v1::Batch first = AccumulationRun(spec);
+  v1::Batch second = first;
+  for (v1::Source& source : *second.mutable_sources()) source.set_attempt(1);
+  const auto once = Judge({first});
+  // Everything of the first attempt is judged before the second begins.
+  v1::Progress& progress = *first.add_progress();
+  progress.set_source(0);
+  progress.set_any_step(true);
+  progress.set_complete_through(1);
+  progress.set_newest_step(1);
+  const auto twice = Judge({first, second});
+  ASSERT_EQ(once.size(), 1u);
+  ASSERT_EQ(twice.size(), 1u);
+  EXPECT_EQ(twice[0].finding().sample_size(), once[0].finding().sample_size());
+  EXPECT_EQ(Detail(twice[0], "mean"), Detail(once[0], "mean"));
+}
+
+// Malformed evidence gives a reason, never a verdict and never a crash.
+TEST(GradAccumulation, MalformedEvidence) {
+  const v1::Batch good = AccumulationRun({.adds = 8, .samples = 16});
+  const auto spoil = [&](auto change) {
+    v1::Batch batch = good;
+    change(*batch.mutable_evidence(0)->mutable_reduction()->mutable_sample());
+    const auto verdicts = Judge({batch});
+    ASSERT_EQ(verdicts.size(), 1u);
+    EXPECT_EQ(verdicts[0].kind(), v1::Verdict::KIND_INCONCLUSIVE);
+    EXPECT_EQ(verdicts[0].reason().rfind("malformed:", 0), 0u) << verdicts[0].reason();
+  };
+  spoil([](auto& s) { s.mutable_inputs()->mutable_data()->resize(7); });
+  spoil([](auto& s) { s.mutable_inputs()->set_shape(0, 9); });
+  spoil([](auto& s) { s.mutable_inputs()->set_shape(0, -1); });
+  spoil([](auto& s) { s.mutable_inputs()->set_shape(0, int64_t{1} << 62); });
+  spoil([](auto& s) { s.mutable_inputs()->set_dtype(v1::DTYPE_I32); });
+  spoil([](auto& s) { s.mutable_inputs()->clear_shape(); });
+  spoil([](auto& s) { s.mutable_output()->mutable_data()->clear(); });
+  spoil([](auto& s) {
+    s.mutable_output()->set_shape(0, 15);
+    s.mutable_output()->mutable_data()->resize(30);
+  });
+}
+
+// A biased sum in too few elements for a stream of its own: e-BH over the run's tensors names it.
+TEST(GradAccumulation, SmallTensorsAreNamedTogether) {
+  v1::Batch all;
+  for (int layer = 0; layer < 6; ++layer) {
+    AccumulationSpec spec{.adds = 1024,
+                          .samples = 48,
+                          .count = 48,
+                          .layer = "layers." + std::to_string(layer) + ".norm.weight",
+                          .seed = static_cast<uint64_t>(layer) + 1};
+    const v1::Batch one = AccumulationRun(spec);
+    if (layer == 0) all = one;
+    if (layer > 0) all.mutable_evidence()->MergeFrom(one.evidence());
+  }
+  const auto verdicts = Judge({all});
+  ASSERT_EQ(verdicts.size(), 6u);
+  for (const v1::Verdict& v : verdicts) {
+    EXPECT_EQ(v.finding().level(), v1::LEVEL_ERROR) << v.site().layer() << v.reason();
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::rules

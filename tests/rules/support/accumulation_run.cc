@@ -1,0 +1,197 @@
+#include "tests/rules/support/accumulation_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+namespace plumbline::rules::testing {
+namespace {
+
+void Append(double value, DType t, std::string* data) {
+  const auto put = [data](auto v) { data->append(reinterpret_cast<const char*>(&v), sizeof(v)); };
+  const auto narrow = static_cast<float>(value);
+  if (t == DType::kF64) return put(value);
+  if (t == DType::kF32) return put(narrow);
+  put(t == DType::kF16 ? FloatToF16(narrow) : FloatToBF16(narrow));
+}
+
+v1::Tensor ToTensor(const std::vector<double>& values, DType t, std::vector<int64_t> shape) {
+  v1::Tensor tensor;
+  tensor.set_dtype(static_cast<v1::DType>(t));
+  for (int64_t extent : shape) tensor.add_shape(extent);
+  for (double v : values) Append(v, t, tensor.mutable_data());
+  return tensor;
+}
+
+// One rank's sum of one step: addends [K,m] and the sum after each.
+struct Sum {
+  std::vector<double> addends;
+  std::vector<std::vector<double>> after;
+};
+
+Sum MakeSum(const AccumulationSpec& s, int rank, std::mt19937_64& rng) {
+  std::normal_distribution<double> normal;
+  const auto m = static_cast<size_t>(s.samples);
+  const auto k = static_cast<size_t>(s.adds);
+  const DType dtype = rank < s.start_rank ? DType::kF32 : s.dtype;
+  Sum sum{std::vector<double>(k * m), std::vector<std::vector<double>>(k, std::vector<double>(m))};
+  for (size_t i = 0; i < m; ++i) {
+    const double c = s.one_mean ? 1 : std::exp(normal(rng)) * (rng() % 2 == 0 ? 1 : -1);
+    for (size_t j = 0; j < k; ++j) {
+      sum.addends[j * m + i] = RoundToFormat(c * (s.mean + s.spread * normal(rng)), s.addend);
+    }
+    if (s.poison == "all" || (s.poison == "nan" && i % 5 == 0)) sum.addends[m + i] = NAN;
+    double total = 0;
+    for (size_t j = 0; j < k; ++j) {
+      const size_t at = s.reversed ? k - 1 - j : j;
+      total = RoundToFormat(total + sum.addends[at * m + i], dtype, s.rounding);
+      sum.after[j][i] = total;
+      if (static_cast<int>(j) == s.change_after) total = RoundToFormat(total / 3, dtype);
+    }
+  }
+  return sum;
+}
+
+void FillOffsets(const AccumulationSpec& s, int step, v1::Tensor* offsets) {
+  offsets->set_dtype(v1::DTYPE_U64);
+  offsets->add_shape(s.samples);
+  for (int i = 0; i < s.samples; ++i) {
+    const uint64_t at = static_cast<uint64_t>(i) * 97 + static_cast<uint64_t>(step);
+    offsets->mutable_data()->append(reinterpret_cast<const char*>(&at), sizeof(at));
+  }
+}
+
+void AddReductions(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& base,
+                   v1::Batch& batch) {
+  const auto m = static_cast<size_t>(s.samples);
+  const auto k = static_cast<size_t>(s.adds);
+  const size_t piece = (k + static_cast<size_t>(s.segments) - 1) / static_cast<size_t>(s.segments);
+  for (size_t first = 0; first < k; first += piece) {
+    const size_t last = std::min(k, first + piece);
+    std::vector<double> rows;
+    if (first > 0) rows = sum.after[first - 1];
+    rows.insert(rows.end(), sum.addends.begin() + static_cast<int64_t>(first * m),
+                sum.addends.begin() + static_cast<int64_t>(last * m));
+    v1::Evidence& e = *batch.add_evidence();
+    e = base;
+    e.set_call(static_cast<uint32_t>(first / piece));
+    v1::Reduction& r = *e.mutable_reduction();
+    r.mutable_call()->set_algorithm("accumulation");
+    r.mutable_call()->set_op(s.average ? v1::ReductionCall::OP_AVG : v1::ReductionCall::OP_SUM);
+    r.mutable_call()->set_count(s.count);
+    if (!s.values) {
+      r.set_no_sample_reason("not a captured step");
+      continue;
+    }
+    std::vector<double> result = sum.after[last - 1];
+    for (double& v : result) {
+      if (s.average) v /= s.adds;
+      v = RoundToFormat(v, s.result);
+    }
+    // A piece's first row is the sum so far, in the sum's dtype; all rows are recorded in one.
+    const DType t = first > 0 && s.segments > 1 ? s.result : s.addend;
+    *r.mutable_sample()->mutable_inputs() =
+        ToTensor(rows, t, {static_cast<int64_t>(rows.size() / m), s.samples});
+    *r.mutable_sample()->mutable_output() = ToTensor(result, s.result, {s.samples});
+    FillOffsets(s, static_cast<int>(base.step()), r.mutable_sample()->mutable_offsets());
+  }
+}
+
+void AddUpdates(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& base,
+                v1::Batch& batch) {
+  const auto m = static_cast<size_t>(s.samples);
+  std::vector<double> before(m, 0.0);
+  for (int k = 0; k < s.adds; ++k) {
+    const auto row = sum.addends.begin() + static_cast<int64_t>(static_cast<size_t>(k) * m);
+    const std::vector<double>& after = sum.after[static_cast<size_t>(k)];
+    v1::Evidence& e = *batch.add_evidence();
+    e = base;
+    e.set_call(static_cast<uint32_t>(k));
+    v1::Update& u = *e.mutable_update();
+    u.mutable_config()->set_optimizer("accumulation");
+    u.mutable_config()->set_dtype(static_cast<v1::DType>(s.result));
+    if (s.values && k != s.drop_call) {
+      FillOffsets(s, static_cast<int>(base.step()), u.mutable_sample()->mutable_offsets());
+      *u.mutable_sample()->mutable_before() = ToTensor(before, s.result, {s.samples});
+      *u.mutable_sample()->mutable_after() = ToTensor(after, s.result, {s.samples});
+      *u.mutable_sample()->mutable_intended() =
+          ToTensor({row, row + static_cast<int64_t>(m)}, s.addend, {s.samples});
+    }
+    before = after;
+    if (k == s.change_after) {
+      for (double& v : before) v = RoundToFormat(v / 3, s.result);
+    }
+  }
+}
+
+}  // namespace
+
+void Set(AccumulationSpec& spec, const std::string& key, const std::string& value) {
+  const auto dtype = [&] {
+    const std::map<std::string, DType> known = {
+        {"f64", DType::kF64}, {"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
+    return known.at(value);
+  };
+  const std::map<std::string, std::function<void()>> setters = {
+      {"evidence", [&] { spec.evidence = value; }},
+      {"ranks", [&] { spec.ranks = std::stoi(value); }},
+      {"steps", [&] { spec.steps = std::stoi(value); }},
+      {"adds", [&] { spec.adds = std::stoi(value); }},
+      {"samples", [&] { spec.samples = std::stoi(value); }},
+      {"count", [&] { spec.count = std::stoull(value); }},
+      {"mean", [&] { spec.mean = std::stod(value); }},
+      {"spread", [&] { spec.spread = std::stod(value); }},
+      {"one_mean", [&] { spec.one_mean = value == "on"; }},
+      {"dtype", [&] { spec.dtype = dtype(); }},
+      {"result", [&] { spec.result = dtype(); }},
+      {"addend", [&] { spec.addend = dtype(); }},
+      {"toward_zero",
+       [&] {
+         if (value == "on") spec.rounding = RoundingMode::kTowardZero;
+       }},
+      {"average", [&] { spec.average = value == "on"; }},
+      {"reversed", [&] { spec.reversed = value == "on"; }},
+      {"start_rank", [&] { spec.start_rank = std::stoi(value); }},
+      {"poison", [&] { spec.poison = value; }},
+      {"drop_call", [&] { spec.drop_call = std::stoi(value); }},
+      {"change_after", [&] { spec.change_after = std::stoi(value); }},
+      {"values", [&] { spec.values = value == "on"; }},
+      {"segments", [&] { spec.segments = std::stoi(value); }},
+      {"layer", [&] { spec.layer = value; }},
+      {"seed", [&] { spec.seed = std::stoull(value); }},
+  };
+  const auto found = setters.find(key);
+  if (found == setters.end()) throw std::runtime_error("unknown key " + key);
+  found->second();
+}
+
+v1::Batch AccumulationRun(const AccumulationSpec& s) {
+  v1::Batch batch;
+  for (int rank = 0; rank < s.ranks; ++rank) {
+    v1::Source& source = *batch.add_sources();
+    source.set_run("run");
+    source.set_role(v1::ROLE_TRAINER);
+    source.set_rank(static_cast<uint32_t>(rank));
+    source.set_world_size(static_cast<uint32_t>(s.ranks));
+  }
+  for (int step = 0; step < s.steps; ++step) {
+    for (int rank = 0; rank < s.ranks; ++rank) {
+      std::mt19937_64 rng(s.seed * 1000003 + static_cast<uint64_t>(step * 4099 + rank));
+      const Sum sum = MakeSum(s, rank, rng);
+      v1::Evidence base;
+      base.set_source(static_cast<uint32_t>(rank));
+      base.mutable_site()->set_layer(s.layer);
+      base.mutable_site()->set_op("accumulation");
+      base.set_step(step);
+      base.set_sample_size(s.count);
+      (s.evidence == "update" ? AddUpdates : AddReductions)(s, sum, base, batch);
+    }
+  }
+  return batch;
+}
+
+}  // namespace plumbline::rules::testing
