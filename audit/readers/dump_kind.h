@@ -26,7 +26,7 @@ struct DumpKind {
   // The site's op where the metadata names none.
   std::string (*default_op)(const SafetensorsHeader& header);
 
-  // Fills evidence->what, sample_size and exercised; the site is the caller's. The header has been
+  // Fills evidence->what, sample_size and exercised; site and step are set. The header has been
   // through `check` without a problem.
   absl::Status (*load)(const InputFile& file, const SafetensorsHeader& header,
                        v1::Evidence* evidence);

@@ -3,6 +3,8 @@
 
 #include "audit/readers/dump_kind.h"
 #include "audit/readers/routing_dump.h"
+#include "audit/readers/tensor_dump.h"
+#include "audit/readers/update_dump.h"
 
 namespace plumbline::audit {
 namespace {
@@ -27,7 +29,7 @@ std::string JudgedKinds() {
 }  // namespace
 
 const std::vector<const DumpKind*>& DumpKinds() {
-  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump};
+  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump, &kTensorDump, &kUpdateDump};
   return kKinds;
 }
 

@@ -1,0 +1,63 @@
+// One step's observations in the order in which each rank made them, and which of them first held a
+// value that is no number.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+// One tensor, update or reduction as a rank observed it.
+struct Observation {
+  std::string layer, op;
+  std::string what;  // "activation", "weight", "update", "reduction input", ...
+  uint32_t rank = 0;
+  uint32_t call = 0;
+  uint64_t order = 0;  // 0: not known
+  DType dtype = DType::kUnspecified;
+  uint64_t count = 0;  // values looked at
+  uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
+  uint64_t unsorted = 0;  // values that are no numbers, not told apart
+  double amax = 0;        // NaN: not measured
+
+  uint64_t non_finite() const { return nan + pos_inf + neg_inf + unsorted; }
+  // -inf alone, where a mask would put it.
+  bool mask_like() const;
+  // Of the backward pass or the optimizer: what a loss scale that is too large overflows.
+  bool gradient_like() const;
+};
+
+class NonFiniteTrace {
+ public:
+  // Every observation of this item; nothing for kinds without values.
+  void Take(const SiteStep& step, const Item& item);
+
+  // The first observation with a NaN or an infinity: by order, then rank, where all of the step's
+  // such observations have an order; else by name (numbers in names by value), call and rank.
+  // Those that look like masks do not count.
+  const Observation* First() const;
+  bool ordered() const;
+
+  // What the same rank observed last before it; nullptr: nothing, or not known.
+  const Observation* Before(const Observation& first) const;
+
+  uint64_t values() const { return values_; }
+  uint64_t observations() const { return all_.size(); }
+  // (layer, op) sites with such a value, masks aside.
+  size_t sites() const;
+  bool masks() const;
+  void Clear();
+
+ private:
+  void Add(Observation o);
+  std::vector<Observation> all_;
+  uint64_t values_ = 0;
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,119 @@
+#include "rules/lib/probability_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/half.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kFp32Step = 0x1p-24;
+// An fp32 log-probability near -16 has an ulp of 2^-19, a log-sum-exp near 64 one of 2^-17.
+constexpr double kNearOne = 0x1p-16;
+constexpr double kBf16Step = 0x1p-8;
+
+// A sum that neither loses nor gains (Neumaier).
+class Sum {
+ public:
+  void Add(double x) {
+    const double t = sum_ + x;
+    rest_ += std::abs(sum_) >= std::abs(x) ? (sum_ - t) + x : (x - t) + sum_;
+    sum_ = t;
+  }
+  double value() const { return sum_ + rest_; }
+
+ private:
+  double sum_ = 0, rest_ = 0;
+};
+
+// Zeros between values that are far above what underflows in this dtype.
+bool HasGaps(const double* p, int64_t n, DType dtype) {
+  int64_t first = -1, last = -1, zeros = 0;
+  double least = INFINITY;
+  for (int64_t i = 0; i < n; ++i) {
+    if (p[i] == 0) continue;
+    if (first >= 0) zeros += i - last - 1;
+    if (first < 0) first = i;
+    last = i;
+    least = std::min(least, p[i]);
+  }
+  const double underflow = UlpOf(0, dtype);
+  return zeros > 0 && least > 64 * underflow;
+}
+
+// The row without its least value, which it holds many times, sums to one at most: a floor was put
+// under it (clamp(min = eps)).
+bool IsFloored(const double* p, int64_t n, double sum, double bound) {
+  const double floor = *std::min_element(p, p + n);
+  const double most = *std::max_element(p, p + n);
+  const auto held = static_cast<double>(std::count(p, p + n, floor));
+  const double others = sum - held * floor;
+  return floor > 0 && most > 16 * floor && held >= 0.25 * static_cast<double>(n) &&
+         others <= 1 + bound && others > 0.9;
+}
+
+RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bound) {
+  const double off = sum - 1;
+  if (std::abs(off) <= bound) return RowKind::kSumsToOne;
+  if (std::abs(off) <= bound + kNearOne) return RowKind::kNearOne;
+  if (HasGaps(p, n, dtype)) return RowKind::kGaps;
+  if (IsFloored(p, n, sum, bound)) return RowKind::kFloored;
+  // n additions in 8 bits err by at most n * 2^-8 of the sum; far below one lie parts of rows.
+  if (!(std::abs(off) <= static_cast<double>(n) * kBf16Step + bound) || sum < 0.9)
+    return RowKind::kNotOne;
+  return off > 0 ? RowKind::kExcess : RowKind::kDeficit;
+}
+
+ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype) {
+  ProbabilityRow row;
+  Sum sum, ulps;
+  bool finite = true, share = true;
+  for (int64_t i = 0; i < n; ++i) {
+    finite &= std::isfinite(p[i]);
+    share &= p[i] >= 0 && p[i] <= 1 + UlpOf(1, dtype);
+    if (!finite) continue;
+    sum.Add(p[i]);
+    ulps.Add(UlpOf(p[i], dtype));
+    row.largest = std::max(row.largest, p[i]);
+  }
+  row.sum = sum.value();
+  row.bound = 0.5 * ulps.value() + (static_cast<double>(n) + 2) * kFp32Step;
+  if (!finite) {
+    row.kind = RowKind::kNonFinite;
+  } else if (!share) {
+    row.kind = RowKind::kNoShare;
+  } else if (row.largest == 0) {
+    row.kind = RowKind::kMasked;
+  } else {
+    row.kind = KindOfSum(p, n, dtype, row.sum, row.bound);
+  }
+  return row;
+}
+
+}  // namespace
+
+std::vector<ProbabilityRow> LookAtRows(const TensorCase& c) {
+  const DType dtype = CoarsestDType(c.values, c.dtype);
+  std::vector<ProbabilityRow> rows;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    rows.push_back(LookAtRow(c.values.data() + r * c.columns, c.columns, dtype));
+    rows.back().index = static_cast<int64_t>(c.first_row) + r;
+  }
+  return rows;
+}
+
+bool OneFactor(const std::vector<ProbabilityRow>& rows) {
+  double low = INFINITY, high = -INFINITY, bound = 0, least = INFINITY, most = 0;
+  for (const ProbabilityRow& row : rows) {
+    if (row.kind == RowKind::kMasked || row.kind == RowKind::kNonFinite) continue;
+    low = std::min(low, row.sum);
+    high = std::max(high, row.sum);
+    bound = std::max(bound, row.bound * std::max(1.0, row.sum));
+    least = std::min(least, row.largest);
+    most = std::max(most, row.largest);
+  }
+  return high - low <= 2 * bound && low > 0 && most > 1.05 * least && std::abs(low - 1) > 2 * bound;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,202 @@
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/half.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/rounding.h"
+#include "rules/lib/sample_values.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/ema-stall
+
+A moving average of the weights cannot move: each step towards the weights rounds back to where it was.
+
+**What it checks.** Of an update with `optimizer` "ema" (or one with a `decay` and no optimizer named):
+e ← e + (1−d)(p−e), `intended` being (1−d)(p−e). Of the sampled elements with p ≠ e, how many are able to move,
+that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype of e. A finding needs at least
+1,000 elements with p ≠ e, fewer than 10 % of them able to move, and as few that did move.
+
+**Why.** In bf16 an average with decay d moves only where |p−e| is above 2⁻⁹/(1−d) of |e|: with d = 0.999, 195 %
+of the weight itself; with d = 0.9999, twenty times it. With weights that have moved by 5 % since
+the average was set up, 0.4 % of the elements can move, and the "average" that is evaluated and shipped is
+the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d = 0.999.
+
+**Bad.** `6 of 4,000 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
+
+**Good.** Shadow weights in fp32, cast when they are evaluated.
+
+**How to fix it.**
+- diffusers: `EMAModel(unet.parameters())` on an fp32 copy; `ema.to(dtype=torch.float32)`.
+- PyTorch: `torch.optim.swa_utils.AveragedModel(model.float(), multi_avg_fn=get_ema_multi_avg_fn(0.999))`.
+- timm: `ModelEmaV3` before `.to(torch.bfloat16)`. NeMo, Megatron-LM: keep the EMA of the fp32 main parameters.
+- Or update every k steps with decay dᵏ: the step grows by k.
+
+**Strength.** `proved`: each counted element is replayed.
+
+**Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
+elements stand still that rounding does not hold (an average that is updated every few steps).
+
+**What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a
+decay that is simply too long.
+
+**Cost.** The update check on sampled steps; nothing is kept.
+
+**Sources.** Polyak and Juditsky, 1992; Karras et al., "Analyzing and Improving the Training Dynamics of
+Diffusion Models", 2024, on averages that are evaluated in place of the weights.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "elements",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "elements",
+     .default_value = "1000",
+     .reason = "fewer tell little about a tensor",
+     .low = 16,
+     .high = 1e9},
+    {.name = "share",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "share of elements able to move",
+     .default_value = "0.1",
+     .reason = "an average of which nine in ten elements stand still is none",
+     .low = 0,
+     .high = 1},
+};
+
+constexpr RuleInfo kInfo = {"precision/ema-stall",
+                            "a moving average cannot move",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+struct Counts {
+  size_t apart = 0;  // p != e
+  size_t able = 0;   // of these, the rounded sum is another value
+  size_t moved = 0;
+  size_t held = 0;  // unchanged, and the rounded sum says so
+  size_t non_finite = 0;
+  std::vector<size_t> listed;
+};
+
+Counts Look(const UpdateCase& c) {
+  constexpr size_t kListed = 3;
+  Counts n;
+  for (size_t i = 0; i < c.size(); ++i) {
+    if (!std::isfinite(c.before[i]) || !std::isfinite(c.intended[i])) {
+      ++n.non_finite;
+      continue;
+    }
+    if (c.intended[i] == 0) continue;
+    ++n.apart;
+    const bool able = RoundedSum(c.before[i], c.intended[i], c.dtype) != c.before[i];
+    n.able += able ? 1 : 0;
+    n.moved += c.unchanged[i] == 0 ? 1 : 0;
+    if (able || c.unchanged[i] == 0) continue;
+    ++n.held;
+    if (n.listed.size() < kListed) n.listed.push_back(i);
+  }
+  return n;
+}
+
+class EmaStall : public Rule {
+ public:
+  explicit EmaStall(const Options& options)
+      : elements_(static_cast<size_t>(options.Integer("elements"))),
+        share_(options.Number("share")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    JudgeItems(
+        step, [&](const Item& item) { return JudgeOne(item); }, out);
+  }
+
+ private:
+  std::optional<v1::Verdict> JudgeOne(const Item& item) const {
+    if (!item.evidence->has_update() || !IsAverage(item.evidence->update().config()))
+      return std::nullopt;
+    const v1::Update& update = item.evidence->update();
+    const auto c = DecodeUpdate(update);
+    if (!c.ok()) return Inconclusive(std::string(c.status().message()));
+    const Counts n = Look(*c);
+    if (n.apart < elements_) {
+      return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
+                                       " sampled elements differ from what they average"),
+                          Describe(*c, n));
+    }
+    const double most = share_ * static_cast<double>(n.apart);
+    if (!(static_cast<double>(n.moved) < most)) return Pass("the average moves", Describe(*c, n));
+    if (!(static_cast<double>(n.able) < most)) {
+      return Inconclusive(
+          "not-rounding: elements stood still that rounding does not hold (an average that is not "
+          "updated in every step)",
+          Describe(*c, n));
+    }
+    return Found(update.config(), *c, n);
+  }
+
+  v1::Verdict Found(const v1::UpdateConfig& config, const UpdateCase& c, const Counts& n) const {
+    const double share = static_cast<double>(n.able) / static_cast<double>(n.apart);
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrFormat("a moving average in %s cannot move", DTypeName(c.dtype)),
+         .explanation = absl::StrFormat(
+             "Of %d sampled elements that differ from the weights they average, %d can move: for "
+             "the others e + (1 - d)(p - e), rounded once to %s, is e. %d kept their bits.",
+             n.apart, n.able, DTypeName(c.dtype), n.held),
+         .cause = "low-precision-average",
+         .measured = "elements able to move",
+         .value = share,
+         .unit = "share",
+         .threshold = share_,
+         .threshold_source = "option share",
+         .fix = "Keep the average in fp32 and cast it when it is used (EMAModel or AveragedModel "
+                "over an fp32 copy), or update it every k steps with decay d^k."});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(n.apart);
+    for (size_t k = 0; k < n.listed.size(); ++k) {
+      const size_t i = n.listed[k];
+      std::string text =
+          absl::StrFormat("[%d]: e = %.9g, step %.9g, half an ulp is %.3g", c.offsets[i],
+                          c.before[i], c.intended[i], 0.5 * UlpOf(c.before[i], c.dtype));
+      if (config.decay() > 0 && config.decay() < 1)
+        absl::StrAppendFormat(&text, ", p = %.6g",
+                              c.before[i] + c.intended[i] / (1 - config.decay()));
+      Put(*f.mutable_witness(), absl::StrCat("element ", k + 1), text);
+    }
+    *verdict.mutable_details() = Describe(c, n);
+    verdict.add_assumptions("intended is (1 - decay)(p - e) in full precision");
+    return verdict;
+  }
+
+  static google::protobuf::Struct Describe(const UpdateCase& c, const Counts& n) {
+    google::protobuf::Struct details;
+    Put(details, "dtype", DTypeName(c.dtype));
+    Put(details, "sampled", static_cast<double>(c.size()));
+    Put(details, "apart", static_cast<double>(n.apart));
+    Put(details, "able", static_cast<double>(n.able));
+    Put(details, "moved", static_cast<double>(n.moved));
+    Put(details, "non_finite", static_cast<double>(n.non_finite));
+    return details;
+  }
+
+  size_t elements_;
+  double share_;
+};
+
+}  // namespace
+
+CatalogueEntry ema_stall() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<EmaStall>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

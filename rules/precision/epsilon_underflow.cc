@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/half.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/sample_values.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/epsilon-underflow
+
+The epsilon that keeps a denominator from being zero is zero in its dtype, or the second moment has
+underflowed and left the denominator to it alone.
+
+**What it checks.** Two things, each enough. (1) `eps`, rounded once to the dtype in which it is added
+(`eps_dtype`, else the dtype of the moments), is 0. (2) A sampled element has v = 0 after a step with g ≠ 0,
+because β2·v + (1−β2)·g² rounds to 0 in the moments' dtype, although its root is larger than eps: the
+denominator is eps where it should be sqrt(v) + eps.
+
+**Why.** The least positive fp16 is 6e-8: the customary 1e-8 is 0 there, and so is every g² below
+3e-8/(1−β2), that is |g| < 5.4e-3 at β2 = 0.999. Then m/(sqrt(0) + 0) is infinite; with eps in fp32 it is
+1e8·m: a gradient of 1e-4 asks for a first step 316 times too long (1e-5·1e8 over 1e-5/3.2e-6), in the elements with
+the least signal.
+
+**Bad.** `eps = 1e-08 is 0 in f16`.
+
+**Good.** Moments and the division in fp32 or bf16; or eps = 1e-4 in fp16, chosen to be there.
+
+**How to fix it.**
+- Step fp32 masters: `torch.autocast` with `GradScaler` over an fp32 model instead of `model.half()`; Apex O2;
+  DeepSpeed `fp16: {enabled: true}` without `fp16_master_weights_and_gradients`; Megatron-LM
+  `--exp-avg-sq-dtype fp32`.
+- Pure fp16 or 8-bit state: raise eps (`torch.optim.Adam(eps=1e-4)`) and know that it then bounds the step.
+- Layer norms in fp16: `torch.nn.LayerNorm(eps=1e-5)` is 0.84 of the way to fp16's smallest normal number;
+  1e-8 and 1e-12 (BERT) are 0.
+
+**Strength.** `proved`: one rounding.
+
+**Inconclusive when** eps was not said, no dtype is known in which it is added, or the moments are 8-bit
+(they are widened before they are used).
+
+**What it cannot see.** An optimizer that stores fp16 moments and adds eps in fp32: say `eps_dtype`. Where
+elements with v = 0 have a finite step, the rule takes it that eps was not 0.
+
+**Cost.** A few comparisons.
+
+**Sources.** PyTorch issue "Adam + half precision = NaNs"; Micikevicius et al., "Mixed Precision Training", 2018.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/epsilon-underflow",
+                            "epsilon is zero in its dtype",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+bool Byte(DType t) { return DTypeSize(t) == 1; }
+
+// Sampled elements with v = 0 after a step with g != 0.
+struct Bare {
+  size_t elements = 0;
+  size_t finite_steps = 0;  // of these, the intended change and the result are finite
+  size_t flushed = 0;       // v rounds to 0 though its root is above eps
+  size_t worst = 0;         // of the flushed: the index with the largest root
+  double worst_root = 0;
+};
+
+Bare Look(const UpdateCase& c, double beta2, double eps) {
+  // Not said: the longest memory in use, which makes the least of the gradient.
+  const double rest = beta2 > 0 && beta2 < 1 ? 1 - beta2 : 1e-4;
+  Bare bare;
+  if (c.gradient.empty() || c.moment_after.empty()) return bare;
+  for (size_t i = 0; i < c.size(); ++i) {
+    const double g = c.gradient[i];
+    if (!(c.moment_after[i] == 0) || !std::isfinite(g) || g == 0) continue;
+    ++bare.elements;
+    if (std::isfinite(c.intended[i]) && std::isfinite(c.after[i])) ++bare.finite_steps;
+    const double before = c.moment_before.empty() ? 0 : c.moment_before[i];
+    if (!(before >= 0) || !std::isfinite(before)) continue;
+    const double v = (1 - rest) * before + rest * g * g;
+    // Either rounding order; an unchanged zero that should have grown is a step that was skipped.
+    const bool rounds_away = RoundToFormat(v, c.moment_dtype) == 0 ||
+                             (before == 0 && RoundToFormat(g * g, c.moment_dtype) == 0);
+    if (!rounds_away || !(std::sqrt(v) > eps)) continue;
+    ++bare.flushed;
+    if (std::sqrt(v) > bare.worst_root) {
+      bare.worst_root = std::sqrt(v);
+      bare.worst = i;
+    }
+  }
+  return bare;
+}
+
+class EpsilonUnderflow : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    JudgeItems(
+        step, [&](const Item& item) { return JudgeOne(item); }, out);
+  }
+
+ private:
+  static std::optional<v1::Verdict> JudgeOne(const Item& item) {
+    if (!item.evidence->has_update()) return std::nullopt;
+    const v1::Update& update = item.evidence->update();
+    const v1::UpdateConfig& config = update.config();
+    const auto c = DecodeUpdate(update);
+    auto moments = static_cast<DType>(config.moment_dtype());
+    if (c.ok() && c->moment_dtype != DType::kUnspecified) moments = c->moment_dtype;
+    const bool known_moments = IsFloating(moments);
+    const bool said = std::isfinite(config.eps()) && config.eps() > 0;
+    if (!said) {
+      if (!known_moments) return std::nullopt;
+      return Inconclusive("eps-unknown: the update does not say its eps");
+    }
+    const bool declared = IsFloating(static_cast<DType>(config.eps_dtype()));
+    const DType dtype = declared ? static_cast<DType>(config.eps_dtype()) : moments;
+    if (!IsFloating(dtype)) {
+      return Inconclusive(
+          "dtype-unknown: neither eps_dtype nor the moments say in which dtype eps is added");
+    }
+    const Bare bare = c.ok() ? Look(*c, config.beta2(), config.eps()) : Bare{};
+    const bool zero = RoundToFormat(config.eps(), dtype) == 0;
+    if (zero && (declared || (!Byte(dtype) && bare.finite_steps == 0)))
+      return CastFinding(config, dtype, declared, bare, c.ok() ? &*c : nullptr);
+    if (bare.flushed > 0 && !Byte(c->moment_dtype)) return FlushFinding(config, *c, bare);
+    if (!declared && Byte(dtype)) {
+      return Inconclusive("8-bit-moments: they are widened before eps is added; say eps_dtype",
+                          Describe(config, dtype, bare));
+    }
+    return Pass("eps is not zero where it is added", Describe(config, dtype, bare));
+  }
+
+  static v1::Verdict CastFinding(const v1::UpdateConfig& config, DType dtype, bool declared,
+                                 const Bare& bare, const UpdateCase* c) {
+    const FloatFormat format = FormatOf(dtype);
+    const double least = PowerOfTwo(format.min_exponent - format.precision + 1);
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrFormat("eps = %g is 0 in %s", config.eps(), DTypeName(dtype)),
+         .explanation = absl::StrFormat(
+             "The least positive %s is %.3g; eps rounds to 0, and a denominator of sqrt(v) + eps "
+             "is "
+             "0 wherever v is.%s",
+             DTypeName(dtype), least,
+             bare.elements == 0
+                 ? ""
+                 : absl::StrFormat(" %d sampled elements have v = 0 and g != 0.", bare.elements)),
+         .cause = "eps-rounds-to-zero",
+         .measured = "eps as added",
+         .value = 0,
+         .unit = "",
+         .threshold = least,
+         .threshold_source = absl::StrCat("least positive ", DTypeName(dtype)),
+         .fix = "Add eps in fp32 (fp32 masters and moments), or choose one that the dtype holds "
+                "(1e-4 in fp16)."});
+    Put(*verdict.mutable_finding()->mutable_witness(), "eps", config.eps());
+    if (c != nullptr) verdict.mutable_finding()->set_sample_size(c->size());
+    if (!declared) {
+      verdict.add_assumptions(absl::StrCat("eps is added in the moments' dtype, ", DTypeName(dtype),
+                                           "; eps_dtype says otherwise"));
+    }
+    *verdict.mutable_details() = Describe(config, dtype, bare);
+    return verdict;
+  }
+
+  static v1::Verdict FlushFinding(const v1::UpdateConfig& config, const UpdateCase& c,
+                                  const Bare& bare) {
+    const double factor = (bare.worst_root + config.eps()) / config.eps();
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrFormat("the second moment underflows in %s", DTypeName(c.moment_dtype)),
+         .explanation = absl::StrFormat(
+             "%d sampled elements have v = 0 after a step with g != 0: what v should be rounds to "
+             "0 "
+             "in %s, and the denominator is eps = %g alone. The worst is %.3g times too small.",
+             bare.flushed, DTypeName(c.moment_dtype), config.eps(), factor),
+         .cause = "moment-underflow",
+         .measured = "elements whose denominator is eps",
+         .value = static_cast<double>(bare.flushed),
+         .unit = "elements",
+         .threshold = 0,
+         .threshold_source = "sqrt(v) above eps must show in the denominator",
+         .fix = "Keep the second moment in fp32 or bf16 (Megatron-LM --exp-avg-sq-dtype fp32), or "
+                "raise eps to sqrt of the least value it can hold."});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(c.size());
+    Put(*f.mutable_witness(), "element",
+        absl::StrFormat("[%d]: g = %.9g, v = 0, sqrt of the exact v = %.6g, eps = %g",
+                        c.offsets[bare.worst], c.gradient[bare.worst], bare.worst_root,
+                        config.eps()));
+    if (!(config.beta2() > 0 && config.beta2() < 1))
+      verdict.add_assumptions("beta2 was not said: at most 0.9999");
+    *verdict.mutable_details() = Describe(config, c.moment_dtype, bare);
+    return verdict;
+  }
+
+  static google::protobuf::Struct Describe(const v1::UpdateConfig& config, DType dtype,
+                                           const Bare& bare) {
+    google::protobuf::Struct details;
+    Put(details, "eps", config.eps());
+    Put(details, "eps_dtype", DTypeName(dtype));
+    Put(details, "eps_as_added", RoundToFormat(config.eps(), dtype));
+    Put(details, "zero_moments", static_cast<double>(bare.elements));
+    Put(details, "underflowed_moments", static_cast<double>(bare.flushed));
+    return details;
+  }
+};
+
+}  // namespace
+
+CatalogueEntry epsilon_underflow() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<EpsilonUnderflow>();
+          }};
+}
+
+}  // namespace plumbline::rules

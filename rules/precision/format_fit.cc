@@ -1,0 +1,204 @@
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/half.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/format-fit
+
+More than one value in a hundred does not fit the format that the tensor is declared to be stored in: it
+becomes zero, or it is beyond the largest finite value.
+
+**What it checks.** Over the whole tensor, each finite non-zero value rounded once to nearest even in
+`target_format`: the share that becomes 0 (flushed) plus the share beyond the largest finite value
+(saturated), *as the values were handed over*. The verdict's details hold the shares for fp16, bf16, e4m3
+and e5m2, and for the 8-bit formats with a power-of-two scale per 32 and per 128 elements.
+
+**Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
+e4m3 as they are; with a scale per block of 32, none of the sums notices: 0.02 %. Gradients of 1e-8, ordinary late in
+training, are all 0 in fp16. Flushed values are no noise: each of them errs towards zero.
+
+**Bad.** `12 % of the values become 0 in e4m3`.
+
+**Good.** Values scaled by their amax before the cast, fewer than 1 % lost.
+
+**How to fix it.**
+- Scale: Transformer Engine `fp8_autocast(fp8_recipe=DelayedScaling())`, `Float8CurrentScaling` or
+  `MXFP8BlockScaling` for outliers; torchao `Float8LinearConfig`, DeepSeek-V3's 1×128 tiles.
+- fp16 gradients: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.initial_scale_power`, Megatron-LM
+  `--initial-loss-scale`.
+- Gradients have wide ranges: `Format.HYBRID` (e4m3 forward, e5m2 backward), or bf16.
+- The tensor is scaled later? Hand over the values as they are stored, after the scale.
+
+**Strength.** `heuristic`: one per cent is customary. The shares are exact.
+
+**Inconclusive when** there are fewer than 100 finite non-zero values, or the tensor is already stored in
+the format: what it lost is lost.
+
+**What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later.
+
+**Cost.** None beyond the tensor's statistics.
+
+**Sources.** Micikevicius et al., "FP8 Formats for Deep Learning", 2022; OCP Microscaling Formats, 2023.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "share",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "share of finite non-zero values",
+     .default_value = "0.01",
+     .reason = "customary: below it training is not seen to differ",
+     .low = 0,
+     .high = 1},
+};
+
+constexpr RuleInfo kInfo = {"precision/format-fit",
+                            "values do not fit their declared format",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr uint64_t kFewValues = 100;
+
+const v1::FormatFit* FitOf(const v1::TensorSummary& s, v1::DType format, uint32_t block) {
+  for (const v1::FormatFit& fit : s.fits()) {
+    if (fit.format() == format && fit.block() == block) return &fit;
+  }
+  return nullptr;
+}
+
+// Finite and not zero; 0 for counts that contradict each other.
+uint64_t Values(const v1::TensorSummary& s) {
+  const uint64_t beside = s.nan() + s.pos_inf() + s.neg_inf() + s.zero();
+  return beside <= s.count() ? s.count() - beside : 0;
+}
+
+uint64_t Lost(const v1::FormatFit& fit) { return fit.flushed() + fit.saturated(); }
+
+class FormatFitRule : public Rule {
+ public:
+  explicit FormatFitRule(const Options& options) : share_(options.Number("share")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    JudgeItems(
+        step, [&](const Item& item) { return JudgeOne(item); }, out);
+  }
+
+ private:
+  std::optional<v1::Verdict> JudgeOne(const Item& item) const {
+    if (!item.evidence->has_tensor()) return std::nullopt;
+    const v1::TensorState& state = item.evidence->tensor();
+    const auto target = static_cast<DType>(state.target_format());
+    const auto dtype = static_cast<DType>(state.dtype());
+    if (!IsFloating(target) || !IsFloating(dtype)) return std::nullopt;
+    const v1::TensorSummary& s = state.summary();
+    const uint64_t values = Values(s);
+    google::protobuf::Struct details = Describe(state, values);
+    if (values < kFewValues) {
+      return Inconclusive(
+          absl::StrCat("few-values: fewer than ", kFewValues, " finite non-zero values"),
+          std::move(details));
+    }
+    if (dtype == target) {
+      return Inconclusive("already-stored: the values are in their format already",
+                          std::move(details));
+    }
+    const v1::FormatFit* fit = FitOf(s, state.target_format(), 0);
+    if (fit == nullptr) {
+      // Every narrower format is measured; f32 and f64 hold what 16 bits and fewer hold.
+      const bool holds = DTypeSize(target) >= DTypeSize(dtype);
+      if (holds) return Pass("the format holds every value of the tensor's dtype", details);
+      return Inconclusive("not-measured: this format is not among those measured", details);
+    }
+    const double share = static_cast<double>(Lost(*fit)) / static_cast<double>(values);
+    if (!(share > share_)) return Pass("few values are lost in their format", std::move(details));
+    return Found(state, *fit, values, share, std::move(details));
+  }
+
+  v1::Verdict Found(const v1::TensorState& state, const v1::FormatFit& fit, uint64_t values,
+                    double share, google::protobuf::Struct details) const {
+    const auto target = static_cast<DType>(state.target_format());
+    const FloatFormat format = FormatOf(target);
+    const bool flushed = fit.flushed() >= fit.saturated();
+    const std::string scaled = ScaledText(state, values);
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_HEURISTIC,
+         .title =
+             absl::StrFormat("%.1f %% of the values do not fit %s", 100 * share, DTypeName(target)),
+         .explanation = absl::StrFormat(
+             "Of %d finite non-zero values %d become 0 in %s and %d are beyond its largest finite "
+             "value, %g; amax is %.4g.%s",
+             values, fit.flushed(), DTypeName(target), fit.saturated(), format.max_finite,
+             state.summary().amax(), scaled),
+         .cause = flushed ? "underflow" : "overflow",
+         .measured = "values lost",
+         .value = share,
+         .unit = "share",
+         .threshold = share_,
+         .threshold_source = "option share",
+         .fix = "Scale by the amax before the cast (Transformer Engine fp8_autocast, "
+                "MXFP8BlockScaling; GradScaler for fp16 gradients), or store in bf16."});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(state.summary().count());
+    Put(*f.mutable_witness(), "amax", state.summary().amax());
+    Put(*f.mutable_witness(), "least_positive",
+        PowerOfTwo(format.min_exponent - format.precision + 1));
+    Put(*f.mutable_witness(), "largest_finite", format.max_finite);
+    verdict.add_assumptions("the values are stored as they were handed over, without a scale");
+    *verdict.mutable_details() = std::move(details);
+    return verdict;
+  }
+
+  // " With a scale per 32 elements 0.0 % are lost."
+  static std::string ScaledText(const v1::TensorState& state, uint64_t values) {
+    std::string text;
+    for (const v1::FormatFit& fit : state.summary().fits()) {
+      if (fit.format() != state.target_format() || fit.block() == 0) continue;
+      absl::StrAppendFormat(&text, " With a scale per %d elements %.2f %% are lost.", fit.block(),
+                            100 * static_cast<double>(Lost(fit)) / static_cast<double>(values));
+    }
+    return text;
+  }
+
+  static google::protobuf::Struct Describe(const v1::TensorState& state, uint64_t values) {
+    google::protobuf::Struct details;
+    const v1::TensorSummary& s = state.summary();
+    Put(details, "dtype", DTypeName(static_cast<DType>(state.dtype())));
+    Put(details, "target_format", DTypeName(static_cast<DType>(state.target_format())));
+    Put(details, "values", static_cast<double>(values));
+    Put(details, "amax", s.amax());
+    if (values == 0) return details;
+    const auto n = static_cast<double>(values);
+    for (const v1::FormatFit& fit : s.fits()) {
+      std::string name = DTypeName(static_cast<DType>(fit.format()));
+      if (fit.block() > 0) absl::StrAppend(&name, "_block", fit.block());
+      google::protobuf::Struct& shares = PutStruct(details, name);
+      Put(shares, "flushed", static_cast<double>(fit.flushed()) / n);
+      Put(shares, "subnormal", static_cast<double>(fit.subnormal()) / n);
+      Put(shares, "saturated", static_cast<double>(fit.saturated()) / n);
+    }
+    return details;
+  }
+
+  double share_;
+};
+
+}  // namespace
+
+CatalogueEntry format_fit() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<FormatFitRule>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

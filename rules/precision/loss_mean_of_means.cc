@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/loss_means.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/loss-mean-of-means
+
+The ranks, or the micro-batches, average their own means although they hold different numbers of tokens: the
+loss that is logged, and usually the gradient with it, weighs tokens by where they happened to land.
+
+**What it checks.** The scalars `loss`, `loss_sum` and `tokens` of one step over all ranks (or the same three
+names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
+mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
+the logged value to be the latter and not the former, the two being further apart than the rounding of
+everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept.
+
+**Why.** Two ranks with 100 and 900 tokens of mean loss 4 and 2: the mean over tokens is 2.2, the mean of
+means 3.0. Every token of the first counts nine times. It biases by length, is invisible in any
+one curve, and changes with the batch size, so runs of different sizes are not comparable.
+
+**Bad.** `logged 3.0 is the mean of 2 ranks' means; over the tokens it is 2.2`.
+
+**Good.** Sums and counts are reduced, and divided once.
+
+**How to fix it.**
+- Megatron-LM: `--calculate-per-token-loss`. NeMo: the same in its config.
+- Hugging Face Trainer: `average_tokens_across_devices=True` and a loss that uses `num_items_in_batch`.
+- PyTorch DDP: all-reduce the token count, scale the loss by world_size/Σtokens and use `reduction="sum"`; DDP
+  and FSDP divide gradients by the world size. DeepSpeed: the same, `gradient_accumulation_steps` divides too.
+
+**Strength.** `proved`: exact up to the stated rounding.
+
+**Inconclusive when** token counts are equal, one rank alone logs sums, the two means are too
+close to tell, each rank logs its own mean, a rank is missing, or the logged value is neither.
+
+**What it cannot see.** Gradients that are averaged otherwise than the loss that is logged; smoothing.
+
+**Cost.** Three scalars a rank and step.
+
+**Sources.** Hugging Face, "Fixing Gradient Accumulation", 2024.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/loss-mean-of-means",
+                            "ranks average means over unequal token counts",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr std::string_view kLoss = "loss", kLossSum = "loss_sum", kTokens = "tokens";
+
+struct Logged {
+  uint32_t rank;
+  uint32_t call;
+  double value;
+};
+
+// The three series of one prefix in the step that is open.
+struct Series {
+  std::vector<Logged> loss, loss_sum, tokens;
+  std::set<uint32_t> missing;
+};
+
+struct Units {
+  std::vector<LossUnit> with_tokens;
+  size_t without = 0;
+  bool broken = false;  // a sum without a count, or values that are none
+};
+
+Units Join(const Series& s) {
+  Units units;
+  std::map<std::pair<uint32_t, uint32_t>, LossUnit> joined;
+  for (const Logged& t : s.tokens) joined[{t.rank, t.call}] = {t.rank, t.call, NAN, t.value};
+  for (const Logged& sum : s.loss_sum) {
+    const auto found = joined.find({sum.rank, sum.call});
+    units.broken |= found == joined.end();
+    if (found != joined.end()) found->second.loss_sum = sum.value;
+  }
+  for (const auto& [key, unit] : joined) {
+    const bool count = std::isfinite(unit.tokens) && unit.tokens >= 0;
+    if (count && unit.tokens == 0) {
+      ++units.without;
+    } else if (!count || !std::isfinite(unit.loss_sum)) {
+      units.broken = true;
+    } else {
+      units.with_tokens.push_back(unit);
+    }
+  }
+  return units;
+}
+
+bool EqualCounts(const Units& units) {
+  const auto& all = units.with_tokens;
+  return units.without == 0 && std::all_of(all.begin(), all.end(), [&](const LossUnit& u) {
+           return u.tokens == all.front().tokens;
+         });
+}
+
+class LossMeanOfMeans : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    const std::string_view op = step.site.op();
+    for (const auto& [name, field] :
+         {std::pair{kLoss, &Series::loss}, std::pair{kLossSum, &Series::loss_sum},
+          std::pair{kTokens, &Series::tokens}}) {
+      if (!op.ends_with(name)) continue;
+      const std::string prefix(op.substr(0, op.size() - name.size()));
+      // "sum_loss" is no prefix; "train/", "train_" and "" are.
+      if (!prefix.empty() && std::isalnum(static_cast<unsigned char>(prefix.back()))) continue;
+      for (const Item& item : step.items) {
+        if (!item.evidence->has_scalar()) continue;
+        Series& series = open_[{step.site.layer(), prefix}];
+        (series.*field)
+            .push_back(
+                {item.source->rank(), item.evidence->call(), item.evidence->scalar().value()});
+        series.missing.insert(step.missing_ranks.begin(), step.missing_ranks.end());
+      }
+    }
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    for (const auto& [key, series] : open_) {
+      if (series.loss.empty() || series.loss_sum.empty() || series.tokens.empty()) continue;
+      v1::Verdict verdict = Weigh(series);
+      v1::FindingSite& site = *verdict.mutable_site();
+      site.set_layer(key.first);
+      site.set_op(absl::StrCat(key.second, "loss"));
+      site.set_step_first(step.step);
+      site.set_step_last(step.step);
+      std::set<uint32_t> ranks;
+      for (const Logged& sum : series.loss_sum) ranks.insert(sum.rank);
+      for (const uint32_t rank : ranks) site.add_ranks(rank);
+      out.Add(std::move(verdict));
+    }
+    open_.clear();
+  }
+
+ private:
+  static v1::Verdict Weigh(const Series& series) {
+    if (!series.missing.empty())
+      return Inconclusive("missing-ranks: the sums of some ranks have not come");
+    const Units units = Join(series);
+    if (units.broken)
+      return Inconclusive("broken: a sum or a count is missing, negative or not finite");
+    if (units.with_tokens.size() + units.without < 2 || units.with_tokens.empty())
+      return Inconclusive("one-sum: one rank alone logs a sum and a count");
+    if (EqualCounts(units))
+      return Inconclusive("equal-counts: with equal token counts both means are one");
+    // Ranks may log one value each, or one for each micro-batch.
+    std::optional<v1::Verdict> best;
+    for (const Logged& logged : series.loss) {
+      if (!std::isfinite(logged.value)) continue;
+      const std::vector<LossUnit> mine = UnitsOf(series, units, logged.call);
+      if (mine.size() < 2) continue;
+      v1::Verdict verdict = Answer(logged, mine, units.without);
+      if (!best || Rank(verdict) > Rank(*best)) best = std::move(verdict);
+    }
+    if (!best) return Inconclusive("no-loss: no finite loss was logged over several sums");
+    return *std::move(best);
+  }
+
+  // A loss logged once speaks of the whole step; one a micro-batch, of that micro-batch.
+  static std::vector<LossUnit> UnitsOf(const Series& series, const Units& units, uint32_t call) {
+    const bool each = std::any_of(series.loss.begin(), series.loss.end(),
+                                  [](const Logged& l) { return l.call > 0; });
+    if (!each) return units.with_tokens;
+    std::vector<LossUnit> of_call;
+    std::copy_if(units.with_tokens.begin(), units.with_tokens.end(), std::back_inserter(of_call),
+                 [&](const LossUnit& u) { return u.call == call; });
+    return of_call;
+  }
+
+  static int Rank(const v1::Verdict& verdict) {
+    return verdict.kind() == v1::Verdict::KIND_FINDING ? 2
+           : verdict.kind() == v1::Verdict::KIND_PASS  ? 1
+                                                       : 0;
+  }
+
+  static v1::Verdict Answer(const Logged& logged, const std::vector<LossUnit>& units,
+                            size_t without) {
+    const LossComparison c = CompareLoss(logged.value, logged.rank, units, without);
+    google::protobuf::Struct details;
+    Put(details, "logged", logged.value);
+    Put(details, "token_mean", c.token_mean);
+    Put(details, "mean_of_means", c.mean_of_means);
+    Put(details, "allowance", c.allowance);
+    switch (c.kind) {
+      case LossMean::kTokenMean:
+        return Pass("the logged loss is the mean over all tokens", std::move(details));
+      case LossMean::kMeanOfMeans:
+        return Found(logged, c, units, std::move(details));
+      case LossMean::kBoth:
+        return Inconclusive("too-close: the two means are equal within the rounding of the log",
+                            std::move(details));
+      case LossMean::kLocal:
+        return Inconclusive("local: ranks log their own means", std::move(details));
+      case LossMean::kNeither:
+        break;
+    }
+    return Inconclusive(
+        "neither: the logged loss is neither mean (smoothed, scaled, or of other "
+        "tokens)",
+        std::move(details));
+  }
+
+  static v1::Verdict Found(const Logged& logged, const LossComparison& c,
+                           const std::vector<LossUnit>& units, google::protobuf::Struct details) {
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrFormat("the loss is a mean of %s' means", c.over),
+         .explanation = absl::StrFormat(
+             "Rank %d logs %.9g. The mean of the %s' means is %.9g, the mean over all tokens %.9g, "
+             "%.2g times the allowance for rounding away.",
+             logged.rank, logged.value, c.over, c.mean_of_means, c.token_mean,
+             std::abs(logged.value - c.token_mean) / c.allowance),
+         .cause = "mean-of-means",
+         .measured = "logged loss minus the mean over tokens",
+         .value = logged.value - c.token_mean,
+         .unit = "nats a token",
+         .threshold = c.allowance,
+         .threshold_source = "fp32 sums and the decimals that were logged",
+         .fix = "Reduce sums and token counts and divide once (Megatron-LM "
+                "--calculate-per-token-loss; Hugging Face average_tokens_across_devices=True)."});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(units.size());
+    constexpr size_t kListed = 8;
+    for (size_t i = 0; i < std::min(kListed, units.size()); ++i) {
+      Put(*f.mutable_witness(), absl::StrCat("rank ", units[i].rank, " call ", units[i].call),
+          absl::StrFormat("%.9g over %.0f tokens = %.9g", units[i].loss_sum, units[i].tokens,
+                          units[i].mean()));
+    }
+    *verdict.mutable_details() = std::move(details);
+    verdict.add_assumptions("loss, loss_sum and tokens were logged in fp32 or better");
+    return verdict;
+  }
+
+  std::map<std::pair<std::string, std::string>, Series> open_;  // (layer, prefix)
+};
+
+}  // namespace
+
+CatalogueEntry loss_mean_of_means() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<LossMeanOfMeans>();
+          }};
+}
+
+}  // namespace plumbline::rules

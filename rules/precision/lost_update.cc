@@ -1,0 +1,263 @@
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/half.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/rounding.h"
+#include "rules/lib/sample_values.h"
+#include "rules/lib/stochastic_chance.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/lost-update
+
+The optimizer computes a step and the weights do not take it: it is smaller than half the spacing of
+their dtype, so the sum rounds back to where it was.
+
+**What it checks.** Of one update, over the whole tensor: the change along the intended one, over the
+intended one: sum of (after − before)·sign(Δ) over sum of |Δ|. Below a half, with at least 1,000 elements
+that were meant to move, the sampled elements are replayed: an element counts as lost when Δ ≠ 0, `after`
+has the bits of `before`, and before + Δ, summed exactly and rounded once to nearest even, is `before`.
+
+**Why.** bf16 keeps 8 bits: near 0.02 values are 1.2e-4 apart and a step below 6e-5 vanishes. With weights
+from N(0, 0.02²) and steps from N(0, 1e-5²), as Adam makes them at a rate of 1e-5, 88 % of the elements do
+not move and 78 % of the step is gone; at 1e-4 it is 32 % and 5 %. The loss falls all the same, by those
+weights that are small enough to move, and nothing in its curve tells.
+
+**Bad.** `88 % of 65,536 elements kept their bits; 22 % of the intended change arrived`.
+
+**Good.** Weights, or a master copy of them, in fp32.
+
+**How to fix it.**
+- Keep fp32 masters: Megatron-LM `--bf16` without `--no-fp32-main-params` style options
+  (`--main-params-dtype fp32`); DeepSpeed `bf16: {enabled: true}` (its BF16_Optimizer keeps them); FSDP
+  `MixedPrecision(param_dtype=torch.bfloat16)` over fp32 parameters rather than `model.bfloat16()`;
+  PyTorch `torch.autocast` over an fp32 model.
+- Or round stochastically: torchao `AdamW(..., bf16_stochastic_round=True)`, Transformer Engine
+  `FusedAdam(store_param_remainders=True)`, Kahan summation (`optimi`).
+- Observe what the optimizer keeps: hand the fp32 master to the probe, not the bf16 copy of it.
+
+**Strength.** `proved`: every listed element is replayed. The level is warning; a note for f32 and f64
+weights, whose lost steps are below 6e-8 of the weight (a schedule that ends at zero).
+
+**Inconclusive when** fewer than 1,000 elements were meant to move; the step has no sampled elements;
+elements stood still that rounding does not hold (a step that was skipped, a frozen tensor); or so few
+units in the last place were intended that stochastic rounding could have done the same with a
+probability above 1e-5. A tensor that once moved as only stochastic rounding moves is not accused again.
+
+**What it cannot see.** A bf16 copy of an fp32 master also stands still until the master has left its
+grid point: that the values are what the optimizer keeps is an assumption. Losses in the gradients before
+Δ (`grad-accumulation`, `collective-sum`) or in averages (`ema-stall`).
+
+**Cost.** Three reads of the tensor on sampled steps; nothing is kept.
+
+**Sources.** Zamirai et al., "Revisiting BFloat16 Training", 2020, on weight updates; Gupta et al., "Deep
+Learning with Limited Numerical Precision", 2015, on stochastic rounding.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "elements",
+     .type = OptionInfo::Type::kInteger,
+     .unit = "elements",
+     .default_value = "1000",
+     .reason = "fewer tell little about a tensor",
+     .low = 16,
+     .high = 1e9},
+    {.name = "share",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "applied over intended change",
+     .default_value = "0.5",
+     .reason = "below it more of the step is lost than arrives",
+     .low = 0,
+     .high = 1},
+};
+
+constexpr RuleInfo kInfo = {"precision/lost-update",
+                            "updates are lost in rounding",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr double kStochasticChance = 1e-5;
+constexpr double kExplained = 0.99;  // of the elements that stood still, by rounding
+constexpr size_t kFewSampled = 64;
+
+// Sampled elements that were meant to move.
+struct Sampled {
+  size_t intended = 0;
+  size_t unchanged = 0;
+  size_t lost = 0;  // unchanged, and the rounded sum says so
+  std::vector<size_t> listed;
+};
+
+Sampled Look(const UpdateCase& c) {
+  constexpr size_t kListed = 3;
+  Sampled s;
+  for (size_t i = 0; i < c.size(); ++i) {
+    if (!std::isfinite(c.before[i]) || !std::isfinite(c.intended[i]) || c.intended[i] == 0)
+      continue;
+    ++s.intended;
+    if (c.unchanged[i] == 0) continue;
+    ++s.unchanged;
+    if (RoundedSum(c.before[i], c.intended[i], c.dtype) != c.before[i]) continue;
+    ++s.lost;
+    if (s.listed.size() < kListed) s.listed.push_back(i);
+  }
+  return s;
+}
+
+class LostUpdate : public Rule {
+ public:
+  explicit LostUpdate(const Options& options)
+      : elements_(static_cast<uint64_t>(options.Integer("elements"))),
+        share_(options.Number("share")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    JudgeItems(
+        step, [&](const Item& item) { return JudgeOne(step, item); }, out);
+  }
+
+ private:
+  using SiteKey = std::tuple<v1::Role, std::string, std::string, uint32_t>;  // with the rank
+
+  std::optional<v1::Verdict> JudgeOne(const SiteStep& step, const Item& item) {
+    if (!item.evidence->has_update()) return std::nullopt;
+    const v1::Update& update = item.evidence->update();
+    if (IsAverage(update.config()) || IsAccumulation(update.config())) return std::nullopt;
+    const v1::UpdateSummary& s = update.summary();
+    if (s.intended() < elements_) {
+      return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
+                                       " finite elements were meant to move"),
+                          Describe(update));
+    }
+    const double applied = s.applied_along() / s.intended_l1();
+    if (!std::isfinite(applied))
+      return Inconclusive("no-mass: the intended change cannot be summed", Describe(update));
+    const SiteKey key{step.role, step.site.layer(), step.site.op(), item.source->rank()};
+    const auto c = DecodeUpdate(update);
+    if (applied >= share_) {
+      if (c.ok() && MovedByChance(*c, s)) stochastic_.insert(key);
+      return Pass("at least half of the intended change arrived", Describe(update));
+    }
+    if (!c.ok()) return Inconclusive(std::string(c.status().message()), Describe(update));
+    if (const std::string other = OtherReason(*c, s, stochastic_.contains(key)); !other.empty())
+      return Inconclusive(other, Describe(update));
+    return Found(update, *c, applied);
+  }
+
+  // Elements that one rounding to nearest would have left alone did move.
+  static bool MovedByChance(const UpdateCase& c, const v1::UpdateSummary& s) {
+    for (size_t i = 0; s.misrounded() > 0 && i < c.size(); ++i) {
+      if (c.unchanged[i] != 0 || !std::isfinite(c.intended[i]) || !std::isfinite(c.after[i]))
+        continue;
+      if (c.intended[i] != 0 && RoundedSum(c.before[i], c.intended[i], c.dtype) == c.before[i])
+        return true;
+    }
+    return false;
+  }
+
+  // Why the little that arrived may have another reason than rounding to nearest; "" if it has not.
+  static std::string OtherReason(const UpdateCase& c, const v1::UpdateSummary& s, bool stochastic) {
+    if (stochastic) return "stochastic: this tensor is rounded stochastically";
+    const Sampled seen = Look(c);
+    if (seen.intended < kFewSampled)
+      return "few-elements: too few sampled elements were meant to move";
+    const auto unchanged = static_cast<double>(seen.unchanged);
+    if (seen.lost == 0 || static_cast<double>(seen.lost) < kExplained * unchanged) {
+      return "not-rounding: elements stood still that rounding does not hold (a skipped step, a "
+             "frozen tensor, or an intended change that is not the optimizer's)";
+    }
+    // What is lost must be what is missing.
+    if (!(s.lost_l1() >= 0.5 * (s.intended_l1() - s.applied_along()))) {
+      return "not-rounding: elements moved, but not by what was intended (a change that is not the "
+             "optimizer's)";
+    }
+    if (!(LogChanceIfStochastic(c, s) < std::log(kStochasticChance))) {
+      return "stochastic-possible: so few units in the last place were intended that stochastic "
+             "rounding could have applied as little";
+    }
+    return "";
+  }
+
+  v1::Verdict Found(const v1::Update& update, const UpdateCase& c, double applied) const {
+    const v1::UpdateSummary& s = update.summary();
+    const Sampled seen = Look(c);
+    const bool wide = c.dtype == DType::kF32 || c.dtype == DType::kF64;
+    const double share = static_cast<double>(s.lost()) / static_cast<double>(s.intended());
+    v1::Verdict verdict = MakeFinding(
+        {.level = wide ? v1::LEVEL_NOTE : v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrFormat("%s weights lose their updates in rounding", DTypeName(c.dtype)),
+         .explanation = absl::StrFormat("%.1f %% of %d elements kept their bits though the update "
+                                        "was not zero; %.1f %% of the "
+                                        "intended change arrived. Of %d sampled elements that "
+                                        "stood still, %d are proved lost: "
+                                        "before + intended, rounded once to %s, is before.",
+                                        100 * share, s.intended(), 100 * applied, seen.unchanged,
+                                        seen.lost, DTypeName(c.dtype)),
+         .cause = "no-master-weights",
+         .measured = "applied over intended change",
+         .value = applied,
+         .unit = "share",
+         .threshold = share_,
+         .threshold_source = "option share",
+         .fix = wide ? "Nothing, where a schedule ends at zero; else raise the rate or keep sums "
+                       "compensated."
+                     : "Keep fp32 master weights (FSDP MixedPrecision over fp32 parameters, "
+                       "DeepSpeed bf16, Megatron-LM --main-params-dtype fp32), or round "
+                       "stochastically (torchao bf16_stochastic_round=True)."});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(s.count());
+    for (size_t n = 0; n < seen.listed.size(); ++n) {
+      const size_t i = seen.listed[n];
+      Put(*f.mutable_witness(), absl::StrCat("element ", n + 1),
+          absl::StrFormat("[%d]: %.9g + %.9g = %.9g, half an ulp is %.3g", c.offsets[i],
+                          c.before[i], c.intended[i], c.after[i],
+                          0.5 * UlpOf(c.before[i], c.dtype)));
+    }
+    *verdict.mutable_details() = Describe(update);
+    verdict.add_assumptions(
+        "before and after are the values that the optimizer keeps, not a rounded copy of a master");
+    verdict.add_assumptions("intended is the whole change in full precision");
+    return verdict;
+  }
+
+  static google::protobuf::Struct Describe(const v1::Update& update) {
+    const v1::UpdateSummary& s = update.summary();
+    google::protobuf::Struct details;
+    Put(details, "dtype", DTypeName(static_cast<DType>(update.config().dtype())));
+    Put(details, "elements", static_cast<double>(s.count()));
+    Put(details, "intended", static_cast<double>(s.intended()));
+    Put(details, "lost", static_cast<double>(s.lost()));
+    Put(details, "non_finite", static_cast<double>(s.non_finite()));
+    if (s.intended() > 0) {
+      Put(details, "lost_share", static_cast<double>(s.lost()) / static_cast<double>(s.intended()));
+      Put(details, "applied_over_intended", s.applied_along() / s.intended_l1());
+      Put(details, "lost_mass_share", s.lost_l1() / s.intended_l1());
+    }
+    return details;
+  }
+
+  uint64_t elements_;
+  double share_;
+  std::set<SiteKey> stochastic_;
+};
+
+}  // namespace
+
+CatalogueEntry lost_update() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<LostUpdate>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

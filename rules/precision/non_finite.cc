@@ -1,0 +1,256 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/half.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/non_finite_trace.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/non-finite
+
+The first NaN or infinity: in which step, which operation and on which rank it appeared, and what
+that rank had seen right before.
+
+**What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
+ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it
+floods afterwards, in the same step and the ones that follow without a clean one between, is the same incident.
+
+**Why.** One infinity in one element of one rank is all NaN everywhere two steps later: attention mixes
+it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it then,
+when nothing tells where it came from. fp16 ends at 65,504: an activation of 256 squared is beyond it.
+
+**Bad.** `step 812, rank 3: layers.17.mlp/activation has 2 infinities; before it, layers.17.norm reached
+6.1e4, 93 % of the largest f16`.
+
+**Good.** None; under a loss scale, none but in the steps that the scale backs off from.
+
+**How to fix it.**
+- The operation before it was near the dtype's maximum: bf16 or fp32 there, a clamp, QK-norm, a smaller
+  initialisation; PyTorch `torch.autocast` keeps softmax, norms and losses in fp32.
+- A gradient under fp16: `torch.cuda.amp.GradScaler`, DeepSpeed `fp16.loss_scale_window`, Megatron-LM
+  `--loss-scale-window`; those back off by design and are a note here.
+- The first is on one rank alone, with the same inputs elsewhere: test that device.
+- Find the operation itself with `torch.autograd.set_detect_anomaly(True)` from a checkpoint of this step.
+
+**Strength.** `proved`: counted over every element (reductions: over the sampled ones).
+
+**Inconclusive when** the only infinities are −inf beside finite values in activations: a mask looks so.
+
+**What it cannot see.** Operations without an observation: the first *observed* one is named. Without an
+order of observation (lone dumps without `order`) sites are taken by name, and the finding says so.
+
+**Cost.** None beyond the statistics; a step's observations are kept until it closes.
+
+**Sources.** Micikevicius et al., "Mixed Precision Training", 2018.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/non-finite",
+                            "the first NaN or infinity",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+bool IsLossScale(const SiteStep& step) {
+  const std::string& op = step.site.op();
+  return op.ends_with("loss_scale") || op.ends_with("loss-scale") || op.ends_with("grad_scale");
+}
+
+std::string CountText(const Observation& o) {
+  std::string text;
+  const auto add = [&](uint64_t n, const char* what) {
+    if (n > 0) absl::StrAppend(&text, text.empty() ? "" : ", ", n, " ", what);
+  };
+  add(o.nan, "NaN");
+  add(o.pos_inf, "+Inf");
+  add(o.neg_inf, "-Inf");
+  add(o.unsorted, "NaN or Inf");
+  return text;
+}
+
+std::string BeforeText(const Observation* before) {
+  if (before == nullptr) return "Nothing was observed before it on that rank in this step.";
+  const std::string name = absl::StrCat(before->layer, "/", before->op);
+  if (before->non_finite() > 0)
+    return absl::StrFormat("Before it, %s held %s.", name, CountText(*before));
+  const double most = FormatOf(before->dtype).max_finite;
+  if (!std::isfinite(before->amax) || !IsFloating(before->dtype))
+    return absl::StrFormat("Before it, %s was finite.", name);
+  return absl::StrFormat("Before it, %s was finite: amax %.4g, %.3g %% of the largest %s.", name,
+                         before->amax, 100 * before->amax / most, DTypeName(before->dtype));
+}
+
+class NonFinite : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
+    Group& group = groups_[{step.attempt, step.role}];
+    for (const Item& item : step.items) {
+      group.trace.Take(step, item);
+      if (!item.evidence->has_scalar() || !IsLossScale(step)) continue;
+      const double scale = item.evidence->scalar().value();
+      if (std::isfinite(scale)) group.scale_now = std::min(group.scale_now.value_or(scale), scale);
+    }
+  }
+
+  void JudgeStep(const StepEnd& step, VerdictSink& out) override {
+    Group& group = groups_[{step.attempt, step.role}];
+    const bool fell = group.scale && group.scale_now && *group.scale_now < *group.scale;
+    // The scale may be logged before or after the step that it answers.
+    if (group.pending && group.scale_now) {
+      Tell(*std::exchange(group.pending, std::nullopt), fell, out);
+      group.open = !fell;
+    }
+    Look(group, step, fell, out);
+    if (group.scale_now) group.scale = group.scale_now;
+    group.scale_now.reset();
+    group.trace.Clear();
+  }
+
+  void JudgeRun(const RunSummary& run, VerdictSink& out) override {
+    for (auto& [key, group] : groups_) {
+      if (group.pending) Tell(*std::exchange(group.pending, std::nullopt), false, out);
+    }
+    if (found_ || observations_ == 0) return;
+    v1::Verdict verdict =
+        masks_ ? Inconclusive("masks: -inf beside finite values alone, as a mask has them")
+               : Pass("every value that was observed is finite");
+    verdict.mutable_site()->set_step_first(run.step_first);
+    verdict.mutable_site()->set_step_last(run.step_last);
+    Put(*verdict.mutable_details(), "observations", static_cast<double>(observations_));
+    Put(*verdict.mutable_details(), "values", static_cast<double>(values_));
+    out.Add(std::move(verdict));
+  }
+
+ private:
+  // What is told once it is known whether a loss scale backed off from it.
+  struct Sighting {
+    int64_t step;
+    Observation first;
+    std::optional<Observation> before;
+    bool ordered;
+    size_t sites;
+  };
+  struct Group {
+    NonFiniteTrace trace;
+    std::optional<double> scale, scale_now;
+    std::optional<Sighting> pending;
+    bool open = false;  // the last step that observed anything was not clean
+  };
+
+  void Look(Group& group, const StepEnd& step, bool fell, VerdictSink& out) {
+    if (group.trace.observations() == 0) return;
+    observations_ += group.trace.observations();
+    values_ += group.trace.values();
+    masks_ |= group.trace.masks();
+    const Observation* first = group.trace.First();
+    if (first == nullptr) {
+      group.open = false;
+      return;
+    }
+    if (group.open) return;
+    Sighting s{step.step, *first, std::nullopt, group.trace.ordered(), group.trace.sites()};
+    if (const Observation* before = group.trace.Before(*first)) s.before = *before;
+    const bool scaled = first->gradient_like() && (group.scale || group.scale_now);
+    if (scaled && !fell) {
+      if (!group.pending) group.pending = std::move(s);
+      return;
+    }
+    group.open = !scaled;
+    Tell(s, scaled, out);
+  }
+
+  void Tell(const Sighting& s, bool backed_off, VerdictSink& out) {
+    const Observation& o = s.first;
+    found_ = true;
+    // Back-offs come every few hundred steps, by design: once a site.
+    if (backed_off && !noted_.emplace(o.layer, o.op).second) return;
+    v1::Verdict verdict = MakeFinding(
+        {.level = backed_off ? v1::LEVEL_NOTE : v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)),
+         .explanation = absl::StrFormat(
+             "In step %d rank %d was the first to observe a value that is no number: %s of %d in "
+             "%s/%s (%s). %s%s",
+             s.step, o.rank, CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
+             BeforeText(s.before ? &*s.before : nullptr),
+             backed_off ? " The loss scale backed off from it, as it is meant to." : ""),
+         .cause = Cause(s, backed_off),
+         .measured = "values that are no numbers",
+         .value = static_cast<double>(o.non_finite()),
+         .unit = "values",
+         .threshold = 0,
+         .threshold_source = "none is expected",
+         .fix = backed_off
+                    ? "Nothing, while it stays rare (health/loss-scale counts it)."
+                    : "Look at the operation between the two observations: bf16 or fp32 there, a "
+                      "clamp or a norm, a loss scale under fp16; "
+                      "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.",
+         .confidence = s.before && !backed_off ? 0.8 : 1.0});
+    Fill(s, verdict);
+    out.Add(std::move(verdict));
+  }
+
+  static std::string Cause(const Sighting& s, bool backed_off) {
+    if (backed_off) return "loss-scale-back-off";
+    if (!s.before || !IsFloating(s.before->dtype)) return "unknown";
+    // A square or a sum of a few hundred such values leaves the dtype.
+    const double most = FormatOf(s.before->dtype).max_finite;
+    return s.before->non_finite() == 0 && s.before->amax >= std::sqrt(most) ? "near-overflow"
+                                                                            : "unknown";
+  }
+
+  static void Fill(const Sighting& s, v1::Verdict& verdict) {
+    const Observation& o = s.first;
+    v1::FindingSite& site = *verdict.mutable_site();
+    site.set_layer(o.layer);
+    site.set_op(o.op);
+    site.set_step_first(s.step);
+    site.set_step_last(s.step);
+    site.add_ranks(o.rank);
+    verdict.mutable_finding()->set_sample_size(o.count);
+    google::protobuf::Struct& witness = *verdict.mutable_finding()->mutable_witness();
+    Put(witness, "rank", static_cast<double>(o.rank));
+    Put(witness, "order", static_cast<double>(o.order));
+    Put(witness, "values", CountText(o));
+    google::protobuf::Struct& details = *verdict.mutable_details();
+    Put(details, "dtype", DTypeName(o.dtype));
+    Put(details, "role", o.what);
+    Put(details, "sites_in_step", static_cast<double>(s.sites));
+    if (s.before) {
+      Put(details, "before", absl::StrCat(s.before->layer, "/", s.before->op));
+      if (std::isfinite(s.before->amax)) Put(details, "before_amax", s.before->amax);
+    }
+    if (!s.ordered) {
+      verdict.add_assumptions(
+          "the order of observation is not known: sites are taken in the order of their names");
+    }
+  }
+
+  std::map<std::pair<uint32_t, v1::Role>, Group> groups_;
+  std::set<std::pair<std::string, std::string>> noted_;
+  uint64_t observations_ = 0, values_ = 0;
+  bool masks_ = false;
+  bool found_ = false;
+};
+
+}  // namespace
+
+CatalogueEntry non_finite() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<NonFinite>();
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/probability_rows.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/normalisation
+
+Rows of probabilities do not sum to one: what they were divided by was summed in too few bits.
+
+**What it checks.** Tensors of role `probabilities`, row by row over their last axis: |Σp − 1| must not
+exceed ½·Σulp(p) + (n+2)·2⁻²⁴, that is every p rounded once to its dtype after sums and divisions in fp32.
+Values that are all bf16 or fp16 numbers inside a wider dtype count as such. A finding needs a row that
+sums to *more* than one and has no other explanation (below).
+
+**Why.** A sum of equal addends stops at 256 in bf16 and at 2,048 in fp16. A uniform attention row over
+4,096 keys summed in bf16 is divided by 256: its probabilities sum to 16, and the layer's output with them.
+Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is 3.9 in bf16. With V = 1 the output O must be 1.
+
+**Bad.** `61 of 64 rows sum to more than one, up to 3.94`.
+
+**Good.** Softmax and losses in fp32, rounded to 16 bits once at the end.
+
+**How to fix it.**
+- PyTorch: `torch.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)`; `F.scaled_dot_product_attention`.
+- Megatron-LM: `--attention-softmax-in-fp32`; its fused softmax kernels sum in fp32.
+- Hand-written Triton and CUDA kernels: keep the running maximum and sum in fp32, whatever the inputs are.
+- Losses: `logits.float()` before the log-sum-exp, as `--loss-in-fp32` style options do.
+
+**Strength.** `bounded`: on the assumption that the rows are meant to be distributions.
+
+**Inconclusive when** there are no whole rows, or all that is wrong has an honest explanation: zeros
+between a row's values (dropout, top-k, sparse masks), one factor over unlike rows (a routed scaling), values
+below zero or above one (dropout's scale, scores that are no shares), a floor under all values (clamp), sums
+further from one than n additions in 8 bits can err (sigmoids), or sums below one alone (a sink, a shard of
+the vocabulary, a top-k that was not renormalised). Rows of zeros or with NaN (fully masked) are set aside. Up
+to 2⁻¹⁶ beyond the bound it is inconclusive too: `log_softmax(...).exp()` errs so.
+
+**What it cannot see.** Sums that err downwards only; attention with dropout; layer norms (hand over a row of their weights).
+
+**Cost.** One pass over the sampled rows.
+
+**Sources.** Dao et al., "FlashAttention", 2022, on fp32 statistics in fused softmax; Higham, "Accuracy and
+Stability of Numerical Algorithms", chapter 4, on the bound.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/normalisation",
+                            "probabilities do not sum to one",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr size_t kKinds = static_cast<size_t>(RowKind::kNoShare) + 1;
+
+struct Tally {
+  std::array<size_t, kKinds> rows{};
+  const ProbabilityRow* worst = nullptr;  // of the rows in excess, by distance over bound
+
+  size_t of(RowKind kind) const { return rows[static_cast<size_t>(kind)]; }
+  size_t judged() const { return of(RowKind::kSumsToOne) + of(RowKind::kExcess); }
+};
+
+Tally Count(const std::vector<ProbabilityRow>& rows) {
+  Tally tally;
+  for (const ProbabilityRow& row : rows) {
+    ++tally.rows[static_cast<size_t>(row.kind)];
+    if (row.kind != RowKind::kExcess) continue;
+    const auto ratio = [](const ProbabilityRow& r) { return (r.sum - 1) / r.bound; };
+    if (tally.worst == nullptr || ratio(row) > ratio(*tally.worst)) tally.worst = &row;
+  }
+  return tally;
+}
+
+// The honest explanation of what is not one; "" when there is none.
+std::string Explanation(const std::vector<ProbabilityRow>& rows, const Tally& tally) {
+  if (tally.of(RowKind::kNoShare) > 0)
+    return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
+           "probabilities)";
+  if (OneFactor(rows)) return "one-factor: unlike rows have the same sum: they were scaled";
+  if (tally.of(RowKind::kNotOne) > 0)
+    return "not-distributions: sums further from one than any sum in 16 bits explains, or parts of "
+           "rows (a shard, a top-k, sigmoids)";
+  if (tally.of(RowKind::kGaps) > 0)
+    return "gaps: zeros between the values (dropout, a top-k or a sparse mask)";
+  if (tally.of(RowKind::kFloored) > 0) return "floored: a floor was put under the values";
+  if (tally.worst != nullptr) return "";
+  if (tally.of(RowKind::kDeficit) > 0)
+    return "deficit: rows sum to less than one; the rest may lie elsewhere (a sink, a shard)";
+  if (tally.of(RowKind::kNearOne) > 0)
+    return "near-one: rows are beyond the bound by less than exp of an fp32 logarithm errs";
+  return "";
+}
+
+class Normalisation : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    JudgeItems(
+        step, [](const Item& item) { return JudgeOne(item); }, out);
+  }
+
+ private:
+  static std::optional<v1::Verdict> JudgeOne(const Item& item) {
+    if (!item.evidence->has_tensor()) return std::nullopt;
+    const v1::TensorState& state = item.evidence->tensor();
+    if (state.role() != "probabilities") return std::nullopt;
+    const auto c = DecodeTensor(state);
+    if (!c.ok()) return Inconclusive(std::string(c.status().message()));
+    if (!IsFloating(c->dtype)) return Inconclusive("no-probabilities: the values are not floating");
+    if (c->rows == 0 || c->columns < 2)
+      return Inconclusive("no-rows: rows of at least two values are needed, whole");
+    const std::vector<ProbabilityRow> rows = LookAtRows(*c);
+    const Tally tally = Count(rows);
+    if (const std::string why = Explanation(rows, tally); !why.empty())
+      return Inconclusive(why, Describe(*c, tally));
+    if (tally.worst != nullptr) return Found(*c, tally);
+    if (tally.judged() == 0)
+      return Inconclusive("no-rows: every row is masked or non-finite", Describe(*c, tally));
+    return Pass("rows sum to one within the bound", Describe(*c, tally));
+  }
+
+  static v1::Verdict Found(const TensorCase& c, const Tally& tally) {
+    const ProbabilityRow& worst = *tally.worst;
+    const double off = worst.sum - 1;
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_BOUNDED,
+         .title = "probabilities sum to more than one",
+         .explanation =
+             absl::StrFormat("%d of %d rows of %d values sum to more than one beyond what fp32 "
+                             "sums and one rounding "
+                             "to %s allow; row %d sums to %.6g, %.3g times its bound away.",
+                             tally.of(RowKind::kExcess), c.rows, c.columns,
+                             DTypeName(CoarsestDType(c.values, c.dtype)), worst.index, worst.sum,
+                             off / worst.bound),
+         .cause = "16-bit-sum",
+         .measured = "sum of a row minus one",
+         .value = off,
+         .unit = "",
+         .threshold = worst.bound,
+         .threshold_source = "half an ulp of each value and (n + 2) 2^-24",
+         .fix = "Sum in fp32: torch.softmax(x, -1, dtype=torch.float32), Megatron-LM "
+                "--attention-softmax-in-fp32, fp32 running sums in hand-written kernels.",
+         .confidence = 0.9});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(static_cast<uint64_t>(c.rows));
+    Put(*f.mutable_witness(), "row", static_cast<double>(worst.index));
+    Put(*f.mutable_witness(), "sum", worst.sum);
+    Put(*f.mutable_witness(), "largest", worst.largest);
+    *verdict.mutable_details() = Describe(c, tally);
+    verdict.add_assumptions("each row of the last axis is meant to be one distribution");
+    return verdict;
+  }
+
+  static google::protobuf::Struct Describe(const TensorCase& c, const Tally& tally) {
+    static constexpr std::array<const char*, kKinds> kNames = {
+        "sum_to_one", "near_one", "excess", "deficit",    "not_one",
+        "gaps",       "floored",  "masked", "non_finite", "no_share"};
+    google::protobuf::Struct details;
+    Put(details, "dtype", DTypeName(c.dtype));
+    Put(details, "rows", static_cast<double>(c.rows));
+    Put(details, "columns", static_cast<double>(c.columns));
+    for (size_t k = 0; k < kKinds; ++k) {
+      if (tally.rows[k] > 0) Put(details, kNames[k], static_cast<double>(tally.rows[k]));
+    }
+    return details;
+  }
+};
+
+}  // namespace
+
+CatalogueEntry normalisation() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<Normalisation>();
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,190 @@
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/half.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/position_rows.h"
+#include "rules/lib/sample_values.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/position-collision
+
+Two positions of one sequence are one value in the dtype they are kept in: the model cannot tell those tokens'
+places apart.
+
+**What it checks.** Tensors of role `positions` with a floating dtype, row by row over their last axis. A
+stretch of a row that equals round((s + i)·c) to the bit, for a whole start s and a step c (1, 1/k, or one
+over the length) that its own values fix, is a rounded count; two neighbours with one value in it are a
+collision. f32 values that are all bf16 or fp16 numbers were rounded before they were saved, and count as such.
+
+**Why.** bf16 has 8 bits: from 256 on positions go in steps of 2, from 2,048 in steps of 16. Of the positions
+0 to 4,095 it holds 769. fp16 holds every position to 2,048. RoPE in bf16 turns runs of 16 tokens
+by one angle; the loss at short contexts shows nothing, and long ones fail to extrapolate.
+
+**Bad.** `4,096 positions have 769 values in bf16: 256 and 257 are both 256`.
+
+**Good.** Integer positions; angles computed in fp32 and rounded after sine and cosine.
+
+**How to fix it.**
+- Hugging Face: keep `inv_freq` and `position_ids` out of `.to(torch.bfloat16)`; compute under
+  `torch.autocast(device_type, enabled=False)` with `position_ids.float()`, as the current rotary modules do.
+- Do not build them with `torch.arange(n, dtype=hidden_states.dtype)`; DeepSpeed and FSDP cast *buffers* too
+  (`MixedPrecision(buffer_dtype=torch.float32)`; `model.half()` converts `inv_freq`).
+- Megatron-LM: its rotary embedding is fp32; check ported ones (`--position-embedding-type rope`).
+
+**Strength.** `proved`: both positions are rounded and give the recorded value.
+
+**Inconclusive when** equal neighbours have no such explanation (padding, sums that stop), or the values
+do not count up at all (angle tables, random positions).
+
+**What it cannot see.** Positions that are exact here and rounded later, inside the model; relative positions.
+
+**Cost.** One pass over the sampled rows, a few candidates a stretch.
+
+**Sources.** Wang et al., "When Precision Meets Position: BFloat16 Breaks Down RoPE in Long-Context
+Training", 2024.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/position-collision",
+                            "two positions share a value",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+struct Looked {
+  int64_t counted = 0;  // positions in counted stretches
+  int64_t collided_rows = 0;
+  bool repeats = false;  // equal neighbours that no count explains
+  CountedStretch worst;  // with a collision, the most positions a value
+  int64_t worst_row = -1;
+};
+
+Looked Look(const TensorCase& c, DType dtype) {
+  // [T,1] is one sequence, not T of them.
+  const bool column = c.columns == 1;
+  const int64_t rows = column ? 1 : c.rows;
+  const int64_t n = column ? c.rows : c.columns;
+  Looked looked;
+  for (int64_t r = 0; r < rows; ++r) {
+    const PositionRow row = LookAtPositions(c.values.data() + r * n, n, dtype);
+    bool collided = false;
+    for (const CountedStretch& s : row.stretches) {
+      looked.counted += s.length();
+      if (s.collision < 0) continue;
+      collided = true;
+      if (looked.worst_row < 0 ||
+          s.length() * looked.worst.distinct > looked.worst.length() * s.distinct) {
+        looked.worst = s;
+        looked.worst.collision += r * n;
+        looked.worst.begin += r * n;
+        looked.worst.end += r * n;
+        looked.worst_row = r;
+      }
+    }
+    looked.collided_rows += collided ? 1 : 0;
+    looked.repeats |= row.repeats && !collided;
+  }
+  return looked;
+}
+
+class PositionCollision : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    JudgeItems(
+        step, [](const Item& item) { return JudgeOne(item); }, out);
+  }
+
+ private:
+  static std::optional<v1::Verdict> JudgeOne(const Item& item) {
+    if (!item.evidence->has_tensor()) return std::nullopt;
+    const v1::TensorState& state = item.evidence->tensor();
+    if (state.role() != "positions") return std::nullopt;
+    if (IsInteger(static_cast<DType>(state.dtype()))) {
+      google::protobuf::Struct details;
+      Put(details, "dtype", DTypeName(static_cast<DType>(state.dtype())));
+      return Pass("integer positions are exact", std::move(details));
+    }
+    const auto c = DecodeTensor(state);
+    if (!c.ok()) return Inconclusive(std::string(c.status().message()));
+    if (c->rows == 0) return Inconclusive("no-rows: whole rows of positions are needed");
+    const DType used = CoarsestDType(c->values, c->dtype, 64);
+    Looked looked = Look(*c, used);
+    if (looked.worst_row >= 0) return Found(*c, used, looked);
+    if (looked.repeats) {
+      return Inconclusive(
+          "repeated: some neighbours are equal and no rounded count explains them (padding, or "
+          "values that do not count)",
+          Describe(*c, used, looked));
+    }
+    if (looked.counted == 0)
+      return Inconclusive("no-count: the values do not count up", Describe(*c, used, looked));
+    return Pass("every position has its own value", Describe(*c, used, looked));
+  }
+
+  static v1::Verdict Found(const TensorCase& c, DType used, const Looked& looked) {
+    const CountedStretch& s = looked.worst;
+    const double value = c.values[static_cast<size_t>(s.collision)];
+    const double first = (s.start + static_cast<double>(s.collision - s.begin)) * s.step;
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrFormat("%d positions have %d values in %s", s.length(), s.distinct,
+                                  DTypeName(used)),
+         .explanation =
+             absl::StrFormat("Positions %.10g and %.10g are both %.10g in %s, whose values are %g "
+                             "apart there. %d of "
+                             "%d rows have such a pair.",
+                             first, first + s.step, value, DTypeName(used), UlpOf(value, used),
+                             looked.collided_rows, c.columns == 1 ? 1 : c.rows),
+         .cause = used == c.dtype ? "coarse-dtype" : "cast-too-late",
+         .measured = "distinct values over positions",
+         .value = static_cast<double>(s.distinct) / static_cast<double>(s.length()),
+         .unit = "share",
+         .threshold = 1,
+         .threshold_source = "each position has its own value",
+         .fix = "Keep positions in an integer dtype or fp32 and round after sine and cosine "
+                "(position_ids.float() outside autocast; FSDP buffer_dtype=torch.float32)."});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(static_cast<uint64_t>(c.values.size()));
+    Put(*f.mutable_witness(), "row",
+        static_cast<double>(looked.worst_row) + static_cast<double>(c.first_row));
+    Put(*f.mutable_witness(), "first_position", first);
+    Put(*f.mutable_witness(), "second_position", first + s.step);
+    Put(*f.mutable_witness(), "value", value);
+    *verdict.mutable_details() = Describe(c, used, looked);
+    Put(*verdict.mutable_details(), "positions", static_cast<double>(s.length()));
+    Put(*verdict.mutable_details(), "distinct", static_cast<double>(s.distinct));
+    if (s.step != 1) Put(*verdict.mutable_details(), "step", s.step);
+    verdict.add_assumptions("each row of the last axis holds the positions of its tokens in order");
+    return verdict;
+  }
+
+  static google::protobuf::Struct Describe(const TensorCase& c, DType used, const Looked& looked) {
+    google::protobuf::Struct details;
+    Put(details, "dtype", DTypeName(used));
+    if (used != c.dtype) Put(details, "stored_as", DTypeName(c.dtype));
+    Put(details, "rows", static_cast<double>(c.columns == 1 ? 1 : c.rows));
+    Put(details, "counted", static_cast<double>(looked.counted));
+    return details;
+  }
+};
+
+}  // namespace
+
+CatalogueEntry position_collision() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<PositionCollision>();
+          }};
+}
+
+}  // namespace plumbline::rules

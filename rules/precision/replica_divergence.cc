@@ -1,0 +1,271 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/replica_copies.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/replica-divergence
+
+Copies of one tensor that must be the same bits on several ranks are not.
+
+**What it checks.** The 128-bit digest of a tensor (a sum over its elements of a hash of index and bits) on
+each rank of a step, micro-batch by micro-batch. Ranks that declare one `replicas` group hold copies. A strict
+majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
+differing element is named, its bits on either side and how many of them differ.
+
+**Why.** Data-parallel ranks apply one update to one set of weights, and nothing compares them again. One
+flipped bit of 2^34 on one of 64 ranks (bit 30 turns 0.02 into 6.8e36, bit 22 turns it into 0.0278) never
+appears in a loss that is averaged over them; ranks that stopped sharing gradients train 64
+models, and a checkpoint holds rank 0's.
+
+**Bad.** `rank 2 differs from ranks 0, 1, 3: element 8,841 is 0x3ca3d70a there, 0x3ce3d70a here`.
+
+**Good.** One digest.
+
+**How to fix it.**
+- One rank, one element, one bit: hardware. Take the node out, run its memory test (DCGM `dcgmi diag -r 3`,
+  ECC counters of `nvidia-smi -q`), reload that rank's weights from another replica.
+- All elements: gradients are not shared. PyTorch DDP: no `no_sync()` left open, no parameters added after
+  wrapping, `find_unused_parameters`; Megatron-LM: `--check-weight-hash-across-dp-replicas-interval`, the
+  norms' gradients under sequence parallelism; FSDP HYBRID_SHARD: the replicate group.
+- Buffers: `broadcast_buffers=True`; seeds that differ by rank where they must not.
+
+**Strength.** `proved`: different digests are different bits. Undeclared tensors are judged only where the
+evidence itself shows that they are copies: they were equal, not constant, and changed together in
+earlier steps; or they were so once, or a strict majority of at least three ranks is so now, and the odd one agrees
+with it on half of at least 64 sampled elements that are not zero.
+
+**Inconclusive when** tensors of undeclared ranks differ and nothing shows that they are copies (shards
+differ by design: set `replicas`), or declared copies differ in shape or dtype.
+
+**What it cannot see.** Copies that went wrong together; a rank that reports nothing.
+
+**Cost.** The digest is part of the tensor's statistics; a few hundred bytes a site are kept.
+
+**Sources.** Hochschild et al., "Cores that don't count", 2021; Meta, "The Llama 3 Herd of Models", 2024, on
+silent data corruption.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/replica-divergence",
+                            "replicas of one tensor differ",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr uint64_t kFewTelling = 64;
+
+// What earlier steps showed of one site's undeclared tensors.
+struct History {
+  std::optional<Digest> equal;  // the last content on which all agreed
+  bool lockstep = false;        // they agreed on two contents
+  std::set<uint32_t> told;      // odd ranks of the divergence that was told last
+};
+
+// Roles whose tensors are copies in some parallelism and shards in another; activations differ
+// between ranks by design.
+bool MayBeCopies(const v1::TensorState& state) {
+  const std::string& role = state.role();
+  return role.empty() || role == "weight" || role == "gradient";
+}
+
+bool MostlyAgree(const std::optional<Difference>& d) {
+  return d && d->telling >= kFewTelling && 2 * d->agree >= d->telling;
+}
+
+std::string RankList(const std::set<uint32_t>& ranks) {
+  constexpr size_t kMost = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  size_t n = 0;
+  for (const uint32_t rank : ranks) {
+    if (n == kMost) return absl::StrCat(text, " and ", ranks.size() - kMost, " more");
+    absl::StrAppend(&text, n == 0 ? "" : ", ", rank);
+    ++n;
+  }
+  return text;
+}
+
+class ReplicaDivergence : public Rule {
+ public:
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    std::optional<v1::Verdict> best;
+    for (const Copies& copies : GroupCopies(step)) {
+      std::optional<v1::Verdict> verdict = JudgeCopies(step, copies);
+      if (!verdict) continue;
+      // A divergence is told once; any of them before a pass, a pass before what is unknown.
+      const auto weight = [](const v1::Verdict& v) {
+        return v.kind() == v1::Verdict::KIND_FINDING ? 2 : v.kind() == v1::Verdict::KIND_PASS;
+      };
+      if (!best || weight(*verdict) > weight(*best)) best = std::move(verdict);
+    }
+    if (best) out.Add(*std::move(best));
+  }
+
+ private:
+  std::optional<v1::Verdict> JudgeCopies(const SiteStep& step, const Copies& copies) {
+    const bool declared = !copies.replicas.empty();
+    if (!declared && !MayBeCopies(*copies.states[0])) return std::nullopt;
+    if (!copies.comparable()) {
+      return Inconclusive(
+          declared ? "not-comparable: declared replicas differ in shape or dtype, or lack a "
+                     "digest"
+                   : "not-declared: tensors of several ranks differ in shape; set "
+                     "replicas where they are copies");
+    }
+    History& history = histories_[{step.attempt, step.role, step.site.layer(), step.site.op(),
+                                   copies.replicas, copies.call}];
+    if (copies.equal()) {
+      history.told.clear();
+      if (copies.varied()) {
+        history.lockstep |= history.equal && *history.equal != copies.digests[0];
+        history.equal = copies.digests[0];
+      }
+      return Pass("the copies are equal", Describe(copies));
+    }
+    const std::optional<size_t> majority = copies.Majority();
+    const size_t reference = majority.value_or(0);
+    std::set<uint32_t> odd;
+    size_t example = reference;
+    for (size_t i = 0; i < copies.ranks.size(); ++i) {
+      const bool differs = copies.digests[i] != copies.digests[reference];
+      if (differs || !majority) odd.insert(copies.ranks[i]);
+      if (differs && example == reference) example = i;
+    }
+    const auto difference = Compare(*copies.states[reference], *copies.states[example]);
+    const std::string basis = Basis(copies, history, majority.has_value(), difference);
+    if (basis.empty()) {
+      return Inconclusive(
+          "not-declared: tensors of several ranks differ, as shards do; set replicas where they "
+          "are copies",
+          Describe(copies));
+    }
+    if (history.told == odd) return std::nullopt;  // one incident
+    history.told = odd;
+    return Found(copies, odd, majority, example, difference, declared ? "" : basis);
+  }
+
+  // Why the ranks are taken to hold copies; "" when nothing shows it.
+  static std::string Basis(const Copies& copies, const History& history, bool majority,
+                           const std::optional<Difference>& difference) {
+    if (!copies.replicas.empty()) return "declared";
+    if (history.lockstep)
+      return "the ranks hold copies: they were equal in earlier steps and changed together";
+    if (!MostlyAgree(difference)) return "";
+    if (history.equal)
+      return "the ranks hold copies: they were equal in an earlier step and most elements still "
+             "are";
+    if (majority && copies.ranks.size() >= 3 && copies.varied())
+      return "the ranks hold copies: a majority is equal, and most elements of the odd one are";
+    return "";
+  }
+
+  static std::string Cause(const std::optional<Difference>& d) {
+    if (!d) return "unknown";
+    if (d->differ == 0) return "few-elements";
+    if (d->whole && d->differ == 1) return d->flipped_bits == 1 ? "bit-flip" : "one-element";
+    return 2 * d->differ > d->compared ? "unsynchronised" : "part";
+  }
+
+  static std::string DifferenceText(const Copies& copies, size_t reference, size_t example,
+                                    const std::optional<Difference>& d) {
+    if (!d) return " No values were sampled at the same places on both.";
+    if (d->differ == 0)
+      return absl::StrFormat(" All %d sampled elements agree: few others differ.", d->compared);
+    return absl::StrFormat(
+        " %d of %d %selements differ, first %d: %s (%.9g) on rank %d, %s (%.9g) on rank %d, %d %s "
+        "apart.",
+        d->differ, d->compared, d->whole ? "" : "sampled ", d->element, d->bits_a, d->value_a,
+        copies.ranks[reference], d->bits_b, d->value_b, copies.ranks[example], d->flipped_bits,
+        d->flipped_bits == 1 ? "bit" : "bits");
+  }
+
+  static v1::Verdict Found(const Copies& copies, const std::set<uint32_t>& odd,
+                           std::optional<size_t> majority, size_t example,
+                           const std::optional<Difference>& d, const std::string& assumption) {
+    const std::string names = RankList(odd);
+    const bool flip = Cause(d) == "bit-flip" || Cause(d) == "one-element";
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = majority ? absl::StrCat(names, odd.size() == 1 ? " holds" : " hold",
+                                          " another copy than the other ranks")
+                           : absl::StrCat(names, " hold different copies"),
+         .explanation = absl::StrCat(
+             majority
+                 ? absl::StrFormat("%d of %d ranks have one digest, %s %s.",
+                                   copies.ranks.size() - odd.size(), copies.ranks.size(), names,
+                                   odd.size() == 1 ? "another" : "others")
+                 : absl::StrFormat("No majority of the %d ranks has one digest: which of them is "
+                                   "right cannot be told.",
+                                   copies.ranks.size()),
+             DifferenceText(copies, majority.value_or(0), example, d)),
+         .cause = Cause(d),
+         .measured = "ranks that differ",
+         .value = static_cast<double>(odd.size()),
+         .unit = "ranks",
+         .threshold = 0,
+         .threshold_source = "copies are the same bits",
+         .fix = flip
+                    ? "Test that rank's memory (dcgmi diag -r 3, ECC counters), reload its weights "
+                      "from another replica."
+                    : "Find what is not shared: DDP no_sync or parameters added after wrapping, "
+                      "Megatron-LM --check-weight-hash-across-dp-replicas-interval, seeds, "
+                      "buffers.",
+         .confidence = flip ? 0.9 : 0.5});
+    for (const uint32_t rank : odd) verdict.mutable_site()->add_ranks(rank);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(copies.states[0]->summary().count());
+    google::protobuf::Struct& witness = *f.mutable_witness();
+    Put(witness, "digest", DigestText(copies.digests[majority.value_or(0)]));
+    Put(witness, "other_digest", DigestText(copies.digests[example]));
+    if (d && d->differ > 0) {
+      Put(witness, "element", static_cast<double>(d->element));
+      Put(witness, "bits", d->bits_a);
+      Put(witness, "other_bits", d->bits_b);
+      Put(witness, "flipped_bits", static_cast<double>(d->flipped_bits));
+    }
+    *verdict.mutable_details() = Describe(copies);
+    if (!assumption.empty()) verdict.add_assumptions(assumption);
+    return verdict;
+  }
+
+  static std::string DigestText(const Digest& d) {
+    return absl::StrFormat("%016x%016x", d.high, d.low);
+  }
+
+  static google::protobuf::Struct Describe(const Copies& copies) {
+    google::protobuf::Struct details;
+    Put(details, "ranks", static_cast<double>(copies.ranks.size()));
+    Put(details, "digests",
+        static_cast<double>(std::set(copies.digests.begin(), copies.digests.end()).size()));
+    Put(details, "replicas", copies.replicas.empty() ? "not declared" : copies.replicas);
+    return details;
+  }
+
+  using Key = std::tuple<uint32_t, v1::Role, std::string, std::string, std::string, uint32_t>;
+  std::map<Key, History> histories_;
+};
+
+}  // namespace
+
+CatalogueEntry replica_divergence() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<ReplicaDivergence>();
+          }};
+}
+
+}  // namespace plumbline::rules
