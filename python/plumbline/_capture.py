@@ -14,9 +14,9 @@ _methods = []  # (class, method) as they were
 _local = threading.local()
 
 
-def _classes(group):
-    """Those that define allreduce for this group."""
-    return [c for c in type(group).__mro__ if "allreduce" in vars(c)]
+def _owners(kind):
+    """The classes that define allreduce for groups of this class."""
+    return [c for c in kind.__mro__ if "allreduce" in vars(c)]
 
 
 def _passing(method):
@@ -30,11 +30,11 @@ def _passing(method):
     return allreduce
 
 
-def _install(group):
+def _install(kind):
     global _installed
     with _lock:
         if _installed == 0:
-            for owner in _classes(group):
+            for owner in _owners(kind):
                 _methods.append((owner, vars(owner)["allreduce"]))
             for owner, method in _methods:
                 owner.allreduce = _passing(method)
@@ -111,14 +111,14 @@ class Capture:
     """
 
     def __init__(self, group, started):
-        self._group, self._started = group, started
+        self._class, self._started = type(group), started
         self._entered = False
         self.seen = 0
 
     def __enter__(self):
         self._outer = getattr(_local, "capture", None)
         try:
-            _install(self._group)
+            _install(self._class)
             self._entered = True
             _local.capture = self
         except TypeError:  # a class of another torch that does not let its methods be replaced

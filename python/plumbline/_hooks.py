@@ -59,7 +59,7 @@ class _Call:
 
     def __init__(self, hook, layer, group, sequence, bucket):
         self._hook, self._run = hook, hook.run
-        self._layer, self._group, self._sequence = layer, group, sequence
+        self._layer, self._group, self._sequence = layer, describe_group(group), sequence
         self._kept = []
         self._count = 0
         buffer = bucket.buffer()
@@ -131,7 +131,7 @@ class _Call:
         """No all_reduce was seen: what went in is the bucket, what came out the hook's result."""
         same = self._bucket is not None and result.numel() == self._elements
         output = elements(result, self._indices) if same else None
-        group = describe_group(self._group)
+        group = self._group
         self._run.observe_reduction(
             self._layer, self._bucket if same else None, output, op=self._op,
             offsets=self._indices if same else None, group=group.name, sequence=self._sequence,
@@ -147,17 +147,15 @@ class _Observed:
         self.run, self.hook, self.name = run, plain_hook(hook), name
         self.ops = {}  # site -> the op of its last collective
         self._words = {}  # bucket -> (site, due words by op)
-        self._group = self._sequence = None
+        self._sequence = None
 
     def tell(self, error):
         """In strict mode too: nothing may be raised inside the trainer's backward pass."""
         self.run._tell_softly(("observed", self.name), f"observed({self.name!r}): {error!r}")
 
-    def _start(self, state):
-        self._group = group_of_state(state)
-        name = describe_group(self._group).name
-        counter = self.run._sequences.setdefault(name, itertools.count())
-        self._sequence = counter
+    def _count_calls(self, group):
+        name = describe_group(group).name
+        self._sequence = self.run._sequences.setdefault(name, itertools.count())
 
     def _due(self, layer):
         op = self.ops.get(layer)
@@ -167,15 +165,19 @@ class _Observed:
         return site is None or self.run._step >= site.word[0]
 
     def _prepare(self, state, bucket):
-        """The call to observe, or None; the sequence number advances either way."""
+        """The call to observe, or None; the sequence number advances either way.
+
+        No process group is kept from call to call: one that outlives torch's own references ends
+        the process badly.
+        """
         try:
             if self._sequence is None:
-                self._start(state)
+                self._count_calls(group_of_state(state))
             sequence = next(self._sequence)
             layer = f"{self.name}.{bucket.index()}"
             if self.run._step == NO_STEP or not self._due(layer):
                 return None
-            return _Call(self, layer, self._group, sequence, bucket)
+            return _Call(self, layer, group_of_state(state), sequence, bucket)
         except Exception as error:
             self.tell(error)
             return None
@@ -184,8 +186,8 @@ class _Observed:
         call = self._prepare(state, bucket)
         if call is None:
             return self.hook(state, bucket)
-        group = world() if self._group is None else self._group
-        with Capture(group, call.started):
+        group = group_of_state(state)
+        with Capture(world() if group is None else group, call.started):
             future = self.hook(state, bucket)
 
         def finish(done):

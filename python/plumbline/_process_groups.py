@@ -1,11 +1,13 @@
 """What torch knows of a process group. torch is never imported from here: who has one, has it."""
 
 import sys
+import weakref
 from collections import namedtuple
 
 Group = namedtuple("Group", "name size rank transport")
 
-_known = {}  # id -> (the group, kept so that the id stays its own; its description)
+# By the group, weakly: a process group that outlives torch's own references ends the process badly.
+_known = weakref.WeakKeyDictionary()
 
 
 def _distributed():
@@ -31,14 +33,12 @@ def describe_group(group):
     """A Group; `group` None is the world. Raises what torch raises."""
     if group is None:
         group = world()
-    entry = _known.get(id(group))
-    if entry is not None and entry[0] is group:
-        return entry[1]
+    described = _known.get(group)
+    if described is not None:
+        return described
     dist = _distributed()
     described = Group(_name(group, dist), group.size(), group.rank(), dist.get_backend(group))
-    if len(_known) > 1000:
-        _known.clear()
-    _known[id(group)] = (group, described)
+    _known[group] = described
     return described
 
 

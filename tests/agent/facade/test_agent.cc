@@ -242,10 +242,74 @@ plumbline_status_t CheckRouter(const plumbline_router_check_t* check,
   return PLUMBLINE_OK;
 }
 
+std::string Number(const char* name, double value) {
+  char text[64];
+  snprintf(text, sizeof(text), " %s=%g", name, value);
+  return text;
+}
+
+std::string Text(const char* name, const char* value) {
+  return value == nullptr ? "" : std::string(" ") + name + "=" + value;
+}
+
+std::string Where(const char* call, void* site, int64_t step) {
+  return std::string(call) + " " + static_cast<TestSite*>(site)->name +
+         " step=" + std::to_string(step);
+}
+
+plumbline_status_t ObserveTensor(void*, void* site, int64_t step, const plumbline_tensor_t* t,
+                                 plumbline_error_t* error) {
+  if (t->values == nullptr) return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "values: absent");
+  Log(Where("tensor", site, step) + " target=" + std::to_string(t->target_format) +
+      Text("role", t->role) + Text("replicas", t->replicas) + Show("values", t->values));
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t ObserveReduction(void*, void* site, int64_t step, const plumbline_reduction_t* r,
+                                    plumbline_error_t*) {
+  std::string line =
+      Where("reduction", site, step) + " op=" + std::to_string(r->op) +
+      " wire=" + std::to_string(r->wire_dtype) + " count=" + std::to_string(r->count) +
+      " rank=" + std::to_string(r->group_rank) + "/" + std::to_string(r->group_size) +
+      " sequence=" + std::to_string(r->sequence) + ":" + std::to_string(r->sequence_known) +
+      Number("prescale", r->prescale) + Number("postscale", r->postscale) +
+      " channels=" + std::to_string(r->channels) + " chunk=" + std::to_string(r->chunk) +
+      " variable=" + std::to_string(r->variable_count) + " ring=";
+  for (uint32_t i = 0; i < r->ring_size; ++i) line += std::to_string(r->ring_order[i]);
+  Log(line + Text("group", r->group) + Text("algorithm", r->algorithm) +
+      Text("transport", r->transport) + Show("input", r->input) + Show("output", r->output) +
+      Show("offsets", r->offsets));
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t ObserveUpdate(void*, void* site, int64_t step, const plumbline_update_t* u,
+                                 plumbline_error_t*) {
+  Log(Where("update", site, step) + Text("optimizer", u->optimizer) + Number("lr", u->lr) +
+      Number("beta2", u->beta2) + Number("eps", u->eps) + Number("decay", u->decay) +
+      " eps_dtype=" + std::to_string(u->eps_dtype) + " count=" + std::to_string(u->count) +
+      Show("before", u->before) + Show("after", u->after) + Show("intended", u->intended) +
+      Show("gradient", u->gradient) + Show("moment_before", u->moment_before) +
+      Show("moment_after", u->moment_after) + Show("offsets", u->offsets));
+  return PLUMBLINE_OK;
+}
+
+// Every second element from the step's number on; none at steps that are multiples of 5.
+plumbline_status_t SampleIndices(void*, void*, int64_t step, uint64_t count, uint64_t* out,
+                                 uint32_t capacity, uint32_t* n, plumbline_error_t*) {
+  *n = 0;
+  if (step % 5 == 0) return PLUMBLINE_OK;
+  for (auto i = static_cast<uint64_t>(step); i < count && *n < capacity; i += 2) out[(*n)++] = i;
+  return PLUMBLINE_OK;
+}
+
 }  // namespace
 
 extern "C" const plumbline_agent_table_t plumbline_agent_table = {
+#ifdef TEST_AGENT_OLDER
+    PLUMBLINE_AGENT_TABLE_LEAST,
+#else
     sizeof(plumbline_agent_table_t),
+#endif
 #ifdef TEST_AGENT_OTHER_VERSION
     PLUMBLINE_AGENT_TABLE_VERSION + 1,
 #else
@@ -263,4 +327,8 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     Flush,
     Close,
     CheckRouter,
+    ObserveTensor,
+    ObserveReduction,
+    ObserveUpdate,
+    SampleIndices,
 };
