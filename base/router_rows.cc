@@ -1,3 +1,5 @@
+#define PLUMB_SIMD _Pragma("omp simd")  // compiled with -fopenmp-simd, see CMakeLists.txt
+
 #include "base/router_rows.h"
 
 #include <cstring>

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "base/router_rule.h"
+#include "base/router_select.h"
 
 namespace plumbline {
 
@@ -43,80 +43,6 @@ inline double SumLanes(double (&lane)[kRowLanes]) {
     for (int l = 0; l < step; ++l) lane[l] += lane[l + step];
   }
   return lane[0];
-}
-
-struct Ranked {
-  double key;
-  int32_t index;
-};
-
-// Keeps the `limit` best of what is offered in ascending index order: among equals the earlier one
-// stays ahead. Returns the new count.
-inline int Offer(Ranked* best, int count, int limit, double key, int32_t index) {
-  if (count == limit && !(key > best[count - 1].key)) return count;
-  int at = count < limit ? count : limit - 1;
-  for (; at > 0 && key > best[at - 1].key; --at) best[at] = best[at - 1];
-  best[at] = {key, index};
-  return count < limit ? count + 1 : limit;
-}
-
-// Places n <= kMostCounted candidates by counting who is ahead of each: no branch depends on the
-// values. Equals go by order. `key` has room for kCountLanes more; `best` for limit + 1.
-inline constexpr int kMostCounted = 64;
-inline constexpr int kCountLanes = 4;
-inline void RankByCounting(double* key, const int32_t* index, int n, int limit, Ranked* best) {
-  for (int l = 0; l < kCountLanes; ++l) key[n + l] = -__builtin_inf();
-  uint8_t equals[kMostCounted] = {};  // of those with so many ahead, how many were placed
-  for (int a = 0; a < n; ++a) {
-    const double k = key[a];
-    int64_t lane[kCountLanes] = {};
-    for (int b = 0; b < n; b += kCountLanes) {
-      for (int l = 0; l < kCountLanes; ++l) lane[l] += key[b + l] > k ? 1 : 0;
-    }
-    const int64_t ahead = lane[0] + lane[1] + lane[2] + lane[3];
-    const int64_t place = ahead + equals[ahead]++;
-    best[place < limit ? place : limit] = {k, index[a]};
-  }
-}
-
-// Lists the places of the keys that reach `floor`, ascending, at most kMaxExperts; how many.
-inline int Near(const double* key, int n, double floor, int32_t* places) {
-  alignas(8) uint8_t flag[kMaxExperts + 8];
-  for (int i = 0; i < n; ++i) flag[i] = key[i] >= floor ? 1 : 0;
-  std::memset(flag + n, 0, 8);
-  int near = 0;
-  for (int base = 0; base < n; base += 8) {
-    uint64_t word;  // little-endian: flag base + b is bit 8 b
-    std::memcpy(&word, flag + base, 8);
-    for (; word != 0; word &= word - 1) places[near++] = base + __builtin_ctzll(word) / 8;
-  }
-  return near;
-}
-
-// The `limit` best of n keys, in order; ties to the earlier. index[] ascends, null for 0 .. n-1.
-// `hint` guesses a value that a few more than `limit` keys reach; it costs time when it is wrong,
-// never the result, and is updated for the next row. `best` has room for limit + 1.
-inline void SelectBest(const double* key, const int32_t* index, int n, int limit, double* hint,
-                       Ranked* best) {
-  int32_t near_index[kMaxExperts];
-  const int near = Near(key, n, n > 16 ? *hint : -__builtin_inf(), near_index);
-  if (near >= limit && near <= kMostCounted) {  // beyond, a sorted list costs less
-    double near_key[kMostCounted + kCountLanes];
-    for (int c = 0; c < near; ++c) {
-      const int32_t place = near_index[c];
-      near_key[c] = key[place];
-      if (index != nullptr) near_index[c] = index[place];
-    }
-    RankByCounting(near_key, near_index, near, limit, best);
-  } else {
-    int count = 0;
-    for (int i = 0; i < n; ++i) {
-      count = Offer(best, count, limit, key[i], index != nullptr ? index[i] : i);
-    }
-  }
-  const double last = best[limit - 1].key;
-  const double wanted = last - 0.3 * (best[0].key - last);
-  *hint = IsFiniteValue(wanted) ? 0.75 * *hint + 0.25 * wanted : 0;
 }
 
 // Group scores and their tolerances; a group of one has only its one score to sum.
@@ -190,33 +116,66 @@ inline void ScanMasked(const double* x, int experts, RowScale* row) {
 
 }  // namespace internal
 
+namespace internal {
+
+// Maxima of `Lanes` interleaved parts of a row.
+template <int Lanes>
+struct RowMaxima {
+  double max[Lanes];
+  double abs[Lanes];
+  double poison[Lanes];  // NaN where there was a NaN or an infinity
+
+  explicit RowMaxima(const double* x) {
+    PLUMB_SIMD
+    for (int l = 0; l < Lanes; ++l) {
+      max[l] = x[l];
+      abs[l] = AbsValue(x[l]);
+      poison[l] = x[l] * 0.0;
+    }
+  }
+  void Take(const double* x) {
+    PLUMB_SIMD
+    for (int l = 0; l < Lanes; ++l) {
+      const double a = AbsValue(x[l]);
+      max[l] = x[l] > max[l] ? x[l] : max[l];
+      abs[l] = a > abs[l] ? a : abs[l];
+      poison[l] += x[l] * 0.0;
+    }
+  }
+};
+
+template <int Lanes>
+inline void ScanLanes(const double* x, int experts, RowScale* row, double* poison) {
+  RowMaxima<Lanes> lanes(x);
+  for (int i = Lanes; i < experts; i += Lanes) {
+    lanes.Take(x + (i + Lanes <= experts ? i : experts - Lanes));  // some twice: no harm
+  }
+  for (int step = Lanes / 2; step > 0; step /= 2) {
+    PLUMB_SIMD
+    for (int l = 0; l < step; ++l) {
+      lanes.max[l] = lanes.max[l + step] > lanes.max[l] ? lanes.max[l + step] : lanes.max[l];
+      lanes.abs[l] = lanes.abs[l + step] > lanes.abs[l] ? lanes.abs[l + step] : lanes.abs[l];
+      lanes.poison[l] += lanes.poison[l + step];
+    }
+  }
+  row->max = lanes.max[0];
+  row->abs_max = lanes.abs[0];
+  *poison = lanes.poison[0];
+}
+
+}  // namespace internal
+
 // Scans a row of rule.experts recorded values: all of RowScale but the sums.
 inline RowScale ScanRow(const RouterRule& rule, const double* x) {
   RowScale row;
-  double max_lane[kRowLanes];
-  double abs_lane[kRowLanes] = {};
-  double poison_lane[kRowLanes] = {};
-  for (double& m : max_lane) m = x[0];
-  const int experts = rule.experts;
-  for (int base = 0; base < experts; base += kRowLanes) {
-    const int width = experts - base < kRowLanes ? experts - base : kRowLanes;
-    for (int l = 0; l < width; ++l) {
-      const double v = x[base + l];
-      const double a = AbsValue(v);
-      max_lane[l] = v > max_lane[l] ? v : max_lane[l];
-      abs_lane[l] = a > abs_lane[l] ? a : abs_lane[l];
-      poison_lane[l] += v * 0.0;  // NaN for NaN and infinity
-    }
+  double poison;
+  if (rule.experts >= 16) {
+    internal::ScanLanes<16>(x, rule.experts, &row, &poison);
+  } else {
+    internal::ScanLanes<1>(x, rule.experts, &row, &poison);
   }
-  double poison = 0;
-  row.max = max_lane[0];
-  for (int l = 0; l < kRowLanes; ++l) {
-    row.max = max_lane[l] > row.max ? max_lane[l] : row.max;
-    row.abs_max = abs_lane[l] > row.abs_max ? abs_lane[l] : row.abs_max;
-    poison += poison_lane[l];
-  }
-  row.candidates = experts;
-  if (!(poison == 0)) internal::ScanMasked(x, experts, &row);
+  row.candidates = rule.experts;
+  if (!(poison == 0)) internal::ScanMasked(x, rule.experts, &row);
   row.finite = row.candidates >= rule.top_k;
   if (row.finite) row.max_delta = RecordedDelta(row.abs_max, rule.dtype);
   return row;
@@ -226,15 +185,21 @@ inline RowScale ScanRow(const RouterRule& rule, const double* x) {
 inline void SumRow(const RouterRule& rule, const double* x, RouterScratch* scratch, RowScale* row) {
   const int experts = rule.experts;
   double* e = scratch->exponential;
-  for (int i = 0; i < experts; ++i) e[i] = PortableExpNegative(x[i] - row->max);
+  const double max = row->max;
+  for (int i = 0; i < experts; ++i) e[i] = PortableExpNegative(x[i] - max);
   double sum_lane[kRowLanes] = {};
   double weighted_lane[kRowLanes] = {};
-  for (int base = 0; base < experts; base += kRowLanes) {
-    const int width = experts - base < kRowLanes ? experts - base : kRowLanes;
-    for (int l = 0; l < width; ++l) {
+  int base = 0;
+  for (; base + kRowLanes <= experts; base += kRowLanes) {
+    PLUMB_SIMD
+    for (int l = 0; l < kRowLanes; ++l) {
       sum_lane[l] += e[base + l];
-      weighted_lane[l] += e[base + l] * BelowMax(x[base + l], row->max);
+      weighted_lane[l] += e[base + l] * BelowMax(x[base + l], max);
     }
+  }
+  for (int l = 0; base + l < experts; ++l) {
+    sum_lane[l] += e[base + l];
+    weighted_lane[l] += e[base + l] * BelowMax(x[base + l], max);
   }
   row->sum = internal::SumLanes(sum_lane);
   row->weighted = internal::SumLanes(weighted_lane);
