@@ -43,7 +43,7 @@ struct ChunkSums {
 
 namespace internal {
 
-// The loop behind FlagSmall, inlined for each instruction set.
+// The loop behind FlagSmall, compiled for each instruction set.
 template <typename W>
 __attribute__((always_inline)) inline bool FlagSmall(const W* most, const W* least, int n,
                                                      W* flags) {

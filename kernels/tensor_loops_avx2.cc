@@ -37,6 +37,27 @@ PLUMB_AVX2_INLINE uint16_t Max16(__m256i v) {
   return static_cast<uint16_t>(~Min16(_mm256_xor_si256(v, _mm256_set1_epi32(-1))));
 }
 
+constexpr uint64_t kTop64 = uint64_t{1} << 63;
+
+PLUMB_AVX2_INLINE __m256i Larger64(__m256i a, __m256i b) {
+  return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
+}
+PLUMB_AVX2_INLINE __m256i Smaller64(__m256i a, __m256i b) {
+  return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
+}
+// The largest lane, as signed integers.
+PLUMB_AVX2_INLINE uint64_t Max64(__m256i v) {
+  alignas(32) int64_t lane[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), v);
+  return static_cast<uint64_t>(std::max(std::max(lane[0], lane[1]), std::max(lane[2], lane[3])));
+}
+
+PLUMB_AVX2_INLINE uint64_t Min64(__m256i v) {
+  alignas(32) int64_t lane[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), v);
+  return static_cast<uint64_t>(std::min(std::min(lane[0], lane[1]), std::min(lane[2], lane[3])));
+}
+
 PLUMB_AVX2_INLINE uint64_t Sum64(__m256i v) {
   const __m128i x = _mm_add_epi64(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   return static_cast<uint64_t>(_mm_cvtsi128_si64(x)) +
@@ -127,6 +148,35 @@ int ChooseGroups(const ChunkScan<W>& scan, int groups, W bound, bool* added) {
 }
 
 }  // namespace
+
+// 64-bit lanes compare as signed integers only, so unsigned ones are kept with the top bit flipped.
+PLUMB_AVX2 void Avx2Loops::Scan(const uint64_t* words, int n, ChunkScan<uint64_t>* scan) {
+  const __m256i mask = _mm256_set1_epi64x(0x7fffffffffffffff);
+  const __m256i top = _mm256_set1_epi64x(static_cast<int64_t>(kTop64));
+  __m256i positive = _mm256_setzero_si256();
+  __m256i negative = top;
+  scan->most_of_all = 0;
+  scan->least_of_all = ~uint64_t{0};
+  for (int g = 0; g < n / kGroup; ++g) {
+    __m256i most = _mm256_setzero_si256();
+    __m256i least = mask;
+    for (int i = 0; i < kGroup; i += 4) {
+      const __m256i word = Load(words + g * kGroup + i);
+      const __m256i m = _mm256_and_si256(word, mask);
+      most = Larger64(most, m);
+      least = Smaller64(least, _mm256_add_epi64(m, mask));  // m - 1, flipped
+      positive = Larger64(positive, word);
+      negative = Larger64(negative, _mm256_xor_si256(word, top));
+    }
+    scan->most[g] = Max64(most);
+    scan->least[g] = Min64(least) ^ kTop64;
+    scan->most_of_all = std::max(scan->most_of_all, scan->most[g]);
+    scan->least_of_all = std::min(scan->least_of_all, scan->least[g]);
+  }
+  const uint64_t high = Max64(negative) ^ kTop64;
+  scan->positive = Max64(positive);
+  scan->negative = high >= kTop64 ? high & kMagnitudeMask<uint64_t> : 0;
+}
 
 PLUMB_AVX2 void Avx2Loops::Scan(const uint32_t* words, int n, ChunkScan<uint32_t>* scan) {
   const __m256i mask = _mm256_set1_epi32(0x7fffffff);

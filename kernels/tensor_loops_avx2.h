@@ -1,5 +1,5 @@
-// The loops of tensor_loops.h for 16-bit and 32-bit words with AVX2. To be called only where the
-// processor has it.
+// The loops of tensor_loops.h with AVX2: for 16-bit and 32-bit words, a few for 64-bit ones. To be
+// called only where the processor has it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,13 @@ namespace plumbline {
 
 #if defined(__x86_64__)
 
-struct Avx2Loops {
+struct Avx2Loops : PortableLoops {
+  using PortableLoops::CountBelow;
+  using PortableLoops::CountFrom;
+  using PortableLoops::FlagSmall;
+  using PortableLoops::SumGroups;
+
+  static void Scan(const uint64_t* words, int n, ChunkScan<uint64_t>* scan);
   static void Scan(const uint16_t* words, int n, ChunkScan<uint16_t>* scan);
   static void Scan(const uint32_t* words, int n, ChunkScan<uint32_t>* scan);
   static void CountBelow(const uint16_t* words, int n, uint16_t low, uint16_t high,

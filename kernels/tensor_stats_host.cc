@@ -163,7 +163,7 @@ template <typename Loops>
 void MeasureAny(const Part& part) {
   switch (part.totals->dtype) {
     case DType::kF64:
-      return MeasureFloating<uint64_t, PortableLoops>(part);
+      return MeasureFloating<uint64_t, Loops>(part);
     case DType::kBF16:
       return MeasureFloating<uint16_t, Loops>(part);
     case DType::kI64:
