@@ -10,6 +10,7 @@
 
 #include "kernels/tensor_digest.h"
 #include "kernels/tensor_fit.h"
+#include "kernels/tensor_widen.h"
 #include "kernels/wide_sum.h"
 
 namespace plumbline {
@@ -59,9 +60,31 @@ __attribute__((always_inline)) inline bool FlagSmall(const W* most, const W* lea
   return any != 0;
 }
 
+template <typename Code, typename F>
+__attribute__((always_inline)) inline void WidenEach(const std::byte* data, int n, uint32_t* words,
+                                                     F widen) {
+  for (int i = 0; i < n; ++i) {
+    Code code;
+    __builtin_memcpy(&code, data + static_cast<size_t>(i) * sizeof(Code), sizeof(Code));
+    words[i] = widen(code);
+  }
+}
+
+__attribute__((always_inline)) inline void Widen(const std::byte* data, DType t, int n,
+                                                 uint32_t* words) {
+  if (t == DType::kF16) return WidenEach<uint16_t>(data, n, words, WidenF16);
+  if (t == DType::kE4M3) return WidenEach<uint8_t>(data, n, words, WidenE4M3);
+  WidenEach<uint8_t>(data, n, words, WidenE5M2);
+}
+
 }  // namespace internal
 
 struct PortableLoops {
+  // The f32 bits of n codes of f16, e4m3 or e5m2.
+  static void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
+    internal::Widen(data, t, n, words);
+  }
+
   template <typename W>
   static void Scan(const W* words, int n, ChunkScan<W>* scan) {
     W positive = 0;
@@ -126,6 +149,14 @@ struct PortableLoops {
   template <typename W>
   static int SumGroups(const W*, int, const ChunkScan<W>&, bool*, ChunkSums*) {
     return 0;
+  }
+
+  // Bit g is set where least[g] < bound, for `groups` <= 64 groups.
+  template <typename W>
+  static uint64_t GroupsBelow(const W* least, int groups, W bound) {
+    uint64_t found = 0;
+    for (int g = 0; g < groups; ++g) found |= uint64_t{least[g] < bound ? 1u : 0u} << g;
+    return found;
   }
 
   // flags[b] != 0 for scaled blocks (their largest and least magnitudes given as in ChunkScan) in

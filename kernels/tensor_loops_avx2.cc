@@ -149,6 +149,10 @@ int ChooseGroups(const ChunkScan<W>& scan, int groups, W bound, bool* added) {
 
 }  // namespace
 
+PLUMB_AVX2 void Avx2Loops::Widen(const std::byte* data, DType t, int n, uint32_t* words) {
+  internal::Widen(data, t, n, words);
+}
+
 // 64-bit lanes compare as signed integers only, so unsigned ones are kept with the top bit flipped.
 PLUMB_AVX2 void Avx2Loops::Scan(const uint64_t* words, int n, ChunkScan<uint64_t>* scan) {
   const __m256i mask = _mm256_set1_epi64x(0x7fffffffffffffff);
@@ -385,6 +389,32 @@ PLUMB_AVX2 int Avx2Loops::SumGroups(const uint16_t* words, int n, const ChunkSca
   sums->magnitudes = Sum32(magnitudes);
   sums->squares = Sum64(_mm256_add_epi64(even, odd));
   return chosen;
+}
+
+PLUMB_AVX2 uint64_t Avx2Loops::GroupsBelow(const uint16_t* least, int groups, uint16_t bound) {
+  static_assert(kGroups == 64);
+  const __m256i last = _mm256_set1_epi16(static_cast<int16_t>(bound - 1));
+  uint64_t found = 0;
+  for (int i = 0; i < kGroups; i += 32) {
+    const __m256i a = Load(least + i);
+    const __m256i b = Load(least + i + 16);
+    const __m256i bytes = _mm256_packs_epi16(_mm256_cmpeq_epi16(_mm256_min_epu16(a, last), a),
+                                             _mm256_cmpeq_epi16(_mm256_min_epu16(b, last), b));
+    const int bits = _mm256_movemask_epi8(_mm256_permute4x64_epi64(bytes, 0xd8));
+    found |= static_cast<uint64_t>(static_cast<uint32_t>(bits)) << i;
+  }
+  return found & (~uint64_t{0} >> (kGroups - groups));
+}
+PLUMB_AVX2 uint64_t Avx2Loops::GroupsBelow(const uint32_t* least, int groups, uint32_t bound) {
+  const __m256i last = _mm256_set1_epi32(static_cast<int>(bound - 1));
+  uint64_t found = 0;
+  for (int i = 0; i < kGroups; i += 8) {
+    const __m256i a = Load(least + i);
+    const __m256i below = _mm256_cmpeq_epi32(_mm256_min_epu32(a, last), a);
+    const int bits = _mm256_movemask_ps(_mm256_castsi256_ps(below));
+    found |= static_cast<uint64_t>(static_cast<uint32_t>(bits)) << i;
+  }
+  return found & (~uint64_t{0} >> (kGroups - groups));
 }
 
 PLUMB_AVX2 bool Avx2Loops::FlagSmall(const uint16_t* most, const uint16_t* least, int n,

@@ -14,8 +14,10 @@ struct Avx2Loops : PortableLoops {
   using PortableLoops::CountBelow;
   using PortableLoops::CountFrom;
   using PortableLoops::FlagSmall;
+  using PortableLoops::GroupsBelow;
   using PortableLoops::SumGroups;
 
+  static void Widen(const std::byte* data, DType t, int n, uint32_t* words);
   static void Scan(const uint64_t* words, int n, ChunkScan<uint64_t>* scan);
   static void Scan(const uint16_t* words, int n, ChunkScan<uint16_t>* scan);
   static void Scan(const uint32_t* words, int n, ChunkScan<uint32_t>* scan);
@@ -31,6 +33,9 @@ struct Avx2Loops : PortableLoops {
                        ChunkSums* sums);
   static int SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan, bool* added,
                        ChunkSums* sums);
+  // Both read the whole array of kGroups.
+  static uint64_t GroupsBelow(const uint16_t* least, int groups, uint16_t bound);
+  static uint64_t GroupsBelow(const uint32_t* least, int groups, uint32_t bound);
   static bool FlagSmall(const uint16_t* most, const uint16_t* least, int n, uint16_t* flags);
   static bool FlagSmall(const uint32_t* most, const uint32_t* least, int n, uint32_t* flags);
   static Digest DigestWords(const std::byte* data, size_t words, DigestKey key);

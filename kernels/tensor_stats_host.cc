@@ -39,57 +39,18 @@ Digest DigestBytes(const std::byte* data, size_t bytes, uint64_t first_block) {
   return sum;
 }
 
-// f32 bits of each 8-bit code.
-struct Codes {
-  uint32_t bits[256];
-};
-
-constexpr Codes MakeCodes(DType t) {
-  Codes codes{};
-  for (int i = 0; i < 256; ++i) {
-    const auto code = static_cast<uint8_t>(i);
-    codes.bits[i] =
-        __builtin_bit_cast(uint32_t, t == DType::kE4M3 ? E4M3ToFloat(code) : E5M2ToFloat(code));
-  }
-  return codes;
-}
-
-constexpr Codes kE4M3Codes = MakeCodes(DType::kE4M3);
-constexpr Codes kE5M2Codes = MakeCodes(DType::kE5M2);
-
-// F16ToFloat without branches.
-uint32_t WidenF16(uint16_t code) {
-  constexpr uint32_t kRebias = (127u - 15u) << 23;
-  const uint32_t magnitude = static_cast<uint32_t>(code & 0x7fffu) << 13;
-  const uint32_t field = magnitude >> 23;
-  const uint32_t normal = magnitude + kRebias + (field == 31 ? kRebias : 0u);
-  // A subnormal is 2^-14 less than the normal number with the same fraction.
-  constexpr float kLeastNormal = 6.103515625e-05f;
-  const float less = __builtin_bit_cast(float, magnitude + kRebias + (1u << 23)) - kLeastNormal;
-  const uint32_t value = field == 0 ? __builtin_bit_cast(uint32_t, less) : normal;
-  return value | static_cast<uint32_t>(code & 0x8000u) << 16;
-}
-
+template <typename Loops>
 void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
-  switch (t) {
-    case DType::kF32:
-      std::memcpy(words, data, static_cast<size_t>(n) * 4);
-      break;
-    case DType::kF16:
-      for (int i = 0; i < n; ++i) words[i] = WidenF16(LoadRaw<uint16_t>(data, i));
-      break;
-    default: {
-      const Codes& codes = t == DType::kE4M3 ? kE4M3Codes : kE5M2Codes;
-      for (int i = 0; i < n; ++i) words[i] = codes.bits[static_cast<uint8_t>(data[i])];
-    }
+  if (t == DType::kF32) {
+    std::memcpy(words, data, static_cast<size_t>(n) * 4);
+  } else {
+    Loops::Widen(data, t, n, words);
   }
 }
 
-void Widen(const std::byte* data, DType, int n, uint64_t* words) {
-  std::memcpy(words, data, static_cast<size_t>(n) * 8);
-}
-void Widen(const std::byte* data, DType, int n, uint16_t* words) {
-  std::memcpy(words, data, static_cast<size_t>(n) * 2);
+template <typename Loops, typename W>
+void Widen(const std::byte* data, DType, int n, W* words) {
+  std::memcpy(words, data, static_cast<size_t>(n) * sizeof(W));
 }
 
 // Elements [first, last) of a view, and where their figures go. `first` is a multiple of kChunk.
@@ -128,7 +89,7 @@ void MeasureFloating(const Part& part) {
       measure.Measure(reinterpret_cast<const W*>(data), n, 0);
       return;
     }
-    Widen(data, part.totals->dtype, n, words);
+    Widen<Loops>(data, part.totals->dtype, n, words);
     const int padding = (kBlock - n % kBlock) % kBlock;
     std::fill_n(words + n, padding, W{0});
     measure.Measure(words, n + padding, padding);

@@ -225,15 +225,11 @@ class WordMeasure {
   void CountSmallGroups(const W* words, int groups, const FitBounds<W>& bounds,
                         FormatFitCounts* fit) {
     constexpr int kMany = 12;
-    int some[kMany];
-    int found = 0;
-    for (int g = 0; g < groups && found <= kMany; ++g) {
-      if (scan_.least[g] >= bounds.normal_from - 1) continue;
-      if (found < kMany) some[found] = g;
-      ++found;
+    uint64_t some = Loops::GroupsBelow(scan_.least, groups, static_cast<W>(bounds.normal_from - 1));
+    if (__builtin_popcountll(some) > kMany) return CountSmall(words, groups * kGroup, bounds, fit);
+    for (; some != 0; some &= some - 1) {
+      CountSmall(words + __builtin_ctzll(some) * kGroup, kGroup, bounds, fit);
     }
-    if (found > kMany) return CountSmall(words, groups * kGroup, bounds, fit);
-    for (int i = 0; i < found; ++i) CountSmall(words + some[i] * kGroup, kGroup, bounds, fit);
   }
 
   static void CountSmall(const W* words, int n, const FitBounds<W>& bounds, FormatFitCounts* fit) {
@@ -287,7 +283,7 @@ class WordMeasure {
   std::unique_ptr<ExponentBins<W>> bins_;
   W least_normal_;  // of the tensor's dtype
   FitBounds<W> bounds_[kFormatFits] = {};
-  ChunkScan<W> scan_;
+  ChunkScan<W> scan_{};
   W finite_[kChunk];
 };
 

@@ -30,9 +30,12 @@ bool AnyBelow(const WideDigits& digits, int bit) {
 
 // Bits [from, from + 53) as an integer.
 uint64_t Significand(const WideDigits& digits, int from) {
-  uint64_t bits = 0;
-  for (int i = 52; i >= 0; --i) bits = bits << 1 | BitAt(digits, from + i);
-  return bits;
+  const auto digit = [&](int i) {
+    return static_cast<Uint128>(i < kCount ? static_cast<uint64_t>(digits.digit[i]) : 0u);
+  };
+  const int i = from / 32;
+  const Uint128 bits = digit(i) | digit(i + 1) << 32 | digit(i + 2) << 64;
+  return static_cast<uint64_t>(bits >> (from % 32)) & ((uint64_t{1} << 53) - 1);
 }
 
 }  // namespace

@@ -236,6 +236,23 @@ TEST(TensorStats, PortableLoopsAgree) {
   ExpectPortableLoopsAgree<uint16_t>(DType::kBF16);
 }
 
+TEST(TensorStats, EveryNarrowCodeWidensToItsValue) {
+  const auto expect = [](uint32_t bits, float value) {
+    if (std::isnan(value)) {
+      EXPECT_GT(bits & 0x7fffffffu, 0x7f800000u);
+    } else {
+      EXPECT_EQ(bits, __builtin_bit_cast(uint32_t, value)) << value;
+    }
+  };
+  for (uint32_t code = 0; code < 65536; ++code) {
+    expect(WidenF16(static_cast<uint16_t>(code)), F16ToFloat(static_cast<uint16_t>(code)));
+  }
+  for (uint32_t code = 0; code < 256; ++code) {
+    expect(WidenE4M3(static_cast<uint8_t>(code)), E4M3ToFloat(static_cast<uint8_t>(code)));
+    expect(WidenE5M2(static_cast<uint8_t>(code)), E5M2ToFloat(static_cast<uint8_t>(code)));
+  }
+}
+
 TEST(TensorStats, CancellationsKeepWhatIsLeft) {
   std::vector<double> x;
   for (int i = 0; i < 3000; ++i) {
