@@ -99,20 +99,24 @@ PLUMB_AVX2_INLINE __m256i Fields(const uint32_t* words) {
   return _mm256_packus_epi16(a, b);
 }
 
-// How many bytes of `fields` equal first, first + 1, first + 2 and first + 3.
-PLUMB_AVX2_INLINE void CountFourFields(const __m256i* fields, int vectors, int first,
+constexpr int kFieldsAtOnce = 5;  // more would leave too few registers
+
+// How many bytes of `fields` equal first, first + 1, ... first + kFieldsAtOnce - 1.
+PLUMB_AVX2_INLINE void CountSomeFields(const __m256i* fields, int vectors, int first,
                                        uint32_t* counts) {
   const __m256i zero = _mm256_setzero_si256();
-  __m256i found[4] = {zero, zero, zero, zero};
-  __m256i wanted[4];
-  for (int k = 0; k < 4; ++k) wanted[k] = _mm256_set1_epi8(static_cast<char>(first + k));
+  __m256i found[kFieldsAtOnce];
+  for (__m256i& f : found) f = zero;
+  __m256i wanted[kFieldsAtOnce];
+  for (int k = 0; k < kFieldsAtOnce; ++k)
+    wanted[k] = _mm256_set1_epi8(static_cast<char>(first + k));
   for (int i = 0; i < vectors; ++i) {  // at most kGroups, so bytes do not overflow
     const __m256i field = fields[i];
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < kFieldsAtOnce; ++k) {
       found[k] = _mm256_sub_epi8(found[k], _mm256_cmpeq_epi8(field, wanted[k]));
     }
   }
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < kFieldsAtOnce; ++k) {
     counts[k] += static_cast<uint32_t>(Sum64(_mm256_sad_epu8(found[k], zero)));
   }
 }
@@ -128,10 +132,10 @@ PLUMB_AVX2_INLINE void CountFieldsOf(const W* words, int n, int first, int last,
   __m256i fields[kGroups];
   const int vectors = n / kGroup;
   for (int g = 0; g < vectors; ++g) fields[g] = Fields(words + g * kGroup);
-  for (int field = first; field <= last; field += 4) {
-    uint32_t four[4] = {};
-    CountFourFields(fields, vectors, field, four);
-    for (int k = 0; k < 4 && field + k <= last; ++k) counts[field + k] += four[k];
+  for (int field = first; field <= last; field += kFieldsAtOnce) {
+    uint32_t some[kFieldsAtOnce] = {};
+    CountSomeFields(fields, vectors, field, some);
+    for (int k = 0; k < kFieldsAtOnce && field + k <= last; ++k) counts[field + k] += some[k];
   }
 }
 
