@@ -8,6 +8,8 @@
 //   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
 //   [routing-pair]           or: training's and inference's routing (support/routing_pair.h)
 //   [accumulation]           or: running sums of gradients (support/accumulation_run.h)
+//   [update]                 or: optimizer updates (support/update_run.h)
+//   [tensor]                 or: tensors of a model (support/tensor_run.h)
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -30,6 +32,8 @@
 #include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/rules/support/tensor_run.h"
+#include "tests/rules/support/update_run.h"
 
 namespace plumbline::rules {
 namespace {
@@ -43,7 +47,7 @@ using testing::SyntheticRouting;
 
 struct Case {
   fs::path path;
-  std::string input_kind;  // the section's name: "router", "batch", ...
+  std::string input_kind;  // the section's name: "router", "mixture", ..., "batch"
   std::string head;        // everything up to and with the [expect] line
   std::string input;
   std::string expect;
@@ -61,7 +65,8 @@ Case Parse(const fs::path& path) {
     }
     c.head += line + "\n";
     const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
-                       line == "[accumulation]" || line == "[batch]";
+                       line == "[update]" || line == "[tensor]" || line == "[accumulation]" ||
+                       line == "[batch]";
     if (input || line == "[expect]" || line == "[set]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -206,6 +211,10 @@ std::vector<v1::Batch> Input(const Case& c) {
     return testing::RoutingPair(SpecInput<testing::RoutingPairSpec>(c.input));
   if (c.input_kind == "accumulation")
     return {testing::AccumulationRun(SpecInput<testing::AccumulationSpec>(c.input))};
+  if (c.input_kind == "update")
+    return {testing::UpdateRun(SpecInput<testing::UpdateRunSpec>(c.input))};
+  if (c.input_kind == "tensor")
+    return {testing::TensorRun(SpecInput<testing::TensorRunSpec>(c.input))};
   return BatchInput(c.input);
 }
 

@@ -1,0 +1,57 @@
+// "key = value" lines of golden cases, set in a struct of settings; random numbers of simulations.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/half.h"
+#include "base/tensor_view.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline::rules::testing {
+
+struct SpecFields {
+  std::map<std::string, int*> whole;
+  std::map<std::string, double*> number;
+  std::map<std::string, bool*> flag;
+  std::map<std::string, std::string*> text;
+  std::map<std::string, DType*> dtype;
+};
+
+// Throws std::runtime_error on an unknown key or value.
+void SetField(const SpecFields& fields, const std::string& key, const std::string& value);
+
+// Draws that are the same on every platform.
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : rng_(seed) {}
+  double Uniform() { return static_cast<double>(rng_() >> 11) * 0x1p-53; }
+  double Normal() {
+    const double r = std::sqrt(-2 * std::log(1 - Uniform()));
+    return r * std::cos(6.283185307179586 * Uniform());
+  }
+
+ private:
+  std::mt19937_64 rng_;
+};
+
+// Values in the bytes of a dtype, rounded to nearest even on the way.
+class Stored {
+ public:
+  Stored() = default;
+  Stored(const std::vector<double>& values, DType dtype);
+  TensorView View(std::vector<int64_t> shape) const;
+  std::string& bytes() { return bytes_; }
+
+ private:
+  DType dtype_ = DType::kUnspecified;
+  std::string bytes_;
+};
+
+}  // namespace plumbline::rules::testing

@@ -1,0 +1,270 @@
+#include "tests/rules/support/tensor_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "kernels/tensor_state_evidence.h"
+
+namespace plumbline::rules::testing {
+namespace {
+
+// One row of probabilities: a softmax whose sum is kept in another dtype, and what trainers do to
+// it.
+class SoftmaxRow {
+ public:
+  SoftmaxRow(const TensorRunSpec& spec, Draw& draw) : spec_(spec), draw_(draw) {}
+
+  std::vector<double> Make(int row) {
+    const bool masked = row < spec_.masked_rows;
+    const int length = spec_.causal ? row + 1 : spec_.columns;
+    std::vector<double> p(static_cast<size_t>(spec_.columns), 0);
+    if (masked) {
+      std::fill(p.begin(), p.end(), spec_.masked_zero ? 0.0 : NAN);
+      return p;
+    }
+    std::vector<float> x(static_cast<size_t>(std::min(length, spec_.columns)));
+    for (float& v : x) v = static_cast<float>(spec_.logit_sd * draw_.Normal());
+    spec_.sigmoid ? Sigmoid(x, p) : Softmax(x, p);
+    Change(p);
+    return p;
+  }
+
+ private:
+  static void Sigmoid(const std::vector<float>& x, std::vector<double>& p) {
+    for (size_t i = 0; i < x.size(); ++i) p[i] = static_cast<double>(1 / (1 + std::exp(-x[i])));
+  }
+
+  void Softmax(const std::vector<float>& x, std::vector<double>& p) {
+    const float most = *std::max_element(x.begin(), x.end());
+    double sum = 0;  // of spec_.sum_dtype
+    if (spec_.sink) sum = RoundToFormat(std::exp(-double{most}), spec_.sum_dtype);
+    for (const float v : x)
+      sum = RoundToFormat(sum + static_cast<double>(std::exp(v - most)), spec_.sum_dtype);
+    const float log_sum = most + std::log(static_cast<float>(sum));
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float e = std::exp(x[i] - most);
+      p[i] = spec_.log_domain ? std::exp(x[i] - log_sum) : e / static_cast<float>(sum);
+    }
+  }
+
+  void Change(std::vector<double>& p) {
+    if (spec_.top_k > 0) {
+      std::vector<double> sorted = p;
+      std::sort(sorted.rbegin(), sorted.rend());
+      const double least = sorted[static_cast<size_t>(spec_.top_k) - 1];
+      double sum = 0;
+      for (double& v : p) {
+        if (v < least) v = 0;
+        sum += v;
+      }
+      for (double& v : p) v = spec_.renormalise ? v / sum : v;
+    }
+    for (double& v : p) {
+      if (spec_.dropout > 0) v = draw_.Uniform() < spec_.dropout ? 0 : v / (1 - spec_.dropout);
+      v = std::max(v * spec_.factor, v > 0 ? spec_.floor : 0);
+    }
+    p.resize(p.size() / static_cast<size_t>(spec_.shard));
+  }
+
+  const TensorRunSpec& spec_;
+  Draw& draw_;
+};
+
+std::vector<double> Positions(const TensorRunSpec& s, DType used) {
+  std::vector<double> row;
+  for (int i = 0; i < s.pad_left; ++i) row.push_back(1);
+  const int real = s.columns - s.pad_left - s.pad_right;
+  double count = s.start;
+  for (int i = 0; i < real; ++i) {
+    const int at = s.document > 0 ? i % s.document : i;
+    count = i == 0 ? s.start : RoundToFormat(count + 1, used);
+    row.push_back(s.stops ? count : (s.start + at / s.repeat) * s.step);
+  }
+  while (row.size() < static_cast<size_t>(s.columns)) row.push_back(row.back());
+  return row;
+}
+
+class Run {
+ public:
+  explicit Run(const TensorRunSpec& spec) : spec_(spec) {}
+
+  void Observe(int step, int rank, int layer, v1::Batch* batch) const {
+    std::vector<double> values = Values(step, rank, layer);
+    const DType used = spec_.used == DType::kUnspecified ? spec_.dtype : spec_.used;
+    for (double& v : values) v = IsFloating(used) ? RoundToFormat(v, used) : v;
+    Poison(step, rank, layer, values);
+    Stored stored(values, spec_.dtype);
+    if (Odd(step, rank) && spec_.flip_bit >= 0) Flip(stored.bytes());
+    v1::Evidence& e = *batch->add_evidence();
+    e.set_source(static_cast<uint32_t>(rank));
+    e.mutable_site()->set_layer("layers." + std::to_string(layer) + ".x");
+    e.mutable_site()->set_op(spec_.role.empty() ? "tensor" : spec_.role);
+    e.set_step(step);
+    e.set_sample_size(values.size());
+    if (spec_.ordered) e.set_order(static_cast<uint64_t>(layer) + 1);
+    Fill(stored, static_cast<int64_t>(values.size()), e);
+  }
+
+ private:
+  bool Odd(int step, int rank) const { return rank == spec_.odd_rank && step >= spec_.odd_step; }
+
+  // Ranks of copies draw the same numbers.
+  uint64_t Seed(int step, int rank, int layer) const {
+    const bool own = !(spec_.copies || (spec_.copies_first && step == 0)) ||
+                     (Odd(step, rank) && spec_.flip_bit < 0);
+    const auto part = [](int x) { return static_cast<uint64_t>(x) + 1; };
+    return static_cast<uint64_t>(spec_.seed) + 1000003 * part(layer) +
+           (spec_.moves ? 7919 * part(step) : 0) + (own ? 104729 * part(rank) : 0);
+  }
+
+  std::vector<double> Values(int step, int rank, int layer) const {
+    Draw draw(Seed(step, rank, layer));
+    const DType used = spec_.used == DType::kUnspecified ? spec_.dtype : spec_.used;
+    std::vector<double> values;
+    SoftmaxRow softmax(spec_, draw);
+    for (int r = 0; r < spec_.rows; ++r) {
+      std::vector<double> row;
+      if (spec_.content == "softmax") row = softmax.Make(r);
+      if (spec_.content == "positions") row = Positions(spec_, used);
+      const double sd = spec_.sd * std::pow(spec_.growth, layer);
+      for (int c = 0; row.size() < static_cast<size_t>(spec_.columns) && c < spec_.columns &&
+                      spec_.content != "softmax";
+           ++c)
+        row.push_back(spec_.content == "constant" ? spec_.mean : spec_.mean + sd * draw.Normal());
+      values.insert(values.end(), row.begin(), row.end());
+    }
+    return values;
+  }
+
+  void Poison(int step, int rank, int layer, std::vector<double>& values) const {
+    const double poison = spec_.poison == "nan"    ? NAN
+                          : spec_.poison == "inf"  ? INFINITY
+                          : spec_.poison == "ninf" ? -INFINITY
+                                                   : 0;
+    if (poison == 0) return;
+    for (size_t i = 0; spec_.poison_every > 0 && i < values.size();
+         i += static_cast<size_t>(spec_.poison_every))
+      values[i] = poison;
+    if (spec_.poison_every > 0) return;
+    const bool first =
+        step == spec_.poison_step && rank == spec_.poison_rank && layer == spec_.poison_layer;
+    const bool after =
+        step > spec_.poison_step ||
+        (step == spec_.poison_step && rank == spec_.poison_rank && layer > spec_.poison_layer);
+    if (first || (spec_.floods && after)) values[values.size() / 2] = poison;
+    if (spec_.floods && after) std::fill(values.begin(), values.end(), NAN);
+  }
+
+  void Flip(std::string& bytes) const {
+    const size_t bit = static_cast<size_t>(spec_.flip_element) * 8 * DTypeSize(spec_.dtype) +
+                       static_cast<size_t>(spec_.flip_bit);
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+  }
+
+  void Fill(const Stored& stored, int64_t count, v1::Evidence& e) const {
+    TensorStateOptions options;
+    options.role = spec_.role;
+    options.target_format = spec_.target_format;
+    options.replicas = spec_.replicas;
+    options.with_sample = spec_.sample;
+    options.key = static_cast<uint64_t>(e.step() + 1);
+    options.max_samples = static_cast<uint32_t>(spec_.max_samples);
+    const auto status =
+        FillTensorState(stored.View({spec_.rows, count / spec_.rows}), options, e.mutable_tensor());
+    if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+  }
+
+  const TensorRunSpec& spec_;
+};
+
+void AddLossScale(const TensorRunSpec& spec, v1::Batch* batch) {
+  std::istringstream in(spec.loss_scale);
+  double scale;
+  for (int step = 0; in >> scale; ++step) {
+    v1::Evidence& e = *batch->add_evidence();
+    e.mutable_site()->set_op("loss_scale");
+    e.set_step(step);
+    e.mutable_scalar()->set_value(scale);
+  }
+}
+
+}  // namespace
+
+void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
+  SetField({.whole = {{"layers", &s.layers},
+                      {"ranks", &s.ranks},
+                      {"steps", &s.steps},
+                      {"rows", &s.rows},
+                      {"columns", &s.columns},
+                      {"max_samples", &s.max_samples},
+                      {"seed", &s.seed},
+                      {"top_k", &s.top_k},
+                      {"masked_rows", &s.masked_rows},
+                      {"shard", &s.shard},
+                      {"document", &s.document},
+                      {"pad_left", &s.pad_left},
+                      {"pad_right", &s.pad_right},
+                      {"repeat", &s.repeat},
+                      {"odd_rank", &s.odd_rank},
+                      {"odd_step", &s.odd_step},
+                      {"flip_element", &s.flip_element},
+                      {"flip_bit", &s.flip_bit},
+                      {"poison_step", &s.poison_step},
+                      {"poison_layer", &s.poison_layer},
+                      {"poison_rank", &s.poison_rank},
+                      {"poison_every", &s.poison_every}},
+            .number = {{"sd", &s.sd},
+                       {"mean", &s.mean},
+                       {"growth", &s.growth},
+                       {"logit_sd", &s.logit_sd},
+                       {"dropout", &s.dropout},
+                       {"factor", &s.factor},
+                       {"floor", &s.floor},
+                       {"start", &s.start},
+                       {"step", &s.step}},
+            .flag = {{"sample", &s.sample},
+                     {"ordered", &s.ordered},
+                     {"causal", &s.causal},
+                     {"renormalise", &s.renormalise},
+                     {"masked_zero", &s.masked_zero},
+                     {"sink", &s.sink},
+                     {"log_domain", &s.log_domain},
+                     {"sigmoid", &s.sigmoid},
+                     {"stops", &s.stops},
+                     {"copies", &s.copies},
+                     {"copies_first", &s.copies_first},
+                     {"moves", &s.moves},
+                     {"floods", &s.floods}},
+            .text = {{"role", &s.role},
+                     {"content", &s.content},
+                     {"replicas", &s.replicas},
+                     {"poison", &s.poison},
+                     {"loss_scale", &s.loss_scale}},
+            .dtype = {{"dtype", &s.dtype},
+                      {"used", &s.used},
+                      {"target_format", &s.target_format},
+                      {"sum_dtype", &s.sum_dtype}}},
+           key, value);
+}
+
+v1::Batch TensorRun(const TensorRunSpec& spec) {
+  v1::Batch batch;
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    v1::Source& source = *batch.add_sources();
+    source.set_run("run");
+    source.set_role(v1::ROLE_TRAINER);
+    source.set_rank(static_cast<uint32_t>(rank));
+    source.set_world_size(static_cast<uint32_t>(spec.ranks));
+  }
+  const Run run(spec);
+  for (int step = 0; step < spec.steps; ++step) {
+    for (int rank = 0; rank < spec.ranks; ++rank) {
+      for (int layer = 0; layer < spec.layers; ++layer) run.Observe(step, rank, layer, &batch);
+    }
+  }
+  AddLossScale(spec, &batch);
+  return batch;
+}
+
+}  // namespace plumbline::rules::testing

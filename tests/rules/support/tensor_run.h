@@ -1,0 +1,79 @@
+// Simulated tensors at sites of a model, healthy or with a planted fault: the injector of the rules
+// on probabilities, positions, formats, replicas and values that are no numbers.
+#pragma once
+
+#include <string>
+
+#include "plumbline/v1/batch.pb.h"
+#include "tests/rules/support/spec_values.h"
+
+namespace plumbline::rules::testing {
+
+struct TensorRunSpec {
+  int layers = 1;  // sites layers.0.x ..., in this order
+  int ranks = 1;
+  int steps = 1;
+  int rows = 64;
+  int columns = 64;
+  std::string role = "weight";
+  DType dtype = DType::kF32;         // as stored
+  DType used = DType::kUnspecified;  // as computed, rounded to first; unspecified: dtype
+  DType target_format = DType::kUnspecified;
+  // normal, constant, softmax, positions
+  std::string content = "normal";
+  double sd = 1;
+  double mean = 0;
+  double growth = 1;  // of the deviation from layer to layer
+  bool sample = true;
+  int max_samples = 1 << 20;
+  bool ordered = true;  // observations are numbered
+  int seed = 1;
+  // softmax of normal logits of this deviation; sums kept in `sum_dtype`
+  double logit_sd = 1;
+  DType sum_dtype = DType::kF32;
+  bool causal = false;
+  double dropout = 0;
+  int top_k = 0;             // keeps the k largest
+  bool renormalise = false;  // after top_k
+  int masked_rows = 0;       // all -inf: NaN, or 0 with masked_zero
+  bool masked_zero = false;
+  int shard = 1;            // only the first columns / shard are recorded
+  double factor = 1;        // on the finished rows
+  double floor = 0;         // clamp(min)
+  bool sink = false;        // one more logit, left out of the row
+  bool log_domain = false;  // exp of fp32 logarithms
+  bool sigmoid = false;
+  // positions: start + i, times step
+  double start = 0;
+  double step = 1;
+  int document = 0;    // restarts every n positions
+  int pad_left = 0;    // ones
+  int pad_right = 0;   // the last position, again
+  bool stops = false;  // a running count in the dtype
+  int repeat = 1;      // each position so many times
+  // copies of one tensor
+  std::string replicas;
+  bool copies = false;        // all ranks hold rank 0's values
+  bool copies_first = false;  // in the first step alone
+  bool moves = true;          // values change from step to step
+  int odd_rank = -1;
+  int odd_step = 0;  // from this step on
+  int flip_element = 0;
+  int flip_bit = -1;  // -1: every value of the odd rank is another
+  // values that are no numbers, from (step, layer) on at one rank; then everywhere from the next
+  // step
+  std::string poison;  // nan, inf, ninf or empty
+  int poison_step = 0;
+  int poison_layer = 0;
+  int poison_rank = 0;
+  bool floods = true;
+  int poison_every = 0;    // every n-th value, of every tensor
+  std::string loss_scale;  // one scalar a step, separated by spaces
+};
+
+void Set(TensorRunSpec& spec, const std::string& key, const std::string& value);
+
+// One batch with every rank and step.
+v1::Batch TensorRun(const TensorRunSpec& spec);
+
+}  // namespace plumbline::rules::testing

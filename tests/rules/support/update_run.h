@@ -1,0 +1,50 @@
+// Simulated optimizer updates, healthy or with a planted loss: the injector of the update rules.
+#pragma once
+
+#include <string>
+
+#include "plumbline/v1/batch.pb.h"
+#include "tests/rules/support/spec_values.h"
+
+namespace plumbline::rules::testing {
+
+struct UpdateRunSpec {
+  int elements = 4096;
+  int ranks = 1;
+  int steps = 1;
+  int max_samples = 4096;
+  DType dtype = DType::kBF16;
+  double weight_sd = 0.02;
+  double weight = 0;  // mean
+  double step_sd = 1e-5;
+  double moving = 1;  // share of elements that are meant to move
+  // nearest, stochastic, skipped (nothing is applied), master (the values are a rounded copy of an
+  // fp32 master that moves), wrong (another change than the intended one)
+  std::string rounding = "nearest";
+  std::string optimizer = "adamw";
+  double lr = NAN, beta2 = NAN, eps = NAN, decay = NAN;
+  DType eps_dtype = DType::kUnspecified;
+  // optimizer ema: p - e is `apart` * |e| * normal, intended (1 - decay)(p - e)
+  double apart = 0.05;
+  int update_every = 1;  // an average that is updated every n-th step
+  // Second moments: v = moment * (0.5 + uniform), g = gradient_sd * normal.
+  bool moments = false;
+  bool gradient = true;
+  DType moment_dtype = DType::kBF16;
+  double moment = 1;
+  double gradient_sd = 0.5;
+  // fused, multiply-add, each, float, skipped, amsgrad
+  std::string arithmetic = "fused";
+  bool finite_steps = false;  // intended stays finite where the moment is zero
+  int poison_every = 0;       // every n-th element is NaN in before, +Inf in gradient
+  bool sample = true;
+  int seed = 1;
+};
+
+void Set(UpdateRunSpec& spec, const std::string& key, const std::string& value);
+
+// One batch with every rank and step, layer "layers.0.w", op "update". Weights carry over from step
+// to step.
+v1::Batch UpdateRun(const UpdateRunSpec& spec);
+
+}  // namespace plumbline::rules::testing
