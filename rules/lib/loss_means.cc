@@ -84,8 +84,9 @@ double LoggingStep(double value) {
   for (const DType t : {DType::kBF16, DType::kF16}) {
     if (RoundToFormat(value, t) == value) step = std::max(step, 0.5 * UlpOf(value, t));
   }
-  double unit = 1;
-  for (int decimals = 0; decimals <= 6; ++decimals, unit /= 10) {
+  // Nobody logs a loss to less than two decimals: 3.0 is 3.00.
+  double unit = 1e-2;
+  for (int decimals = 2; decimals <= 6; ++decimals, unit /= 10) {
     const double rounded = std::round(value / unit) * unit;
     // As a double, or as the float that was parsed or printed.
     const bool same = std::abs(rounded - value) <= 1e-14 * std::abs(value) ||

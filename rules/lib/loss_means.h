@@ -40,7 +40,8 @@ struct LossComparison {
 LossComparison CompareLoss(double logged, uint32_t logger, const std::vector<LossUnit>& units,
                            size_t units_without_tokens);
 
-// Half of the last place of a value that was rounded to few decimals or to 16 bits; 0 for others.
+// Half of the last place of a value that was rounded to few decimals (two at least) or to 16 bits;
+// 0 for others.
 double LoggingStep(double value);
 
 }  // namespace plumbline::rules

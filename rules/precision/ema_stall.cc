@@ -8,6 +8,7 @@
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/rounding.h"
 #include "rules/lib/sample_values.h"
+#include "rules/lib/stochastic_chance.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -25,10 +26,10 @@ that is fl(e + (1−d)(p−e)) ≠ e, rounded once to nearest even in the dtype 
 
 **Why.** In bf16 an average with decay d moves only where |p−e| is above 2⁻⁹/(1−d) of |e|: with d = 0.999, 195 %
 of the weight itself; with d = 0.9999, twenty times it. With weights that have moved by 5 % since
-the average was set up, 0.4 % of the elements can move, and the "average" that is evaluated and shipped is
+the average was set up, none of a million elements can move at 0.99 or above (58 % at 0.9), and the "average" that is evaluated and shipped is
 the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d = 0.999.
 
-**Bad.** `6 of 4,000 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
+**Bad.** `0 of 4,096 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
 
 **Good.** Shadow weights in fp32, cast when they are evaluated.
 
@@ -41,7 +42,8 @@ the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d
 **Strength.** `proved`: each counted element is replayed.
 
 **Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
-elements stand still that rounding does not hold (an average that is updated every few steps).
+elements stand still that rounding does not hold (an average that is updated every few steps), or some
+moved that rounding to nearest would have held (stochastic rounding, a copy of an fp32 average).
 
 **What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a
 decay that is simply too long.
@@ -77,11 +79,14 @@ constexpr RuleInfo kInfo = {"precision/ema-stall",
                             kPage,
                             kOptions};
 
+constexpr double kStochasticChance = 1e-5;
+
 struct Counts {
   size_t apart = 0;  // p != e
   size_t able = 0;   // of these, the rounded sum is another value
   size_t moved = 0;
-  size_t held = 0;  // unchanged, and the rounded sum says so
+  size_t held = 0;    // unchanged, and the rounded sum says so
+  size_t chance = 0;  // moved, though the rounded sum is e
   size_t non_finite = 0;
   std::vector<size_t> listed;
 };
@@ -99,6 +104,7 @@ Counts Look(const UpdateCase& c) {
     const bool able = RoundedSum(c.before[i], c.intended[i], c.dtype) != c.before[i];
     n.able += able ? 1 : 0;
     n.moved += c.unchanged[i] == 0 ? 1 : 0;
+    n.chance += !able && c.unchanged[i] == 0 ? 1 : 0;
     if (able || c.unchanged[i] == 0) continue;
     ++n.held;
     if (n.listed.size() < kListed) n.listed.push_back(i);
@@ -136,6 +142,12 @@ class EmaStall : public Rule {
       return Inconclusive(
           "not-rounding: elements stood still that rounding does not hold (an average that is not "
           "updated in every step)",
+          Describe(*c, n));
+    }
+    const double chance = LogChanceIfStochastic(*c, update.summary());
+    if (n.chance > 0 || !(chance < std::log(kStochasticChance))) {
+      return Inconclusive(
+          "stochastic-possible: stochastic rounding could have moved as few, and loses nothing",
           Describe(*c, n));
     }
     return Found(update.config(), *c, n);

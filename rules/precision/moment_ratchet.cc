@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -143,7 +144,8 @@ Falling Look(const UpdateCase& c) {
 struct Replay {
   const char* name = "";
   double beta2 = 0;
-  size_t explained = 0;
+  size_t explained = 0;  // of those that stood still
+  size_t all = 0;        // of all: tells ways apart that agree on those
 };
 
 Replay BestReplay(const UpdateCase& c, const Falling& f, double beta2) {
@@ -152,12 +154,13 @@ Replay BestReplay(const UpdateCase& c, const Falling& f, double beta2) {
   Replay best;
   for (const double b : betas) {
     for (const Arithmetic& a : kArithmetics) {
-      const auto explained =
-          static_cast<size_t>(std::count_if(f.still.begin(), f.still.end(), [&](size_t i) {
-            return a.next(c.moment_before[i], c.gradient[i], b, c.moment_dtype) ==
-                   c.moment_after[i];
-          }));
-      if (explained > best.explained) best = {a.name, b, explained};
+      const auto gives = [&](size_t i) {
+        return a.next(c.moment_before[i], c.gradient[i], b, c.moment_dtype) == c.moment_after[i];
+      };
+      Replay r{a.name, b, 0, 0};
+      for (const size_t i : f.still) r.explained += gives(i) ? 1 : 0;
+      for (size_t i = 0; i < c.size(); ++i) r.all += gives(i) ? 1 : 0;
+      if (std::tie(r.explained, r.all) > std::tie(best.explained, best.all)) best = r;
     }
   }
   return best;

@@ -25,9 +25,9 @@ sums to *more* than one and has no other explanation (below).
 
 **Why.** A sum of equal addends stops at 256 in bf16 and at 2,048 in fp16. A uniform attention row over
 4,096 keys summed in bf16 is divided by 256: its probabilities sum to 16, and the layer's output with them.
-Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is 3.9 in bf16. With V = 1 the output O must be 1.
+Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is 2.5 in bf16. With V = 1 the output O must be 1.
 
-**Bad.** `61 of 64 rows sum to more than one, up to 3.94`.
+**Bad.** `61 of 64 rows sum to more than one, up to 2.72`.
 
 **Good.** Softmax and losses in fp32, rounded to 16 bits once at the end.
 

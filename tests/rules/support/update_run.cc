@@ -13,10 +13,11 @@ class Run {
   explicit Run(const UpdateRunSpec& spec)
       : spec_(spec), draw_(static_cast<uint64_t>(spec.seed)), n_(spec.elements) {
     for (int i = 0; i < spec.elements; ++i) {
-      master_.push_back(RoundToFormat(spec.weight + spec.weight_sd * draw_.Normal(), spec.dtype));
+      const double w = spec.weight + spec.weight_sd * draw_.Normal();
+      master_.push_back(RoundToFormat(w, spec.resumed ? DType::kF32 : spec.dtype));
+      weights_.push_back(RoundToFormat(w, spec.dtype));
       moment_.push_back(RoundToFormat(spec.moment * (0.5 + draw_.Uniform()), spec.moment_dtype));
     }
-    weights_ = master_;
   }
 
   void Step(int step, uint32_t source, v1::Batch* batch) {
@@ -56,7 +57,7 @@ class Run {
     std::vector<double> intended;
     for (size_t i = 0; i < n(); ++i) {
       double change = spec_.step_sd * draw_.Normal();
-      if (spec_.optimizer == "ema")
+      if (spec_.optimizer == "ema" || spec_.decay > 0.5)
         change = (1 - spec_.decay) * spec_.apart * std::abs(weights_[i]) * draw_.Normal();
       if (draw_.Uniform() >= spec_.moving) change = 0;
       if (spec_.moments && moment_[i] == 0 && !spec_.finite_steps && !(EpsAdded() > 0))
@@ -124,7 +125,7 @@ class Run {
     v1::UpdateConfig& config = *e.mutable_update()->mutable_config();
     config.set_optimizer(spec_.optimizer);
     config.set_lr(spec_.lr);
-    config.set_beta2(spec_.beta2);
+    config.set_beta2(spec_.say_beta2 ? spec_.beta2 : NAN);
     config.set_eps(spec_.eps);
     config.set_decay(spec_.decay);
     config.set_eps_dtype(static_cast<v1::DType>(spec_.eps_dtype));
@@ -165,6 +166,8 @@ void Set(UpdateRunSpec& s, const std::string& key, const std::string& value) {
                        {"gradient_sd", &s.gradient_sd}},
             .flag = {{"moments", &s.moments},
                      {"gradient", &s.gradient},
+                     {"say_beta2", &s.say_beta2},
+                     {"resumed", &s.resumed},
                      {"finite_steps", &s.finite_steps},
                      {"sample", &s.sample}},
             .text = {{"rounding", &s.rounding},

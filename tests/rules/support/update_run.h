@@ -21,6 +21,7 @@ struct UpdateRunSpec {
   // nearest, stochastic, skipped (nothing is applied), master (the values are a rounded copy of an
   // fp32 master that moves), wrong (another change than the intended one)
   std::string rounding = "nearest";
+  bool resumed = false;  // the master has moved before
   std::string optimizer = "adamw";
   double lr = NAN, beta2 = NAN, eps = NAN, decay = NAN;
   DType eps_dtype = DType::kUnspecified;
@@ -30,6 +31,7 @@ struct UpdateRunSpec {
   // Second moments: v = moment * (0.5 + uniform), g = gradient_sd * normal.
   bool moments = false;
   bool gradient = true;
+  bool say_beta2 = true;
   DType moment_dtype = DType::kBF16;
   double moment = 1;
   double gradient_sd = 0.5;
