@@ -61,6 +61,12 @@ void CountTensor(const v1::TensorState& state, Observation* o) {
   o->pos_inf = s.pos_inf();
   o->neg_inf = s.neg_inf();
   o->amax = s.amax();
+  // Rows of probabilities whose every key is masked are NaN throughout.
+  const auto columns = static_cast<uint64_t>(
+      state.shape().empty() ? 0 : std::max<int64_t>(0, *state.shape().rbegin()));
+  const bool rows = columns > 1 && s.nan() % columns == 0 && s.nan() < s.count();
+  if (state.role() == "probabilities" && rows && s.pos_inf() + s.neg_inf() == 0)
+    o->whole_rows = s.nan() / columns;
 }
 
 void CountUpdate(const v1::Update& update, Observation* o) {
@@ -74,6 +80,7 @@ void CountUpdate(const v1::Update& update, Observation* o) {
 }  // namespace
 
 bool Observation::mask_like() const {
+  if (whole_rows > 0) return true;
   const bool place = what == "activation" || what == "tensor" || what == "probabilities";
   return place && neg_inf > 0 && nan == 0 && pos_inf == 0 && neg_inf < count;
 }

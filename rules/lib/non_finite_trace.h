@@ -23,11 +23,12 @@ struct Observation {
   DType dtype = DType::kUnspecified;
   uint64_t count = 0;  // values looked at
   uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
-  uint64_t unsorted = 0;  // values that are no numbers, not told apart
-  double amax = 0;        // NaN: not measured
+  uint64_t unsorted = 0;    // values that are no numbers, not told apart
+  double amax = 0;          // NaN: not measured
+  uint64_t whole_rows = 0;  // rows of probabilities that may be NaN throughout, and nothing else is
 
   uint64_t non_finite() const { return nan + pos_inf + neg_inf + unsorted; }
-  // -inf alone, where a mask would put it.
+  // -inf alone, where a mask would put it, or rows of probabilities that are masked throughout.
   bool mask_like() const;
   // Of the backward pass or the optimizer: what a loss scale that is too large overflows.
   bool gradient_like() const;

@@ -42,15 +42,13 @@ bool HasGaps(const double* p, int64_t n, DType dtype) {
   return zeros > 0 && least > 64 * underflow;
 }
 
-// The row without its least value, which it holds many times, sums to one at most: a floor was put
-// under it (clamp(min = eps)).
+// The row without its least value sums to one at most: a floor may have been put under it
+// (clamp(min = eps)).
 bool IsFloored(const double* p, int64_t n, double sum, double bound) {
   const double floor = *std::min_element(p, p + n);
   const double most = *std::max_element(p, p + n);
-  const auto held = static_cast<double>(std::count(p, p + n, floor));
-  const double others = sum - held * floor;
-  return floor > 0 && most > 16 * floor && held >= 0.25 * static_cast<double>(n) &&
-         others <= 1 + bound && others > 0.9;
+  const double others = sum - static_cast<double>(std::count(p, p + n, floor)) * floor;
+  return floor > 0 && most > 16 * floor && others <= 1 + bound && others > 0.9;
 }
 
 RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bound) {
@@ -58,7 +56,6 @@ RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bo
   if (std::abs(off) <= bound) return RowKind::kSumsToOne;
   if (std::abs(off) <= bound + kNearOne) return RowKind::kNearOne;
   if (HasGaps(p, n, dtype)) return RowKind::kGaps;
-  if (IsFloored(p, n, sum, bound)) return RowKind::kFloored;
   // n additions in 8 bits err by at most n * 2^-8 of the sum; far below one lie parts of rows.
   if (!(std::abs(off) <= static_cast<double>(n) * kBf16Step + bound) || sum < 0.9)
     return RowKind::kNotOne;
@@ -87,6 +84,8 @@ ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype) {
     row.kind = RowKind::kMasked;
   } else {
     row.kind = KindOfSum(p, n, dtype, row.sum, row.bound);
+    row.least = *std::min_element(p, p + n);
+    row.floored = IsFloored(p, n, row.sum, row.bound);
   }
   return row;
 }
@@ -103,17 +102,33 @@ std::vector<ProbabilityRow> LookAtRows(const TensorCase& c) {
   return rows;
 }
 
+bool OneFloor(const std::vector<ProbabilityRow>& rows) {
+  size_t excess = 0;
+  double floor = 0;
+  for (const ProbabilityRow& row : rows) {
+    if (row.kind != RowKind::kExcess && row.kind != RowKind::kNotOne) continue;
+    if (!row.floored || (excess > 0 && row.least != floor)) return false;
+    floor = row.least;
+    ++excess;
+  }
+  return excess > 0;
+}
+
 bool OneFactor(const std::vector<ProbabilityRow>& rows) {
-  double low = INFINITY, high = -INFINITY, bound = 0, least = INFINITY, most = 0;
+  // The factors that each row allows have one in common; one itself is not among them where some
+  // row is beyond its bound.
+  double low = -INFINITY, high = INFINITY, least = INFINITY, most = 0;
+  bool beyond = false;
   for (const ProbabilityRow& row : rows) {
     if (row.kind == RowKind::kMasked || row.kind == RowKind::kNonFinite) continue;
-    low = std::min(low, row.sum);
-    high = std::max(high, row.sum);
-    bound = std::max(bound, row.bound * std::max(1.0, row.sum));
+    const double bound = row.bound * std::max(1.0, row.sum);
+    low = std::max(low, row.sum - bound);
+    high = std::min(high, row.sum + bound);
     least = std::min(least, row.largest);
     most = std::max(most, row.largest);
+    beyond |= !(std::abs(row.sum - 1) <= row.bound);
   }
-  return high - low <= 2 * bound && low > 0 && most > 1.05 * least && std::abs(low - 1) > 2 * bound;
+  return beyond && low <= high && most > 1.05 * least;
 }
 
 }  // namespace plumbline::rules

@@ -16,7 +16,6 @@ enum class RowKind {
   kDeficit,    // less than one, likewise
   kNotOne,     // further from one than any sum of 16 bits explains
   kGaps,       // not one, and zeros between its values: dropout, a top-k, a sparse mask
-  kFloored,    // not one, and what lies on its smallest, repeated value makes the difference
   kMasked,     // all zero
   kNonFinite,  // a NaN or an infinity
   kNoShare,    // a value below zero or above one
@@ -27,13 +26,18 @@ struct ProbabilityRow {
   double sum = 0;
   double bound = 0;  // on |sum - 1|
   double largest = 0;
-  int64_t index = 0;  // row of the tensor
+  double least = 0;
+  bool floored = false;  // what lies on the least value makes the difference from one
+  int64_t index = 0;     // row of the tensor
 };
 
 // `c` holds whole rows. The bound is half an ulp of each value in the coarsest dtype that holds all
 // of them (rows saved in a wider dtype than they were computed in), plus (n + 2) * 2^-24 for sums
 // and divisions in fp32.
 std::vector<ProbabilityRow> LookAtRows(const TensorCase& c);
+
+// Every row that is too large is floored, by one floor.
+bool OneFloor(const std::vector<ProbabilityRow>& rows);
 
 // All rows have one sum other than one, though they are not alike: a factor that somebody applied.
 bool OneFactor(const std::vector<ProbabilityRow>& rows);

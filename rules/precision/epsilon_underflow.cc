@@ -26,8 +26,8 @@ denominator is eps where it should be sqrt(v) + eps.
 
 **Why.** The least positive fp16 is 6e-8: the customary 1e-8 is 0 there, and so is every g² below
 3e-8/(1−β2), that is |g| < 5.4e-3 at β2 = 0.999. Then m/(sqrt(0) + 0) is infinite; with eps in fp32 it is
-1e8·m: a gradient of 1e-4 asks for a first step 316 times too long (1e-5·1e8 over 1e-5/3.2e-6), in the elements with
-the least signal.
+1e8·m: for a gradient of 1e-4 the root should be 3.2e-6 and is replaced by 1e-8, a first step 316 times too
+long, in the elements with the least signal.
 
 **Bad.** `eps = 1e-08 is 0 in f16`.
 
@@ -38,8 +38,7 @@ the least signal.
   DeepSpeed `fp16: {enabled: true}` without `fp16_master_weights_and_gradients`; Megatron-LM
   `--exp-avg-sq-dtype fp32`.
 - Pure fp16 or 8-bit state: raise eps (`torch.optim.Adam(eps=1e-4)`) and know that it then bounds the step.
-- Layer norms in fp16: `torch.nn.LayerNorm(eps=1e-5)` is 0.84 of the way to fp16's smallest normal number;
-  1e-8 and 1e-12 (BERT) are 0.
+- Norms in fp16: an eps of 1e-5 is there, 1e-8 and BERT's 1e-12 are 0; compute them in fp32.
 
 **Strength.** `proved`: one rounding.
 

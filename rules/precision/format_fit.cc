@@ -22,8 +22,8 @@ becomes zero, or it is beyond the largest finite value.
 and e5m2, and for the 8-bit formats with a power-of-two scale per 32 and per 128 elements.
 
 **Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
-e4m3 as they are; with a scale per block of 32, none of the sums notices: 0.02 %. Gradients of 1e-8, ordinary late in
-training, are all 0 in fp16. Flushed values are no noise: each of them errs towards zero.
+e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
+1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are no noise: each of them errs towards zero.
 
 **Bad.** `12 % of the values become 0 in e4m3`.
 

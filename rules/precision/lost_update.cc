@@ -36,12 +36,12 @@ weights that are small enough to move, and nothing in its curve tells.
 **Good.** Weights, or a master copy of them, in fp32.
 
 **How to fix it.**
-- Keep fp32 masters: Megatron-LM `--bf16` without `--no-fp32-main-params` style options
-  (`--main-params-dtype fp32`); DeepSpeed `bf16: {enabled: true}` (its BF16_Optimizer keeps them); FSDP
+- Keep fp32 masters: Megatron-LM `--bf16` (with `--use-precision-aware-optimizer` also
+  `--main-params-dtype fp32`); DeepSpeed `bf16: {enabled: true}` (its BF16_Optimizer keeps them); FSDP
   `MixedPrecision(param_dtype=torch.bfloat16)` over fp32 parameters rather than `model.bfloat16()`;
   PyTorch `torch.autocast` over an fp32 model.
-- Or round stochastically: torchao `AdamW(..., bf16_stochastic_round=True)`, Transformer Engine
-  `FusedAdam(store_param_remainders=True)`, Kahan summation (`optimi`).
+- Or round stochastically: torchao `AdamW8bit(..., bf16_stochastic_round=True)`, Transformer Engine
+  `FusedAdam(store_param_remainders=True)`, or compensate (optimi's `kahan_sum=True`).
 - Observe what the optimizer keeps: hand the fp32 master to the probe, not the bf16 copy of it.
 
 **Strength.** `proved`: every listed element is replayed. The level is warning; a note for f32 and f64

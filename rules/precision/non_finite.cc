@@ -45,7 +45,8 @@ when nothing tells where it came from. fp16 ends at 65,504: an activation of 256
 
 **Strength.** `proved`: counted over every element (reductions: over the sampled ones).
 
-**Inconclusive when** the only infinities are −inf beside finite values in activations: a mask looks so.
+**Inconclusive when** all there is looks like a mask: −inf beside finite values in activations, or NaN in as
+many probabilities as whole rows hold (every key masked).
 
 **What it cannot see.** Operations without an observation: the first *observed* one is named. Without an
 order of observation (lone dumps without `order`) sites are taken by name, and the finding says so.
@@ -124,7 +125,8 @@ class NonFinite : public Rule {
     }
     if (found_ || observations_ == 0) return;
     v1::Verdict verdict =
-        masks_ ? Inconclusive("masks: -inf beside finite values alone, as a mask has them")
+        masks_ ? Inconclusive(
+                     "masks: -inf or rows of NaN beside finite values alone, as masks make them")
                : Pass("every value that was observed is finite");
     verdict.mutable_site()->set_step_first(run.step_first);
     verdict.mutable_site()->set_step_last(run.step_last);

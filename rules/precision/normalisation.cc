@@ -35,7 +35,7 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 - PyTorch: `torch.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)`; `F.scaled_dot_product_attention`.
 - Megatron-LM: `--attention-softmax-in-fp32`; its fused softmax kernels sum in fp32.
 - Hand-written Triton and CUDA kernels: keep the running maximum and sum in fp32, whatever the inputs are.
-- Losses: `logits.float()` before the log-sum-exp, as `--loss-in-fp32` style options do.
+- Losses: `logits.float()` before the log-sum-exp.
 
 **Strength.** `bounded`: on the assumption that the rows are meant to be distributions.
 
@@ -89,12 +89,12 @@ std::string Explanation(const std::vector<ProbabilityRow>& rows, const Tally& ta
     return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
            "probabilities)";
   if (OneFactor(rows)) return "one-factor: unlike rows have the same sum: they were scaled";
+  if (OneFloor(rows)) return "floored: a floor was put under the values";
   if (tally.of(RowKind::kNotOne) > 0)
     return "not-distributions: sums further from one than any sum in 16 bits explains, or parts of "
            "rows (a shard, a top-k, sigmoids)";
   if (tally.of(RowKind::kGaps) > 0)
     return "gaps: zeros between the values (dropout, a top-k or a sparse mask)";
-  if (tally.of(RowKind::kFloored) > 0) return "floored: a floor was put under the values";
   if (tally.worst != nullptr) return "";
   if (tally.of(RowKind::kDeficit) > 0)
     return "deficit: rows sum to less than one; the rest may lie elsewhere (a sink, a shard)";
@@ -165,8 +165,8 @@ class Normalisation : public Rule {
 
   static google::protobuf::Struct Describe(const TensorCase& c, const Tally& tally) {
     static constexpr std::array<const char*, kKinds> kNames = {
-        "sum_to_one", "near_one", "excess", "deficit",    "not_one",
-        "gaps",       "floored",  "masked", "non_finite", "no_share"};
+        "sum_to_one", "near_one", "excess",     "deficit", "not_one",
+        "gaps",       "masked",   "non_finite", "no_share"};
     google::protobuf::Struct details;
     Put(details, "dtype", DTypeName(c.dtype));
     Put(details, "rows", static_cast<double>(c.rows));

@@ -20,7 +20,7 @@ class SoftmaxRow {
     const int length = spec_.causal ? row + 1 : spec_.columns;
     std::vector<double> p(static_cast<size_t>(spec_.columns), 0);
     if (masked) {
-      std::fill(p.begin(), p.end(), spec_.masked_zero ? 0.0 : NAN);
+      p.assign(p.size() / static_cast<size_t>(spec_.shard), spec_.masked_zero ? 0.0 : NAN);
       return p;
     }
     std::vector<float> x(static_cast<size_t>(std::min(length, spec_.columns)));
