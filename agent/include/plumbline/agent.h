@@ -10,6 +10,21 @@
 //     run.Scalar("loss", loss);
 //   }
 //
+// Tensors, updates and collectives. A Tensor borrows the memory it is given:
+//
+//   plumbline::Site state = run.TensorSite("layers.3.w", "weight");
+//   plumbline::Site update = run.UpdateSite("layers.3.w");
+//   plumbline::Site gradients = run.ReductionSite("gradients");
+//   ...
+//   state.ObserveTensor(plumbline::Tensor(w, {rows, columns}), {.role = "weight"});
+//   if (update.Due()) {                                 // the intended change costs something
+//     update.ObserveUpdate({.before = old_w, .after = new_w, .intended = delta},
+//                          {.optimizer = "sgd", .lr = 0.1});
+//   }
+//   plumbline::SampledReduction sums(gradients, plumbline::Tensor(g, {n}));    // before: in place
+//   AllReduce(g, n);
+//   sums.Done({.group_size = 8, .group_rank = rank});                          // after
+//
 // A router in hand is checked without a run:
 //
 //   plumbline::RouterVerdict verdict = plumbline::CheckRouter(
@@ -24,18 +39,16 @@
 
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "plumbline/check_router.h"
 #include "plumbline/plumbline.h"
+#include "plumbline/tensors.h"
 
 namespace plumbline {
-
-using Status = plumbline_status_t;
 
 // As plumbline_open_options_t; what is left at its default comes from the environment.
 struct RunOptions {
@@ -62,10 +75,112 @@ class Site {
     return Due() ? plumbline_observe_routing(handle_, &call) : Status{PLUMBLINE_NOT_DUE};
   }
 
+  Status ObserveTensor(const Tensor& values, const TensorFacts& facts = {}) const {
+    if (!Due()) return PLUMBLINE_NOT_DUE;
+    plumbline_tensor_t call = PLUMBLINE_TENSOR_INIT;
+    call.values = values.get();
+    call.role = facts.role;
+    call.replicas = facts.replicas;
+    call.target_format = facts.target_format;
+    return plumbline_observe_tensor(handle_, &call);
+  }
+
+  Status ObserveUpdate(const UpdateTensors& tensors, const UpdateFacts& facts = {}) const {
+    if (!Due()) return PLUMBLINE_NOT_DUE;
+    plumbline_update_t call = PLUMBLINE_UPDATE_INIT;
+    call.before = tensors.before.get();
+    call.after = tensors.after.get();
+    call.intended = tensors.intended.get();
+    call.gradient = tensors.gradient.get();
+    call.moment_before = tensors.moment_before.get();
+    call.moment_after = tensors.moment_after.get();
+    call.offsets = tensors.offsets.get();
+    call.count = tensors.count;
+    call.optimizer = facts.optimizer;
+    call.lr = facts.lr;
+    call.beta2 = facts.beta2;
+    call.eps = facts.eps;
+    call.decay = facts.decay;
+    call.eps_dtype = facts.eps_dtype;
+    return plumbline_observe_update(handle_, &call);
+  }
+
+  // Whole buffers of an operation that leaves its input alone; of others see SampledReduction.
+  Status ObserveReduction(const Tensor& input, const Tensor& output,
+                          const ReductionFacts& facts = {}) const {
+    return Due() ? ObserveReduction(input, output, {}, 0, facts) : Status{PLUMBLINE_NOT_DUE};
+  }
+  // Elements [m] at offsets [m] (u64) of a buffer of `count`.
+  Status ObserveReduction(const Tensor& input, const Tensor& output, const Tensor& offsets,
+                          uint64_t count, const ReductionFacts& facts) const {
+    if (!Due()) return PLUMBLINE_NOT_DUE;
+    plumbline_reduction_t call = PLUMBLINE_REDUCTION_INIT;
+    call.op = facts.op;
+    call.input = input.get();
+    call.output = output.get();
+    call.offsets = offsets.get();
+    call.count = count;
+    call.group = facts.group;
+    call.algorithm = facts.algorithm;
+    call.transport = facts.transport;
+    call.group_size = facts.group_size;
+    call.group_rank = facts.group_rank;
+    call.sequence = facts.sequence < 0 ? 0 : static_cast<uint64_t>(facts.sequence);
+    call.sequence_known = facts.sequence >= 0;
+    call.wire_dtype = facts.wire_dtype;
+    call.prescale = facts.prescale;
+    call.postscale = facts.postscale;
+    return plumbline_observe_reduction(handle_, &call);
+  }
+
   plumbline_site_t* handle() const { return handle_; }
 
  private:
   plumbline_site_t* handle_ = nullptr;
+};
+
+// A collective that works in place: construct it before the operation, call Done after it. Takes
+// the step's sampled elements alone, both times; nothing when the site is not due. Host memory.
+// `buffer` must live until Done; no call throws but for std::bad_alloc.
+class SampledReduction {
+ public:
+  SampledReduction(const Site& site, const Tensor& buffer) : site_(site), buffer_(buffer) {
+    if (!site_.Due() || buffer_.elements() <= 0) return;
+    const auto count = static_cast<uint64_t>(buffer_.elements());
+    offsets_.resize(count < PLUMBLINE_MAX_SAMPLES ? count : PLUMBLINE_MAX_SAMPLES);
+    uint32_t n = 0;
+    plumbline_sample_indices(site_.handle(), count, offsets_.data(),
+                             static_cast<uint32_t>(offsets_.size()), &n);
+    offsets_.resize(n);
+    Gather(&input_);
+  }
+
+  Status Done(const ReductionFacts& facts = {}) {
+    if (!site_.Due()) return PLUMBLINE_NOT_DUE;
+    const auto count = static_cast<uint64_t>(buffer_.elements());
+    if (offsets_.empty()) return site_.ObserveReduction({}, {}, {}, count, facts);
+    std::vector<unsigned char> output;
+    Gather(&output);
+    const auto m = static_cast<int64_t>(offsets_.size());
+    return site_.ObserveReduction(Tensor(input_.data(), buffer_.type(), {m}),
+                                  Tensor(output.data(), buffer_.type(), {m}),
+                                  Tensor(offsets_.data(), {m}), count, facts);
+  }
+
+ private:
+  void Gather(std::vector<unsigned char>* out) const {
+    const size_t size = buffer_.type().bits / 8;
+    out->resize(offsets_.size() * size);
+    const auto* from = static_cast<const unsigned char*>(buffer_.data());
+    for (size_t i = 0; i < offsets_.size(); ++i) {
+      std::memcpy(out->data() + i * size, from + offsets_[i] * size, size);
+    }
+  }
+
+  Site site_;
+  Tensor buffer_;
+  std::vector<uint64_t> offsets_;
+  std::vector<unsigned char> input_;
 };
 
 // One process's part in a training run; closes it at the end of its life.
@@ -107,12 +222,17 @@ class Run {
 
   // The site for a router; an empty one (never due) when it cannot be had. Same layer, same site.
   Site RoutingSite(std::string_view layer, std::string_view op = {}) {
-    plumbline_site_t* site = nullptr;
-    if (handle_ != nullptr) {
-      plumbline_site(handle_, PLUMBLINE_KIND_ROUTING, std::string(layer).c_str(),
-                     std::string(op).c_str(), &site);
-    }
-    return Site(site);
+    return SiteOf(PLUMBLINE_KIND_ROUTING, layer, op);
+  }
+  // The others. `op` of a tensor: its role; of a reduction: "sum", "avg".
+  Site TensorSite(std::string_view layer, std::string_view op = {}) {
+    return SiteOf(PLUMBLINE_KIND_TENSOR, layer, op);
+  }
+  Site ReductionSite(std::string_view name, std::string_view op = {}) {
+    return SiteOf(PLUMBLINE_KIND_REDUCTION, name, op);
+  }
+  Site UpdateSite(std::string_view layer, std::string_view op = {}) {
+    return SiteOf(PLUMBLINE_KIND_UPDATE, layer, op);
   }
 
   Status StepBegin(int64_t step) {
@@ -133,6 +253,14 @@ class Run {
   }
 
  private:
+  Site SiteOf(int32_t kind, std::string_view layer, std::string_view op) {
+    plumbline_site_t* site = nullptr;
+    if (handle_ != nullptr) {
+      plumbline_site(handle_, kind, std::string(layer).c_str(), std::string(op).c_str(), &site);
+    }
+    return Site(site);
+  }
+
   plumbline_run_t* handle_ = nullptr;
   Status status_ = PLUMBLINE_DISABLED;
 };
@@ -174,119 +302,6 @@ class Span {
   uint64_t id_ = 0;
   Status status_;
 };
-
-// ---- a router in hand --------------------------------------------------------------------------
-
-// Runs the router on [T,E] logits in C order and fills fates [T,E]: 0 = the token did not choose
-// the expert, 1 = chosen and kept, 2 = chosen and refused. `seed` is the same in every call: seed
-// with it whatever is random. An exception ends the check.
-using Router = std::function<void(const float* logits, uint64_t seed, uint8_t* fates)>;
-
-// An ordinary batch to try it on. Sizes that do not fit tokens and experts are refused.
-struct RouterInputs {
-  int64_t tokens = 0;                      // T
-  int64_t experts = 0;                     // E
-  std::vector<float> logits = {};          // [T,E] without NaN; -infinity masks an expert
-  std::vector<int64_t> sequence_id = {};   // [T]; empty: all rows are one sequence
-  std::vector<int64_t> position = {};      // [T]; empty: rows are in time order
-  std::vector<uint8_t> padding_mask = {};  // [T]; empty: none
-  std::vector<int64_t> rank = {};          // [T]; empty: one rank
-  uint64_t seed = 1;
-  uint32_t max_calls = 0;  // of the router; 0: 1000
-};
-
-// plumbline_router_verdict_t, valid when `status` is PLUMBLINE_OK; `error` says why it is not.
-struct RouterVerdict : plumbline_router_verdict_t {
-  Status status = PLUMBLINE_DISABLED;
-  std::string error = {};
-};
-
-namespace internal {
-
-struct RouterCall {
-  const Router* router;
-  std::string thrown;
-};
-
-inline int32_t CallRouter(void* context, const DLTensor* logits, uint64_t seed,
-                          uint8_t* fates) noexcept {
-  auto* call = static_cast<RouterCall*>(context);
-  try {
-    (*call->router)(static_cast<const float*>(logits->data), seed, fates);
-    return 0;
-  } catch (const std::exception& e) {
-    call->thrown = e.what();
-  } catch (...) {
-    call->thrown = "unknown exception";
-  }
-  return 1;
-}
-
-// A borrowed column of integers as a DLTensor.
-class Column {
- public:
-  template <typename T>
-  Column(const std::vector<T>& values, uint8_t code)
-      : extent_(static_cast<int64_t>(values.size())) {
-    tensor_.data = const_cast<T*>(values.data());
-    tensor_.device = {static_cast<decltype(tensor_.device.device_type)>(PLUMBLINE_DL_CPU), 0};
-    tensor_.ndim = 1;
-    tensor_.dtype = {code, static_cast<uint8_t>(8 * sizeof(T)), 1};
-    tensor_.shape = &extent_;
-  }
-  Column(const Column&) = delete;
-  Column& operator=(const Column&) = delete;
-  const DLTensor* get() const { return extent_ > 0 ? &tensor_ : nullptr; }
-  DLTensor* tensor() { return &tensor_; }
-
- private:
-  int64_t extent_;
-  DLTensor tensor_ = {};
-};
-
-}  // namespace internal
-
-// plumbline_check_router for float logits. Does not throw but for std::bad_alloc.
-inline RouterVerdict CheckRouter(const Router& router, const RouterInputs& inputs) {
-  RouterVerdict verdict;
-  std::memset(static_cast<plumbline_router_verdict_t*>(&verdict), 0,
-              sizeof(plumbline_router_verdict_t));
-  verdict.size = sizeof(plumbline_router_verdict_t);
-  const bool sized = inputs.tokens > 0 && inputs.experts > 0 &&
-                     inputs.logits.size() / static_cast<size_t>(inputs.experts) ==
-                         static_cast<size_t>(inputs.tokens) &&
-                     inputs.logits.size() % static_cast<size_t>(inputs.experts) == 0;
-  if (!router || !sized) {
-    verdict.status = PLUMBLINE_INVALID_ARGUMENT;
-    verdict.error = router ? "logits: expected tokens x experts numbers" : "the router is empty";
-    return verdict;
-  }
-  internal::Column logits(inputs.logits, PLUMBLINE_DL_FLOAT);
-  int64_t shape[2] = {inputs.tokens, inputs.experts};
-  logits.tensor()->ndim = 2;
-  logits.tensor()->shape = shape;
-  const internal::Column sequence_id(inputs.sequence_id, PLUMBLINE_DL_INT);
-  const internal::Column position(inputs.position, PLUMBLINE_DL_INT);
-  const internal::Column padding_mask(inputs.padding_mask, PLUMBLINE_DL_UINT);
-  const internal::Column rank(inputs.rank, PLUMBLINE_DL_INT);
-  internal::RouterCall call{&router, {}};
-  plumbline_router_check_t check = PLUMBLINE_ROUTER_CHECK_INIT;
-  check.max_calls = inputs.max_calls;
-  check.seed = inputs.seed;
-  check.route = internal::CallRouter;
-  check.context = &call;
-  check.logits = logits.get();
-  check.sequence_id = sequence_id.get();
-  check.position = position.get();
-  check.padding_mask = padding_mask.get();
-  check.rank = rank.get();
-  verdict.status = plumbline_check_router(&check, &verdict);
-  if (verdict.status < 0) {
-    verdict.error = plumbline_last_error();
-    if (!call.thrown.empty()) verdict.error += ": " + call.thrown;
-  }
-  return verdict;
-}
 
 }  // namespace plumbline
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "plumbline/plumbline.h"
 #include "tests/agent/facade/process.h"
@@ -68,6 +69,54 @@ TEST(Facade, OlderAndNewerCallersAreUnderstood) {
   const Outcome o = Spawn("sizes");
   ExpectOk(o);
   for (const std::string& call : o.calls) EXPECT_THAT(call, Not(HasSubstr("mode=")));
+}
+
+TEST(Facade, TensorsReductionsAndUpdatesArrive) {
+  const Outcome o = Spawn("tensors");
+  ExpectOk(o);
+  EXPECT_EQ(o.output, "");
+  EXPECT_THAT(
+      o.calls,
+      ::testing::ElementsAre(
+          ::testing::StartsWith("open "), "site w/tensor kind=2 step=1",
+          "site grads/sum kind=3 step=1", "site w/update kind=4 step=1", "step_begin 1",
+          "tensor w/tensor step=1 target=4 role=weight replicas=dp values=2:32[2,3]91",
+          "reduction grads/sum step=1 op=1 wire=3 count=6 rank=1/4 sequence=7:1 prescale=0.25 "
+          "postscale=0 channels=2 chunk=64 variable=0 ring=3210 group=dp algorithm=ring "
+          "transport=gloo input=2:32[2,3]91 output=2:32[2,3]91",
+          "update w/update step=1 optimizer=ema lr=nan beta2=nan eps=nan decay=0.999 eps_dtype=0 "
+          "count=0 before=2:32[2,3]91 after=2:32[2,3]91 intended=2:32[2,3]91",
+          "step_end 1", "step_begin 2", "step_end 2", "step_begin 3", "close"));
+}
+
+TEST(Facade, MistakesWithTensorsAreNamedAndHarmless) { ExpectOk(Spawn("tensor-mistakes")); }
+
+TEST(Facade, TensorsFromCpp) {
+  const Outcome o = Spawn("cpp-tensors");
+  ExpectOk(o);
+  std::vector<std::string> seen;
+  for (const std::string& call : o.calls) {
+    if (call.find("step=3") == std::string::npos || call.rfind("site ", 0) == 0) continue;
+    seen.push_back(call.substr(0, call.find(" op=")) + "|" +
+                   call.substr(std::min(call.size(), call.find(" input="))));
+  }
+  EXPECT_THAT(seen, ::testing::ElementsAre(
+                        "tensor layers.3.w/weight step=3 target=4 role=weight "
+                        "values=2:32[2,3]91|",
+                        "update layers.3.w/update step=3 optimizer=sgd lr=0.1 beta2=nan eps=nan "
+                        "decay=nan eps_dtype=0 count=0 before=2:32[2,3]91 after=2:32[2,3]91 "
+                        "intended=2:32[2,3]91|",
+                        // Elements 3 and 5 of 1 ... 6, before and after they were doubled.
+                        "reduction gradients/sum step=3| input=2:32[2]16 output=2:32[2]32 "
+                        "offsets=1:64[2]13"));
+}
+
+AGENT_LIBRARY_TEST(OlderAgentKeepsWorking) {
+  const Outcome o = Spawn("older-agent", {{"PLUMBLINE_AGENT_LIBRARY", OLDER_AGENT}});
+  ExpectOk(o);
+  EXPECT_EQ(o.output, "");
+  EXPECT_THAT(o.calls, ::testing::Contains(HasSubstr("routing layers.3/routing step=0")));
+  for (const std::string& call : o.calls) EXPECT_THAT(call, Not(HasSubstr("kind=2")));
 }
 
 TEST(Facade, DisabledLoadsNothing) {

@@ -96,4 +96,10 @@ void ForkStorm();
 void ForkBeforeOpen();
 void NoServer();
 
+// Tensors, reductions and updates (scenarios_tensors.cc).
+void Tensors();
+void TensorMistakes();
+void OlderAgent();
+void CppTensors();
+
 }  // namespace scenario

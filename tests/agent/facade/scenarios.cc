@@ -239,6 +239,10 @@ constexpr Scenario kScenarios[] = {{"loads-on-first-due-call", LoadsOnFirstDueCa
                                    {"fork-before-open", ForkBeforeOpen},
                                    {"fork-storm", ForkStorm},
                                    {"no-server", NoServer},
+                                   {"tensors", Tensors},
+                                   {"tensor-mistakes", TensorMistakes},
+                                   {"older-agent", OlderAgent},
+                                   {"cpp-tensors", CppTensors},
                                    {"cpp-api", CppApi},
                                    {"open-only", OpenOnly}};
 

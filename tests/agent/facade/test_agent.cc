@@ -133,7 +133,7 @@ double Element(const DLTensor& t, const char* p) {
     memcpy(&value, &wide, sizeof(value));
     return value;
   }
-  if (t.dtype.code == PLUMBLINE_DL_INT && bits == 64) {
+  if (t.dtype.code <= PLUMBLINE_DL_UINT && bits == 64) {
     return static_cast<double>(*reinterpret_cast<const int64_t*>(p));
   }
   if (t.dtype.code == PLUMBLINE_DL_INT && bits == 32) return *reinterpret_cast<const int32_t*>(p);
@@ -148,9 +148,10 @@ void Sum(const DLTensor& t, int axis, int64_t offset, int64_t* index, double* su
     *sum += static_cast<double>(++*index) * Element(t, base + offset * (t.dtype.bits / 8));
     return;
   }
-  for (int64_t i = 0; i < t.shape[axis]; ++i) {
-    Sum(t, axis + 1, offset + i * t.strides[axis], index, sum);
-  }
+  int64_t stride = 1;  // without strides: C order
+  for (int a = axis + 1; t.strides == nullptr && a < t.ndim; ++a) stride *= t.shape[a];
+  if (t.strides != nullptr) stride = t.strides[axis];
+  for (int64_t i = 0; i < t.shape[axis]; ++i) Sum(t, axis + 1, offset + i * stride, index, sum);
 }
 
 std::string Show(const char* name, const DLTensor* t) {

@@ -1,0 +1,122 @@
+// Tensors and what is known of them, as plumbline/agent.h's observations take them.
+#ifndef PLUMBLINE_TENSORS_H_
+#define PLUMBLINE_TENSORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include "plumbline/plumbline.h"
+
+namespace plumbline {
+
+using Status = plumbline_status_t;
+
+namespace internal {
+
+template <typename T>
+struct ElementOf {
+  static_assert(std::is_arithmetic_v<T>, "name the type: Tensor::Of(data, {code, bits, 1}, shape)");
+  static constexpr DLDataType kType = {std::is_same_v<T, bool>       ? uint8_t{PLUMBLINE_DL_BOOL}
+                                       : std::is_floating_point_v<T> ? uint8_t{PLUMBLINE_DL_FLOAT}
+                                       : std::is_signed_v<T>         ? uint8_t{PLUMBLINE_DL_INT}
+                                                                     : uint8_t{PLUMBLINE_DL_UINT},
+                                       static_cast<uint8_t>(8 * sizeof(T)), 1};
+};
+
+}  // namespace internal
+
+// The types that C++ has no name for.
+inline constexpr DLDataType kF16 = {PLUMBLINE_DL_FLOAT, 16, 1};
+inline constexpr DLDataType kBF16 = {PLUMBLINE_DL_BFLOAT, 16, 1};
+inline constexpr DLDataType kE4M3 = {PLUMBLINE_DL_FLOAT8_E4M3FN, 8, 1};
+inline constexpr DLDataType kE5M2 = {PLUMBLINE_DL_FLOAT8_E5M2, 8, 1};
+
+// A borrowed tensor in C order, of at most 4 axes; for other layouts, and for devices, fill a
+// DLTensor. A default one is absent. The data must live until the call it is passed to returns.
+class Tensor {
+ public:
+  static constexpr size_t kMaxAxes = 4;
+
+  Tensor() = default;
+  template <typename T>
+  Tensor(const T* data, std::initializer_list<int64_t> shape)
+      : Tensor(data, internal::ElementOf<T>::kType, shape) {}
+  Tensor(const void* data, DLDataType type, std::initializer_list<int64_t> shape) {
+    tensor_.data = const_cast<void*>(data);
+    tensor_.device = {static_cast<decltype(tensor_.device.device_type)>(PLUMBLINE_DL_CPU), 0};
+    tensor_.dtype = type;
+    // A longer shape is passed on as one that the library refuses by name.
+    tensor_.ndim = shape.size() <= kMaxAxes ? static_cast<int32_t>(shape.size()) : -1;
+    size_t i = 0;
+    for (const int64_t extent : shape) {
+      if (i < kMaxAxes) shape_[i++] = extent;
+    }
+    present_ = true;
+  }
+
+  // Points into this object: nullptr when absent.
+  const DLTensor* get() const {
+    if (!present_) return nullptr;
+    tensor_.shape = shape_;
+    return &tensor_;
+  }
+  int64_t elements() const {
+    int64_t n = present_ ? 1 : 0;
+    for (int32_t i = 0; i < tensor_.ndim; ++i) n *= shape_[i];
+    return n;
+  }
+  DLDataType type() const { return tensor_.dtype; }
+  const void* data() const { return tensor_.data; }
+
+ private:
+  mutable int64_t shape_[kMaxAxes] = {};
+  mutable DLTensor tensor_{};
+  bool present_ = false;
+};
+
+// As plumbline_tensor_t.
+struct TensorFacts {
+  const char* role = nullptr;
+  const char* replicas = nullptr;
+  int32_t target_format = PLUMBLINE_DTYPE_ABSENT;
+};
+
+// As plumbline_update_t: the tensors, and what is known of the optimizer.
+struct UpdateTensors {
+  Tensor before = {};
+  Tensor after = {};
+  Tensor intended = {};
+  Tensor gradient = {};
+  Tensor moment_before = {};
+  Tensor moment_after = {};
+  Tensor offsets = {};
+  uint64_t count = 0;  // of the whole tensor, with offsets
+};
+struct UpdateFacts {
+  const char* optimizer = nullptr;
+  double lr = PLUMBLINE_NAN;
+  double beta2 = PLUMBLINE_NAN;
+  double eps = PLUMBLINE_NAN;
+  double decay = PLUMBLINE_NAN;
+  int32_t eps_dtype = PLUMBLINE_DTYPE_ABSENT;
+};
+
+// As plumbline_reduction_t, without its tensors.
+struct ReductionFacts {
+  int32_t op = PLUMBLINE_REDUCE_SUM;
+  const char* group = nullptr;
+  const char* algorithm = nullptr;
+  const char* transport = nullptr;
+  uint32_t group_size = 0;
+  uint32_t group_rank = 0;
+  int64_t sequence = -1;  // -1: not said
+  int32_t wire_dtype = PLUMBLINE_DTYPE_ABSENT;
+  double prescale = 0;
+  double postscale = 0;
+};
+
+}  // namespace plumbline
+
+#endif  // PLUMBLINE_TENSORS_H_

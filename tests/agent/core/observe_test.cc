@@ -1,0 +1,452 @@
+// Tensors, reductions and updates from the C ABI's structs to a record.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "agent/core/batch_edit.h"
+#include "kernels/sample_index.h"
+#include "kernels/tensor_evidence.h"
+#include "plumbline/agent.h"
+#include "probes/measure.h"
+#include "tests/agent/core/support.h"
+
+namespace plumbline::agent {
+namespace {
+
+using namespace testing;  // NOLINT: the tests' own
+using ::testing::HasSubstr;
+
+// A run that records, one site of each kind.
+class Recorded {
+ public:
+  explicit Recorded(const std::string& dir, uint32_t rank = 0, uint64_t ring_bytes = 0) {
+    AgentOptions options = RecordOptions(dir);
+    options.rank = rank;
+    options.world_size = 8;
+    options.traffic_bytes = 1ull << 30;  // every step keeps elements
+    if (ring_bytes != 0) options.ring_bytes = ring_bytes;
+    auto opened = Run::Open(std::move(options));
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    run = *std::move(opened);
+    tensor = Declare(PLUMBLINE_KIND_TENSOR, "w", "weight");
+    reduction = Declare(PLUMBLINE_KIND_REDUCTION, "grads", "sum");
+    update = Declare(PLUMBLINE_KIND_UPDATE, "w", "update");
+  }
+
+  Site* Declare(int32_t kind, const char* layer, const char* op) {
+    plumbline_agent_site_t site{sizeof(site), kind, layer, op, 0, &due_};
+    void* made = nullptr;
+    EXPECT_EQ(run->DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
+    return static_cast<Site*>(made);
+  }
+
+  // Ends the run; its evidence, batches checked.
+  std::vector<v1::Evidence> Close(const std::string& dir, uint32_t rank = 0) {
+    EXPECT_EQ(run->Close(20000, &error), PLUMBLINE_OK) << error.text;
+    const auto batches = ReadRecord(RecordPath(dir, v1::ROLE_TRAINER, rank, 0));
+    account = AccountOf(batches);
+    std::vector<v1::Evidence> all;
+    for (const v1::Batch& b : batches) {
+      all.insert(all.end(), b.evidence().begin(), b.evidence().end());
+    }
+    return all;
+  }
+
+  std::unique_ptr<Run> run;
+  Site *tensor, *reduction, *update;
+  plumbline_error_t error{};
+  Account account;
+
+ private:
+  uint64_t due_ = 0;
+};
+
+std::vector<float> Ramp(size_t n, float scale = 1) {
+  std::vector<float> v(n);
+  for (size_t i = 0; i < n; ++i) v[i] = scale * static_cast<float>(i);
+  return v;
+}
+
+template <typename T>
+std::vector<T> Data(const v1::Tensor& t) {
+  std::vector<T> out(t.data().size() / sizeof(T));
+  std::memcpy(out.data(), t.data().data(), t.data().size());
+  return out;
+}
+
+plumbline_tensor_t TensorOf(const Tensor& values, const char* role = "weight") {
+  plumbline_tensor_t t = PLUMBLINE_TENSOR_INIT;
+  t.values = values.get();
+  t.role = role;
+  return t;
+}
+
+TEST(Observe, TensorIsMeasuredAndSampled) {
+  TempDir dir;
+  Recorded r(dir.path());
+  std::vector<float> w = Ramp(60);
+  w[7] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor values(w.data(), {6, 10});
+  plumbline_tensor_t call = TensorOf(values);
+  call.replicas = "dp";
+  call.target_format = PLUMBLINE_DTYPE_E4M3;
+  r.run->StepBegin(5);
+  EXPECT_EQ(r.run->ObserveTensor(r.tensor, 5, call, &r.error), PLUMBLINE_OK) << r.error.text;
+  std::fill(w.begin(), w.end(), 0.0f);  // the trainer goes on
+  r.run->StepEnd(5);
+  const auto all = r.Close(dir.path());
+  ASSERT_EQ(all.size(), 1u);
+  const v1::TensorState& t = all[0].tensor();
+  EXPECT_EQ(all[0].site().layer(), "w");
+  EXPECT_EQ(all[0].site().op(), "weight");
+  EXPECT_EQ(all[0].sample_size(), 60u);
+  EXPECT_EQ(all[0].exercised(), v1::EXERCISED_YES);
+  EXPECT_EQ(t.dtype(), v1::DTYPE_F32);
+  EXPECT_EQ(t.role(), "weight");
+  EXPECT_EQ(t.replicas(), "dp");
+  EXPECT_EQ(t.target_format(), v1::DTYPE_E4M3);
+  EXPECT_THAT(t.shape(), ::testing::ElementsAre(6, 10));
+  EXPECT_EQ(t.summary().count(), 60u);
+  EXPECT_EQ(t.summary().nan(), 1u);
+  EXPECT_EQ(t.summary().amax(), 59);
+  EXPECT_EQ(t.summary().sum(), 59 * 60 / 2 - 7);
+  EXPECT_EQ(t.sample().values().data().size(), 60u * 4);
+  EXPECT_EQ(r.account.declared.at({"w", "weight"}), "tensor");
+}
+
+TEST(Observe, LargeTensorIsMeasuredInTheCall) {
+  TempDir large_dir;
+  const std::vector<float> w = Ramp(400'000, 0.5f);  // 1.6 MB
+  ASSERT_GT(w.size() * 4, probes::kCopyBytes);
+  const Tensor values(w.data(), {400, 1000});
+  const plumbline_tensor_t call = TensorOf(values);
+  Recorded r(large_dir.path());
+  r.run->StepBegin(5);
+  EXPECT_EQ(r.run->ObserveTensor(r.tensor, 5, call, &r.error), PLUMBLINE_OK) << r.error.text;
+  r.run->StepEnd(5);
+  const auto all = r.Close(large_dir.path());
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].tensor().summary().count(), 400'000u);
+  EXPECT_EQ(all[0].tensor().summary().amax(), 0.5 * 399'999);
+  EXPECT_EQ(all[0].order(), 1u);
+  EXPECT_EQ(all[0].tensor().sample().offsets().shape(0), probes::kTensorSamples);
+}
+
+plumbline_reduction_t ReductionOf(const Tensor& input, const Tensor& output) {
+  plumbline_reduction_t r = PLUMBLINE_REDUCTION_INIT;
+  r.op = PLUMBLINE_REDUCE_SUM;
+  r.input = input.get();
+  r.output = output.get();
+  return r;
+}
+
+// Ranks that hand over whole buffers keep the same elements, without talking to each other; a rank
+// that asks for the indices and gathers by itself keeps them too.
+TEST(Observe, ReductionsOfAllRanksKeepTheSameElements) {
+  constexpr int64_t kCount = 5000;
+  std::vector<std::vector<uint32_t>> offsets;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    TempDir dir;
+    Recorded r(dir.path(), rank);
+    const std::vector<float> in = Ramp(kCount, static_cast<float>(rank + 1));
+    const std::vector<float> out = Ramp(kCount, 6);
+    r.run->StepBegin(9);
+    uint64_t indices[PLUMBLINE_MAX_SAMPLES];
+    uint32_t n = 0;
+    EXPECT_EQ(
+        r.run->SampleIndices(*r.reduction, 9, kCount, indices, PLUMBLINE_MAX_SAMPLES, &n, &r.error),
+        PLUMBLINE_OK);
+    EXPECT_EQ(n, probes::kReductionSamples);
+    const Tensor whole_in(in.data(), {50, 100}), whole_out(out.data(), {kCount});
+    plumbline_reduction_t call = ReductionOf(whole_in, whole_out);
+    std::vector<float> few_in, few_out;
+    for (uint32_t i = 0; i < n; ++i) {
+      few_in.push_back(in[indices[i]]);
+      few_out.push_back(out[indices[i]]);
+    }
+    const Tensor at(indices, {int64_t{n}}), in_at(few_in.data(), {int64_t{n}}),
+        out_at(few_out.data(), {int64_t{n}});
+    if (rank == 2) {
+      call = ReductionOf(in_at, out_at);
+      call.offsets = at.get();
+      call.count = kCount;
+    }
+    call.group_size = 3;
+    call.group_rank = rank;
+    call.sequence = 4;
+    call.sequence_known = 1;
+    EXPECT_EQ(r.run->ObserveReduction(r.reduction, 9, call, &r.error), PLUMBLINE_OK)
+        << r.error.text;
+    r.run->StepEnd(9);
+    const auto all = r.Close(dir.path(), rank);
+    ASSERT_EQ(all.size(), 1u);
+    const v1::Reduction& red = all[0].reduction();
+    EXPECT_EQ(red.call().count(), 5000u);
+    EXPECT_EQ(red.call().wire_dtype(), v1::DTYPE_F32);
+    EXPECT_EQ(red.call().group_rank(), rank);
+    EXPECT_TRUE(red.call().sequence_known());
+    EXPECT_EQ(red.call().sequence(), 4u);
+    const auto taken = Data<float>(red.sample().inputs());
+    std::vector<uint32_t> where;
+    if (rank == 2) {
+      for (const uint64_t o : Data<uint64_t>(red.sample().offsets())) {
+        where.push_back(static_cast<uint32_t>(o));
+      }
+    } else {
+      where = Data<uint32_t>(red.sample().offsets());
+    }
+    ASSERT_EQ(where.size(), 1024u);
+    ASSERT_EQ(std::set<uint32_t>(where.begin(), where.end()).size(), 1024u);
+    for (size_t i = 0; i < where.size(); ++i) {
+      ASSERT_EQ(taken[i], in[where[i]]);
+      ASSERT_EQ(Data<float>(red.sample().output())[i], out[where[i]]);
+    }
+    offsets.push_back(where);
+  }
+  EXPECT_EQ(offsets[0], offsets[1]);
+  EXPECT_EQ(offsets[0], offsets[2]);
+}
+
+TEST(Observe, AddendsOfARunningSumAreRows) {
+  TempDir dir;
+  Recorded r(dir.path());
+  const std::vector<float> addends = Ramp(3 * 2000);
+  const std::vector<float> sum = Ramp(2000);
+  const Tensor in(addends.data(), {3, 2000}), out(sum.data(), {2000});
+  plumbline_reduction_t call = ReductionOf(in, out);
+  call.algorithm = "accumulation";
+  EXPECT_EQ(r.run->ObserveReduction(r.reduction, 0, call, &r.error), PLUMBLINE_OK) << r.error.text;
+  const auto all = r.Close(dir.path());
+  const v1::ReductionSample& s = all.at(0).reduction().sample();
+  EXPECT_THAT(s.inputs().shape(), ::testing::ElementsAre(3, 1024));
+  const auto at = Data<uint32_t>(s.offsets());
+  const auto kept = Data<float>(s.inputs());
+  for (size_t row = 0; row < 3; ++row) {
+    for (size_t i = 0; i < at.size(); ++i) {
+      ASSERT_EQ(kept[row * 1024 + i], addends[row * 2000 + at[i]]);
+    }
+  }
+}
+
+TEST(Observe, CallAloneComparesRanks) {
+  TempDir dir;
+  Recorded r(dir.path());
+  plumbline_reduction_t call = PLUMBLINE_REDUCTION_INIT;
+  call.op = PLUMBLINE_REDUCE_AVG;
+  call.count = 1 << 20;
+  call.wire_dtype = PLUMBLINE_DTYPE_BF16;
+  const uint32_t ring[] = {1, 0};
+  call.ring_order = ring;
+  call.ring_size = 2;
+  EXPECT_EQ(r.run->ObserveReduction(r.reduction, 0, call, &r.error), PLUMBLINE_OK) << r.error.text;
+  const auto all = r.Close(dir.path());
+  const v1::Reduction& red = all.at(0).reduction();
+  EXPECT_FALSE(red.has_sample());
+  EXPECT_EQ(red.call().count(), 1u << 20);
+  EXPECT_EQ(red.call().wire_dtype(), v1::DTYPE_BF16);
+  EXPECT_THAT(red.call().ring_order(), ::testing::ElementsAre(1, 0));
+}
+
+plumbline_update_t UpdateOf(const Tensor& before, const Tensor& after, const Tensor& intended) {
+  plumbline_update_t u = PLUMBLINE_UPDATE_INIT;
+  u.before = before.get();
+  u.after = after.get();
+  u.intended = intended.get();
+  return u;
+}
+
+TEST(Observe, UpdateOfWholeTensorsAndOfSamples) {
+  TempDir dir;
+  Recorded r(dir.path());
+  // bf16 1.0 and an intended change far below its ulp: all lost.
+  const std::vector<uint16_t> one(500, 0x3f80);
+  const std::vector<float> tiny(500, 1e-4f);
+  const Tensor w(one.data(), kBF16, {500}), d(tiny.data(), {500});
+  plumbline_update_t call = UpdateOf(w, w, d);
+  call.optimizer = "sgd";
+  call.lr = 0.1;
+  EXPECT_EQ(r.run->ObserveUpdate(r.update, 0, call, &r.error), PLUMBLINE_OK) << r.error.text;
+  const uint64_t at[3] = {5, 499, 17};
+  const Tensor few(one.data(), kBF16, {3}), few_d(tiny.data(), {3}), offsets(at, {3});
+  plumbline_update_t part = UpdateOf(few, few, few_d);
+  part.offsets = offsets.get();
+  part.count = 500;
+  part.optimizer = "accumulation";
+  EXPECT_EQ(r.run->ObserveUpdate(r.update, 0, part, &r.error), PLUMBLINE_OK) << r.error.text;
+  const auto all = r.Close(dir.path());
+  ASSERT_EQ(all.size(), 2u);
+  const v1::Update& whole = all[0].update();
+  EXPECT_EQ(whole.config().optimizer(), "sgd");
+  EXPECT_EQ(whole.config().lr(), 0.1);
+  EXPECT_TRUE(std::isnan(whole.config().beta2()));
+  EXPECT_EQ(whole.config().dtype(), v1::DTYPE_BF16);
+  EXPECT_EQ(whole.summary().count(), 500u);
+  EXPECT_EQ(whole.summary().lost(), 500u);
+  EXPECT_EQ(whole.sample().before().shape(0), probes::kUpdateSamples);
+  EXPECT_EQ(all[0].exercised(), v1::EXERCISED_YES);
+  const v1::Update& sampled = all[1].update();
+  EXPECT_FALSE(sampled.has_summary());
+  EXPECT_EQ(Data<uint64_t>(sampled.sample().offsets()), std::vector<uint64_t>(at, at + 3));
+  EXPECT_EQ(sampled.sample().intended().shape(0), 3);
+  EXPECT_EQ(all[1].call(), 1u);
+}
+
+// Every kind shares one running number a step.
+TEST(Observe, OrderIsThatOfTheTrainer) {
+  TempDir dir;
+  Recorded r(dir.path());
+  const std::vector<float> w = Ramp(10);
+  const Tensor values(w.data(), {10});
+  const plumbline_tensor_t tensor = TensorOf(values);
+  plumbline_reduction_t reduction = PLUMBLINE_REDUCTION_INIT;
+  for (int64_t step = 0; step < 2; ++step) {
+    r.run->StepBegin(step);
+    EXPECT_EQ(r.run->ObserveTensor(r.tensor, step, tensor, &r.error), PLUMBLINE_OK);
+    EXPECT_EQ(r.run->Scalar(step, "loss", 1), PLUMBLINE_OK);
+    uint64_t span = 0;
+    EXPECT_EQ(r.run->SpanBegin(step, "forward", "forward", &span, &r.error), PLUMBLINE_OK);
+    EXPECT_EQ(r.run->ObserveReduction(r.reduction, step, reduction, &r.error), PLUMBLINE_OK);
+    EXPECT_EQ(r.run->SpanEnd(span, &r.error), PLUMBLINE_OK);
+    r.run->StepEnd(step);
+  }
+  std::vector<std::pair<int64_t, uint64_t>> order;
+  for (const v1::Evidence& e : r.Close(dir.path())) order.emplace_back(e.step(), e.order());
+  EXPECT_EQ(order, (std::vector<std::pair<int64_t, uint64_t>>{
+                       {0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 1}, {1, 2}, {1, 3}, {1, 4}}));
+}
+
+TEST(Observe, MistakesNameTheFieldAndAreCounted) {
+  TempDir dir;
+  Recorded r(dir.path());
+  const std::vector<float> w = Ramp(12);
+  const std::vector<int32_t> whole = {1, 2, 3, 4};
+  const uint64_t at[2] = {3, 90};
+  const Tensor six(w.data(), {6}), twelve(w.data(), {3, 4}), integers(whole.data(), {4}),
+      offsets(at, {2}), two(w.data(), {2}), absent;
+  const auto expect = [&](plumbline_status_t status, const char* text) {
+    EXPECT_EQ(status, PLUMBLINE_INVALID_ARGUMENT);
+    EXPECT_THAT(r.error.text, HasSubstr(text));
+  };
+  plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
+  expect(r.run->ObserveTensor(r.tensor, 0, tensor, &r.error), "values: required");
+  tensor = TensorOf(six);
+  tensor.target_format = 77;
+  expect(r.run->ObserveTensor(r.tensor, 0, tensor, &r.error), "target_format = 77");
+  plumbline_reduction_t reduction = ReductionOf(six, twelve);
+  expect(r.run->ObserveReduction(r.reduction, 0, reduction, &r.error), "output: expected as many");
+  reduction = ReductionOf(six, absent);
+  expect(r.run->ObserveReduction(r.reduction, 0, reduction, &r.error), "both or neither");
+  reduction = ReductionOf(six, six);
+  reduction.count = 7;
+  expect(r.run->ObserveReduction(r.reduction, 0, reduction, &r.error), "7 elements");
+  reduction.count = 0;
+  reduction.op = 9;
+  expect(r.run->ObserveReduction(r.reduction, 0, reduction, &r.error), "op = 9");
+  reduction = ReductionOf(two, two);
+  reduction.offsets = offsets.get();
+  reduction.count = 90;
+  expect(r.run->ObserveReduction(r.reduction, 0, reduction, &r.error), "found 90 at 1");
+  reduction.group_rank = reduction.group_size = 4;
+  expect(r.run->ObserveReduction(r.reduction, 0, reduction, &r.error), "group_rank = 4");
+  plumbline_update_t update = UpdateOf(six, six, absent);
+  expect(r.run->ObserveUpdate(r.update, 0, update, &r.error), "intended: required");
+  update = UpdateOf(six, twelve, six);
+  expect(r.run->ObserveUpdate(r.update, 0, update, &r.error), "after: expected the shape");
+  update = UpdateOf(integers, integers, integers);
+  expect(r.run->ObserveUpdate(r.update, 0, update, &r.error), "before: expected a floating type");
+  EXPECT_TRUE(r.Close(dir.path()).empty());
+  EXPECT_EQ(r.account.lost_by_cause.at("invalid"), 11u);
+}
+
+TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
+  TempDir dir;
+  Recorded r(dir.path());
+  const std::vector<float> w = Ramp(6);
+  const Tensor values(w.data(), {6});
+  DLTensor device = *values.get();
+  device.device.device_type = static_cast<decltype(device.device.device_type)>(PLUMBLINE_DL_CUDA);
+  plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
+  tensor.values = &device;
+  EXPECT_EQ(r.run->ObserveTensor(r.tensor, 0, tensor, &r.error), PLUMBLINE_DROPPED);
+  EXPECT_TRUE(r.Close(dir.path()).empty());
+  EXPECT_EQ(r.account.lost_by_cause.at("device-kernels-not-loaded"), 1u);
+}
+
+// More tensors in one step than the ring holds: some are dropped, none is forgotten.
+TEST(Observe, AFullRingIsCounted) {
+  TempDir dir;
+  Recorded r(dir.path(), 0, 1 << 18);
+  const std::vector<float> w = Ramp(10'000);
+  const Tensor values(w.data(), {10'000});
+  const plumbline_tensor_t tensor = TensorOf(values);
+  uint64_t dropped = 0;
+  for (int i = 0; i < 200; ++i) {
+    const plumbline_status_t s = r.run->ObserveTensor(r.tensor, 0, tensor, &r.error);
+    dropped += s == PLUMBLINE_DROPPED;
+  }
+  const auto all = r.Close(dir.path());
+  EXPECT_EQ(all.size() + dropped, 200u);
+  EXPECT_EQ(dropped == 0 ? 0 : r.account.lost_by_cause.at("ring-full"), dropped);
+}
+
+// A run whose steps all keep elements would exceed its budget: most keep none, and say so before
+// anything is gathered.
+TEST(Observe, StepsWithoutSamplesGiveNoIndices) {
+  TempDir dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.traffic_bytes = 64;
+  auto run = Run::Open(std::move(options));
+  ASSERT_TRUE(run.ok());
+  uint64_t due = 0;
+  plumbline_error_t error{};
+  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_REDUCTION, "g", "sum", 0, &due};
+  void* made = nullptr;
+  ASSERT_EQ((*run)->DeclareSite(site, &made, &error), PLUMBLINE_OK);
+  const std::vector<float> w = Ramp(5000);
+  const Tensor values(w.data(), {5000});
+  const plumbline_reduction_t call = ReductionOf(values, values);
+  uint32_t with = 0, without = 0;
+  for (int64_t step = 0; step < 60; ++step) {
+    (*run)->StepBegin(step);
+    uint64_t out[4];
+    uint32_t n = 9;
+    EXPECT_EQ((*run)->SampleIndices(*static_cast<Site*>(made), step, 5000, out, 4, &n, &error),
+              PLUMBLINE_OK);
+    (n == 0 ? without : with) += 1;
+    EXPECT_EQ((*run)->ObserveReduction(static_cast<Site*>(made), step, call, &error), PLUMBLINE_OK);
+    (*run)->StepEnd(step);
+  }
+  EXPECT_EQ((*run)->Close(20000, &error), PLUMBLINE_OK);
+  EXPECT_EQ(with,
+            8u + 3);  // 0 to 7, then 8, 16 and 32
+  EXPECT_EQ(without, 60u - with);
+  uint32_t samples = 0;
+  for (const v1::Batch& b : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
+    for (const v1::Evidence& e : b.evidence()) samples += HasSample(e);
+  }
+  EXPECT_EQ(samples, with);
+}
+
+TEST(Observe, DroppedSamplesAreCounted) {
+  v1::Batch batch;
+  for (int i = 0; i < 3; ++i) {
+    v1::Evidence* e = batch.add_evidence();
+    e->mutable_site()->set_layer("w");
+    if (i == 0) e->mutable_tensor()->mutable_sample();
+    if (i == 1) e->mutable_reduction()->mutable_sample();
+    if (i == 2) e->mutable_update()->mutable_sample();
+  }
+  EXPECT_EQ(Seal(batch).samples, 3u);
+  DropSamples(&batch, "sample-queue");
+  EXPECT_EQ(Seal(batch).samples, 0u);
+  EXPECT_EQ(batch.evidence(1).reduction().no_sample_reason(), "dropped: sample-queue");
+  EXPECT_EQ(batch.losses(0).count(), 3u);
+}
+
+}  // namespace
+}  // namespace plumbline::agent
