@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import sys
 
 from ._capture import Capture
@@ -36,7 +37,9 @@ def _factor(before, after, ranks):
         return 0.0
     ratios = b[use] / a[use]
     eps = 4 * torch.finfo(after.dtype).eps
-    for factor in (1.0, 1.0 / ranks, float(ranks), float(ratios.median())):
+    median = float(ratios.median())
+    power_of_two = math.copysign(2.0 ** round(math.log2(abs(median))), median)
+    for factor in (1.0, 1.0 / ranks, float(ranks), power_of_two, median):
         if bool(((ratios - factor).abs() <= eps * abs(factor)).all()):
             return factor
     return 0.0
