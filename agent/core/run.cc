@@ -208,7 +208,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   head.step = step;
   head.sampled = s.cadence.SampleDue(step);
   s.open_step.store(kNoStep, std::memory_order_release);
-  if (Put(head, nullptr, 0, HostRing::Keep::kUse) != PLUMBLINE_OK) {
+  if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
     s.missed_end.store(step, std::memory_order_release);
   }
   uint64_t sample_bytes = 0, summary_bytes = 0;
@@ -278,7 +278,7 @@ plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& ca
                              plumbline_error_t* error) {
   const size_t bytes = probes::SlotBytes(call);
   if (sizeof(SlotHead) + bytes > state_->ring.max_record()) return KeepMeasured(head, call, error);
-  std::byte* record = Reserve(bytes, HostRing::Keep::kLeave);
+  std::byte* record = Reserve(bytes, ByteRing::Keep::kLeave);
   if (record == nullptr) {
     state_->CountLoss(LossCause::kRingFull, head.site, head.step);
     return PLUMBLINE_DROPPED;
@@ -368,8 +368,8 @@ plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
   return Put(head, &body, sizeof(body));
 }
 
-std::byte* Run::Reserve(size_t body_bytes, HostRing::Keep keep) {
-  HostRing& ring = state_->ring;
+std::byte* Run::Reserve(size_t body_bytes, ByteRing::Keep keep) {
+  ByteRing& ring = state_->ring;
   std::byte* record = ring.Reserve(sizeof(SlotHead) + body_bytes, keep);
   // A quarter full and nobody has rung yet: the drain thread need not wait for its next look.
   if (ring.used() > ring.capacity() / 4 && !state_->rung.load(std::memory_order_relaxed)) {
@@ -379,7 +379,7 @@ std::byte* Run::Reserve(size_t body_bytes, HostRing::Keep keep) {
 }
 
 plumbline_status_t Run::Put(const SlotHead& head, const void* body, size_t bytes,
-                            HostRing::Keep keep) {
+                            ByteRing::Keep keep) {
   std::byte* record = Reserve(bytes, keep);
   if (record == nullptr) {
     if (head.site != nullptr) state_->CountLoss(LossCause::kRingFull, head.site, head.step);

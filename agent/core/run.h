@@ -85,8 +85,8 @@ class Run {
   plumbline_status_t StoreInRing(const SlotHead& head, const Call& call);
   // Puts a head and `bytes` bytes into the ring; DROPPED when it is full.
   plumbline_status_t Put(const SlotHead& head, const void* body, size_t bytes,
-                         HostRing::Keep keep = HostRing::Keep::kLeave);
-  std::byte* Reserve(size_t body_bytes, HostRing::Keep keep);
+                         ByteRing::Keep keep = ByteRing::Keep::kLeave);
+  std::byte* Reserve(size_t body_bytes, ByteRing::Keep keep);
 
   // Shared with our threads: whichever ends last frees them.
   std::shared_ptr<RunState> state_;

@@ -8,7 +8,7 @@
 
 #include "agent/core/cadence.h"
 #include "agent/core/governor.h"
-#include "agent/core/host_ring.h"
+#include "base/byte_ring.h"
 #include "agent/core/losses.h"
 #include "agent/core/options.h"
 #include "agent/core/site_table.h"
@@ -32,7 +32,7 @@ struct RunState {
   const AgentOptions options;
   const v1::Source source;
 
-  HostRing ring;
+  ByteRing ring;
   SiteTable sites;
   SpanTable spans;
   Cadence cadence;

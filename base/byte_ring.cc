@@ -1,4 +1,4 @@
-#include "agent/core/host_ring.h"
+#include "base/byte_ring.h"
 
 #include <sys/mman.h>
 
@@ -6,26 +6,36 @@
 #include <bit>
 #include <random>
 
-namespace plumbline::agent {
+namespace plumbline {
+namespace {
 
-HostRing::HostRing(uint64_t capacity) {
+// A header's place held a tensor's bytes one lap ago. The key keeps any such bytes from passing
+// for a commit mark (chance 2^-64 a look).
+uint64_t RandomKey() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32) | random();
+}
+
+}  // namespace
+
+ByteRing::ByteRing(uint64_t capacity) {
   const uint64_t size = std::bit_ceil(std::max<uint64_t>(capacity, 64 << 10));
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return;
   data_ = static_cast<std::byte*>(memory);
   mask_ = size - 1;
-  // A header's place held a tensor's bytes one lap ago. The key keeps any such bytes from passing
-  // for a commit mark (chance 2^-64 a look).
-  std::random_device random;
-  key_ = (static_cast<uint64_t>(random()) << 32) | random();
+  key_ = RandomKey();
 }
 
-HostRing::~HostRing() {
-  if (data_ != nullptr) munmap(data_, mask_ + 1);
+ByteRing::ByteRing(std::byte* memory, uint64_t bytes)
+    : data_(memory), borrowed_(true), mask_(bytes - 1), key_(RandomKey()) {}
+
+ByteRing::~ByteRing() {
+  if (data_ != nullptr && !borrowed_) munmap(data_, mask_ + 1);
 }
 
-std::byte* HostRing::Reserve(size_t bytes, Keep keep) {
+std::byte* ByteRing::Reserve(size_t bytes, Keep keep) {
   if (data_ == nullptr || bytes > max_record()) return nullptr;
   const uint64_t capacity = mask_ + 1;
   const uint64_t total = (bytes + kAlign + kAlign - 1) & ~uint64_t{kAlign - 1};
@@ -53,7 +63,7 @@ std::byte* HostRing::Reserve(size_t bytes, Keep keep) {
   return reinterpret_cast<std::byte*>(header) + kAlign;
 }
 
-void HostRing::Commit(std::byte* record) {
+void ByteRing::Commit(std::byte* record) {
   Header* header = reinterpret_cast<Header*>(record - kAlign);
   // The position is the only one of this place that lies within the window [tail, head).
   const auto place = static_cast<uint64_t>(record - kAlign - data_);
@@ -62,7 +72,7 @@ void HostRing::Commit(std::byte* record) {
   header->mark.store((position + 1) ^ key_, std::memory_order_release);
 }
 
-const std::byte* HostRing::Front() {
+const std::byte* ByteRing::Front() {
   for (;;) {
     const uint64_t tail = tail_.load(std::memory_order_relaxed);
     if (head_.load(std::memory_order_acquire) == tail) return nullptr;
@@ -73,13 +83,9 @@ const std::byte* HostRing::Front() {
   }
 }
 
-void HostRing::Pop() {
+void ByteRing::Pop() {
   const uint64_t tail = tail_.load(std::memory_order_relaxed);
   tail_.store(tail + At(tail)->total, std::memory_order_release);
 }
 
-void HostRing::Discard() {
-  if (data_ != nullptr) madvise(data_, mask_ + 1, MADV_DONTNEED);
-}
-
-}  // namespace plumbline::agent
+}  // namespace plumbline

@@ -1,17 +1,19 @@
 // The way from the trainer's threads to the drain thread: one bounded ring of byte records.
 //
 // base/ring_buffer.h holds slots of one size; router calls differ by six orders of magnitude, so
-// here a record takes the bytes it needs. Records come out in the order in which they were
-// reserved. Any number of producers, one consumer, no lock, nothing allocated after construction.
+// here a record takes the bytes it needs. The agent has one in ordinary memory, for what the host
+// hands over, and one a GPU in pinned memory, that the GPU writes into. Records come out in the
+// order in which they were reserved. Any number of producers, one consumer, no lock, nothing
+// allocated after construction.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-namespace plumbline::agent {
+namespace plumbline {
 
-class HostRing {
+class ByteRing {
  public:
   static constexpr size_t kAlign = 64;
   // Room that only Reserve(..., Keep::kUse) may take: step ends must not be crowded out by tensors.
@@ -20,10 +22,13 @@ class HostRing {
 
   // Capacity is rounded up to a power of two, at least 64 KiB. Memory is taken from the system and
   // touched only as it is used. valid() is false when there was none.
-  explicit HostRing(uint64_t capacity);
-  ~HostRing();
-  HostRing(const HostRing&) = delete;
-  HostRing& operator=(const HostRing&) = delete;
+  explicit ByteRing(uint64_t capacity);
+  // Over memory of the caller's, page-aligned, of a power of two of bytes, at least 64 KiB; it must
+  // outlive the ring.
+  ByteRing(std::byte* memory, uint64_t bytes);
+  ~ByteRing();
+  ByteRing(const ByteRing&) = delete;
+  ByteRing& operator=(const ByteRing&) = delete;
 
   bool valid() const { return data_ != nullptr; }
   uint64_t capacity() const { return mask_ + 1; }
@@ -52,9 +57,6 @@ class HostRing {
   uint64_t position() const { return head_.load(std::memory_order_acquire); }
   bool passed(uint64_t position) const { return tail_.load(std::memory_order_acquire) >= position; }
 
-  // Gives the pages back to the system; a straggling producer may still write (into fresh pages).
-  void Discard();
-
  private:
   struct Header {
     std::atomic<uint64_t> mark;  // (position + 1) ^ key_ once committed
@@ -68,10 +70,11 @@ class HostRing {
   }
 
   std::byte* data_ = nullptr;
+  bool borrowed_ = false;
   uint64_t mask_ = 0;
   uint64_t key_ = 0;
   alignas(kAlign) std::atomic<uint64_t> head_{0};
   alignas(kAlign) std::atomic<uint64_t> tail_{0};
 };
 
-}  // namespace plumbline::agent
+}  // namespace plumbline
