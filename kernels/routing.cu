@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/routing_core.h"
 #include "kernels/routing_device.h"
 
@@ -298,62 +297,64 @@ __global__ void __launch_bounds__(kThreads)
   EndPools(plan, pools, &result->pools);
 }
 
-absl::Status CudaStatus(const char* what) {
-  const cudaError_t error = cudaGetLastError();
-  if (error == cudaSuccess) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+// Blocks that fill the device a few times over; more would only add to the final atomics.
+int Blocks(int64_t tiles, int processors) {
+  return static_cast<int>(std::min<int64_t>(tiles, 8LL * std::max(processors, 1)));
 }
 
-// Blocks that fill the device a few times over; more would only add to the final atomics.
-int Blocks(int64_t tiles) {
-  int device = 0;
-  int processors = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  return static_cast<int>(std::min<int64_t>(tiles, 8LL * std::max(processors, 1)));
+template <typename Kernel>
+cudaError_t Load(Kernel* kernel) {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, kernel);
 }
 
 }  // namespace
 
 size_t RoutingWorkspaceBytes(int64_t tokens, int experts) { return Layout(tokens, experts).end; }
 
-absl::Status LaunchRouting(const RoutingInput& in, void* workspace, size_t workspace_bytes,
-                           RoutingRaw* result, void* stream, RoutingPlan* plan) {
-  if (absl::Status status = PlanRouting(in, plan); !status.ok()) return status;
-  if (in.scores.on_host()) {
-    return absl::InvalidArgumentError("scores: expected a device tensor, found one on the host");
+int LoadRoutingKernels() {
+  cudaError_t error = Load(PrepareKernel);
+  if (error == cudaSuccess) error = Load(PositionKernel);
+  if (error == cudaSuccess) error = Load(PoolIdsKernel);
+  if (error == cudaSuccess) error = Load(FoldPoolsKernel);
+  if (error == cudaSuccess) error = Load(FinishKernel);
+  for (const int experts : {32, 64, 128, 256, 512}) {
+    WithSlots(experts, [&](auto slots) {
+      if (error == cudaSuccess) error = Load(RowsKernel<decltype(slots)::value>);
+    });
   }
-  const Layout layout(plan->tokens, plan->rule.experts);
-  if (workspace == nullptr || workspace_bytes < layout.end) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("workspace: expected ", layout.end, " bytes, found ", workspace_bytes));
-  }
+  return error;
+}
+
+int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
+                  void* stream) {
+  const Layout layout(plan.tokens, plan.rule.experts);
   auto* base = static_cast<char*>(workspace);
   auto* raw = static_cast<RoutingRaw*>(workspace);
   auto* partials = reinterpret_cast<TilePartial*>(base + layout.partials);
   auto* on = static_cast<cudaStream_t>(stream);
-  const int64_t tiles = (plan->tokens + kTileRows - 1) / kTileRows;
-  const int blocks = Blocks(tiles);
+  const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
+  const int blocks = Blocks(tiles, processors);
   PoolMemory pools;
   PrepareKernel<<<1, kThreads, 0, on>>>(raw);
-  if (plan->position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(*plan, raw);
-  if (plan->fates_known) {
+  if (plan.position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(plan, raw);
+  if (plan.fates_known) {
     pools.tables = reinterpret_cast<PoolTables*>(base + layout.tables);
     pools.cells = reinterpret_cast<PoolCell*>(base + layout.cells);
-    if (plan->units_known) pools.unit_cells = reinterpret_cast<UnitCell*>(base + layout.unit_cells);
-    const size_t end = plan->units_known ? layout.end : layout.unit_cells;
+    if (plan.units_known) pools.unit_cells = reinterpret_cast<UnitCell*>(base + layout.unit_cells);
+    const size_t end = plan.units_known ? layout.end : layout.unit_cells;
     cudaMemsetAsync(base + layout.tables, 0, end - layout.tables, on);
-    PoolIdsKernel<<<blocks, kThreads, 0, on>>>(*plan, pools);
+    PoolIdsKernel<<<blocks, kThreads, 0, on>>>(plan, pools);
   }
   const size_t shared =
-      plan->rule.limited() ? sizeof(double) * kWarps * static_cast<size_t>(plan->rule.experts) : 0;
-  WithSlots(plan->rule.experts, [&](auto slots) {
+      plan.rule.limited() ? sizeof(double) * kWarps * static_cast<size_t>(plan.rule.experts) : 0;
+  WithSlots(plan.rule.experts, [&](auto slots) {
     constexpr int kSlots = decltype(slots)::value;
-    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(*plan, pools, raw, partials);
+    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(plan, pools, raw, partials);
   });
-  if (plan->fates_known) FoldPoolsKernel<<<kFoldBlocks, kThreads, 0, on>>>(*plan, pools, raw);
-  FinishKernel<<<1, kThreads, 0, on>>>(*plan, pools, raw, partials, tiles, result);
-  return CudaStatus("routing kernel");
+  if (plan.fates_known) FoldPoolsKernel<<<kFoldBlocks, kThreads, 0, on>>>(plan, pools, raw);
+  FinishKernel<<<1, kThreads, 0, on>>>(plan, pools, raw, partials, tiles, result);
+  return cudaGetLastError();
 }
 
 }  // namespace plumbline

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/status/status.h"
 #include "kernels/routing_plan.h"
 
 namespace plumbline {
@@ -16,17 +15,20 @@ namespace plumbline {
 // 256-byte aligned. About 40 KiB, 18 KiB an expert and 24 bytes per 256 rows.
 size_t RoutingWorkspaceBytes(int64_t tokens, int experts);
 
-// Enqueues the measurement of `in`, whose tensors are on device `in.scores.device`, on `stream` (a
-// cudaStream_t of that device, which must be current). When the stream gets there, *result is
-// written whole: device memory, or host memory the device can write (pinned). Wait for the stream
-// (or an event) before reading it, then call FinishRouting(plan, *result, &stats), which gives what
-// SummariseRouting would: same integers, same bits of the means.
+// Loads every kernel into the current context: one that is first loaded by its launch may make that
+// launch wait for the device. 0, or a cudaError_t.
+int LoadRoutingKernels();
+
+// Enqueues the measurement of `plan` (PlanRouting's, of tensors on the current device) on `stream`
+// (a cudaStream_t of that device). When the stream gets there, *result is written whole: device
+// memory, or host memory the device can write (pinned). Wait for the stream (or an event) before
+// reading it, then call FinishRouting(plan, *result, &stats), which gives what SummariseRouting
+// would: same integers, same bits of the means.
 //
-// `*plan` receives the checked description that FinishRouting wants. Workspace, result and the
-// tensors must live until the stream has passed. Calls that share a workspace must be on one
-// stream. InvalidArgument as SummariseRouting, for all but the values; Internal with CUDA's own
-// text when a launch fails. Thread-safe. Safe under stream capture.
-absl::Status LaunchRouting(const RoutingInput& in, void* workspace, size_t workspace_bytes,
-                           RoutingRaw* result, void* stream, RoutingPlan* plan);
+// `processors`: multiprocessors of the device. Workspace, result and the tensors must live until
+// the stream has passed. Calls that share a workspace must be on one stream, one after another. 0,
+// or the cudaError_t of a launch. Thread-safe.
+int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
+                  void* stream);
 
 }  // namespace plumbline

@@ -6,10 +6,6 @@
 namespace plumbline::probes {
 namespace {
 
-constexpr const char* kNames[kRoutingTensors] = {
-    "scores", "expert_bias", "topk_indices", "keep_mask",    "routing_map",
-    "probs",  "sequence_id", "position",     "padding_mask", "pool_id"};
-
 enum class Content { kFloating, kInteger, kMask };
 constexpr Content kContents[kRoutingTensors] = {
     Content::kFloating, Content::kFloating, Content::kInteger, Content::kMask, Content::kMask,
@@ -26,8 +22,8 @@ std::string Describe(const TensorView& v) {
 }
 
 absl::Status Expected(size_t index, const TensorView& v, const std::string& what) {
-  return absl::InvalidArgumentError(std::string(kNames[index]) + ": expected " + what + ", found " +
-                                    Describe(v));
+  return absl::InvalidArgumentError(std::string(TensorName(index)) + ": expected " + what +
+                                    ", found " + Describe(v));
 }
 
 bool DTypeFits(Content content, DType t) {
@@ -90,16 +86,29 @@ absl::Status CheckExtents(const RoutingInput& in, int64_t tokens, int64_t expert
   return absl::OkStatus();
 }
 
+// A tensor of another place than the scores, or one that its device could not read.
+absl::Status CheckPlace(size_t index, const TensorView& v, int device) {
+  if (v.device != device) {
+    const auto place = [](int d) {
+      return d < 0 ? std::string("the host") : "device " + std::to_string(d);
+    };
+    return absl::InvalidArgumentError(std::string(TensorName(index)) + ": expected on " +
+                                      place(device) + " as the scores, found on " +
+                                      place(v.device));
+  }
+  if (device >= 0 && reinterpret_cast<uintptr_t>(v.data) % DTypeSize(v.dtype) != 0) {
+    return Expected(index, v, "an address that is a multiple of the element's size");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTypes(const RoutingInput& in) {
   const auto tensors = Tensors(in);
   for (size_t i = 0; i < kRoutingTensors; ++i) {
     const TensorView& v = *tensors[i];
     if (!v.present()) continue;
     if (!DTypeFits(kContents[i], v.dtype)) return Expected(i, v, ContentName(kContents[i]));
-    if (!v.on_host()) {
-      return absl::UnavailableError(std::string(kNames[i]) +
-                                    " is on a device: device kernels not loaded");
-    }
+    if (absl::Status s = CheckPlace(i, v, in.scores.device); !s.ok()) return s;
     if (v.data == nullptr && v.elements() != 0) return Expected(i, v, "data, not a null pointer");
   }
   return absl::OkStatus();
@@ -147,18 +156,6 @@ absl::Status CheckConfiguration(const RoutingCall& call, int64_t experts) {
 }
 
 }  // namespace
-
-std::array<const TensorView*, kRoutingTensors> Tensors(const RoutingInput& in) {
-  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
-          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
-}
-
-std::array<TensorView*, kRoutingTensors> Tensors(RoutingInput& in) {
-  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
-          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
-}
-
-const char* TensorName(size_t index) { return index < kRoutingTensors ? kNames[index] : "?"; }
 
 absl::Status CheckRoutingCall(const RoutingCall& call) {
   const TensorView& scores = call.input.scores;

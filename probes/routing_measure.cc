@@ -20,12 +20,33 @@ void FillDeclared(const RoutingCall& call, v1::RoutingConfig* out) {
 
 }  // namespace
 
+uint64_t SummaryBytes(const RoutingCall& call) {
+  // Fixed fields, doubles, histograms, identifiers and pools; up to two bytes for each load and
+  // each refusal.
+  constexpr uint64_t kFixed = 308;
+  return kFixed + 4 * static_cast<uint64_t>(call.input.scores.shape[1]);
+}
+
 absl::Status MeasureRouting(const RoutingCall& call, bool sample, uint64_t sample_max_bytes,
                             v1::Routing* out) {
   thread_local RoutingStats stats;  // keeps its vectors' memory from call to call
   if (absl::Status s = SummariseRouting(call.input, &stats); !s.ok()) return s;
   FillDeclared(call, out->mutable_config());
   return FillRouting(call.input, stats, sample, sample_max_bytes, out);
+}
+
+absl::Status FinishRouting(const RoutingCall& call, const RoutingPlan& plan, const RoutingRaw& raw,
+                           bool sample, uint64_t sample_max_bytes, v1::Routing* out) {
+  thread_local RoutingStats stats;
+  if (absl::Status s = plumbline::FinishRouting(plan, raw, &stats); !s.ok()) return s;
+  FillDeclared(call, out->mutable_config());
+  const uint64_t bytes = SampleBytes(call);
+  const bool left_out = sample && bytes <= sample_max_bytes && call.input.scores.data == nullptr;
+  if (left_out) {
+    out->set_no_sample_reason("the device's ring had no room for a sample of " +
+                              std::to_string(bytes) + " bytes");
+  }
+  return FillRouting(call.input, stats, sample && !left_out, sample_max_bytes, out);
 }
 
 }  // namespace plumbline::probes

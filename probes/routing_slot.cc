@@ -3,18 +3,22 @@
 #include <new>
 #include <type_traits>
 
-#include "probes/routing_probe.h"
+#include "probes/routing_call.h"
 
 namespace plumbline::probes {
 namespace {
 
 constexpr size_t kTensorAlign = 64;
 
+constexpr const char* kNames[kRoutingTensors] = {
+    "scores", "expert_bias", "topk_indices", "keep_mask",    "routing_map",
+    "probs",  "sequence_id", "position",     "padding_mask", "pool_id"};
+
 struct SlotTensor {
   DType dtype;
   uint8_t rank;
   int64_t shape[2];
-  uint64_t offset;  // from the slot's begin
+  uint64_t offset;  // from the slot's begin; 0: left out
 };
 
 struct SlotHead {
@@ -97,12 +101,24 @@ SlotHead HeadOf(const RoutingCall& call) {
 
 TensorView ViewOf(const SlotTensor& t, const std::byte* slot) {
   if (t.dtype == DType::kUnspecified) return {};
-  const void* data = slot + t.offset;
+  const void* data = t.offset == 0 ? nullptr : slot + t.offset;
   return t.rank == 1 ? TensorView::Dense(data, t.dtype, t.shape[0])
                      : TensorView::Dense(data, t.dtype, t.shape[0], t.shape[1]);
 }
 
 }  // namespace
+
+std::array<const TensorView*, kRoutingTensors> Tensors(const RoutingInput& in) {
+  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
+          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
+}
+
+std::array<TensorView*, kRoutingTensors> Tensors(RoutingInput& in) {
+  return {&in.scores, &in.expert_bias, &in.topk_indices, &in.keep_mask,    &in.routing_map,
+          &in.probs,  &in.sequence_id, &in.position,     &in.padding_mask, &in.pool_id};
+}
+
+const char* TensorName(size_t index) { return index < kRoutingTensors ? kNames[index] : "?"; }
 
 uint64_t SampleBytes(const RoutingCall& call) {
   uint64_t bytes = 0;
@@ -112,22 +128,19 @@ uint64_t SampleBytes(const RoutingCall& call) {
   return bytes;
 }
 
-uint64_t SummaryBytes(const RoutingCall& call) {
-  // Fixed fields, doubles, histograms, identifiers and pools; up to two bytes for each load and each
-  // refusal.
-  constexpr uint64_t kFixed = 308;
-  return kFixed + 4 * static_cast<uint64_t>(call.input.scores.shape[1]);
+size_t SlotHeadBytes(const RoutingCall& call) {
+  return Aligned(sizeof(SlotHead) + call.randomness.size() + call.mode.size());
 }
 
 size_t SlotBytes(const RoutingCall& call) {
-  size_t bytes = Aligned(sizeof(SlotHead) + call.randomness.size() + call.mode.size());
+  size_t bytes = SlotHeadBytes(call);
   for (const TensorView* v : Tensors(call.input)) {
     if (v->present()) bytes += Aligned(DenseBytes(*v));
   }
   return bytes;
 }
 
-void StoreRoutingCall(const RoutingCall& call, std::byte* slot) {
+SlotOffsets StoreRoutingHead(const RoutingCall& call, SlotRows rows, std::byte* slot) {
   SlotHead head = HeadOf(call);
   size_t offset = sizeof(SlotHead);
   for (const std::string_view text : {call.randomness, call.mode}) {
@@ -135,15 +148,25 @@ void StoreRoutingCall(const RoutingCall& call, std::byte* slot) {
     offset += text.size();
   }
   offset = Aligned(offset);
+  SlotOffsets offsets{};
   const auto tensors = Tensors(call.input);
   for (size_t i = 0; i < kRoutingTensors; ++i) {
     const TensorView& v = *tensors[i];
     if (!v.present()) continue;
-    head.tensors[i] = {v.dtype, static_cast<uint8_t>(v.rank), {v.shape[0], v.shape[1]}, offset};
-    CopyDense(v, slot + offset);
+    offsets[i] = rows == SlotRows::kToFollow ? offset : 0;
+    head.tensors[i] = {v.dtype, static_cast<uint8_t>(v.rank), {v.shape[0], v.shape[1]}, offsets[i]};
     offset += Aligned(DenseBytes(v));
   }
   std::memcpy(slot, &head, sizeof(head));
+  return offsets;
+}
+
+void StoreRoutingCall(const RoutingCall& call, std::byte* slot) {
+  const SlotOffsets offsets = StoreRoutingHead(call, SlotRows::kToFollow, slot);
+  const auto tensors = Tensors(call.input);
+  for (size_t i = 0; i < kRoutingTensors; ++i) {
+    if (tensors[i]->present()) CopyDense(*tensors[i], slot + offsets[i]);
+  }
 }
 
 RoutingCall LoadRoutingCall(const std::byte* slot) {

@@ -1,27 +1,20 @@
 // What libplumbline_agent.so exports: the table of agent/agent_table.h over agent/core/run.h.
 #include "agent/agent_table.h"
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
 
 #include "agent/core/check_router.h"
+#include "agent/core/error.h"
 #include "agent/core/options.h"
 #include "agent/core/run.h"
 
 namespace plumbline::agent {
 namespace {
 
-plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t code,
-                        const std::string& text) {
-  const size_t n = std::min(text.size(), sizeof(error->text) - 1);
-  std::memcpy(error->text, text.data(), n);
-  error->text[n] = '\0';
-  return code;
-}
+using agent::Fail;
 
 plumbline_status_t Fail(plumbline_error_t* error, const absl::Status& status) {
   const std::string text(status.message());

@@ -1,5 +1,6 @@
 #include "agent/core/drain.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -16,6 +17,7 @@ namespace {
 constexpr uint64_t kMaxComplaints = 10;
 constexpr uint32_t kIdleFactor = 5;
 constexpr uint64_t kIdleAfterNs = 1'000'000'000;
+constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace
 
@@ -41,6 +43,8 @@ bool Drain::Flush(Clock::time_point deadline) {
 }
 
 bool Drain::Finish(Clock::time_point deadline) {
+  const Clock::time_point now = Clock::now();
+  devices_by_ = now + std::min<Clock::duration>(kDeviceWait, (deadline - now) / 4 * 3);
   closing_.store(true, std::memory_order_release);
   run_->Ring();
   return thread_.WaitEnded(deadline);
@@ -52,15 +56,19 @@ void Drain::Loop() {
     const uint64_t ticket = flush_wanted_.load(std::memory_order_acquire);
     const bool flush = ticket != flush_done_.load(std::memory_order_relaxed);
     const uint64_t before = run_->ring.position();
-    if (!run_->ring.empty()) last_work_ns = MonotonicNs();
+    if (flush && std::exchange(flush_ticket_, ticket) != ticket) {
+      flush_mark_ = run_->devices->Position();
+    }
+    if (!run_->ring.empty() || !run_->devices->empty()) last_work_ns = MonotonicNs();
     Pass(flush);
-    if (flush) {
-      // Not passed: a record is still being filled.
-      if (run_->ring.passed(before)) flush_done_.store(ticket, std::memory_order_release);
+    // Not passed: a record is still being filled, or a device still at work.
+    if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
+      flush_done_.store(ticket, std::memory_order_release);
     }
     Sleep(MonotonicNs() - last_work_ns > kIdleAfterNs);
   }
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  FinishDevices();
   EndStep(run_->missed_end.load(std::memory_order_acquire), false);
   for (const HeldSpan& h : std::exchange(held_, {})) {
     AddSpan(*h.site, builder_.complete_through() + 1, h.call, h.body);
@@ -83,7 +91,10 @@ void Drain::Pass(bool ship_all) {
   if (run_->declare_again.exchange(false, std::memory_order_acq_rel)) declared_ = 0;
   const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
   const bool emptied = EmptyRing();
-  if (emptied && missed > builder_.complete_through()) EndStep(missed, false);
+  const int64_t ended = held_ends_.empty() ? builder_.complete_through() : held_ends_.back().step;
+  if (emptied && missed > ended) StepEnded(missed, false);
+  EmptyDevices();
+  EndPassedSteps();
   DeclareSites();
   const uint64_t now = MonotonicNs();
   const bool losses = run_->losses_pending.load(std::memory_order_relaxed);
@@ -111,7 +122,7 @@ bool Drain::EmptyRing() {
 void Drain::Handle(const SlotHead& head, const std::byte* body) {
   switch (head.kind) {
     case SlotKind::kStepEnd:
-      return EndStep(head.step, head.sampled);
+      return StepEnded(head.step, head.sampled);
     case SlotKind::kSpan:
       return HandleSpan(head, body);
     case SlotKind::kRouting:
@@ -141,14 +152,62 @@ void Drain::HandleRouting(const SlotHead& head, const std::byte* body) {
   v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
   const absl::Status measured = probes::MeasureRouting(
       call, head.sampled, run_->options.sample_max_bytes, e->mutable_routing());
-  if (!measured.ok()) {
+  Measured(head, call, measured, e);
+}
+
+void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
+                     const absl::Status& status, v1::Evidence* e) {
+  if (!status.ok()) {
     builder_.RemoveLast();
-    return Invalid(head, measured);
+    return Invalid(head, status);
   }
   e->set_sample_size(static_cast<uint64_t>(call.input.scores.shape[0]));
   e->set_exercised(RoutingExercised(e->routing()));
   if (e->routing().has_sample()) builder_.NoteBytes(probes::SampleBytes(call));
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Hands on what devices have finished.
+void Drain::EmptyDevices() {
+  run_->devices->Drain([this](const probes::DeviceItem& item) {
+    HandleDevice(item);
+    if (builder_.Due(MonotonicNs())) {
+      DeclareSites();
+      Ship();
+    }
+  });
+}
+
+void Drain::HandleDevice(const probes::DeviceItem& item) {
+  SlotHead head;
+  head.site = static_cast<Site*>(item.tag.site);
+  head.step = item.tag.step;
+  head.call = item.tag.call;
+  if (!item.measured) {
+    if (!item.abandoned) TellOfDevice(&run_->told_failed, item.why);
+    return run_->CountLoss(item.abandoned ? LossCause::kDeviceUnfinished : LossCause::kDeviceFailed,
+                           head.site, head.step);
+  }
+  if (Late(head)) return;
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, item.tag.order);
+  const absl::Status finished =
+      probes::FinishRouting(item.call, *item.plan, *item.raw, item.tag.sampled,
+                            run_->options.sample_max_bytes, e->mutable_routing());
+  Measured(head, item.call, finished, e);
+}
+
+// Waits for the devices as long as it may, and ends every step.
+void Drain::FinishDevices() {
+  EmptyDevices();
+  while (!run_->devices->empty() && Clock::now() < devices_by_) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EmptyDevices();
+  }
+  if (!run_->devices->empty()) {
+    run_->devices->Abandon("the run was closed before it had finished");
+    EmptyDevices();
+  }
+  for (const HeldEnd& end : std::exchange(held_ends_, {})) EndStep(end.step, end.sampled);
 }
 
 void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
@@ -180,6 +239,25 @@ void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBod
   out->set_start_ns(span.start_unix_ns);
   out->set_duration_ns(span.duration_ns);
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Drain::StepEnded(int64_t step, bool sampled) {
+  EmptyDevices();
+  if (held_ends_.empty() && run_->devices->empty()) return EndStep(step, sampled);
+  HeldEnd end{step, sampled, run_->devices->Position()};
+  if (held_ends_.size() == kMostHeldEnds) {
+    end.sampled |= held_ends_.back().sampled;
+    held_ends_.pop_back();
+  }
+  held_ends_.push_back(end);
+}
+
+void Drain::EndPassedSteps() {
+  while (!held_ends_.empty() && run_->devices->Passed(held_ends_.front().mark)) {
+    const HeldEnd end = held_ends_.front();
+    held_ends_.pop_front();
+    EndStep(end.step, end.sampled);
+  }
 }
 
 void Drain::EndStep(int64_t step, bool sampled) {

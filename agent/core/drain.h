@@ -1,11 +1,14 @@
-// The drain thread: takes what the trainer's threads left in the ring, measures it, gathers it into
-// batches, and hands those to the record and to the outbox. It sleeps at least poll_ms between
-// looks, five times as long after a second without work, and is woken early when the ring fills.
+// The drain thread: takes what the trainer's threads left in the ring and measures it, and what
+// GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
+// the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
+// what does not depend on them goes on meanwhile. It sleeps at least poll_ms between looks, five
+// times as long after a second without work, and is woken early when the ring fills.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "agent/core/run_state.h"
 #include "agent/core/slots.h"
 #include "agent/core/threads.h"
+#include "probes/device_probe.h"
 
 namespace plumbline::agent {
 
@@ -28,13 +32,17 @@ class Drain : public std::enable_shared_from_this<Drain> {
   Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
         std::shared_ptr<Outbox> outbox);
 
+  static constexpr std::chrono::milliseconds kDeviceWait{2000};
+
   bool Start();
 
-  // Waits until everything that stood in the ring is in batches, written to the record and pushed.
+  // Waits until everything that stood in the ring, and on devices, is in batches, written to the
+  // record and pushed.
   bool Flush(Clock::time_point deadline);
 
   // The same, then says goodbye in the last batch and ends the thread. False: not in time; the
-  // thread goes on by itself until it is done.
+  // thread goes on by itself until it is done. Devices are given at most kDeviceWait and three
+  // quarters of the time; what they have not finished then is lost, and counted.
   bool Finish(Clock::time_point deadline);
 
   // OK, or why the record could not be written when it was last tried.
@@ -53,6 +61,13 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void HandleRoutingMessage(const SlotHead& head, const std::byte* body);
   void HandleObserved(const SlotHead& head, const std::byte* body);  // drain_observed.cc
   absl::Status MeasureObserved(const SlotHead& head, const std::byte* body, v1::Evidence* out);
+  void EmptyDevices();
+  void HandleDevice(const probes::DeviceItem& item);
+  void Measured(const SlotHead& head, const probes::RoutingCall& call, const absl::Status& status,
+                v1::Evidence* e);
+  void FinishDevices();
+  void StepEnded(int64_t step, bool sampled);
+  void EndPassedSteps();
   void HandleSpan(const SlotHead& head, const std::byte* body);
   void EndStep(int64_t step, bool sampled);
   void AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
@@ -71,6 +86,13 @@ class Drain : public std::enable_shared_from_this<Drain> {
     SpanBody body;
   };
 
+  // A step whose last work is still on a device.
+  struct HeldEnd {
+    int64_t step;
+    bool sampled;
+    probes::DeviceProbe::Mark mark;
+  };
+
   const std::shared_ptr<RunState> run_;
   const std::unique_ptr<RecordSink> record_;
   const std::shared_ptr<Outbox> outbox_;
@@ -80,6 +102,9 @@ class Drain : public std::enable_shared_from_this<Drain> {
   // The drain thread's own.
   size_t declared_ = 0;
   std::vector<HeldSpan> held_;
+  std::deque<HeldEnd> held_ends_;
+  uint64_t flush_ticket_ = 0;  // whose mark is
+  probes::DeviceProbe::Mark flush_mark_{};
   uint64_t complaints_ = 0;
 
   mutable std::mutex record_mutex_;
@@ -87,6 +112,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   std::atomic<uint64_t> flush_wanted_{0};  // tickets
   std::atomic<uint64_t> flush_done_{0};
+  Clock::time_point devices_by_;  // set before closing_
   std::atomic<bool> closing_{false};
   std::atomic<uint64_t> evidence_taken_{0};
 };

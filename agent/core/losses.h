@@ -13,12 +13,20 @@ namespace plumbline::agent {
 enum class LossCause : uint8_t {
   kRingFull,      // "ring-full": the drain thread did not keep up
   kInvalid,       // "invalid": shapes, types or values that cannot be measured
-  kDevice,        // "device-kernels-not-loaded": a tensor lives on a device
+  kDevice,        // "device-kernels-not-loaded": a tensor lives on a device that cannot be used
   kLate,          // "after-step-end": observed while its step was being ended
   kTooManySites,  // "too-many-sites": no room for another series or stage
   kOpenSpans,     // "too-many-open-spans"
+  // Device tensors.
+  kDeviceStarting,    // "device-starting": another thread was getting the device ready
+  kDeviceRing,        // "device-ring-full": the device was too far behind
+  kDeviceStreams,     // "device-streams": calls in flight on more streams than there is memory for
+  kCapturing,         // "stream-capture": the stream was being captured into a graph
+  kDeviceFailed,      // "device-error": CUDA refused, or the device failed
+  kDeviceUnfinished,  // "device-unfinished": still under way when the run was closed
+  kSampleRing,        // "sample-ring-full": raw rows alone; the summary is kept
 };
-inline constexpr size_t kLossCauses = 6;
+inline constexpr size_t kLossCauses = 13;
 const char* LossCauseName(LossCause cause);
 
 // One counter a cause. Add from any thread, Take from one.

@@ -21,6 +21,7 @@ constexpr Variable kVariables[] = {
     {"PLUMBLINE_TRAFFIC_BYTES", &AgentOptions::traffic_bytes, 1, 1ull << 40},
     {"PLUMBLINE_SAMPLE_MAX_BYTES", &AgentOptions::sample_max_bytes, 0, 32ull << 20},
     {"PLUMBLINE_RING_BYTES", &AgentOptions::ring_bytes, 1ull << 16, 1ull << 34},
+    {"PLUMBLINE_DEVICE_RING_BYTES", &AgentOptions::device_ring_bytes, 1ull << 16, 1ull << 34},
     {"PLUMBLINE_QUEUE_BYTES", &AgentOptions::queue_bytes, 1ull << 10, 1ull << 40},
     {"PLUMBLINE_QUEUE_BATCHES", &AgentOptions::queue_batches, 1, 1ull << 24},
 };

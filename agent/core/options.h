@@ -13,8 +13,10 @@
 // | PLUMBLINE_TRAFFIC_BYTES    | 3072    | evidence bytes a rank-step, averaged over the cadence                     |
 // | PLUMBLINE_SAMPLE_MAX_BYTES | 8 MiB   | raw rows kept of one call                                                 |
 // | PLUMBLINE_RING_BYTES       | 32 MiB  | memory between the trainer's threads and ours                             |
+// | PLUMBLINE_DEVICE_RING_BYTES| 32 MiB  | pinned memory between a GPU and our threads, once a tensor lies on it     |
 // | PLUMBLINE_QUEUE_BYTES      | 64 MiB  | evidence kept while the server has not acknowledged it                    |
 // | PLUMBLINE_QUEUE_BATCHES    | 4096    | the same, in batches                                                      |
+// | PLUMBLINE_CUDA_LIBRARY     |         | path of libplumbline_cuda.so; else beside libplumbline_agent.so           |
 // clang-format on
 //
 // Those marked (facade) arrive resolved in the options of open; the others are read here, once.
@@ -42,7 +44,8 @@ struct AgentOptions {
 
   uint64_t traffic_bytes = 3072;
   uint64_t sample_max_bytes = 8ull << 20;
-  uint64_t ring_bytes = 32ull << 20;  // rounded up to a power of two
+  uint64_t ring_bytes = 32ull << 20;         // rounded up to a power of two
+  uint64_t device_ring_bytes = 32ull << 20;  // rounded up to a power of two
   uint64_t queue_bytes = 64ull << 20;
   uint64_t queue_batches = 4096;
 

@@ -10,20 +10,13 @@
 #include <thread>
 #include <utility>
 
-#include "agent/core/dlpack.h"
+#include "agent/core/error.h"
 #include "base/clock.h"
 
 namespace plumbline::agent {
 namespace {
 
 using std::chrono::milliseconds;
-
-plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t code, std::string_view text) {
-  const size_t n = std::min(text.size(), sizeof(error->text) - 1);
-  std::memcpy(error->text, text.data(), n);
-  error->text[n] = '\0';
-  return code;
-}
 
 plumbline_status_t Unwritten(const char* call, const absl::Status& why, plumbline_error_t* error) {
   return Fail(error, PLUMBLINE_INTERNAL,
@@ -90,33 +83,6 @@ bool MeasuredKind(int32_t kind, SiteKind* out) {
     default:
       return false;
   }
-}
-
-std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
-
-absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
-  const DLTensor* given[probes::kRoutingTensors] = {
-      r.scores, r.expert_bias, r.topk_indices, r.keep_mask,    r.routing_map,
-      r.probs,  r.sequence_id, r.position,     r.padding_mask, r.pool_id};
-  const auto views = probes::Tensors(call->input);
-  for (size_t i = 0; i < probes::kRoutingTensors; ++i) {
-    if (absl::Status s = ViewOf(given[i], probes::TensorName(i), views[i]); !s.ok()) return s;
-  }
-  constexpr uint32_t kMost = 1u << 30;  // anything above is out of range anyway
-  call->input.scores_are_logits = r.scores_are_logits != 0;
-  call->input.top_k = static_cast<int>(std::min(r.top_k, kMost));
-  call->input.score_function = static_cast<ScoreFunction>(std::clamp(r.score_function, -1, 255));
-  call->input.group_score = static_cast<GroupScore>(std::clamp(r.group_score, -1, 255));
-  call->input.groups = static_cast<int>(std::min(r.groups, kMost));
-  call->input.top_groups = static_cast<int>(std::min(r.top_groups, kMost));
-  call->capacity_kind = r.capacity_kind;
-  call->capacity = r.capacity;
-  call->pool = r.pool;
-  call->flatten = r.flatten;
-  call->bias_captured = r.bias_captured;
-  call->randomness = TextOf(r.randomness);
-  call->mode = TextOf(r.mode);
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -240,74 +206,6 @@ void Run::Govern(int64_t step) {
   Scalar(step, kStretchSeries, static_cast<double>(governor.stretch()));
 }
 
-plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
-                                       plumbline_error_t* error) {
-  const uint64_t begin = MonotonicNs();
-  const plumbline_status_t status = Observe(site, step, routing, error);
-  state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
-  return status;
-}
-
-plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
-                                plumbline_error_t* error) {
-  SlotHead head;
-  head.kind = SlotKind::kRouting;
-  head.site = site;
-  head.step = step;
-  head.call = site->NextCall(step);
-  head.order = state_->NextOrder(step);
-  head.sampled = state_->cadence.SampleDue(step);
-
-  probes::RoutingCall call;
-  absl::Status fine = CallOf(routing, &call);
-  if (fine.ok()) fine = probes::CheckRoutingCall(call);
-  if (absl::IsUnavailable(fine)) {
-    state_->CountLoss(LossCause::kDevice, site, step);
-    return PLUMBLINE_DROPPED;
-  }
-  if (!fine.ok()) {
-    state_->CountLoss(LossCause::kInvalid, site, step);
-    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
-                "observe_routing \"" + site->layer + "\": " + std::string(fine.message()));
-  }
-  site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
-  return Keep(head, call, error);
-}
-
-plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& call,
-                             plumbline_error_t* error) {
-  const size_t bytes = probes::SlotBytes(call);
-  if (sizeof(SlotHead) + bytes > state_->ring.max_record()) return KeepMeasured(head, call, error);
-  std::byte* record = Reserve(bytes, ByteRing::Keep::kLeave);
-  if (record == nullptr) {
-    state_->CountLoss(LossCause::kRingFull, head.site, head.step);
-    return PLUMBLINE_DROPPED;
-  }
-  std::memcpy(record, &head, sizeof(head));
-  probes::StoreRoutingCall(call, record + sizeof(head));
-  state_->ring.Commit(record);
-  return PLUMBLINE_OK;
-}
-
-// A call too large for the ring: measured here, on the caller's thread, without its raw rows.
-plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
-                                     plumbline_error_t* error) {
-  SlotHead head = raw;
-  const uint64_t most = std::min(state_->options.sample_max_bytes, state_->ring.max_record() / 2);
-  v1::Routing routing;
-  const absl::Status measured = probes::MeasureRouting(call, head.sampled, most, &routing);
-  if (!measured.ok()) {
-    state_->CountLoss(LossCause::kInvalid, head.site, head.step);
-    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
-                "observe_routing \"" + head.site->layer + "\": " + std::string(measured.message()));
-  }
-  const std::string body = routing.SerializeAsString();
-  head.kind = SlotKind::kRoutingMessage;
-  head.bytes = body.size();
-  head.rows = static_cast<uint64_t>(call.input.scores.shape[0]);
-  return Put(head, body.data(), body.size());
-}
-
 plumbline_status_t Run::Scalar(int64_t step, const char* name, double value) {
   SlotHead head;
   head.kind = SlotKind::kScalar;
@@ -413,12 +311,23 @@ plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
   return PLUMBLINE_OK;
 }
 
+// By a thread of its own, since freeing may wait for work of the trainer's that has nothing to do
+// with us. A drain thread that is not done yet frees them when it ends.
+void Run::FreeDevices(Clock::time_point deadline) {
+  if (!state_->devices->used()) return;
+  GuestThread thread;
+  if (thread.Start("plumb-free", [devices = state_->devices] { devices->Free(); })) {
+    thread.WaitEnded(deadline);
+  }
+}
+
 plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
   const std::string within = " within " + std::to_string(timeout_ms) + " ms";
   const bool drained = drain_->Finish(deadline);
   const bool delivered = stream_ == nullptr || stream_->Finish(drained ? deadline : Clock::now());
   const absl::Status written = drain_->record_status();
+  if (drained) FreeDevices(deadline);
   drain_.reset();
   stream_.reset();
   if (!drained) {

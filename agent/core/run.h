@@ -68,6 +68,8 @@ class Run {
   Run() = default;
   void Govern(int64_t step);
   plumbline_status_t Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
+                             bool* prepared, plumbline_error_t* error);
+  plumbline_status_t Invalid(const SlotHead& head, const std::string& why,
                              plumbline_error_t* error);
   bool StartThreads(std::unique_ptr<RecordSink> record);
   plumbline_status_t Keep(const SlotHead& head, const probes::RoutingCall& call,
@@ -83,6 +85,9 @@ class Run {
   plumbline_status_t KeepCall(SlotHead head, const Call& call, absl::Status* why);
   template <typename Call>
   plumbline_status_t StoreInRing(const SlotHead& head, const Call& call);
+  plumbline_status_t KeepOnDevice(const SlotHead& head, const probes::RoutingCall& call,
+                                  void* stream, bool* prepared, plumbline_error_t* error);
+  void FreeDevices(Clock::time_point deadline);
   // Puts a head and `bytes` bytes into the ring; DROPPED when it is full.
   plumbline_status_t Put(const SlotHead& head, const void* body, size_t bytes,
                          ByteRing::Keep keep = ByteRing::Keep::kLeave);

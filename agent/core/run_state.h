@@ -4,15 +4,17 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "agent/core/cadence.h"
+#include "agent/core/devices.h"
 #include "agent/core/governor.h"
-#include "base/byte_ring.h"
 #include "agent/core/losses.h"
 #include "agent/core/options.h"
 #include "agent/core/site_table.h"
 #include "agent/core/span_table.h"
+#include "base/byte_ring.h"
 #include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline::agent {
@@ -24,6 +26,7 @@ struct RunState {
       : options(o),
         source(s),
         ring(o.ring_bytes),
+        devices(MakeDeviceProbe(o)),
         cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes),
         governor(o.every != 0   ? 1
                  : o.budget > 0 ? o.budget
@@ -33,6 +36,9 @@ struct RunState {
   const v1::Source source;
 
   ByteRing ring;
+  const std::shared_ptr<probes::DeviceProbe> devices;  // what lies on GPUs
+  std::atomic<bool> told_not_loaded{false};            // what a person was told of devices
+  std::atomic<bool> told_failed{false};
   SiteTable sites;
   SpanTable spans;
   Cadence cadence;

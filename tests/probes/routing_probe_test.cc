@@ -209,8 +209,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"float_topk", [](Call* c) { c->call.input.topk_indices.dtype = DType::kF64; },
                 "topk_indices: expected an integer type"},
         Refusal{"null", [](Call* c) { c->call.input.scores.data = nullptr; }, "null pointer"},
-        Refusal{"device", [](Call* c) { c->call.input.scores.device = 0; },
-                "device kernels not loaded"},
+        Refusal{"mixed_places", [](Call* c) { c->call.input.scores.device = 0; },
+                "topk_indices: expected on device 0 as the scores, found on the host"},
+        Refusal{"unaligned_on_device",
+                [](Call* c) {
+                  c->call.input.scores.device = c->call.input.topk_indices.device = 1;
+                  c->call.input.topk_indices.data =
+                      static_cast<const char*>(c->call.input.topk_indices.data) + 4;
+                },
+                "topk_indices: expected an address that is a multiple"},
         Refusal{"groups", [](Call* c) { c->call.input.groups = 3; }, "groups = 3"},
         Refusal{"top_groups", [](Call* c) { c->call.input.groups = 4; }, "top_groups = 0"},
         Refusal{"pool", [](Call* c) { c->call.pool = 17; }, "pool = 17"},

@@ -153,16 +153,16 @@ TEST(Record, StrangeShapesAndValuesAreCountedNotCrashed) {
   int64_t shape2[2] = {-8, 4};
   negative.scores_tensor().shape = shape2;
   EXPECT_EQ(run.Observe("bad", 0, negative), PLUMBLINE_INVALID_ARGUMENT);
-  RouterCall device(8, 4, 2);
-  device.scores_tensor().device = {kDLCUDA, 0};
-  EXPECT_EQ(run.Observe("device", 0, device), PLUMBLINE_DROPPED);
+  RouterCall mixed(8, 4, 2);
+  mixed.scores_tensor().device = {kDLCUDA, 0};
+  EXPECT_EQ(run.Observe("bad", 0, mixed), PLUMBLINE_INVALID_ARGUMENT);
+  EXPECT_THAT(run.error(), HasSubstr("topk_indices: expected on device 0 as the scores"));
   run.run().StepEnd(0);
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 
   const Account account = AccountOf(ReadRecord(FirstRecord(dir.path())));
-  EXPECT_EQ(account.lost_by_cause.at("invalid"), 7u);
-  EXPECT_EQ(account.lost_by_cause.at("device-kernels-not-loaded"), 1u);
-  EXPECT_EQ((account.lost_by_site.at({"bad", "routing"})), 5u);
+  EXPECT_EQ(account.lost_by_cause.at("invalid"), 8u);
+  EXPECT_EQ((account.lost_by_site.at({"bad", "routing"})), 6u);
   EXPECT_EQ((account.lost_by_site.at({"outside", "routing"})), 1u);
   EXPECT_EQ((account.items_by_site.at({"poison", "routing"})), 1u);
   EXPECT_EQ(account.items + account.lost, 10u);

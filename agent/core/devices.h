@@ -1,0 +1,19 @@
+// A run's devices: the probe of probes/device_probe.h, given the device library and a way out of
+// the process that the library's own end does not overtake.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "agent/core/options.h"
+#include "probes/device_probe.h"
+
+namespace plumbline::agent {
+
+// Nothing is loaded or allocated before the first device tensor.
+std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options);
+
+// Says on standard error, once a flag, why device tensors are not measured.
+void TellOfDevice(std::atomic<bool>* told, const DeviceError& why);
+
+}  // namespace plumbline::agent

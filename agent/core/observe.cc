@@ -1,0 +1,154 @@
+// Run's observations of tensors: from DLTensors to a record of the ring that the drain thread
+// reads.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "agent/core/dlpack.h"
+#include "agent/core/error.h"
+#include "agent/core/run.h"
+#include "base/clock.h"
+#include "probes/routing_probe.h"
+
+namespace plumbline::agent {
+namespace {
+
+std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
+
+absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
+  const DLTensor* given[probes::kRoutingTensors] = {
+      r.scores, r.expert_bias, r.topk_indices, r.keep_mask,    r.routing_map,
+      r.probs,  r.sequence_id, r.position,     r.padding_mask, r.pool_id};
+  const auto views = probes::Tensors(call->input);
+  for (size_t i = 0; i < probes::kRoutingTensors; ++i) {
+    if (absl::Status s = ViewOf(given[i], probes::TensorName(i), views[i]); !s.ok()) return s;
+  }
+  constexpr uint32_t kMost = 1u << 30;  // anything above is out of range anyway
+  call->input.scores_are_logits = r.scores_are_logits != 0;
+  call->input.top_k = static_cast<int>(std::min(r.top_k, kMost));
+  call->input.score_function = static_cast<ScoreFunction>(std::clamp(r.score_function, -1, 255));
+  call->input.group_score = static_cast<GroupScore>(std::clamp(r.group_score, -1, 255));
+  call->input.groups = static_cast<int>(std::min(r.groups, kMost));
+  call->input.top_groups = static_cast<int>(std::min(r.top_groups, kMost));
+  call->capacity_kind = r.capacity_kind;
+  call->capacity = r.capacity;
+  call->pool = r.pool;
+  call->flatten = r.flatten;
+  call->bias_captured = r.bias_captured;
+  call->randomness = TextOf(r.randomness);
+  call->mode = TextOf(r.mode);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
+                                       plumbline_error_t* error) {
+  const uint64_t begin = MonotonicNs();
+  bool prepared = false;
+  const plumbline_status_t status = Observe(site, step, routing, &prepared, error);
+  // Getting a device ready is done once: it says nothing of what the site costs.
+  if (!prepared) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  return status;
+}
+
+plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
+                                bool* prepared, plumbline_error_t* error) {
+  SlotHead head;
+  head.kind = SlotKind::kRouting;
+  head.site = site;
+  head.step = step;
+  head.call = site->NextCall(step);
+  head.order = state_->NextOrder(step);
+  head.sampled = state_->cadence.SampleDue(step);
+
+  probes::RoutingCall call;
+  absl::Status fine = CallOf(routing, &call);
+  if (fine.ok()) fine = probes::CheckRoutingCall(call);
+  if (!fine.ok()) return Invalid(head, std::string(fine.message()), error);
+  site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+  if (call.input.scores.on_host()) return Keep(head, call, error);
+  return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
+}
+
+plumbline_status_t Run::Invalid(const SlotHead& head, const std::string& why,
+                                plumbline_error_t* error) {
+  state_->CountLoss(LossCause::kInvalid, head.site, head.step);
+  return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+              "observe_routing \"" + head.site->layer + "\": " + why);
+}
+
+plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& call,
+                             plumbline_error_t* error) {
+  const size_t bytes = probes::SlotBytes(call);
+  if (sizeof(SlotHead) + bytes > state_->ring.max_record()) return KeepMeasured(head, call, error);
+  std::byte* record = Reserve(bytes, ByteRing::Keep::kLeave);
+  if (record == nullptr) {
+    state_->CountLoss(LossCause::kRingFull, head.site, head.step);
+    return PLUMBLINE_DROPPED;
+  }
+  std::memcpy(record, &head, sizeof(head));
+  probes::StoreRoutingCall(call, record + sizeof(head));
+  state_->ring.Commit(record);
+  return PLUMBLINE_OK;
+}
+
+// A call too large for the ring: measured here, on the caller's thread, without its raw rows.
+plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
+                                     plumbline_error_t* error) {
+  SlotHead head = raw;
+  const uint64_t most = std::min(state_->options.sample_max_bytes, state_->ring.max_record() / 2);
+  v1::Routing routing;
+  const absl::Status measured = probes::MeasureRouting(call, head.sampled, most, &routing);
+  if (!measured.ok()) return Invalid(head, std::string(measured.message()), error);
+  const std::string body = routing.SerializeAsString();
+  head.kind = SlotKind::kRoutingMessage;
+  head.bytes = body.size();
+  head.rows = static_cast<uint64_t>(call.input.scores.shape[0]);
+  return Put(head, body.data(), body.size());
+}
+
+// The device measures; the drain thread fetches what it has finished.
+plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::RoutingCall& call,
+                                     void* stream, bool* prepared, plumbline_error_t* error) {
+  probes::DeviceReply reply;
+  state_->devices->Observe(call, stream, {head.site, head.step, head.call, head.sampled, head.order},
+                             &reply);
+  *prepared = reply.prepared;
+  if (reply.crowded && !state_->rung.load(std::memory_order_relaxed)) state_->Ring();
+  const auto lose = [&](LossCause cause) {
+    state_->CountLoss(cause, head.site, head.step);
+    return plumbline_status_t{PLUMBLINE_DROPPED};
+  };
+  switch (reply.outcome) {
+    case probes::DeviceOutcome::kTaken:
+      return PLUMBLINE_OK;
+    case probes::DeviceOutcome::kTakenWithoutRows:
+      lose(LossCause::kSampleRing);
+      return PLUMBLINE_OK;
+    case probes::DeviceOutcome::kStarting:
+      return lose(LossCause::kDeviceStarting);
+    case probes::DeviceOutcome::kRingFull:
+      return lose(LossCause::kDeviceRing);
+    case probes::DeviceOutcome::kTooManyStreams:
+      return lose(LossCause::kDeviceStreams);
+    case probes::DeviceOutcome::kCapturing:
+      return lose(LossCause::kCapturing);
+    case probes::DeviceOutcome::kRefused:
+      return Invalid(head, reply.error.text, error);
+    case probes::DeviceOutcome::kFailed:
+      TellOfDevice(&state_->told_failed, reply.error);
+      return lose(LossCause::kDeviceFailed);
+    case probes::DeviceOutcome::kNotLoaded:
+      break;
+  }
+  lose(LossCause::kDevice);
+  TellOfDevice(&state_->told_not_loaded, reply.error);
+  return Fail(error, PLUMBLINE_UNAVAILABLE,
+              "observe_routing \"" + head.site->layer + "\": the tensors lie on CUDA device " +
+                  std::to_string(call.input.scores.device) +
+                  ", which cannot be used: " + reply.error.text);
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,304 @@
+// libplumbline_cuda.so: the device table over CUDA.
+//
+// The runtime is linked statically and hidden, so that its state (last error, current device) is
+// apart from the trainer's; contexts and streams belong to the driver and are common. The driver is
+// opened, not linked. A thread's current context is changed by push and pop alone: cudaSetDevice
+// would make a context on whatever device it puts back.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/device_table.h"
+#include "kernels/pack_device.h"
+#include "kernels/routing_device.h"
+
+namespace plumbline {
+namespace {
+
+// What is needed of libcuda.so.1.
+struct Driver {
+  CUresult (*init)(unsigned);
+  CUresult (*device_get)(CUdevice*, int);
+  CUresult (*primary_state)(CUdevice, unsigned*, int*);
+  CUresult (*primary_retain)(CUcontext*, CUdevice);
+  CUresult (*primary_release)(CUdevice);
+  CUresult (*current)(CUcontext*);
+  CUresult (*push)(CUcontext);
+  CUresult (*pop)(CUcontext*);
+  CUresult (*stream_context)(CUstream, CUcontext*);
+  CUresult (*error_text)(CUresult, const char**);
+};
+
+struct CudaDevice {
+  Driver driver;
+  int ordinal;
+  CUdevice number;
+  CUcontext context;  // the primary one, retained
+  int processors;
+};
+
+CudaDevice& AsDevice(void* device) { return *static_cast<CudaDevice*>(device); }
+
+__attribute__((format(printf, 3, 4))) DeviceStatus Fail(DeviceError* error, DeviceStatus status,
+                                                        const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error->text, sizeof(error->text), format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+// The runtime's last error is read away: it is this library's own, and of this call.
+DeviceStatus Check(const char* what, int code, DeviceError* error) {
+  if (code == cudaSuccess) return kDeviceOk;
+  cudaGetLastError();
+  return Fail(error, kDeviceFailed, "%s: %s", what,
+              cudaGetErrorString(static_cast<cudaError_t>(code)));
+}
+
+DeviceStatus Check(const Driver& driver, const char* what, CUresult code, DeviceError* error) {
+  if (code == CUDA_SUCCESS) return kDeviceOk;
+  const char* text = nullptr;
+  driver.error_text(code, &text);
+  return Fail(error, kDeviceFailed, "%s: %s", what, text != nullptr ? text : "unknown error");
+}
+
+template <typename F>
+bool Find(void* library, const char* name, F* slot) {
+  *slot = reinterpret_cast<F>(dlsym(library, name));
+  return *slot != nullptr;
+}
+
+DeviceStatus OpenDriver(Driver* d, DeviceError* error) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) return Fail(error, kDeviceFailed, "no CUDA driver: %s", dlerror());
+  const bool complete = Find(library, "cuInit", &d->init) &&
+                        Find(library, "cuDeviceGet", &d->device_get) &&
+                        Find(library, "cuDevicePrimaryCtxGetState", &d->primary_state) &&
+                        Find(library, "cuDevicePrimaryCtxRetain", &d->primary_retain) &&
+                        Find(library, "cuDevicePrimaryCtxRelease_v2", &d->primary_release) &&
+                        Find(library, "cuCtxGetCurrent", &d->current) &&
+                        Find(library, "cuCtxPushCurrent_v2", &d->push) &&
+                        Find(library, "cuCtxPopCurrent_v2", &d->pop) &&
+                        Find(library, "cuStreamGetCtx", &d->stream_context) &&
+                        Find(library, "cuGetErrorString", &d->error_text);
+  if (!complete) return Fail(error, kDeviceFailed, "the CUDA driver is too old: %s", dlerror());
+  return Check(*d, "no CUDA device", d->init(0), error);
+}
+
+// For the length of a scope the device's context is current, and what the thread calls cannot spoil
+// a capture that goes on elsewhere (an event query from another thread would).
+class Scope {
+ public:
+  explicit Scope(const CudaDevice& device) : driver_(device.driver) {
+    CUcontext before = nullptr;
+    driver_.current(&before);
+    pushed_ = before != device.context && driver_.push(device.context) == CUDA_SUCCESS;
+    cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~Scope() {
+    cudaThreadExchangeStreamCaptureMode(&mode_);
+    CUcontext ours = nullptr;
+    if (pushed_) driver_.pop(&ours);
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// ---- the device --------------------------------------------------------------------------------
+
+DeviceStatus Attribute(const CudaDevice& d, cudaDeviceAttr which, int* value, DeviceError* error) {
+  return Check("device attribute", cudaDeviceGetAttribute(value, which, d.ordinal), error);
+}
+
+DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
+  const Driver& driver = d->driver;
+  DeviceStatus s = Check(driver, "device", driver.device_get(&d->number, d->ordinal), error);
+  if (s != kDeviceOk) return s;
+  unsigned flags = 0;
+  int active = 0;
+  s = Check(driver, "device state", driver.primary_state(d->number, &flags, &active), error);
+  if (s != kDeviceOk) return s;
+  if (active == 0) {
+    return Fail(error, kDeviceFailed, "the process does not use device %d (no primary context)",
+                d->ordinal);
+  }
+  return Check(driver, "context", driver.primary_retain(&d->context, d->number), error);
+}
+
+DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
+  const Scope scope(*d);
+  DeviceStatus s = Attribute(*d, cudaDevAttrMultiProcessorCount, &d->processors, error);
+  if (s == kDeviceOk) s = Check("routing kernels", LoadRoutingKernels(), error);
+  if (s == kDeviceOk) s = Check("pack kernels", LoadPackKernel(), error);
+  return s;
+}
+
+DeviceStatus Open(int32_t ordinal, void** device, DeviceError* error) {
+  auto* d = static_cast<CudaDevice*>(std::calloc(1, sizeof(CudaDevice)));
+  if (d == nullptr) return Fail(error, kDeviceFailed, "out of memory");
+  d->ordinal = ordinal;
+  DeviceStatus s = OpenDriver(&d->driver, error);
+  if (s == kDeviceOk) s = Retain(d, error);
+  if (s == kDeviceOk) {
+    s = Prepare(d, error);
+    if (s != kDeviceOk) d->driver.primary_release(d->number);
+  }
+  if (s != kDeviceOk) {
+    std::free(d);
+    return s;
+  }
+  *device = d;
+  return kDeviceOk;
+}
+
+void Close(void* device) {
+  CudaDevice& d = AsDevice(device);
+  d.driver.primary_release(d.number);
+  std::free(&d);
+}
+
+// ---- memory and events -------------------------------------------------------------------------
+
+DeviceStatus Allocate(void* device, uint64_t bytes, void** memory, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  return Check("device memory", cudaMalloc(memory, bytes), error);
+}
+
+void FreeMemory(void* device, void* memory) {
+  const Scope scope(AsDevice(device));
+  if (cudaFree(memory) != cudaSuccess) cudaGetLastError();
+}
+
+DeviceStatus Pin(void* device, void* pages, uint64_t bytes, void** alias, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  DeviceStatus s =
+      Check("pinned memory", cudaHostRegister(pages, bytes, cudaHostRegisterMapped), error);
+  if (s != kDeviceOk) return s;
+  s = Check("pinned memory", cudaHostGetDevicePointer(alias, pages, 0), error);
+  if (s != kDeviceOk && cudaHostUnregister(pages) != cudaSuccess) cudaGetLastError();
+  return s;
+}
+
+void Unpin(void* device, void* pages) {
+  const Scope scope(AsDevice(device));
+  if (cudaHostUnregister(pages) != cudaSuccess) cudaGetLastError();
+}
+
+DeviceStatus MakeEvent(void* device, void** event, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  cudaEvent_t made = nullptr;
+  const cudaError_t code = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+  *event = made;
+  return Check("event", code, error);
+}
+
+void DestroyEvent(void* device, void* event) {
+  const Scope scope(AsDevice(device));
+  if (cudaEventDestroy(static_cast<cudaEvent_t>(event)) != cudaSuccess) cudaGetLastError();
+}
+
+uint64_t WorkspaceBytes(int64_t tokens, int32_t experts) {
+  return RoutingWorkspaceBytes(tokens, experts);
+}
+
+// ---- on the trainer's threads ------------------------------------------------------------------
+
+DeviceStatus StreamId(void* device, void* stream, uint64_t* id, DeviceError* error) {
+  const CudaDevice& d = AsDevice(device);
+  const Scope scope(d);
+  auto* on = static_cast<cudaStream_t>(stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t code = cudaStreamIsCapturing(on, &capture);
+  // The legacy stream while another one is captured: launching there would spoil that capture.
+  if (code == cudaErrorStreamCaptureImplicit) {
+    cudaGetLastError();
+    return kDeviceCapturing;
+  }
+  if (Check("cuda_stream", code, error) != kDeviceOk) return kDeviceRefused;
+  if (capture != cudaStreamCaptureStatusNone) return kDeviceCapturing;
+  CUcontext owner = nullptr;
+  if (Check(d.driver, "cuda_stream", d.driver.stream_context(on, &owner), error) != kDeviceOk) {
+    return kDeviceRefused;
+  }
+  if (owner != d.context) {
+    return Fail(error, kDeviceRefused,
+                "cuda_stream: expected a stream of device %d, as the tensors", d.ordinal);
+  }
+#if CUDART_VERSION >= 12000
+  unsigned long long number = 0;
+  code = cudaStreamGetId(on, &number);
+  *id = number;
+  return Check("cuda_stream", code, error) == kDeviceOk ? kDeviceOk : kDeviceRefused;
+#else
+  *id = reinterpret_cast<uintptr_t>(stream);
+  return kDeviceOk;
+#endif
+}
+
+DeviceStatus Measure(void* device, const RoutingPlan* plan, void* workspace,
+                     uint64_t workspace_bytes, RoutingRaw* result, void* stream,
+                     DeviceError* error) {
+  const CudaDevice& d = AsDevice(device);
+  if (workspace_bytes < RoutingWorkspaceBytes(plan->tokens, plan->rule.experts)) {
+    return Fail(error, kDeviceRefused, "workspace: too small for %lld rows of %d experts",
+                static_cast<long long>(plan->tokens), plan->rule.experts);
+  }
+  const Scope scope(d);
+  return Check("routing kernel", LaunchRouting(*plan, d.processors, workspace, result, stream),
+               error);
+}
+
+DeviceStatus Copy(void* device, const TensorView* from, void* to, void* stream,
+                  DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  return Check("copy", LaunchPack(*from, to, stream), error);
+}
+
+DeviceStatus RecordEvent(void* device, void* event, void* stream, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  return Check("event",
+               cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
+               error);
+}
+
+DeviceStatus EventPassed(void* device, void* event, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  const cudaError_t code = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (code != cudaErrorNotReady) return Check("before the event", code, error);
+  cudaGetLastError();
+  return kDeviceNotYet;
+}
+
+}  // namespace
+}  // namespace plumbline
+
+extern "C" const plumbline::DeviceTable plumbline_device_table = {
+    sizeof(plumbline::DeviceTable),
+    plumbline::kDeviceTableVersion,
+    sizeof(plumbline::RoutingPlan),
+    sizeof(plumbline::RoutingRaw),
+    plumbline::Open,
+    plumbline::Close,
+    plumbline::Allocate,
+    plumbline::FreeMemory,
+    plumbline::Pin,
+    plumbline::Unpin,
+    plumbline::MakeEvent,
+    plumbline::DestroyEvent,
+    plumbline::WorkspaceBytes,
+    plumbline::StreamId,
+    plumbline::Measure,
+    plumbline::Copy,
+    plumbline::RecordEvent,
+    plumbline::EventPassed,
+};

@@ -1,0 +1,124 @@
+#include "probes/device_probe.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+namespace plumbline::probes {
+
+DeviceProbe::DeviceProbe(Loader loader, const DeviceLimits& limits, std::function<void()> ready)
+    : loader_(std::move(loader)), limits_(limits), ready_(std::move(ready)) {}
+
+void DeviceProbe::Observe(const RoutingCall& call, void* stream, const DeviceTag& tag,
+                          DeviceReply* reply) {
+  DeviceRing* ring = RingOf(call.input.scores.device, reply);
+  if (ring == nullptr) return;
+  bool prepared = false;
+  reply->outcome = ring->Observe(call, stream, tag, &prepared, &reply->error);
+  reply->prepared |= prepared;
+  reply->crowded = ring->crowded();
+}
+
+DeviceRing* DeviceProbe::RingOf(int ordinal, DeviceReply* reply) {
+  if (leaving_.load(std::memory_order_acquire)) {
+    reply->outcome = DeviceOutcome::kFailed;
+    std::snprintf(reply->error.text, sizeof(reply->error.text), "the process is ending");
+    return nullptr;
+  }
+  if (ordinal >= kMaxDevices) {
+    reply->outcome = DeviceOutcome::kNotLoaded;
+    std::snprintf(reply->error.text, sizeof(reply->error.text), "device %d: expected at most %d",
+                  ordinal, kMaxDevices - 1);
+    return nullptr;
+  }
+  Place& place = places_[static_cast<size_t>(ordinal)];
+  if (DeviceRing* ring = place.ready.load(std::memory_order_acquire)) return ring;
+  int seen = kClosed;
+  if (!place.state.compare_exchange_strong(seen, kUnderWay, std::memory_order_acquire)) {
+    if (seen == kOpen) return place.ready.load(std::memory_order_acquire);
+    reply->outcome = seen == kUnderWay ? DeviceOutcome::kStarting : DeviceOutcome::kNotLoaded;
+    if (seen == kUnusable) reply->error = place.error;
+    return nullptr;
+  }
+  reply->prepared = true;
+  if (const DeviceTable* table = loader_(&place.error)) {
+    place.ring = DeviceRing::Open(table, ordinal, limits_, &place.error);
+  }
+  if (place.ring == nullptr) {
+    reply->outcome = DeviceOutcome::kNotLoaded;
+    reply->error = place.error;
+    place.state.store(kUnusable, std::memory_order_release);
+    return nullptr;
+  }
+  if (ready_) ready_();
+  place.ready.store(place.ring.get(), std::memory_order_release);
+  place.state.store(kOpen, std::memory_order_release);
+  return place.ring.get();
+}
+
+bool DeviceProbe::used() const {
+  return std::any_of(places_.begin(), places_.end(), [](const Place& place) {
+    return place.ready.load(std::memory_order_acquire) != nullptr;
+  });
+}
+
+bool DeviceProbe::empty() const {
+  for (const Place& place : places_) {
+    const DeviceRing* ring = place.ready.load(std::memory_order_acquire);
+    if (ring != nullptr && !ring->empty()) return false;
+  }
+  return true;
+}
+
+DeviceProbe::Mark DeviceProbe::Position() const {
+  Mark mark{};
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (const DeviceRing* ring = places_[i].ready.load(std::memory_order_acquire)) {
+      mark[i] = ring->position();
+    }
+  }
+  return mark;
+}
+
+bool DeviceProbe::Passed(const Mark& mark) const {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const DeviceRing* ring = places_[i].ready.load(std::memory_order_acquire);
+    if (ring != nullptr && !ring->passed(mark[i])) return false;
+  }
+  return true;
+}
+
+void DeviceProbe::Abandon(const char* why) {
+  for (const Place& place : places_) {
+    DeviceRing* ring = place.ready.load(std::memory_order_acquire);
+    if (ring != nullptr && !ring->empty()) ring->Abandon(why);
+  }
+}
+
+void DeviceProbe::Leave(Clock::time_point deadline) {
+  leaving_.store(true, std::memory_order_release);
+  // The lock keeps Free away, and is what the drain thread holds while it asks a device.
+  std::unique_lock<std::timed_mutex> lock(draining_, deadline);
+  while (lock.owns_lock() && !empty() && Clock::now() < deadline) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    (void)lock.try_lock_until(deadline);
+  }
+  if (!lock.owns_lock()) return;
+  for (const Place& place : places_) {
+    if (DeviceRing* ring = place.ready.load(std::memory_order_acquire)) {
+      ring->Abandon("the process is ending");
+    }
+  }
+}
+
+void DeviceProbe::Free() {
+  const std::lock_guard<std::timed_mutex> lock(draining_);
+  for (Place& place : places_) {
+    place.ready.store(nullptr, std::memory_order_release);
+    place.ring.reset();
+  }
+}
+
+}  // namespace plumbline::probes

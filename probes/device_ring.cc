@@ -1,0 +1,336 @@
+#include "probes/device_ring.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "absl/status/status.h"
+
+namespace plumbline::probes {
+namespace {
+
+constexpr uint64_t kLeastRing = 64 << 10;
+constexpr int kWidths[] = {64, 128, 256, kMaxExperts};
+constexpr uint64_t kNoStream = ~uint64_t{0};
+
+void Say(DeviceError* error, const char* text) {
+  std::snprintf(error->text, sizeof(error->text), "%s", text);
+}
+
+// Pages of our own rather than the runtime's: they outlive the device's context, so that the drain
+// thread can never read memory that the end of the process took away. DONTFORK: a forked child
+// would make the parent's next write to such a page go to a copy that the device does not know.
+std::byte* MapPages(uint64_t bytes) {
+  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return nullptr;
+  madvise(pages, bytes, MADV_DONTFORK);
+  return static_cast<std::byte*>(pages);
+}
+
+}  // namespace
+
+// What a call holds until its record is committed.
+struct DeviceRing::Claim {
+  ~Claim() {
+    if (workspace != nullptr) workspace->held.store(false, std::memory_order_release);
+    if (!committed && event_taken != nullptr) event_taken->store(false, std::memory_order_release);
+  }
+  Workspace* workspace = nullptr;
+  uint64_t workspace_bytes = 0;
+  uint32_t event = 0;
+  std::atomic<bool>* event_taken = nullptr;
+  bool committed = false;
+};
+
+// ---- opening and freeing
+// -------------------------------------------------------------------------
+
+std::unique_ptr<DeviceRing> DeviceRing::Open(const DeviceTable* table, int ordinal,
+                                             const DeviceLimits& limits, DeviceError* error) {
+  const uint64_t bytes = std::bit_ceil(std::max(limits.ring_bytes, kLeastRing));
+  void* device = nullptr;
+  if (table->open(ordinal, &device, error) != kDeviceOk) return nullptr;
+  std::byte* pages = MapPages(bytes);
+  void* alias = nullptr;
+  if (pages == nullptr || table->pin(device, pages, bytes, &alias, error) != kDeviceOk) {
+    if (pages == nullptr) {
+      Say(error, "no memory for the ring");
+    } else {
+      munmap(pages, bytes);
+    }
+    table->close(device);
+    return nullptr;
+  }
+  std::unique_ptr<DeviceRing> ring(
+      new DeviceRing(table, device, limits, pages, bytes, static_cast<std::byte*>(alias)));
+  for (uint32_t i = 0; i < limits.events; ++i) {
+    void* event = nullptr;
+    if (table->make_event(device, &event, error) != kDeviceOk) return nullptr;
+    ring->events_[i] = event;
+  }
+  return ring;
+}
+
+DeviceRing::DeviceRing(const DeviceTable* table, void* device, const DeviceLimits& limits,
+                       std::byte* pages, uint64_t bytes, std::byte* alias)
+    : table_(table),
+      device_(device),
+      limits_(limits),
+      pages_(pages),
+      bytes_(bytes),
+      alias_(alias),
+      ring_(pages, bytes),
+      events_(std::make_unique<void*[]>(limits.events)),
+      event_taken_(std::make_unique<std::atomic<bool>[]>(limits.events)) {
+  for (size_t i = 0; i < widths_.size(); ++i) {
+    widths_[i].experts = kWidths[i];
+    widths_[i].bytes = table->workspace_bytes(kMaxDeviceTokens, kWidths[i]);
+  }
+}
+
+DeviceRing::~DeviceRing() {
+  // What is under way would be written later, and after a fault nobody can tell.
+  if (!empty() || broken_.load() == Broken::kGone) return;
+  for (uint32_t i = 0; i < limits_.events; ++i) {
+    if (events_[i] != nullptr) table_->destroy_event(device_, events_[i]);
+  }
+  for (Width& width : widths_) {
+    for (Workspace& w : width.workspaces) {
+      if (w.memory != nullptr) table_->free_memory(device_, w.memory);
+    }
+  }
+  table_->unpin(device_, pages_);
+  munmap(pages_, bytes_);
+  table_->close(device_);
+}
+
+// ---- trainer's threads
+// ---------------------------------------------------------------------------
+
+DeviceOutcome DeviceRing::Observe(const RoutingCall& call, void* stream, const DeviceTag& tag,
+                                  bool* prepared, DeviceError* error) {
+  *prepared = false;
+  if (failed()) return Failure(error);
+  RoutingPlan plan;
+  if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) {
+    Say(error, std::string(s.message()).c_str());
+    return DeviceOutcome::kRefused;
+  }
+  if (plan.tokens > kMaxDeviceTokens) {
+    Say(error, "scores: expected at most 4194304 rows on a device, found more");
+    return DeviceOutcome::kRefused;
+  }
+  uint64_t stream_id = 0;
+  switch (table_->stream_id(device_, stream, &stream_id, error)) {
+    case kDeviceOk:
+      break;
+    case kDeviceCapturing:
+      return DeviceOutcome::kCapturing;
+    case kDeviceRefused:
+      return DeviceOutcome::kRefused;
+    default:
+      Break(Broken::kRefusing, *error);
+      return DeviceOutcome::kFailed;
+  }
+  Width* width = WidthFor(plan.rule.experts);
+  if (width->state.load(std::memory_order_acquire) != kReady) {
+    const DeviceOutcome outcome = Prepare(width, error);
+    if (outcome != DeviceOutcome::kTaken) return outcome;
+    *prepared = true;
+  }
+  Claim claim;
+  claim.workspace = Hold(width, stream_id);
+  claim.workspace_bytes = width->bytes;
+  if (claim.workspace == nullptr) return DeviceOutcome::kTooManyStreams;
+  if (!TakeEvent(&claim.event)) return DeviceOutcome::kRingFull;
+  claim.event_taken = &event_taken_[claim.event];
+  return Enqueue(call, plan, stream, tag, &claim, error);
+}
+
+DeviceOutcome DeviceRing::Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
+                                  const DeviceTag& tag, Claim* claim, DeviceError* error) {
+  const size_t whole = RecordBytes() + SlotBytes(call);
+  const bool wanted = tag.sampled && SampleBytes(call) <= limits_.sample_max_bytes;
+  std::byte* memory = wanted ? ring_.Reserve(whole) : nullptr;
+  const SlotRows rows = memory != nullptr ? SlotRows::kToFollow : SlotRows::kLeftOut;
+  if (memory == nullptr) memory = ring_.Reserve(RecordBytes() + SlotHeadBytes(call));
+  if (memory == nullptr) return DeviceOutcome::kRingFull;
+
+  auto* record = new (memory) Record;
+  record->tag = tag;
+  record->plan = plan;
+  record->event = claim->event;
+  record->workspace = claim->workspace;
+  claim->workspace->in_flight.fetch_add(1, std::memory_order_relaxed);
+  claim->committed = true;
+  const SlotOffsets offsets = StoreRoutingHead(call, rows, memory + RecordBytes());
+  const DeviceStatus launched =
+      Launch(call, offsets, record, claim->workspace_bytes, stream, error);
+  if (launched != kDeviceOk) Break(Broken::kRefusing, *error);
+  record->launched = launched == kDeviceOk;
+  // The event follows a failed launch too: part of it may be under way, and the record is free only
+  // when that has passed.
+  DeviceError late;
+  const DeviceStatus marked = table_->record_event(device_, events_[claim->event], stream, &late);
+  if (marked != kDeviceOk) {
+    record->launched = false;
+    Break(Broken::kGone, late);
+    if (launched == kDeviceOk) *error = late;
+  }
+  const bool taken = record->launched;
+  ring_.Commit(memory);  // the drain thread's from here on
+  if (!taken) return DeviceOutcome::kFailed;
+  return wanted && rows == SlotRows::kLeftOut ? DeviceOutcome::kTakenWithoutRows
+                                              : DeviceOutcome::kTaken;
+}
+
+DeviceStatus DeviceRing::Launch(const RoutingCall& call, const SlotOffsets& offsets, Record* record,
+                                uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  auto* memory = reinterpret_cast<std::byte*>(record);
+  auto* raw = reinterpret_cast<RoutingRaw*>(Alias(reinterpret_cast<std::byte*>(&record->raw)));
+  DeviceStatus s = table_->measure(device_, &record->plan, record->workspace->memory,
+                                   workspace_bytes, raw, stream, error);
+  const auto tensors = Tensors(call.input);
+  for (size_t i = 0; s == kDeviceOk && i < kRoutingTensors; ++i) {
+    if (offsets[i] == 0) continue;
+    std::byte* to = Alias(memory + RecordBytes() + offsets[i]);
+    s = table_->copy(device_, tensors[i], to, stream, error);
+  }
+  return s;
+}
+
+size_t DeviceRing::RecordBytes() { return (sizeof(Record) + 63) & ~size_t{63}; }
+
+DeviceRing::Width* DeviceRing::WidthFor(int experts) {
+  return std::find_if(widths_.begin(), widths_.end() - 1,
+                      [&](const Width& w) { return experts <= w.experts; });
+}
+
+// The first call of a width pays for its memory, as the first call of all pays for loading the
+// agent; a ring that the drain thread prepared would have to lose those calls.
+DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
+  int seen = kAbsent;
+  if (!width->state.compare_exchange_strong(seen, kUnderWay, std::memory_order_acquire)) {
+    if (seen == kReady) return DeviceOutcome::kTaken;
+    if (seen == kUnderWay) return DeviceOutcome::kStarting;
+    *error = width->error;
+    return DeviceOutcome::kFailed;
+  }
+  bool any = false;
+  for (Workspace& w : width->workspaces) {
+    w.stream.store(kNoStream, std::memory_order_relaxed);
+    void* memory = nullptr;
+    if (table_->allocate(device_, width->bytes, &memory, error) == kDeviceOk) {
+      w.memory = memory;
+      any = true;
+    } else {
+      w.in_flight.store(1, std::memory_order_relaxed);  // never free: there are fewer
+    }
+  }
+  if (!any) width->error = *error;
+  width->state.store(any ? kReady : kUnusable, std::memory_order_release);
+  return any ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
+}
+
+// The stream's workspace, or one that nobody uses, held. Another thread that is launching on the
+// same stream is not waited for: it has the one, this call gets another.
+DeviceRing::Workspace* DeviceRing::Hold(Width* width, uint64_t stream) {
+  const auto hold = [&](Workspace& w, auto fits) {
+    if (!fits(w) || w.held.exchange(true, std::memory_order_acquire)) return false;
+    if (fits(w)) return true;
+    w.held.store(false, std::memory_order_release);
+    return false;
+  };
+  for (Workspace& w : width->workspaces) {
+    if (hold(w, [&](Workspace& x) { return x.stream.load(std::memory_order_relaxed) == stream; })) {
+      return &w;
+    }
+  }
+  for (Workspace& w : width->workspaces) {
+    // The acquire orders the next stream's kernels behind what the drain thread saw finished.
+    if (hold(w, [](Workspace& x) { return x.in_flight.load(std::memory_order_acquire) == 0; })) {
+      w.stream.store(stream, std::memory_order_relaxed);
+      return &w;
+    }
+  }
+  return nullptr;
+}
+
+bool DeviceRing::TakeEvent(uint32_t* event) {
+  for (uint32_t tries = 0; tries < limits_.events; ++tries) {
+    *event = next_event_.fetch_add(1, std::memory_order_relaxed) % limits_.events;
+    if (!event_taken_[*event].exchange(true, std::memory_order_acquire)) return true;
+  }
+  return false;
+}
+
+void DeviceRing::Break(Broken how, const DeviceError& error) {
+  Broken seen = Broken::kNo;
+  if (broken_.compare_exchange_strong(seen, Broken::kBeingTold, std::memory_order_acq_rel)) {
+    failure_ = error;
+    broken_.store(how, std::memory_order_release);
+  } else if (how == Broken::kGone) {
+    while (seen == Broken::kBeingTold) seen = broken_.load(std::memory_order_acquire);
+    broken_.store(Broken::kGone, std::memory_order_release);
+  }
+}
+
+DeviceOutcome DeviceRing::Failure(DeviceError* error) const {
+  if (broken_.load(std::memory_order_acquire) == Broken::kBeingTold) {
+    Say(error, "the device has just failed");
+  } else {
+    *error = failure_;
+  }
+  return DeviceOutcome::kFailed;
+}
+
+// ---- the drain thread
+// ----------------------------------------------------------------------------
+
+const DeviceRing::Record* DeviceRing::FrontRecord() {
+  const std::byte* memory = ring_.Front();
+  return memory == nullptr ? nullptr : std::launder(reinterpret_cast<const Record*>(memory));
+}
+
+bool DeviceRing::Front(DeviceItem* item) {
+  const Record* record = FrontRecord();
+  if (record == nullptr) return false;
+  *item = DeviceItem{};
+  item->tag = record->tag;
+  if (broken_.load(std::memory_order_acquire) != Broken::kGone) {
+    DeviceError error;
+    const DeviceStatus passed = table_->event_passed(device_, events_[record->event], &error);
+    if (passed == kDeviceNotYet) return false;
+    if (passed != kDeviceOk) Break(Broken::kGone, error);
+    item->measured = passed == kDeviceOk && record->launched;
+  }
+  if (!item->measured) {
+    item->abandoned = abandoned_.load(std::memory_order_acquire) && record->launched;
+    Failure(&item->why);
+    return true;
+  }
+  item->call = LoadRoutingCall(reinterpret_cast<const std::byte*>(record) + RecordBytes());
+  item->plan = &record->plan;
+  item->raw = &record->raw;
+  return true;
+}
+
+void DeviceRing::Pop() {
+  const Record* record = FrontRecord();
+  record->workspace->in_flight.fetch_sub(1, std::memory_order_release);
+  event_taken_[record->event].store(false, std::memory_order_release);
+  ring_.Pop();
+}
+
+void DeviceRing::Abandon(const char* why) {
+  abandoned_.store(true, std::memory_order_release);
+  DeviceError error;
+  Say(&error, why);
+  Break(Broken::kGone, error);
+}
+
+}  // namespace plumbline::probes

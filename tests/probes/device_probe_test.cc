@@ -1,0 +1,160 @@
+// The devices of one run, over the fake: loading, several devices, the end of the process.
+#include "probes/device_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "tests/probes/device_case.h"
+
+namespace plumbline::probes {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+class Probe : public OnFakeDevice {
+ protected:
+  DeviceReply Observe(DeviceProbe* probe, const RoutingCall& call, uint32_t number = 0) {
+    DeviceReply reply;
+    probe->Observe(call, nullptr, {nullptr, 1, number, false}, &reply);
+    return reply;
+  }
+  static DeviceProbe::Loader FakeLoader() {
+    return [](DeviceError*) { return &plumbline_device_table; };
+  }
+  static std::vector<uint32_t> Drained(DeviceProbe* probe) {
+    std::vector<uint32_t> calls;
+    probe->Drain([&](const DeviceItem& item) { calls.push_back(item.tag.call); });
+    return calls;
+  }
+};
+
+TEST_F(Probe, NothingIsLoadedBeforeTheFirstTensor) {
+  int loads = 0;
+  DeviceProbe probe(
+      [&](DeviceError*) {
+        ++loads;
+        return &plumbline_device_table;
+      },
+      {}, {});
+  EXPECT_TRUE(probe.empty());
+  EXPECT_FALSE(probe.used());
+  EXPECT_TRUE(probe.Passed(probe.Position()));
+  EXPECT_EQ(loads, 0);
+  EXPECT_EQ(Held(), 0u);
+}
+
+TEST_F(Probe, SaysWhyADeviceCannotBeUsed) {
+  int loads = 0;
+  DeviceProbe probe(
+      [&](DeviceError* error) {
+        ++loads;
+        std::strcpy(error->text, "libplumbline_cuda.so: not here");
+        return static_cast<const DeviceTable*>(nullptr);
+      },
+      {}, {});
+  const DeviceCase c(1);
+  for (int i = 0; i < 3; ++i) {
+    const DeviceReply reply = Observe(&probe, c.device());
+    EXPECT_EQ(reply.outcome, DeviceOutcome::kNotLoaded);
+    EXPECT_STREQ(reply.error.text, "libplumbline_cuda.so: not here");
+  }
+  EXPECT_EQ(loads, 1);
+  EXPECT_FALSE(probe.used());
+  const DeviceReply far = Observe(&probe, c.device(kMaxDevices));
+  EXPECT_EQ(far.outcome, DeviceOutcome::kNotLoaded);
+  EXPECT_THAT(far.error.text, HasSubstr("at most 31"));
+}
+
+TEST_F(Probe, ADeviceThatCannotBeOpenedIsAskedOnce) {
+  DeviceProbe probe(FakeLoader(), {}, {});
+  const DeviceCase c(1);
+  fake_.fail("open", 0, kDeviceFailed, true);
+  EXPECT_EQ(Observe(&probe, c.device()).outcome, DeviceOutcome::kNotLoaded);
+  EXPECT_EQ(Observe(&probe, c.device()).outcome, DeviceOutcome::kNotLoaded);
+  EXPECT_EQ(fake_.calls("open"), 1u);
+  fake_.reset();
+  EXPECT_EQ(Observe(&probe, c.device(1)).outcome, DeviceOutcome::kTaken) << "another device";
+  EXPECT_EQ(Drained(&probe).size(), 1u);
+}
+
+TEST_F(Probe, EachDeviceHasARing) {
+  int ready = 0;
+  DeviceProbe probe(FakeLoader(), {}, [&] { ++ready; });
+  const DeviceCase c(1);
+  EXPECT_TRUE(Observe(&probe, c.device(0), 0).prepared);
+  EXPECT_TRUE(Observe(&probe, c.device(3), 1).prepared);
+  EXPECT_FALSE(Observe(&probe, c.device(0), 2).prepared);
+  EXPECT_EQ(ready, 2);
+  EXPECT_EQ(fake_.calls("open"), 2u);
+  EXPECT_EQ(Drained(&probe), (std::vector<uint32_t>{0, 2, 1}));
+  EXPECT_TRUE(probe.used());
+  probe.Free();
+  EXPECT_EQ(Held(), 0u);
+}
+
+TEST_F(Probe, AMarkIsPassedWhenAllBeforeItCameOut) {
+  DeviceProbe probe(FakeLoader(), {}, {});
+  const DeviceCase c(1);
+  fake_.hold(true);
+  Observe(&probe, c.device(0), 0);
+  Observe(&probe, c.device(1), 1);
+  const DeviceProbe::Mark mark = probe.Position();
+  EXPECT_TRUE(Drained(&probe).empty());
+  EXPECT_FALSE(probe.Passed(mark));
+  fake_.advance(100);
+  Observe(&probe, c.device(0), 2);
+  EXPECT_EQ(Drained(&probe).size(), 2u);
+  EXPECT_TRUE(probe.Passed(mark));
+  EXPECT_FALSE(probe.empty());
+  fake_.hold(false);
+  EXPECT_EQ(Drained(&probe), (std::vector<uint32_t>{2}));
+}
+
+TEST_F(Probe, LeavingWaitsForTheDrainThreadAndThenAsksNoMore) {
+  DeviceProbe probe(FakeLoader(), {}, {});
+  const DeviceCase c(1);
+  fake_.hold(true);
+  for (uint32_t i = 0; i < 4; ++i) Observe(&probe, c.device(), i);
+  std::atomic<bool> stop{false};
+  std::atomic<size_t> drained{0};
+  std::thread drain([&] {
+    while (!stop) {
+      drained += Drained(&probe).size();
+      std::this_thread::yield();
+    }
+  });
+  std::thread device([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    fake_.hold(false);
+  });
+  probe.Leave(DeviceProbe::Clock::now() + std::chrono::seconds(60));
+  EXPECT_EQ(drained, 4u);
+  const uint64_t queries = fake_.calls("event_passed");
+  EXPECT_EQ(Observe(&probe, c.device(), 9).outcome, DeviceOutcome::kFailed);
+  EXPECT_EQ(Drained(&probe).size(), 0u);
+  EXPECT_EQ(fake_.calls("event_passed"), queries);
+  stop = true;
+  drain.join();
+  device.join();
+}
+
+TEST_F(Probe, LeavingIsBounded) {
+  DeviceProbe probe(FakeLoader(), {}, {});
+  const DeviceCase c(1);
+  fake_.hold(true);
+  Observe(&probe, c.device(), 0);
+  probe.Leave(DeviceProbe::Clock::now() + milliseconds(30));
+  std::vector<bool> measured;
+  probe.Drain([&](const DeviceItem& item) { measured.push_back(item.measured); });
+  EXPECT_EQ(measured, std::vector<bool>{false});
+  probe.Free();
+  EXPECT_GT(Held(), 0u) << "the device may still write";
+  fake_.hold(false);
+}
+
+}  // namespace
+}  // namespace plumbline::probes

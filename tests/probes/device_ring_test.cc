@@ -1,0 +1,485 @@
+// Calls in flight on one device, over the fake: what comes out, in which order, what is lost, and
+// what happens to memory when things go wrong.
+#include "probes/device_ring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "kernels/routing_evidence.h"
+#include "probes/routing_probe.h"
+#include "tests/probes/device_case.h"
+
+namespace plumbline::probes {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Ring : public OnFakeDevice {};
+
+v1::Routing Evidence(const DeviceItem& item) {
+  v1::Routing routing;
+  EXPECT_TRUE(item.measured);
+  const absl::Status s =
+      FinishRouting(item.call, *item.plan, *item.raw, item.tag.sampled, kMaxSampleBytes, &routing);
+  EXPECT_TRUE(s.ok()) << s;
+  return routing;
+}
+
+// The same bytes of evidence, whether the host measured or the device, rows and all.
+TEST_F(Ring, EvidenceIsTheHostsBitForBit) {
+  const auto ring = Open();
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    const DeviceCase c(seed, 900);
+    const bool sampled = seed % 3 != 0;
+    v1::Routing host;
+    ASSERT_TRUE(MeasureRouting(c.host(), sampled, kMaxSampleBytes, &host).ok());
+    ASSERT_EQ(Observe(ring.get(), c.device(), seed, sampled, Stream(seed % 5)),
+              DeviceOutcome::kTaken);
+    DeviceItem item;
+    ASSERT_TRUE(ring->Front(&item));
+    EXPECT_EQ(item.tag.call, seed);
+    EXPECT_EQ(item.tag.step, 5);
+    const v1::Routing device = Evidence(item);
+    EXPECT_EQ(device.SerializeAsString(), host.SerializeAsString());
+    EXPECT_EQ(device.has_sample(), sampled);
+    ring->Pop();
+  }
+  EXPECT_TRUE(ring->empty());
+}
+
+// The tensors are read when the stream gets there, and what it wrote is not touched again.
+TEST_F(Ring, TheStreamsOrderCounts) {
+  const auto ring = Open();
+  PlainCase c(32, 8);
+  fake_.hold(true);
+  c.scores()[0] = 1;
+  ASSERT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
+  c.scores()[0] = 1000;  // as if the trainer's own kernel, enqueued before, had written it
+  fake_.advance(100);
+  c.scores()[0] = 2000;  // and one enqueued after
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  EXPECT_EQ(Evidence(item).summary().logit_abs_max(), 1000);
+  ring->Pop();
+}
+
+TEST_F(Ring, HandsOnInOrderWhatHasArrived) {
+  const auto ring = Open();
+  const PlainCase c(32, 8);
+  fake_.hold(true);
+  for (uint32_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(Observe(ring.get(), c.call, i, false, Stream(i)), DeviceOutcome::kTaken);
+  }
+  DeviceItem item;
+  EXPECT_FALSE(ring->Front(&item));
+  fake_.advance(1);  // the kernels, not the events
+  EXPECT_FALSE(ring->Front(&item));
+  fake_.advance(1);
+  for (uint32_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(ring->Front(&item));
+    EXPECT_EQ(item.tag.call, i);
+    ring->Pop();
+  }
+  EXPECT_FALSE(ring->Front(&item));
+}
+
+TEST_F(Ring, WithoutAFreeEventTheCallIsRefused) {
+  DeviceLimits limits;
+  limits.events = 2;
+  const auto ring = Open(limits);
+  const PlainCase c(32, 8);
+  fake_.hold(true);
+  EXPECT_EQ(Observe(ring.get(), c.call, 0), DeviceOutcome::kTaken);
+  EXPECT_EQ(Observe(ring.get(), c.call, 1), DeviceOutcome::kTaken);
+  EXPECT_EQ(Observe(ring.get(), c.call, 2), DeviceOutcome::kRingFull);
+  EXPECT_EQ(fake_.calls("measure"), 2u);
+  fake_.advance(100);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  ring->Pop();
+  EXPECT_EQ(Observe(ring.get(), c.call, 3), DeviceOutcome::kTaken);
+  fake_.hold(false);
+  std::vector<uint32_t> calls;
+  for (; ring->Front(&item); ring->Pop()) calls.push_back(item.tag.call);
+  EXPECT_EQ(calls, (std::vector<uint32_t>{1, 3}));
+}
+
+TEST_F(Ring, RowsAreGivenUpBeforeSummariesAndThoseAtLast) {
+  DeviceLimits limits;
+  limits.ring_bytes = 128 << 10;
+  const auto ring = Open(limits);
+  const PlainCase c(512, 8);  // 16 KiB of scores, 8 KiB of choices
+  fake_.hold(true);
+  int whole = 0, bare = 0, refused = 0;
+  for (uint32_t i = 0; i < 100; ++i) {
+    const DeviceOutcome o = Observe(ring.get(), c.call, i);
+    if (o == DeviceOutcome::kTaken) ++whole;
+    if (o == DeviceOutcome::kTakenWithoutRows) ++bare;
+    if (o == DeviceOutcome::kRingFull) ++refused;
+  }
+  EXPECT_GT(whole, 1);
+  EXPECT_GT(bare, 1);
+  EXPECT_EQ(whole + bare + refused, 100);
+  EXPECT_GT(refused, 0);
+  EXPECT_TRUE(ring->crowded());
+  fake_.hold(false);
+  DeviceItem item;
+  for (; ring->Front(&item); ring->Pop()) {
+    const v1::Routing routing = Evidence(item);
+    EXPECT_EQ(routing.summary().tokens(), 512u);
+    if (routing.has_sample()) {
+      --whole;
+    } else {
+      EXPECT_THAT(routing.no_sample_reason(), HasSubstr("no room for a sample of 24576 bytes"));
+      --bare;
+    }
+  }
+  EXPECT_EQ(whole, 0);
+  EXPECT_EQ(bare, 0);
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
+  ASSERT_TRUE(ring->Front(&item));
+  ring->Pop();
+}
+
+TEST_F(Ring, RowsAboveTheLimitSayWhatTheHostSays) {
+  DeviceLimits limits;
+  limits.sample_max_bytes = 100;
+  const auto ring = Open(limits);
+  const PlainCase c(32, 8);
+  ASSERT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  v1::Routing routing;
+  ASSERT_TRUE(FinishRouting(item.call, *item.plan, *item.raw, true, 100, &routing).ok());
+  EXPECT_THAT(routing.no_sample_reason(), HasSubstr("exceeds the limit of 100"));
+  EXPECT_EQ(fake_.calls("copy"), 0u);
+  ring->Pop();
+}
+
+// As many streams as there are workspaces may be at work; one that is done makes room.
+TEST_F(Ring, EachStreamHasItsWorkspace) {
+  const auto ring = Open();
+  const PlainCase c(32, 8);
+  fake_.hold(true);
+  for (uint32_t i = 0; i < kDeviceStreams; ++i) {
+    EXPECT_EQ(Observe(ring.get(), c.call, i, false, Stream(i)), DeviceOutcome::kTaken);
+    EXPECT_EQ(Observe(ring.get(), c.call, i, false, Stream(i)), DeviceOutcome::kTaken);
+  }
+  EXPECT_EQ(Observe(ring.get(), c.call, 9, false, Stream(99)), DeviceOutcome::kTooManyStreams);
+  fake_.advance(100);
+  DeviceItem item;
+  for (; ring->Front(&item); ring->Pop()) EXPECT_TRUE(item.measured);
+  EXPECT_EQ(Observe(ring.get(), c.call, 9, false, Stream(99)), DeviceOutcome::kTaken);
+  fake_.advance(100);
+  ASSERT_TRUE(ring->Front(&item));
+  ring->Pop();
+}
+
+TEST_F(Ring, EachWidthAllocatesOnce) {
+  const auto ring = Open();
+  DeviceItem item;
+  uint64_t allocated = 0;
+  for (const int experts : {8, 64, 65, 128, 200, 256, 512, 8, 300}) {
+    const PlainCase c(4, experts);
+    bool prepared = false;
+    ASSERT_EQ(ring->Observe(c.call, nullptr, {}, &prepared, &error_), DeviceOutcome::kTaken);
+    const uint64_t now = fake_.calls("allocate");
+    EXPECT_EQ(prepared, now != allocated) << experts;
+    allocated = now;
+    ASSERT_TRUE(ring->Front(&item));
+    ring->Pop();
+  }
+  EXPECT_EQ(allocated, 4u * kDeviceStreams);
+}
+
+TEST_F(Ring, ShortMemoryMeansFewerStreams) {
+  const auto ring = Open();
+  const PlainCase c(4, 8);
+  fake_.fail("allocate", 1, kDeviceFailed, true);
+  EXPECT_EQ(Observe(ring.get(), c.call, 0, false, Stream(1)), DeviceOutcome::kTaken);
+  fake_.hold(true);
+  EXPECT_EQ(Observe(ring.get(), c.call, 0, false, Stream(1)), DeviceOutcome::kTaken);
+  EXPECT_EQ(Observe(ring.get(), c.call, 1, false, Stream(2)), DeviceOutcome::kTooManyStreams);
+  fake_.hold(false);
+  DeviceItem item;
+  for (; ring->Front(&item); ring->Pop()) EXPECT_TRUE(item.measured);
+}
+
+TEST_F(Ring, NoMemoryAtAllIsAFailureOfThatWidth) {
+  const auto ring = Open();
+  const PlainCase narrow(4, 8), wide(4, 100);
+  fake_.fail("allocate", 0, kDeviceFailed, true);
+  EXPECT_EQ(Observe(ring.get(), narrow.call), DeviceOutcome::kFailed);
+  fake_.reset();
+  EXPECT_EQ(Observe(ring.get(), narrow.call), DeviceOutcome::kFailed);
+  EXPECT_STREQ(error_.text, "allocate: made to fail");
+  EXPECT_EQ(Observe(ring.get(), wide.call), DeviceOutcome::kTaken);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  ring->Pop();
+}
+
+TEST_F(Ring, NothingIsGivenToAStreamThatIsCaptured) {
+  const auto ring = Open();
+  const PlainCase c(32, 8);
+  fake_.capture(Stream(1), true);
+  EXPECT_EQ(Observe(ring.get(), c.call, 0, true, Stream(1)), DeviceOutcome::kCapturing);
+  EXPECT_EQ(fake_.calls("allocate"), 0u);
+  EXPECT_EQ(fake_.calls("measure") + fake_.calls("copy") + fake_.calls("record_event"), 0u);
+  EXPECT_EQ(Observe(ring.get(), c.call, 1, true, Stream(2)), DeviceOutcome::kTaken);
+  fake_.capture(Stream(1), false);
+  EXPECT_EQ(Observe(ring.get(), c.call, 2, true, Stream(1)), DeviceOutcome::kTaken);
+  DeviceItem item;
+  for (; ring->Front(&item); ring->Pop()) EXPECT_TRUE(item.measured);
+}
+
+TEST_F(Ring, WhatCannotBeMeasuredIsRefusedAndHoldsNothing) {
+  const auto ring = Open();
+  PlainCase c(32, 8);
+  c.call.input.top_k = 9;
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kRefused);
+  EXPECT_THAT(error_.text, HasSubstr("top_k"));
+  c.call.input.top_k = 2;
+  c.call.input.topk_indices = {};
+  c.call.input.scores.shape[0] = kMaxDeviceTokens + 1;
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kRefused);
+  EXPECT_THAT(error_.text, HasSubstr("at most 4194304 rows"));
+  fake_.fail("stream_id", 0, kDeviceRefused, false);
+  c.call.input.scores.shape[0] = 32;
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kRefused);
+  EXPECT_FALSE(ring->failed());
+  EXPECT_TRUE(ring->empty());
+}
+
+// A value that contradicts the rest is found when the measurement is read.
+TEST_F(Ring, ABadIndexIsItsOwnCallsError) {
+  const auto ring = Open();
+  PlainCase c(32, 8);
+  std::vector<int64_t> bad(64, 8);
+  c.call.input.topk_indices.data = bad.data();
+  ASSERT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  v1::Routing routing;
+  const absl::Status s =
+      FinishRouting(item.call, *item.plan, *item.raw, true, kMaxSampleBytes, &routing);
+  EXPECT_TRUE(absl::IsInvalidArgument(s)) << s;
+  EXPECT_THAT(std::string(s.message()), HasSubstr("topk_indices"));
+  ring->Pop();
+}
+
+// ---- errors
+// --------------------------------------------------------------------------------------
+
+struct Fault {
+  const char* call;
+  int nth;
+  bool leaks;  // nobody can tell whether the device still writes
+};
+
+class FailingRing : public OnFakeDevice, public ::testing::WithParamInterface<Fault> {};
+
+// Whatever fails, whenever: the calls that were taken come out, measured or not, the device is left
+// alone afterwards, and what it may still write to is kept.
+TEST_P(FailingRing, IsLeftAlone) {
+  const Fault& p = GetParam();
+  fake_.fail(p.call, p.nth, kDeviceFailed, false);
+  DeviceLimits limits;
+  limits.events = 8;
+  auto ring = DeviceRing::Open(&plumbline_device_table, 0, limits, &error_);
+  if (ring == nullptr) {
+    EXPECT_EQ(std::string(error_.text), std::string(p.call) + ": made to fail");
+    EXPECT_EQ(Held(), 0u);
+    return;
+  }
+  const PlainCase c(32, 8);
+  fake_.hold(true);
+  int taken = 0, failed = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const DeviceOutcome o = Observe(ring.get(), c.call, i);
+    ASSERT_TRUE(o == DeviceOutcome::kTaken || o == DeviceOutcome::kFailed) << static_cast<int>(o);
+    (o == DeviceOutcome::kTaken ? taken : failed) += 1;
+  }
+  const bool at_launch = failed > 0;
+  fake_.advance(100);
+  int measured = 0, unmeasured = 0;
+  DeviceItem item;
+  for (; ring->Front(&item); ring->Pop()) {
+    (item.measured ? measured : unmeasured) += 1;
+    if (!item.measured) {
+      EXPECT_EQ(std::string(item.why.text), std::string(p.call) + ": made to fail");
+    }
+  }
+  EXPECT_TRUE(ring->empty());
+  EXPECT_EQ(measured + unmeasured, taken + (at_launch ? 1 : 0)) << "a failed launch holds a record";
+  EXPECT_TRUE(ring->failed());
+  const uint64_t measures = fake_.calls("measure"), queries = fake_.calls("event_passed");
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
+  EXPECT_FALSE(ring->Front(&item));
+  EXPECT_EQ(fake_.calls("measure"), measures);
+  EXPECT_EQ(fake_.calls("event_passed"), queries);
+  ring.reset();
+  EXPECT_EQ(Held() > 0, p.leaks);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, FailingRing,
+    ::testing::Values(Fault{"open", 0, false}, Fault{"pin", 0, false},
+                      Fault{"make_event", 0, false}, Fault{"make_event", 7, false},
+                      Fault{"measure", 0, false}, Fault{"measure", 2, false},
+                      Fault{"copy", 0, false}, Fault{"copy", 3, false},
+                      Fault{"record_event", 0, true}, Fault{"record_event", 2, true},
+                      Fault{"event_passed", 0, true}, Fault{"event_passed", 2, true}),
+    [](const auto& p) { return std::string(p.param.call) + std::to_string(p.param.nth); });
+
+TEST_F(Ring, AFailingStreamQueryLeavesTheDeviceAlone) {
+  auto ring = Open();
+  const PlainCase c(32, 8);
+  fake_.fail("stream_id", 1, kDeviceFailed, false);
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  EXPECT_TRUE(item.measured);  // what was under way is still good
+  ring->Pop();
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
+  ring.reset();
+  EXPECT_EQ(Held(), 0u);
+}
+
+// ---- the end
+// -------------------------------------------------------------------------------------
+
+TEST_F(Ring, FreesAllThatIsDone) {
+  auto ring = Open();
+  const PlainCase c(32, 8);
+  ASSERT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  ring->Pop();
+  EXPECT_GT(Held(), 0u);
+  ring.reset();
+  EXPECT_EQ(Held(), 0u);
+}
+
+TEST_F(Ring, WhatIsUnderWayIsNotFreed) {
+  auto ring = Open();
+  PlainCase c(32, 8);
+  fake_.hold(true);
+  ASSERT_EQ(Observe(ring.get(), c.call, 3), DeviceOutcome::kTaken);
+  ring->Abandon("the run was closed");
+  const uint64_t queries = fake_.calls("event_passed");
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  EXPECT_EQ(item.tag.call, 3u);
+  EXPECT_FALSE(item.measured);
+  EXPECT_TRUE(item.abandoned);
+  EXPECT_STREQ(item.why.text, "the run was closed");
+  ring->Pop();
+  EXPECT_EQ(fake_.calls("event_passed"), queries) << "the device was asked again";
+  EXPECT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kFailed);
+  ring.reset();
+  EXPECT_GT(Held(), 0u);
+  fake_.hold(false);  // writes into memory that is still there
+}
+
+// A forked child must not share the pages: the parent's next write would leave the device behind.
+TEST_F(Ring, PinnedPagesAreNotInheritedByChildren) {
+  DeviceLimits limits;
+  limits.ring_bytes = 3 << 20;
+  const auto ring = Open(limits);
+  const PlainCase c(32, 8);
+  ASSERT_EQ(Observe(ring.get(), c.call), DeviceOutcome::kTaken);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  const auto address = reinterpret_cast<uintptr_t>(item.raw);
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool inside = false, found = false;
+  while (std::getline(maps, line)) {
+    uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::istringstream range(line);
+    if (range >> std::hex >> begin >> dash >> end && dash == '-') {
+      inside = address >= begin && address < end;
+    }
+    if (!inside || line.rfind("VmFlags:", 0) != 0) continue;
+    found = true;
+    EXPECT_THAT(line, HasSubstr(" dc"));
+  }
+  EXPECT_TRUE(found);
+  ring->Pop();
+}
+
+// ---- threads
+// -------------------------------------------------------------------------------------
+
+TEST_F(Ring, ManyThreadsAndStreamsLoseNothingThatWasTaken) {
+  constexpr uint32_t kThreads = 6, kEach = 400;
+  DeviceLimits limits;
+  limits.ring_bytes = 1 << 20;
+  limits.events = 32;
+  auto ring = Open(limits);
+  const PlainCase narrow(16, 8), wide(16, 100);
+  std::atomic<uint64_t> taken{0}, lost{0};
+  std::atomic<uint32_t> running{kThreads};
+  fake_.hold(true);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const PlainCase& c = t % 2 == 0 ? narrow : wide;
+      for (uint32_t i = 0; i < kEach; ++i) {
+        bool prepared = false;
+        DeviceError error;
+        switch (ring->Observe(c.call, Stream((t + i / 50) % 5), {nullptr, 0, t * kEach + i, true},
+                              &prepared, &error)) {
+          case DeviceOutcome::kTaken:
+          case DeviceOutcome::kTakenWithoutRows:
+            ++taken;
+            break;
+          case DeviceOutcome::kStarting:
+          case DeviceOutcome::kRingFull:
+          case DeviceOutcome::kTooManyStreams:
+            ++lost;
+            std::this_thread::yield();
+            break;
+          default:
+            ADD_FAILURE() << error.text;
+        }
+      }
+      --running;
+    });
+  }
+  std::vector<bool> seen(kThreads * kEach);
+  uint64_t out = 0;
+  const auto drain = [&] {
+    DeviceItem item;
+    for (; ring->Front(&item); ring->Pop(), ++out) {
+      ASSERT_TRUE(item.measured) << item.why.text;
+      ASSERT_FALSE(seen[item.tag.call]);
+      seen[item.tag.call] = true;
+      EXPECT_EQ(Evidence(item).summary().tokens(), 16u);
+    }
+  };
+  while (running > 0) {
+    fake_.advance(3);
+    drain();
+  }
+  for (std::thread& t : threads) t.join();
+  fake_.hold(false);
+  drain();
+  EXPECT_EQ(out, taken.load());
+  EXPECT_EQ(taken + lost, uint64_t{kThreads} * kEach);
+  EXPECT_GT(taken.load(), 100u);
+  ring.reset();
+  EXPECT_EQ(Held(), 0u);
+}
+
+}  // namespace
+}  // namespace plumbline::probes
