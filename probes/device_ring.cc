@@ -297,26 +297,32 @@ const DeviceRing::Record* DeviceRing::FrontRecord() {
 }
 
 bool DeviceRing::Front(DeviceItem* item) {
-  const Record* record = FrontRecord();
-  if (record == nullptr) return false;
-  *item = DeviceItem{};
-  item->tag = record->tag;
-  if (broken_.load(std::memory_order_acquire) != Broken::kGone) {
-    DeviceError error;
-    const DeviceStatus passed = table_->event_passed(device_, events_[record->event], &error);
+  for (const Record* record = FrontRecord(); record != nullptr; Pop(), record = FrontRecord()) {
+    const DeviceStatus passed = Passed(*record);
     if (passed == kDeviceNotYet) return false;
-    if (passed != kDeviceOk) Break(Broken::kGone, error);
-    item->measured = passed == kDeviceOk && record->launched;
-  }
-  if (!item->measured) {
-    item->abandoned = abandoned_.load(std::memory_order_acquire) && record->launched;
-    Failure(&item->why);
+    if (!record->launched) continue;  // Observe has said so
+    *item = DeviceItem{};
+    item->tag = record->tag;
+    item->measured = passed == kDeviceOk;
+    if (item->measured) {
+      item->call = LoadRoutingCall(reinterpret_cast<const std::byte*>(record) + RecordBytes());
+      item->plan = &record->plan;
+      item->raw = &record->raw;
+    } else {
+      item->abandoned = abandoned_.load(std::memory_order_acquire);
+      Failure(&item->why);
+    }
     return true;
   }
-  item->call = LoadRoutingCall(reinterpret_cast<const std::byte*>(record) + RecordBytes());
-  item->plan = &record->plan;
-  item->raw = &record->raw;
-  return true;
+  return false;
+}
+
+DeviceStatus DeviceRing::Passed(const Record& record) {
+  if (broken_.load(std::memory_order_acquire) == Broken::kGone) return kDeviceFailed;
+  DeviceError error;
+  const DeviceStatus passed = table_->event_passed(device_, events_[record.event], &error);
+  if (passed < 0) Break(Broken::kGone, error);
+  return passed;
 }
 
 void DeviceRing::Pop() {

@@ -87,7 +87,8 @@ class DeviceRing {
   DeviceOutcome Observe(const RoutingCall& call, void* stream, const DeviceTag& tag, bool* prepared,
                         DeviceError* error);
 
-  // The drain thread. False: nothing is there, or the oldest is still under way.
+  // The drain thread. False: nothing is there, or the oldest is still under way. What comes out is
+  // what was taken.
   bool Front(DeviceItem* item);
   void Pop();
 
@@ -146,6 +147,7 @@ class DeviceRing {
   DeviceOutcome Failure(DeviceError* error) const;
   std::byte* Alias(const std::byte* p) const { return alias_ + (p - pages_); }
   const Record* FrontRecord();
+  DeviceStatus Passed(const Record& record);
 
   const DeviceTable* const table_;
   void* const device_;

@@ -1,6 +1,7 @@
 #include "tests/kernels/fake_device.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -91,8 +92,20 @@ Fake& TheFake() {
   return *fake;
 }
 
+// A runtime that is in the process ends before the libraries that were loaded earlier.
+bool g_ended = false;
+struct AtExit {
+  AtExit() {
+    std::atexit([] {
+      const std::lock_guard lock(TheFake().mutex);
+      g_ended = true;
+    });
+  }
+} g_at_exit;
+
 // Counts the call; its status when it is to fail.
 int32_t Enter(Fake& f, const char* name, DeviceError* error) {
+  if (g_ended) f.Fault("called after its end");
   ++f.calls[name];
   const auto found = f.failures.find(name);
   if (found == f.failures.end() || found->second.after-- > 0) return kDeviceOk;

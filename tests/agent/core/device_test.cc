@@ -1,0 +1,492 @@
+// CUDA tensors through the agent, over the fake device: from the call to the record.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "agent/core/record_sink.h"
+#include "kernels/routing_evidence.h"
+#include "tests/agent/core/support.h"
+#include "tests/kernels/fake_device.h"
+#include "tests/kernels/routing_case.h"
+
+namespace plumbline::agent {
+namespace {
+
+using namespace testing;  // NOLINT: the tests' own
+using ::testing::HasSubstr;
+
+const FakeDeviceControl* g_fake = nullptr;
+
+std::vector<v1::Batch> Batches(const TempDir& dir) {
+  return ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0));
+}
+
+void* Stream(uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+// A random call as a C caller hands it over, on the host or on a device.
+class AnyCall {
+ public:
+  explicit AnyCall(uint32_t seed)
+      : case_(CaseMaker(seed, {.aligned = true, .max_tokens = 400}).Make()) {
+    const RoutingInput& in = case_.in;
+    routing_.top_k = static_cast<uint32_t>(in.top_k);
+    routing_.scores_are_logits = in.scores_are_logits;
+    routing_.score_function = static_cast<int32_t>(in.score_function);
+    routing_.group_score = static_cast<int32_t>(in.group_score);
+    routing_.groups = static_cast<uint32_t>(in.groups);
+    routing_.top_groups = static_cast<uint32_t>(in.top_groups);
+    routing_.capacity_kind = PLUMBLINE_CAPACITY_DECLARED;
+    routing_.capacity = seed;
+    routing_.mode = "train";
+    routing_.scores = Tensor(0, in.scores);
+    routing_.expert_bias = Tensor(1, in.expert_bias);
+    routing_.topk_indices = Tensor(2, in.topk_indices);
+    routing_.keep_mask = Tensor(3, in.keep_mask);
+    routing_.routing_map = Tensor(4, in.routing_map);
+    routing_.probs = Tensor(5, in.probs);
+    routing_.sequence_id = Tensor(6, in.sequence_id);
+    routing_.position = Tensor(7, in.position);
+    routing_.padding_mask = Tensor(8, in.padding_mask);
+    routing_.pool_id = Tensor(9, in.pool_id);
+  }
+  const plumbline_routing_t& On(DLDevice device, void* stream = nullptr) {
+    for (DLTensor& t : tensors_) t.device = device;
+    routing_.cuda_stream = stream;
+    return routing_;
+  }
+
+ private:
+  static DLDataType TypeOf(DType t) {
+    switch (t) {
+      case DType::kF64:
+        return {PLUMBLINE_DL_FLOAT, 64, 1};
+      case DType::kF32:
+        return {PLUMBLINE_DL_FLOAT, 32, 1};
+      case DType::kF16:
+        return {PLUMBLINE_DL_FLOAT, 16, 1};
+      case DType::kBF16:
+        return {PLUMBLINE_DL_BFLOAT, 16, 1};
+      case DType::kBool:
+        return {PLUMBLINE_DL_BOOL, 8, 1};
+      default:
+        break;
+    }
+    const bool is_unsigned = t >= DType::kU64;
+    return {static_cast<uint8_t>(is_unsigned ? PLUMBLINE_DL_UINT : PLUMBLINE_DL_INT),
+            static_cast<uint8_t>(8 * DTypeSize(t)), 1};
+  }
+  const DLTensor* Tensor(size_t i, const TensorView& v) {
+    if (!v.present()) return nullptr;
+    DLTensor& t = tensors_[i];
+    t.data = const_cast<void*>(v.data);
+    t.ndim = v.rank;
+    t.dtype = TypeOf(v.dtype);
+    for (size_t a = 0; a < 2; ++a) {
+      shapes_[i][a] = v.shape[a];
+      strides_[i][a] = v.stride[a];
+    }
+    t.shape = shapes_[i];
+    t.strides = strides_[i];
+    return &t;
+  }
+
+  RoutingCase case_;
+  DLTensor tensors_[10]{};
+  int64_t shapes_[10][2]{}, strides_[10][2]{};
+  plumbline_routing_t routing_ = PLUMBLINE_ROUTING_INIT;
+};
+
+// A RouterCall on a device.
+struct DeviceCall : RouterCall {
+  DeviceCall(int64_t tokens, int64_t experts, int32_t device = 0, void* stream = nullptr)
+      : RouterCall(tokens, experts, 2) {
+    for (const DLTensor* t : {get().scores, get().topk_indices}) {
+      const_cast<DLTensor*>(t)->device = {kDLCUDA, device};
+    }
+    get().cuda_stream = stream;
+  }
+};
+
+class Device : public ::testing::Test {
+ protected:
+  Device() {
+    g_fake->reset();
+    held_before_ = g_fake->held();
+  }
+  ~Device() override { EXPECT_EQ(g_fake->faults(), 0u); }
+  uint64_t Held() const { return g_fake->held() - held_before_; }
+
+  TempDir dir_;
+  uint64_t held_before_ = 0;
+};
+
+using ItemKey = std::tuple<std::string, int64_t, uint32_t>;
+
+// Every routing item of a run over `calls`, as bytes.
+std::map<ItemKey, std::string> Recorded(std::vector<std::unique_ptr<AnyCall>>& calls,
+                                        DLDevice device) {
+  TempDir dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.traffic_bytes = 30000;  // so that some steps are not sampled
+  options.sample_max_bytes = 40000;
+  TestRun run(options);
+  for (int64_t step = 0; step < 12; ++step) {
+    run.run().StepBegin(step);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      plumbline_error_t error{};
+      const std::string layer = "layers." + std::to_string(i % 7);
+      const plumbline_routing_t& routing = calls[i]->On(device, Stream(i % 3));
+      const plumbline_status_t status =
+          run.run().ObserveRouting(run.RoutingSite(layer), step, routing, &error);
+      EXPECT_EQ(status, PLUMBLINE_OK) << error.text;
+    }
+    run.run().StepEnd(step);
+    plumbline_error_t error{};
+    EXPECT_EQ(run.run().Flush(60000, &error), PLUMBLINE_OK) << error.text;
+  }
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
+  std::map<ItemKey, std::string> items;
+  const auto batches = Batches(dir);
+  EXPECT_EQ(AccountOf(batches).lost, 0u);
+  for (const v1::Batch& b : batches) {
+    for (const v1::Evidence& e : b.evidence()) {
+      items[{e.site().layer(), e.step(), e.call()}] = e.SerializeAsString();
+    }
+  }
+  return items;
+}
+
+TEST_F(Device, EvidenceIsTheHostPathsBitForBit) {
+  std::vector<std::unique_ptr<AnyCall>> calls;
+  for (uint32_t seed = 0; seed < 40; ++seed) calls.push_back(std::make_unique<AnyCall>(seed));
+  const auto host = Recorded(calls, {kDLCPU, 0});
+  EXPECT_EQ(g_fake->calls("measure"), 0u);
+  const auto device = Recorded(calls, {kDLCUDA, 2});
+  EXPECT_EQ(g_fake->calls("measure"), 40u * 12);
+  ASSERT_EQ(host.size(), 40u * 12);
+  ASSERT_EQ(device.size(), host.size());
+  uint64_t sampled = 0;
+  for (const auto& [key, bytes] : host) {
+    ASSERT_EQ(device.at(key), bytes) << std::get<0>(key) << " step " << std::get<1>(key);
+    v1::Evidence e;
+    ASSERT_TRUE(e.ParseFromString(bytes));
+    sampled += e.routing().has_sample();
+  }
+  EXPECT_GT(sampled, 40u);
+  EXPECT_LT(sampled, host.size());
+}
+
+TEST_F(Device, WhatTheRingCannotHoldIsCounted) {
+  AgentOptions options = RecordOptions(dir_.path());
+  options.device_ring_bytes = 64 << 10;
+  TestRun run(options);
+  DeviceCall call(100, 8);
+  g_fake->hold(true);
+  run.run().StepBegin(0);
+  uint64_t kept = 0, dropped = 0;
+  for (int i = 0; i < 60; ++i) {
+    const plumbline_status_t status = run.Observe("layers.0", 0, call);
+    ASSERT_GE(status, 0);
+    (status == PLUMBLINE_OK ? kept : dropped) += 1;
+  }
+  run.run().StepEnd(0);
+  g_fake->hold(false);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_GT(dropped, 0u);
+  EXPECT_EQ(account.items, kept);
+  EXPECT_EQ(account.lost_by_cause.at("device-ring-full"), dropped);
+  EXPECT_EQ(account.samples + account.samples_lost, kept);
+  EXPECT_GT(account.samples, 0u);
+  EXPECT_EQ(account.lost_by_cause.at("sample-ring-full"), account.samples_lost);
+  EXPECT_EQ(account.complete_through, 0);
+}
+
+// What does not depend on the device is written; the step is complete when the device has passed
+// it.
+TEST_F(Device, AStepIsCompleteWhenTheDeviceIsDoneWithIt) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(32, 8);
+  plumbline_error_t error{};
+  g_fake->hold(true);
+  for (int64_t step = 0; step < 4; ++step) {
+    run.run().StepBegin(step);
+    ASSERT_EQ(run.Observe("layers.0", step, call), PLUMBLINE_OK);
+    ASSERT_EQ(run.run().Scalar(step, "loss", 1), PLUMBLINE_OK);
+    run.run().StepEnd(step);
+  }
+  EXPECT_EQ(run.run().Flush(100, &error), PLUMBLINE_DEADLINE_EXCEEDED);
+  Account account;
+  for (int tries = 0; tries < 3000 && account.items < 4; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    account = AccountOf(Batches(dir_));
+  }
+  EXPECT_EQ(account.items, 4u) << "the scalars";
+  EXPECT_EQ(account.complete_through, -1);
+
+  g_fake->hold(false);
+  EXPECT_EQ(run.run().Flush(60000, &error), PLUMBLINE_OK) << error.text;
+  account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.items, 8u);
+  EXPECT_EQ(account.complete_through, 3);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  int64_t complete = -1;
+  for (const auto& b : Batches(dir_)) {
+    for (const auto& e : b.evidence()) EXPECT_GT(e.step(), complete);
+    for (const auto& p : b.progress()) complete = p.complete_through();
+  }
+}
+
+TEST_F(Device, ManyStepsMayEndWhileTheDeviceStandsStill) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(32, 8);
+  g_fake->hold(true);
+  for (int64_t step = 0; step < 500; ++step) {
+    run.run().StepBegin(step);
+    if (step == 100) {
+      EXPECT_EQ(run.Observe("layers.0", step, call), PLUMBLINE_OK);
+    }
+    run.run().Scalar(step, "loss", 1);
+    run.run().StepEnd(step);
+  }
+  g_fake->hold(false);
+  plumbline_error_t error{};
+  EXPECT_EQ(run.run().Flush(60000, &error), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.items, 501u);
+  EXPECT_EQ(account.lost, 0u);
+  EXPECT_EQ(account.complete_through, 499);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+}
+
+TEST_F(Device, CloseWaitsForTheDeviceABoundedTimeAndCountsTheRest) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(32, 8);
+  g_fake->hold(true);
+  for (int64_t step = 0; step < 2; ++step) {
+    run.run().StepBegin(step);
+    ASSERT_EQ(run.Observe("layers.0", step, call), PLUMBLINE_OK);
+    ASSERT_EQ(run.Observe("layers.1", step, call), PLUMBLINE_OK);
+    run.run().Scalar(step, "loss", 1);
+    run.run().StepEnd(step);
+  }
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(run.Close(60000), PLUMBLINE_OK) << run.error();
+  const auto waited = std::chrono::steady_clock::now() - before;
+  EXPECT_GE(waited, std::chrono::milliseconds(1900)) << "the device was given no time";
+  EXPECT_LT(waited, std::chrono::seconds(30));
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.items, 2u);
+  EXPECT_EQ(account.lost_by_cause.at("device-unfinished"), 4u);
+  EXPECT_EQ(account.complete_through, 1);
+  EXPECT_TRUE(account.finished);
+  EXPECT_GT(Held(), 0u) << "the device may still write there";
+  g_fake->hold(false);
+}
+
+TEST_F(Device, CloseInAHurryStillWritesWhatItHas) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(32, 8);
+  g_fake->hold(true);
+  run.run().StepBegin(0);
+  ASSERT_EQ(run.Observe("layers.0", 0, call), PLUMBLINE_OK);
+  run.run().Scalar(0, "loss", 1);
+  run.run().StepEnd(0);
+  run.Close(200);  // in time or not; the drain thread ends its work either way
+  Account account;
+  for (int tries = 0; tries < 3000 && !account.finished; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    account = AccountOf(Batches(dir_));
+  }
+  EXPECT_TRUE(account.finished);
+  EXPECT_EQ(account.lost_by_cause.at("device-unfinished"), 1u);
+  EXPECT_EQ(account.items, 1u);
+  g_fake->hold(false);
+}
+
+TEST_F(Device, CloseFetchesWhatIsStillUnderWayAndFreesAll) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(32, 8);
+  g_fake->hold(true);
+  run.run().StepBegin(0);
+  ASSERT_EQ(run.Observe("layers.0", 0, call), PLUMBLINE_OK);
+  run.run().StepEnd(0);
+  std::thread device([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    g_fake->hold(false);
+  });
+  EXPECT_EQ(run.Close(60000), PLUMBLINE_OK);
+  device.join();
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.items, 1u);
+  EXPECT_EQ(account.lost, 0u);
+  EXPECT_EQ(Held(), 0u);
+}
+
+TEST_F(Device, ACapturedStreamIsSkippedAndCounted) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall captured(32, 8, 0, Stream(7));
+  DeviceCall other(32, 8, 0, Stream(8));
+  g_fake->capture(Stream(7), true);
+  run.run().StepBegin(0);
+  EXPECT_EQ(run.Observe("layers.0", 0, captured), PLUMBLINE_DROPPED);
+  EXPECT_EQ(g_fake->calls("measure"), 0u);
+  EXPECT_EQ(run.Observe("layers.0", 0, other), PLUMBLINE_OK);
+  run.run().StepEnd(0);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.lost_by_cause.at("stream-capture"), 1u);
+  EXPECT_EQ((account.lost_by_site.at({"layers.0", "routing"})), 1u);
+  EXPECT_EQ(account.items, 1u);
+}
+
+TEST_F(Device, StreamsOfAnotherDeviceAreTheCallersMistake) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(32, 8);
+  g_fake->fail("stream_id", 0, kDeviceRefused, false);
+  run.run().StepBegin(0);
+  EXPECT_EQ(run.Observe("layers.0", 0, call), PLUMBLINE_INVALID_ARGUMENT);
+  EXPECT_THAT(run.error(), HasSubstr("observe_routing \"layers.0\": stream_id"));
+  EXPECT_EQ(run.Observe("layers.0", 0, call), PLUMBLINE_OK);
+  run.run().StepEnd(0);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  EXPECT_EQ(AccountOf(Batches(dir_)).lost_by_cause.at("invalid"), 1u);
+}
+
+TEST_F(Device, SeveralDevicesEachHaveARing) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall first(32, 8, 0), second(32, 8, 5);
+  for (int64_t step = 0; step < 5; ++step) {
+    run.run().StepBegin(step);
+    EXPECT_EQ(run.Observe("layers.0", step, first), PLUMBLINE_OK);
+    EXPECT_EQ(run.Observe("layers.1", step, second), PLUMBLINE_OK);
+    run.run().StepEnd(step);
+  }
+  EXPECT_EQ(g_fake->calls("open"), 2u);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.items, 10u);
+  EXPECT_EQ(account.complete_through, 4);
+}
+
+TEST_F(Device, ManyThreadsObserveAtOnce) {
+  TestRun run(RecordOptions(dir_.path()));
+  constexpr int kThreads = 6, kEach = 200;
+  Site* shared = run.RoutingSite("shared");
+  std::atomic<uint64_t> dropped{0};
+  run.run().StepBegin(0);
+  std::vector<std::unique_ptr<DeviceCall>> calls;
+  for (int t = 0; t < kThreads; ++t) {
+    calls.push_back(std::make_unique<DeviceCall>(16, 8, t % 2, Stream(static_cast<uintptr_t>(t))));
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      plumbline_error_t error;
+      for (int i = 0; i < kEach; ++i) {
+        const plumbline_status_t s =
+            run.run().ObserveRouting(shared, 0, calls[static_cast<size_t>(t)]->get(), &error);
+        EXPECT_GE(s, 0);
+        dropped += s != PLUMBLINE_OK;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  run.run().StepEnd(0);
+  EXPECT_EQ(run.Close(60000), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.lost, dropped.load());
+  EXPECT_EQ(account.items + account.lost, uint64_t{kThreads} * kEach);
+  EXPECT_GT(account.items, 100u);
+  EXPECT_EQ(Held(), 0u);
+}
+
+TEST_F(Device, ABadIndexIsFoundWhenItComesBack) {
+  TestRun run(RecordOptions(dir_.path()));
+  DeviceCall call(8, 4);
+  call.topk()[3] = 4;
+  run.run().StepBegin(0);
+  EXPECT_EQ(run.Observe("l", 0, call), PLUMBLINE_OK);
+  run.run().StepEnd(0);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.lost_by_cause.at("invalid"), 1u);
+  EXPECT_EQ(account.items, 0u);
+}
+
+// ---- errors at each call
+// -------------------------------------------------------------------------
+
+struct Fault {
+  const char* call;
+  int nth;
+  const char* cause;
+};
+
+class FailingDevice : public Device, public ::testing::WithParamInterface<Fault> {};
+
+// Nothing waits, nothing breaks, the host's observations go on, and every call is in the record or
+// counted.
+TEST_P(FailingDevice, IsCountedAndLeftAlone) {
+  const Fault& p = GetParam();
+  constexpr uint64_t kCalls = 12;
+  {
+    TestRun run(RecordOptions(dir_.path()));
+    DeviceCall call(32, 8);
+    RouterCall host(32, 8, 2);
+    g_fake->fail(p.call, p.nth, kDeviceFailed, true);
+    for (int64_t step = 0; step < 4; ++step) {
+      run.run().StepBegin(step);
+      for (int i = 0; i < 3; ++i) {
+        const plumbline_status_t s = run.Observe("device", step, call);
+        EXPECT_TRUE(s == PLUMBLINE_OK || s == PLUMBLINE_DROPPED || s == PLUMBLINE_UNAVAILABLE) << s;
+        if (s == PLUMBLINE_UNAVAILABLE) {
+          EXPECT_THAT(run.error(), HasSubstr("CUDA device 0, which cannot be used: "));
+          EXPECT_THAT(run.error(), HasSubstr("made to fail"));
+        }
+      }
+      EXPECT_EQ(run.Observe("host", step, host), PLUMBLINE_OK);
+      run.run().StepEnd(step);
+    }
+    EXPECT_EQ(run.Close(60000), PLUMBLINE_OK) << run.error();
+  }
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ((account.items_by_site.at({"host", "routing"})), 4u);
+  const uint64_t measured = account.items - 4;
+  EXPECT_EQ(measured + account.lost, kCalls);
+  EXPECT_GT(account.lost, 0u);
+  EXPECT_EQ(account.lost_by_cause.at(p.cause), account.lost);
+  EXPECT_EQ(account.complete_through, 3);
+}
+
+constexpr char kNotLoaded[] = "device-kernels-not-loaded";
+constexpr char kFailed[] = "device-error";
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, FailingDevice,
+    ::testing::Values(Fault{"open", 0, kNotLoaded}, Fault{"pin", 0, kNotLoaded},
+                      Fault{"make_event", 5, kNotLoaded}, Fault{"allocate", 0, kFailed},
+                      Fault{"stream_id", 0, kFailed}, Fault{"stream_id", 5, kFailed},
+                      Fault{"measure", 0, kFailed}, Fault{"measure", 4, kFailed},
+                      Fault{"copy", 0, kFailed}, Fault{"copy", 5, kFailed},
+                      Fault{"record_event", 0, kFailed}, Fault{"record_event", 4, kFailed},
+                      Fault{"event_passed", 0, kFailed}, Fault{"event_passed", 4, kFailed}),
+    [](const auto& p) { return std::string(p.param.call) + std::to_string(p.param.nth); });
+
+}  // namespace
+}  // namespace plumbline::agent
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  setenv("PLUMBLINE_CUDA_LIBRARY", FAKE_DEVICE, 1);
+  void* library = dlopen(FAKE_DEVICE, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return 1;
+  using plumbline::FakeDeviceControl;
+  plumbline::agent::g_fake =
+      static_cast<const FakeDeviceControl*>(dlsym(library, plumbline::kFakeDeviceSymbol));
+  return plumbline::agent::g_fake == nullptr ? 1 : RUN_ALL_TESTS();
+}
