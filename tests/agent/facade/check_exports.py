@@ -1,4 +1,4 @@
-"""check_exports.py facade|agent LIBRARY: what the library shows and what it needs."""
+"""check_exports.py facade|agent|cuda LIBRARY: what the library shows and what it needs."""
 
 import re
 import subprocess
@@ -12,6 +12,7 @@ C_ABI = {
     "open", "site", "step_begin", "step_end", "observe_routing", "scalar", "span_begin", "span_end",
     "flush", "close", "check_router", "status_name", "last_error", "version", "link_agent", "process_allocator",
 }  # fmt: skip
+SYSTEM = r"libc\.so|ld-linux|libdl|libpthread"
 
 
 def output(*command):
@@ -37,9 +38,14 @@ def expect(what, found, expected):
 def main():
     kind, library = sys.argv[1:]
     if kind == "facade":
-        libc = {n for n in needed(library) if not re.match(r"libc\.so|ld-linux|libdl|libpthread", n)}
+        libc = {n for n in needed(library) if not re.match(SYSTEM, n)}
         failures = expect("exports", exports(library), {"plumbline_" + name for name in C_ABI})
         failures += expect("needs besides libc", libc, set())
+    elif kind == "cuda":
+        failures = expect("exports", exports(library), {"plumbline_device_table"})
+        # Neither the driver nor the shared runtime, so that it loads where there is none.
+        others = {n for n in needed(library) if not re.match(SYSTEM + r"|libstdc\+\+|libgcc_s|libm\.so|librt", n)}
+        failures += expect("needs besides libc and libstdc++", others, set())
     else:
         failures = expect("exports", exports(library), ALLOCATOR | {"plumbline_agent_table"})
         failures += expect("façade", needed(library) & {"libplumbline.so"}, {"libplumbline.so"})
