@@ -1,0 +1,302 @@
+// The ring over the real library: what the fake only plays. Needs a GPU. The library is opened as
+// the agent opens it, so that its CUDA runtime is apart from this program's, which is the
+// trainer's.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#if defined(PLUMBLINE_HAVE_CUDA)
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "probes/device_ring.h"
+#include "tests/kernels/routing_case.h"
+#endif
+
+namespace plumbline::probes {
+namespace {
+
+#if defined(PLUMBLINE_HAVE_CUDA)
+
+const DeviceTable* g_table = nullptr;
+
+// PLUMBLINE_CUDA_LIBRARY, else ../lib from this program, so that a build folder may be moved.
+std::string LibraryPath() {
+  if (const char* chosen = std::getenv("PLUMBLINE_CUDA_LIBRARY")) return chosen;
+  char self[4096];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+  std::string path(self, n > 0 ? static_cast<size_t>(n) : 0);
+  path.resize(path.rfind('/') + 1);
+  return path + "../lib/libplumbline_cuda.so";
+}
+
+// A case, and the same on device 0 with the same strides.
+class GpuCase {
+ public:
+  explicit GpuCase(uint32_t seed, int64_t max_tokens = 900)
+      : case_(CaseMaker(seed, {.aligned = true, .max_tokens = max_tokens}).Make()) {
+    host.input = device.input = case_.in;
+    for (TensorView* v : Tensors(device.input)) {
+      if (v->present()) Move(v);
+    }
+  }
+  ~GpuCase() {
+    for (void* p : memory_) cudaFree(p);
+  }
+  GpuCase(const GpuCase&) = delete;
+  GpuCase& operator=(const GpuCase&) = delete;
+
+  RoutingCall host, device;
+
+ private:
+  void Move(TensorView* v) {
+    const auto* data = static_cast<const unsigned char*>(v->data);
+    for (const auto& block : case_.storage) {
+      if (data < block.data() || data >= block.data() + block.size()) continue;
+      void* p = nullptr;
+      ASSERT_EQ(cudaMalloc(&p, block.size()), cudaSuccess);
+      memory_.push_back(p);
+      ASSERT_EQ(cudaMemcpy(p, block.data(), block.size(), cudaMemcpyHostToDevice), cudaSuccess);
+      v->data = static_cast<unsigned char*>(p) + (data - block.data());
+      v->device = 0;
+    }
+    ASSERT_EQ(v->device, 0);
+  }
+
+  RoutingCase case_;
+  std::vector<void*> memory_;
+};
+
+bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+// What the drain thread does, until the oldest call is there.
+bool WaitFront(DeviceRing* ring, DeviceItem* item) {
+  for (int tries = 0; tries < 20000; ++tries) {
+    if (ring->Front(item)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+// A stream that stands still until Release, without holding up the others.
+class Blocker {
+ public:
+  explicit Blocker(cudaStream_t stream) {
+    EXPECT_EQ(cudaLaunchHostFunc(stream, Wait, this), cudaSuccess);
+  }
+  void Release() { go_ = true; }
+  ~Blocker() { Release(); }
+
+ private:
+  static void Wait(void* self) {
+    while (!static_cast<Blocker*>(self)->go_) std::this_thread::yield();
+  }
+  std::atomic<bool> go_{false};
+};
+
+class GpuRing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(cudaFree(nullptr), cudaSuccess);  // the trainer uses device 0
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    DeviceError error{};
+    ring_ = DeviceRing::Open(g_table, 0, {}, &error);
+    ASSERT_NE(ring_, nullptr) << error.text;
+  }
+  void TearDown() override {
+    cudaStreamSynchronize(stream_);
+    DeviceItem item;
+    while (ring_->Front(&item)) ring_->Pop();
+    ring_.reset();
+    cudaStreamDestroy(stream_);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
+  DeviceOutcome Observe(const RoutingCall& call, void* stream, bool sampled = true) {
+    bool prepared = false;
+    return ring_->Observe(call, stream, {nullptr, 0, 0, sampled}, &prepared, &error_);
+  }
+  void Take() {
+    DeviceItem item;
+    ASSERT_TRUE(WaitFront(ring_.get(), &item));
+    EXPECT_TRUE(item.measured) << item.why.text;
+    ring_->Pop();
+  }
+
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<DeviceRing> ring_;
+  DeviceError error_{};
+};
+
+TEST_F(GpuRing, MeasurementAndRowsAreTheHostsBitForBit) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const GpuCase c(seed, seed % 50 == 0 ? 20000 : 900);
+    ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken) << error_.text;
+    DeviceItem item;
+    ASSERT_TRUE(WaitFront(ring_.get(), &item));
+    ASSERT_TRUE(item.measured) << item.why.text;
+    RoutingStats host, device;
+    ASSERT_TRUE(SummariseRouting(c.host.input, &host).ok());
+    ASSERT_TRUE(FinishRouting(*item.plan, *item.raw, &device).ok());
+    EXPECT_EQ(device.load, host.load);
+    EXPECT_EQ(device.refused, host.refused);
+    EXPECT_EQ(device.tied, host.tied);
+    EXPECT_EQ(device.unexplained, host.unexplained);
+    EXPECT_EQ(device.pools.inverted_cells, host.pools.inverted_cells);
+    EXPECT_TRUE(SameBits(device.entropy_mean, host.entropy_mean));
+    EXPECT_TRUE(SameBits(device.margin_mean, host.margin_mean));
+    EXPECT_TRUE(SameBits(device.z_mean, host.z_mean));
+    std::vector<std::byte> slot(SlotBytes(c.host) + 64);
+    StoreRoutingCall(c.host, slot.data());
+    const RoutingCall want = LoadRoutingCall(slot.data());
+    const auto got = Tensors(item.call.input);
+    const auto wanted = Tensors(want.input);
+    for (size_t i = 0; i < kRoutingTensors; ++i) {
+      ASSERT_EQ(got[i]->present(), wanted[i]->present());
+      if (!got[i]->present()) continue;
+      const auto bytes = static_cast<size_t>(got[i]->elements()) * DTypeSize(got[i]->dtype);
+      EXPECT_EQ(std::memcmp(got[i]->data, wanted[i]->data, bytes), 0) << TensorName(i);
+    }
+    ring_->Pop();
+  }
+}
+
+TEST_F(GpuRing, NothingWaitsForTheStream) {
+  const GpuCase c(3);
+  ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);  // gets the width ready
+  Take();
+  Blocker blocker(stream_);
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);
+  DeviceItem item;
+  EXPECT_FALSE(ring_->Front(&item)) << "the stream cannot have got there";
+  blocker.Release();
+  for (int i = 0; i < 50; ++i) Take();
+}
+
+TEST_F(GpuRing, DefaultStreamsWork) {
+  const GpuCase c(4);
+  for (cudaStream_t s : {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread}) {
+    EXPECT_EQ(Observe(c.device, s), DeviceOutcome::kTaken) << error_.text;
+    Take();
+  }
+}
+
+TEST_F(GpuRing, CapturesAreSkippedAndLeftWhole) {
+  const GpuCase c(5);
+  ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);
+  Take();
+  cudaStream_t blocking = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+  for (cudaStream_t captured : {stream_, blocking}) {
+    ASSERT_EQ(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal), cudaSuccess);
+    EXPECT_EQ(Observe(c.device, captured), DeviceOutcome::kCapturing);
+    if (captured == blocking) {  // the legacy stream would join that capture
+      EXPECT_EQ(Observe(c.device, nullptr), DeviceOutcome::kCapturing);
+    }
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(captured, &graph), cudaSuccess);
+    size_t nodes = 99;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_EQ(nodes, 0u);
+    cudaGraphDestroy(graph);
+  }
+  cudaStreamDestroy(blocking);
+}
+
+// The drain thread asks about events while the trainer captures: it must not spoil the capture.
+TEST_F(GpuRing, TheDrainThreadDoesNotSpoilACapture) {
+  const GpuCase c(6);
+  cudaStream_t captured = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking), cudaSuccess);
+  Blocker blocker(stream_);
+  ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);
+  ASSERT_EQ(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal), cudaSuccess);
+  EXPECT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken) << "another stream is no capture";
+  std::thread drain([&] {
+    DeviceItem item;
+    EXPECT_FALSE(ring_->Front(&item));
+  });
+  drain.join();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(captured, &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  blocker.Release();
+  Take();
+  Take();
+  cudaStreamDestroy(captured);
+}
+
+TEST_F(GpuRing, TheTrainersContextAndErrorsAreItsOwn) {
+  const GpuCase c(7);
+  void* huge = nullptr;
+  ASSERT_EQ(cudaMalloc(&huge, size_t{1} << 60), cudaErrorMemoryAllocation);
+  ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);
+  Take();
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation) << "ours to read, not the library's";
+
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  ASSERT_NE(driver, nullptr);
+  auto* current = reinterpret_cast<CUresult (*)(CUcontext*)>(dlsym(driver, "cuCtxGetCurrent"));
+  std::thread fresh([&] {  // a thread that has touched no device yet
+    CUcontext context = nullptr;
+    EXPECT_EQ(current(&context), CUDA_SUCCESS);
+    EXPECT_EQ(context, nullptr);
+    EXPECT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken);
+    Take();
+    EXPECT_EQ(current(&context), CUDA_SUCCESS);
+    EXPECT_EQ(context, nullptr);
+  });
+  fresh.join();
+}
+
+TEST_F(GpuRing, ADeviceThatIsNotThereIsAnError) {
+  DeviceError error{};
+  EXPECT_EQ(DeviceRing::Open(g_table, 31, {}, &error), nullptr);
+  EXPECT_NE(std::string(error.text), "");
+}
+
+// Empty where a device can run the tests, else why not.
+std::string WhyNot() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess || devices == 0) {
+    return std::string("no CUDA GPU: ") + cudaGetErrorString(error);
+  }
+  const std::string path = LibraryPath();
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::printf("failed: %s\n", dlerror());
+    std::exit(1);
+  }
+  g_table = static_cast<const DeviceTable*>(dlsym(library, kDeviceTableSymbol));
+  return "";
+}
+
+#else
+
+std::string WhyNot() { return "no CUDA GPU can be used: built without the CUDA toolkit"; }
+
+#endif
+
+}  // namespace
+}  // namespace plumbline::probes
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const std::string why_not = plumbline::probes::WhyNot();
+  if (!why_not.empty()) {
+    std::printf("skipped: %s\n", why_not.c_str());
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}
