@@ -5,7 +5,7 @@ import operator
 import struct
 
 from ._routing import _choice, _count, _text
-from ._tensors import CUDA, MAX_AXES, Unsupported, current_stream, describe_any
+from ._tensors import MAX_AXES, ON_DEVICE, Unsupported, current_stream, describe_any
 
 # The layouts of plumbline_tensor_t, _reduction_t and _update_t; no padding arises.
 TENSOR = struct.Struct("=Ii4Q")
@@ -61,11 +61,11 @@ class _Packer:
         if value is None:
             return 0
         try:
-            described = describe_any(value, MAX_AXES, self.keep)
+            described = describe_any(value, MAX_AXES, self.keep, self.stream or None)
         except Unsupported as error:
             raise Unsupported(f"{name}: expected {error}") from None
-        if described[1] == CUDA and not self.stream:
-            self.stream = current_stream(value)
+        if described[1] in ON_DEVICE and not self.stream:
+            self.stream = current_stream(value, described[2])
         address = self.scratch.put(self.slot, described)
         self.slot += 1
         return address

@@ -4,7 +4,7 @@ import ctypes
 import operator
 import struct
 
-from ._tensors import CUDA, Unsupported, current_stream, describe
+from ._tensors import ON_DEVICE, Unsupported, current_stream, describe
 
 # The layout of plumbline_routing_t; native sizes, and no padding arises.
 STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQ")
@@ -65,9 +65,9 @@ def _capacity(value):
         raise Unsupported(text) from None
 
 
-def _describe(name, value, axes, widen, keep):
+def _describe(name, value, axes, widen, keep, stream=None):
     try:
-        return describe(value, axes, widen, keep)
+        return describe(value, axes, widen, keep, stream)
     except Unsupported as error:
         raise Unsupported(f"{name}: expected {error}") from None
 
@@ -84,7 +84,7 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
         raise Unsupported("router_logits or router_scores is needed")
     described = _describe(what, first, 2, False, keep)
     scores_address = scratch.put(0, described)
-    stream = current_stream(first) if described[1] == CUDA else 0
+    stream = current_stream(first, described[2]) if described[1] in ON_DEVICE else 0
     addresses = []
     slot = 0
     for name, value, axes, widen in tensors:
@@ -92,7 +92,7 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
             addresses.append(0)
             continue
         slot += 1
-        described = _describe(name, value, axes, widen, keep)
+        described = _describe(name, value, axes, widen, keep, stream)
         addresses.append(scratch.put(slot, described))
         if top_k is None and name == "topk_indices":
             top_k = described[4][1]

@@ -85,7 +85,9 @@ class Run(Observations):
 
     Every method may be called from any thread; `step` from one thread at a time. Tensors are torch
     tensors, numpy arrays, objects with `__dlpack__`, or (small) nested lists; they are only read,
-    and on the CPU they may be changed again as soon as the call returns.
+    and on the CPU they may be changed again as soon as the call returns. On a GPU they are read in
+    the order of the current stream (torch's, for torch tensors), as any kernel of the trainer's
+    there would; all tensors of one call lie on one device.
     """
 
     _mistake = PlumblineError

@@ -13,7 +13,8 @@ import threading
 
 INT, UINT, FLOAT, BFLOAT, BOOL = 0, 1, 2, 4, 6
 FLOAT8_E4M3FN, FLOAT8_E5M2 = 10, 12
-CPU, CUDA = 1, 2
+CPU, CUDA, CUDA_MANAGED = 1, 2, 13
+ON_DEVICE = (CUDA, CUDA_MANAGED)
 
 MAX_AXES = 8
 _SLOTS = 12
@@ -164,8 +165,25 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _capsule_pointer.restype = ctypes.c_void_p
 
 
-def _describe_dlpack(value, keep):
-    capsule = value.__dlpack__()
+_LEGACY_STREAM = 1  # DLPack's number of the default stream, which the C ABI calls NULL
+
+
+def _capsule(value, stream):
+    """The tensor as its library hands it over. On a device it is told the stream that we read it on
+    (None: its own), and orders its work before ours there; the host waits for nothing."""
+    where = getattr(value, "__dlpack_device__", None)
+    if where is None:
+        return value.__dlpack__()
+    device_type, index = where()
+    if device_type not in ON_DEVICE:
+        return value.__dlpack__()
+    if stream is None:
+        stream = current_stream(value, index)
+    return value.__dlpack__(stream=stream or _LEGACY_STREAM)
+
+
+def _describe_dlpack(value, keep, stream):
+    capsule = _capsule(value, stream)
     keep.append(capsule)  # its destructor gives the tensor back
     tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     n = tensor.ndim
@@ -224,23 +242,24 @@ def _fit(described, axes, widen):
     return (data, device_type, device_id, dtype, shape, strides)
 
 
-def describe(value, axes, widen, keep):
+def describe(value, axes, widen, keep, stream=None):
     """As describe_any, with exactly `axes` axes."""
-    described = _describe(value, keep)
+    described = _describe(value, keep, stream)
     return described if len(described[4]) == axes else _fit(described, axes, widen)
 
 
-def describe_any(value, most, keep):
+def describe_any(value, most, keep, stream=None):
     """(address, device type, device id, (code, bits), shape, strides in elements) of a tensor of at
     most `most` axes: leading ones are merged.
 
-    Whatever must outlive the call is appended to `keep`. Raises Unsupported.
+    `stream`: on which it will be read if it is on a device, where that is settled already. Whatever
+    must outlive the call is appended to `keep`. Raises Unsupported.
     """
-    described = _describe(value, keep)
+    described = _describe(value, keep, stream)
     return described if len(described[4]) <= most else _fit(described, most, False)
 
 
-def _describe(value, keep):
+def _describe(value, keep, stream):
     torch = _torch or _find_torch()
     if torch is not None and isinstance(value, torch.Tensor):
         described = _describe_torch(value, keep)
@@ -249,14 +268,23 @@ def _describe(value, keep):
     elif isinstance(value, (list, tuple, range)):
         described = _describe_list(value, keep)
     elif hasattr(value, "__dlpack__"):
-        described = _describe_dlpack(value, keep)
+        described = _describe_dlpack(value, keep, stream)
     else:
         raise Unsupported(f"a torch tensor, a numpy array or a list, not {type(value).__name__}")
     return described
 
 
-def current_stream(value):
-    """The stream that torch would launch on for this CUDA tensor; the default one of others."""
-    if _torch is not None and isinstance(value, _torch.Tensor):
-        return _torch.cuda.current_stream(value.device).cuda_stream
+def current_stream(value, index):
+    """The stream that `value`'s library would launch on now, on device `index`; 0: the default one.
+
+    Only for tensors on a device: a library that has none there is not asked.
+    """
+    torch = _torch or _find_torch()
+    if torch is not None and isinstance(value, torch.Tensor):
+        return torch.cuda.current_stream(index).cuda_stream
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(value, cupy.ndarray):
+        return cupy.cuda.get_current_stream().ptr
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.current_stream(index).cuda_stream
     return 0

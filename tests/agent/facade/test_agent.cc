@@ -195,6 +195,13 @@ plumbline_status_t ObserveRouting(void*, void* site, int64_t step, const plumbli
       " flatten=" + std::to_string(r->flatten) + " bias=" + std::to_string(r->bias_captured);
   if (r->randomness != nullptr) line += std::string(" randomness=") + r->randomness;
   if (r->mode != nullptr) line += std::string(" mode=") + r->mode;
+  if (r->scores != nullptr && r->scores->device.device_type != PLUMBLINE_DL_CPU) {
+    char place[64];
+    snprintf(place, sizeof(place), " device=%d:%d stream=%p",
+             static_cast<int>(r->scores->device.device_type), r->scores->device.device_id,
+             r->cuda_stream);
+    line += place;
+  }
   for (const auto& t : tensors) line += Show(t.name, t.tensor);
   Log(line);
   return PLUMBLINE_OK;
