@@ -16,7 +16,8 @@
  *    declare_site and flush.
  * What the agent promises
  *  - no exception leaves a function; a negative status comes with a text in *error;
- *  - its threads block all signals; observe_*, scalar, span_*, step_* do not wait for them.
+ *  - its threads block all signals; observe_*, scalar, span_*, step_* do not wait for them;
+ *  - libplumbline_cuda.so, beside the agent, is opened with the first CUDA tensor, not before.
  *
  * Memory. Deep binding alone would give libc's malloc to every library that is loaded along with
  * the agent, while those already in the process (libstdc++, libprotobuf) use the process's: memory

@@ -187,7 +187,11 @@ void CheckShared(Report& report, const char* what, const char* soname, const std
 
 void CheckCuda(Report& report) {
   CheckShared(report, "gpu driver", "libcuda.so.1", "tensors on the GPU can be measured there",
-              "tensors are measured on the CPU");
+              "CUDA tensors cannot be measured, host tensors are");
+  const fs::path library = FindLibrary();
+  const fs::path kernels = library.parent_path() / "libplumbline_cuda.so";
+  CheckShared(report, "kernels", kernels.c_str(), "loads",
+              "CUDA tensors are counted as lost; build with a CUDA toolkit");
   for (const char* nvcc : {"nvcc", "/usr/local/cuda/bin/nvcc"}) {
     const ChildResult child = RunChild({nvcc, "--version"}, {}, 10);
     if (!child.started || child.exit_status != 0) continue;

@@ -36,7 +36,16 @@ longer than the agent's queue could hold.
 - `rejected`: agent and server disagree on a message; compare their versions.
 - `sample-queue-full`: raw rows were given up, their summaries arrived; as `queue-full`.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
-- `device-kernels-not-loaded`: tensors are on a GPU and the device kernels are not there.
+- `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
+  (`libplumbline_cuda.so` missing, a driver older than it, no such device).
+- `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
+  more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
+- `stream-capture`: the router ran while its stream was captured into a CUDA graph; observe it
+  outside of the graph, or on steps that run without one.
+- `device-streams`: routers of one GPU ran on more than four streams at once.
+- `device-starting`: several threads met a GPU's first tensor at the same time. Once a run.
+- `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
+- `device-unfinished`: the run was closed while a GPU was still at work; wait for it before.
 - `after-step-end`, `too-many-sites`, `too-many-open-spans`: calls outside a step, over 8,192 sites,
   or spans that never end: see the probes' placing.
 
@@ -156,7 +165,15 @@ class DataLoss : public Rule {
       return "Raise the agent's queue (PLUMBLINE_QUEUE_BYTES); summaries did arrive.";
     if (cause == "invalid") return "Fix the observation that the trainer's log names.";
     if (cause == "device-kernels-not-loaded")
-      return "Observe host tensors, or install the build with device kernels.";
+      return "Observe host tensors, or install the build with device kernels; the trainer's log "
+             "says "
+             "what is missing.";
+    if (cause == "device-ring-full" || cause == "sample-ring-full")
+      return "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES).";
+    if (cause == "stream-capture") return "Observe outside of what is captured into a CUDA graph.";
+    if (cause == "device-error")
+      return "Fix what the trainer's log names; CUDA's own text is there.";
+    if (cause == "device-unfinished") return "Wait for the device before the run is closed.";
     if (cause == "late") return "Find the rank that stalled for more than the step window.";
     if (cause == "rejected") return "Compare the versions of agent and server.";
     return "See `plumb explain meta/data-loss` for each cause.";

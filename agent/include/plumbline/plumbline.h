@@ -82,7 +82,8 @@ enum {
   PLUMBLINE_DROPPED = 3,              /* could not be kept; counted and reported as data loss */
   PLUMBLINE_INVALID_ARGUMENT = -1,    /* nothing was recorded */
   PLUMBLINE_FAILED_PRECONDITION = -2, /* e.g. an observation outside step_begin ... step_end */
-  PLUMBLINE_UNAVAILABLE = -3,         /* the agent library is missing or kept out */
+  PLUMBLINE_UNAVAILABLE = -3,         /* the agent library is missing or kept out, or a tensor lies
+                                         on a device that cannot be used */
   PLUMBLINE_DEADLINE_EXCEEDED =
       -4, /* flush or close did not finish in time; what is lost is counted */
   PLUMBLINE_RESOURCE_EXHAUSTED = -5, /* out of memory, or too many sites */
@@ -211,9 +212,16 @@ enum {
 enum { PLUMBLINE_BIAS_ABSENT = 0, PLUMBLINE_BIAS_BEFORE = 1, PLUMBLINE_BIAS_AFTER = 2 };
 
 /* One router call over T tokens and E experts, k choices each. Tensors are borrowed: host tensors
- * are read before the call returns, CUDA tensors in the order of `cuda_stream`. Floating tensors
- * f64, f32, f16 or bf16; integer tensors of any width; masks bool or u8; any strides. NULL: absent.
- */
+ * are read before the call returns, CUDA tensors when `cuda_stream` gets there, as by a kernel that
+ * the trainer launched (they must live and stay unchanged so long). All tensors of a call lie on
+ * the host or on one device. Floating tensors f64, f32, f16 or bf16; integer tensors of any width;
+ * masks bool or u8; any strides. NULL: absent.
+ *
+ * On a device nothing is synchronised and nothing allocated, but for its first call and the first
+ * of more than 64, 128 and 256 experts. DROPPED: no room in the device's ring, the device failed
+ * before, or the stream is being captured into a graph. UNAVAILABLE: libplumbline_cuda.so, a driver
+ * or the device is missing; told on standard error once. INVALID_ARGUMENT: `cuda_stream` belongs to
+ * another device. The thread's current device and CUDA's last error stay as they are. */
 typedef struct plumbline_routing {
   uint32_t size;                /* sizeof(plumbline_routing_t) */
   uint32_t top_k;               /* choices a token; required, >= 1 */

@@ -77,6 +77,9 @@ def main(build):
         config = run("find", prefix, "-name", "plumbline.pc")
         libdir = os.path.dirname(os.path.dirname(config))
         assert os.path.exists(f"{prefix}/include/plumbline/agent.h")
+        for name in os.listdir(f"{build}/lib"):  # the device kernels, where they were built, too
+            if name.startswith("libplumbline"):
+                assert os.path.exists(f"{libdir}/{name}"), name
         environment = {**os.environ, "PKG_CONFIG_PATH": os.path.dirname(config)}
         check_pkg_config(work, libdir, environment)
         check_cmake(work, prefix)

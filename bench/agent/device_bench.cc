@@ -1,0 +1,87 @@
+// What a due call on a device costs the host besides CUDA's own launches: the ring over a device
+// whose every function returns at once. Taking the call out again, the drain thread's part, is
+// timed with it.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "probes/device_ring.h"
+
+namespace plumbline::probes {
+namespace {
+
+void* Something() {
+  static char byte;
+  return &byte;
+}
+
+const DeviceTable kNull = {
+    sizeof(DeviceTable),
+    kDeviceTableVersion,
+    sizeof(RoutingPlan),
+    sizeof(RoutingRaw),
+    [](int32_t, void** device, DeviceError*) {
+      *device = Something();
+      return kDeviceOk;
+    },
+    [](void*) {},
+    [](void*, uint64_t, void** memory, DeviceError*) {
+      *memory = Something();
+      return kDeviceOk;
+    },
+    [](void*, void*) {},
+    [](void*, void* pages, uint64_t, void** alias, DeviceError*) {
+      *alias = pages;
+      return kDeviceOk;
+    },
+    [](void*, void*) {},
+    [](void*, void** event, DeviceError*) {
+      *event = Something();
+      return kDeviceOk;
+    },
+    [](void*, void*) {},
+    [](int64_t, int32_t) { return uint64_t{1}; },
+    [](void*, void*, uint64_t* id, DeviceError*) {
+      *id = 1;
+      return kDeviceOk;
+    },
+    [](void*, const RoutingPlan*, void*, uint64_t, RoutingRaw*, void*, DeviceError*) {
+      return kDeviceOk;
+    },
+    [](void*, const TensorView*, void*, void*, DeviceError*) { return kDeviceOk; },
+    [](void*, void*, void*, DeviceError*) { return kDeviceOk; },
+    [](void*, void*, DeviceError*) { return kDeviceOk; },
+};
+
+void DueOnADevice(benchmark::State& state) {
+  DeviceError error{};
+  const auto ring = DeviceRing::Open(&kNull, 0, {}, &error);
+  constexpr int64_t kTokens = 4096, kExperts = 64, kChoices = 8;
+  const std::vector<float> scores(kTokens * kExperts);
+  const std::vector<int64_t> topk(kTokens * kChoices);
+  RoutingCall call;
+  call.input.scores = TensorView::Dense(scores.data(), DType::kF32, kTokens, kExperts);
+  call.input.topk_indices = TensorView::Dense(topk.data(), DType::kI64, kTokens, kChoices);
+  call.input.scores.device = call.input.topk_indices.device = 0;
+  call.input.top_k = kChoices;
+  call.mode = "train";
+  const DeviceTag tag{nullptr, 0, 0, state.range(0) != 0};
+  bool prepared = false;
+  DeviceItem item;
+  for (auto _ : state) {
+    if (ring->Observe(call, nullptr, tag, &prepared, &error) != DeviceOutcome::kTaken ||
+        !ring->Front(&item)) {
+      state.SkipWithError(error.text);
+      break;
+    }
+    ring->Pop();
+  }
+}
+BENCHMARK(DueOnADevice)->ArgName("sampled")->Arg(0)->Arg(1);
+
+}  // namespace
+}  // namespace plumbline::probes
+
+BENCHMARK_MAIN();
