@@ -1,5 +1,10 @@
 #include "audit/readers/dump_tensors.h"
 
+#include <vector>
+
+#include "base/pages.h"
+#include "base/parallel.h"
+
 namespace plumbline::audit {
 
 bool Fits(DType dtype, Content content) {
@@ -72,8 +77,20 @@ absl::Status LoadTensor(const InputFile& file, const TensorEntry& entry, v1::Ten
   tensor->set_dtype(static_cast<v1::DType>(entry.dtype));
   for (const int64_t extent : entry.shape) tensor->add_shape(extent);
   std::string* data = tensor->mutable_data();
+  data->reserve(entry.bytes());
+  PopulatePages(data->data(), entry.bytes());
   data->resize(entry.bytes());
-  return file.ReadAt(entry.begin, data->data(), data->size());
+  std::vector<absl::Status> read(static_cast<size_t>(ThreadsFor(entry.bytes())));
+  ParallelParts(static_cast<int64_t>(data->size()), static_cast<int>(read.size()),
+                [&](int part, int64_t first, int64_t last) {
+                  read[static_cast<size_t>(part)] =
+                      file.ReadAt(entry.begin + static_cast<uint64_t>(first), data->data() + first,
+                                  static_cast<size_t>(last - first));
+                });
+  for (const absl::Status& status : read) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plumbline::audit
