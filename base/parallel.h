@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <system_error>
 #include <thread>
@@ -36,6 +38,16 @@ void ParallelParts(int64_t count, int parts, F f) {
   }
   run(0);
   for (std::thread& worker : workers) worker.join();
+}
+
+// Calls f(0) .. f(count - 1), each once, on up to `threads` threads that take the next as they get
+// free; returns when all are done. f must not throw.
+template <typename F>
+void ParallelTasks(size_t count, int threads, F f) {
+  std::atomic<size_t> next = 0;
+  ParallelParts(threads, threads, [&](int, int64_t, int64_t) {
+    for (size_t i = next++; i < count; i = next++) f(i);
+  });
 }
 
 }  // namespace plumbline

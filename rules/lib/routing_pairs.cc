@@ -3,64 +3,75 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/parallel.h"
 #include "rules/lib/routing_cell_keys.h"
+#include "rules/lib/routing_queue.h"
 #include "rules/lib/routing_ranked.h"
 
 namespace plumbline::rules {
 namespace {
 
-// Full cells, each by (sequence, position).
-CellChoices CollectFull(const RoutingCase& c, const Saturation& s) {
-  CellChoices out = GroupByCell(c, s.full);
-  const auto before = [&](int32_t a, int32_t b) {
-    const auto row_a = static_cast<size_t>(c.choices[static_cast<size_t>(a)].token);
-    const auto row_b = static_cast<size_t>(c.choices[static_cast<size_t>(b)].token);
-    return std::make_pair(c.sequence[row_a], c.position[row_a]) <
-           std::make_pair(c.sequence[row_b], c.position[row_b]);
-  };
-  for (size_t i = 0; i < out.size(); ++i) {
-    const auto first = out.choices.begin() + static_cast<std::ptrdiff_t>(out.begin[i]);
-    const auto last = out.choices.begin() + static_cast<std::ptrdiff_t>(out.begin[i + 1]);
-    if (!std::is_sorted(first, last, before)) std::sort(first, last, before);
-  }
-  return out;
-}
-
-class Cells {
+// Walks the choices of full cells by (sequence, position).
+class FullCells {
  public:
-  Cells(const RoutingCase& c, const Saturation& s) : c_(c), s_(s), full_(CollectFull(c, s)) {}
+  FullCells(const RoutingCase& c, const Saturation& s)
+      : c_(c), rows_(RowsBySequence(c)), number_(s.full.size(), -1) {
+    for (size_t cell = 0; cell < s.full.size(); ++cell) {
+      if (s.full[cell]) number_[cell] = static_cast<int32_t>(count_++);
+    }
+  }
 
-  // visit(cell index, first, last) for each cell and sequence; pointers to choice indices.
+  // visit(cell's number, index into c.choices) of judged rows' choices.
   template <typename Visit>
-  void EachSequence(Visit visit) const {
-    for (size_t i = 0; i < full_.cell.size(); ++i) {
-      const int32_t* at = full_.choices.data() + full_.begin[i];
-      const int32_t* end = full_.choices.data() + full_.begin[i + 1];
-      while (at != end) {
-        const int32_t* next = at + 1;
-        while (next != end && Sequence(*next) == Sequence(*at)) ++next;
-        visit(i, at, next);
-        at = next;
-      }
-    }
+  void Forward(Visit visit) const {
+    for (int32_t token : rows_) VisitRow(token, visit);
   }
   template <typename Visit>
-  void EachCell(Visit visit) const {
-    for (size_t i = 0; i < full_.cell.size(); ++i) {
-      visit(i, full_.choices.data() + full_.begin[i], full_.choices.data() + full_.begin[i + 1]);
-    }
+  void Backward(Visit visit) const {
+    for (size_t i = rows_.size(); i > 0; --i) VisitRow(rows_[i - 1], visit);
   }
+
+  size_t count() const { return count_; }
   const Choice& At(int32_t choice) const { return c_.choices[static_cast<size_t>(choice)]; }
   int64_t Sequence(int32_t choice) const {
     return c_.sequence[static_cast<size_t>(At(choice).token)];
   }
-  bool Refuses(size_t cell) const { return s_.cells[full_.cell[cell]].refused > 0; }
-  size_t count() const { return full_.cell.size(); }
 
  private:
+  template <typename Visit>
+  void VisitRow(int32_t token, Visit& visit) const {
+    if (!c_.judged(token)) return;
+    const auto row = static_cast<size_t>(token);
+    for (int32_t i = c_.first_choice[row]; i < c_.first_choice[row + 1]; ++i) {
+      const int32_t number = number_[CellOfToken(c_, token, At(i).expert)];
+      if (number >= 0) visit(static_cast<size_t>(number), i);
+    }
+  }
+
   const RoutingCase& c_;
-  const Saturation& s_;
-  CellChoices full_;
+  std::vector<int32_t> rows_;
+  std::vector<int32_t> number_;  // per cell; -1: not full
+  size_t count_ = 0;
+};
+
+constexpr int32_t kNone = -1;
+
+// Of pairs found on the way back, the one of the lowest cell and sequence, and there the last.
+class FirstPair {
+ public:
+  void Take(size_t cell, int64_t sequence, const Choice& refused, const Choice& admitted) {
+    const bool earlier = !pair_.found() || cell < cell_ || (cell == cell_ && sequence != sequence_);
+    if (!earlier) return;
+    cell_ = cell;
+    sequence_ = sequence;
+    pair_ = {refused.token, admitted.token, refused.expert, refused.rank};
+  }
+  const RefusalPair& pair() const { return pair_; }
+
+ private:
+  size_t cell_ = 0;
+  int64_t sequence_ = 0;
+  RefusalPair pair_;
 };
 
 // Choices by rank: of cells below capacity (N), and of full ones.
@@ -89,91 +100,117 @@ double SpareBits(double below, double refused, double all) {
   return refused > 0 ? -below * std::log2(1 - refused / (all + 1)) : 0;
 }
 
+// Refusals with a later admission in their own sequence.
+void CountInversions(const FullCells& cells, Inversions& out) {
+  std::vector<int32_t> later(cells.count(), kNone);  // an admission further on
+  FirstPair any;
+  cells.Backward([&](size_t cell, int32_t choice) {
+    if (cells.At(choice).kept) {
+      later[cell] = choice;
+      return;
+    }
+    const int64_t sequence = cells.Sequence(choice);
+    if (later[cell] == kNone || cells.Sequence(later[cell]) != sequence) return;
+    ++out.inversions;
+    any.Take(cell, sequence, cells.At(choice), cells.At(later[cell]));
+  });
+  out.any = any.pair();
+}
+
 // Refusals at a cell that kept a token of another sequence.
-void CountCrossSequence(const Cells& cells, const int32_t* begin, const int32_t* end,
-                        Inversions& out) {
-  const int32_t* kept = nullptr;
-  const int32_t* kept_other = nullptr;
-  for (const int32_t* at = begin; at != end; ++at) {
-    if (!cells.At(*at).kept) continue;
-    if (kept == nullptr) {
-      kept = at;
-    } else if (cells.Sequence(*at) != cells.Sequence(*kept)) {
-      kept_other = at;
+void CountCrossSequence(const FullCells& cells, Inversions& out) {
+  std::vector<int32_t> kept(cells.count(), kNone);        // the first
+  std::vector<int32_t> kept_other(cells.count(), kNone);  // the last of another sequence
+  cells.Forward([&](size_t cell, int32_t choice) {
+    if (!cells.At(choice).kept) return;
+    if (kept[cell] == kNone) {
+      kept[cell] = choice;
+    } else if (cells.Sequence(choice) != cells.Sequence(kept[cell])) {
+      kept_other[cell] = choice;
     }
-  }
-  if (kept == nullptr) return;
-  for (const int32_t* at = begin; at != end; ++at) {
-    const Choice& choice = cells.At(*at);
-    if (choice.kept) continue;
-    const int32_t* other = cells.Sequence(*at) != cells.Sequence(*kept) ? kept : kept_other;
-    if (other == nullptr) continue;
+  });
+  size_t first = cells.count();
+  cells.Forward([&](size_t cell, int32_t choice) {
+    if (cells.At(choice).kept || kept[cell] == kNone) return;
+    const bool apart = cells.Sequence(choice) != cells.Sequence(kept[cell]);
+    const int32_t other = apart ? kept[cell] : kept_other[cell];
+    if (other == kNone) return;
     ++out.cross_sequence;
-    if (!out.batch.found()) {
-      out.batch = {choice.token, cells.At(*other).token, choice.expert, choice.rank};
-    }
-  }
+    if (cell >= first) return;
+    first = cell;
+    const Choice& refused = cells.At(choice);
+    out.batch = {refused.token, cells.At(other).token, refused.expert, refused.rank};
+  });
 }
 
 // Per choice: refusals that an own threshold on a score explains, being below every admission of
 // their cell. Equal scores share a fate, but for what rounding hides: candidates as near to the
 // lowest admission as rounding is wide count as below it where they are few.
-std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Saturation& s, const Cells& cells,
-                                     KeyKind kind) {
-  const std::vector<Key> key_of = KeysOfChoices(c, s.full, kind);
-  std::vector<uint8_t> below(c.choices.size(), 0);
-  std::vector<Key> keys;
-  cells.EachCell([&](size_t cell, const int32_t* begin, const int32_t* end) {
-    if (!cells.Refuses(cell)) return;
-    keys.clear();
-    Key least{HUGE_VAL, 0};
-    for (const int32_t* at = begin; at != end; ++at) {
-      keys.push_back(key_of[static_cast<size_t>(*at)]);
-      if (cells.At(*at).kept && keys.back().value < least.value) least = keys.back();
-    }
-    const auto near = [&](const Key& key) {
+std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Saturation& s,
+                                     const FullCells& cells, KeyKind kind) {
+  struct Edge {
+    Key least{HUGE_VAL, 0};  // admitted
+    int64_t members = 0;
+    int64_t near = 0;
+    bool Near(const Key& key) const {
       return !(std::abs(key.value - least.value) > key.tolerance + least.tolerance);
-    };
-    const bool few = 4 * std::count_if(keys.begin(), keys.end(), near) <= end - begin;
-    for (const int32_t* at = begin; at != end; ++at) {
-      const Key& key = keys[static_cast<size_t>(at - begin)];
-      const bool under = key.value < least.value ? few || !near(key) : few && near(key);
-      below[static_cast<size_t>(*at)] = !cells.At(*at).kept && (under || std::isnan(key.value));
     }
+    bool Above(const Key& key) const {
+      const bool few = 4 * near <= members;
+      return key.value < least.value ? !few && Near(key) : !few || !Near(key);
+    }
+  };
+  const std::vector<Key> keys = KeysOfChoices(c, s.full, kind);
+  const auto key = [&](int32_t choice) { return keys[static_cast<size_t>(choice)]; };
+  std::vector<Edge> edges(cells.count());
+  cells.Forward([&](size_t cell, int32_t choice) {
+    Edge& edge = edges[cell];
+    ++edge.members;
+    if (cells.At(choice).kept && key(choice).value < edge.least.value) edge.least = key(choice);
+  });
+  cells.Forward([&](size_t cell, int32_t choice) {
+    edges[cell].near += edges[cell].Near(key(choice)) ? 1 : 0;
+  });
+  std::vector<uint8_t> below(c.choices.size(), 0);
+  cells.Forward([&](size_t cell, int32_t choice) {
+    const bool under = std::isnan(key(choice).value) || !edges[cell].Above(key(choice));
+    below[static_cast<size_t>(choice)] = !cells.At(choice).kept && under;
   });
   return below;
 }
 
 // The best rank's certificate, refusals that `excused` marks left out.
-PairCertificate Certify(const Cells& cells, const RankTally& tally,
+PairCertificate Certify(const FullCells& cells, const RankTally& tally,
                         const std::vector<uint8_t>& excused) {
   const size_t ranks = tally.below.size();
   std::vector<double> preceding(ranks), refused(ranks);
-  std::vector<RefusalPair> pairs(ranks);
-  std::vector<const Choice*> later_of_rank(ranks);
-  cells.EachSequence([&](size_t, const int32_t* begin, const int32_t* end) {
-    std::fill(later_of_rank.begin(), later_of_rank.end(), nullptr);
-    bool later = false;
-    for (const int32_t* at = end; at != begin;) {
-      const Choice& choice = cells.At(*--at);
-      const auto rank = static_cast<size_t>(choice.rank);
-      const bool ranked = choice.rank >= 0 && rank < ranks;
-      const bool counts = !choice.kept && !excused[static_cast<size_t>(*at)];
-      if (ranked && later) {
-        ++preceding[rank];
-        refused[rank] += counts;
-        if (counts && later_of_rank[rank] != nullptr && !pairs[rank].found()) {
-          pairs[rank] = {choice.token, later_of_rank[rank]->token, choice.expert, choice.rank};
-        }
-      }
-      later |= choice.kept;
-      if (ranked && choice.kept) later_of_rank[rank] = &choice;
+  std::vector<FirstPair> pairs(ranks);
+  std::vector<int32_t> later(cells.count(), kNone);                  // an admission further on
+  std::vector<int32_t> later_of_rank(cells.count() * ranks, kNone);  // and one of that rank
+  cells.Backward([&](size_t cell, int32_t at) {
+    const Choice& choice = cells.At(at);
+    const auto rank = static_cast<size_t>(choice.rank);
+    const bool ranked = choice.rank >= 0 && rank < ranks;
+    const int64_t sequence = cells.Sequence(at);
+    const auto same = [&](int32_t other) {
+      return other != kNone && cells.Sequence(other) == sequence;
+    };
+    int32_t* of_rank = ranked ? &later_of_rank[cell * ranks + rank] : nullptr;
+    if (ranked && same(later[cell])) {
+      const bool counts = !choice.kept && !excused[static_cast<size_t>(at)];
+      ++preceding[rank];
+      refused[rank] += counts;
+      if (counts && same(*of_rank)) pairs[rank].Take(cell, sequence, choice, cells.At(*of_rank));
     }
+    if (!choice.kept) return;
+    later[cell] = at;
+    if (ranked) *of_rank = at;
   });
   PairCertificate best;
   for (size_t r = 0; r < ranks; ++r) {
+    const RefusalPair& pair = pairs[r].pair();
     const double bits = SpareBits(tally.below[r], refused[r], preceding[r]);
-    if (pairs[r].found() && (!best.pair.found() || bits > best.bits)) best = {pairs[r], bits};
+    if (pair.found() && (!best.pair.found() || bits > best.bits)) best = {pair, bits};
   }
   return best;
 }
@@ -182,20 +219,9 @@ PairCertificate Certify(const Cells& cells, const RankTally& tally,
 
 Inversions FindInversions(const RoutingCase& c, const Saturation& s) {
   Inversions out;
-  const Cells cells(c, s);
-  cells.EachSequence([&](size_t, const int32_t* begin, const int32_t* end) {
-    const Choice* later = nullptr;  // an admission further on
-    for (const int32_t* at = end; at != begin;) {
-      const Choice& choice = cells.At(*--at);
-      if (choice.kept) later = &choice;
-      if (choice.kept || later == nullptr) continue;
-      ++out.inversions;
-      if (!out.any.found()) out.any = {choice.token, later->token, choice.expert, choice.rank};
-    }
-  });
-  cells.EachCell([&](size_t cell, const int32_t* begin, const int32_t* end) {
-    if (cells.Refuses(cell)) CountCrossSequence(cells, begin, end, out);
-  });
+  const FullCells cells(c, s);
+  CountInversions(cells, out);
+  CountCrossSequence(cells, out);
   const RankTally tally = TallyRanks(c, s);
   for (size_t r = 0; r < tally.below.size(); ++r) {
     out.batch_bits =
@@ -205,14 +231,24 @@ Inversions FindInversions(const RoutingCase& c, const Saturation& s) {
 }
 
 PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s) {
-  const Cells cells(c, s);
+  const FullCells cells(c, s);
   const RankTally tally = TallyRanks(c, s);
+  const std::vector<KeyKind> kinds = UsableKeys(c);
+  std::vector<PairCertificate> certificates(kinds.size() + 1);
+  ParallelTasks(
+      certificates.size(), ThreadsFor(c.routing->sample().scores().data().size()), [&](size_t i) {
+        const bool all = i == kinds.size();
+        const std::vector<uint8_t> excused = all ? std::vector<uint8_t>(c.choices.size(), 0)
+                                                 : BelowAdmissions(c, s, cells, kinds[i]);
+        certificates[i] = Certify(cells, tally, excused);
+      });
+  const double raw_bits = certificates.back().bits;
+  certificates.pop_back();
   PairCertificate least{{}, HUGE_VAL};
-  for (KeyKind kind : UsableKeys(c)) {
-    PairCertificate certificate = Certify(cells, tally, BelowAdmissions(c, s, cells, kind));
+  for (const PairCertificate& certificate : certificates) {
     if (!(certificate.bits >= least.bits)) least = certificate;
   }
-  least.raw_bits = Certify(cells, tally, std::vector<uint8_t>(c.choices.size(), 0)).bits;
+  least.raw_bits = raw_bits;
   return least;
 }
 

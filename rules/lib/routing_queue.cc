@@ -53,34 +53,27 @@ bool RowsInTimeOrder(const RoutingCase& c) {
   return true;
 }
 
-// Are the stored rows by (pool, major, minor)?
-bool InOrder(const RoutingCase& c, const std::vector<int64_t>& major,
-             const std::vector<int64_t>& minor) {
-  for (size_t row = 1; row < major.size(); ++row) {
-    const size_t last = row - 1;
-    if (c.pool[row] != c.pool[last]) {
-      if (c.pool[row] < c.pool[last]) return false;
-    } else if (major[row] != major[last]) {
-      if (major[row] < major[last]) return false;
-    } else if (minor[row] < minor[last]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 std::vector<int32_t> StoredOrder(const RoutingCase& c) {
   std::vector<int32_t> order(static_cast<size_t>(c.tokens));
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
 
-std::vector<int32_t> RowOrder(const RoutingCase& c, const std::vector<int64_t>& major,
-                              const std::vector<int64_t>& minor) {
+// Rows by (major, minor).
+std::vector<int32_t> RowsBy(const RoutingCase& c, const std::vector<int64_t>& major,
+                            const std::vector<int64_t>& minor) {
   std::vector<int32_t> order = StoredOrder(c);
-  if (InOrder(c, major, minor)) return order;
+  const auto before = [&](int32_t a, int32_t b) {
+    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    return major[i] != major[j] ? major[i] < major[j] : minor[i] < minor[j];
+  };
+  if (std::is_sorted(order.begin(), order.end(), before)) return order;
   StableSortBy(minor, order);
   StableSortBy(major, order);
+  return order;
+}
+
+std::vector<int32_t> PoolByPool(const RoutingCase& c, std::vector<int32_t> order) {
   StableSortBy(c.pool, order);
   return order;
 }
@@ -95,13 +88,9 @@ std::vector<TimeQueue> TimeQueues(const RoutingCase& c) {
     if (known) return;
     queues.push_back({name, std::move(order)});
   };
-  add("batch-major", RowOrder(c, c.sequence, c.position));
-  add("seq-major", RowOrder(c, c.position, c.sequence));
-  if (RowsInTimeOrder(c)) {
-    std::vector<int32_t> order = StoredOrder(c);
-    StableSortBy(c.pool, order);
-    add("rows", std::move(order));
-  }
+  add("batch-major", PoolByPool(c, RowsBy(c, c.sequence, c.position)));
+  add("seq-major", PoolByPool(c, RowsBy(c, c.position, c.sequence)));
+  if (RowsInTimeOrder(c)) add("rows", PoolByPool(c, StoredOrder(c)));
   return queues;
 }
 
@@ -109,6 +98,10 @@ std::vector<int32_t> RowsByPosition(const RoutingCase& c) {
   std::vector<int32_t> order = StoredOrder(c);
   StableSortBy(c.position, order);
   return order;
+}
+
+std::vector<int32_t> RowsBySequence(const RoutingCase& c) {
+  return RowsBy(c, c.sequence, c.position);
 }
 
 }  // namespace plumbline::rules

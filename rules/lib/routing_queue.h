@@ -33,7 +33,8 @@ struct TimeQueue {
 // in that order of preference. Needs c.ordered().
 std::vector<TimeQueue> TimeQueues(const RoutingCase& c);
 
-// All rows by position. Needs c.ordered().
+// All rows by position, and by (sequence, position), whatever their pools. Need c.ordered().
 std::vector<int32_t> RowsByPosition(const RoutingCase& c);
+std::vector<int32_t> RowsBySequence(const RoutingCase& c);
 
 }  // namespace plumbline::rules

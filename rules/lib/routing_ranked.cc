@@ -1,7 +1,6 @@
 #include "rules/lib/routing_ranked.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -154,11 +153,8 @@ std::vector<Trial> TryAll(const Tried& t, const std::vector<TimeQueue>& queues) 
   groups.push_back([&] { return ByQueues(t, queues); });
   groups.push_back([&] { return ByZigzag(t); });
   std::vector<TrialList> tried(groups.size());
-  std::atomic<size_t> next = 0;
-  const int threads = ThreadsFor(t.c.routing->sample().scores().data().size());
-  ParallelParts(threads, threads, [&](int, int64_t, int64_t) {
-    for (size_t i = next++; i < groups.size(); i = next++) tried[i] = groups[i]();
-  });
+  ParallelTasks(groups.size(), ThreadsFor(t.c.routing->sample().scores().data().size()),
+                [&](size_t i) { tried[i] = groups[i](); });
   TrialList all;
   for (TrialList& group : tried) std::move(group.begin(), group.end(), std::back_inserter(all));
   return all;
