@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/parallel.h"
 #include "rules/lib/routing_join.h"
 #include "rules/lib/routing_options.h"
 
@@ -221,23 +223,32 @@ void TryChunks(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   a.inferred_pools = best.inferred_pools;
 }
 
+// Each task fills its own part of the analysis; several threads in a large call.
+void SideBySide(const RoutingCase& c, const std::vector<std::function<void()>>& tasks) {
+  ParallelTasks(tasks.size(), ThreadsFor(c.routing->sample().scores().data().size()),
+                [&](size_t i) { tasks[i](); });
+}
+
 void AnalyseRefusals(RoutingAnalysis& a) {
   const std::vector<TimeQueue> queues = TimeQueues(a.c);
-  a.first_come = ReplayFirstCome(a.c, a.saturation, queues);
+  const auto first_come = [&] { a.first_come = ReplayFirstCome(a.c, a.saturation, queues); };
+  const auto inversions = [&] { a.inversions = FindInversions(a.c, a.saturation); };
   if (a.saturation.contradiction.empty()) {
-    a.ranked = ReplayRanked(a.c, a.saturation, queues);
-  } else if (a.c.pool_basis != PoolBasis::kRecorded) {
-    TryChunks(a, queues);
+    SideBySide(
+        a.c, {[&] { a.ranked = ReplayRanked(a.c, a.saturation, queues); }, first_come, inversions});
+  } else {
+    first_come();
+    if (a.c.pool_basis != PoolBasis::kRecorded) TryChunks(a, queues);
+    inversions();
   }
   int64_t ranked = 0;
   for (const Choice& choice : a.c.choices) ranked += choice.rank >= 0;
   a.rank_major_possible = a.c.top_k > 1 && 2 * ranked <= static_cast<int64_t>(a.c.choices.size());
-  a.inversions = FindInversions(a.c, a.saturation);
   const bool explained = a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
   if (!explained && a.inversions.inversions > 0 && a.saturation.contradiction.empty()) {
-    a.patterns = FindCleanPatterns(a.c, a.saturation, queues);
-    a.certificate = CertifyPairs(a.c, a.saturation);
-    a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues);
+    SideBySide(a.c, {[&] { a.certificate = CertifyPairs(a.c, a.saturation); },
+                     [&] { a.patterns = FindCleanPatterns(a.c, a.saturation, queues); },
+                     [&] { a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues); }});
   }
   NameByCapacity(a);
   InferFlatten(a, queues);

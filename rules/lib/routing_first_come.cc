@@ -334,7 +334,8 @@ FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
   const std::vector<int64_t> kept = JudgedKept(c, s);
   for (const TimeQueue& queue : queues) {
     if (consider(queue, {})) out.exact_orders.push_back(queue.name);
-    out.share = std::max(out.share, QueueShare(c, s, queue, kept));
+    // A queue that fits gives all.
+    out.share = out.exact_orders.empty() ? std::max(out.share, QueueShare(c, s, queue, kept)) : 1;
     for (int16_t r = 1; r < c.top_k; ++r) consider(queue, {.first_ranks = r});
     if (c.top_k > 1) consider(queue, {.per_rank = true});
   }

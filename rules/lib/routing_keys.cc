@@ -55,8 +55,16 @@ KeyScale ScaleOf(const RoutingCase& c, KeyKind kind, int32_t token) {
   return ScaleOverChosen(c, kind, c.ChoicesOf(token));
 }
 
-// Rounding is carried to first order: relative for exponentials and sigmoids, absolute for plain
-// scores; two fp32 ulp for the function itself.
+// A share divided by the row's sum. Its rounding `delta` is carried to first order: relative for
+// exponentials and sigmoids, absolute for plain scores; two fp32 ulp for the function itself.
+Key Divided(const RoutingCase& c, KeyKind kind, const KeyScale& row, double share, double delta) {
+  const double value = share / row.sum;
+  const bool plain = kind == KeyKind::kShareOfChosen && !c.routing->sample().scores_are_logits();
+  const double carried =
+      plain ? (delta + value * c.top_k * row.delta) / row.sum : value * (delta + row.delta);
+  return {value, carried + 2 * UlpOf(value, DType::kF32)};
+}
+
 Key KeyOf(const RoutingCase& c, KeyKind kind, const KeyScale& row, int32_t token, int32_t expert,
           int16_t rank) {
   if (kind == KeyKind::kProbs) {
@@ -67,11 +75,7 @@ Key KeyOf(const RoutingCase& c, KeyKind kind, const KeyScale& row, int32_t token
   const double x = c.scores.At(token, expert);
   const double delta = Rounding(x, c.scores.dtype());
   if (kind == KeyKind::kRecorded) return {x, delta};
-  const double value = Share(c, kind, row, x) / row.sum;
-  const bool plain = kind == KeyKind::kShareOfChosen && !c.routing->sample().scores_are_logits();
-  const double carried =
-      plain ? (delta + value * c.top_k * row.delta) / row.sum : value * (delta + row.delta);
-  return {value, carried + 2 * UlpOf(value, DType::kF32)};
+  return Divided(c, kind, row, Share(c, kind, row, x), delta);
 }
 
 }  // namespace
@@ -138,8 +142,28 @@ KeyScale RowKeyReader::Scale(int32_t token) {
                                     : ScaleOverChosen(case_, kind_, case_.ChoicesOf(token));
 }
 
+// KeyOf each choice, each share computed but once.
+void RowKeyReader::DivideOverChosen(int32_t token) {
+  KeyScale scale{-HUGE_VAL, 0, 0};
+  for (const Choice& choice : case_.ChoicesOf(token)) {
+    const double x = case_.scores.At(token, choice.expert);
+    keys_.push_back({x, Rounding(x, case_.scores.dtype())});
+    scale.max = std::max(scale.max, x);
+    scale.delta = std::max(scale.delta, keys_.back().tolerance);
+  }
+  for (Key& key : keys_) {
+    key.value = Share(case_, kind_, scale, key.value);
+    scale.sum += key.value;
+  }
+  for (Key& key : keys_) key = Divided(case_, kind_, scale, key.value, key.tolerance);
+}
+
 const std::vector<Key>& RowKeyReader::Keys(int32_t token) {
   keys_.clear();
+  if (Divides(kind_) && kind_ != KeyKind::kSoftmax) {
+    DivideOverChosen(token);
+    return keys_;
+  }
   const KeyScale scale = Scale(token);
   for (const Choice& choice : case_.ChoicesOf(token)) {
     keys_.push_back(KeyOf(case_, kind_, scale, token, choice.expert, choice.rank));

@@ -57,6 +57,7 @@ class RowKeyReader {
  private:
   struct Softmax;
   KeyScale SoftmaxScale(int32_t token);
+  void DivideOverChosen(int32_t token);
 
   const RoutingCase& case_;
   KeyKind kind_;
