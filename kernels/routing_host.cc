@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
@@ -52,67 +53,85 @@ void ScanPositions(const RoutingPlan& plan, RoutingRaw* raw) {
   }
 }
 
-// Shared by the threads of a call.
+// Every thread of a call has cells of its own: those of few experts would wander between caches.
 struct HostOps {
   template <typename T>
   static T Peek(const T* p) {
-    return __atomic_load_n(p, __ATOMIC_RELAXED);
+    return *p;
   }
-  static uint32_t Add(uint32_t* p, uint32_t n) {
-    return __atomic_fetch_add(p, n, __ATOMIC_RELAXED);
-  }
-  static void Max(uint64_t* p, uint64_t v) {
-    uint64_t there = Peek(p);
-    while (there < v &&
-           !__atomic_compare_exchange_n(p, &there, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
-  }
+  static uint32_t Add(uint32_t* p, uint32_t n) { return std::exchange(*p, *p + n); }
+  static void Max(uint64_t* p, uint64_t v) { *p = std::max(*p, v); }
   static uint64_t Swap(uint64_t* p, uint64_t expected, uint64_t desired) {
-    __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return expected;
+    const uint64_t there = *p;
+    if (there == expected) *p = desired;
+    return there;
   }
 };
 
 // The tables and cells of one call, no more of them than it has pools and units.
 class HostPools {
  public:
-  explicit HostPools(const RoutingPlan& plan) : plan_(plan) {
+  HostPools(const RoutingPlan& plan, int threads) : plan_(plan) {
+    parts_.resize(static_cast<size_t>(threads));
     if (!plan.fates_known) return;
     tables_ = std::make_unique<PoolTables>();
-    memory_.tables = tables_.get();
+    const PoolMemory tables{.tables = tables_.get()};
     uint64_t last = 0;
     for (int64_t row = 0; row < plan.tokens; ++row) {
       const uint64_t key = plan.units_known ? UnitKey(plan, row) : PoolKey(plan, row);
       if (key == last) continue;
-      EnterRow<HostOps>(plan, row, memory_);
+      EnterRow<HostOps>(plan, row, tables);
       last = key;
     }
+    if (!PoolsMeasured(tables)) return;
     const auto experts = static_cast<size_t>(plan.rule.experts);
-    if (!PoolsMeasured(memory_)) return;
-    cells_.resize(tables_->pools.count * experts);
-    memory_.cells = cells_.data();
-    if (!plan.units_known || tables_->units.count > kMaxUnits) return;
-    unit_cells_.resize(tables_->units.count * experts);
-    memory_.unit_cells = unit_cells_.data();
+    const bool units = plan.units_known && tables_->units.count <= kMaxUnits;
+    for (Part& part : parts_) {
+      part.cells.resize(tables_->pools.count * experts);
+      if (units) part.units.resize(tables_->units.count * experts);
+    }
   }
 
-  const PoolMemory& memory() const { return memory_; }
+  // One thread's.
+  PoolMemory memory(int thread) {
+    Part& part = parts_[static_cast<size_t>(thread)];
+    return {tables_.get(), part.cells.data(), part.units.empty() ? nullptr : part.units.data()};
+  }
 
-  void Fold(RoutingPools* result) const {
-    for (const PoolCell& cell : cells_) FoldCell<HostOps>(cell, result);
-    for (size_t i = 0; i < unit_cells_.size(); ++i) {
+  void Fold(RoutingPools* result) {
+    for (size_t p = 1; p < parts_.size(); ++p) Merge(parts_[p], &parts_[0]);
+    for (const PoolCell& cell : parts_[0].cells) FoldCell<HostOps>(cell, result);
+    for (size_t i = 0; i < parts_[0].units.size(); ++i) {
       const auto expert = static_cast<int32_t>(i % static_cast<size_t>(plan_.rule.experts));
-      FoldUnitCell<HostOps>(unit_cells_[i], expert, result);
+      FoldUnitCell<HostOps>(parts_[0].units[i], expert, result);
     }
-    EndPools(plan_, memory_, result);
+    EndPools(plan_, memory(0), result);
   }
 
  private:
+  struct Part {
+    std::vector<PoolCell> cells;
+    std::vector<UnitCell> units;
+  };
+
+  static void Merge(const Part& from, Part* to) {
+    for (size_t i = 0; i < from.cells.size(); ++i) {
+      PoolCell& cell = to->cells[i];
+      cell.held += from.cells[i].held;
+      cell.refused += from.cells[i].refused;
+      cell.lowest_kept = std::max(cell.lowest_kept, from.cells[i].lowest_kept);
+      cell.highest_refused = std::max(cell.highest_refused, from.cells[i].highest_refused);
+    }
+    for (size_t i = 0; i < from.units.size(); ++i) {
+      UnitCell& unit = to->units[i];
+      unit.first_refused = std::max(unit.first_refused, from.units[i].first_refused);
+      unit.last_kept = std::max(unit.last_kept, from.units[i].last_kept);
+    }
+  }
+
   const RoutingPlan& plan_;
   std::unique_ptr<PoolTables> tables_;
-  std::vector<PoolCell> cells_;
-  std::vector<UnitCell> unit_cells_;
-  PoolMemory memory_;
+  std::vector<Part> parts_;
 };
 
 // Measures whole tiles; one a thread, about 60 KiB.
@@ -324,14 +343,14 @@ RoutingRaw MeasureRouting(const RoutingPlan& plan, int threads) {
   raw.bad_index = kNothingBad;
   raw.bad_position = kNothingBad;
   ScanPositions(plan, &raw);
-  const HostPools pools(plan);
   const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
   const auto parts = static_cast<int>(
       std::clamp<int64_t>(threads, 1, (tiles + kTilesWorthAThread - 1) / kTilesWorthAThread));
+  HostPools pools(plan, parts);
   std::vector<Partial> partials(static_cast<size_t>(tiles));
   std::vector<std::unique_ptr<TileMeasure>> measures;
   for (int p = 0; p < parts; ++p) {
-    measures.push_back(std::make_unique<TileMeasure>(plan, raw.longest, pools.memory()));
+    measures.push_back(std::make_unique<TileMeasure>(plan, raw.longest, pools.memory(p)));
   }
   ParallelParts(tiles, parts, [&](int part, int64_t first, int64_t last) {
     TileMeasure& measure = *measures[static_cast<size_t>(part)];

@@ -162,7 +162,6 @@ class Decoder {
     const auto kind = config_.pool();
     auto ids = Column("pool_id", sample_.has_pool_id(), sample_.pool_id(), case_.tokens);
     if (!ids.ok()) return ids.status();
-    case_.pool.assign(static_cast<size_t>(case_.tokens), 0);
     if (!ids->empty()) {
       case_.pool_basis = PoolBasis::kRecorded;
     } else if (kind == v1::RoutingConfig::POOL_SEQUENCE && !case_.sequence.empty()) {
@@ -171,7 +170,9 @@ class Decoder {
     } else if (kind == v1::RoutingConfig::POOL_MICROBATCH) {
       case_.pool_basis = PoolBasis::kMetadata;
     }
-    if (!ids->empty()) {
+    if (ids->empty()) {
+      case_.pool.assign(static_cast<size_t>(case_.tokens), 0);
+    } else {
       DenseIds dense = NumberIds(*ids);
       case_.pool = std::move(dense.of_row);
       case_.pools = dense.count;

@@ -48,9 +48,8 @@ class PlaceKeys : public KeySource {
       : c_(c), cells_(cells), place_(place) {}
   std::span<const Key> Cell(size_t i, bool) override {
     keys_.clear();
-    for (int32_t choice : cells_.list.ChoicesOf(i)) {
-      const int32_t token = c_.choices[static_cast<size_t>(choice)].token;
-      keys_.push_back({-place_(static_cast<size_t>(token)), 0});
+    for (const Choice& choice : cells_.Candidates(c_, i, scratch_)) {
+      keys_.push_back({-place_(static_cast<size_t>(choice.token)), 0});
     }
     return keys_;
   }
@@ -60,6 +59,7 @@ class PlaceKeys : public KeySource {
   const RefusingCells& cells_;
   PlaceOfRow place_;
   std::vector<Key> keys_;
+  std::vector<Choice> scratch_;
 };
 
 using TrialList = std::vector<Trial>;

@@ -148,16 +148,15 @@ absl::StatusOr<std::vector<int32_t>> ReadIndices(const v1::Tensor& tensor, int32
   if (auto status = CheckTensor("topk_indices", tensor, {rows, k}, false); !status.ok()) {
     return status;
   }
-  const auto count = static_cast<size_t>(rows) * static_cast<size_t>(k);
-  std::vector<int64_t> recorded(count);
-  ReadIntegers(tensor, 0, static_cast<int64_t>(count), recorded.data());
-  std::vector<int32_t> indices(count);
+  std::vector<int64_t> recorded(static_cast<size_t>(k));  // of one row
+  std::vector<int32_t> indices;
+  indices.reserve(static_cast<size_t>(rows) * static_cast<size_t>(k));
   std::vector<int32_t> seen(static_cast<size_t>(experts), -1);  // the last row that named it
-  size_t at = 0;
   for (int32_t t = 0; t < rows; ++t) {
-    for (int32_t j = 0; j < k; ++j, ++at) {
-      const int64_t e = recorded[at];
-      indices[at] = static_cast<int32_t>(e);
+    ReadIntegers(tensor, int64_t{t} * k, k, recorded.data());
+    for (int32_t j = 0; j < k; ++j) {
+      const int64_t e = recorded[static_cast<size_t>(j)];
+      indices.push_back(static_cast<int32_t>(e));
       if (e == -1 && !judged(t)) continue;
       if (e == -1)
         return Cannot(absl::StrCat("no-choice: topk_indices is -1 at row ", t, ", choice ", j));

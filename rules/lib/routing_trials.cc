@@ -36,19 +36,17 @@ bool Separates(const std::vector<Candidate>& cell) {
 
 using Priority = RankedReplay::Priority;
 
-constexpr int64_t kEnough = 4096;  // choices after which a refuted policy is given up
+constexpr size_t kEnough = 4096;  // choices after which a refuted policy is given up
 
 // Was a refused choice's key exactly that of the lowest admission?
-bool RefusesAnEqual(const RoutingCase& c, std::span<const int32_t> choices,
-                    std::span<const Key> keys) {
+bool RefusesAnEqual(std::span<const Choice> choices, std::span<const Key> keys) {
   double least = HUGE_VAL;
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (c.choices[static_cast<size_t>(choices[i])].kept) least = std::min(least, keys[i].value);
+    if (choices[i].kept) least = std::min(least, keys[i].value);
   }
   bool kept = false, refused = false;
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (keys[i].value != least) continue;
-    (c.choices[static_cast<size_t>(choices[i])].kept ? kept : refused) = true;
+    if (keys[i].value == least) (choices[i].kept ? kept : refused) = true;
   }
   return kept && refused;
 }
@@ -70,7 +68,22 @@ RefusingCells CollectCells(const RoutingCase& c, const Saturation& s) {
   RefusingCells out{GroupByCell(c, refuses), {}};
   const std::vector<uint8_t> fresh = FreshCells(c, s);
   for (size_t cell : out.list.cell) out.fresh.push_back(fresh[cell]);
+  for (size_t i = 0; i < out.cells() && out.list.begin[i] <= kEnough; ++i) {
+    for (int32_t choice : out.list.ChoicesOf(i)) {
+      out.head.push_back(c.choices[static_cast<size_t>(choice)]);
+    }
+  }
   return out;
+}
+
+std::span<const Choice> RefusingCells::Candidates(const RoutingCase& c, size_t i,
+                                                  std::vector<Choice>& scratch) const {
+  const std::span<const int32_t> choices = list.ChoicesOf(i);
+  if (list.begin[i + 1] <= head.size())
+    return std::span(head).subspan(list.begin[i], choices.size());
+  scratch.clear();
+  for (int32_t choice : choices) scratch.push_back(c.choices[static_cast<size_t>(choice)]);
+  return scratch;
 }
 
 CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool ranked) {
@@ -112,14 +125,16 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
   RankedReplay& out = trial.replay;
   const bool own = out.priority == Priority::kOwnScore && !out.rank_first;
   out.exact = cells.cells() > 0;
-  int64_t agree = 0, seen = 0;
+  int64_t agree = 0;
+  size_t seen = 0;
   std::vector<Candidate> cell;
+  std::vector<Choice> scratch;
   for (size_t i = 0; i < cells.cells() && (out.exact || seen <= kEnough); ++i) {
-    const std::span choices = cells.list.ChoicesOf(i);
+    const std::span<const Choice> choices = cells.Candidates(c, i, scratch);
     const std::span key = keys.Cell(i, out.exact);
     cell.clear();
     for (size_t n = 0; n < choices.size(); ++n) {
-      const Choice& choice = c.choices[static_cast<size_t>(choices[n])];
+      const Choice& choice = choices[n];
       // A score that is not finite, or a rank that is not known, says nothing for or against.
       if (!std::isfinite(key[n].value) || (out.rank_first && choice.rank < 0)) continue;
       cell.push_back(
@@ -127,15 +142,14 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
     }
     const CellResult result = JudgeCell(cell, out.priority == Priority::kPlace, out.rank_first);
     agree += result.agree;
-    seen += static_cast<int64_t>(cell.size());
+    seen += cell.size();
     out.exact &= result.exact;
-    if (own && out.exact && RefusesAnEqual(c, choices, key)) {
+    if (own && out.exact && RefusesAnEqual(choices, key)) {
       out.tied_cells.push_back(cells.list.cell[i]);
     }
-    const int32_t expert = c.choices[static_cast<size_t>(choices.front())].expert;
-    trial.evidence[expert].Add(cell, result, cells.fresh[i] != 0);
+    trial.evidence[choices.front().expert].Add(cell, result, cells.fresh[i] != 0);
   }
-  out.share = static_cast<double>(agree) / static_cast<double>(std::max<int64_t>(seen, 1));
+  out.share = static_cast<double>(agree) / static_cast<double>(std::max<size_t>(seen, 1));
   return trial;
 }
 

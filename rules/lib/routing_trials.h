@@ -19,7 +19,11 @@ namespace plumbline::rules {
 struct RefusingCells {
   CellChoices list;
   std::vector<uint8_t> fresh;  // per cell: evidence of its own
+  std::vector<Choice> head;  // copies of the first cells' choices: most policies ask for no others
   size_t cells() const { return list.size(); }
+  // The i-th cell's choices; in `scratch` where they are not at hand.
+  std::span<const Choice> Candidates(const RoutingCase& c, size_t i,
+                                     std::vector<Choice>& scratch) const;
 };
 
 RefusingCells CollectCells(const RoutingCase& c, const Saturation& s);
