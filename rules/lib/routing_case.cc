@@ -48,6 +48,7 @@ class Decoder {
     }
     if (rule_.limited())
       case_.group_score_used = rule_.group_score == GroupScore::kSum2 ? "sum2" : "max";
+    case_.IndexChoices();
     return std::move(case_);
   }
 
@@ -262,7 +263,6 @@ class Decoder {
       ReadMap(t);
       RowOf(t);
     }
-    case_.IndexChoices();
     if (disordered_rows_ == 0 && telling_rows_ >= kTellingRows) RanksFromColumns();
   }
 
