@@ -21,7 +21,7 @@ struct BlockValues {
   alignas(64) double before[kUpdateBlock];
   alignas(64) double after[kUpdateBlock];
   alignas(64) double intended[kUpdateBlock];
-  alignas(64) uint8_t same[kUpdateBlock];
+  alignas(64) uint64_t same[kUpdateBlock];
 };
 
 template <DType kType>
@@ -47,11 +47,11 @@ void Load(const std::byte* data, DType t, int n, double* out) {
 }
 
 template <typename Bits>
-void Compare(const std::byte* a, const std::byte* b, int n, uint8_t* same) {
+void Compare(const std::byte* a, const std::byte* b, int n, uint64_t* same) {
   for (int i = 0; i < n; ++i) same[i] = LoadRaw<Bits>(a, i) == LoadRaw<Bits>(b, i) ? 1 : 0;
 }
 
-void Compare(const std::byte* a, const std::byte* b, DType t, int n, uint8_t* same) {
+void Compare(const std::byte* a, const std::byte* b, DType t, int n, uint64_t* same) {
   switch (DTypeSize(t)) {
     case 8:
       return Compare<uint64_t>(a, b, n, same);
@@ -74,9 +74,8 @@ struct Lanes {
   void AddRow(const BlockValues& v, int row, int lanes, const UpdateRounding& rounding) {
     const int first = row * kUpdateLanes;
     for (int lane = 0; lane < lanes; ++lane) {
-      const UpdateTerms t =
-          UpdateTermsOf(v.before[first + lane], v.after[first + lane], v.intended[first + lane],
-                        v.same[first + lane] != 0, rounding);
+      const UpdateTerms t = UpdateTermsOf(v.before[first + lane], v.after[first + lane],
+                                          v.intended[first + lane], v.same[first + lane], rounding);
       for (int k = 0; k < kUpdateSums; ++k) {
         PairSum sum{high[k][lane], low[k][lane]};
         AddTo(t.sum[k], t.rest[k], &sum);
@@ -114,8 +113,7 @@ struct UpdateReaders {
 };
 
 // Elements [first, last), first a multiple of kUpdateBlock.
-void CheckPart(const UpdateReaders& in, int64_t first, int64_t last, UpdateTotals* totals) {
-  const StandardFloatMode mode;
+void CheckBlocks(const UpdateReaders& in, int64_t first, int64_t last, UpdateTotals* totals) {
   const UpdateRounding rounding = RoundingOf(in.dtype);
   const auto values = std::make_unique<BlockValues>();
   // Runs that are not dense are gathered here.
@@ -139,6 +137,24 @@ void CheckPart(const UpdateReaders& in, int64_t first, int64_t last, UpdateTotal
     }
     lanes.Fold(totals);
   }
+}
+
+// Wider vectors, the same operations: the same bits.
+#if defined(__x86_64__)
+__attribute__((target("avx2"), flatten)) void CheckBlocksAvx2(const UpdateReaders& in,
+                                                              int64_t first, int64_t last,
+                                                              UpdateTotals* totals) {
+  CheckBlocks(in, first, last, totals);
+}
+#endif
+
+void CheckPart(const UpdateReaders& in, int64_t first, int64_t last, UpdateTotals* totals) {
+  const StandardFloatMode mode;
+#if defined(__x86_64__)
+  static const bool avx2 = __builtin_cpu_supports("avx2") != 0;
+  if (avx2) return CheckBlocksAvx2(in, first, last, totals);
+#endif
+  CheckBlocks(in, first, last, totals);
 }
 
 absl::Status CheckShapes(const TensorView& before, const TensorView& view, std::string_view name) {

@@ -10,6 +10,21 @@
 
 namespace plumbline {
 
+namespace internal {
+
+// Choices by bits: compilers make no branch of them.
+PLUMB_HD constexpr uint64_t Flag(bool c) { return c ? 1u : 0u; }
+PLUMB_HD constexpr uint64_t Mask(bool c, uint64_t v) { return v & (0 - Flag(c)); }
+PLUMB_HD constexpr double Keep(bool c, double a) {
+  return __builtin_bit_cast(double, Mask(c, __builtin_bit_cast(uint64_t, a)));
+}
+PLUMB_HD constexpr double Pick(bool c, double a, double b) {
+  const uint64_t from_a = Mask(c, __builtin_bit_cast(uint64_t, a));
+  return __builtin_bit_cast(double, from_a | Mask(!c, __builtin_bit_cast(uint64_t, b)));
+}
+
+}  // namespace internal
+
 // A block of consecutive elements is added up by kUpdateLanes lanes, element i on lane
 // i % kUpdateLanes, in the order of i; then lanes pairwise (l and l + 16, 8, 4, 2, 1).
 inline constexpr int kUpdateBlock = 4096;
@@ -74,64 +89,70 @@ PLUMB_HD inline ExactUpdate ExactUpdateOf(double before, double intended) {
   const double s = before + intended;
   const double part = s - before;
   const double rest = (before - (s - part)) + (intended - part);
-  auto bits = __builtin_bit_cast(uint64_t, s);
-  const uint64_t same_sign = ((bits ^ __builtin_bit_cast(uint64_t, rest)) >> 63) ^ 1u;
-  const uint64_t even = (bits & 1u) ^ 1u;
-  const uint64_t cut = rest != 0 ? even : 0u;
-  bits += cut * (2 * same_sign) - cut;  // one up, or one down when s was rounded away from zero
-  return {s, __builtin_bit_cast(double, bits)};
+  const auto bits = __builtin_bit_cast(uint64_t, s);
+  const uint64_t differ = (bits ^ __builtin_bit_cast(uint64_t, rest)) >> 63;
+  const uint64_t even = ~bits & 1u;
+  // One up where s is cut, one down where it was rounded away from zero, if its last bit is 0.
+  const uint64_t step = even - 2 * (even & differ);
+  const uint64_t odd = bits + internal::Mask(rest != 0, step);
+  return {s, __builtin_bit_cast(double, odd)};
 }
 
-// `same`: `after` has the bits of `before`.
-PLUMB_HD inline UpdateTerms UpdateTermsOf(double before, double after, double intended, bool same,
-                                          const UpdateRounding& rounding) {
+// `same`: 1 when `after` has the bits of `before`, else 0.
+PLUMB_HD inline UpdateTerms UpdateTermsOf(double before, double after, double intended,
+                                          uint64_t same, const UpdateRounding& rounding) {
+  using internal::Flag;
+  using internal::Keep;
+  using internal::Pick;
   const double probe = (before - before) + (after - after) + (intended - intended);
   const bool finite = probe == 0;  // NaN otherwise
-  const double b = finite ? before : 0.0;
-  const double a = finite ? after : 0.0;
-  const double d = finite ? intended : 0.0;
+  const double b = Keep(finite, before);
+  const double a = Keep(finite, after);
+  const double d = Keep(finite, intended);
 
   const ExactUpdate s = ExactUpdateOf(b, d);
   const auto odd_bits = __builtin_bit_cast(uint64_t, s.odd);
   const double power = __builtin_bit_cast(double, odd_bits & 0x7ff0000000000000ull);
   const double scaled = power * rounding.unit_factor;
-  const double unit = scaled > rounding.least_unit ? scaled : rounding.least_unit;
+  const double unit = Pick(scaled > rounding.least_unit, scaled, rounding.least_unit);
   // Adding 1.5 * 2^52 units rounds to whole units, ties to even.
   const double shifter = unit * 6755399441055744.0;
   const double near = (s.odd + shifter) - shifter;
-  const bool beyond = !(AbsValue(near) <= rounding.max_finite);
-  const double narrow = beyond ? __builtin_inf() : near;
-  const double r = rounding.f64 ? s.nearest : narrow;
-  const bool reachable = r - r == 0;
+  const bool within = AbsValue(near) <= rounding.max_finite;
+  const double narrow = Pick(within, near, __builtin_inf());
+  const double r = Pick(rounding.f64, s.nearest, narrow);
   const double error = (a - r) / unit;
-  const double along = s.odd > 0 ? error : -error;
-  const bool counts = reachable && s.odd != 0 && along - along == 0;
+  const double along = Pick(s.odd > 0, error, -error);
+  const bool counts = (r - r) + (along - along) == 0 && s.odd != 0;
 
   // after - before, exactly: delta + delta_rest.
   const double delta = a - b;
   const double part = delta - a;
   const double delta_rest = (a - (delta - part)) - (b + part);
   const bool some = d != 0;
-  const bool lost = some && same;
   const bool down = delta < 0;
   const bool against = d < 0;
+  const uint64_t intends = Flag(some);
+  const double moved = Keep(some, delta);
+  const double moved_rest = Keep(some, delta_rest);
+  const double size = AbsValue(d);
 
   UpdateTerms t;
-  t.sum[kIntendedL1] = AbsValue(d);
+  t.sum[kIntendedL1] = size;
   t.rest[kIntendedL1] = 0;
-  t.sum[kAppliedL1] = some ? AbsValue(delta) : 0.0;
-  t.rest[kAppliedL1] = some ? (down ? -delta_rest : delta_rest) : 0.0;
-  t.sum[kLostL1] = lost ? AbsValue(d) : 0.0;
+  t.sum[kAppliedL1] = AbsValue(moved);
+  t.rest[kAppliedL1] = Pick(down, -moved_rest, moved_rest);
+  t.sum[kLostL1] = Keep((same & intends) != 0, size);
   t.rest[kLostL1] = 0;
-  t.sum[kAppliedAlong] = some ? (against ? -delta : delta) : 0.0;
-  t.rest[kAppliedAlong] = some ? (against ? -delta_rest : delta_rest) : 0.0;
-  t.sum[kErrorSum] = counts ? along : 0.0;
+  t.sum[kAppliedAlong] = Pick(against, -moved, moved);
+  t.rest[kAppliedAlong] = Pick(against, -moved_rest, moved_rest);
+  t.sum[kErrorSum] = Keep(counts, along);
   t.rest[kErrorSum] = 0;
-  t.count[kNonFinite] = finite ? 0u : 1u;
-  t.count[kIntended] = some ? 1u : 0u;
-  t.count[kLost] = lost ? 1u : 0u;
-  t.count[kMovedAgainst] = some && delta != 0 && down != against ? 1u : 0u;
-  t.count[kMisrounded] = a != r ? 1u : 0u;
+  t.count[kNonFinite] = Flag(!finite);
+  t.count[kIntended] = intends;
+  t.count[kLost] = same & intends;
+  t.count[kMovedAgainst] = intends & Flag(delta != 0) & (Flag(down) ^ Flag(against));
+  t.count[kMisrounded] = Flag(a != r);
   return t;
 }
 
