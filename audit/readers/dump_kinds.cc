@@ -41,7 +41,7 @@ const DumpKind* KindOf(const SafetensorsHeader& header, InputReport* report) {
   });
   if (found != kinds.end()) return *found;
   if (entry == nullptr) {
-    report->Add(0, "expected metadata kind (\"routing\"), found none", report->named);
+    report->Add(0, "expected metadata kind (" + JudgedKinds() + "), found none", report->named);
   } else if (IsKnownKind(entry->value)) {
     report->Add(entry->declared_at,
                 "expected a dump of kind " + JudgedKinds() + ", found kind " + entry->value +

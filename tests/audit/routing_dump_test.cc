@@ -445,7 +445,7 @@ TEST(Dumps, OneDamagedDumpDoesNotSilenceTheOthers) {
 TEST(Dumps, OtherKindsInADirectoryAreListedNotRefused) {
   const TempDir dir;
   Dump other;
-  other.metadata = {{"kind", "tensor"}, {"role", "weight"}};
+  other.metadata = {{"kind", "matmul"}};
   other.tensors = {{"values", "F32", {2}, std::string(8, '\0')}};
   const std::string path = dir.Write("w.safetensors", other.File());
   dir.Write("model.safetensors", RawFile("{}", ""));
