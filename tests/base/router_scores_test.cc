@@ -50,6 +50,35 @@ RouterRule RandomRule(std::mt19937& random) {
   return r;
 }
 
+TEST(RouterSelect, TheBestInOrderWhateverTheHint) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 20000; ++i) {
+    const int n = 1 + static_cast<int>(random() % (i % 4 == 0 ? kMaxExperts : 80));
+    const int limit = 1 + static_cast<int>(random() % static_cast<uint32_t>(std::min(n, 33)));
+    const uint32_t values = i % 3 == 0 ? 3 : 1000;  // few: ties
+    std::vector<double> key;
+    std::vector<int32_t> index, expected(static_cast<size_t>(n));
+    for (int e = 0; e < n; ++e) {
+      const bool masked = i % 5 == 0 && n - e > limit && random() % 2 == 0;
+      key.push_back(masked ? -HUGE_VAL : static_cast<double>(random() % values));
+      index.push_back(3 * e);
+      expected[static_cast<size_t>(e)] = e;
+    }
+    std::stable_sort(expected.begin(), expected.end(), [&](int32_t a, int32_t b) {
+      return key[static_cast<size_t>(a)] > key[static_cast<size_t>(b)];
+    });
+    double hint = static_cast<double>(random() % 1200) - 100;
+    internal::Ranked best[kMaxTopK + 2];
+    const bool mapped = i % 2 == 0;
+    internal::SelectBest(key.data(), mapped ? index.data() : nullptr, n, limit, &hint, best);
+    for (int p = 0; p < limit; ++p) {
+      const int32_t e = expected[static_cast<size_t>(p)];
+      ASSERT_EQ(best[p].index, mapped ? 3 * e : e) << "n " << n << " limit " << limit;
+      ASSERT_EQ(best[p].key, key[static_cast<size_t>(e)]);
+    }
+  }
+}
+
 TEST(RouterScores, FollowsTheDefinition) {
   std::mt19937 random(17);
   Router router;

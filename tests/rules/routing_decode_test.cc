@@ -39,6 +39,34 @@ TEST(RoutingKeys, OfChoicesAreTheKeysOneByOne) {
   }
 }
 
+// Cell by cell, by the first cell alone or by all of them at once: the same keys as row by row.
+TEST(RoutingKeys, CellsHaveTheKeysOfTheirChoices) {
+  const v1::Batch batch =
+      SyntheticRouting({.policy = RouterPolicy::kScore, .sequences = 32, .length = 256}).Batch();
+  const auto c = DecodeRouting(batch.evidence(0).routing());
+  ASSERT_TRUE(c.ok()) << c.status();
+  const CellChoices cells = GroupByCell(*c, std::vector<uint8_t>(8, 1));
+  ASSERT_GT(cells.begin.back(), 8192U);
+  for (KeyKind kind : KeyKinds(*c)) {
+    for (QueueBy by : {QueueBy::kChoice, QueueBy::kBestOfRow, QueueBy::kSumOfRow}) {
+      const std::vector<Key> all = KeysOfChoices(*c, std::vector<uint8_t>(8, 1), kind, by);
+      for (bool fits : {false, true}) {
+        CellKeys keys(*c, cells, kind);
+        for (size_t i = 0; i < cells.size(); ++i) {
+          const std::span<const Key> cell = keys.Cell(i, by, fits);
+          const std::span<const int32_t> choices = cells.ChoicesOf(i);
+          ASSERT_EQ(cell.size(), choices.size());
+          for (size_t n = 0; n < cell.size(); ++n) {
+            const Key& key = all[static_cast<size_t>(choices[n])];
+            ASSERT_EQ(cell[n].value, key.value) << KeyName(kind) << " cell " << i;
+            ASSERT_EQ(cell[n].tolerance, key.tolerance);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(RoutingTensors, RepeatedRowsAreFoundInAnyOrder) {
   std::mt19937 random(5);
   for (const int64_t step : {int64_t{1}, int64_t{1} << 40}) {
