@@ -19,14 +19,12 @@ struct JoinedReduction {
   bool sequence_known = false;
   uint32_t call = 0;  // of the first item
   std::vector<Item> items;
-  uint32_t size = 0;                  // N; 0: not known
-  std::vector<uint32_t> missing;      // group ranks that did not report; of the world: ranks
-  std::vector<uint32_t> sampleless;   // ranks that reported without a sample
-  std::string ambiguous;              // "short-id: sentence": items that cannot be one call
+  uint32_t size = 0;                 // N; 0: not known
+  std::vector<uint32_t> missing;     // group ranks that did not report; of the world: ranks
+  std::vector<uint32_t> sampleless;  // ranks that reported without a sample
+  std::string ambiguous;             // "short-id: sentence": items that cannot be one call
 
-  const v1::ReductionCall& call_of(size_t i) const {
-    return items[i].evidence->reduction().call();
-  }
+  const v1::ReductionCall& call_of(size_t i) const { return items[i].evidence->reduction().call(); }
   bool has_sample() const { return sampleless.size() < items.size(); }
 };
 
@@ -36,18 +34,18 @@ std::shared_ptr<const std::vector<JoinedReduction>> JoinReductions(const SiteSte
 
 // Decoded samples of one call. Values are in the dtypes' own precision, held as doubles.
 struct ReductionCase {
-  int ranks = 0;                     // N
-  int samples = 0;                   // m
+  int ranks = 0;    // N
+  int samples = 0;  // m
   DType input_dtype = DType::kUnspecified;
   DType output_dtype = DType::kUnspecified;
   DType wire_dtype = DType::kUnspecified;  // as declared, else the inputs'
   bool wire_declared = false;
-  std::vector<double> inputs;        // [N,m], rows by group rank
-  std::vector<double> output;        // [m], of the first rank
-  std::vector<uint64_t> offsets;     // [m]
+  std::vector<double> inputs;     // [N,m], rows by group rank
+  std::vector<double> output;     // [m], of the first rank
+  std::vector<uint64_t> offsets;  // [m]
   bool offsets_given = false;
-  uint64_t count = 0;                // elements of the buffer; 0: not known
-  bool count_given = false;          // else taken from m where all of the buffer seems to be here
+  uint64_t count = 0;        // elements of the buffer; 0: not known
+  bool count_given = false;  // else taken from m where all of the buffer seems to be here
   v1::ReductionCall::Op op = v1::ReductionCall::OP_SUM;
   std::vector<uint32_t> ring_order;  // N, or N a channel one after the other; empty: not said
   uint32_t channels = 0;
@@ -56,7 +54,7 @@ struct ReductionCase {
   std::string transport;
   // Ranks whose output is not the first one's (NaN equals NaN, zeros are equal), by number.
   std::vector<uint32_t> differing_ranks;
-  int64_t first_difference = -1;     // sample
+  int64_t first_difference = -1;  // sample
   std::vector<std::string> assumptions;
 
   bool average() const { return op == v1::ReductionCall::OP_AVG; }

@@ -1,0 +1,52 @@
+// Reductions with a known arithmetic: sums taken hop by hop as a collective takes them, by code
+// that shares nothing with the replay but the number formats.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/half.h"
+#include "plumbline/v1/batch.pb.h"
+#include "rules/lib/reduction_case.h"
+
+namespace plumbline::rules::testing {
+
+struct ReductionSpec {
+  // "ring", "halving", "tree", "double-tree", "grouped", "fp32", "exact", and arithmetics outside
+  // the list: "kahan", "stochastic", "three-way", "random-order", "split-ring"
+  std::string model = "ring";
+  int ranks = 8;
+  int samples = 256;
+  uint64_t count = 1 << 20;
+  DType dtype = DType::kBF16;    // of inputs and output
+  std::string average = "none";  // "pre-divided", "pre-multiplied", "post-divided", ...
+  RoundingMode rounding = RoundingMode::kNearestEven;
+  int start = 0;  // where segment 0 begins
+  int direction = 1;
+  std::string segments = "count/N";  // "constant", "gloo", "chunks"
+  int segment_step = 1;
+  std::vector<int> order;  // of a ring; empty: ascending
+  int group = 2;
+  int channels = 1;
+  uint64_t chunk = 0;
+  bool flush = false;
+  double spread = 0.3;        // deviation over ranks, in means
+  double mean = 1;            // 0: the spread alone, no common part
+  double scale = 1;           // of all values
+  double identical = 0;       // share of samples that are equal on all ranks
+  double non_finite = 0;      // share of samples with one NaN or infinite input
+  double zeros = 0;           // share of zero inputs
+  bool declare_order = true;  // metadata says `order`
+  bool record_offsets = true;
+  bool record_count = true;
+  uint64_t seed = 1;
+};
+
+// "ranks = 16", one setting. Throws std::runtime_error on an unknown key.
+void Set(ReductionSpec& spec, const std::string& key, const std::string& value);
+
+ReductionCase SimulateReduction(const ReductionSpec& spec);
+
+}  // namespace plumbline::rules::testing
