@@ -1,0 +1,420 @@
+#include "rules/lib/reduction_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/load.h"
+#include "rules/lib/routing_tensors.h"
+
+namespace plumbline::rules {
+namespace {
+
+using Call = v1::ReductionCall;
+
+std::string GroupName(const std::string& group) {
+  return group.empty() ? "the world" : "group " + group;
+}
+
+std::string RankList(const std::vector<uint32_t>& ranks) {
+  constexpr size_t kNamed = 16;
+  std::vector<uint32_t> named(
+      ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kNamed)));
+  std::string text =
+      absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(named, ", "));
+  if (ranks.size() > kNamed) absl::StrAppend(&text, " and ", ranks.size() - kNamed, " more");
+  return text;
+}
+
+// One record that speaks for all ranks.
+bool HoldsAllRanks(const v1::Reduction& reduction) {
+  return reduction.sample().inputs().shape_size() == 2;
+}
+
+// ---- joining
+// -------------------------------------------------------------------------------------
+
+uint32_t SizeOf(const SiteStep& step, const JoinedReduction& joined) {
+  uint32_t size = 0;
+  for (size_t i = 0; i < joined.items.size(); ++i)
+    size = std::max(size, joined.call_of(i).group_size());
+  if (size == 0 && joined.group.empty()) size = step.world_size;
+  return size;
+}
+
+void FindMissing(const SiteStep& step, JoinedReduction& joined) {
+  std::set<uint32_t> seen;
+  for (size_t i = 0; i < joined.items.size(); ++i) {
+    const uint32_t rank = joined.call_of(i).group_rank();
+    if (!seen.insert(rank).second) {
+      joined.ambiguous = absl::StrCat(
+          "ambiguous-group: rank ", rank, " of ", GroupName(joined.group),
+          " reported twice; several process groups seem to share a name or a sequence number");
+    }
+  }
+  joined.size = SizeOf(step, joined);
+  for (uint32_t rank = 0; rank < joined.size; ++rank) {
+    if (seen.count(rank) == 0) joined.missing.push_back(rank);
+  }
+}
+
+// Ranks that number themselves within the group only by where they stand: group_rank is 0 on all.
+bool NumberedByWorld(const JoinedReduction& joined) {
+  if (joined.items.size() < 2) return false;
+  std::set<uint32_t> ranks;
+  for (size_t i = 0; i < joined.items.size(); ++i) ranks.insert(joined.call_of(i).group_rank());
+  return ranks.size() == 1 && *ranks.begin() == 0;
+}
+
+std::vector<JoinedReduction> Join(const SiteStep& step) {
+  std::map<std::tuple<std::string, bool, uint64_t>, JoinedReduction> calls;
+  for (const Item& item : step.items) {
+    if (!item.evidence->has_reduction()) continue;
+    const Call& call = item.evidence->reduction().call();
+    if (call.algorithm() == "accumulation") continue;
+    const uint64_t number = call.sequence_known() ? call.sequence() : item.evidence->call();
+    JoinedReduction& joined = calls[{call.group(), call.sequence_known(), number}];
+    if (joined.items.empty()) {
+      joined.group = call.group();
+      joined.sequence = number;
+      joined.sequence_known = call.sequence_known();
+      joined.call = item.evidence->call();
+    }
+    joined.items.push_back(item);
+    if (!item.evidence->reduction().has_sample()) joined.sampleless.push_back(item.source->rank());
+  }
+  std::vector<JoinedReduction> list;
+  for (auto& [key, joined] : calls) {
+    const bool whole =
+        joined.items.size() == 1 && HoldsAllRanks(joined.items[0].evidence->reduction());
+    if (!NumberedByWorld(joined)) {
+      std::stable_sort(joined.items.begin(), joined.items.end(), [](const Item& a, const Item& b) {
+        return a.evidence->reduction().call().group_rank() <
+               b.evidence->reduction().call().group_rank();
+      });
+    }
+    if (!whole && !NumberedByWorld(joined)) FindMissing(step, joined);
+    if (!whole && NumberedByWorld(joined)) {
+      joined.size = SizeOf(step, joined);
+      if (joined.group.empty()) joined.missing = step.missing_ranks;
+    }
+    list.push_back(std::move(joined));
+  }
+  return list;
+}
+
+// ---- decoding
+// ------------------------------------------------------------------------------------
+
+bool Same(double a, double b) { return a == b || (a != a && b != b); }
+
+class Decoder {
+ public:
+  explicit Decoder(const JoinedReduction& joined) : joined_(joined) {}
+
+  absl::StatusOr<ReductionCase> Run() {
+    if (absl::Status status = CheckJoin(); !status.ok()) return status;
+    if (absl::Status status = CheckOp(); !status.ok()) return status;
+    const bool whole = HoldsAllRanks(First());
+    if (absl::Status status = whole ? LoadWhole() : LoadRanks(); !status.ok()) return status;
+    if (absl::Status status = Describe(); !status.ok()) return status;
+    return std::move(c_);
+  }
+
+ private:
+  const v1::Reduction& First() const { return joined_.items[0].evidence->reduction(); }
+
+  absl::Status CheckJoin() const {
+    if (!joined_.ambiguous.empty()) return Cannot(joined_.ambiguous);
+    const std::vector<ReductionMismatch> mismatches = FindMismatches(joined_);
+    if (!mismatches.empty()) {
+      return Cannot(absl::StrCat("ranks-disagree: the ranks of ", GroupName(joined_.group),
+                                 " differ in ", mismatches[0].what,
+                                 " (see precision/collective-mismatch)"));
+    }
+    if (!joined_.missing.empty()) {
+      return Cannot(absl::StrCat("missing-ranks: ", RankList(joined_.missing), " of ",
+                                 GroupName(joined_.group), " did not report this call"));
+    }
+    if (!joined_.sampleless.empty()) {
+      const std::string& why = First().no_sample_reason();
+      return Cannot(absl::StrCat("no-sample: ", RankList(joined_.sampleless),
+                                 " reported no sample of this call",
+                                 why.empty() ? "" : ": " + why));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckOp() {
+    c_.op = First().call().op();
+    if (c_.op == Call::OP_UNSPECIFIED) {
+      c_.op = Call::OP_SUM;
+      c_.assumptions.push_back("the collective sums: its operation was not recorded");
+    }
+    if (c_.op == Call::OP_SUM || c_.op == Call::OP_AVG) return absl::OkStatus();
+    return Cannot("not-a-sum: the operation is neither a sum nor an average");
+  }
+
+  absl::Status LoadWhole() {
+    const v1::ReductionSample& sample = First().sample();
+    if (sample.inputs().shape(0) < 1 || sample.inputs().shape(1) < 0)
+      return Cannot("bad-tensor: inputs: expected shape [N, m], found " +
+                    ShapeText(sample.inputs()));
+    if (absl::Status s = SetSize(sample.inputs().shape(0), sample.inputs().shape(1)); !s.ok())
+      return s;
+    if (absl::Status s = CheckTensor("inputs", sample.inputs(), {c_.ranks, c_.samples}, true);
+        !s.ok())
+      return s;
+    c_.input_dtype = static_cast<DType>(sample.inputs().dtype());
+    Append(sample.inputs(), 0, c_.ranks * static_cast<int64_t>(c_.samples), c_.inputs);
+    const bool each = sample.output().shape_size() == 2;
+    const std::vector<int64_t> shape =
+        each ? std::vector<int64_t>{c_.ranks, c_.samples} : std::vector<int64_t>{c_.samples};
+    if (absl::Status s = CheckTensor("output", sample.output(), shape, true); !s.ok()) return s;
+    c_.output_dtype = static_cast<DType>(sample.output().dtype());
+    Append(sample.output(), 0, c_.samples, c_.output);
+    for (int r = 1; each && r < c_.ranks; ++r) {
+      std::vector<double> other;
+      Append(sample.output(), int64_t{r} * c_.samples, c_.samples, other);
+      CompareOutputs(other, static_cast<uint32_t>(r));
+    }
+    return LoadOffsets(sample);
+  }
+
+  absl::Status LoadRanks() {
+    const v1::ReductionSample& first = First().sample();
+    const int64_t m = first.inputs().shape_size() == 1 ? first.inputs().shape(0) : -1;
+    if (m < 0)
+      return Cannot("bad-tensor: inputs: expected shape [m], found " + ShapeText(first.inputs()));
+    if (absl::Status s = SetSize(static_cast<int64_t>(joined_.items.size()), m); !s.ok()) return s;
+    for (size_t i = 0; i < joined_.items.size(); ++i) {
+      if (absl::Status s = LoadRank(i); !s.ok()) return s;
+    }
+    return LoadOffsets(first);
+  }
+
+  absl::Status LoadRank(size_t i) {
+    const v1::ReductionSample& sample = joined_.items[i].evidence->reduction().sample();
+    const uint32_t rank = joined_.items[i].source->rank();
+    const std::string name = absl::StrCat("inputs of rank ", rank);
+    if (absl::Status s = CheckTensor(name.c_str(), sample.inputs(), {c_.samples}, true); !s.ok())
+      return s;
+    if (absl::Status s = CheckTensor("output", sample.output(), {c_.samples}, true); !s.ok())
+      return s;
+    const auto in = static_cast<DType>(sample.inputs().dtype());
+    const auto out = static_cast<DType>(sample.output().dtype());
+    if (i > 0 && (in != c_.input_dtype || out != c_.output_dtype))
+      return Cannot(absl::StrCat("bad-tensor: rank ", rank, " recorded another dtype"));
+    if (i > 0 && !SameOffsets(sample, First().sample()))
+      return Cannot(absl::StrCat("offsets-differ: rank ", rank, " sampled other elements"));
+    c_.input_dtype = in;
+    c_.output_dtype = out;
+    Append(sample.inputs(), 0, c_.samples, c_.inputs);
+    std::vector<double> output;
+    Append(sample.output(), 0, c_.samples, output);
+    if (i == 0) {
+      c_.output = std::move(output);
+    } else {
+      CompareOutputs(output, rank);
+    }
+    return absl::OkStatus();
+  }
+
+  static bool SameOffsets(const v1::ReductionSample& a, const v1::ReductionSample& b) {
+    return a.has_offsets() == b.has_offsets() && a.offsets().dtype() == b.offsets().dtype() &&
+           a.offsets().data() == b.offsets().data();
+  }
+
+  absl::Status SetSize(int64_t ranks, int64_t samples) {
+    constexpr int64_t kMostRanks = 1 << 20;
+    constexpr int64_t kMostValues = int64_t{1} << 28;
+    if (ranks < 2) {
+      return Cannot("one-rank: a single rank's values were recorded; there is nothing to sum");
+    }
+    if (samples == 0) return Cannot("no-samples: the sample is empty");
+    if (ranks > kMostRanks || samples > kMostValues / ranks)
+      return Cannot("too-large: the sample has more values than can be replayed");
+    c_.ranks = static_cast<int>(ranks);
+    c_.samples = static_cast<int>(samples);
+    return absl::OkStatus();
+  }
+
+  static void Append(const v1::Tensor& tensor, int64_t first, int64_t count,
+                     std::vector<double>& to) {
+    const auto dtype = static_cast<DType>(tensor.dtype());
+    to.reserve(to.size() + static_cast<size_t>(count));
+    for (int64_t i = first; i < first + count; ++i)
+      to.push_back(LoadDouble(tensor.data().data(), dtype, i));
+  }
+
+  void CompareOutputs(const std::vector<double>& other, uint32_t rank) {
+    for (size_t i = 0; i < other.size(); ++i) {
+      if (Same(other[i], c_.output[i])) continue;
+      c_.differing_ranks.push_back(rank);
+      const auto at = static_cast<int64_t>(i);
+      c_.first_difference = c_.first_difference < 0 ? at : std::min(c_.first_difference, at);
+      return;
+    }
+  }
+
+  absl::Status LoadOffsets(const v1::ReductionSample& sample) {
+    const Call& call = First().call();
+    c_.count = call.count();
+    c_.count_given = c_.count > 0;
+    c_.offsets_given = sample.has_offsets();
+    c_.offsets.resize(static_cast<size_t>(c_.samples));
+    if (!c_.offsets_given) {
+      for (size_t i = 0; i < c_.offsets.size(); ++i) c_.offsets[i] = i;
+      if (!c_.count_given) {
+        c_.count = c_.offsets.size();
+        c_.assumptions.push_back(
+            "the whole buffer was recorded: neither its count nor the elements' offsets were");
+      }
+    } else {
+      if (absl::Status s = CheckTensor("offsets", sample.offsets(), {c_.samples}, false); !s.ok())
+        return s;
+      std::vector<int64_t> offsets(c_.offsets.size());
+      ReadIntegers(sample.offsets(), 0, c_.samples, offsets.data());
+      for (size_t i = 0; i < offsets.size(); ++i) {
+        if (offsets[i] < 0) return OutOfRange(offsets[i], i);
+        c_.offsets[i] = static_cast<uint64_t>(offsets[i]);
+      }
+    }
+    for (size_t i = 0; c_.count > 0 && i < c_.offsets.size(); ++i) {
+      if (c_.offsets[i] >= c_.count) return OutOfRange(static_cast<int64_t>(c_.offsets[i]), i);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OutOfRange(int64_t offset, size_t i) const {
+    return Cannot(absl::StrCat("offset-out-of-range: expected offsets from 0 to count - 1, found ",
+                               offset, " at sample ", i, " (count ", c_.count, ")"));
+  }
+
+  absl::Status Describe() {
+    const Call& call = First().call();
+    const auto wire = static_cast<DType>(call.wire_dtype());
+    c_.wire_declared = IsFloating(wire);
+    if (call.wire_dtype() != v1::DTYPE_UNSPECIFIED && !c_.wire_declared)
+      return Cannot("integer-wire: integer sums are exact");
+    c_.wire_dtype = c_.wire_declared ? wire : c_.input_dtype;
+    c_.channels = call.channels();
+    c_.chunk = call.chunk();
+    c_.algorithm = call.algorithm();
+    c_.transport = call.transport();
+    return TakeRingOrder(call);
+  }
+
+  // A permutation of the group ranks, or one for each channel.
+  absl::Status TakeRingOrder(const Call& call) {
+    const auto n = static_cast<size_t>(c_.ranks);
+    const auto given = static_cast<size_t>(call.ring_order_size());
+    if (given == 0) return absl::OkStatus();
+    if (given % n != 0) {
+      return Cannot(absl::StrCat("bad-ring-order: expected the ", n, " ranks of the group, found ",
+                                 given, " entries"));
+    }
+    for (size_t at = 0; at < given; at += n) {
+      std::vector<bool> seen(n);
+      for (size_t i = at; i < at + n; ++i) {
+        const uint32_t rank = call.ring_order(static_cast<int>(i));
+        if (rank >= n || seen[rank]) {
+          return Cannot(absl::StrCat("bad-ring-order: expected each rank from 0 to ", n - 1,
+                                     " once, found ", rank, rank >= n ? "" : " twice"));
+        }
+        seen[rank] = true;
+      }
+    }
+    c_.ring_order.assign(call.ring_order().begin(), call.ring_order().end());
+    return absl::OkStatus();
+  }
+
+  const JoinedReduction& joined_;
+  ReductionCase c_;
+};
+
+std::string OpWords(Call::Op op) {
+  switch (op) {
+    case Call::OP_SUM:
+      return "sum";
+    case Call::OP_AVG:
+      return "avg";
+    case Call::OP_MAX:
+      return "max";
+    case Call::OP_MIN:
+      return "min";
+    case Call::OP_PRODUCT:
+      return "product";
+    case Call::OP_OTHER:
+      return "other";
+    default:
+      return "not recorded";
+  }
+}
+
+// What one rank says of a quantity; empty: nothing.
+using Describe = std::string (*)(const v1::Reduction&);
+
+std::string DTypeWords(const v1::Reduction& r) {
+  v1::DType t = r.call().wire_dtype();
+  if (t == v1::DTYPE_UNSPECIFIED && r.has_sample()) t = r.sample().inputs().dtype();
+  return t == v1::DTYPE_UNSPECIFIED ? "" : DTypeName(static_cast<DType>(t));
+}
+std::string CountWords(const v1::Reduction& r) {
+  const bool exempt = r.call().variable_count() || r.call().count() == 0;
+  return exempt ? "" : absl::StrCat(r.call().count());
+}
+std::string OperationWords(const v1::Reduction& r) {
+  return r.call().op() == Call::OP_UNSPECIFIED ? "" : OpWords(r.call().op());
+}
+std::string RootWords(const v1::Reduction& r) { return absl::StrCat(r.call().root()); }
+
+bool PointToPoint(const JoinedReduction& joined) {
+  const std::string& algorithm = joined.call_of(0).algorithm();
+  return algorithm == "send" || algorithm == "recv" || algorithm == "p2p";
+}
+
+}  // namespace
+
+std::shared_ptr<const std::vector<JoinedReduction>> JoinReductions(const SiteStep& step) {
+  std::shared_ptr<const void>& slot = (*step.shared)["reductions"];
+  if (slot == nullptr) slot = std::make_shared<const std::vector<JoinedReduction>>(Join(step));
+  return std::static_pointer_cast<const std::vector<JoinedReduction>>(slot);
+}
+
+absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined) {
+  return Decoder(joined).Run();
+}
+
+std::vector<ReductionMismatch> FindMismatches(const JoinedReduction& joined) {
+  static constexpr std::pair<const char*, Describe> kQuantities[] = {{"dtype", DTypeWords},
+                                                                     {"count", CountWords},
+                                                                     {"operation", OperationWords},
+                                                                     {"root", RootWords}};
+  std::vector<ReductionMismatch> found;
+  if (joined.items.size() < 2 || PointToPoint(joined)) return found;
+  for (const auto& [what, describe] : kQuantities) {
+    ReductionMismatch m{what, {}, {}};
+    std::set<std::string> distinct;
+    for (const Item& item : joined.items) {
+      const std::string words = describe(item.evidence->reduction());
+      if (words.empty()) continue;
+      distinct.insert(words);
+      m.values.push_back(words);
+      m.ranks.push_back(item.source->rank());
+    }
+    if (distinct.size() > 1) found.push_back(std::move(m));
+  }
+  return found;
+}
+
+DType ReductionCase::result_dtype() const {
+  return FormatOf(output_dtype).precision < FormatOf(wire_dtype).precision ? output_dtype
+                                                                           : wire_dtype;
+}
+
+}  // namespace plumbline::rules
