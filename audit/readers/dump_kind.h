@@ -2,6 +2,7 @@
 // (routing_dump.cc, ...), registered in dump_kinds.cc.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ struct DumpKind {
   absl::Status (*load)(const InputFile& file, const SafetensorsHeader& header,
                        v1::Evidence* evidence);
 };
+
+// Says at which byte of the file the problem lies that a load's status tells of.
+absl::Status AtByte(absl::Status status, uint64_t byte);
+uint64_t ByteOf(const absl::Status& status);  // 0 where it was not said
 
 // Every kind that this version judges. Static storage.
 const std::vector<const DumpKind*>& DumpKinds();

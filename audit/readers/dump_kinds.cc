@@ -1,13 +1,18 @@
 #include <algorithm>
 #include <string_view>
 
+#include "absl/strings/cord.h"
+#include "absl/types/optional.h"
 #include "audit/readers/dump_kind.h"
+#include "audit/readers/reduction_dump.h"
 #include "audit/readers/routing_dump.h"
 #include "audit/readers/tensor_dump.h"
 #include "audit/readers/update_dump.h"
 
 namespace plumbline::audit {
 namespace {
+
+constexpr char kBytePayload[] = "plumbline/byte";
 
 // Of the contract, judged by this version or not.
 bool IsKnownKind(std::string_view kind) {
@@ -29,8 +34,19 @@ std::string JudgedKinds() {
 }  // namespace
 
 const std::vector<const DumpKind*>& DumpKinds() {
-  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump, &kTensorDump, &kUpdateDump};
+  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump, &kReductionDump, &kTensorDump,
+                                                      &kUpdateDump};
   return kKinds;
+}
+
+absl::Status AtByte(absl::Status status, uint64_t byte) {
+  status.SetPayload(kBytePayload, absl::Cord(std::to_string(byte)));
+  return status;
+}
+
+uint64_t ByteOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> byte = status.GetPayload(kBytePayload);
+  return byte ? std::stoull(std::string(*byte)) : 0;
 }
 
 const DumpKind* KindOf(const SafetensorsHeader& header, InputReport* report) {

@@ -174,7 +174,7 @@ class DumpSource : public Source {
                                             " bytes of tensors, found too little");
     }
     if (!status.ok()) {
-      report.Add(0, std::string(status.message()));
+      report.Add(ByteOf(status), std::string(status.message()));
       return;
     }
     report.records += header.tensors.size();

@@ -8,30 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
-#include "rules/rule.h"
+#include "rules/lib/reduction_join.h"
 
 namespace plumbline::rules {
-
-// The items of a step that are one call: equal (group, sequence number), or where no number is
-// known equal (group, n-th call of the step). Sorted by group rank. Pointers as in the step.
-struct JoinedReduction {
-  std::string group;
-  uint64_t sequence = 0;  // or the call's number
-  bool sequence_known = false;
-  uint32_t call = 0;  // of the first item
-  std::vector<Item> items;
-  uint32_t size = 0;                 // N; 0: not known
-  std::vector<uint32_t> missing;     // group ranks that did not report; of the world: ranks
-  std::vector<uint32_t> sampleless;  // ranks that reported without a sample
-  std::string ambiguous;             // "short-id: sentence": items that cannot be one call
-
-  const v1::ReductionCall& call_of(size_t i) const { return items[i].evidence->reduction().call(); }
-  bool has_sample() const { return sampleless.size() < items.size(); }
-};
-
-// Every call of the step in the order (group, sequence), running sums of one rank left out.
-// Computed once a step (step.shared).
-std::shared_ptr<const std::vector<JoinedReduction>> JoinReductions(const SiteStep& step);
 
 // Decoded samples of one call. Values are in the dtypes' own precision, held as doubles.
 struct ReductionCase {
@@ -70,13 +49,5 @@ struct ReductionCase {
 // FailedPrecondition with an inconclusive reason ("short-id: sentence") where the call cannot be
 // judged: missing ranks (named), ranks that disagree, malformed tensors, no samples.
 absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined);
-
-// What ranks of one call disagree on: dtype, count, op or root; empty: nothing.
-struct ReductionMismatch {
-  std::string what;                 // "count"
-  std::vector<std::string> values;  // of each item, in words
-  std::vector<uint32_t> ranks;      // of each item
-};
-std::vector<ReductionMismatch> FindMismatches(const JoinedReduction& joined);
 
 }  // namespace plumbline::rules

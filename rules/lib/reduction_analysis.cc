@@ -1,0 +1,49 @@
+#include "rules/lib/reduction_analysis.h"
+
+namespace plumbline::rules {
+namespace {
+
+using List = std::vector<std::shared_ptr<const ReductionAnalysis>>;
+
+// Keeps the joined calls alive as long as what points into them.
+struct Shared {
+  std::shared_ptr<const std::vector<JoinedReduction>> joined;
+  List list;
+};
+
+std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined) {
+  auto a = std::make_shared<ReductionAnalysis>();
+  a->joined = &joined;
+  absl::StatusOr<ReductionCase> c = DecodeReduction(joined);
+  if (!c.ok()) {
+    a->blocked = std::string(c.status().message());
+    return a;
+  }
+  a->c = *std::move(c);
+  a->replay = ReplayReduction(a->c);
+  return a;
+}
+
+}  // namespace
+
+std::vector<uint32_t> ReductionAnalysis::ranks() const {
+  std::vector<uint32_t> out;
+  if (joined->items.size() < 2) return out;
+  for (const Item& item : joined->items) out.push_back(item.source->rank());
+  return out;
+}
+
+std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const SiteStep& step) {
+  std::shared_ptr<const void>& slot = (*step.shared)["reduction-analyses"];
+  if (slot == nullptr) {
+    auto shared = std::make_shared<Shared>();
+    shared->joined = JoinReductions(step);
+    for (const JoinedReduction& joined : *shared->joined) {
+      if (joined.has_sample()) shared->list.push_back(Analyse(joined));
+    }
+    slot = shared;
+  }
+  return static_cast<const Shared*>(slot.get())->list;
+}
+
+}  // namespace plumbline::rules

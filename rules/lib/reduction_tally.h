@@ -1,0 +1,59 @@
+// What precision/collective-sum knows of one site over the steps of a run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rules/lib/bias_stream.h"
+#include "rules/lib/reduction_analysis.h"
+#include "rules/lib/reduction_errors.h"
+#include "rules/lib/reduction_growth.h"
+
+namespace plumbline::rules {
+
+class ReductionTally {
+ public:
+  explicit ReductionTally(double alpha) : stream(alpha) {}
+
+  // One step's calls. A step that was taken before (a restart repeats it) is left out.
+  void Take(const SiteStep& step,
+            const std::vector<std::shared_ptr<const ReductionAnalysis>>& calls);
+  // Calls without a sample: what they say of dtype and group size.
+  void TakeCalls(const std::vector<JoinedReduction>& calls);
+
+  bool judged() const { return last != nullptr; }
+  // Keys of details: the contract's, bias, what_if, growth; of the last judged call.
+  void Describe(google::protobuf::Struct& details) const;
+  std::vector<std::string> Assumptions() const;
+  // "bf16 ring starting at rank 3: 64 of 64 samples; the only match among the candidates (...)"
+  std::string ModelText() const;
+  const char* unit() const;
+
+  BiasStream stream;
+  std::shared_ptr<const ReductionAnalysis> last;  // judged, of the newest step
+  std::vector<WhatIf> what_if;                    // of the first judged call
+  std::optional<Growth> growth;                   // of the first narrow model
+  double rms_of_last = 0;
+  uint64_t calls = 0;                          // judged
+  std::map<std::string, std::string> blocked;  // reasons by id, the first of each
+  std::set<std::string> told_blocked;
+  v1::Level told = v1::LEVEL_UNSPECIFIED;
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  std::set<uint32_t> ranks;
+  // From calls alone.
+  DType wire = DType::kUnspecified;
+  uint32_t group_size = 0;
+  uint64_t sampleless_calls = 0;
+
+ private:
+  void Note(const SiteStep& step);
+  bool any_ = false;
+  std::optional<int64_t> bias_step_;  // the newest step in the stream
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,299 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/alpha_split.h"
+#include "rules/lib/bias_forecast.h"
+#include "rules/lib/e_bh.h"
+#include "rules/lib/reduction_analysis.h"
+#include "rules/lib/reduction_tally.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/collective-sum
+
+An all-reduce or reduce-scatter sums over ranks in too few bits, and the sum is biased.
+
+**What it checks.** At up to 4,096 sampled elements a call, every rank's input and the result, joined by
+(group, sequence number). Three questions, kept apart:
+- *Which arithmetic made this result?* Every candidate is replayed on the samples: rings from each start and in
+  both directions, rounded at every hop (to nearest, toward zero), with the start that each segment has (count/N,
+  gloo's parts, channels and chunks from metadata); trees, recursive halving, NCCL's pair of trees; groups of ranks
+  first; fp32 accumulation rounded once, to nearest or toward zero; the exact sum; averages divided or multiplied
+  before or after; subnormals flushed. Ring orders come from metadata; of up to 8 ranks all orders are tried. What
+  gives the result's bits on every sample is a class. It is `proved` when every candidate of another family
+  differs on k = ln(10^6 C) samples, C the number of candidates: another arithmetic that differs as often matches
+  by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed.
+- *Is there a bias?* The error beyond the one rounding that nobody can avoid, in units of the last place (ulp),
+  plus for too large; fp32 results in ulp of bf16. A wealth process over all steps of the run alarms with a
+  false-alarm probability that is this site's share of one in a million; the interval of the unclipped mean
+  (4.9 standard errors) must lie beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error.
+- *What would another arithmetic give?* The same inputs summed otherwise, in the details (`what_if`).
+
+16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
+and so on to 2,048, until the bias passes its budget.
+
+**Why.** Noise dithers rounding away; what the ranks share does not. A bf16 ring of gradients c(1 + 0.3 normal)
+shows nothing at 64 ranks, is 2.7 % too large at 256, 13 % too small at 512 and loses half at 1,024. The loss curve
+shows none of it: it is a learning rate that differs from element to element.
+
+**Bad.** `bf16 ring starting at rank 3: 64 of 64 samples; sums over 512 ranks come out 13 % too small`.
+
+**Good.** `fp32 accumulation, rounded once: 256 of 256 samples`, or a 16-bit tree with the note's blessing.
+
+**How to fix it.**
+- PyTorch DDP: reduce in fp32 (no `fp16_compress_hook` or `bf16_compress_hook` over many ranks).
+- FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
+- Megatron-LM: `--accumulate-allreduce-grads-in-fp32`, and no `--grad-reduce-in-bf16`.
+- DeepSpeed: `"communication_data_type": "fp32"`.
+- NCCL: `NCCL_ALGO=Tree` or NVLS, whose partial sums are few or wide; hierarchical groups with fp32 inside.
+
+**Strength.** The model `proved` by replay, the bias `statistical`. The note's forecast is a simulation.
+
+**Inconclusive when** ranks are missing (named) or disagree, tensors are malformed, no candidate explains the sums
+and they show no bias, or no call came with a sample. From calls alone (dtype and ranks) a bias is predicted, as a note.
+
+**What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample; ring orders
+of more than 8 ranks that nobody declared; errors before the collective.
+
+**Cost.** Tens of milliseconds a captured call for 64 ranks and 4,096 samples; half a second where all orders of 8
+ranks are tried.
+
+**Sources.** Higham, "The accuracy of floating point summation", 1993; Thakur et al., "Optimization of collective
+communication operations in MPICH", 2005; Waudby-Smith and Ramdas, 2023, on betting; gloo and NCCL sources.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/collective-sum",
+                            "a collective's sum is biased",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr char kFix[] =
+    "Sum in fp32: DDP without a 16-bit compression hook, FSDP reduce_dtype=torch.float32, "
+    "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
+    "a tree (NCCL_ALGO=Tree), whose partial sums are few.";
+
+// Half of the run's budget for streams by themselves (trainer and rollout are two), half for e-BH.
+constexpr double kStreamAlpha = kRunAlpha / 4;
+constexpr double kEBhAlpha = kRunAlpha / 2;
+
+class CollectiveSum : public Rule {
+ public:
+  explicit CollectiveSum(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const auto joined = JoinReductions(step);
+    if (joined->empty()) return;
+    const Key key{step.role, step.site.layer(), step.site.op()};
+    ReductionTally& tally =
+        sites_.try_emplace(key, AlphaOf(kInfo.id, step.site, kStreamAlpha)).first->second;
+    tally.TakeCalls(*joined);
+    tally.Take(step, AnalyseReductions(step));
+    for (const auto& [id, reason] : tally.blocked) {
+      if (tally.told_blocked.insert(id).second) out.Add(Inconclusive(reason));
+    }
+    if (!tally.judged()) return;
+    if (tally.stream.level() > tally.told) {
+      tally.told = tally.stream.level();
+      out.Add(Biased(key, tally, false));
+    } else if (tally.told == v1::LEVEL_UNSPECIFIED && tally.growth) {
+      tally.told = v1::LEVEL_NOTE;
+      out.Add(Narrow(key, tally));
+    }
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    std::vector<double> wealth;
+    for (const auto& [key, tally] : sites_) wealth.push_back(tally.stream.log_wealth());
+    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha * RuleWeight(kInfo.id));
+    size_t i = 0;
+    for (auto& [key, tally] : sites_) {
+      const bool by_ebh = selected[i++];
+      if (tally.told > v1::LEVEL_NOTE) continue;
+      if (by_ebh && tally.stream.interval_side() != BiasSide::kNone) {
+        out.Add(Biased(key, tally, true));
+      } else if (tally.told == v1::LEVEL_UNSPECIFIED) {
+        Rest(key, tally, out);
+      }
+    }
+  }
+
+ private:
+  using Key = std::tuple<v1::Role, std::string, std::string>;
+
+  static v1::Verdict Biased(const Key& key, const ReductionTally& tally, bool by_ebh) {
+    const BiasStream& stream = tally.stream;
+    const ReductionReplay& replay = tally.last->replay;
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    FillBias(stream, f, tally.unit());
+    const bool small = stream.interval_side() == BiasSide::kTooSmall;
+    f.set_title(absl::StrCat("the sum over ", tally.last->c.ranks, " ranks comes out too ",
+                             small ? "small" : "large"));
+    f.set_explanation(absl::StrFormat(
+        "Sums over %d ranks in %s are off by %+.3g %s beyond rounding, between %.3g and %.3g. %s. "
+        "%s%s.",
+        tally.last->c.ranks, DTypeName(tally.last->c.wire_dtype), stream.mean(), tally.unit(),
+        stream.low(), stream.high(), Capitalised(tally.ModelText()), WhatIfText(tally),
+        Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))));
+    f.mutable_cause()->set_id(CauseId(replay));
+    f.mutable_cause()->set_confidence(replay.proved ? 1 : 0.5);
+    if (by_ebh) {
+      f.mutable_false_alarm()->set_value(kEBhAlpha * RuleWeight(kInfo.id));
+      f.add_assumptions(
+          "named by e-BH over all sites: the rate is the expected share of false ones among those "
+          "named");
+    }
+    f.set_fix(kFix);
+    return Complete(key, tally, std::move(verdict));
+  }
+
+  static std::string CauseId(const ReductionReplay& replay) {
+    if (!replay.explained) return "unexplained";
+    const auto is = [&](const char* key, const char* value) {
+      const auto found = replay.shared.find(key);
+      return found != replay.shared.end() && found->second == value;
+    };
+    if (is("averaging", "pre-multiplied") || is("averaging", "post-multiplied"))
+      return "rounded-reciprocal";
+    if (is("rounding", "toward-zero")) return "toward-zero";
+    return replay.narrow_partials ? "16-bit-partial-sums" : replay.name;
+  }
+
+  // "In fp32 accumulation, rounded once the same addends give +0 ulp. "
+  static std::string WhatIfText(const ReductionTally& tally) {
+    for (const WhatIf& w : tally.what_if) {
+      if (w.model.rfind("fp32", 0) == 0)
+        return absl::StrFormat("With %s, the same inputs give %+.2g. ", w.model, w.mean);
+    }
+    return "";
+  }
+
+  static v1::Verdict Narrow(const Key& key, const ReductionTally& tally) {
+    const ReductionReplay& replay = tally.last->replay;
+    const int breaks = tally.growth->breaks_at();
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_NOTE);
+    f.set_strength(v1::STRENGTH_PROVED);
+    f.set_title("a collective keeps its partial sums in 16 bits");
+    std::string grown = "Simulated with addends like these, no bias shows up to 2,048 ranks";
+    if (breaks > 0) {
+      const GrownBias& g = tally.growth->tried.back();
+      grown = absl::StrFormat(
+          "Simulated with addends like these, %d ranks come out %+.2g %s (%+.2g %%) off", breaks,
+          g.mean, tally.unit(), 100 * g.relative);
+    }
+    f.set_explanation(absl::StrFormat("%s. %d ranks show no bias. %s.",
+                                      Capitalised(tally.ModelText()), tally.last->c.ranks, grown));
+    f.mutable_cause()->set_id("16-bit-partial-sums");
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name("ranks at which the bias passes its budget");
+    f.mutable_measured()->set_value(breaks > 0 ? breaks : INFINITY);
+    f.mutable_measured()->set_unit("ranks");
+    f.mutable_threshold()->set_value(kBiasBudgetUlp);
+    f.mutable_threshold()->set_source("budget of the bias test, in ulp");
+    f.set_sample_size(static_cast<uint64_t>(replay.matches));
+    f.add_assumptions(
+        "the model is proved; the forecast is a simulation: normal addends with the "
+        "mean and the deviation over ranks of the sampled elements");
+    f.set_fix(kFix);
+    return Complete(key, tally, std::move(verdict));
+  }
+
+  static void Rest(const Key& key, const ReductionTally& tally, VerdictSink& out) {
+    if (!tally.judged()) {
+      if (tally.blocked.empty()) out.Add(FromCalls(key, tally));
+      return;
+    }
+    const ReductionReplay& replay = tally.last->replay;
+    if (replay.columns.empty()) {
+      out.Add(Complete(key, tally,
+                       Inconclusive("non-finite: every sample has an input that is "
+                                    "not finite")));
+    } else if (!replay.explained) {
+      out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
+    } else {
+      out.Add(Complete(key, tally, Pass("no bias; " + tally.ModelText())));
+    }
+  }
+
+  // No call ever came with a sample.
+  static v1::Verdict FromCalls(const Key& key, const ReductionTally& tally) {
+    constexpr uint32_t kMostRanks = 1 << 14;
+    const bool known = tally.wire != DType::kUnspecified && tally.group_size > 1;
+    GrownBias bias;
+    if (known && FormatOf(tally.wire).precision < 24)
+      bias = PredictRing(tally.wire, static_cast<int>(std::min(tally.group_size, kMostRanks)));
+    if (!known || bias.ranks == 0 || !bias.beyond_budget()) {
+      return Complete(key, tally,
+                      Inconclusive("no-sample: no call of this collective came with values"));
+    }
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_NOTE);
+    f.set_strength(v1::STRENGTH_HEURISTIC);
+    f.set_title("a biased sum is predicted");
+    f.set_explanation(absl::StrFormat(
+        "Predicted, not measured: a %s ring over %d ranks of addends c(1 + 0.3 normal) comes out "
+        "%+.2g ulp (%+.2g %%) off.",
+        DTypeName(tally.wire), tally.group_size, bias.mean, 100 * bias.relative));
+    f.mutable_cause()->set_id("predicted");
+    f.mutable_cause()->set_confidence(0.5);
+    f.mutable_measured()->set_name("predicted mean error beyond rounding");
+    f.mutable_measured()->set_value(bias.mean);
+    f.mutable_measured()->set_unit("ulp");
+    f.mutable_threshold()->set_value(kBiasBudgetUlp);
+    f.mutable_threshold()->set_source("budget of the bias test, in ulp");
+    f.add_assumptions(
+        "a ring whose partial sums have the wire's dtype; ranks whose gradients "
+        "deviate by 0.3 of their mean");
+    f.set_fix(kFix);
+    return Complete(key, tally, std::move(verdict));
+  }
+
+  static v1::Verdict Complete(const Key& key, const ReductionTally& tally, v1::Verdict verdict) {
+    v1::FindingSite& site = *verdict.mutable_site();
+    site.set_layer(std::get<1>(key));
+    site.set_op(std::get<2>(key));
+    site.set_step_first(tally.step_first);
+    site.set_step_last(tally.step_last);
+    for (const uint32_t rank : tally.ranks) site.add_ranks(rank);
+    tally.Describe(*verdict.mutable_details());
+    for (const std::string& assumption : tally.Assumptions()) verdict.add_assumptions(assumption);
+    if (verdict.has_finding()) {
+      *verdict.mutable_finding()->mutable_details() = verdict.details();
+      for (const std::string& assumption : tally.Assumptions())
+        verdict.mutable_finding()->add_assumptions(assumption);
+      verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
+    }
+    return verdict;
+  }
+
+  std::map<Key, ReductionTally> sites_;
+};
+
+}  // namespace
+
+CatalogueEntry collective_sum() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<CollectiveSum>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
