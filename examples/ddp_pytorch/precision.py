@@ -29,7 +29,7 @@ class Updates:
         for held, (_, parameter) in zip(self.held, self.named):
             held.grad = parameter.grad.to(held.dtype)
         watched = [(name, held, held.detach().clone(), self._moment(held))
-                   for held, (name, _) in zip(self.held, self.named) if probes.due(name)]
+                   for held, (name, _) in zip(self.held, self.named) if probes.due("updates", name)]
         self.optimizer.step()
         for name, held, before, moment in watched:
             probes.update(name, before, held.detach(), self._intended(held), optimizer=self.kind,
@@ -70,7 +70,7 @@ class Average:
     def step(self, probes):
         for held, (name, parameter) in zip(self.held, self.named):
             site = f"{name}.ema"
-            watched = probes.due(site)
+            watched = probes.due("averages", site)
             before = held.clone() if watched else None
             held.lerp_(parameter.to(held.dtype), 1 - self.decay)
             if watched:
@@ -93,12 +93,11 @@ class Accumulator:
     def add(self, probes):
         """Takes the parameters' gradients, and leaves them without."""
         for total, (name, parameter) in zip(self.sums, self.named):
-            site = f"{name}.grad"
-            watched = probes.due(site)
+            watched = probes.due("gradients", name)
             before = total.clone() if watched else None
             total.add_(parameter.grad.to(total.dtype))
             if watched:
-                probes.update(site, before, total, parameter.grad, optimizer="accumulation")
+                probes.sum(name, before, total, parameter.grad)
             parameter.grad = None
 
     @torch.no_grad()

@@ -17,13 +17,19 @@ class Silent:
     def hook(self, hook):
         return hook
 
-    def due(self, site):
+    def due(self, kind, layer):
         return False
 
     def update(self, *_, **__):
         pass
 
+    def sum(self, *_):
+        pass
+
     def weights(self, model):
+        pass
+
+    def activations(self, model):
         pass
 
     def finish(self):
@@ -34,25 +40,37 @@ class Probes:
     """Sends what happens in each step to the analysis server, to a record on disk, or both."""
 
     def __init__(self, run, server=None, record=None, watch=(), patience=2.0):
-        """watch: "updates", "averages", "gradients", "weights": what is looked at besides hooks."""
+        """watch: "updates", "averages", "gradients", "weights", "activations": besides hooks."""
         self._run = import_plumbline().init(run=run, server=server, record=record)
         self._watch, self._patience = set(watch), patience
         self.step, self.scalar = self._run.step, self._run.scalar
         self.hook = self._run.observed
 
-    def due(self, site):
-        kind = ("averages" if site.endswith(".ema") else
-                "gradients" if site.endswith(".grad") else "updates")
-        return kind in self._watch and self._run.update_due(site)
+    def due(self, kind, layer):
+        """Is an update of this kind, "updates", "averages" or "gradients", looked at now?"""
+        return kind in self._watch and self._run.due(
+            layer, "accumulation" if kind == "gradients" else "update")
 
-    def update(self, site, before, after, intended, **facts):
-        self._run.observe_update(site, before, after, intended, **facts)
+    def update(self, layer, before, after, intended, **facts):
+        self._run.observe_update(layer, before, after, intended, **facts)
+
+    def sum(self, layer, before, after, addend):
+        """One micro-batch's gradient was added to a running sum."""
+        self._run.observe_accumulation(layer, before, after, addend)
 
     def weights(self, model):
         """Every rank holds the same weights: their digests are compared."""
         if "weights" in self._watch:
             for name, parameter in model.named_parameters():
                 self._run.observe_tensor(name, parameter.detach(), role="weight", replicas="world")
+
+    def activations(self, model):
+        """Every module's output, as it is made."""
+        if "activations" in self._watch:
+            for name, module in model.named_children():
+                module.register_forward_hook(
+                    lambda _, __, output, name=name: self._run.observe_tensor(
+                        name, output.detach(), role="activation"))
 
     def finish(self):
         self._run.finish(self._patience)

@@ -49,14 +49,15 @@ def arguments(argv):
     run.add_argument("--lr", type=float, default=1e-3)
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--launch", type=int, metavar="N", help="start N ranks on this host")
+    run.add_argument("--overflow", metavar="RANK:STEP", help="make one rank's layer overflow there")
     run.add_argument("--flip", metavar="RANK:STEP", help="flip one bit of one weight there")
     run.add_argument("--log", metavar="FILE", help="JSON lines, one a step, by rank 0")
     run.add_argument("--quiet", action="store_true", help="no progress on standard output")
     watch = parser.add_argument_group("probes")
     watch.add_argument("--probes", choices=("on", "off"), default="on")
     watch.add_argument("--watch", nargs="*", default=["weights"], metavar="WHAT",
-                       choices=("updates", "averages", "gradients", "weights"),
-                       help="besides the collective: updates, averages, gradients, weights")
+                       choices=("updates", "averages", "gradients", "weights", "activations"),
+                       help="besides the collective: %(choices)s")
     watch.add_argument("--run", default="ddp", help="the run's name")
     watch.add_argument("--server", metavar="ADDR", help="plumbd to send to")
     watch.add_argument("--record", metavar="DIR", help="folder to record to")
@@ -84,6 +85,7 @@ class Trainer:
         if self.world > 1:
             self.replica = DistributedDataParallel(self.model)
             self.replica.register_comm_hook(None, self.probes.hook(HOOKS[options.hook]))
+        self.probes.activations(self.model)
         self.updates = Updates(self.model, options.optimizer, options.lr, options.master)
         self.average = (Average(self.model, DTYPES[options.ema], options.decay)
                         if options.ema else None)
@@ -103,6 +105,7 @@ class Trainer:
         loss = 0.0
         if self.accumulator:
             self.accumulator.clear()
+        self.overflow(step)
         for i in range(count):
             loss += self.backward(self.batches[step * count + i], last=i + 1 == count) / count
         if self.accumulator:
@@ -125,6 +128,12 @@ class Trainer:
         if self.accumulator:
             self.accumulator.add(self.probes)
         return loss.item()
+
+    def overflow(self, step):
+        """Weights so large that the layer's products are beyond fp32."""
+        if self.options.overflow == f"{self.rank}:{step}":
+            with torch.no_grad():
+                self.model.hidden.weight.fill_(3e38)
 
     def flip_a_bit(self, step):
         """What a failing memory chip does: one low bit of one weight of one rank."""

@@ -6,7 +6,7 @@ import ctypes
 from . import _observe
 from ._accumulation import watch_accumulation
 from ._hooks import observed, plain_hook
-from ._library import KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE
+from ._library import KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE, NO_STEP
 from ._process_groups import describe_group
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
@@ -84,6 +84,21 @@ class Observations:
             (before, after, intended, gradient, moment_before, moment_after, offsets, count,
              optimizer, lr, beta2, eps, decay, eps_dtype),
         )  # fmt: skip
+
+    def due(self, layer, what="update"):
+        """Would an observation at the open step be kept? For trainers that must copy something first.
+
+        what: "update", "accumulation", or the role of a tensor.
+        """
+        kind = KIND_UPDATE if what in ("update", "accumulation") else KIND_TENSOR
+        try:
+            site = self._site(kind, layer, what)
+        except self._mistake:
+            raise
+        except Exception as error:
+            self._tell(("due", repr(layer)), f"due({layer!r}, {what!r}): {error}")
+            return False
+        return site is not None and site.word[0] <= self._step < NO_STEP
 
     def observe_accumulation(self, layer, before, after, addend, offsets=None, count=None):
         """One micro-batch's addition to a running sum: after = before + addend.
@@ -239,6 +254,9 @@ class NoObservations:
 
     def observe_update(self, layer, before=None, after=None, intended=None, **_):
         return None
+
+    def due(self, layer, what="update"):
+        return False
 
     def observe_accumulation(self, layer, before=None, after=None, addend=None, **_):
         return None
