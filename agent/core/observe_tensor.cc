@@ -106,7 +106,7 @@ uint32_t SamplesOf(SiteKind kind) {
 
 template <typename Call>
 plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
-  std::byte* record = Reserve(probes::SlotBytes(call), HostRing::Keep::kLeave);
+  std::byte* record = Reserve(probes::SlotBytes(call), ByteRing::Keep::kLeave);
   if (record == nullptr) {
     state_->CountLoss(LossCause::kRingFull, head.site, head.step);
     return PLUMBLINE_DROPPED;
