@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/load.h"
@@ -71,22 +72,20 @@ class Decoder {
                     ShapeText(sample.inputs()));
     if (absl::Status s = SetSize(sample.inputs().shape(0), sample.inputs().shape(1)); !s.ok())
       return s;
-    if (absl::Status s = CheckTensor("inputs", sample.inputs(), {c_.ranks, c_.samples}, true);
+    if (absl::Status s = CheckTensor("inputs", sample.inputs(), {c_.ranks, recorded_}, true);
         !s.ok())
       return s;
     c_.input_dtype = static_cast<DType>(sample.inputs().dtype());
-    Append(sample.inputs(), 0, c_.ranks * static_cast<int64_t>(c_.samples), c_.inputs);
     const bool each = sample.output().shape_size() == 2;
     const std::vector<int64_t> shape =
-        each ? std::vector<int64_t>{c_.ranks, c_.samples} : std::vector<int64_t>{c_.samples};
+        each ? std::vector<int64_t>{c_.ranks, recorded_} : std::vector<int64_t>{recorded_};
     if (absl::Status s = CheckTensor("output", sample.output(), shape, true); !s.ok()) return s;
     c_.output_dtype = static_cast<DType>(sample.output().dtype());
-    Append(sample.output(), 0, c_.samples, c_.output);
-    for (int r = 1; each && r < c_.ranks; ++r) {
-      std::vector<double> other;
-      Append(sample.output(), int64_t{r} * c_.samples, c_.samples, other);
-      CompareOutputs(other, static_cast<uint32_t>(r));
-    }
+    Pick(sample.output());
+    for (int r = 0; r < c_.ranks; ++r) Append(sample.inputs(), r, c_.inputs);
+    Append(sample.output(), 0, c_.output);
+    for (int r = 1; each && r < c_.ranks; ++r)
+      CompareOutputs(sample.output(), r, sample.output(), static_cast<uint32_t>(r));
     return LoadOffsets(sample);
   }
 
@@ -106,9 +105,9 @@ class Decoder {
     const v1::ReductionSample& sample = joined_.items[i].evidence->reduction().sample();
     const uint32_t rank = joined_.items[i].source->rank();
     const std::string name = absl::StrCat("inputs of rank ", rank);
-    if (absl::Status s = CheckTensor(name.c_str(), sample.inputs(), {c_.samples}, true); !s.ok())
+    if (absl::Status s = CheckTensor(name.c_str(), sample.inputs(), {recorded_}, true); !s.ok())
       return s;
-    if (absl::Status s = CheckTensor("output", sample.output(), {c_.samples}, true); !s.ok())
+    if (absl::Status s = CheckTensor("output", sample.output(), {recorded_}, true); !s.ok())
       return s;
     const auto in = static_cast<DType>(sample.inputs().dtype());
     const auto out = static_cast<DType>(sample.output().dtype());
@@ -118,14 +117,13 @@ class Decoder {
       return Cannot(absl::StrCat("offsets-differ: rank ", rank, " sampled other elements"));
     c_.input_dtype = in;
     c_.output_dtype = out;
-    Append(sample.inputs(), 0, c_.samples, c_.inputs);
-    std::vector<double> output;
-    Append(sample.output(), 0, c_.samples, output);
     if (i == 0) {
-      c_.output = std::move(output);
+      Pick(sample.output());
+      Append(sample.output(), 0, c_.output);
     } else {
-      CompareOutputs(output, rank);
+      CompareOutputs(sample.output(), 0, First().sample().output(), rank);
     }
+    Append(sample.inputs(), 0, c_.inputs);
     return absl::OkStatus();
   }
 
@@ -144,24 +142,54 @@ class Decoder {
     if (ranks > kMostRanks || samples > kMostValues / ranks)
       return Cannot("too-large: the sample has more values than can be replayed");
     c_.ranks = static_cast<int>(ranks);
-    c_.samples = static_cast<int>(samples);
+    recorded_ = samples;
     return absl::OkStatus();
   }
 
-  static void Append(const v1::Tensor& tensor, int64_t first, int64_t count,
-                     std::vector<double>& to) {
-    const auto dtype = static_cast<DType>(tensor.dtype());
-    to.reserve(to.size() + static_cast<size_t>(count));
-    for (int64_t i = first; i < first + count; ++i)
-      to.push_back(LoadDouble(tensor.data().data(), dtype, i));
+  // All columns, or of many: one in each of 4,096 equal stretches, and those whose output is not
+  // finite.
+  void Pick(const v1::Tensor& output) {
+    constexpr int64_t kMost = 4096;
+    constexpr int kMostNonFinite = 64;
+    const auto dtype = static_cast<DType>(output.dtype());
+    const int64_t m = recorded_;
+    int non_finite = 0;
+    for (int64_t i = 0; m > kMost && i < m && non_finite < kMostNonFinite; ++i) {
+      if (std::isfinite(LoadDouble(output.data().data(), dtype, i))) continue;
+      picks_.push_back(i);
+      ++non_finite;
+    }
+    for (int64_t i = 0; i < std::min(m, kMost); ++i) {
+      const int64_t first = m <= kMost ? i : i * m / kMost;
+      const int64_t next = m <= kMost ? i + 1 : (i + 1) * m / kMost;
+      const uint64_t mixed = static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15ull >> 32;
+      picks_.push_back(first + static_cast<int64_t>(mixed % static_cast<uint64_t>(next - first)));
+    }
+    if (m > kMost) {
+      std::sort(picks_.begin(), picks_.end());
+      picks_.erase(std::unique(picks_.begin(), picks_.end()), picks_.end());
+    }
+    c_.samples = static_cast<int>(picks_.size());
   }
 
-  void CompareOutputs(const std::vector<double>& other, uint32_t rank) {
-    for (size_t i = 0; i < other.size(); ++i) {
-      if (Same(other[i], c_.output[i])) continue;
+  // The picked columns of one row.
+  void Append(const v1::Tensor& tensor, int64_t row, std::vector<double>& to) const {
+    const auto dtype = static_cast<DType>(tensor.dtype());
+    for (const int64_t i : picks_)
+      to.push_back(LoadDouble(tensor.data().data(), dtype, row * recorded_ + i));
+  }
+
+  // Every recorded column of a row against the first row of `first`.
+  void CompareOutputs(const v1::Tensor& other, int64_t row, const v1::Tensor& first,
+                      uint32_t rank) {
+    const auto dtype = static_cast<DType>(other.dtype());
+    const size_t bytes = static_cast<size_t>(recorded_) * DTypeSize(dtype);
+    const char* mine = other.data().data() + static_cast<size_t>(row) * bytes;
+    if (std::memcmp(mine, first.data().data(), bytes) == 0) return;
+    for (int64_t i = 0; i < recorded_; ++i) {
+      if (Same(LoadDouble(mine, dtype, i), LoadDouble(first.data().data(), dtype, i))) continue;
       c_.differing_ranks.push_back(rank);
-      const auto at = static_cast<int64_t>(i);
-      c_.first_difference = c_.first_difference < 0 ? at : std::min(c_.first_difference, at);
+      c_.first_difference = c_.first_difference < 0 ? i : std::min(c_.first_difference, i);
       return;
     }
   }
@@ -173,25 +201,27 @@ class Decoder {
     c_.offsets_given = sample.has_offsets();
     c_.offsets.resize(static_cast<size_t>(c_.samples));
     if (!c_.offsets_given) {
-      for (size_t i = 0; i < c_.offsets.size(); ++i) c_.offsets[i] = i;
+      for (size_t i = 0; i < picks_.size(); ++i) c_.offsets[i] = static_cast<uint64_t>(picks_[i]);
       if (!c_.count_given) {
-        c_.count = c_.offsets.size();
+        c_.count = static_cast<uint64_t>(recorded_);
         c_.assumptions.push_back(
             "the whole buffer was recorded: neither its count nor the elements' offsets were");
       }
     } else {
-      if (absl::Status s = CheckTensor("offsets", sample.offsets(), {c_.samples}, false); !s.ok())
+      if (absl::Status s = CheckTensor("offsets", sample.offsets(), {recorded_}, false); !s.ok())
         return s;
-      std::vector<int64_t> offsets(c_.offsets.size());
-      ReadIntegers(sample.offsets(), 0, c_.samples, offsets.data());
+      std::vector<int64_t> offsets(static_cast<size_t>(recorded_));
+      ReadIntegers(sample.offsets(), 0, recorded_, offsets.data());
       for (size_t i = 0; i < offsets.size(); ++i) {
-        if (offsets[i] < 0) return OutOfRange(offsets[i], i);
-        c_.offsets[i] = static_cast<uint64_t>(offsets[i]);
+        const bool beyond = c_.count > 0 && static_cast<uint64_t>(offsets[i]) >= c_.count;
+        if (offsets[i] < 0 || beyond) return OutOfRange(offsets[i], i);
       }
+      for (size_t i = 0; i < picks_.size(); ++i)
+        c_.offsets[i] = static_cast<uint64_t>(offsets[static_cast<size_t>(picks_[i])]);
     }
-    for (size_t i = 0; c_.count > 0 && i < c_.offsets.size(); ++i) {
-      if (c_.offsets[i] >= c_.count) return OutOfRange(static_cast<int64_t>(c_.offsets[i]), i);
-    }
+    if (c_.count > 0 && static_cast<uint64_t>(recorded_) > c_.count)
+      return Cannot(absl::StrCat("count-too-small: expected a count of at least the ", recorded_,
+                                 " samples, found ", c_.count));
     return absl::OkStatus();
   }
 
@@ -240,6 +270,8 @@ class Decoder {
 
   const JoinedReduction& joined_;
   ReductionCase c_;
+  int64_t recorded_ = 0;        // samples in the record
+  std::vector<int64_t> picks_;  // of them, judged
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ struct ReductionCase {
   std::string transport;
   // Ranks whose output is not the first one's (NaN equals NaN, zeros are equal), by number.
   std::vector<uint32_t> differing_ranks;
-  int64_t first_difference = -1;  // sample
+  int64_t first_difference = -1;  // recorded sample
   std::vector<std::string> assumptions;
 
   bool average() const { return op == v1::ReductionCall::OP_AVG; }

@@ -1,0 +1,178 @@
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "rules/catalogue.h"
+#include "rules/lib/reduction_join.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/collective-mismatch
+
+The ranks of one collective disagree on what they reduce: dtype, number of elements, operation or root.
+
+**What it checks.** Calls joined by (group, sequence number), or by (step, n-th call) where no number is known:
+every rank must state the same wire dtype, count, operation and root. Calls that may differ in count by design
+(`variable_count`) are compared in the rest; point-to-point calls are exempt.
+
+**Why.** NCCL does not compare what the ranks ask for. A rank that reduces 1,000,000 elements with another's
+999,936 either hangs, or adds memory that belongs to something else; a rank that sends bf16 where the others send
+fp16 adds bit patterns: 1.0 in bf16 (0x3f80) reads as 1.875 in fp16.
+
+**Bad.** `count: 999936 on rank 3, 1000000 on ranks 0, 1, 2`.
+
+**Good.** Every rank states the same.
+
+**How to fix it.**
+- Look for code that runs on some ranks only: parameters without gradient (`find_unused_parameters` in DDP),
+  an uneven last batch, a conditional collective.
+- PyTorch: `TORCH_DISTRIBUTED_DEBUG=DETAIL` checks every call before it is made.
+- A bucket whose order of parameters differs: build the model in the same order on every rank.
+- Mixed precision: one `reduce_dtype` (FSDP), one `communication_data_type` (DeepSpeed) for the whole group.
+
+**Strength.** `proved`: two ranks' own statements differ.
+
+**Inconclusive when** only one rank's statement was recorded.
+
+**What it cannot see.** Ranks that did not report; calls whose numbers were not recorded and that the ranks made in
+different order.
+
+**Cost.** A comparison of four numbers a rank and call.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/collective-mismatch",
+                            "ranks disagree on what they reduce",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+// The value that most ranks state; of equally many the smallest text.
+std::string Majority(const std::map<std::string, std::vector<uint32_t>>& ranks_of) {
+  const std::string* best = nullptr;
+  size_t most = 0;
+  for (const auto& [value, ranks] : ranks_of) {
+    if (ranks.size() > most) {
+      most = ranks.size();
+      best = &value;
+    }
+  }
+  return *best;
+}
+
+class CollectiveMismatch : public Rule {
+ public:
+  explicit CollectiveMismatch(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const auto calls = JoinReductions(step);
+    if (calls->empty()) return;
+    Site& site = sites_[{step.role, step.site.layer(), step.site.op()}];
+    if (!site.any) site.step_first = step.step;
+    site.any = true;
+    site.step_last = std::max(site.step_last, step.step);
+    for (const JoinedReduction& joined : *calls) {
+      for (const Item& item : joined.items) site.ranks.insert(item.source->rank());
+      if (joined.items.size() < 2) continue;
+      ++site.compared;
+      for (const ReductionMismatch& m : FindMismatches(joined)) {
+        if (site.told.insert(m.what).second) out.Add(Found(joined, m));
+      }
+    }
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, site] : sites_) {
+      if (!site.told.empty()) continue;
+      v1::Verdict verdict =
+          site.compared > 0
+              ? Pass(absl::StrCat("the ranks agree on dtype, count, operation and root"))
+              : Inconclusive(
+                    "one-record: one record speaks for all ranks; their own statements "
+                    "were not compared");
+      Put(*verdict.mutable_details(), "calls", static_cast<double>(site.compared));
+      verdict.mutable_site()->set_layer(std::get<1>(key));
+      verdict.mutable_site()->set_op(std::get<2>(key));
+      verdict.mutable_site()->set_step_first(site.step_first);
+      verdict.mutable_site()->set_step_last(site.step_last);
+      for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+      out.Add(std::move(verdict));
+    }
+  }
+
+ private:
+  struct Site {
+    bool any = false;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    uint64_t compared = 0;
+    std::set<uint32_t> ranks;
+    std::set<std::string> told;
+  };
+
+  static v1::Verdict Found(const JoinedReduction& joined, const ReductionMismatch& m) {
+    std::map<std::string, std::vector<uint32_t>> ranks_of;
+    for (size_t i = 0; i < m.values.size(); ++i) ranks_of[m.values[i]].push_back(m.ranks[i]);
+    const std::string usual = Majority(ranks_of);
+    std::vector<std::string> parts;
+    std::vector<uint32_t> odd;
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    for (const auto& [value, ranks] : ranks_of) {
+      parts.push_back(absl::StrCat(value, " on ", RankWords(ranks)));
+      Put(*f.mutable_witness(), value, RankWords(ranks));
+      if (value != usual) odd.insert(odd.end(), ranks.begin(), ranks.end());
+    }
+    for (const uint32_t rank : odd) verdict.mutable_site()->add_ranks(rank);
+    f.set_level(v1::LEVEL_ERROR);
+    f.set_strength(v1::STRENGTH_PROVED);
+    f.set_title(absl::StrCat("ranks disagree on the ", m.what, " of a collective"));
+    f.set_explanation(absl::StrCat("Call ", joined.sequence, " of ", GroupWords(joined.group), ": ",
+                                   m.what, " ", absl::StrJoin(parts, "; "), "."));
+    f.mutable_cause()->set_id(absl::StrCat("different-", m.what));
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name(absl::StrCat("different values of ", m.what));
+    f.mutable_measured()->set_value(static_cast<double>(ranks_of.size()));
+    f.mutable_threshold()->set_value(1);
+    f.mutable_threshold()->set_source("every rank must ask for the same");
+    f.set_sample_size(m.values.size());
+    f.set_fix(
+        "Find what runs on these ranks only (TORCH_DISTRIBUTED_DEBUG=DETAIL; unused parameters, an "
+        "uneven last batch, a conditional collective, another reduce dtype).");
+    google::protobuf::Struct& details = *verdict.mutable_details();
+    Put(details, "what", m.what);
+    Put(details, "group", joined.group);
+    Put(details, "sequence", static_cast<double>(joined.sequence));
+    *f.mutable_details() = details;
+    if (!joined.sequence_known) {
+      const char* assumption =
+          "ranks made their calls in the same order: no sequence number was "
+          "recorded";
+      verdict.add_assumptions(assumption);
+      f.add_assumptions(assumption);
+    }
+    return verdict;
+  }
+
+  std::map<std::tuple<v1::Role, std::string, std::string>, Site> sites_;
+};
+
+}  // namespace
+
+CatalogueEntry collective_mismatch() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<CollectiveMismatch>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,291 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/reduction_analysis.h"
+#include "rules/lib/reduction_errors.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/collective-overflow
+
+A sum overflows on the way though its result fits: inputs and exact result are finite, the output is not.
+
+**What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
+an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
+order of sum and division is named by replay (`precision/collective-sum`). A partial sum above a quarter of the dtype's
+largest value is a note: four times as many ranks, or a loss scale four times as large, overflow.
+
+**Why.** fp16 ends at 65,504. With a loss scale of 2^16 and gradients of 0.02, 64 ranks sum to 83,886: infinite, while
+the average is 1,311. The loss scaler then halves its scale, again and again, and gradients fall below the smallest
+subnormal instead: the overflow is invisible, what it costs is not.
+
+**Bad.** `512 ranks, fp16 ring, post-divided: 8 of 256 sums are infinite, their averages are finite`.
+
+**Good.** Divided before the sum, or summed in bf16 or fp32.
+
+**How to fix it.**
+- PyTorch DDP with `fp16_compress_hook`: it divides before the all-reduce; a hook of your own must, too.
+- DeepSpeed: `"prescale_gradients": true` with fp16, or `"communication_data_type": "fp32"`.
+- FSDP: `MixedPrecision(reduce_dtype=torch.float32)`; FSDP splits the division before and after the sum for fp16.
+- Megatron-LM: `--accumulate-allreduce-grads-in-fp32`.
+- Or bf16, whose range is that of fp32.
+
+**Strength.** `proved`: the inputs, the exact result and the output are there to be added up by hand. The note is a
+fact of the sampled elements.
+
+**Inconclusive when** the call cannot be decoded (missing ranks, malformed tensors) or every sample has an input that
+is not finite.
+
+**What it cannot see.** Elements that were not sampled: one infinity in a million is seen by `precision/non-finite`.
+
+**Cost.** None beside `precision/collective-sum`.
+
+**Sources.** Micikevicius et al., "Mixed Precision Training", 2018.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/collective-overflow",
+                            "a collective overflows though its result fits",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr char kFix[] =
+    "Divide before the sum (DeepSpeed prescale_gradients with fp16, a hook that divides first), or "
+    "reduce in fp32 or bf16 (FSDP reduce_dtype=torch.float32, Megatron-LM "
+    "--accumulate-allreduce-grads-in-fp32).";
+
+// One element that overflowed though its result fits.
+struct Overflow {
+  int column = -1;
+  double exact = 0;    // result
+  double largest = 0;  // partial sum on the way
+};
+
+class CollectiveOverflow : public Rule {
+ public:
+  explicit CollectiveOverflow(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    for (const auto& a : AnalyseReductions(step)) {
+      Site& site = Note(step);
+      if (!a->blocked.empty()) {
+        if (site.blocked.empty()) site.blocked = a->blocked;
+        continue;
+      }
+      Look(step, *a, site, out);
+    }
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const auto& [key, site] : sites_) {
+      if (site.told != v1::LEVEL_UNSPECIFIED) continue;
+      v1::Verdict verdict = Rest(site);
+      verdict.mutable_site()->set_layer(std::get<1>(key));
+      verdict.mutable_site()->set_op(std::get<2>(key));
+      verdict.mutable_site()->set_step_first(site.step_first);
+      verdict.mutable_site()->set_step_last(site.step_last);
+      for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+      Put(*verdict.mutable_details(), "samples", static_cast<double>(site.samples));
+      if (site.samples > 0) Put(*verdict.mutable_details(), "largest_share", site.largest_share);
+      out.Add(std::move(verdict));
+    }
+  }
+
+ private:
+  struct Site {
+    bool any = false;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::set<uint32_t> ranks;
+    uint64_t samples = 0;      // with finite inputs
+    double largest_share = 0;  // of the dtype's largest value, over all partial sums
+    std::string blocked;
+    v1::Level told = v1::LEVEL_UNSPECIFIED;
+  };
+
+  Site& Note(const SiteStep& step) {
+    Site& site = sites_[{step.role, step.site.layer(), step.site.op()}];
+    if (!site.any) site.step_first = step.step;
+    site.any = true;
+    site.step_last = std::max(site.step_last, step.step);
+    for (const Item& item : step.items) {
+      if (item.evidence->has_reduction()) site.ranks.insert(item.source->rank());
+    }
+    return site;
+  }
+
+  // The model's own partial sums; of an unexplained one those of a ring.
+  static SumMachine MachineOf(const ReductionAnalysis& a) {
+    SumMachine m;
+    m.ranks = a.c.ranks;
+    if (a.replay.explained) {
+      m.arithmetic = a.replay.arithmetic;
+      m.arithmetic.group = 1;
+      if (a.replay.shape.kind == SumShape::Kind::kTree && a.replay.arithmetic.group == 1) {
+        m.order = SumMachine::Order::kTree;
+        m.tree = &a.replay.shapes->trees[static_cast<size_t>(a.replay.shape.order)].tree;
+      }
+      return m;
+    }
+    m.arithmetic.wire = m.arithmetic.partial = m.arithmetic.store = a.c.wire_dtype;
+    m.arithmetic.averaging = a.c.average() ? Averaging::kPostDivided : Averaging::kNone;
+    return m;
+  }
+
+  void Look(const SiteStep& step, const ReductionAnalysis& a, Site& site, VerdictSink& out) const {
+    const ReductionCase& c = a.c;
+    const SumMachine machine = MachineOf(a);
+    const double limit = FormatOf(machine.arithmetic.partial).max_finite;
+    const v1::ReductionCall& call = a.joined->call_of(0);
+    const double postscale = call.postscale() == 0 ? 1 : call.postscale();
+    std::vector<Overflow> overflows;
+    Overflow near;
+    for (const int32_t column : a.replay.columns) {
+      std::vector<double> addends;
+      ExactSum exact;
+      bool finite = true;
+      for (int r = 0; r < c.ranks; ++r) {
+        addends.push_back(RoundToFormat(c.input(r, column), c.wire_dtype));
+        finite &= std::isfinite(addends.back());
+        if (finite) exact.Add(addends.back());
+      }
+      if (!finite) continue;
+      ++site.samples;
+      Overflow o{column, ResultOf(exact, c, postscale), 0};
+      machine.Run(addends, column % c.ranks, &o.largest);
+      const double y = c.output[static_cast<size_t>(column)];
+      const bool fits = std::isfinite(RoundToFormat(o.exact, c.result_dtype()));
+      if (!std::isfinite(y) && fits) overflows.push_back(o);
+      if (std::isfinite(y) && o.largest > near.largest) near = o;
+    }
+    site.largest_share = std::max(site.largest_share, near.largest / limit);
+    if (!overflows.empty() && site.told < v1::LEVEL_ERROR) {
+      site.told = v1::LEVEL_ERROR;
+      out.Add(Found(step, a, overflows));
+    } else if (near.largest > limit / 4 && site.told == v1::LEVEL_UNSPECIFIED) {
+      site.told = v1::LEVEL_NOTE;
+      out.Add(Close(a, near, near.largest / limit));
+    }
+  }
+
+  static double ResultOf(const ExactSum& exact, const ReductionCase& c, double postscale) {
+    const uint32_t divisor = c.average() ? static_cast<uint32_t>(c.ranks) : 1;
+    return exact.RoundTo(DType::kF64, RoundingMode::kNearestEven, divisor) * postscale;
+  }
+
+  static v1::Verdict Found(const SiteStep& /*step*/, const ReductionAnalysis& a,
+                           const std::vector<Overflow>& overflows) {
+    const ReductionCase& c = a.c;
+    const Overflow& first = overflows.front();
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_ERROR);
+    f.set_strength(v1::STRENGTH_PROVED);
+    f.set_title("a collective overflows though its result fits");
+    const std::string model = a.replay.explained
+                                  ? a.replay.Words()
+                                  : std::string("an order that replay does not explain");
+    f.set_explanation(absl::StrFormat(
+        "%d of %d sampled results over %d ranks are not finite in %s, though every input is and "
+        "the exact result fits (%.6g at element %d). Summed by %s.",
+        overflows.size(), a.replay.columns.size(), c.ranks, DTypeName(c.result_dtype()),
+        first.exact, c.offsets[static_cast<size_t>(first.column)], model));
+    f.mutable_cause()->set_id(CauseId(a));
+    f.mutable_cause()->set_confidence(a.replay.proved ? 1 : 0.5);
+    f.mutable_measured()->set_name("results that overflowed and fit");
+    f.mutable_measured()->set_value(static_cast<double>(overflows.size()));
+    f.mutable_measured()->set_unit("samples");
+    f.mutable_threshold()->set_value(0);
+    f.mutable_threshold()->set_source("a finite result must come out finite");
+    f.set_sample_size(a.replay.columns.size());
+    google::protobuf::Struct& w = *f.mutable_witness();
+    Put(w, "element", static_cast<double>(c.offsets[static_cast<size_t>(first.column)]));
+    Put(w, "exact_result", first.exact);
+    Put(w, "largest_input", LargestInput(c, first.column));
+    Put(w, "largest_finite", FormatOf(c.result_dtype()).max_finite);
+    f.set_fix(kFix);
+    return Complete(a, std::move(verdict));
+  }
+
+  // Does the sum overflow before it is divided?
+  static std::string CauseId(const ReductionAnalysis& a) {
+    const auto averaging = a.replay.shared.find("averaging");
+    const std::string how = averaging == a.replay.shared.end() ? "" : averaging->second;
+    if (how.rfind("post", 0) == 0) return "divided-after-the-sum";
+    return a.c.average() ? "partial-sum" : "sum-in-" + std::string(DTypeName(a.c.wire_dtype));
+  }
+
+  static double LargestInput(const ReductionCase& c, int column) {
+    double largest = 0;
+    for (int r = 0; r < c.ranks; ++r) largest = std::max(largest, std::fabs(c.input(r, column)));
+    return largest;
+  }
+
+  static v1::Verdict Close(const ReductionAnalysis& a, const Overflow& near, double share) {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_NOTE);
+    f.set_strength(v1::STRENGTH_PROVED);
+    f.set_title("a collective's sums are near overflow");
+    f.set_explanation(absl::StrFormat(
+        "A partial sum over %d ranks reaches %.6g, %.0f %% of the largest %s.", a.c.ranks,
+        near.largest, 100 * share, DTypeName(MachineOf(a).arithmetic.partial)));
+    f.mutable_cause()->set_id("near-overflow");
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name("largest partial sum");
+    f.mutable_measured()->set_value(share);
+    f.mutable_measured()->set_unit("share of the largest finite value");
+    f.mutable_threshold()->set_value(0.25);
+    f.mutable_threshold()->set_source("a quarter: two doublings of ranks or of the loss scale");
+    f.set_sample_size(a.replay.columns.size());
+    Put(*f.mutable_witness(), "element",
+        static_cast<double>(a.c.offsets[static_cast<size_t>(near.column)]));
+    Put(*f.mutable_witness(), "partial_sum", near.largest);
+    if (!a.replay.explained)
+      f.add_assumptions("partial sums as of a ring: no candidate explains the sums");
+    f.set_fix(kFix);
+    return Complete(a, std::move(verdict));
+  }
+
+  static v1::Verdict Complete(const ReductionAnalysis& a, v1::Verdict verdict) {
+    a.replay.AddDetails(*verdict.mutable_details());
+    *verdict.mutable_finding()->mutable_details() = verdict.details();
+    verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
+    return verdict;
+  }
+
+  static v1::Verdict Rest(const Site& site) {
+    if (site.samples > 0) {
+      return Pass(absl::StrFormat("partial sums stay below %.2g of the largest finite value",
+                                  site.largest_share));
+    }
+    if (!site.blocked.empty()) return Inconclusive(site.blocked);
+    return Inconclusive("non-finite: every sample has an input that is not finite");
+  }
+
+  std::map<std::tuple<v1::Role, std::string, std::string>, Site> sites_;
+};
+
+}  // namespace
+
+CatalogueEntry collective_overflow() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<CollectiveOverflow>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

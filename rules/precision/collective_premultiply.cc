@@ -1,0 +1,248 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/bias_stream.h"
+#include "rules/lib/reduction_analysis.h"
+#include "rules/lib/reduction_errors.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/collective-premultiply
+
+An average over N ranks multiplies by 1/N rounded to the wire's dtype instead of dividing by N.
+
+**What it checks.** For averages (`op` avg): does the arithmetic that replay accepts (`precision/collective-sum`)
+multiply by 1/N rounded to the wire's dtype, before or after the sum? Where no candidate is accepted: does the
+interval of sum(y sign(s)) / sum|s| - 1 over all samples of the run (4.9 standard errors) hold the factor's error
+and not 0? For sums: does the factor that the trainer says it applied (`prescale`, `postscale`) differ from 1/N by a
+rounding?
+
+**Why.** bf16(1/N) N - 1 is +0.195 % for N = 3, 6, 12, 24, 48, 96, 384, -0.195 % for 7, 14, 28, 56, +0.34 % for 15, 30,
+60; 0 for powers of two. Every element of every gradient is off by it, in one direction: pure bias, in every step. It
+changes with the number of ranks, so a run that grows from 16 to 24 nodes changes its learning rate and nobody knows.
+
+**Bad.** `bf16 ring, pre-multiplied: every average over 24 ranks is 0.195 % too large`.
+
+**Good.** `bf16 ring, post-divided`, or N a power of two.
+
+**How to fix it.**
+- PyTorch: `ReduceOp.SUM` and a division in fp32 instead of `ReduceOp.AVG` (NCCL multiplies by a rounded 1/N).
+- DeepSpeed: `"prescale_gradients": false`, with `"communication_data_type": "fp32"`.
+- Megatron-LM: `--calculate-per-token-loss`, or reduce in fp32; keep `gradient_scaling_factor` out of 16 bits.
+- FSDP: `MixedPrecision(reduce_dtype=torch.float32)`.
+- Or a power of two of ranks.
+
+**Strength.** `proved` where the accepted class multiplies and every candidate that does not differs on enough samples,
+or where the trainer states the factor; `statistical` from the interval.
+
+**Inconclusive when** no candidate is accepted and the interval is too wide, or candidates that divide and that
+multiply tie.
+
+**What it cannot see.** A factor applied before the inputs were recorded and not stated in `prescale`.
+
+**Cost.** None beside `precision/collective-sum`.
+
+**Sources.** NCCL, `ncclAvg` (device/reduce_kernel.h: FuncPreMulSum).
+)page";
+
+constexpr RuleInfo kInfo = {"precision/collective-premultiply",
+                            "a collective multiplies by a rounded 1/N",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr char kFix[] =
+    "Sum and then divide in fp32 (ReduceOp.SUM instead of AVG; DeepSpeed prescale_gradients false; "
+    "FSDP reduce_dtype=torch.float32), or use a power of two of ranks.";
+
+// Relative error of 1/N rounded to `t`.
+double FactorError(DType t, double ranks) { return RoundToFormat(1 / ranks, t) * ranks - 1; }
+
+class CollectivePremultiply : public Rule {
+ public:
+  explicit CollectivePremultiply(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    TakeFactors(step, out);
+    for (const auto& a : AnalyseReductions(step)) {
+      if (!a->blocked.empty() || !a->c.average()) continue;
+      Site& site = Note(step);
+      site.ranks_of_group = a->c.ranks;
+      site.wire = a->c.wire_dtype;
+      site.relative.Take(a->c);
+      site.last = a;
+      if (site.told || !Multiplies(a->replay) || Exact(site)) continue;
+      site.told = true;
+      out.Add(Found(site, FactorError(a->c.wire_dtype, a->c.ranks), a->replay.proved));
+    }
+  }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (auto& [key, site] : sites_) {
+      if (site.told || site.last == nullptr) continue;
+      v1::Verdict verdict = Rest(site);
+      verdict.mutable_site()->set_layer(std::get<1>(key));
+      verdict.mutable_site()->set_op(std::get<2>(key));
+      verdict.mutable_site()->set_step_first(site.step_first);
+      verdict.mutable_site()->set_step_last(site.step_last);
+      for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+      site.last->replay.AddDetails(*verdict.mutable_details());
+      if (verdict.has_finding()) *verdict.mutable_finding()->mutable_details() = verdict.details();
+      out.Add(std::move(verdict));
+    }
+  }
+
+ private:
+  struct Site {
+    bool any = false;
+    bool told = false;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::set<uint32_t> ranks;
+    int ranks_of_group = 0;
+    DType wire = DType::kUnspecified;
+    RelativeErrorSum relative;
+    std::shared_ptr<const ReductionAnalysis> last;
+  };
+
+  Site& Note(const SiteStep& step) {
+    Site& site = sites_[{step.role, step.site.layer(), step.site.op()}];
+    if (!site.any) site.step_first = step.step;
+    site.any = true;
+    site.step_last = std::max(site.step_last, step.step);
+    for (const Item& item : step.items) {
+      if (item.evidence->has_reduction()) site.ranks.insert(item.source->rank());
+    }
+    return site;
+  }
+
+  static bool Exact(const Site& site) { return FactorError(site.wire, site.ranks_of_group) == 0; }
+
+  static bool Multiplies(const ReductionReplay& replay) {
+    const auto found = replay.parameters.find("averaging");
+    return found != replay.parameters.end() &&
+           (found->second == "pre-multiplied" || found->second == "post-multiplied");
+  }
+
+  // Factors that the trainer states: within a per cent of 1/N, and not 1/N.
+  void TakeFactors(const SiteStep& step, VerdictSink& out) {
+    const auto calls = JoinReductions(step);
+    for (const JoinedReduction& joined : *calls) {
+      const v1::ReductionCall& call = joined.call_of(0);
+      const double ranks = std::max<double>(joined.size, call.group_size());
+      if (ranks < 2) continue;
+      for (const double factor : {call.prescale(), call.postscale()}) {
+        const double error = factor * ranks - 1;
+        if (!(std::fabs(error) > 1e-6) || !(std::fabs(error) < 0.01)) continue;
+        Site& site = Note(step);
+        if (site.told) continue;
+        site.told = true;
+        site.ranks_of_group = static_cast<int>(ranks);
+        v1::Verdict verdict = Found(site, error, true);
+        verdict.mutable_finding()->set_explanation(absl::StrFormat(
+            "The trainer scales by %.9g, which is not 1/%d: every average is %+.3f %% off.", factor,
+            site.ranks_of_group, 100 * error));
+        out.Add(std::move(verdict));
+      }
+    }
+  }
+
+  static v1::Verdict Found(const Site& site, double error, bool proved) {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_WARNING);
+    f.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    f.set_title(absl::StrFormat("averages over %d ranks are multiplied by a rounded 1/%d",
+                                site.ranks_of_group, site.ranks_of_group));
+    f.mutable_cause()->set_id("rounded-reciprocal");
+    f.mutable_cause()->set_confidence(proved ? 1 : 0.5);
+    f.mutable_measured()->set_name("relative error of every average");
+    f.mutable_measured()->set_value(error);
+    f.mutable_measured()->set_unit("share");
+    f.mutable_threshold()->set_value(0);
+    f.mutable_threshold()->set_source("a division by N, or a power of two of ranks");
+    f.set_fix(kFix);
+    if (site.last != nullptr) {
+      const ReductionReplay& replay = site.last->replay;
+      f.set_sample_size(replay.columns.size());
+      f.set_explanation(
+          absl::StrFormat("%s: 1/%d in %s is %.9g, so every average is %+.3f %% off.",
+                          Capitalised(replay.Words()), site.ranks_of_group, DTypeName(site.wire),
+                          RoundToFormat(1.0 / site.ranks_of_group, site.wire), 100 * error));
+      replay.AddDetails(*verdict.mutable_details());
+      *f.mutable_details() = verdict.details();
+    }
+    return verdict;
+  }
+
+  // No class that claims to multiply was accepted.
+  static v1::Verdict Rest(const Site& site) {
+    const ReductionReplay& replay = site.last->replay;
+    if (Exact(site)) {
+      return Pass(absl::StrFormat("1/%d is a number of %s: multiplying is dividing",
+                                  site.ranks_of_group, DTypeName(site.wire)));
+    }
+    const auto averaging = replay.parameters.find("averaging");
+    if (averaging != replay.parameters.end())
+      return Pass(absl::StrCat("the average is ", averaging->second, ": ", replay.Words()));
+    if (replay.explained)
+      return Inconclusive("tie: candidates that divide and that multiply give these averages");
+    return ByInterval(site);
+  }
+
+  static v1::Verdict ByInterval(const Site& site) {
+    const RelativeError r = site.relative.Get();
+    const double expected = FactorError(site.wire, site.ranks_of_group);
+    const double half = kBiasDeviations * r.standard_error;
+    const bool holds_factor = std::fabs(r.mean - expected) <= half;
+    const bool holds_zero = std::fabs(r.mean) <= half;
+    // Narrower than half of what is looked for, so that it cannot hold both by being wide.
+    if (r.samples < 64 || !(half < std::fabs(expected) / 2)) {
+      return Inconclusive(absl::StrFormat(
+          "unexplained: no candidate gives these averages, and their error of %+.3f %% ± %.3f %% "
+          "does not tell a division from a factor that is %+.3f %% off",
+          100 * r.mean, 100 * half, 100 * expected));
+    }
+    if (!holds_factor || holds_zero)
+      return Pass(
+          absl::StrFormat("the averages are %+.3f %% ± %.3f %% off, the rounded factor is "
+                          "%+.3f %% off",
+                          100 * r.mean, 100 * half, 100 * expected));
+    v1::Verdict verdict = Found(site, r.mean, false);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_strength(v1::STRENGTH_STATISTICAL);
+    f.mutable_false_alarm()->set_kind("probability");
+    f.mutable_false_alarm()->set_value(1e-6);
+    f.set_sample_size(r.samples);
+    f.add_assumptions("the samples' errors are independent; the interval is 4.9 standard errors");
+    f.set_explanation(absl::StrFormat(
+        "No candidate explains the averages; they are %+.3f %% ± %.3f %% off, and 1/%d in %s is "
+        "%+.3f %% off.",
+        100 * r.mean, 100 * half, site.ranks_of_group, DTypeName(site.wire), 100 * expected));
+    return verdict;
+  }
+
+  std::map<std::tuple<v1::Role, std::string, std::string>, Site> sites_;
+};
+
+}  // namespace
+
+CatalogueEntry collective_premultiply() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<CollectivePremultiply>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
