@@ -112,7 +112,11 @@ void CheckExhibited(const RoutingCase& c, Saturation& s) {
 
 double Log2Choose(double n, double k) {
   if (k <= 0 || k >= n) return 0;
-  return (std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)) / std::numbers::ln2;
+  const auto log_factorial = [](double m) {
+    int sign;
+    return lgamma_r(m + 1, &sign);  // std::lgamma writes a global
+  };
+  return (log_factorial(n) - log_factorial(k) - log_factorial(n - k)) / std::numbers::ln2;
 }
 
 CellChoices GroupByCell(const RoutingCase& c, const std::vector<uint8_t>& included) {
