@@ -63,4 +63,6 @@ constexpr DigestTable MakeDigestTable() {
   return table;
 }
 
+inline constexpr DigestTable kDigestTable = MakeDigestTable();
+
 }  // namespace plumbline

@@ -20,8 +20,6 @@ inline constexpr int kChunk = 2048;
 inline constexpr int kGroup = 32;  // elements of the shortest scaled block
 inline constexpr int kGroups = kChunk / kGroup;
 
-inline constexpr DigestTable kDigestTable = MakeDigestTable();
-
 // What one pass over a chunk sees. Magnitudes are words without their sign.
 template <typename W>
 struct ChunkScan {
