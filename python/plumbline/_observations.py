@@ -7,7 +7,6 @@ from . import _observe
 from ._accumulation import watch_accumulation
 from ._hooks import observed, plain_hook
 from ._library import KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE, NO_STEP
-from ._process_groups import describe_group
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
 
@@ -142,12 +141,6 @@ class Observations:
                 return
         except (KeyError, TypeError):
             pass
-        if group is not None and not isinstance(group, str):
-            known = describe_group(group)
-            group = known.name
-            group_size = known.size if group_size is None else group_size
-            group_rank = known.rank if group_rank is None else group_rank
-            transport = known.transport if transport is None else transport
         self._observe(
             KIND_REDUCTION, name, op, (self._reduction_words, (name, op)), _observe.pack_reduction,
             (inputs, output, offsets, op, group, sequence, wire_dtype, count, group_size,

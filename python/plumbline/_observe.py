@@ -4,6 +4,7 @@ import array
 import operator
 import struct
 
+from ._process_groups import describe_group
 from ._routing import _choice, _count, _text
 from ._tensors import MAX_AXES, ON_DEVICE, Unsupported, current_stream, describe_any
 
@@ -86,6 +87,12 @@ def pack_tensor(scratch, keep, values, role, target_format, replicas):
 def pack_reduction(scratch, keep, inputs, output, offsets, op, group, sequence, wire_dtype, count,
                    group_size, group_rank, prescale, postscale, ring_order, algorithm, channels,
                    chunk, transport, variable_count):  # fmt: skip
+    if group is not None and not isinstance(group, str):
+        known = describe_group(group)
+        group = known.name
+        group_size = known.size if group_size is None else group_size
+        group_rank = known.rank if group_rank is None else group_rank
+        transport = known.transport if transport is None else transport
     put = _Packer(scratch, keep)
     tensors = [put.put(*t) for t in (("inputs", inputs), ("output", output), ("offsets", offsets))]
     ring = 0

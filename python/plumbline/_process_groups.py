@@ -4,6 +4,8 @@ import sys
 import weakref
 from collections import namedtuple
 
+from ._tensors import Unsupported
+
 Group = namedtuple("Group", "name size rank transport")
 
 # By the group, weakly: a process group that outlives torch's own references ends the process badly.
@@ -33,6 +35,8 @@ def describe_group(group):
     """A Group; `group` None is the world. Raises what torch raises."""
     if group is None:
         group = world()
+    if not hasattr(group, "rank"):
+        raise Unsupported(f"group is {group!r}; expected a process group, its name, or None")
     described = _known.get(group)
     if described is not None:
         return described

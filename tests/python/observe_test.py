@@ -1,0 +1,202 @@
+"""Tensors, reductions and updates: what the package hands to the agent, and what it says about
+mistakes. The stand-in agent keeps every second element from the step's number on."""
+
+import trainer
+
+OPEN = """
+    import plumbline, warnings, torch, numpy
+    warnings.simplefilter("always")
+    run = plumbline.init(run="exp1", record="runs", every=1{})
+"""
+
+
+def calls(tmp_path, body, prefix, options="", step=3, **environment):
+    """The agent's calls of that kind that `body` (within a step) made."""
+    body = "\n".join("        " + line for line in body.strip().splitlines())
+    code = f"{OPEN.format(options)}    with run.step({step}):\n{body}\n    run.finish()\n"
+    outcome = trainer.run(code, tmp_path, **environment).ok()
+    return outcome.only(prefix), outcome
+
+
+def test_tensor(tmp_path):
+    lines, outcome = calls(
+        tmp_path,
+        """
+x = torch.arange(6.).reshape(2, 3).to(torch.bfloat16).requires_grad_()
+run.observe_tensor("layers.3.mlp", x, role="activation", target_format="e4m3", replicas="dp")
+run.observe_tensor("layers.3.mlp", x.t(), role="activation", target_format=torch.float16)
+run.observe_tensor("layers.3.mlp", numpy.arange(4), role="positions")
+run.observe_tensor("plain", torch.zeros([1] * 7 + [2, 3]))
+run.observe_tensor("scalar", torch.tensor(2.5))""",
+        "tensor ",
+    )
+    assert lines == [
+        "tensor layers.3.mlp/activation step=3 target=5 role=activation replicas=dp values=4:16[2,3]70",
+        "tensor layers.3.mlp/activation step=3 target=3 role=activation values=4:16[3,2]65",
+        "tensor layers.3.mlp/positions step=3 target=0 role=positions values=1:64[4]20".replace("1:", "0:"),
+        "tensor plain/tensor step=3 target=0 values=2:32[1,1,1,1,1,1,2,3]0",
+        "tensor scalar/tensor step=3 target=0 values=2:32[]2.5",
+    ]
+    assert outcome.err == ""
+
+
+def test_update(tmp_path):
+    lines, _ = calls(
+        tmp_path,
+        """
+w, d = torch.ones(4, dtype=torch.bfloat16), torch.full((4,), 0.5)
+run.observe_update("w", w, w + 1, d, gradient=d, moment_before=d, moment_after=w, optimizer="adam",
+                   lr=0.1, beta2=0.999, eps=1e-8, decay=0.5, eps_dtype="f16")
+run.observe_update("w", w[:2], w[:2], d[:2], offsets=torch.tensor([3, 1]), count=4)
+run.observe_accumulation("w", w, w, d)""",
+        "update ",
+    )
+    assert lines == [
+        "update w/update step=3 optimizer=adam lr=0.1 beta2=0.999 eps=1e-08 decay=0.5 eps_dtype=3 "
+        "count=0 before=4:16[4]10 after=4:16[4]20 intended=2:32[4]5 gradient=2:32[4]5 "
+        "moment_before=2:32[4]5 moment_after=4:16[4]10",
+        "update w/update step=3 lr=nan beta2=nan eps=nan decay=nan eps_dtype=0 count=4 "
+        "before=4:16[2]3 after=4:16[2]3 intended=2:32[2]1.5 offsets=0:64[2]5",
+        "update w/accumulation step=3 optimizer=accumulation lr=nan beta2=nan eps=nan decay=nan "
+        "eps_dtype=0 count=0 before=4:16[4]10 after=4:16[4]10 intended=2:32[4]5",
+    ]
+
+
+def test_reduction(tmp_path):
+    lines, _ = calls(
+        tmp_path,
+        """
+x = torch.ones(4)
+run.observe_reduction("g", x, 2 * x)
+run.observe_reduction("g", x, 2 * x, op="avg", group="tp", sequence=2**40, wire_dtype=torch.float16,
+    count=4, offsets=[3, 0, 1, 2], group_size=8, group_rank=7, prescale=0.125, postscale=2,
+    ring_order=[1, 0], algorithm="ring", channels=2, chunk=2**33, transport="nccl",
+    variable_count=True)
+run.observe_reduction("g", count=7)""",
+        "reduction ",
+    )
+    assert lines == [
+        "reduction g/sum step=3 op=1 wire=0 count=0 rank=0/0 sequence=0:0 prescale=0 postscale=0 "
+        "channels=0 chunk=0 variable=0 ring= input=2:32[4]10 output=2:32[4]20",
+        f"reduction g/avg step=3 op=2 wire=3 count=4 rank=7/8 sequence={2**40}:1 prescale=0.125 "
+        f"postscale=2 channels=2 chunk={2**33} variable=1 ring=10 group=tp algorithm=ring "
+        "transport=nccl input=2:32[4]10 output=2:32[4]20 offsets=0:64[4]14",
+        "reduction g/sum step=3 op=1 wire=0 count=7 rank=0/0 sequence=0:0 prescale=0 postscale=0 "
+        "channels=0 chunk=0 variable=0 ring=",
+    ]
+
+
+IN_PLACE = """
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://{}/meeting", rank=0, world_size=1)
+x = torch.arange(8.)
+with run.reducing("g", x, prescale=0.5):
+    dist.all_reduce(x)
+    x.mul_(2)
+dist.destroy_process_group()"""
+
+
+def test_in_place_collective_is_taken_before_and_after(tmp_path):
+    lines, _ = calls(tmp_path, IN_PLACE.format(tmp_path), "reduction ")
+    assert lines == [  # elements 3, 5 and 7
+        "reduction g/sum step=3 op=1 wire=2 count=8 rank=0/1 sequence=0:0 prescale=0.5 postscale=0 "
+        "channels=0 chunk=0 variable=0 ring= group= transport=gloo input=2:32[3]34 "
+        "output=2:32[3]68 offsets=0:64[3]34"
+    ]
+
+
+def test_in_place_collective_at_a_step_without_samples(tmp_path):
+    lines, _ = calls(tmp_path, IN_PLACE.format(tmp_path), "reduction ", step=5)
+    assert len(lines) == 1 and "count=8" in lines[0] and "input" not in lines[0]
+
+
+def test_sampled_indices(tmp_path):
+    _, outcome = calls(
+        tmp_path,
+        """
+print(list(run.sample_indices("g", 10)), list(run.sample_indices("g", 10**12, most=2)))
+print(run.sample_indices("g", 2))""",
+        "reduction",
+    )
+    assert outcome.out.splitlines() == ["[3, 5, 7, 9] [3, 5]", "None"]
+
+
+def test_not_due_costs_nothing(tmp_path):
+    code = (
+        OPEN.format("").replace("every=1", "every=4")
+        + """
+    x = torch.ones(4)
+    for i in range(6):
+        with run.step(i):
+            run.observe_tensor("w", x, role="weight")
+            run.observe_update("w", x, x, x)
+            run.observe_reduction("g", x, x)
+            with run.reducing("h", x):
+                pass
+            print(i, run.sample_indices("g", 4) is None)
+    run.finish()
+    """
+    )
+    outcome = trainer.run(code, tmp_path).ok()
+    for kind in ("tensor w", "update w", "reduction g"):
+        assert [c.split()[2] for c in outcome.only(kind)] == ["step=0", "step=4"], kind
+    assert outcome.out.splitlines()[1:4] == [f"{i} True" for i in (1, 2, 3)]
+
+
+MISTAKES = [
+    ("run.observe_tensor('w', 'x')", "observe_tensor('w'): x: expected a torch tensor"),
+    ("run.observe_tensor('x', None)", "a tensor is needed"),
+    ("run.observe_tensor(3, torch.ones(2))", "names are strings"),
+    ("run.observe_tensor('v', torch.ones(2), target_format='int4')", "target_format is 'int4'"),
+    ("run.observe_tensor('u', torch.ones(2).to_sparse())", "a dense tensor"),
+    ("run.observe_update('w', torch.ones(2), torch.ones(2), torch.ones(2), lr='x')", "lr is 'x'"),
+    ("run.observe_reduction('g', op='mean')", "op is 'mean'"),
+    ("run.observe_reduction('h', group_size=-1)", "group_size is -1"),
+    ("run.observe_reduction('i', group=7)", "group is 7; expected a process group"),
+]
+
+
+def test_mistakes_are_said_once(tmp_path):
+    body = "\n".join(f"{call}\n{call}" for call, _ in MISTAKES)
+    _, outcome = calls(tmp_path, body, "tensor")
+    said = [line for line in outcome.err.splitlines() if "said once" in line]
+    assert len(said) == len(MISTAKES), outcome.err
+    for (call, text), line in zip(MISTAKES, said):
+        assert text in line, (call, line)
+
+
+def test_strict_runs_raise(tmp_path):
+    _, outcome = calls(
+        tmp_path,
+        """
+for call in (lambda: run.observe_tensor("w", "x"), lambda: run.observe_reduction("g", op="mean")):
+    try:
+        call()
+    except plumbline.PlumblineError as error:
+        print("raised", error)""",
+        "tensor",
+        options=", strict=True",
+    )
+    assert outcome.out.count("raised") == 2
+
+
+def test_a_run_that_does_nothing(tmp_path):
+    code = (
+        OPEN.format("")
+        + """
+    x = torch.ones(4)
+    with run.step(0):
+        run.observe_tensor("w", x, role="weight")
+        run.observe_update("w", x, x, x, lr=0.1)
+        run.observe_accumulation("w", x, x, x)
+        run.observe_reduction("g", x, x, op="sum")
+        with run.reducing("g", x, op="avg"):
+            pass
+        assert run.sample_indices("g", 4) is None
+        run.watch_accumulation(torch.nn.Linear(2, 2)).remove()
+        hook = lambda state, bucket: None
+        assert run.observed(hook) is hook
+    run.finish()
+    """
+    )
+    assert trainer.run(code, tmp_path, PLUMBLINE_DISABLE="1").ok().err == ""
