@@ -39,6 +39,13 @@ OBSERVE = (
 )
 
 
+OTHERS = (
+    ("observe_tensor", 'run.observe_tensor("layers.3.w", x, role="weight")'),
+    ("observe_update", 'run.observe_update("layers.3.w", x, x, x, optimizer="sgd", lr=0.1)'),
+    ("observe_reduction", 'run.observe_reduction("gradients", x, x, op="sum")'),
+)
+
+
 def arguments(tokens=8, experts=4):
     logits = torch.randn(tokens, experts, requires_grad=True)
     return {
@@ -63,7 +70,8 @@ class Steps:
     def end(self):
         self.step.__exit__(None, None, None)
         self.run.flush()
-        due = [word[0] for word in self.run._due.values()] if self.only_due else []
+        words = [*self.run._due.values(), *(site.word for site in self.run._open_sites.values())]
+        due = [word[0] for word in words] if self.only_due else []
         self.number = max([self.number + 1, *due])
 
 
@@ -87,12 +95,22 @@ def main():
     best(OBSERVE, observe, blocks=1)  # loads the agent
     steps.end()
     rows.append(("observe_routing, not due", best(OBSERVE, observe, steps.begin, steps.end)))
+    small = torch.randn(16)
+    more = {"run": seldom, "x": small}
+    for name, statement in OTHERS:
+        steps.begin()
+        best(statement, more, blocks=1)  # makes the site
+        steps.end()
+        rows.append((f"{name}, not due", best(statement, more, steps.begin, steps.end)))
     seldom.finish()
 
     always = plumbline.init(run="always", record=directory, every=1)
     observe = {"f": always.observe_routing, **tensors}
     steps = Steps(always, only_due=True)
     rows.append(("observe_routing, due, 5 tensors", best(OBSERVE, observe, steps.begin, steps.end)))
+    more = {"run": always, "x": small}
+    for name, statement in OTHERS:
+        rows.append((f"{name}, due, 16 elements", best(statement, more, steps.begin, steps.end)))
     scalar = {"f": always.scalar}
     rows.append(("scalar", best('f("loss", 2.3)', scalar, steps.begin, steps.end)))
     span = {"f": always.span}

@@ -7,8 +7,13 @@
             ...
             run.observe_routing("layers.3", router_logits, topk_indices=chosen, keep_mask=kept,
                                 sequence_id=document, position=position, top_k=2)
+            run.observe_tensor("layers.3.w", w, role="weight")
+            run.observe_update("layers.3.w", before, after, intended)
             run.scalar("loss", loss)
     run.finish()
+
+Sums: `ddp.register_comm_hook(state, run.observed(hook))`, `with run.reducing("gradients", tensor):`,
+`run.observe_reduction(name, inputs, output)`, and `run.watch_accumulation(model)` for micro-batches.
 
 A router in hand is checked without a run: does it look ahead?
 

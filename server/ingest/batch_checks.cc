@@ -1,5 +1,6 @@
 #include "server/ingest/batch_checks.h"
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -41,9 +42,10 @@ absl::Status CheckSiteAndSource(const Place& place, uint32_t source, bool has_si
   return CheckName(place, "site.op", site.op(), limits);
 }
 
-absl::Status CheckTensor(const Place& place, const char* field, const v1::Tensor& tensor) {
+absl::Status CheckTensor(const Place& place, const char* sample, const char* field,
+                         const v1::Tensor& tensor) {
   const auto fail = [&](const std::string& what) {
-    return Bad(place, absl::StrCat(".routing.sample.", field, ": ", what));
+    return Bad(place, absl::StrCat(".", sample, ".", field, ": ", what));
   };
   if (tensor.shape_size() > kMaxTensorRank) {
     return fail(absl::StrCat(tensor.shape_size(), " axes, at most ", kMaxTensorRank));
@@ -65,30 +67,72 @@ absl::Status CheckTensor(const Place& place, const char* field, const v1::Tensor
   return absl::OkStatus();
 }
 
+struct NamedTensor {
+  const char* name;
+  bool present;
+  const v1::Tensor& tensor;
+};
+
+absl::Status CheckTensors(const Place& place, const char* sample,
+                          std::initializer_list<NamedTensor> tensors) {
+  for (const NamedTensor& t : tensors) {
+    if (!t.present) continue;
+    if (auto s = CheckTensor(place, sample, t.name, t.tensor); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRouting(const Place& place, const v1::Routing& routing) {
   if (!routing.has_sample()) return absl::OkStatus();
   const v1::RoutingSample& s = routing.sample();
-  const struct {
-    const char* name;
-    bool present;
-    const v1::Tensor& tensor;
-  } tensors[] = {
-      {"scores", s.has_scores(), s.scores()},
-      {"expert_bias", s.has_expert_bias(), s.expert_bias()},
-      {"topk_indices", s.has_topk_indices(), s.topk_indices()},
-      {"keep_mask", s.has_keep_mask(), s.keep_mask()},
-      {"routing_map", s.has_routing_map(), s.routing_map()},
-      {"probs", s.has_probs(), s.probs()},
-      {"sequence_id", s.has_sequence_id(), s.sequence_id()},
-      {"position", s.has_position(), s.position()},
-      {"padding_mask", s.has_padding_mask(), s.padding_mask()},
-      {"pool_id", s.has_pool_id(), s.pool_id()},
-  };
-  for (const auto& t : tensors) {
-    if (!t.present) continue;
-    if (auto status = CheckTensor(place, t.name, t.tensor); !status.ok()) return status;
+  return CheckTensors(place, "routing.sample",
+                      {
+                          {"scores", s.has_scores(), s.scores()},
+                          {"expert_bias", s.has_expert_bias(), s.expert_bias()},
+                          {"topk_indices", s.has_topk_indices(), s.topk_indices()},
+                          {"keep_mask", s.has_keep_mask(), s.keep_mask()},
+                          {"routing_map", s.has_routing_map(), s.routing_map()},
+                          {"probs", s.has_probs(), s.probs()},
+                          {"sequence_id", s.has_sequence_id(), s.sequence_id()},
+                          {"position", s.has_position(), s.position()},
+                          {"padding_mask", s.has_padding_mask(), s.padding_mask()},
+                          {"pool_id", s.has_pool_id(), s.pool_id()},
+                      });
+}
+
+absl::Status CheckUpdate(const Place& place, const v1::UpdateSample& s) {
+  return CheckTensors(place, "update.sample",
+                      {{"offsets", s.has_offsets(), s.offsets()},
+                       {"before", s.has_before(), s.before()},
+                       {"after", s.has_after(), s.after()},
+                       {"intended", s.has_intended(), s.intended()},
+                       {"gradient", s.has_gradient(), s.gradient()},
+                       {"moment_before", s.has_moment_before(), s.moment_before()},
+                       {"moment_after", s.has_moment_after(), s.moment_after()}});
+}
+
+absl::Status CheckSample(const Place& place, const v1::Evidence& e) {
+  switch (e.what_case()) {
+    case v1::Evidence::kRouting:
+      return CheckRouting(place, e.routing());
+    case v1::Evidence::kTensor: {
+      const v1::TensorSample& s = e.tensor().sample();
+      return CheckTensors(
+          place, "tensor.sample",
+          {{"values", s.has_values(), s.values()}, {"offsets", s.has_offsets(), s.offsets()}});
+    }
+    case v1::Evidence::kReduction: {
+      const v1::ReductionSample& s = e.reduction().sample();
+      return CheckTensors(place, "reduction.sample",
+                          {{"inputs", s.has_inputs(), s.inputs()},
+                           {"output", s.has_output(), s.output()},
+                           {"offsets", s.has_offsets(), s.offsets()}});
+    }
+    case v1::Evidence::kUpdate:
+      return CheckUpdate(place, e.update().sample());
+    default:
+      return absl::OkStatus();
   }
-  return absl::OkStatus();
 }
 
 absl::Status CheckSources(const v1::Batch& batch, const BatchLimits& limits) {
@@ -118,8 +162,7 @@ absl::Status CheckEvidence(const v1::Batch& batch, const BatchLimits& limits) {
         !s.ok()) {
       return s;
     }
-    if (!e.has_routing()) continue;
-    if (auto s = CheckRouting(place, e.routing()); !s.ok()) return s;
+    if (auto s = CheckSample(place, e); !s.ok()) return s;
   }
   return absl::OkStatus();
 }

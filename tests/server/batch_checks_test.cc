@@ -70,6 +70,19 @@ TEST(BatchChecks, NamesWhatIsWrongAndWhere) {
          for (int i = 0; i < 9; ++i) Scores(b)->add_shape(1);
        },
        "11 axes"},
+      {[](auto& b) { b.mutable_evidence(0)->mutable_tensor()->mutable_sample()->mutable_values(); },
+       "evidence[0].tensor.sample.values: unknown element type 0"},
+      {[](auto& b) {
+         auto* r = b.mutable_evidence(0)->mutable_reduction()->mutable_sample();
+         r->mutable_offsets()->set_dtype(v1::DTYPE_U32);
+         r->mutable_offsets()->add_shape(3);
+       },
+       "evidence[0].reduction.sample.offsets: 0 bytes of data for u32 [3], expected 12"},
+      {[](auto& b) {
+         auto* u = b.mutable_evidence(0)->mutable_update()->mutable_sample();
+         u->mutable_moment_after()->set_dtype(v1::DTYPE_F32);
+       },
+       "evidence[0].update.sample.moment_after: 0 bytes of data for f32 [], expected 4"},
   };
   for (const auto& c : cases) {
     v1::Batch b = Good();
