@@ -98,21 +98,29 @@ class Scope {
     CUcontext before = nullptr;
     driver_.current(&before);
     pushed_ = before != device.context && driver_.push(device.context) == CUDA_SUCCESS;
-    cudaThreadExchangeStreamCaptureMode(&mode_);
+    entered_ = pushed_ || before == device.context;
+    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
   }
   ~Scope() {
-    cudaThreadExchangeStreamCaptureMode(&mode_);
+    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
     CUcontext ours = nullptr;
     if (pushed_) driver_.pop(&ours);
   }
+  // False when the context is gone (a device reset): the runtime, called now, would make another.
+  bool entered() const { return entered_; }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
   const Driver& driver_;
   bool pushed_ = false;
+  bool entered_ = false;
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
+
+DeviceStatus Gone(DeviceError* error) {
+  return Fail(error, kDeviceFailed, "the device's context is gone");
+}
 
 // ---- the device --------------------------------------------------------------------------------
 
@@ -137,6 +145,7 @@ DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
 
 DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
   const Scope scope(*d);
+  if (!scope.entered()) return Gone(error);
   DeviceStatus s = Attribute(*d, cudaDevAttrMultiProcessorCount, &d->processors, error);
   if (s == kDeviceOk) s = Check("routing kernels", LoadRoutingKernels(), error);
   if (s == kDeviceOk) s = Check("pack kernels", LoadPackKernel(), error);
@@ -171,16 +180,19 @@ void Close(void* device) {
 
 DeviceStatus Allocate(void* device, uint64_t bytes, void** memory, DeviceError* error) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
   return Check("device memory", cudaMalloc(memory, bytes), error);
 }
 
 void FreeMemory(void* device, void* memory) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return;
   if (cudaFree(memory) != cudaSuccess) cudaGetLastError();
 }
 
 DeviceStatus Pin(void* device, void* pages, uint64_t bytes, void** alias, DeviceError* error) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
   DeviceStatus s =
       Check("pinned memory", cudaHostRegister(pages, bytes, cudaHostRegisterMapped), error);
   if (s != kDeviceOk) return s;
@@ -191,11 +203,13 @@ DeviceStatus Pin(void* device, void* pages, uint64_t bytes, void** alias, Device
 
 void Unpin(void* device, void* pages) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return;
   if (cudaHostUnregister(pages) != cudaSuccess) cudaGetLastError();
 }
 
 DeviceStatus MakeEvent(void* device, void** event, DeviceError* error) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
   cudaEvent_t made = nullptr;
   const cudaError_t code = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
   *event = made;
@@ -204,6 +218,7 @@ DeviceStatus MakeEvent(void* device, void** event, DeviceError* error) {
 
 void DestroyEvent(void* device, void* event) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return;
   if (cudaEventDestroy(static_cast<cudaEvent_t>(event)) != cudaSuccess) cudaGetLastError();
 }
 
@@ -216,6 +231,7 @@ uint64_t WorkspaceBytes(int64_t tokens, int32_t experts) {
 DeviceStatus StreamId(void* device, void* stream, uint64_t* id, DeviceError* error) {
   const CudaDevice& d = AsDevice(device);
   const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
   auto* on = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaError_t code = cudaStreamIsCapturing(on, &capture);
@@ -254,6 +270,7 @@ DeviceStatus Measure(void* device, const RoutingPlan* plan, void* workspace,
                 static_cast<long long>(plan->tokens), plan->rule.experts);
   }
   const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
   return Check("routing kernel", LaunchRouting(*plan, d.processors, workspace, result, stream),
                error);
 }
@@ -261,11 +278,13 @@ DeviceStatus Measure(void* device, const RoutingPlan* plan, void* workspace,
 DeviceStatus Copy(void* device, const TensorView* from, void* to, void* stream,
                   DeviceError* error) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
   return Check("copy", LaunchPack(*from, to, stream), error);
 }
 
 DeviceStatus RecordEvent(void* device, void* event, void* stream, DeviceError* error) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
   return Check("event",
                cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
                error);
@@ -273,6 +292,7 @@ DeviceStatus RecordEvent(void* device, void* event, void* stream, DeviceError* e
 
 DeviceStatus EventPassed(void* device, void* event, DeviceError* error) {
   const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
   const cudaError_t code = cudaEventQuery(static_cast<cudaEvent_t>(event));
   if (code != cudaErrorNotReady) return Check("before the event", code, error);
   cudaGetLastError();

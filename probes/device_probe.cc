@@ -99,13 +99,16 @@ void DeviceProbe::Abandon(const char* why) {
 void DeviceProbe::Leave(Clock::time_point deadline) {
   leaving_.store(true, std::memory_order_release);
   // The lock keeps Free away, and is what the drain thread holds while it asks a device.
-  std::unique_lock<std::timed_mutex> lock(draining_, deadline);
-  while (lock.owns_lock() && !empty() && Clock::now() < deadline) {
-    lock.unlock();
+  std::unique_lock<std::mutex> lock(draining_, std::defer_lock);
+  for (bool late = false; !late;) {
+    late = Clock::now() >= deadline;
+    if (lock.try_lock()) {
+      if (late || empty()) break;
+      lock.unlock();
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    (void)lock.try_lock_until(deadline);
   }
-  if (!lock.owns_lock()) return;
+  if (!lock.owns_lock()) return;  // it hangs in the driver
   for (const Place& place : places_) {
     if (DeviceRing* ring = place.ready.load(std::memory_order_acquire)) {
       ring->Abandon("the process is ending");
@@ -114,7 +117,7 @@ void DeviceProbe::Leave(Clock::time_point deadline) {
 }
 
 void DeviceProbe::Free() {
-  const std::lock_guard<std::timed_mutex> lock(draining_);
+  const std::lock_guard<std::mutex> lock(draining_);
   for (Place& place : places_) {
     place.ready.store(nullptr, std::memory_order_release);
     place.ring.reset();

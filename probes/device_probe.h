@@ -43,7 +43,7 @@ class DeviceProbe {
   // in the order of its calls.
   template <typename F>
   void Drain(F f) {
-    const std::lock_guard<std::timed_mutex> lock(draining_);
+    const std::lock_guard<std::mutex> lock(draining_);
     for (const Place& place : places_) {
       DeviceRing* ring = place.ready.load(std::memory_order_acquire);
       if (ring == nullptr) continue;
@@ -83,7 +83,7 @@ class DeviceProbe {
   const std::function<void()> ready_;
   std::array<Place, kMaxDevices> places_;
   std::atomic<bool> leaving_{false};
-  std::timed_mutex draining_;  // the drain thread's, and of who ends the process
+  std::mutex draining_;  // the drain thread's, and of who ends the process
 };
 
 }  // namespace plumbline::probes

@@ -1,0 +1,311 @@
+// What the CUDA device table does around its calls, over stubs of driver and runtime: contexts,
+// capture modes and errors are the trainer's and come back as they were. Whether CUDA does what it
+// is asked, only a GPU can tell: device_ring_gpu_test.cc.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "kernels/device_table.h"
+#include "kernels/pack_device.h"
+#include "kernels/routing_device.h"
+#include "tests/kernels/stub_driver.h"
+
+namespace plumbline {
+namespace {
+
+// The runtime, as one thread sees it.
+struct Runtime {
+  std::map<std::string, int> calls;
+  std::map<std::string, cudaError_t> fail;
+  cudaError_t last = cudaSuccess;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  int misuses = 0;  // calls with another context, or in a mode that could spoil a capture
+};
+Runtime g_runtime;
+
+CUcontext Current() {
+  using Get = CUresult (*)(CUcontext*);
+  static const auto get = reinterpret_cast<Get>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuCtxGetCurrent"));
+  CUcontext context = nullptr;
+  get(&context);
+  return context;
+}
+
+CUcontext OfDevice0() { return reinterpret_cast<CUcontext>(uintptr_t{0x1000}); }
+
+int Enter(const char* name) {
+  ++g_runtime.calls[name];
+  if (Current() != OfDevice0() || g_runtime.mode != cudaStreamCaptureModeRelaxed) {
+    ++g_runtime.misuses;
+    ADD_FAILURE() << name << " was called outside of the device's scope";
+  }
+  const auto found = g_runtime.fail.find(name);
+  if (found == g_runtime.fail.end()) return cudaSuccess;
+  g_runtime.last = found->second;
+  return found->second;
+}
+
+StubDriver& Driver() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return *reinterpret_cast<plumbline_stub_driver_fn>(dlsym(library, "plumbline_stub_driver"))();
+}
+
+class CudaDevice : public ::testing::Test {
+ protected:
+  CudaDevice() {
+    g_runtime = Runtime{};
+    Driver() = StubDriver{};
+  }
+  // However a call ends, the thread is as it was.
+  ~CudaDevice() override {
+    EXPECT_EQ(Current(), nullptr);
+    EXPECT_EQ(g_runtime.mode, cudaStreamCaptureModeGlobal);
+    EXPECT_EQ(g_runtime.last, cudaSuccess) << "an error of ours was left behind";
+  }
+  void* Open() {
+    void* device = nullptr;
+    EXPECT_EQ(table_.open(0, &device, &error_), kDeviceOk) << error_.text;
+    return device;
+  }
+  const DeviceTable& table_ = plumbline_device_table;
+  DeviceError error_{};
+};
+
+TEST_F(CudaDevice, OpensADeviceThatIsInUseAndLoadsItsKernels) {
+  void* device = Open();
+  EXPECT_EQ(Driver().retained, 1);
+  EXPECT_EQ(g_runtime.calls["LoadRoutingKernels"], 1);
+  EXPECT_EQ(g_runtime.calls["LoadPackKernel"], 1);
+  table_.close(device);
+  EXPECT_EQ(Driver().retained, 0);
+}
+
+TEST_F(CudaDevice, MakesNoContextOnADeviceThatNobodyUses) {
+  void* device = nullptr;
+  EXPECT_EQ(table_.open(1, &device, &error_), kDeviceFailed);
+  EXPECT_THAT(error_.text, ::testing::HasSubstr("does not use device 1"));
+  EXPECT_EQ(Driver().retained, 0);
+  EXPECT_EQ(table_.open(2, &device, &error_), kDeviceFailed);
+  EXPECT_EQ(device, nullptr);
+}
+
+TEST_F(CudaDevice, SaysThatThereIsNoDevice) {
+  Driver().init_result = CUDA_ERROR_NO_DEVICE;
+  void* device = nullptr;
+  EXPECT_EQ(table_.open(0, &device, &error_), kDeviceFailed);
+  EXPECT_STREQ(error_.text, "no CUDA device: no CUDA-capable device is detected");
+}
+
+TEST_F(CudaDevice, KernelsThatDoNotLoadGiveTheContextBack) {
+  g_runtime.fail["LoadRoutingKernels"] = cudaErrorNoKernelImageForDevice;
+  void* device = nullptr;
+  EXPECT_EQ(table_.open(0, &device, &error_), kDeviceFailed);
+  EXPECT_THAT(error_.text, ::testing::StartsWith("routing kernels: "));
+  EXPECT_EQ(Driver().retained, 0);
+}
+
+// Every function of the table, each failing in turn: a status, CUDA's text, nothing left behind.
+TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
+  void* device = Open();
+  RoutingPlan plan;
+  plan.tokens = 1;
+  plan.rule.experts = 8;
+  TensorView view;
+  void* out = nullptr;
+  uint64_t id = 0;
+  const struct {
+    const char* runtime;
+    std::function<DeviceStatus()> call;
+    DeviceStatus status;
+  } cases[] = {
+      {"cudaMalloc", [&] { return table_.allocate(device, 1, &out, &error_); }, kDeviceFailed},
+      {"cudaHostRegister", [&] { return table_.pin(device, &id, 8, &out, &error_); },
+       kDeviceFailed},
+      {"cudaHostGetDevicePointer", [&] { return table_.pin(device, &id, 8, &out, &error_); },
+       kDeviceFailed},
+      {"cudaEventCreateWithFlags", [&] { return table_.make_event(device, &out, &error_); },
+       kDeviceFailed},
+      {"cudaStreamIsCapturing", [&] { return table_.stream_id(device, nullptr, &id, &error_); },
+       kDeviceRefused},
+      {"cudaStreamGetId", [&] { return table_.stream_id(device, nullptr, &id, &error_); },
+       kDeviceRefused},
+      {"LaunchRouting",
+       [&] { return table_.measure(device, &plan, &id, 1000, nullptr, nullptr, &error_); },
+       kDeviceFailed},
+      {"LaunchPack", [&] { return table_.copy(device, &view, nullptr, nullptr, &error_); },
+       kDeviceFailed},
+      {"cudaEventRecord", [&] { return table_.record_event(device, nullptr, nullptr, &error_); },
+       kDeviceFailed},
+      {"cudaEventQuery", [&] { return table_.event_passed(device, nullptr, &error_); },
+       kDeviceFailed},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.runtime);
+    EXPECT_EQ(c.call(), kDeviceOk) << error_.text;
+    g_runtime.fail[c.runtime] = cudaErrorIllegalAddress;
+    error_ = DeviceError{};
+    EXPECT_EQ(c.call(), c.status);
+    EXPECT_THAT(error_.text, ::testing::HasSubstr("error 700"));
+    EXPECT_EQ(g_runtime.last, cudaSuccess);
+    EXPECT_EQ(Current(), nullptr);
+    g_runtime.fail.clear();
+  }
+  for (const char* name : {"cudaFree", "cudaHostUnregister", "cudaEventDestroy"}) {
+    g_runtime.fail[name] = cudaErrorIllegalAddress;
+  }
+  table_.free_memory(device, nullptr);
+  table_.unpin(device, nullptr);
+  table_.destroy_event(device, nullptr);
+  EXPECT_EQ(g_runtime.last, cudaSuccess);
+  table_.close(device);
+}
+
+TEST_F(CudaDevice, AnEventThatHasNotPassedIsNoError) {
+  void* device = Open();
+  g_runtime.fail["cudaEventQuery"] = cudaErrorNotReady;
+  EXPECT_EQ(table_.event_passed(device, nullptr, &error_), kDeviceNotYet);
+  EXPECT_EQ(g_runtime.last, cudaSuccess);
+  table_.close(device);
+}
+
+TEST_F(CudaDevice, CapturesAreSeen) {
+  void* device = Open();
+  uint64_t id = 0;
+  EXPECT_EQ(table_.stream_id(device, nullptr, &id, &error_), kDeviceOk);
+  EXPECT_EQ(id, 42u);
+  for (const auto status : {cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated}) {
+    g_runtime.capture = status;
+    EXPECT_EQ(table_.stream_id(device, nullptr, &id, &error_), kDeviceCapturing);
+  }
+  g_runtime.capture = cudaStreamCaptureStatusNone;
+  g_runtime.fail["cudaStreamIsCapturing"] = cudaErrorStreamCaptureImplicit;
+  EXPECT_EQ(table_.stream_id(device, nullptr, &id, &error_), kDeviceCapturing);
+  table_.close(device);
+}
+
+TEST_F(CudaDevice, StreamsOfAnotherDeviceAreRefused) {
+  void* device = Open();
+  uint64_t id = 0;
+  void* foreign = reinterpret_cast<void*>(uintptr_t{3});
+  EXPECT_EQ(table_.stream_id(device, foreign, &id, &error_), kDeviceRefused);
+  EXPECT_STREQ(error_.text, "cuda_stream: expected a stream of device 0, as the tensors");
+  table_.close(device);
+}
+
+TEST_F(CudaDevice, ASmallWorkspaceIsRefused) {
+  void* device = Open();
+  RoutingPlan plan;
+  plan.tokens = 1;
+  plan.rule.experts = 8;
+  EXPECT_EQ(table_.measure(device, &plan, &plan, 99, nullptr, nullptr, &error_), kDeviceRefused);
+  EXPECT_EQ(g_runtime.calls["LaunchRouting"], 0);
+  table_.close(device);
+}
+
+// Where the trainer's thread has the device current already, nothing is pushed.
+TEST_F(CudaDevice, ACurrentContextIsUsedAsItIs) {
+  void* device = Open();
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto push =
+      reinterpret_cast<CUresult (*)(CUcontext)>(dlsym(library, "cuCtxPushCurrent_v2"));
+  const auto pop = reinterpret_cast<CUresult (*)(CUcontext*)>(dlsym(library, "cuCtxPopCurrent_v2"));
+  push(OfDevice0());
+  Driver().context_gone = true;  // a push would fail
+  void* memory = nullptr;
+  EXPECT_EQ(table_.allocate(device, 1, &memory, &error_), kDeviceOk) << error_.text;
+  EXPECT_EQ(Current(), OfDevice0());
+  CUcontext context = nullptr;
+  pop(&context);
+  table_.close(device);
+}
+
+// After a device reset the runtime, asked without a context, would make one on device 0.
+TEST_F(CudaDevice, WithoutItsContextTheRuntimeIsNotAsked) {
+  void* device = Open();
+  Driver().context_gone = true;
+  g_runtime.calls.clear();
+  uint64_t id = 0;
+  void* out = nullptr;
+  EXPECT_EQ(table_.allocate(device, 1, &out, &error_), kDeviceFailed);
+  EXPECT_STREQ(error_.text, "the device's context is gone");
+  EXPECT_EQ(table_.stream_id(device, nullptr, &id, &error_), kDeviceFailed);
+  EXPECT_EQ(table_.event_passed(device, nullptr, &error_), kDeviceFailed);
+  table_.free_memory(device, nullptr);
+  table_.unpin(device, nullptr);
+  table_.destroy_event(device, nullptr);
+  EXPECT_TRUE(g_runtime.calls.empty());
+  table_.close(device);
+}
+
+}  // namespace
+
+// ---- what the table is linked with here
+// ----------------------------------------------------------
+
+size_t RoutingWorkspaceBytes(int64_t, int) { return 100; }
+int LoadRoutingKernels() { return Enter("LoadRoutingKernels"); }
+int LaunchRouting(const RoutingPlan&, int, void*, RoutingRaw*, void*) {
+  return Enter("LaunchRouting");
+}
+int LoadPackKernel() { return Enter("LoadPackKernel"); }
+int LaunchPack(const TensorView&, void*, void*) { return Enter("LaunchPack"); }
+
+}  // namespace plumbline
+
+using plumbline::g_runtime;
+
+extern "C" {
+
+cudaError_t Entered(const char* name) { return static_cast<cudaError_t>(plumbline::Enter(name)); }
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t last = g_runtime.last;
+  g_runtime.last = cudaSuccess;
+  return last;
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  static std::string text;
+  text = "error " + std::to_string(error);
+  return text.c_str();
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, g_runtime.mode);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 1;
+  return Entered("cudaDeviceGetAttribute");
+}
+cudaError_t cudaMalloc(void**, size_t) { return Entered("cudaMalloc"); }
+cudaError_t cudaFree(void*) { return Entered("cudaFree"); }
+cudaError_t cudaHostRegister(void*, size_t, unsigned) { return Entered("cudaHostRegister"); }
+cudaError_t cudaHostUnregister(void*) { return Entered("cudaHostUnregister"); }
+cudaError_t cudaHostGetDevicePointer(void** alias, void* pages, unsigned) {
+  *alias = pages;
+  return Entered("cudaHostGetDevicePointer");
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = nullptr;
+  return Entered("cudaEventCreateWithFlags");
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return Entered("cudaEventDestroy"); }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return Entered("cudaEventRecord"); }
+cudaError_t cudaEventQuery(cudaEvent_t) { return Entered("cudaEventQuery"); }
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = g_runtime.capture;
+  return Entered("cudaStreamIsCapturing");
+}
+cudaError_t cudaStreamGetId(cudaStream_t, unsigned long long* id) {
+  *id = 42;
+  return Entered("cudaStreamGetId");
+}
+
+}  // extern "C"
