@@ -61,18 +61,21 @@ PLUMB_HD constexpr W BitsNotBelow(double x, uint32_t next = 0) {
   }
 }
 
-// The value of a magnitude times 2^200, exactly, as f64: a normal number or zero wherever the
+// The f64 bits of a magnitude's value times 2^200, exactly: a normal number or zero wherever the
 // exponent field is small, so also where a thread flushes subnormals.
-PLUMB_HD constexpr double ScaledUp(uint64_t magnitude) {
-  return magnitude >> 52 == 0 ? static_cast<double>(magnitude) * PowerOfTwo(200 - 1074)
-                              : __builtin_bit_cast(double, magnitude) * PowerOfTwo(200);
+PLUMB_HD inline uint64_t ScaledUp(uint64_t magnitude) {
+  double value = __builtin_bit_cast(double, magnitude);
+  if (magnitude >> 52 == 0) value = static_cast<double>(magnitude) * PowerOfTwo(-1022);
+  double scaled = value * PowerOfTwo(magnitude >> 52 == 0 ? 200 - 52 : 200);
+  return __builtin_bit_cast(uint64_t, scaled);
 }
-PLUMB_HD constexpr double ScaledUp(uint32_t magnitude) {
-  return magnitude >> 23 == 0
-             ? static_cast<double>(magnitude) * PowerOfTwo(200 - 149)
-             : static_cast<double>(__builtin_bit_cast(float, magnitude)) * PowerOfTwo(200);
+PLUMB_HD inline uint64_t ScaledUp(uint32_t magnitude) {
+  double value = __builtin_bit_cast(float, magnitude);
+  if (magnitude >> 23 == 0) value = static_cast<double>(magnitude) * PowerOfTwo(-149);
+  double scaled = value * PowerOfTwo(200);
+  return __builtin_bit_cast(uint64_t, scaled);
 }
-PLUMB_HD constexpr double ScaledUp(uint16_t magnitude) {
+PLUMB_HD inline uint64_t ScaledUp(uint16_t magnitude) {
   return ScaledUp(static_cast<uint32_t>(magnitude) << 16);
 }
 

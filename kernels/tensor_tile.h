@@ -35,9 +35,9 @@ inline constexpr int kLaneElements = 4;  // a round
 inline constexpr int kTileRounds = 8;
 inline constexpr int kTileElements = kTileLanes * kLaneElements * kTileRounds;
 
-// How far below the largest exponent of its tile a value may lie so that a lane's sums hold it:
-// 24 bits and 32 below are 61 bits for 32 values, and 117 for their squares; 53 bits and 8 below
-// are 127 for the squares. Others are added one by one.
+// How far below the largest exponent so far in its tile a value may lie so that a lane's sums hold
+// it: 24 bits and 32 below are 61 bits for 32 values, and 117 for their squares; 53 bits and 8
+// below are 127 for the squares. Others are added one by one.
 template <typename W>
 struct TileSums;
 template <>
@@ -86,22 +86,19 @@ class TileMeasure {
       : item_(item),
         table_(table),
         sink_(sink),
-        least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(item.dtype).min_exponent))) {
-    for (int i = 0; i < kPlainFits; ++i) bounds_[i] = BoundsOf<W>(kFormatFitTargets[i].format);
-  }
+        least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(item.dtype).min_exponent))) {}
 
   // Elements [first, first + kTileElements), as far as there are.
   PLUMB_DEVICE void Measure(int64_t first) {
-    Var<W> most{};
-    PLUMB_UNROLL for (int round = 0; round < kTileRounds; ++round) {
-      Round(first + round * kTileLanes * kLaneElements, round, &most);
+    for (int round = 0; round < kTileRounds; ++round) {
+      Round(first + round * kTileLanes * kLaneElements);
     }
-    AddSums(most);
+    FlushSums();
   }
 
   // What the lanes counted, to the sink.
   PLUMB_DEVICE void Finish() {
-    for (int i = 0; i < kTensorCounts; ++i) {
+    PLUMB_UNROLL for (int i = 0; i < kTensorCounts; ++i) {
       Var<uint64_t> n;
       Warp::Each([&](int l) { n[l] = lanes_[l].counts[i]; });
       const Var<uint64_t> sum = Reduced(n, [](uint64_t a, uint64_t b) { return a + b; });
@@ -125,8 +122,11 @@ class TileMeasure {
     W highest;  // order keys, see TensorRaw
     W lowest_flipped;
   };
-  struct Words {
-    W w[kLaneElements * kTileRounds];
+  // A lane's part of the values of up to kTileRounds rounds, in units that top_ sets.
+  struct Sums {
+    typename TileSums<W>::Signed sum;
+    typename TileSums<W>::Signed magnitudes;
+    Uint128 squares;
   };
   struct Four {
     Raw v[kLaneElements];
@@ -145,7 +145,7 @@ class TileMeasure {
     return v;
   }
 
-  PLUMB_DEVICE void Round(int64_t first, int round, Var<W>* tile_most) {
+  PLUMB_DEVICE void Round(int64_t first) {
     Var<Four> raw;
     Var<int> valid;
     Warp::Each([&](int l) {
@@ -155,13 +155,17 @@ class TileMeasure {
       raw[l] = Load(at, valid[l]);
     });
     AddDigests(raw, valid, first);
+    struct Words {
+      W w[kLaneElements];
+    };
+    Var<Words> words;
     Var<W> most;
     Var<W> least;
     Warp::Each([&](int l) {
       most[l] = 0;
       least[l] = static_cast<W>(~W{0});
       PLUMB_UNROLL for (int k = 0; k < kLaneElements; ++k) {
-        W& word = words_[l].w[round * kLaneElements + k];
+        W& word = words[l].w[k];
         word = k < valid[l] ? Classified(internal::WordOf<W>(raw[l].v[k], item_.dtype), l) : W{0};
         const W m = word & kMagnitudeMask<W>;
         most[l] = internal::Larger(most[l], m);
@@ -174,12 +178,18 @@ class TileMeasure {
     const Var<W> least_of_32 = Reduced(least, smaller, 8);
     const Var<W> most_of_128 = Reduced(most_of_32, larger);
     const Var<W> least_of_128 = Reduced(least_of_32, smaller);
+    int top = 0;
+    Warp::Each([&](int l) { top = Field(most_of_128[l]); });  // the same on every lane
+    if (top > top_) {
+      if (top_ != 0) FlushSums();
+      top_ = top;
+    }
     Warp::Each([&](int l) {
-      const W* words = words_[l].w + round * kLaneElements;
-      Fits(words, most_of_128[l], least_of_128[l], &lanes_[l]);
-      ScaledFits(words, most_of_32[l], least_of_32[l], 0, &lanes_[l]);
-      ScaledFits(words, most_of_128[l], least_of_128[l], 1, &lanes_[l]);
-      (*tile_most)[l] = internal::Larger((*tile_most)[l], most_of_128[l]);
+      const W* lane_words = words[l].w;
+      Fits(lane_words, most_of_128[l], least_of_128[l], &lanes_[l]);
+      ScaledFits(lane_words, most_of_32[l], least_of_32[l], 0, &lanes_[l]);
+      ScaledFits(lane_words, most_of_128[l], least_of_128[l], 1, &lanes_[l]);
+      AddWords(lane_words, &sums_[l]);
     });
   }
 
@@ -201,13 +211,22 @@ class TileMeasure {
 
   PLUMB_DEVICE void Hash(uint64_t word, int64_t index, Lane* lane) const {
     const auto place = static_cast<uint64_t>(index) % kDigestBlockWords;
-    const DigestKey block = DigestBlockKey(static_cast<uint64_t>(index) / kDigestBlockWords);
-    lane->digest.low += DigestWord(word, table_->low[place] ^ block.low);
-    lane->digest.high += DigestWord(word, table_->high[place] ^ block.high);
+    lane->digest.low += DigestWord(word, table_->low[place] ^ block_key_.low);
+    lane->digest.high += DigestWord(word, table_->high[place] ^ block_key_.high);
+  }
+
+  // The words of a round lie in one block of the digest.
+  PLUMB_DEVICE void FindBlockKey(int64_t first) {
+    static_assert(kDigestBlockWords * 8 % (kTileLanes * kLaneElements * sizeof(Raw)) == 0);
+    const int64_t block = first * static_cast<int64_t>(sizeof(Raw)) / kDigestBlockBytes;
+    if (block == block_) return;
+    block_ = block;
+    block_key_ = DigestBlockKey(static_cast<uint64_t>(block));
   }
 
   PLUMB_DEVICE void AddDigests(const Var<Four>& raw, const Var<int>& valid, int64_t first) {
     constexpr int kWordElements = 8 / static_cast<int>(sizeof(Raw));
+    FindBlockKey(first);
     Var<uint64_t> packed{};  // the last, or only, word of the lane's four elements
     Warp::Each([&](int l) {
       const int64_t at = first + l * kLaneElements;
@@ -237,8 +256,10 @@ class TileMeasure {
     const W m = word & kMagnitudeMask<W>;
     const bool negative = word != m;
     if (m >= kInfinityBits<W>) {
-      ++lane.counts[m > kInfinityBits<W> ? kCountNan
-                                         : (negative ? kCountNegativeInf : kCountPositiveInf)];
+      const bool infinite = m == kInfinityBits<W>;
+      lane.counts[kCountNan] += infinite ? 0 : 1;
+      lane.counts[kCountPositiveInf] += infinite && !negative ? 1 : 0;
+      lane.counts[kCountNegativeInf] += infinite && negative ? 1 : 0;
       return 0;
     }
     const W key = negative ? static_cast<W>(~word) : static_cast<W>(word | ~kMagnitudeMask<W>);
@@ -258,9 +279,18 @@ class TileMeasure {
     return top;
   }
 
+  // Of kFormatFitTargets[i], as constants in the code.
+  PLUMB_DEVICE static FitBounds<W> PlainBounds(int i) {
+    constexpr FitBounds<W> kF16 = BoundsOf<W>(DType::kF16);
+    constexpr FitBounds<W> kBF16 = BoundsOf<W>(DType::kBF16);
+    constexpr FitBounds<W> kE4M3 = BoundsOf<W>(DType::kE4M3);
+    constexpr FitBounds<W> kE5M2 = BoundsOf<W>(DType::kE5M2);
+    return i == 0 ? kF16 : (i == 1 ? kBF16 : (i == 2 ? kE4M3 : kE5M2));
+  }
+
   PLUMB_DEVICE void Fits(const W* words, W most, W least, Lane* lane) const {
     PLUMB_UNROLL for (int i = 0; i < kPlainFits; ++i) {
-      const FitBounds<W>& bounds = bounds_[i];
+      const FitBounds<W> bounds = PlainBounds(i);
       if (least < bounds.normal_from - 1) CountSmall(words, bounds, i, lane);
       if (most < bounds.saturated_from) continue;
       PLUMB_UNROLL for (int k = 0; k < kLaneElements; ++k) {
@@ -290,10 +320,9 @@ class TileMeasure {
     if (most >> kM < kLeastScalableField) {
       uint64_t scaled[kLaneElements];
       for (int k = 0; k < kLaneElements; ++k) {
-        scaled[k] =
-            __builtin_bit_cast(uint64_t, ScaledUp(static_cast<W>(words[k] & kMagnitudeMask<W>)));
+        scaled[k] = ScaledUp(static_cast<W>(words[k] & kMagnitudeMask<W>));
       }
-      const auto top = __builtin_bit_cast(uint64_t, ScaledUp(most));
+      const uint64_t top = ScaledUp(most);
       CountSmall(scaled, ScaledBounds<uint64_t>(DType::kE4M3, top), e4m3, lane);
       CountSmall(scaled, ScaledBounds<uint64_t>(DType::kE5M2, top), e5m2, lane);
       return;
@@ -304,68 +333,58 @@ class TileMeasure {
     CountSmall(words, ScaledBounds<W>(DType::kE5M2, most), e5m2, lane);
   }
 
-  PLUMB_DEVICE void AddSums(const Var<W>& most) {
-    using Sums = TileSums<W>;
-    using Signed = typename Sums::Signed;
-    Var<Int128> sum{};
-    Var<Int128> magnitudes{};
-    Var<Uint128> squares{};
-    Warp::Each([&](int l) {
-      const int top = Field(most[l]);
-      Signed lane_sum = 0;
-      Signed lane_magnitudes = 0;
-      Uint128 lane_squares = 0;
-      PLUMB_UNROLL for (const W word : words_[l].w) {
-        const W m = word & kMagnitudeMask<W>;
-        const int field = Field(m);
-        const W implied = m >> kM != 0 ? W{1} << kM : W{0};
-        const auto significand = static_cast<uint64_t>((m & kFractionMask<W>) | implied);
-        const int up = field - top + Sums::kWindow;
-        if (up < 0) {
-          AddOne(significand, Unit(field), word != m);
-          continue;
-        }
-        const Signed shifted = static_cast<Signed>(significand) << up;
-        lane_sum += word != m ? -shifted : shifted;
-        lane_magnitudes += shifted;
-        lane_squares += (static_cast<Uint128>(significand) * significand) << (2 * up);
+  PLUMB_DEVICE void AddWords(const W* words, Sums* sums) {
+    constexpr int kWindow = TileSums<W>::kWindow;
+    PLUMB_UNROLL for (int k = 0; k < kLaneElements; ++k) {
+      const W m = words[k] & kMagnitudeMask<W>;
+      const bool negative = words[k] != m;
+      const int field = Field(m);
+      const W implied = m >> kM != 0 ? W{1} << kM : W{0};
+      const auto significand = static_cast<uint64_t>((m & kFractionMask<W>) | implied);
+      const int up = field - top_ + kWindow;
+      if (up < 0) {
+        AddOne(significand, Unit(field), negative);
+        continue;
       }
-      sum[l] = lane_sum;
-      magnitudes[l] = lane_magnitudes;
-      squares[l] = lane_squares;
+      const auto shifted = static_cast<typename TileSums<W>::Signed>(significand) << up;
+      sums->sum += negative ? -shifted : shifted;
+      sums->magnitudes += shifted;
+      sums->squares += (static_cast<Uint128>(significand) * significand) << (2 * up);
+    }
+  }
+
+  // Adds the lanes' sums up and gives them to the sink. A lane's squares may fill 127 bits, so
+  // their halves are added over the warp.
+  PLUMB_DEVICE void FlushSums() {
+    Var<Int128> sum;
+    Var<Int128> magnitudes;
+    Var<Uint128> low;
+    Var<Uint128> high;
+    Warp::Each([&](int l) {
+      sum[l] = sums_[l].sum;
+      magnitudes[l] = sums_[l].magnitudes;
+      low[l] = static_cast<uint64_t>(sums_[l].squares);
+      high[l] = sums_[l].squares >> 64;
+      sums_[l] = Sums{};
     });
     const auto added = [](auto a, auto b) { return a + b; };
     sum = Reduced(sum, added);
     magnitudes = Reduced(magnitudes, added);
-    AddSquares(squares, most);
-    Warp::Each([&](int l) {
-      const int unit = Unit(Field(most[l])) - Sums::kWindow;
-      const bool negative = sum[l] < 0;
-      if (l == 0 && sum[l] != 0) {
-        sink_->Wide(kWideSum, static_cast<Uint128>(negative ? -sum[l] : sum[l]), unit, negative);
-      }
-      if (l == 1 && magnitudes[l] != 0) {
-        sink_->Wide(kWideMagnitudes, static_cast<Uint128>(magnitudes[l]), unit, false);
-      }
-    });
-  }
-
-  // A lane's squares may fill 127 bits, so halves of them are added over the warp.
-  PLUMB_DEVICE void AddSquares(const Var<Uint128>& squares, const Var<W>& most) {
-    Var<Uint128> low;
-    Var<Uint128> high;
-    Warp::Each([&](int l) {
-      low[l] = static_cast<uint64_t>(squares[l]);
-      high[l] = squares[l] >> 64;
-    });
-    const auto added = [](auto a, auto b) { return a + b; };
     low = Reduced(low, added);
     high = Reduced(high, added);
+    const int unit = Unit(top_) - TileSums<W>::kWindow;
     Warp::Each([&](int l) {
-      const int unit = 2 * (Unit(Field(most[l])) - TileSums<W>::kWindow);
-      if (l == 2 && low[l] != 0) sink_->Wide(kWideSquares, low[l], unit, false);
-      if (l == 3 && high[l] != 0) sink_->Wide(kWideSquares, high[l], unit + 64, false);
+      const bool negative = sum[l] < 0;
+      if (l == 0) Give(kWideSum, static_cast<Uint128>(negative ? -sum[l] : sum[l]), unit, negative);
+      if (l == 1) Give(kWideMagnitudes, static_cast<Uint128>(magnitudes[l]), unit, false);
+      if (l == 2) Give(kWideSquares, low[l], 2 * unit, false);
+      if (l == 3) Give(kWideSquares, high[l], 2 * unit + 64, false);
     });
+    top_ = 0;
+  }
+
+  PLUMB_DEVICE void Give(int which, Uint128 v, int exponent, bool negative) {
+    if (v != 0) sink_->Wide(which, v, exponent, negative);
   }
 
   PLUMB_DEVICE void AddOne(uint64_t significand, int unit, bool negative) {
@@ -386,9 +405,11 @@ class TileMeasure {
   const DigestTable* table_;
   Sink* sink_;
   W least_normal_;  // of the tensor's dtype
-  FitBounds<W> bounds_[kPlainFits];
+  int64_t block_ = -1;
+  DigestKey block_key_{};
   Var<Lane> lanes_{};
-  Var<Words> words_;
+  Var<Sums> sums_{};
+  int top_ = 0;  // exponent field that the sums' units belong to; 0: none yet
 };
 
 }  // namespace plumbline

@@ -265,8 +265,7 @@ class WordMeasure {
     uint64_t scaled[4 * kGroup];
     uint64_t most = 0;
     for (int i = 0; i < n; ++i) {
-      scaled[i] =
-          __builtin_bit_cast(uint64_t, ScaledUp(static_cast<W>(words[i] & kMagnitudeMask<W>)));
+      scaled[i] = ScaledUp(static_cast<W>(words[i] & kMagnitudeMask<W>));
       most = std::max(most, scaled[i]);
     }
     for (const size_t fit : {4 + size, 6 + size}) {

@@ -46,11 +46,8 @@ void WideSum::Propagate() {
 }
 
 void WideSum::Add(double x) {
-  const auto bits = __builtin_bit_cast(uint64_t, x);
-  const int field = static_cast<int>((bits >> 52) & 0x7ff);
-  const uint64_t fraction = bits & 0xfffffffffffffull;
-  Add(field > 0 ? fraction | 1ull << 52 : fraction, (field > 0 ? field : 1) - 1075,
-      (bits >> 63) != 0);
+  const FloatParts parts = PartsOf(x);
+  Add(parts.significand, parts.exponent, parts.negative);
 }
 
 void WideSum::Add(const WideDigits& digits) {

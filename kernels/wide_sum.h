@@ -39,6 +39,20 @@ PLUMB_HD inline void SplitDigits(Uint128 v, int exponent, AddDigit add) {
   }
 }
 
+// A finite f64: (-1)^negative significand 2^exponent.
+struct FloatParts {
+  uint64_t significand;
+  int exponent;
+  bool negative;
+};
+PLUMB_HD constexpr FloatParts PartsOf(double x) {
+  const auto bits = __builtin_bit_cast(uint64_t, x);
+  const int field = static_cast<int>((bits >> 52) & 0x7ff);
+  const uint64_t fraction = bits & 0xfffffffffffffull;
+  return {field > 0 ? fraction | 1ull << 52 : fraction, (field > 0 ? field : 1) - 1075,
+          (bits >> 63) != 0};
+}
+
 // Host side. Not thread-safe.
 class WideSum {
  public:

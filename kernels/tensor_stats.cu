@@ -1,0 +1,121 @@
+// Tensor statistics on a device: blocks of four warps take spans of 65,536 elements, each of one
+// tensor, count in shared memory and add to the tensor's results once, at the span's end.
+// Everything added is an integer, so neither the order of blocks nor their number changes a bit.
+#include "kernels/cuda_batch.h"
+#include "kernels/cuda_warp.h"
+#include "kernels/tensor_tile.h"
+
+namespace plumbline {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kTileLanes;
+
+__device__ const DigestTable kDeviceDigestTable = MakeDigestTable();
+
+struct BlockMemory {
+  WideDigits wides[kWarps][kWides];
+  uint32_t exponents[ExponentsOf(DType::kF64)];
+};
+
+struct DeviceSink {
+  BlockMemory* memory;
+  TensorRaw* raw;
+
+  __device__ __forceinline__ void Exponent(int index) { atomicAdd(&memory->exponents[index], 1u); }
+  __device__ __forceinline__ void Wide(int which, Uint128 v, int exponent, bool negative) {
+    WideDigits& wide = memory->wides[threadIdx.x / kTileLanes][which];
+    SplitDigits(v, exponent,
+                [&](int i, int64_t part) { AtomicAdd64(&wide.digit[i], negative ? -part : part); });
+  }
+  __device__ __forceinline__ void Count(int i, uint64_t n) { AtomicAdd64(&raw->counts[i], n); }
+  __device__ __forceinline__ void AddDigest(Digest digest) {
+    for (int mask = kTileLanes / 2; mask > 0; mask /= 2) {
+      digest.low += __shfl_xor_sync(0xffffffffu, static_cast<DeviceWord>(digest.low), mask);
+      digest.high += __shfl_xor_sync(0xffffffffu, static_cast<DeviceWord>(digest.high), mask);
+    }
+    if (threadIdx.x % kTileLanes != 0) return;
+    AtomicAdd64(&raw->digest.low, digest.low);
+    AtomicAdd64(&raw->digest.high, digest.high);
+  }
+  __device__ __forceinline__ void Extremes(uint64_t highest, uint64_t lowest_flipped) {
+    for (int mask = kTileLanes / 2; mask > 0; mask /= 2) {
+      highest = internal::Larger<uint64_t>(
+          highest, __shfl_xor_sync(0xffffffffu, static_cast<DeviceWord>(highest), mask));
+      lowest_flipped = internal::Larger<uint64_t>(
+          lowest_flipped,
+          __shfl_xor_sync(0xffffffffu, static_cast<DeviceWord>(lowest_flipped), mask));
+    }
+    if (threadIdx.x % kTileLanes != 0) return;
+    AtomicMax64(&raw->highest, highest);
+    AtomicMax64(&raw->lowest_flipped, lowest_flipped);
+  }
+};
+
+template <typename W, typename Raw>
+__device__ __noinline__ void MeasureSpan(const TensorItem& item, int64_t first, DeviceSink* sink) {
+  TileMeasure<DeviceWarp, DeviceSink, W, Raw> measure(item, &kDeviceDigestTable, sink);
+  const int64_t end = internal::Smaller(item.count, first + kSpanElements);
+  const int warp = static_cast<int>(threadIdx.x) / kTileLanes;
+  for (int64_t at = first + warp * kTileElements; at < end; at += kWarps * kTileElements) {
+    measure.Measure(at);
+  }
+  measure.Finish();
+}
+
+__device__ void MeasureAnySpan(const TensorItem& item, int64_t first, DeviceSink* sink) {
+  switch (item.dtype) {
+    case DType::kF64:
+      return MeasureSpan<uint64_t, uint64_t>(item, first, sink);
+    case DType::kF32:
+      return MeasureSpan<uint32_t, uint32_t>(item, first, sink);
+    case DType::kF16:
+    case DType::kBF16:
+      return MeasureSpan<uint32_t, uint16_t>(item, first, sink);
+    default:
+      return MeasureSpan<uint32_t, uint8_t>(item, first, sink);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results) {
+  __shared__ BlockMemory memory;
+  for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
+    auto* words = reinterpret_cast<uint32_t*>(&memory);
+    for (unsigned i = threadIdx.x; i < sizeof(memory) / 4; i += kThreads) words[i] = 0;
+    __syncthreads();
+    const TensorItem& item = items[ItemOfSpan(items, count, span)];
+    auto* raw = reinterpret_cast<TensorRaw*>(results + item.result);
+    DeviceSink sink{&memory, raw};
+    MeasureAnySpan(item, (span - item.first_span) * kSpanElements, &sink);
+    __syncthreads();
+    FlushDigits(&memory.wides[0][0], kWides, kWarps, raw->wides);
+    auto* exponents = reinterpret_cast<uint64_t*>(raw + 1);
+    const int used =
+        static_cast<int>(ExponentsOf(item.dtype == DType::kF64 ? DType::kF64 : DType::kF32));
+    for (int i = threadIdx.x; i < used; i += kThreads) {
+      if (memory.exponents[i] != 0) AtomicAdd64(&exponents[i], memory.exponents[i]);
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+int LoadTensorStatsKernel() { return LoadKernel(TensorStatsKernel); }
+
+int LaunchTensorStats(const TensorBatch& batch, int processors, void* staging, void* workspace,
+                      void* stream) {
+  const auto put = [&](std::byte* to) {
+    std::memcpy(to, batch.items().data(), batch.item_bytes());
+  };
+  const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
+    if (batch.spans() == 0) return;
+    TensorStatsKernel<<<BatchBlocks(batch.spans(), processors), kThreads, 0, on>>>(
+        reinterpret_cast<const TensorItem*>(items), static_cast<int>(batch.items().size()),
+        batch.spans(), results);
+  };
+  return EnqueueBatch(batch, staging, workspace, stream, put, run);
+}
+
+}  // namespace plumbline

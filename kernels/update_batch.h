@@ -1,0 +1,75 @@
+// Many updates checked by one launch: what the device is told of each, and what comes back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/tensor_view.h"
+#include "kernels/strided.h"
+#include "kernels/update_check.h"
+#include "kernels/update_core.h"
+#include "kernels/wide_sum.h"
+
+namespace plumbline {
+
+// Blocks of kUpdateBlock elements that one block of threads takes at a time.
+inline constexpr int64_t kUpdateSpanBlocks = 16;
+
+struct UpdateOperand {
+  const void* data;
+  StridedAxes axes;
+  bool dense;
+};
+
+struct UpdateItem {
+  UpdateOperand before;
+  UpdateOperand after;
+  UpdateOperand intended;
+  DType dtype;
+  DType intended_dtype;
+  UpdateRounding rounding;
+  int64_t count;
+  int64_t first_span;
+  uint64_t result;  // where its UpdateRaw lies, in bytes from the first
+};
+
+// The figures of one update while they are added up; zeros are the start of each.
+struct UpdateRaw {
+  uint64_t counts[kUpdateCounts];
+  double beyond[kUpdateSums];  // see UpdateTotals
+  WideDigits wides[kUpdateSums];
+};
+
+struct UpdateTensors {
+  TensorView before;
+  TensorView after;
+  TensorView intended;
+};
+
+// The updates of one launch. Immutable, copyable; the views' memory is the caller's.
+class UpdateBatch {
+ public:
+  // As CheckUpdate wants them, all on one device (or, for tests, the host). InvalidArgument names
+  // the update by its number.
+  static absl::StatusOr<UpdateBatch> Plan(std::span<const UpdateTensors> updates);
+
+  const std::vector<UpdateItem>& items() const { return items_; }
+  int64_t spans() const { return spans_; }
+  int device() const { return device_; }
+  size_t item_bytes() const { return items_.size() * sizeof(UpdateItem); }
+  size_t result_bytes() const { return items_.size() * sizeof(UpdateRaw); }
+
+  // What CheckUpdate gives, in every bit, in the order of the updates.
+  std::vector<UpdateStats> Finish(const std::byte* results) const;
+
+ private:
+  std::vector<UpdateItem> items_;
+  int64_t spans_ = 0;
+  int device_ = -1;
+};
+
+}  // namespace plumbline
