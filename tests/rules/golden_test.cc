@@ -10,6 +10,7 @@
 //   [accumulation]           or: running sums of gradients (support/accumulation_run.h)
 //   [update]                 or: optimizer updates (support/update_run.h)
 //   [tensor]                 or: tensors of a model (support/tensor_run.h)
+//   [reduction]              or: collectives (support/simulated_reduction.h)
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -31,6 +32,7 @@
 #include "tests/rules/support/accumulation_run.h"
 #include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/routing_pair.h"
+#include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/synthetic_routing.h"
 #include "tests/rules/support/tensor_run.h"
 #include "tests/rules/support/update_run.h"
@@ -66,7 +68,7 @@ Case Parse(const fs::path& path) {
     c.head += line + "\n";
     const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
                        line == "[update]" || line == "[tensor]" || line == "[accumulation]" ||
-                       line == "[batch]";
+                       line == "[reduction]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -215,6 +217,8 @@ std::vector<v1::Batch> Input(const Case& c) {
     return {testing::UpdateRun(SpecInput<testing::UpdateRunSpec>(c.input))};
   if (c.input_kind == "tensor")
     return {testing::TensorRun(SpecInput<testing::TensorRunSpec>(c.input))};
+  if (c.input_kind == "reduction")
+    return {testing::ReductionRun(SpecInput<testing::ReductionSpec>(c.input))};
   return BatchInput(c.input);
 }
 

@@ -2,43 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
-#include <random>
 #include <stdexcept>
 
 #include "base/exact_sum.h"
 #include "kernels/sample_index.h"
+#include "tests/rules/support/spec_values.h"
 
 namespace plumbline::rules::testing {
 namespace {
 
 using Column = std::vector<double>;
 
-// SplitMix64, so that streams do not depend on a library's distributions.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ull + 1) {}
-  uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15ull;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
-  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
-  double Normal() {
-    const double u = std::max(Uniform(), 1e-300);
-    return std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * Uniform());
-  }
+RoundingMode ModeOf(const ReductionSpec& spec) {
+  return spec.rounding == "toward-zero" ? RoundingMode::kTowardZero : RoundingMode::kNearestEven;
+}
 
- private:
-  uint64_t state_;
-};
+std::vector<int> ParseOrder(const std::string& text) {
+  std::vector<int> order;
+  for (size_t at = 0; at < text.size();) {
+    size_t used = 0;
+    order.push_back(std::stoi(text.substr(at), &used));
+    at += used + 1;
+  }
+  return order;
+}
 
 class Simulator {
  public:
-  explicit Simulator(const ReductionSpec& spec) : spec_(spec), random_(spec.seed) {}
+  Simulator(const ReductionSpec& spec, int step)
+      : spec_(spec),
+        mode_(ModeOf(spec)),
+        count_(static_cast<uint64_t>(spec.count)),
+        order_(ParseOrder(spec.order)),
+        random_(static_cast<uint64_t>(spec.seed) * 1000003 + static_cast<uint64_t>(step)) {}
 
   ReductionCase Run() {
     ReductionCase c;
@@ -48,16 +45,17 @@ class Simulator {
     c.op = spec_.average == "none" ? v1::ReductionCall::OP_SUM : v1::ReductionCall::OP_AVG;
     c.offsets_given = spec_.record_offsets;
     c.count_given = spec_.record_count;
-    c.count = spec_.record_count ? spec_.count : 0;
+    c.count = spec_.record_count ? count_ : 0;
     c.channels = static_cast<uint32_t>(spec_.channels);
-    c.chunk = spec_.chunk;
+    c.chunk = static_cast<uint64_t>(spec_.chunk);
     if (spec_.declare_order)
-      for (const int rank : spec_.order) c.ring_order.push_back(static_cast<uint32_t>(rank));
+      for (const int rank : order_) c.ring_order.push_back(static_cast<uint32_t>(rank));
     c.inputs.resize(static_cast<size_t>(c.ranks * c.samples));
-    const uint64_t key = SampleKey("simulated", static_cast<int64_t>(spec_.seed), "", "sum");
+    const uint64_t key =
+        SampleKey("simulated", static_cast<int64_t>(random_.Uniform() * 0x1p53), "", "sum");
     for (int i = 0; i < c.samples; ++i) {
       const uint64_t offset = spec_.record_offsets
-                                  ? SampleIndex(key, spec_.count, static_cast<uint64_t>(i))
+                                  ? SampleIndex(key, count_, static_cast<uint64_t>(i))
                                   : static_cast<uint64_t>(i);
       c.offsets.push_back(offset);
       const Column x = Inputs();
@@ -69,7 +67,7 @@ class Simulator {
   }
 
  private:
-  double Round(double v) const { return Flush(RoundToFormat(v, spec_.dtype, spec_.rounding)); }
+  double Round(double v) const { return Flush(RoundToFormat(v, spec_.dtype, mode_)); }
   double Flush(double v) const {
     const double least = PowerOfTwo(FormatOf(spec_.dtype).min_exponent);
     return spec_.flush && std::fabs(v) < least ? 0 : v;
@@ -87,13 +85,15 @@ class Simulator {
     }
     if (poisoned) {
       const double bad = random_.Uniform() < .5 ? std::nan("") : HUGE_VAL;
-      x[random_.Next() % x.size()] = bad;
+      x[Below(x.size())] = bad;
     }
     return x;
   }
 
+  size_t Below(size_t n) { return static_cast<size_t>(random_.Uniform() * static_cast<double>(n)); }
+
   // One rounded sum in the simulated dtype.
-  double Add(double a, double b) const { return AddIn(spec_.dtype, spec_.rounding, a, b); }
+  double Add(double a, double b) const { return AddIn(spec_.dtype, mode_, a, b); }
 
   double AddIn(DType dtype, RoundingMode mode, double a, double b) const {
     if (!std::isfinite(a) || !std::isfinite(b)) return a + b;
@@ -138,16 +138,17 @@ class Simulator {
   uint64_t Segment(uint64_t offset, int rows) const {
     const auto n = static_cast<uint64_t>(rows);
     if (spec_.segments == "constant") return 0;
-    uint64_t part = (spec_.count + n - 1) / n;
-    if (spec_.segments == "gloo") part = GlooPart(spec_.count, rows, DTypeSize(spec_.dtype));
+    uint64_t part = (count_ + n - 1) / n;
+    if (spec_.segments == "gloo") part = GlooPart(count_, rows, DTypeSize(spec_.dtype));
     if (spec_.segments == "chunks") {
-      const uint64_t channel = (spec_.count + static_cast<uint64_t>(spec_.channels) - 1) /
+      const uint64_t channel = (count_ + static_cast<uint64_t>(spec_.channels) - 1) /
                                static_cast<uint64_t>(spec_.channels);
       const uint64_t in_channel = offset % channel;
-      const uint64_t length = std::min(channel, spec_.count - offset / channel * channel);
-      const uint64_t loop = spec_.chunk * n;
+      const uint64_t length = std::min(channel, count_ - offset / channel * channel);
+      const auto chunk = static_cast<uint64_t>(spec_.chunk);
+      const uint64_t loop = chunk * n;
       const uint64_t left = length - in_channel / loop * loop;
-      part = left < loop ? std::max<uint64_t>(1, (left + n - 1) / n) : spec_.chunk;
+      part = left < loop ? std::max<uint64_t>(1, (left + n - 1) / n) : chunk;
       return in_channel % loop / part % n;
     }
     return offset / part % n;
@@ -161,12 +162,12 @@ class Simulator {
 
   // Rank at a position of the ring: one order for all, or one a channel.
   int RankAt(int position, uint64_t offset) const {
-    if (spec_.order.empty()) return position;
-    const size_t rings = spec_.order.size() / static_cast<size_t>(spec_.ranks);
-    const uint64_t channel_length = (spec_.count + static_cast<uint64_t>(spec_.channels) - 1) /
+    if (order_.empty()) return position;
+    const size_t rings = order_.size() / static_cast<size_t>(spec_.ranks);
+    const uint64_t channel_length = (count_ + static_cast<uint64_t>(spec_.channels) - 1) /
                                     static_cast<uint64_t>(spec_.channels);
     const size_t ring = rings > 1 ? offset / channel_length % rings : 0;
-    return spec_.order[ring * static_cast<size_t>(spec_.ranks) + static_cast<size_t>(position)];
+    return order_[ring * static_cast<size_t>(spec_.ranks) + static_cast<size_t>(position)];
   }
 
   double Ring(const Column& x, int begin, uint64_t offset) const {
@@ -209,7 +210,7 @@ class Simulator {
   // The complementary binary trees as NCCL builds them, by the parent's view (up and down links).
   double DoubleTree(const Column& x, uint64_t offset) const {
     const int n = spec_.ranks;
-    const bool second = offset >= (spec_.count + 1) / 2;
+    const bool second = offset >= (count_ + 1) / 2;
     std::vector<std::vector<int>> children(static_cast<size_t>(n));
     for (int node = 1; node < n; ++node) {
       const int bit = node & -node;
@@ -248,7 +249,7 @@ class Simulator {
   double Exact(const Column& x) const {
     ExactSum s;
     for (const double v : x) s.Add(v);
-    return s.RoundTo(spec_.dtype, spec_.rounding);
+    return s.RoundTo(spec_.dtype, mode_);
   }
 
   double Kahan(const Column& x) const {
@@ -289,7 +290,7 @@ class Simulator {
   }
 
   double RandomOrder(Column x) {
-    for (size_t i = x.size() - 1; i > 0; --i) std::swap(x[i], x[random_.Next() % (i + 1)]);
+    for (size_t i = x.size() - 1; i > 0; --i) std::swap(x[i], x[Below(i + 1)]);
     double acc = x[0];
     for (size_t i = 1; i < x.size(); ++i) acc = Add(acc, x[i]);
     return acc;
@@ -316,65 +317,156 @@ class Simulator {
   }
 
   const ReductionSpec& spec_;
-  Random random_;
+  RoundingMode mode_;
+  uint64_t count_;
+  std::vector<int> order_;
+  Draw random_;
 };
 
-DType DTypeNamed(const std::string& name) {
-  for (const DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kE5M2}) {
-    if (name == DTypeName(t)) return t;
+void Append(double value, DType t, std::string* data) {
+  const auto put = [data](auto v) { data->append(reinterpret_cast<const char*>(&v), sizeof(v)); };
+  const auto narrow = static_cast<float>(value);
+  switch (t) {
+    case DType::kF64:
+      return put(value);
+    case DType::kF16:
+      return put(FloatToF16(narrow));
+    case DType::kBF16:
+      return put(FloatToBF16(narrow));
+    case DType::kE5M2:
+      return put(FloatToE5M2(narrow));
+    default:
+      return put(narrow);
   }
-  throw std::runtime_error("unknown dtype " + name);
+}
+
+v1::Tensor ToTensor(const double* values, DType t, std::vector<int64_t> shape) {
+  v1::Tensor tensor;
+  tensor.set_dtype(static_cast<v1::DType>(t));
+  int64_t elements = 1;
+  for (const int64_t extent : shape) {
+    tensor.add_shape(extent);
+    elements *= extent;
+  }
+  for (int64_t i = 0; i < elements; ++i) Append(values[i], t, tensor.mutable_data());
+  return tensor;
+}
+
+v1::Tensor OffsetTensor(const std::vector<uint64_t>& offsets) {
+  v1::Tensor tensor;
+  tensor.set_dtype(v1::DTYPE_U64);
+  tensor.add_shape(static_cast<int64_t>(offsets.size()));
+  tensor.set_data(offsets.data(), offsets.size() * sizeof(uint64_t));
+  return tensor;
+}
+
+v1::ReductionCall::Op StatedOp(const ReductionSpec& spec) {
+  if (spec.op == "max") return v1::ReductionCall::OP_MAX;
+  if (spec.op == "avg" || (spec.op.empty() && spec.average != "none"))
+    return v1::ReductionCall::OP_AVG;
+  return v1::ReductionCall::OP_SUM;
+}
+
+void StateOdd(const ReductionSpec& spec, v1::ReductionCall* call) {
+  if (spec.odd == "count") call->set_count(call->count() - 64);
+  if (spec.odd == "dtype") call->set_wire_dtype(v1::DTYPE_F16);
+  if (spec.odd == "op") call->set_op(v1::ReductionCall::OP_MAX);
+  if (spec.odd == "root") call->set_root(3);
+}
+
+// One rank's record, or (rank < 0) all ranks'.
+v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step, int rank) {
+  v1::Evidence e;
+  e.set_source(rank < 0 ? 0 : static_cast<uint32_t>(rank));
+  e.mutable_site()->set_layer("layers.0");
+  e.mutable_site()->set_op(spec.average == "none" ? "sum" : "avg");
+  e.set_step(step);
+  v1::ReductionCall& call = *e.mutable_reduction()->mutable_call();
+  call.set_sequence(static_cast<uint64_t>(step));
+  call.set_sequence_known(spec.sequence);
+  call.set_op(StatedOp(spec));
+  call.set_wire_dtype(static_cast<v1::DType>(spec.dtype));
+  call.set_count(c.count);
+  call.set_group_size(static_cast<uint32_t>(spec.ranks));
+  call.set_group_rank(rank < 0 ? 0 : static_cast<uint32_t>(rank));
+  call.set_prescale(spec.prescale);
+  call.set_postscale(spec.postscale);
+  for (const uint32_t r : c.ring_order) call.add_ring_order(r);
+  if (spec.channels > 1) call.set_channels(c.channels);
+  call.set_chunk(c.chunk);
+  call.set_variable_count(spec.variable_count);
+  if (rank >= 0 && rank == spec.odd_rank) StateOdd(spec, &call);
+  if (!spec.sample) return e;
+  v1::ReductionSample& sample = *e.mutable_reduction()->mutable_sample();
+  const int64_t m = c.samples;
+  if (rank < 0) {
+    *sample.mutable_inputs() = ToTensor(c.inputs.data(), spec.dtype, {c.ranks, m});
+  } else {
+    *sample.mutable_inputs() = ToTensor(&c.inputs[static_cast<size_t>(rank * m)], spec.dtype, {m});
+  }
+  std::vector<double> output = c.output;
+  if (rank >= 0 && rank == spec.differing_rank) output[0] *= 2;
+  *sample.mutable_output() = ToTensor(output.data(), spec.dtype, {m});
+  if (spec.record_offsets) *sample.mutable_offsets() = OffsetTensor(c.offsets);
+  return e;
 }
 
 }  // namespace
 
 void Set(ReductionSpec& spec, const std::string& key, const std::string& value) {
-  const bool on = value == "on";
-  const std::map<std::string, std::function<void()>> setters = {
-      {"model", [&] { spec.model = value; }},
-      {"ranks", [&] { spec.ranks = std::stoi(value); }},
-      {"samples", [&] { spec.samples = std::stoi(value); }},
-      {"count", [&] { spec.count = std::stoull(value); }},
-      {"dtype", [&] { spec.dtype = DTypeNamed(value); }},
-      {"average", [&] { spec.average = value; }},
-      {"rounding",
-       [&] {
-         spec.rounding =
-             value == "toward-zero" ? RoundingMode::kTowardZero : RoundingMode::kNearestEven;
-       }},
-      {"start", [&] { spec.start = std::stoi(value); }},
-      {"direction", [&] { spec.direction = std::stoi(value); }},
-      {"segments", [&] { spec.segments = value; }},
-      {"segment_step", [&] { spec.segment_step = std::stoi(value); }},
-      {"order",
-       [&] {
-         spec.order.clear();
-         for (size_t at = 0; at < value.size();) {
-           size_t used = 0;
-           spec.order.push_back(std::stoi(value.substr(at), &used));
-           at += used + 1;
-         }
-       }},
-      {"group", [&] { spec.group = std::stoi(value); }},
-      {"channels", [&] { spec.channels = std::stoi(value); }},
-      {"chunk", [&] { spec.chunk = std::stoull(value); }},
-      {"flush", [&] { spec.flush = on; }},
-      {"spread", [&] { spec.spread = std::stod(value); }},
-      {"mean", [&] { spec.mean = std::stod(value); }},
-      {"scale", [&] { spec.scale = std::stod(value); }},
-      {"identical", [&] { spec.identical = std::stod(value); }},
-      {"non_finite", [&] { spec.non_finite = std::stod(value); }},
-      {"zeros", [&] { spec.zeros = std::stod(value); }},
-      {"declare_order", [&] { spec.declare_order = on; }},
-      {"record_offsets", [&] { spec.record_offsets = on; }},
-      {"record_count", [&] { spec.record_count = on; }},
-      {"seed", [&] { spec.seed = std::stoull(value); }},
-  };
-  const auto found = setters.find(key);
-  if (found == setters.end()) throw std::runtime_error("unknown key " + key);
-  found->second();
+  SpecFields fields;
+  fields.whole = {{"ranks", &spec.ranks},         {"samples", &spec.samples},
+                  {"count", &spec.count},         {"start", &spec.start},
+                  {"direction", &spec.direction}, {"segment_step", &spec.segment_step},
+                  {"group", &spec.group},         {"channels", &spec.channels},
+                  {"chunk", &spec.chunk},         {"seed", &spec.seed},
+                  {"steps", &spec.steps},         {"missing", &spec.missing},
+                  {"odd_rank", &spec.odd_rank},   {"differing_rank", &spec.differing_rank}};
+  fields.number = {{"spread", &spec.spread},         {"mean", &spec.mean},
+                   {"scale", &spec.scale},           {"identical", &spec.identical},
+                   {"non_finite", &spec.non_finite}, {"zeros", &spec.zeros},
+                   {"prescale", &spec.prescale},     {"postscale", &spec.postscale}};
+  fields.flag = {{"flush", &spec.flush},
+                 {"declare_order", &spec.declare_order},
+                 {"record_offsets", &spec.record_offsets},
+                 {"record_count", &spec.record_count},
+                 {"whole", &spec.whole},
+                 {"sample", &spec.sample},
+                 {"sequence", &spec.sequence},
+                 {"variable_count", &spec.variable_count}};
+  fields.text = {{"model", &spec.model},
+                 {"average", &spec.average},
+                 {"rounding", &spec.rounding},
+                 {"segments", &spec.segments},
+                 {"order", &spec.order},
+                 {"odd", &spec.odd},
+                 {"op", &spec.op}};
+  fields.dtype = {{"dtype", &spec.dtype}};
+  SetField(fields, key, value);
 }
 
-ReductionCase SimulateReduction(const ReductionSpec& spec) { return Simulator(spec).Run(); }
+ReductionCase SimulateReduction(const ReductionSpec& spec, int step) {
+  return Simulator(spec, step).Run();
+}
+
+v1::Batch ReductionRun(const ReductionSpec& spec) {
+  v1::Batch batch;
+  const int reporters = spec.whole ? 1 : spec.ranks;
+  for (int r = 0; r < reporters; ++r) {
+    v1::Source& source = *batch.add_sources();
+    source.set_run("r");
+    source.set_role(v1::ROLE_TRAINER);
+    source.set_rank(static_cast<uint32_t>(r));
+    source.set_world_size(static_cast<uint32_t>(reporters));
+  }
+  for (int step = 0; step < spec.steps; ++step) {
+    const ReductionCase c = SimulateReduction(spec, step);
+    if (spec.whole) *batch.add_evidence() = Record(spec, c, step, -1);
+    for (int r = 0; !spec.whole && r < spec.ranks; ++r) {
+      if (r != spec.missing) *batch.add_evidence() = Record(spec, c, step, r);
+    }
+  }
+  return batch;
+}
 
 }  // namespace plumbline::rules::testing

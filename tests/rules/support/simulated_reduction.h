@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,18 +18,18 @@ struct ReductionSpec {
   std::string model = "ring";
   int ranks = 8;
   int samples = 256;
-  uint64_t count = 1 << 20;
-  DType dtype = DType::kBF16;    // of inputs and output
-  std::string average = "none";  // "pre-divided", "pre-multiplied", "post-divided", ...
-  RoundingMode rounding = RoundingMode::kNearestEven;
-  int start = 0;  // where segment 0 begins
+  int count = 1 << 20;
+  DType dtype = DType::kBF16;        // of inputs and output
+  std::string average = "none";      // "pre-divided", "pre-multiplied", "post-divided", ...
+  std::string rounding = "nearest";  // "toward-zero"
+  int start = 0;                     // where segment 0 begins
   int direction = 1;
   std::string segments = "count/N";  // "constant", "gloo", "chunks"
   int segment_step = 1;
-  std::vector<int> order;  // of a ring; empty: ascending
+  std::string order;  // of a ring, a comma list; one a channel after the other; empty: ascending
   int group = 2;
   int channels = 1;
-  uint64_t chunk = 0;
+  int chunk = 0;
   bool flush = false;
   double spread = 0.3;        // deviation over ranks, in means
   double mean = 1;            // 0: the spread alone, no common part
@@ -41,12 +40,29 @@ struct ReductionSpec {
   bool declare_order = true;  // metadata says `order`
   bool record_offsets = true;
   bool record_count = true;
-  uint64_t seed = 1;
+  int seed = 1;
+  // As evidence:
+  int steps = 1;
+  bool whole = true;        // one record speaks for all ranks; else one a rank
+  bool sample = true;       // else calls alone
+  bool sequence = true;     // calls are numbered
+  int missing = -1;         // this rank does not report
+  int odd_rank = -1;        // this rank states another ...
+  std::string odd;          // ... "count", "dtype", "op" or "root"
+  int differing_rank = -1;  // its output is another in one element
+  double prescale = 1;      // as stated
+  double postscale = 1;
+  std::string op;  // as stated; empty: sum, or avg with `average`
+  bool variable_count = false;
 };
 
 // "ranks = 16", one setting. Throws std::runtime_error on an unknown key.
 void Set(ReductionSpec& spec, const std::string& key, const std::string& value);
 
-ReductionCase SimulateReduction(const ReductionSpec& spec);
+// Of step `step`: other values and other elements in each.
+ReductionCase SimulateReduction(const ReductionSpec& spec, int step = 0);
+
+// One batch with every step, layer "layers.0", op "sum" or "avg".
+v1::Batch ReductionRun(const ReductionSpec& spec);
 
 }  // namespace plumbline::rules::testing
