@@ -4,6 +4,7 @@
 #include <string>
 
 #include "agent/core/dlpack.h"
+#include "agent/core/error.h"
 #include "agent/core/run.h"
 #include "base/clock.h"
 #include "kernels/sample_index.h"
@@ -15,13 +16,6 @@ namespace plumbline::agent {
 namespace {
 
 std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
-
-plumbline_status_t Fail(plumbline_error_t* error, plumbline_status_t code, std::string_view text) {
-  const size_t n = std::min(text.size(), sizeof(error->text) - 1);
-  std::memcpy(error->text, text.data(), n);
-  error->text[n] = '\0';
-  return code;
-}
 
 struct NamedTensor {
   const DLTensor* given;

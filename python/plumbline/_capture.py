@@ -51,8 +51,15 @@ def _uninstall():
                 owner.allreduce = method
 
 
+def _given(arguments, named):
+    """(tensor, op) of an allreduce of one tensor; None of anything else, and of what is unknown."""
+    try:
+        return _arguments(arguments, named)
+    except Exception:
+        return None
+
+
 def _arguments(arguments, named):
-    """(tensor, op) of an allreduce of one tensor; None of anything else."""
     tensors = arguments[0] if arguments else named.get("tensors", named.get("tensor"))
     if isinstance(tensors, (list, tuple)):
         if len(tensors) != 1:
@@ -135,7 +142,7 @@ class Capture:
         looked = None
         _local.capture = None  # an allreduce that is made of others is one
         try:
-            given = _arguments(arguments, named)
+            given = _given(arguments, named)
             if given is not None:
                 self.seen += 1
                 looked = self._started(group, *given)
