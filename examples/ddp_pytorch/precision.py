@@ -64,7 +64,7 @@ class Average:
     def __init__(self, model, dtype, decay):
         self.decay = decay
         self.named = list(model.named_parameters())
-        self.held = [p.detach().to(dtype) for _, p in self.named]
+        self.held = [p.detach().to(dtype, copy=True) for _, p in self.named]
 
     @torch.no_grad()
     def step(self, probes):

@@ -39,9 +39,10 @@ class Silent:
 class Probes:
     """Sends what happens in each step to the analysis server, to a record on disk, or both."""
 
-    def __init__(self, run, server=None, record=None, watch=(), patience=2.0):
+    def __init__(self, run, server=None, record=None, watch=(), budget=None,
+                 patience=2.0):
         """watch: "updates", "averages", "gradients", "weights", "activations": besides hooks."""
-        self._run = import_plumbline().init(run=run, server=server, record=record)
+        self._run = import_plumbline().init(run=run, server=server, record=record, budget=budget)
         self._watch, self._patience = set(watch), patience
         self.step, self.scalar = self._run.step, self._run.scalar
         self.hook = self._run.observed

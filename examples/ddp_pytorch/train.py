@@ -59,6 +59,8 @@ def arguments(argv):
                        choices=("updates", "averages", "gradients", "weights", "activations"),
                        help="besides the collective: %(choices)s")
     watch.add_argument("--run", default="ddp", help="the run's name")
+    watch.add_argument("--budget", type=float, metavar="SHARE",
+                       help="share of the step time that probes may take (else the agent's own)")
     watch.add_argument("--server", metavar="ADDR", help="plumbd to send to")
     watch.add_argument("--record", metavar="DIR", help="folder to record to")
     options = parser.parse_args(argv)
@@ -80,7 +82,7 @@ class Trainer:
         self.model = Model(data.VOCABULARY, hidden=options.hidden).to(DTYPES[options.weights])
         wanted = options.probes == "on" and (options.server or options.record)
         self.probes = Probes(options.run, options.server, options.record,
-                             options.watch) if wanted else Silent()
+                             options.watch, options.budget) if wanted else Silent()
         self.replica = self.model
         if self.world > 1:
             self.replica = DistributedDataParallel(self.model)
@@ -136,12 +138,13 @@ class Trainer:
                 self.model.hidden.weight.fill_(3e38)
 
     def flip_a_bit(self, step):
-        """What a failing memory chip does: one low bit of one weight of one rank."""
+        """What a failing memory chip does: one bit of one weight of one rank."""
         if self.options.flip != f"{self.rank}:{step}":
             return
         weight = self.model.hidden.weight.detach().view(-1)
-        bits = weight[7:8].view(torch.int32 if weight.element_size() == 4 else torch.int16)
-        bits ^= 1
+        wide = weight.element_size() == 4
+        bits = weight[7:8].view(torch.int32 if wide else torch.int16)
+        bits ^= 1 << (20 if wide else 4)
 
 
 def report(record, log, quiet):

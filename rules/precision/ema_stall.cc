@@ -9,6 +9,7 @@
 #include "rules/lib/rounding.h"
 #include "rules/lib/sample_values.h"
 #include "rules/lib/stochastic_chance.h"
+#include "rules/lib/update_window.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -120,37 +121,46 @@ class EmaStall : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
-        step, [&](const Item& item) { return JudgeOne(item); }, out);
+        step, [&](const Item& item) { return JudgeOne(step, item); }, out);
   }
 
  private:
-  std::optional<v1::Verdict> JudgeOne(const Item& item) const {
+  std::optional<v1::Verdict> JudgeOne(const SiteStep& step, const Item& item) {
     if (!item.evidence->has_update() || !IsAverage(item.evidence->update().config()))
       return std::nullopt;
     const v1::Update& update = item.evidence->update();
-    const auto c = DecodeUpdate(update);
-    if (!c.ok()) return Inconclusive(std::string(c.status().message()));
-    const Counts n = Look(*c);
+    auto sample = DecodeUpdate(update);
+    if (!sample.ok()) return Inconclusive(std::string(sample.status().message()));
+    const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(sample));
+    const Counts n = Look(gathered.sample);
     if (n.apart < elements_) {
       return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
                                        " sampled elements differ from what they average"),
-                          Describe(*c, n));
+                          Describe(gathered.sample, n));
     }
+    v1::Verdict verdict = Weigh(update, gathered.sample, n);
+    verdict.mutable_site()->set_step_first(gathered.step_first);
+    verdict.mutable_site()->set_step_last(step.step);
+    window_.Forget(step, item);
+    return verdict;
+  }
+
+  v1::Verdict Weigh(const v1::Update& update, const UpdateCase& c, const Counts& n) const {
     const double most = share_ * static_cast<double>(n.apart);
-    if (!(static_cast<double>(n.moved) < most)) return Pass("the average moves", Describe(*c, n));
+    if (!(static_cast<double>(n.moved) < most)) return Pass("the average moves", Describe(c, n));
     if (!(static_cast<double>(n.able) < most)) {
       return Inconclusive(
           "not-rounding: elements stood still that rounding does not hold (an average that is not "
           "updated in every step)",
-          Describe(*c, n));
+          Describe(c, n));
     }
-    const double chance = LogChanceIfStochastic(*c, update.summary());
+    const double chance = LogChanceIfStochastic(c, update.summary());
     if (n.chance > 0 || !(chance < std::log(kStochasticChance))) {
       return Inconclusive(
           "stochastic-possible: stochastic rounding could have moved as few, and loses nothing",
-          Describe(*c, n));
+          Describe(c, n));
     }
-    return Found(update.config(), *c, n);
+    return Found(update.config(), c, n);
   }
 
   v1::Verdict Found(const v1::UpdateConfig& config, const UpdateCase& c, const Counts& n) const {
@@ -201,6 +211,7 @@ class EmaStall : public Rule {
 
   size_t elements_;
   double share_;
+  UpdateWindow window_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/sample_values.h"
+#include "rules/lib/update_window.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -174,11 +175,11 @@ class MomentRatchet : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
-        step, [&](const Item& item) { return JudgeOne(item); }, out);
+        step, [&](const Item& item) { return JudgeOne(step, item); }, out);
   }
 
  private:
-  std::optional<v1::Verdict> JudgeOne(const Item& item) const {
+  std::optional<v1::Verdict> JudgeOne(const SiteStep& step, const Item& item) {
     if (!item.evidence->has_update()) return std::nullopt;
     const v1::Update& update = item.evidence->update();
     if (IsAverage(update.config()) || IsAccumulation(update.config())) return std::nullopt;
@@ -186,23 +187,28 @@ class MomentRatchet : public Rule {
         !update.sample().has_moment_after()) {
       return std::nullopt;
     }
-    const auto c = DecodeUpdate(update);
+    auto c = DecodeUpdate(update);
     if (!c.ok()) return Inconclusive(std::string(c.status().message()));
     if (c->gradient.empty() || c->moment_before.empty() || c->moment_after.empty()) {
       return Inconclusive(
           "not-recorded: the gradient and the second moment before and after are needed");
     }
-    return Weigh(update.config(), *c);
-  }
-
-  v1::Verdict Weigh(const v1::UpdateConfig& config, const UpdateCase& c) const {
-    const Falling f = Look(c);
-    const size_t fell = f.all - f.still.size();
+    const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(c));
+    const Falling f = Look(gathered.sample);
     if (f.all < elements_) {
       return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
                                        " sampled elements have g^2 below their moment"),
-                          Describe(c, f));
+                          Describe(gathered.sample, f));
     }
+    v1::Verdict verdict = Weigh(update.config(), gathered.sample, f);
+    verdict.mutable_site()->set_step_first(gathered.step_first);
+    verdict.mutable_site()->set_step_last(step.step);
+    window_.Forget(step, item);
+    return verdict;
+  }
+
+  v1::Verdict Weigh(const v1::UpdateConfig& config, const UpdateCase& c, const Falling& f) const {
+    const size_t fell = f.all - f.still.size();
     if (!(static_cast<double>(fell) < share_ * static_cast<double>(f.all)))
       return Pass("the second moment falls where its gradient is small", Describe(c, f));
     if (config.optimizer() == "amsgrad") {
@@ -274,6 +280,7 @@ class MomentRatchet : public Rule {
 
   size_t elements_;
   double share_;
+  UpdateWindow window_;
 };
 
 }  // namespace
