@@ -48,19 +48,21 @@ v1::Batch ScalarAt(uint32_t rank, uint32_t world, int64_t step, uint32_t attempt
 class Closing : public ::testing::Test {
  protected:
   void Take(v1::Batch batch) {
-    state_.Take(std::make_shared<const v1::Batch>(std::move(batch)), on_site_);
+    state_.Take(std::make_shared<const v1::Batch>(std::move(batch)), on_close_);
   }
   RunState state_{"run", 64};
   std::vector<int64_t> steps_;
   std::vector<std::vector<uint32_t>> ranks_;
   std::vector<std::vector<uint32_t>> missing_;
-  RunState::OnSite on_site_ = [this](const SiteStep& step) {
-    steps_.push_back(step.step);
-    std::vector<uint32_t> ranks;
-    for (const Item& item : step.items) ranks.push_back(item.source->rank());
-    ranks_.push_back(ranks);
-    missing_.push_back(step.missing_ranks);
-  };
+  RunState::OnClose on_close_ = {
+      [this](const SiteStep& step) {
+        steps_.push_back(step.step);
+        std::vector<uint32_t> ranks;
+        for (const Item& item : step.items) ranks.push_back(item.source->rank());
+        ranks_.push_back(ranks);
+        missing_.push_back(step.missing_ranks);
+      },
+      [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); }};
 };
 
 TEST_F(Closing, AStepWaitsForAllRanks) {
@@ -94,7 +96,7 @@ TEST_F(Closing, AGoneRankIsNotWaitedFor) {
   Take(ScalarAt(0, 2, 0));
   Take(ScalarAt(0, 2, 1));
   EXPECT_THAT(steps_, ElementsAre(0));
-  state_.MarkGone(ScalarAt(1, 2, 0).sources(0), on_site_);
+  state_.MarkGone(ScalarAt(1, 2, 0).sources(0), on_close_);
   EXPECT_THAT(steps_, ElementsAre(0, 1));
 }
 
