@@ -57,7 +57,9 @@ warning: 7 bits, or pools by metadata; balanced assignment always. Repeats of a 
 
 Clean replays: first come first served over every time-ordered queue, over equal chunks (the short one first
 or last), by sequence, over the first r choices, with a capacity per choice rank. While a cut into unequal
-pieces, an even or sliding budget, or all-or-nothing admission explains the refusals, pairs prove nothing.
+pieces, a table of positions, an even or sliding budget, or all-or-nothing admission explains the refusals,
+pairs prove nothing. Under recorded pools a cut with as much free as there is to explain, or a table that
+would have met the capacity by accident (2^-7), leaves a hint.
 
 **Inconclusive when** sequence ids or positions are missing or occur twice, more than half of the rows are
 tied or not finite, refusals contradict the capacity, ranks of a shared pool are missing, randomness of the
@@ -80,10 +82,8 @@ constexpr RuleInfo kInfo = {"causality/moe-future-leak",
                             kPage,
                             kRoutingOptions};
 
-// A draw must be likelier than refusals of the token's own that a queue follows: 1,000 to 1, and
-// for a hint not much less likely.
+// A draw must be likelier than refusals of the token's own that a queue follows: 1,000 to 1.
 constexpr double kOwnRefusalBits = 10;
-constexpr double kOwnRefusalHint = -2;
 
 class MoeFutureLeak : public Rule {
  public:
@@ -342,14 +342,14 @@ class MoeFutureLeak : public Rule {
           a.inversions.inversions, bits, a.own_refusal_bits));
     }
     const bool proved = bits >= proof_bits_ && a.firm_pools() &&
-                        a.own_refusal_bits >= kOwnRefusalBits && !a.patterns.loose_budget;
+                        a.own_refusal_bits >= kOwnRefusalBits && !a.patterns.loose();
     return Found(a, proved, bits, a.certificate.pair,
                  absl::StrFormat(
                      "%d refused choices have a later admission at the same full expert in their "
                      "own sequence and pool. No score and no queue in time order gives these "
                      "refusals; experts below capacity kept every choice, which a cause other than "
-                     "capacity would have done by a chance of 2^-%.1f.",
-                     a.inversions.inversions, bits));
+                     "capacity would have done by a chance of 2^-%.1f.%s",
+                     a.inversions.inversions, bits, a.patterns.doubt()));
   }
 
   v1::Verdict Found(const RoutingAnalysis& a, bool proved, double bits, const RefusalPair& pair,

@@ -64,6 +64,8 @@ constexpr NamedPolicy kPolicies[] = {
     {RouterPolicy::kZigzagFifo, "zigzag-fifo", kFuture},
     {RouterPolicy::kReverseFifo, "reverse-fifo", kFuture},
     {RouterPolicy::kAtomicsRace, "atomics-race", RouterClass::kNondeterministic},
+    {RouterPolicy::kStoredTable, "stored-table", kClean},
+    {RouterPolicy::kStoredTableFifo, "stored-table-fifo", kBatch},
 };
 
 // The experts a token asks for. A stored bias and group limits hold under every policy.
@@ -104,6 +106,9 @@ void DropOwn(State& s, RouterPolicy policy) {
     case RouterPolicy::kStoredThreshold:
     case RouterPolicy::kStoredThresholdFifo:
       return DropBelowThreshold(s);
+    case RouterPolicy::kStoredTable:
+    case RouterPolicy::kStoredTableFifo:
+      return DropByTable(s);
     case RouterPolicy::kOwnThreshold:
     case RouterPolicy::kOwnThresholdFifo:
       return DropBelowOwnBest(s);
@@ -140,6 +145,7 @@ void Admit(State& s, RouterPolicy policy) {
     case RouterPolicy::kFifoExpertCapacity:
     case RouterPolicy::kOwnThresholdFifo:
     case RouterPolicy::kStoredThresholdFifo:
+    case RouterPolicy::kStoredTableFifo:
       return Queue(s, RowOrder(s), false);
     case RouterPolicy::kRankMajor:
       return Queue(s, RowOrder(s), true);

@@ -73,6 +73,9 @@ enum class RouterPolicy {
   kReverseFifo,        // first come from the end
   // Nondeterministic.
   kAtomicsRace,  // first come in an arrival order that differs between runs (`run`)
+  // Clean, and dependent on the batch.
+  kStoredTable,      // top-k less what a stored table of positions and experts refuses
+  kStoredTableFifo,  // the same, what is left queues
 };
 
 // What an assignment may depend on besides the token's own prefix.
@@ -99,12 +102,14 @@ struct RouterParameters {
   std::vector<int64_t> expert_capacity;  // [E], for kFifoExpertCapacity
   std::vector<int64_t> rank_capacity;    // [k], for kFifoRankCapacity
   int chunks = 1;
-  bool short_chunk_first = false;   // where the short one of equal chunks lies
-  std::vector<int64_t> chunk_rows;  // rows of each unequal chunk; the last takes what is left
-  uint64_t seed = 1;                // of all draws; a draw belongs to (seed, sequence, position)
-  uint64_t run = 0;                 // arrival order of kAtomicsRace
-  std::vector<double> bias;         // [E] stored, added to function(logits)
-  std::vector<double> thresholds;   // [E] stored, on the logits
+  bool short_chunk_first = false;       // where the short one of equal chunks lies
+  std::vector<int64_t> chunk_rows;      // rows of each unequal chunk; the last takes what is left
+  std::vector<int64_t> chunk_capacity;  // of each unequal chunk of a single pool; empty: `capacity`
+  uint64_t seed = 1;               // of all draws; a draw belongs to (seed, sequence, position)
+  uint64_t run = 0;                // arrival order of kAtomicsRace
+  std::vector<double> bias;        // [E] stored, added to function(logits)
+  std::vector<double> thresholds;  // [E] stored, on the logits
+  std::vector<uint8_t> refusals;   // [positions,E] stored, 1: refused; beyond it nothing is
   ScoreFunction function = ScoreFunction::kIdentity;
   int groups = 1;  // must divide E
   int top_groups = 1;

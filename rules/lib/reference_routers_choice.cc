@@ -238,6 +238,13 @@ void DropBelowThreshold(State& s) {
   });
 }
 
+void DropByTable(State& s) {
+  Drop(s, [&](int32_t t, int32_t j) {
+    const auto at = static_cast<size_t>(s.Position(t) * s.b.experts + s.Expert(t, j));
+    return at >= s.p.refusals.size() || s.p.refusals[at] == 0;
+  });
+}
+
 // GShard (Lepikhin 2020): the second expert is used with probability 2 g2 of the two normalised
 // gates.
 void DropLowerAtRandom(State& s) {

@@ -10,7 +10,9 @@
 namespace plumbline::rules::routers {
 namespace {
 
-int64_t CapacityOf(const State& s, int32_t e) {
+int64_t CapacityOf(const State& s, int32_t t, int32_t e) {
+  const auto pool = static_cast<size_t>(s.Pool(t));
+  if (pool < s.p.chunk_capacity.size()) return s.p.chunk_capacity[pool];
   return s.p.expert_capacity.empty() ? s.p.capacity : s.p.expert_capacity[static_cast<size_t>(e)];
 }
 
@@ -19,7 +21,7 @@ class Loads {
  public:
   explicit Loads(const State& s)
       : s_(s), held_(static_cast<size_t>(s.Pools()) * static_cast<size_t>(s.b.experts), 0) {}
-  bool HasRoom(int32_t t, int32_t e) const { return held_[s_.Cell(t, e)] < CapacityOf(s_, e); }
+  bool HasRoom(int32_t t, int32_t e) const { return held_[s_.Cell(t, e)] < CapacityOf(s_, t, e); }
   int64_t Held(int32_t t, int32_t e) const { return held_[s_.Cell(t, e)]; }
   void Take(int32_t t, int32_t e) { ++held_[s_.Cell(t, e)]; }
 

@@ -68,6 +68,7 @@ void AddShared(State& s);             // after it
 void Drop(State& s, const std::function<bool(int32_t t, int32_t j)>& keeps);
 void DropBelowOwnBest(State& s);
 void DropBelowThreshold(State& s);
+void DropByTable(State& s);
 void DropLowerAtRandom(State& s);
 // A token's value for one of its choices, by the key.
 double KeyOf(const State& s, ScoreKey key, int32_t t, int32_t j);

@@ -4,117 +4,12 @@
 #include <cmath>
 #include <utility>
 
+#include "rules/lib/routing_cut.h"
+#include "rules/lib/routing_options.h"
+#include "rules/lib/routing_table.h"
+
 namespace plumbline::rules {
 namespace {
-
-// One pool's rows along a queue, those without choices left out.
-class PoolRows {
- public:
-  PoolRows(const RoutingCase& c, const TimeQueue& queue) : c_(&c), queue_(&queue) {}
-  void Add(size_t place) { places_.push_back(static_cast<int32_t>(place)); }
-  size_t size() const { return places_.size(); }
-  QueuedRow operator[](size_t i) const { return queue_->At(*c_, static_cast<size_t>(places_[i])); }
-  // visit(row) along the queue; false at the first false.
-  template <typename Visit>
-  bool All(Visit visit) const {
-    for (size_t i = 0; i < places_.size(); ++i) {
-      if (!visit((*this)[i])) return false;
-    }
-    return true;
-  }
-
- private:
-  const RoutingCase* c_;
-  const TimeQueue* queue_;
-  std::vector<int32_t> places_;
-};
-
-std::vector<PoolRows> PoolsOf(const RoutingCase& c, const TimeQueue& queue) {
-  std::vector<PoolRows> pools;
-  int32_t pool = -1;
-  for (size_t place = 0; place < queue.order.size(); ++place) {
-    if (queue.At(c, place).choices.empty()) continue;
-    const int32_t here = c.pool[static_cast<size_t>(queue.order[place])];
-    if (pools.empty() || here != pool) pools.emplace_back(c, queue);
-    pool = here;
-    pools.back().Add(place);
-  }
-  return pools;
-}
-
-// ---- a cut -----------------------------------------------------------------------------------
-
-// One piece as it grows row by row.
-class Piece {
- public:
-  explicit Piece(size_t experts) : stamp_(experts, 0), count_(experts), refused_(experts) {}
-
-  void Start() {
-    ++now_;
-    capacity_ = -1;
-    most_ = 0;
-  }
-  // False: this row cannot belong to the piece.
-  bool Add(const QueuedRow& row) {
-    for (const Choice& choice : row.choices) {
-      if (choice.kept && !Admit(static_cast<size_t>(choice.expert))) return false;
-    }
-    for (const Choice& choice : row.choices) {
-      const bool refused = !choice.kept && row.judged;
-      if (refused && !Refuse(static_cast<size_t>(choice.expert))) return false;
-    }
-    return true;
-  }
-
- private:
-  void Fresh(size_t e) {
-    if (stamp_[e] == now_) return;
-    stamp_[e] = now_;
-    count_[e] = 0;
-    refused_[e] = 0;
-  }
-  bool Admit(size_t e) {
-    Fresh(e);
-    most_ = std::max(most_, ++count_[e]);
-    return !refused_[e] && (capacity_ < 0 || most_ <= capacity_);
-  }
-  bool Refuse(size_t e) {
-    Fresh(e);
-    refused_[e] = 1;
-    if (capacity_ < 0) capacity_ = count_[e];
-    return count_[e] > 0 && count_[e] == capacity_ && most_ <= capacity_;
-  }
-
-  std::vector<int64_t> stamp_;
-  std::vector<int64_t> count_;
-  std::vector<uint8_t> refused_;
-  int64_t now_ = 0;
-  int64_t capacity_ = -1;
-  int64_t most_ = 0;
-};
-
-// A prefix of a possible piece is a possible piece, so the rows that cuts reach are a run from the
-// start: it suffices to push its end. `budget` bounds the work; spent, a cut cannot be excluded.
-bool CanCut(const PoolRows& rows, size_t experts, int64_t* budget) {
-  Piece piece(experts);
-  size_t reach = 0;
-  for (size_t from = 0; from <= reach && reach < rows.size(); ++from) {
-    piece.Start();
-    size_t to = from;
-    for (; to < rows.size() && *budget > 0; ++to, --*budget) {
-      if (!piece.Add(rows[to])) break;
-    }
-    if (*budget <= 0) return true;
-    reach = std::max(reach, to);
-  }
-  return reach == rows.size();
-}
-
-bool QueueCanBeCut(const std::vector<PoolRows>& pools, size_t experts, size_t choices) {
-  int64_t budget = 64 * static_cast<int64_t>(choices) + 1'000'000;
-  return std::all_of(pools.begin(), pools.end(),
-                     [&](const PoolRows& rows) { return CanCut(rows, experts, &budget); });
-}
 
 // ---- budgets ---------------------------------------------------------------------------------
 
@@ -289,16 +184,6 @@ bool FitsByPosition(const RoutingCase& c) {
   return one && most <= capacity;
 }
 
-// Fates that (position, expert) decides, seen in several sequences at least 8 times.
-bool FitsATable(const RoutingCase& c) {
-  int64_t repeats = 0;
-  const bool decided = AllByPosition(c, [&](const Fates& fates) {
-    repeats += fates.kept + fates.refused - 1;
-    return fates.kept == 0 || fates.refused == 0;
-  });
-  return decided && repeats >= 8;
-}
-
 }  // namespace
 
 const char* CleanPatterns::name() const {
@@ -310,20 +195,33 @@ const char* CleanPatterns::name() const {
   return by_position ? "a choice among the sequences at each position" : "nothing";
 }
 
+const char* CleanPatterns::doubt() const {
+  if (loose_table) {
+    return " A table of positions gives them too, but would have met the capacity by accident.";
+  }
+  if (loose_cut) return " So does a cut of the queue, of about as many cuts as there are refusals.";
+  return loose_budget ? " Some budget that grows along the queue gives them too." : "";
+}
+
 CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
                                 const std::vector<TimeQueue>& queues) {
   CleanPatterns out;
   const auto experts = static_cast<size_t>(c.experts);
   for (const TimeQueue& queue : queues) {
-    const std::vector<PoolRows> pools = PoolsOf(c, queue);
-    out.cut |= QueueCanBeCut(pools, experts, c.choices.size());
+    const std::vector<PoolRows> pools = RowsOfPools(c, queue);
     out.running_budget |= BudgetGrowsEvenly(pools, experts);
     out.loose_budget |= BudgetNeverFalls(pools, experts);
     out.sliding_window |= SlidesAlong(pools, experts);
     out.all_or_nothing |= AllOrNothingFits(pools, c, s.capacity);
   }
-  out.table = FitsATable(c);
-  out.by_position = c.pool_basis != PoolBasis::kRecorded && FitsByPosition(c);
+  const bool recorded = c.pool_basis == PoolBasis::kRecorded;
+  const QueueCut cut = FindCut(c, s, queues);
+  out.loose_cut = cut.fits;
+  out.cut = cut.fits && (!recorded || cut.explains());
+  const PositionTable table = FindTable(c, s, queues);
+  out.loose_table = table.fits;
+  out.table = table.fits && !(table.count_bits >= kHintBits);
+  out.by_position = !recorded && FitsByPosition(c);
   return out;
 }
 

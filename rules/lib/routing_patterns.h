@@ -13,9 +13,10 @@
 namespace plumbline::rules {
 
 struct CleanPatterns {
-  // Some cut of some queue into contiguous pieces gives the refusals (piece: no admission after a
-  // refusal at one expert; refusing experts hold one number of at least 1, none more).
+  // A cut of some queue into contiguous pieces. Where pools are recorded row by row it must be
+  // worth more than what is free in it; one that fits all the same forbids a proof, not a hint.
   bool cut = false;
+  bool loose_cut = false;
   // A budget that grows evenly along the queue, the same for every expert.
   bool running_budget = false;
   // Some budget that never falls along the queue, the same for every expert. Nearly any refusals of
@@ -27,13 +28,20 @@ struct CleanPatterns {
   bool all_or_nothing = false;
   // At every position the experts choose among the sequences. (Not asked where pools are recorded.)
   bool by_position = false;
-  // Position and expert decide who is refused, in every sequence alike.
+  // Position and expert decide who is refused, in every sequence alike. Where full experts hold
+  // their capacity by no luck of a table's, it forbids a proof, not a hint.
   bool table = false;
+  bool loose_table = false;
 
+  // No finding.
   bool any() const {
     return cut || running_budget || sliding_window || all_or_nothing || by_position || table;
   }
+  // No proof.
+  bool loose() const { return any() || loose_cut || loose_budget || loose_table; }
   const char* name() const;
+  // What forbids a proof of a finding, as a sentence after a blank; empty where nothing does.
+  const char* doubt() const;
 };
 
 CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,

@@ -104,4 +104,17 @@ std::vector<int32_t> RowsBySequence(const RoutingCase& c) {
   return RowsBy(c, c.sequence, c.position);
 }
 
+std::vector<PoolRows> RowsOfPools(const RoutingCase& c, const TimeQueue& queue) {
+  std::vector<PoolRows> pools;
+  int32_t pool = -1;
+  for (size_t place = 0; place < queue.order.size(); ++place) {
+    if (queue.At(c, place).choices.empty()) continue;
+    const int32_t here = c.pool[static_cast<size_t>(queue.order[place])];
+    if (pools.empty() || here != pool) pools.emplace_back(c, queue);
+    pool = here;
+    pools.back().Add(place);
+  }
+  return pools;
+}
+
 }  // namespace plumbline::rules

@@ -28,6 +28,30 @@ struct TimeQueue {
   }
 };
 
+// One pool's rows along a queue, those without choices left out. Borrows both.
+class PoolRows {
+ public:
+  PoolRows(const RoutingCase& c, const TimeQueue& queue) : c_(&c), queue_(&queue) {}
+  void Add(size_t place) { places_.push_back(static_cast<int32_t>(place)); }
+  size_t size() const { return places_.size(); }
+  QueuedRow operator[](size_t i) const { return queue_->At(*c_, static_cast<size_t>(places_[i])); }
+  // visit(row) along the queue; false at the first false.
+  template <typename Visit>
+  bool All(Visit visit) const {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (!visit((*this)[i])) return false;
+    }
+    return true;
+  }
+
+ private:
+  const RoutingCase* c_;
+  const TimeQueue* queue_;
+  std::vector<int32_t> places_;
+};
+
+std::vector<PoolRows> RowsOfPools(const RoutingCase& c, const TimeQueue& queue);
+
 // The rows as stored (where each sequence's positions rise), batch-major (sequence by sequence) and
 // seq-major (position by position), pool by pool; orders that coincide are listed under one name,
 // in that order of preference. Needs c.ordered().

@@ -67,6 +67,7 @@ bool SyntheticRouting::has_mask() const {
 }
 
 int64_t SyntheticRouting::Declared() const {
+  if (spec_.declare_as_held) return MostHeld();
   if (spec_.declared_capacity > 0) return spec_.declared_capacity;
   switch (spec_.policy) {
     case RouterPolicy::kFifoExpertCapacity:
@@ -74,6 +75,7 @@ int64_t SyntheticRouting::Declared() const {
     case RouterPolicy::kSinkhorn:
     case RouterPolicy::kAuction:
     case RouterPolicy::kFittedBias:
+    case RouterPolicy::kStoredTable:
       return 0;
     case RouterPolicy::kFifoRankCapacity:
       return std::accumulate(parameters_.rank_capacity.begin(), parameters_.rank_capacity.end(),
@@ -161,7 +163,8 @@ void SyntheticRouting::FillRow(v1::RoutingSample& sample, size_t row,
       Append(probs, static_cast<float>(result_.probs[row * E + e]));
     }
   }
-  if (spec_.record_pool_id) Append(*sample.mutable_pool_id()->mutable_data(), result_.pool[row]);
+  const std::vector<int32_t>& pool = spec_.whole_pool ? batch_.pool : result_.pool;
+  if (spec_.record_pool_id) Append(*sample.mutable_pool_id()->mutable_data(), pool[row]);
   if (spec_.padding_share > 0)
     Append(*sample.mutable_padding_mask()->mutable_data(), batch_.padding[row]);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/half.h"
@@ -200,7 +201,8 @@ void SyntheticRouting::MakeParameters() {
   std::mt19937_64 again(spec_.seed);
   for (int b = 0; spec_.packed && b < spec_.sequences; ++b) again();
   std::normal_distribution<double> fresh;
-  ScoreSource source(spec_, Popularity(spec_.experts, again, fresh));
+  const std::vector<double> popularity = Popularity(spec_.experts, again, fresh);
+  ScoreSource source(spec_, popularity);
   std::vector<std::vector<double>> columns(E);
   for (int i = 0; i < 400; ++i) {
     const std::vector<double> row = source.Row(i % 4, rng);
@@ -209,11 +211,46 @@ void SyntheticRouting::MakeParameters() {
   const double share = static_cast<double>(k) / static_cast<double>(E);
   p.thresholds = Thresholds(std::move(columns),
                             spec_.policy == RouterPolicy::kThresholdChoice ? share : 0.6 * share);
+  if (spec_.policy == RouterPolicy::kStoredTable || spec_.policy == RouterPolicy::kStoredTableFifo)
+    MakeTable(popularity, rng);
   if (spec_.policy == RouterPolicy::kReplayed) {
     RouterBatch elsewhere = batch_;
     for (double& x : elsewhere.logits) x += 0.2 * normal(rng);
     p.replayed = Route(elsewhere, RouterPolicy::kTokenChoice, p).indices;
   }
+}
+
+// A stored table may refuse in runs of positions or here and there.
+void SyntheticRouting::MakeTable(const std::vector<double>& popularity, std::mt19937_64& rng) {
+  const auto E = static_cast<size_t>(spec_.experts), rows = static_cast<size_t>(spec_.length);
+  std::vector<size_t> order(E);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return popularity[a] > popularity[b]; });
+  const auto thinned =
+      spec_.table_experts > 0 ? static_cast<size_t>(spec_.table_experts) : (E + 1) / 2;
+  const bool runs = rng() % 2 == 0;
+  parameters_.refusals.assign(rows * E, 0);
+  for (size_t i = 0; i < std::min(thinned, E); ++i) {
+    const size_t from = rng() % rows, to = from + 1 + rng() % rows;
+    for (size_t p = 0; p < rows; ++p) {
+      parameters_.refusals[p * E + order[i]] = runs ? p >= from && p < to : rng() % 3 == 0;
+    }
+  }
+}
+
+int64_t SyntheticRouting::MostHeld() const {
+  const auto E = static_cast<size_t>(spec_.experts), k = static_cast<size_t>(spec_.top_k);
+  std::vector<int64_t> held(E, 0);
+  std::vector<uint8_t> refuses(E, 0);
+  for (size_t i = 0; i < result_.keep.size(); ++i) {
+    const auto e = static_cast<size_t>(result_.indices[i]);
+    held[e] += result_.keep[i];
+    refuses[e] |= !result_.keep[i] && !batch_.padding[i / k];
+  }
+  int64_t most = 0;
+  for (size_t e = 0; e < E; ++e) most = refuses[e] ? std::max(most, held[e]) : most;
+  return most;
 }
 
 int64_t SyntheticRouting::dropped() const {

@@ -39,9 +39,11 @@ struct RoutingSpec {
   int repeat = 1;  // each prompt stands this many times in the batch, bit for bit
   PoolUnit pool = PoolUnit::kMicrobatch;
   bool record_pool_id = true;
+  bool whole_pool = false;  // pool_id is the batch's, not that of the pieces that really competed
   bool pool_metadata = true;
   bool declare_capacity = true;
   int64_t declared_capacity = 0;  // > 0: declared whatever the truth is
+  bool declare_as_held = false;   // declared: the most that an expert which refused holds
   int64_t declared_offset = 0;    // added to the true capacity: a wrong declaration
   bool seq_major = false;         // the queue's order
   bool shuffle_rows = false;      // rows stored in another order than queued
@@ -54,7 +56,8 @@ struct RoutingSpec {
   bool record_groups = true;
   Recorded recorded = Recorded::kIndicesAndMask;
   RecordedProbs probs = RecordedProbs::kNone;
-  bool pad_map = false;  // maps filled up to capacity with entries of probability zero
+  bool pad_map = false;   // maps filled up to capacity with entries of probability zero
+  int table_experts = 0;  // so many of the most popular experts a stored table thins; 0: half
   // Tie rule, keys, counts. Capacities, stored statistics, seed and table are filled in.
   RouterParameters router = {};
   uint64_t seed = 1;
@@ -90,6 +93,8 @@ class SyntheticRouting {
   void MakeScores(std::mt19937_64& rng);
   void MakeParameters();
   double UnitRows() const;
+  void MakeTable(const std::vector<double>& popularity, std::mt19937_64& rng);
+  int64_t MostHeld() const;
   // What is declared; 0: the policy has no one capacity.
   int64_t Declared() const;
   void FillConfig(v1::RoutingConfig& config) const;
@@ -109,6 +114,8 @@ class SyntheticRouting {
   RouterResult result_;
 };
 
+// Two to eight prompts of ordinary size, recorded in full.
+RoutingSpec OrdinarySpec(RouterPolicy policy, uint64_t seed);
 // A random spec of this policy: shapes, dtypes, pools, orders, padding, ties.
 RoutingSpec RandomSpec(RouterPolicy policy, uint64_t seed);
 
@@ -121,6 +128,8 @@ struct Kind {
 };
 // Causal in time: no verdict may accuse them.
 std::vector<Kind> CleanKinds();
+// Likewise, and built to look guilty: nobody is known to route or to record so. Never proved.
+std::vector<Kind> PosedKinds();
 // Leak when experts are full.
 std::vector<Kind> LeakingKinds();
 

@@ -1,0 +1,198 @@
+#include "tests/rules/support/routing_twins.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+namespace plumbline::rules::testing {
+namespace {
+
+// One row that asks one expert, in the order of a queue. Padding takes the room that it was given.
+struct Ask {
+  size_t row;  // place in the queue
+  int64_t position;
+  int32_t expert;
+  int32_t pool;
+  size_t rank;
+  bool kept;
+  bool padding;
+};
+using Asks = std::vector<Ask>;
+
+Asks AsksInOrder(const SyntheticRouting& routing, bool by_position) {
+  const RouterBatch& batch = routing.batch();
+  const RouterResult& result = routing.result();
+  const auto k = static_cast<size_t>(batch.top_k);
+  std::vector<size_t> order(static_cast<size_t>(batch.tokens));
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const auto key = [&](size_t t) {
+      const int64_t p = batch.position[t], q = batch.sequence[t];
+      return by_position ? std::make_pair(p, q) : std::make_pair(q, p);
+    };
+    return key(a) < key(b);
+  });
+  Asks asks;
+  for (size_t place = 0; place < order.size(); ++place) {
+    for (size_t j = 0; j < k; ++j) {
+      const size_t t = order[place], slot = t * k + j;
+      asks.push_back({place, batch.position[t], result.indices[slot], result.pool[t], j,
+                      result.keep[slot] != 0, batch.padding[t] != 0});
+    }
+  }
+  return asks;
+}
+
+double LogBinomial(double n, double k) {
+  return (std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)) / std::log(2.0);
+}
+
+// ---- first come first served -------------------------------------------------------------------
+
+// Could the asks from `begin` to `end` be one queue with one capacity?
+bool OneQueue(const Asks& asks, size_t begin, size_t end) {
+  std::map<int32_t, std::pair<int64_t, bool>> experts;  // held, refuses
+  for (size_t i = begin; i < end; ++i) {
+    auto& [held, refuses] = experts[asks[i].expert];
+    if (asks[i].kept) {
+      if (refuses && !asks[i].padding) return false;
+      ++held;
+    } else if (!asks[i].padding) {
+      refuses = true;
+    }
+  }
+  int64_t capacity = -1, most = 0;
+  for (const auto& [expert, state] : experts) {
+    most = std::max(most, state.first);
+    if (!state.second) continue;
+    if (capacity >= 0 && state.first != capacity) return false;
+    capacity = state.first;
+  }
+  return capacity < 0 || (capacity > 0 && most <= capacity);
+}
+
+// The fewest pieces of a cut into queues, taking each as long as it goes: whatever begins a longer
+// piece begins a shorter one.
+std::optional<int64_t> FewestPieces(const Asks& asks, size_t rows, size_t k) {
+  std::vector<int64_t> pieces(rows + 1, -1);
+  pieces[0] = 0;
+  size_t reach = 0;
+  for (size_t from = 0; from <= reach && from < rows; ++from) {
+    for (size_t to = std::max(from, reach); to < rows; ++to) {
+      if (!OneQueue(asks, from * k, (to + 1) * k)) break;
+      pieces[to + 1] = pieces[from] + 1;
+      reach = to + 1;
+    }
+  }
+  if (reach < rows) return std::nullopt;
+  return pieces[rows];
+}
+
+bool PiecesTwin(const Asks& asks, const SyntheticRouting& routing) {
+  const auto rows = static_cast<size_t>(routing.batch().tokens);
+  const auto pieces = FewestPieces(asks, rows, static_cast<size_t>(routing.batch().top_k));
+  if (!pieces) return false;
+  std::map<int32_t, std::pair<double, double>> cells;  // kept, refused
+  for (const Ask& ask : asks) {
+    if (!ask.padding) ++(ask.kept ? cells[ask.expert].first : cells[ask.expert].second);
+  }
+  double sets = 0;
+  for (const auto& [expert, n] : cells) sets += LogBinomial(n.first + n.second, n.first);
+  const auto n = static_cast<double>(*pieces);
+  const double cuts = LogBinomial(static_cast<double>(rows) - 1, n - 1);
+  return cuts + n * std::log2(static_cast<double>(routing.capacity())) < sets;
+}
+
+// A queue and capacity for each choice rank, or one queue over the first choices alone.
+bool RanksTwin(const Asks& asks, size_t k) {
+  bool each = true;
+  for (size_t r = 0; r < k; ++r) {
+    Asks of_rank;
+    std::copy_if(asks.begin(), asks.end(), std::back_inserter(of_rank),
+                 [&](const Ask& ask) { return ask.rank == r; });
+    each = each && OneQueue(of_rank, 0, of_rank.size());
+  }
+  for (size_t first = 1; first < k && !each; ++first) {
+    Asks used;
+    std::copy_if(asks.begin(), asks.end(), std::back_inserter(used),
+                 [&](const Ask& ask) { return ask.rank < first; });
+    const bool unused = std::none_of(asks.begin(), asks.end(), [&](const Ask& ask) {
+      return ask.rank >= first && ask.kept && !ask.padding;
+    });
+    each = unused && OneQueue(used, 0, used.size());
+  }
+  return each;
+}
+
+// ---- a table -----------------------------------------------------------------------------------
+
+// -log2 of the binomial chance of exactly `kept` of n.
+double ExactlyBits(double n, double kept) {
+  if (kept <= 0 || kept >= n) return 0;
+  const double p = kept / n;
+  return -LogBinomial(n, kept) - kept * std::log2(p) - (n - kept) * std::log2(1 - p);
+}
+
+struct Cell {
+  double kept = 0, refused = 0, last = 0;  // the last run of refusals
+};
+using Cells = std::map<std::pair<int32_t, int32_t>, Cell>;  // by pool, expert
+
+Cells CountCells(const Asks& asks) {
+  Cells cells;
+  for (const Ask& ask : asks) {
+    Cell& cell = cells[{ask.pool, ask.expert}];
+    if (ask.kept) cell.last = 0;
+    if (ask.padding) continue;
+    ++(ask.kept ? cell.kept : cell.refused);
+    cell.last += ask.kept ? 0 : 1;
+  }
+  return cells;
+}
+
+bool TableTwin(const Asks& asks) {
+  std::map<std::pair<int64_t, int32_t>, bool> table;  // by position, expert
+  for (const Ask& ask : asks) {
+    if (ask.padding) continue;
+    if (table.try_emplace({ask.position, ask.expert}, ask.kept).first->second != ask.kept)
+      return false;
+  }
+  std::map<int32_t, Cell> entries;
+  for (const auto& [at, kept] : table)
+    ++(kept ? entries[at.second].kept : entries[at.second].refused);
+  std::map<int32_t, std::set<size_t>> rows;
+  for (const Ask& ask : asks) {
+    if (!ask.padding) rows[ask.pool].insert(ask.row);
+  }
+  double count_bits = 0, fit_bits = 0;
+  for (const auto& [at, cell] : CountCells(asks)) {
+    const double all = cell.kept + cell.refused;
+    if (cell.refused == 0) continue;
+    // Those that ask are drawn from the pool's rows and not put back.
+    const double others = 1 - all / static_cast<double>(rows[at.first].size());
+    const double exactly = ExactlyBits(all, cell.kept) + 0.5 * std::log2(others);
+    count_bits += std::max(exactly - std::log2(cell.last + 1), 0.0);
+    fit_bits += LogBinomial(all, cell.kept);
+  }
+  for (const auto& [expert, n] : entries) fit_bits -= LogBinomial(n.kept + n.refused, n.kept);
+  return fit_bits >= 8 && count_bits < 7;
+}
+
+}  // namespace
+
+std::string CausalTwin(const SyntheticRouting& routing) {
+  if (routing.result().indices.empty()) return "";
+  for (bool by_position : {false, true}) {
+    const Asks asks = AsksInOrder(routing, by_position);
+    if (PiecesTwin(asks, routing)) return "first come first served over pieces";
+    if (RanksTwin(asks, static_cast<size_t>(routing.batch().top_k)))
+      return "first come first served by choice rank";
+    if (TableTwin(asks)) return "a table of positions";
+  }
+  return "";
+}
+
+}  // namespace plumbline::rules::testing
