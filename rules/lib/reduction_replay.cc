@@ -85,7 +85,26 @@ class Replay {
         static_cast<int32_t>(std::ceil(std::log(static_cast<double>(out_.candidates) * 1e6)));
   }
 
+  // So many equals of one arithmetic leave nothing to be said of their orders: a part of them
+  // stands for all.
+  bool Thin(std::vector<Tally>& tallies) {
+    constexpr size_t kMost = 512;
+    if (tallies.size() <= kMost) return false;
+    std::stable_sort(tallies.begin(), tallies.end(),
+                     [](const Tally& a, const Tally& b) { return a.missed < b.missed; });
+    std::vector<Tally> kept;
+    const size_t every = tallies.size() / kMost;
+    for (size_t i = 0; i < tallies.size(); ++i) {
+      const bool ring = tallies[i].shape.kind == SumShape::Kind::kRing;
+      if (!ring || i < kMost || i % every == 0) kept.push_back(tallies[i]);
+    }
+    tallies = std::move(kept);
+    return true;
+  }
+
   void Take(SearchResult result) {
+    crowded_ |= Thin(result.accepted);
+    crowded_ |= Thin(result.near);
     const auto append = [](std::vector<Tally>& to, const std::vector<Tally>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
@@ -218,6 +237,9 @@ class Replay {
   void Prove(const std::set<std::string>& kin) {
     out_.proved = kin.size() == 1 && out_.discriminating >= out_.needed;
     out_.parameters = out_.shared;
+    for (const char* order : {"start", "direction", "ring_order", "segments", "segment_step"}) {
+      if (crowded_) out_.parameters.erase(order);
+    }
     for (const Tally& t : rivals_) {
       if (t.missed >= out_.needed) continue;
       if (kin.count(KinOf(Family(t))) == 0) out_.proved = false;
@@ -235,6 +257,7 @@ class Replay {
   std::map<std::pair<int, bool>, std::shared_ptr<const SumShapes>> shapes_;
   std::vector<Tally> accepted_;
   std::vector<Tally> rivals_;
+  bool crowded_ = false;  // some were left out
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Sums in a wide dtype that are rounded once: samples where no order of the sum can matter, because
-// the error bound of a sum in any order leaves one result.
+// Samples where no order of the sum can matter: in a wide dtype, rounded once, because the error
+// bound of a sum in any order leaves one result; in any dtype, because no partial sum is rounded.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct SettledSamples {
 // The exact sum is a candidate: nothing but the last rounding happens.
 bool ExactApplies(const Arithmetic& a);
 
-// Every column is open where the partial sums are not wider than the wire. |error| of a sum of N
-// addends in any order is at most (N-1) u / (1 - (N-1) u) * sum |x| (Higham, "Accuracy and
-// Stability of Numerical Algorithms", 2002, 4.2), u half an ulp of 1 in the partial dtype.
+// |error| of a sum of N addends in any order is at most (N-1) u / (1 - (N-1) u) * sum |x| (Higham,
+// "Accuracy and Stability of Numerical Algorithms", 2002, 4.2), u half an ulp of 1 in the partial
+// dtype.
 SettledSamples Settle(const ReductionCase& c, const Arithmetic& a, std::span<const int32_t> columns,
                       int enough);
 

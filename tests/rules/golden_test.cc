@@ -236,6 +236,8 @@ std::string ValueText(const google::protobuf::Value& value) {
         absl::StrAppend(&text, text.empty() ? "" : " ", key, "=", inner);
       return "{" + text + "}";
     }
+    case google::protobuf::Value::kBoolValue:
+      return value.bool_value() ? "true" : "false";
     default:
       return "null";
   }

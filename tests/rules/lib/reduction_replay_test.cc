@@ -176,9 +176,12 @@ TEST(Recovery, ManyRanks) {
       ReductionSpec s;
       s.model = model;
       s.ranks = ranks;
-      s.samples = 128;
+      s.samples = 512;
+      s.count = 1 << 26;
       s.start = 200;
       s.direction = -1;
+      s.mean = 0;  // a bf16 sum of 1,024 like values loses its last addends, and with them the start
+      s.spread = 1;
       const ReductionReplay r = ReplayReduction(SimulateReduction(s));
       SCOPED_TRACE(Words(s) + "\n  says " + Says(r));
       EXPECT_TRUE(r.proved);
@@ -302,6 +305,8 @@ TEST(Unlisted, NeverNamed) {
     s.seed = i + 1;
     s.model = kModels[Pick(draw, 5)];
     s.ranks = kRanks[Pick(draw, 6)];
+    // A tree of threes over 5, 6, 9 or 12 ranks is one of halves, or of groups.
+    if (s.model == "three-way") s.ranks = draw.Uniform() < .3 ? 7 : draw.Uniform() < .5 ? 10 : 16;
     s.samples = 32 << Pick(draw, 4);
     s.count = 1000 << Pick(draw, 10);
     s.dtype = draw.Uniform() < .5 ? DType::kBF16 : DType::kF16;
@@ -318,6 +323,18 @@ TEST(Unlisted, NeverNamed) {
                    absl::StrCat(proved[model], " proved, ", explained[model], " explained of ", n));
 }
 
+ReductionCase First(const ReductionCase& whole, int samples) {
+  ReductionCase part = whole;
+  part.samples = samples;
+  part.output.resize(static_cast<size_t>(samples));
+  part.offsets.resize(static_cast<size_t>(samples));
+  part.inputs.clear();
+  for (int r = 0; r < whole.ranks; ++r) {
+    for (int i = 0; i < samples; ++i) part.inputs.push_back(whole.input(r, i));
+  }
+  return part;
+}
+
 // Samples until the ring is proved, on coherent data.
 TEST(Power, SamplesNeeded) {
   for (const auto& [ranks, usual] : std::map<int, int>{{4, 130}, {8, 80}, {16, 50}, {64, 45}}) {
@@ -326,26 +343,22 @@ TEST(Power, SamplesNeeded) {
     s.samples = 256;
     s.start = 1;
     std::vector<int> needed;
-    for (s.seed = 1; s.seed <= 9; ++s.seed) {
+    for (s.seed = 1; s.seed <= (ranks == 8 ? 3 : 7); ++s.seed) {
       const ReductionCase whole = SimulateReduction(s);
-      int m = 16;
-      for (; m < s.samples; ++m) {
-        ReductionCase part = whole;
-        part.samples = m;
-        part.output.resize(static_cast<size_t>(m));
-        part.offsets.resize(static_cast<size_t>(m));
-        part.inputs.clear();
-        for (int r = 0; r < ranks; ++r) {
-          for (int i = 0; i < m; ++i) part.inputs.push_back(whole.input(r, i));
+      int low = 1, high = s.samples;
+      while (low < high) {
+        const int m = (low + high) / 2;
+        if (ReplayReduction(First(whole, m)).proved) {
+          high = m;
+        } else {
+          low = m + 1;
         }
-        if (ReplayReduction(part).proved) break;
-        if (ranks == 8) m += 3;
       }
-      needed.push_back(m);
+      needed.push_back(low);
     }
     std::sort(needed.begin(), needed.end());
-    RecordProperty(absl::StrCat("ranks_", ranks), needed[4]);
-    EXPECT_LE(needed[4], usual) << ranks;
+    RecordProperty(absl::StrCat("ranks_", ranks), needed[needed.size() / 2]);
+    EXPECT_LE(needed[needed.size() / 2], usual) << ranks;
   }
 }
 
