@@ -96,12 +96,12 @@ def wait_until(what, condition):
 class Server:
     """A plumbd on loopback, on a port of its own, stopped by its process id."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options):
         port_file = pathlib.Path(folder) / "port"
         self.log = open(pathlib.Path(folder) / "plumbd.log", "w+")
         self.process = subprocess.Popen(
             [program("plumbd"), "--grpc", "127.0.0.1:0", "--http", "off",
-             "--port-file", str(port_file)],
+             "--port-file", str(port_file), *options],
             stdout=self.log, stderr=subprocess.STDOUT)
         try:
             wait_until("plumbd to listen", lambda: self._started(port_file))

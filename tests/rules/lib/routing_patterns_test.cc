@@ -18,6 +18,7 @@ class Recording {
     case_.experts = experts;
     case_.top_k = 1;
     case_.pool_basis = PoolBasis::kRecorded;
+    case_.first_choice = {0};
   }
   // Row by row; with several sequences, position by position.
   void Add(const std::string& rows) {
@@ -25,6 +26,7 @@ class Recording {
   }
   void Add(int expert, bool kept) {
     case_.choices.push_back({case_.tokens, expert, 0, kept});
+    case_.first_choice.push_back(static_cast<int32_t>(case_.choices.size()));
     case_.sequence.push_back(case_.tokens % sequences_);
     case_.position.push_back(case_.tokens / sequences_);
     case_.pool.push_back(0);
