@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """How long `plumb audit` takes for a routing dump, and that it is linear in the tokens.
 
-    bench/audit/routing_dump.py PLUMB [--experts 64] [--top-k 2] [--repeat 3] [--largest 20]
+    bench/audit/routing_dump.py PLUMB [--experts 64] [--top-k 2] [--repeat 3]
+        [--smallest 16] [--largest 20] [--pool-rows 8192] [--routers fifo score random dropless]
 
 For T = 2^16 .. 2^20 tokens: the best of some runs of the whole program, wall and processor time,
-beside a read of the same file into memory, and processor time a token. Two routers: choices
-dropped by score at capacity, and first come first served. Needs numpy.
+beside a read of the same file into memory, and processor time a token. At capacity choices are
+refused in order of arrival, by score or at random; --pool-rows 0 makes all tokens one pool. Needs
+numpy.
 """
 
 import argparse
@@ -19,7 +21,6 @@ import time
 import numpy as np
 
 DTYPES = {"float32": "F32", "int64": "I64", "bool": "BOOL"}
-POOL_ROWS = 8192
 SEQUENCE_ROWS = 2048
 
 
@@ -48,7 +49,7 @@ def kept(experts, priority, capacity):
     return keep.reshape(experts.shape)
 
 
-def make_dump(path, tokens, experts, k, by_score):
+def make_dump(path, tokens, experts, k, router, pool_rows):
     random = np.random.default_rng(0)
     favour = 0.3 * random.standard_normal(experts, dtype=np.float32)
     logits = random.standard_normal((tokens, experts), dtype=np.float32) + favour
@@ -56,19 +57,22 @@ def make_dump(path, tokens, experts, k, by_score):
     score = np.take_along_axis(logits, chosen, 1)
     rank = np.argsort(-score, 1)
     chosen, score = np.take_along_axis(chosen, rank, 1), np.take_along_axis(score, rank, 1)
-    capacity = POOL_ROWS * k // experts
-    keep = np.empty((tokens, k), bool)
-    for first in range(0, tokens, POOL_ROWS):
-        pool = slice(first, first + POOL_ROWS)
-        arrival = np.arange(chosen[pool].size)
-        keep[pool] = kept(chosen[pool], -score[pool] if by_score else arrival, capacity)
+    pool_rows = pool_rows or tokens
+    capacity = pool_rows * k // experts
+    keep = np.ones((tokens, k), bool)
+    for first in range(0, tokens, pool_rows):
+        pool = slice(first, first + pool_rows)
+        priority = {"score": -score[pool], "random": random.random(chosen[pool].size),
+                    "fifo": np.arange(chosen[pool].size)}  # fmt: skip
+        if router != "dropless":
+            keep[pool] = kept(chosen[pool], priority[router], capacity)
     row = np.arange(tokens)
     write_safetensors(path, {
         "router_logits": logits, "topk_indices": chosen.astype(np.int64), "keep_mask": keep,
         "sequence_id": row // SEQUENCE_ROWS, "position": row % SEQUENCE_ROWS,
-        "pool_id": row // POOL_ROWS,
-    }, {"kind": "routing", "top_k": str(k), "capacity": str(capacity), "layer": "layers.0",
-        "score_function": "softmax"})  # fmt: skip
+        "pool_id": row // pool_rows,
+    }, {"kind": "routing", "top_k": str(k), "layer": "layers.0", "score_function": "softmax",
+        "capacity": "none" if router == "dropless" else str(capacity)})  # fmt: skip
 
 
 def audit(plumb, path):
@@ -94,20 +98,24 @@ def main():
     parser.add_argument("--experts", type=int, default=64)
     parser.add_argument("--top-k", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--smallest", type=int, default=16, help="log2 of the fewest tokens")
     parser.add_argument("--largest", type=int, default=20, help="log2 of the most tokens")
+    parser.add_argument("--pool-rows", type=int, default=8192, help="tokens a pool; 0: all")
+    parser.add_argument("--routers", nargs="+", default=["score", "fifo"],
+                        choices=["score", "fifo", "random", "dropless"])  # fmt: skip
     args = parser.parse_args()
     print(f"{'router':9} {'tokens':>8} {'MiB':>5} {'wall s':>7} {'cpu s':>7} {'read s':>7} "
           f"{'cpu ns/token':>13}")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for by_score in (True, False):
-            for power in range(16, args.largest + 1):
+        for router in args.routers:
+            for power in range(args.smallest, args.largest + 1):
                 path = os.path.join(folder, "dump.safetensors")
                 tokens = 1 << power
-                make_dump(path, tokens, args.experts, args.top_k, by_score)
+                make_dump(path, tokens, args.experts, args.top_k, router, args.pool_rows)
                 runs = [audit(args.plumb, path) for _ in range(args.repeat)]
                 wall, cpu = min(r[0] for r in runs), min(r[1] for r in runs)
                 reading = min(read(path) for _ in range(args.repeat))
-                print(f"{'by score' if by_score else 'fifo':9} {tokens:8} "
+                print(f"{router:9} {tokens:8} "
                       f"{os.path.getsize(path) >> 20:5} {wall:7.3f} {cpu:7.3f} {reading:7.3f} "
                       f"{cpu / tokens * 1e9:13.0f}", flush=True)  # fmt: skip
 
