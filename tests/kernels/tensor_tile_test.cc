@@ -8,30 +8,12 @@
 #include <cstring>
 #include <random>
 
+#include "tests/kernels/emulated_warp.h"
 #include "tests/kernels/tensor_stats_equal.h"
 #include "tests/kernels/values_case.h"
 
 namespace plumbline {
 namespace {
-
-struct EmulatedWarp {
-  template <typename T>
-  struct Var {
-    T v[kTileLanes]{};
-    T& operator[](int lane) { return v[lane]; }
-    const T& operator[](int lane) const { return v[lane]; }
-  };
-  template <typename F>
-  static void Each(F f) {
-    for (int lane = 0; lane < kTileLanes; ++lane) f(lane);
-  }
-  template <typename T>
-  static Var<T> Xor(const Var<T>& v, int mask) {
-    Var<T> out;
-    Each([&](int l) { out[l] = v[l ^ mask]; });
-    return out;
-  }
-};
 
 // Adds to the results as the device's atomics do.
 struct PlainSink {

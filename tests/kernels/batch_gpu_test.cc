@@ -1,0 +1,194 @@
+// Tensor statistics, update checks and sampled gathers of many tensors on a device against the host
+// twins: the same bits, whatever the launch shape. Needs a GPU.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#if defined(PLUMBLINE_HAVE_CUDA)
+#include <cuda_runtime.h>
+
+#include "kernels/device_batch.h"
+#include "kernels/sampled_gather.h"
+#include "tests/kernels/tensor_stats_equal.h"
+#include "tests/kernels/update_batch_case.h"
+#include "tests/kernels/values_case.h"
+#endif
+
+namespace plumbline {
+namespace {
+
+#if defined(PLUMBLINE_HAVE_CUDA)
+
+constexpr int kProcessors[] = {1, 7, 132};  // launch shapes
+
+// Device copies of host tensors, with the same strides.
+class DeviceCopies {
+ public:
+  ~DeviceCopies() {
+    for (void* p : memory_) cudaFree(p);
+  }
+  TensorView Copy(const ValuesCase& c) {
+    void* p = nullptr;
+    const size_t bytes = c.storage.size();
+    EXPECT_EQ(cudaMalloc(&p, bytes + 1), cudaSuccess);
+    memory_.push_back(p);
+    EXPECT_EQ(cudaMemcpy(p, c.storage.data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
+    TensorView view = c.view;
+    const auto* data = static_cast<const std::byte*>(view.data);
+    view.data = static_cast<std::byte*>(p) + (data - c.storage.data());
+    view.device = 0;
+    return view;
+  }
+
+ private:
+  std::vector<void*> memory_;
+};
+
+// Memory for one launch, and a stream.
+template <typename Batch>
+class Launcher {
+ public:
+  explicit Launcher(const Batch& batch) : batch_(batch) {
+    const size_t bytes = MemoryOf(batch).bytes() + 1;
+    EXPECT_EQ(cudaMallocHost(&staging_, bytes), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&workspace_, bytes), cudaSuccess);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  ~Launcher() {
+    cudaStreamDestroy(stream_);
+    cudaFree(workspace_);
+    cudaFreeHost(staging_);
+  }
+  template <typename Launch>
+  auto Run(Launch launch, int processors) {
+    EXPECT_EQ(launch(batch_, processors, staging_, workspace_, stream_), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    return batch_.Finish(ResultsOf(batch_, staging_));
+  }
+
+ private:
+  const Batch& batch_;
+  void* staging_ = nullptr;
+  void* workspace_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+TEST(BatchGpu, TensorStatisticsEqualTheHostTwinInEveryBit) {
+  ASSERT_EQ(LoadTensorStatsKernel(), cudaSuccess);
+  std::vector<ValuesCase> cases;
+  int layout = 0;
+  for (const DType t : kFloatingTypes) {
+    for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
+      for (const int64_t n : {0, 1, 3, 33, 128, 1000, 1024, 1025, 5000, 70001}) {
+        layout += layout % 6 == 0 ? 2 : 1;  // the device's data is aligned
+        cases.push_back(
+            Lay(t, ValuesMaker(static_cast<uint64_t>(layout)).Make(t, static_cast<Kind>(kind), n),
+                layout));
+      }
+    }
+    cases.push_back(Lay(t, ValuesMaker(1).Make(t, Kind::kNormal, 3000001), 0));
+  }
+  DeviceCopies copies;
+  std::vector<TensorView> views;
+  for (const ValuesCase& c : cases) views.push_back(copies.Copy(c));
+  const absl::StatusOr<TensorBatch> batch = TensorBatch::Plan(views);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  Launcher launcher(*batch);
+  for (const int processors : kProcessors) {
+    const std::vector<TensorStats> device = launcher.Run(LaunchTensorStats, processors);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << "tensor " << i << " " << DTypeName(views[i].dtype));
+      TensorStats host;
+      ASSERT_TRUE(MeasureTensor(cases[i].view, &host).ok());
+      ExpectSame(device[i], host);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(BatchGpu, UpdateChecksEqualTheHostTwinInEveryBit) {
+  ASSERT_EQ(LoadUpdateCheckKernel(), cudaSuccess);
+  const UpdateBatchCase c(1);
+  DeviceCopies copies;
+  std::vector<UpdateTensors> updates;
+  for (size_t i = 0; i < c.cases().size(); i += 3) {
+    updates.push_back(
+        {copies.Copy(c.cases()[i]), copies.Copy(c.cases()[i + 1]), copies.Copy(c.cases()[i + 2])});
+  }
+  const absl::StatusOr<UpdateBatch> batch = UpdateBatch::Plan(updates);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  Launcher launcher(*batch);
+  for (const int processors : kProcessors) {
+    c.ExpectHostTwins(launcher.Run(LaunchUpdateChecks, processors));
+  }
+}
+
+TEST(BatchGpu, SampledGathersEqualTheHostTwin) {
+  ASSERT_EQ(LoadGatherKernel(), cudaSuccess);
+  std::vector<ValuesCase> cases;
+  int layout = 0;
+  for (const DType t : {DType::kF64, DType::kF32, DType::kBF16, DType::kE4M3, DType::kI64}) {
+    for (const int64_t n : {1, 10, 8400}) {
+      layout += layout % 6 == 0 ? 2 : 1;
+      cases.push_back(Lay(t, ValuesMaker(5).Make(t, Kind::kNormal, n), layout));
+    }
+  }
+  DeviceCopies copies;
+  std::vector<std::vector<uint64_t>> indices;
+  std::vector<GatherRequest> requests;
+  for (const ValuesCase& c : cases) {
+    indices.push_back(SampleIndices(8, static_cast<uint64_t>(c.view.elements()), 500));
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    requests.push_back({copies.Copy(cases[i]), indices[i]});
+  }
+  const absl::StatusOr<GatherBatch> batch = GatherBatch::Plan(requests);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  Launcher launcher(*batch);
+  const auto gathered = launcher.Run(LaunchGathers, 132);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::vector<std::byte> host(indices[i].size() * DTypeSize(cases[i].view.dtype));
+    ASSERT_TRUE(GatherSamples(cases[i].view, indices[i], host.data()).ok());
+    EXPECT_EQ(gathered[i], host) << i;
+  }
+}
+
+TEST(BatchGpu, HostTensorsAndMissingMemoryAreRefused) {
+  const float x[4] = {};
+  TensorView view = TensorView::Dense(x, DType::kF32, 4);
+  const TensorBatch host = TensorBatch::Plan({&view, 1}).value();
+  char memory[1];
+  EXPECT_EQ(LaunchTensorStats(host, 1, memory, memory, nullptr), cudaErrorInvalidValue);
+  view.device = 0;
+  const TensorBatch device = TensorBatch::Plan({&view, 1}).value();
+  EXPECT_EQ(LaunchTensorStats(device, 1, nullptr, memory, nullptr), cudaErrorInvalidValue);
+}
+
+// Empty where a device can run the tests, else why not.
+std::string WhyNot() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess && devices > 0) return "";
+  return std::string("no CUDA GPU: ") + cudaGetErrorString(error);
+}
+
+#else
+
+std::string WhyNot() { return "no CUDA GPU can be used: built without the CUDA toolkit"; }
+
+#endif
+
+}  // namespace
+}  // namespace plumbline
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const std::string why_not = plumbline::WhyNot();
+  if (!why_not.empty()) {
+    std::printf("skipped: %s\n", why_not.c_str());
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}

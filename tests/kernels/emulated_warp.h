@@ -1,0 +1,26 @@
+// The warp of tensor_tile.h and update_tile.h, its 32 lanes one after the other.
+#pragma once
+
+namespace plumbline {
+
+struct EmulatedWarp {
+  static constexpr int kLanes = 32;
+  template <typename T>
+  struct Var {
+    T v[kLanes]{};
+    T& operator[](int lane) { return v[lane]; }
+    const T& operator[](int lane) const { return v[lane]; }
+  };
+  template <typename F>
+  static void Each(F f) {
+    for (int lane = 0; lane < kLanes; ++lane) f(lane);
+  }
+  template <typename T>
+  static Var<T> Xor(const Var<T>& v, int mask) {
+    Var<T> out;
+    Each([&](int l) { out[l] = v[l ^ mask]; });
+    return out;
+  }
+};
+
+}  // namespace plumbline
