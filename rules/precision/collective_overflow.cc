@@ -203,7 +203,7 @@ class CollectiveOverflow : public Rule {
         "the exact result fits (%.6g at element %d). Summed by %s.",
         overflows.size(), a.replay.columns.size(), c.ranks, DTypeName(c.result_dtype()),
         first.exact, c.offsets[static_cast<size_t>(first.column)], model));
-    f.mutable_cause()->set_id(CauseId(a));
+    f.mutable_cause()->set_id(CauseId(a, first));
     f.mutable_cause()->set_confidence(a.replay.proved ? 1 : 0.5);
     f.mutable_measured()->set_name("results that overflowed and fit");
     f.mutable_measured()->set_value(static_cast<double>(overflows.size()));
@@ -220,12 +220,15 @@ class CollectiveOverflow : public Rule {
     return Complete(a, std::move(verdict));
   }
 
-  // Does the sum overflow before it is divided?
-  static std::string CauseId(const ReductionAnalysis& a) {
+  // What comes after the sum that would have brought it back?
+  static std::string CauseId(const ReductionAnalysis& a, const Overflow& first) {
+    const v1::ReductionCall& call = a.joined->call_of(0);
+    const double scale = call.postscale() == 0 ? 1 : call.postscale();
+    const bool beyond = std::fabs(first.exact / scale) > FormatOf(a.c.result_dtype()).max_finite;
     const auto averaging = a.replay.shared.find("averaging");
     const std::string how = averaging == a.replay.shared.end() ? "" : averaging->second;
     if (how.rfind("post", 0) == 0) return "divided-after-the-sum";
-    return a.c.average() ? "partial-sum" : "sum-in-" + std::string(DTypeName(a.c.wire_dtype));
+    return beyond ? "scaled-after-the-sum" : "partial-sum";
   }
 
   static double LargestInput(const ReductionCase& c, int column) {
