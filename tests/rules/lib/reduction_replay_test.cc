@@ -180,7 +180,8 @@ TEST(Recovery, ManyRanks) {
       s.count = 1 << 26;
       s.start = 200;
       s.direction = -1;
-      s.mean = 0;  // a bf16 sum of 1,024 like values loses its last addends, and with them the start
+      s.mean =
+          0;  // a bf16 sum of 1,024 like values loses its last addends, and with them the start
       s.spread = 1;
       const ReductionReplay r = ReplayReduction(SimulateReduction(s));
       SCOPED_TRACE(Words(s) + "\n  says " + Says(r));
