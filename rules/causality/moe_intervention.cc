@@ -52,6 +52,10 @@ sequence or rank does. From a recording, what is run is our router, so the findi
 evidence that it is the trainer's: `proved` needs 20 bits for the policy and for one capacity, with pools
 recorded or capacity declared; from 7 bits on `heuristic`, a warning.
 
+A recording stands for no router where its refusals rest on what was not recorded: random selection (the
+draws), Sinkhorn and auctions (how far they were run), keys other than functions of the scores (they
+cannot be computed for another suffix).
+
 **Inconclusive when** the router does not repeat itself (fix its seeds; a router that keeps a state
 between calls is one), every sequence is one token long, or, from a recording, when the policy is unknown,
 explains only a share, rests on draws that were not recorded, no reference router gives every assignment,
@@ -157,8 +161,8 @@ class MoeIntervention : public Rule {
       return Inconclusive(complaint);
     const ReplayedRouter router = ReplayNamedPolicy(a);
     if (!router.problem.empty()) return Inconclusive(router.problem);
-    const auto check = CheckRouter(router.Call(), router.Inputs(a.c),
-                                   {.max_calls = Calls(a.c), .max_sequences = 3});
+    const auto check =
+        CheckRouter(router.Call(), router.Inputs(a), {.max_calls = Calls(a.c), .max_sequences = 3});
     if (!check.ok())
       return Inconclusive(absl::StrCat("not-checked: ", std::string(check.status().message())));
     v1::Verdict verdict = Weigh(a, router, *check);
@@ -236,9 +240,11 @@ class MoeIntervention : public Rule {
     Put(*details, "row", check.row_name());
     Put(*details, "replayed_as", router.how);
     Put(*details, "calls", static_cast<double>(check.calls));
-    const std::pair<const char*, const FlipShare*> shares[] = {{"future_share", &check.future},
-                                                               {"earlier_share", &check.earlier},
-                                                               {"later_share", &check.later}};
+    const std::pair<const char*, const FlipShare*> shares[] = {
+        {"future_share", &check.future},
+        {"earlier_share", &check.earlier},
+        {"later_share", &check.later},
+        {"other_rank_share", &check.other_rank}};
     for (const auto& [name, share] : shares) {
       if (share->tried > 0) Put(*details, name, share->value());
     }

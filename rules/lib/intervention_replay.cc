@@ -220,10 +220,9 @@ class Search {
                                                    : ScoreKey::kLogits;
     p.priority_sum = leak->priority == Priority::kSumOfRow;
     const bool rows = leak->priority == Priority::kBestOfRow || p.priority_sum;
-    const RouterPolicy policy = !rows              ? RouterPolicy::kScore
-                                : leak->rank_first ? RouterPolicy::kPriorityRankMajor
-                                                   : RouterPolicy::kPriority;
-    if (!rows && leak->rank_first) return;  // no reference router does that
+    const RouterPolicy policy =
+        rows ? (leak->rank_first ? RouterPolicy::kPriorityRankMajor : RouterPolicy::kPriority)
+             : (leak->rank_first ? RouterPolicy::kScoreRankMajor : RouterPolicy::kScore);
     for (size_t q = 0; q < queues_.size(); ++q) Add(leak->Describe(), policy, p, q);
   }
 
@@ -284,6 +283,17 @@ class Search {
   bool padding_holds_ = false;
 };
 
+// [T], or empty where one rank's rows stand alone.
+std::vector<int64_t> RowRanks(const RoutingAnalysis& a) {
+  std::vector<int64_t> of(a.rank_ends.empty() ? 0 : Index(a.c.tokens));
+  size_t rank = 0;
+  for (size_t row = 0; row < of.size(); ++row) {
+    while (static_cast<int64_t>(row) >= a.rank_ends[rank]) ++rank;
+    of[row] = a.ranks[rank];
+  }
+  return of;
+}
+
 std::string Unreplayable(const RoutingAnalysis& a) {
   const RoutingCase& c = a.c;
   if (!c.ordered()) return "no-order: sequence_id and position were not both recorded";
@@ -301,14 +311,14 @@ std::string Unreplayable(const RoutingAnalysis& a) {
   if (!c.routing->config().randomness().empty())
     return absl::StrCat("random-choice: the choice is random (", c.routing->config().randomness(),
                         ") and the draws were not recorded");
-  if (a.ranks.size() > 1) return "several-ranks: rows of several ranks were joined";
   return "";
 }
 
 }  // namespace
 
-RouterInputs ReplayedRouter::Inputs(const RoutingCase& c) const {
-  RouterInputs inputs{c.tokens, c.experts, {}, c.sequence, c.position, {}, {}};
+RouterInputs ReplayedRouter::Inputs(const RoutingAnalysis& a) const {
+  const RoutingCase& c = a.c;
+  RouterInputs inputs{c.tokens, c.experts, {}, c.sequence, c.position, {}, RowRanks(a)};
   inputs.logits.resize(Index(c.tokens) * Index(c.experts));
   for (size_t place = 0; place < order.size(); ++place) {
     std::copy_n(batch.logits.begin() + static_cast<std::ptrdiff_t>(place * Index(c.experts)),

@@ -20,7 +20,7 @@ struct ReplayedRouter {
   std::vector<int32_t> order;  // the recorded row of each
 
   // The recorded rows as an intervention's inputs.
-  RouterInputs Inputs(const RoutingCase& c) const;
+  RouterInputs Inputs(const RoutingAnalysis& a) const;
   // Routes [T,E] logits in recorded order. Borrows *this.
   RouterCall Call() const;
 };

@@ -51,6 +51,7 @@ constexpr NamedPolicy kPolicies[] = {
     {RouterPolicy::kSamePositionMixing, "same-position-mixing", kBatch},
     {RouterPolicy::kScore, "score-capacity", kFuture},
     {RouterPolicy::kPriority, "priority-capacity", kFuture},
+    {RouterPolicy::kScoreRankMajor, "score-rank-major", kFuture},
     {RouterPolicy::kPriorityRankMajor, "priority-rank-major", kFuture},
     {RouterPolicy::kRankMajor, "rank-major-capacity", kFuture},
     {RouterPolicy::kRandomSelection, "random-capacity", kFuture},
@@ -172,10 +173,14 @@ void Admit(State& s, RouterPolicy policy) {
     case RouterPolicy::kOverflowReroute:
       return RerouteOverflow(s);
     case RouterPolicy::kScore:
-      return KeepHighest(s, [&](int32_t t, int32_t j) { return KeyOf(s, s.p.key, t, j); });
+      return KeepHighest(
+          s, [&](int32_t t, int32_t j) { return std::pair(0, KeyOf(s, s.p.key, t, j)); });
+    case RouterPolicy::kScoreRankMajor:
+      return KeepHighest(
+          s, [&](int32_t t, int32_t j) { return std::pair(-j, KeyOf(s, s.p.key, t, j)); });
     case RouterPolicy::kRandomSelection:
       return KeepHighest(s, [&](int32_t t, int32_t j) {
-        return s.Draw(t, static_cast<uint64_t>(s.Expert(t, j)));
+        return std::pair(0, s.Draw(t, static_cast<uint64_t>(s.Expert(t, j))));
       });
     case RouterPolicy::kTieOrder:
       return KeepByTieRule(s);

@@ -58,6 +58,7 @@ enum class RouterPolicy {
   kSamePositionMixing,   // experts choose among the tokens of one position across sequences
   // Future leaks.
   kScore,              // capacity, each expert keeps the highest of `key`
+  kScoreRankMajor,     // the same, all first choices before all second choices
   kPriority,           // capacity, tokens queue by their best (or summed) `key`
   kPriorityRankMajor,  // the same, all second choices behind all first choices
   kRankMajor,          // capacity, all second choices queue behind all first choices

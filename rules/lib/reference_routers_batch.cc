@@ -115,9 +115,10 @@ class Auctioneer {
 
 }  // namespace
 
-void KeepHighest(State& s, const std::function<double(int32_t t, int32_t j)>& value) {
+void KeepHighest(State& s,
+                 const std::function<std::pair<int32_t, double>(int32_t t, int32_t j)>& value) {
   for (const auto& cell : Candidates(s)) {
-    std::vector<std::pair<double, size_t>> wishes;
+    std::vector<std::pair<std::pair<int32_t, double>, size_t>> wishes;
     for (const auto& [t, j] : cell) wishes.push_back({value(t, j), s.Slot(t, j)});
     std::stable_sort(wishes.begin(), wishes.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -99,7 +99,8 @@ void RerouteOverflow(State& s);
 
 // ---- competitions over a whole pool (reference_routers_batch.cc) -------------------------------
 
-void KeepHighest(State& s, const std::function<double(int32_t t, int32_t j)>& value);
+void KeepHighest(State& s,
+                 const std::function<std::pair<int32_t, double>(int32_t t, int32_t j)>& value);
 void KeepByTieRule(State& s);
 void ExpertsChoose(State& s, bool by_logits);  // among the tokens of one out.pool
 void Sinkhorn(State& s);                       // selection

@@ -332,6 +332,7 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
       if (call.routing == nullptr && call.blocked.empty()) continue;
       auto a = std::make_shared<RoutingAnalysis>();
       a->ranks = call.ranks;
+      a->rank_ends = call.rank_ends;
       a->blocked = call.blocked;
       a->assumptions = call.assumptions;
       a->joined = call.joined;

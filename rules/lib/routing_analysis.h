@@ -21,7 +21,8 @@ namespace plumbline::rules {
 struct RoutingAnalysis {
   // Not empty: the call cannot be judged at all ("short-id: sentence"); only `details` is set then.
   std::string blocked;
-  std::vector<uint32_t> ranks;  // whose rows these are; several where a pool spans ranks
+  std::vector<uint32_t> ranks;     // whose rows these are; several where a pool spans ranks
+  std::vector<int64_t> rank_ends;  // of a joined call, parallel to `ranks`: the row after its last
 
   RoutingCase c;
   Saturation saturation;

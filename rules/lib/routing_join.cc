@@ -42,8 +42,10 @@ std::string RankList(const std::vector<uint32_t>& ranks) {
                       ranks.size() > kNamed ? ", ..." : "");
 }
 
-// Appends rows; false when dtype or row shape differ.
+// Appends rows; false when dtype or row shape differ, or there are fewer bytes than rows.
 bool Append(const v1::Tensor& from, v1::Tensor* to) {
+  const int64_t rows = from.shape_size() > 0 ? from.shape(0) : 0;
+  if (rows < 0 || static_cast<uint64_t>(rows) > from.data().size()) return false;
   if (to->shape_size() == 0) {
     *to = from;
     return from.shape_size() > 0;
@@ -137,7 +139,7 @@ bool SeparateSequences(const std::vector<int64_t>& ends, v1::RoutingSample* samp
 
 // All rows of these items in rank order; null and a reason where they do not fit together.
 std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, uint32_t world,
-                                  std::string* blocked) {
+                                  std::vector<int64_t>* rank_ends, std::string* blocked) {
   auto joined = std::make_shared<v1::Routing>();
   const v1::Routing& first = items[0]->evidence->routing();
   *joined->mutable_config() = first.config();
@@ -145,7 +147,7 @@ std::shared_ptr<v1::Routing> Join(const std::vector<const Item*>& items, uint32_
   sample.set_scores_are_logits(first.sample().scores_are_logits());
   if (first.sample().has_expert_bias())
     *sample.mutable_expert_bias() = first.sample().expert_bias();
-  std::vector<int64_t> ends;
+  std::vector<int64_t>& ends = *rank_ends;
   for (const Item* item : items) {
     const v1::RoutingSample& rows = item->evidence->routing().sample();
     for (const Field& field : kRowFields) {
@@ -200,7 +202,7 @@ void JoinCall(const SiteStep& step, const std::vector<size_t>& items,
   if (step.world_size == 0) {
     call.assumptions.push_back("the recorded ranks are all that share the pool");
   }
-  auto joined = Join(sampled, step.world_size, &call.blocked);
+  auto joined = Join(sampled, step.world_size, &call.rank_ends, &call.blocked);
   call.joined = joined;
   call.routing = joined.get();
 }

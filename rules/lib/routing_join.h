@@ -15,6 +15,8 @@ struct RoutingCall {
   const v1::Routing* routing = nullptr;       // null: no sample here, or judged at an earlier item
   std::shared_ptr<const v1::Routing> joined;  // owns `routing` where ranks were joined
   std::vector<uint32_t> ranks;
+  std::vector<int64_t>
+      rank_ends;        // where joined, parallel to `ranks`: the row after the rank's last
   std::string blocked;  // "short-id: sentence": these rows cannot be judged
   std::vector<std::string> assumptions;
 };

@@ -162,6 +162,7 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
       const RoutingSpec& spec = routing.spec();
       const Carried evidence = CarriedBy(routing);
       const bool replayed = spec.policy == RouterPolicy::kScore ||
+                            spec.policy == RouterPolicy::kScoreRankMajor ||
                             spec.policy == RouterPolicy::kPriority ||
                             spec.policy == RouterPolicy::kPriorityRankMajor ||
                             spec.policy == RouterPolicy::kRankMajor;

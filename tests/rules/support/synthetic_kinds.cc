@@ -258,6 +258,7 @@ std::vector<Kind> LeakingKinds() {
       Make("drop by softmax, pool by metadata", P::kScore, PoolByMetadata),
       Make("drop by softmax, map padded to capacity", P::kScore,
            [](RoutingSpec& s) { s.pad_map = true; }),
+      Make("drop by softmax, rank-major", P::kScoreRankMajor, second),
       Make("batch-prioritised", P::kPriority),
       Make("batch-prioritised by sum", P::kPriority,
            [](RoutingSpec& s) { s.router.priority_sum = true; }),

@@ -51,6 +51,7 @@ void Fit(RoutingSpec& spec, std::mt19937_64& rng) {
       r.key = ScoreKey::kSoftmax;
       break;
     case RouterPolicy::kScore:
+    case RouterPolicy::kScoreRankMajor:
       // A share of the only choice is 1: nothing to rank by. A key of nobody's knowledge is
       // recorded.
       if (spec.top_k == 1 && r.key != ScoreKey::kLogits) r.key = r.combine = ScoreKey::kSoftmax;

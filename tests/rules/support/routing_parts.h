@@ -1,0 +1,23 @@
+// A recorded router call as several ranks would have recorded it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/rules/support/synthetic_routing.h"
+
+namespace plumbline::rules::testing {
+
+struct Split {
+  uint32_t ranks = 4;
+  uint32_t world = 4;  // as the sources say
+  v1::RoutingConfig::Pool pool = v1::RoutingConfig::POOL_WORLD;
+  bool keep_pool_id = true;
+  bool own_numbers = false;
+  std::vector<uint32_t> absent;
+};
+
+// One batch a rank: equal shares of the rows.
+std::vector<v1::Batch> PartsOf(const SyntheticRouting& whole, const Split& split = {});
+
+}  // namespace plumbline::rules::testing
