@@ -1,0 +1,202 @@
+#include "rules/lib/matmul_candidates.h"
+
+#include <algorithm>
+#include <set>
+
+namespace plumbline::rules {
+namespace {
+
+using Sum = MatmulModel::Sum;
+constexpr RoundingMode kNearest = RoundingMode::kNearestEven;
+constexpr RoundingMode kZero = RoundingMode::kTowardZero;
+constexpr int kLeastFraction = 10, kMostFraction = 36;
+constexpr int kMostBlock = 64;
+
+class Candidates {
+ public:
+  explicit Candidates(const MatmulCase& c)
+      : c_(c), wide_(c.factor_bits() > FormatOf(DType::kF16).precision) {}
+
+  std::vector<MatmulModel> List() {
+    ListExact(InputCut::kNone);
+    ListSequential();
+    ListPairwise(InputCut::kNone);
+    for (int g = 1; g <= kMostBlock; g *= 2) ListAligned(InputCut::kNone, g);
+    ListPromoted();
+    ListSplit();
+    if (wide_) {
+      for (const InputCut cut : {InputCut::kTf32Nearest, InputCut::kTf32Away, InputCut::kTf32Zero,
+                                 InputCut::kBf16Nearest, InputCut::kBf16Zero})
+        ListCut(cut);
+    }
+    return std::move(models_);
+  }
+
+ private:
+  // With every way to add the addend and to store.
+  void Add(const MatmulModel& model) {
+    for (const bool last : {false, true}) {
+      if (last && c_.c.empty()) continue;
+      for (const RoundingMode store : {kNearest, kZero}) {
+        const bool stores = FormatOf(c_.d_dtype).precision < FormatOf(model.accumulator).precision;
+        if (store != kNearest && !stores) continue;
+        models_.push_back(model);
+        models_.back().addend_last = last;
+        models_.back().store = store;
+      }
+    }
+  }
+
+  void ListExact(InputCut cut) {
+    MatmulModel m{.cut = cut, .sum = Sum::kExact};
+    m.accumulator = c_.d_dtype;
+    for (const RoundingMode rounding : {kNearest, kZero}) {
+      m.rounding = rounding;
+      Add(m);
+    }
+    if (c_.d_dtype == DType::kF32) return;
+    m.accumulator = DType::kF32;
+    m.rounding = kNearest;
+    Add(m);
+  }
+
+  // f32, f16 and bf16: what the sums may be kept in.
+  std::vector<DType> Accumulators() const { return {DType::kF32, DType::kF16, DType::kBF16}; }
+  // Products of factors of at most 11 bits are exact in f32, but for those below its range.
+  std::vector<bool> Fusions(DType accumulator) const {
+    if (accumulator == DType::kF32 && !wide_) return {false};
+    return {false, true};
+  }
+
+  void ListSequential() {
+    for (const DType accumulator : Accumulators()) {
+      for (const bool fused : Fusions(accumulator)) {
+        Add({.sum = Sum::kSequential, .accumulator = accumulator, .fused = fused});
+        if (accumulator != DType::kF32) continue;
+        Add({.sum = Sum::kSequential, .rounding = kZero, .fused = fused});
+      }
+    }
+    Add({.sum = Sum::kSequential, .accumulator = DType::kF64, .fused = true});
+  }
+
+  void ListPairwise(InputCut cut) {
+    for (const DType accumulator : Accumulators()) {
+      if (cut != InputCut::kNone && accumulator != DType::kF32) continue;
+      for (int leaf = 1; leaf <= 128 && leaf < c_.inner; leaf *= 2) {
+        for (const auto tree : {MatmulModel::Tree::kNeighbours, MatmulModel::Tree::kHalves}) {
+          // A power of two is cut into the same halves.
+          if (tree == MatmulModel::Tree::kHalves && (c_.inner & (c_.inner - 1)) == 0) continue;
+          Add({.cut = cut,
+               .sum = Sum::kPairwise,
+               .accumulator = accumulator,
+               .tree = tree,
+               .leaf = leaf});
+        }
+      }
+    }
+  }
+
+  // Blocks of K and more are one model, and an accumulator that comes in as zero is nowhere.
+  bool WholeBlock(int g) const { return g >= c_.inner; }
+  bool Redundant(int g) const { return g > 1 && g / 2 >= c_.inner; }
+
+  void ListAligned(InputCut cut, int g) {
+    if (Redundant(g)) return;
+    for (int f = kLeastFraction; f <= kMostFraction; ++f) {
+      for (const bool inside : {true, false}) {
+        if (!inside && WholeBlock(g) && c_.c.empty()) continue;
+        MatmulModel m{.cut = cut,
+                      .sum = Sum::kAligned,
+                      .fraction_bits = f,
+                      .block = g,
+                      .addend_inside = inside};
+        for (const RoundingMode rounding : {kZero, kNearest}) {
+          m.rounding = rounding;
+          Add(m);
+        }
+        if (c_.d_dtype != DType::kF16 || cut != InputCut::kNone) continue;
+        m.accumulator = DType::kF16;
+        Add(m);
+      }
+    }
+  }
+
+  // Lengths after which partial sums may be set aside: powers of two, the multiples of 8 up to
+  // 1,024 that blocked products use, and equal shares of K.
+  std::vector<int> Lengths() const {
+    std::set<int> lengths;
+    for (int n = 4; n < c_.inner; n *= 2) lengths.insert(n);
+    for (int n = 8; n <= 1024 && n < c_.inner; n += 8) lengths.insert(n);
+    for (const int n : Shares()) lengths.insert(n);
+    return {lengths.begin(), lengths.end()};
+  }
+
+  std::vector<int> Shares() const {
+    std::set<int> shares;
+    for (int parts = 2; parts <= 64; ++parts) {
+      const int share = (c_.inner + parts - 1) / parts;
+      for (const int unit : {1, 8, 16, 32, 64, 128}) {
+        const int length = (share + unit - 1) / unit * unit;
+        if (length < c_.inner) shares.insert(length);
+      }
+    }
+    return {shares.begin(), shares.end()};
+  }
+
+  void ListPromoted() {
+    for (const int n : Lengths()) {
+      for (const bool fused : Fusions(DType::kF32))
+        Add({.sum = Sum::kSequential, .fused = fused, .promote = n});
+      if (n < 16 || (n & (n - 1)) != 0) continue;
+      for (int f = kLeastFraction; f <= kMostFraction; ++f) {
+        for (int g = 4; g <= std::min(kMostBlock, n); g *= 2)
+          Add({.sum = Sum::kAligned,
+               .rounding = kZero,
+               .fraction_bits = f,
+               .block = g,
+               .promote = n});
+      }
+    }
+  }
+
+  // Parts kept in f32 are promoted sums; 16-bit ones are the loss that split-K can bring.
+  void ListSplit() {
+    const DType narrow = c_.d_dtype;
+    if (FormatOf(narrow).precision > FormatOf(DType::kF16).precision) return;
+    for (const int part : Shares()) {
+      for (const DType reduce : {DType::kF32, narrow}) {
+        const auto add = [&](MatmulModel m) {
+          m.part = part;
+          m.part_dtype = narrow;
+          m.reduce_dtype = reduce;
+          Add(m);
+        };
+        add({.sum = Sum::kExact});
+        for (const bool fused : Fusions(DType::kF32))
+          add({.sum = Sum::kSequential, .fused = fused});
+        for (const int f : {13, 14, 22, 23, 24, 25, 26}) {
+          for (int g = 4; g <= 32; g *= 2)
+            add({.sum = Sum::kAligned, .rounding = kZero, .fraction_bits = f, .block = g});
+        }
+      }
+    }
+  }
+
+  void ListCut(InputCut cut) {
+    ListExact(cut);
+    Add({.cut = cut, .sum = Sum::kSequential});
+    Add({.cut = cut, .sum = Sum::kSequential, .rounding = kZero});
+    ListPairwise(cut);
+    for (int g = 4; g <= 32; g *= 2) ListAligned(cut, g);
+  }
+
+  const MatmulCase& c_;
+  const bool wide_;
+  std::vector<MatmulModel> models_;
+};
+
+}  // namespace
+
+std::vector<MatmulModel> CandidateModels(const MatmulCase& c) { return Candidates(c).List(); }
+
+}  // namespace plumbline::rules

@@ -1,0 +1,282 @@
+#include "rules/lib/matmul_machine.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "rules/lib/rounding.h"
+
+namespace plumbline::rules {
+namespace {
+
+using Kind = MatmulModel::Sum;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What a + b loses when it is rounded to a double (Knuth's TwoSum).
+double Lost(double a, double b, double sum) {
+  const double from_b = sum - a;
+  return (a - (sum - from_b)) + (b - from_b);
+}
+
+int Exponent(double x) {
+  return static_cast<int>((std::bit_cast<uint64_t>(x) >> 52) & 0x7ff) - 1023;
+}
+
+// A double rounded once into f32.
+float Nearest(double x) { return static_cast<float>(x); }
+float TowardZero(double x) {
+  const auto f = static_cast<float>(x);
+  if (std::isinf(f) && std::isfinite(x)) return std::copysign(std::numeric_limits<float>::max(), f);
+  return std::abs(static_cast<double>(f)) > std::abs(x) ? std::nextafter(f, 0.0f) : f;
+}
+
+double RoundSum(double x, DType dtype, RoundingMode mode) {
+  if (dtype != DType::kF32) return RoundToFormat(x, dtype, mode);
+  return mode == RoundingMode::kTowardZero ? TowardZero(x) : Nearest(x);
+}
+
+// a + b, both of `dtype`, rounded once.
+double Add(double a, double b, DType dtype, RoundingMode mode) {
+  if (dtype == DType::kF64) return a + b;
+  if (dtype != DType::kF32) return RoundedSum(a, b, dtype);
+  if (mode == RoundingMode::kTowardZero) return AddTowardZero(static_cast<float>(a), b);
+  return static_cast<float>(a) + static_cast<float>(b);
+}
+
+// ---- aligned blocks ----------------------------------------------------------------------------
+
+// The block's largest exponent, from what was prepared where the block lies on its grid.
+int32_t BlockExponent(const MatmulTerms& t, int g, int level, int first, int last) {
+  if (level >= 0 && first % g == 0 && (last - first == g || last == t.size))
+    return t.exponent[static_cast<size_t>(level)][static_cast<size_t>(first / g)];
+  int32_t e = kNoExponent;
+  for (int k = first; k < last; ++k) e = std::max(e, t.exponent[0][static_cast<size_t>(k)]);
+  return e;
+}
+
+// Terms of the block in units of 2^-F of the largest, cut and added.
+template <bool kFloored>
+int64_t AlignedSum(const double* p, int n, double scale) {
+  int64_t sum = 0;
+  for (int k = 0; k < n; ++k) {
+    const double x = p[k] * scale;
+    sum += kFloored ? static_cast<int64_t>(std::floor(x)) : static_cast<int64_t>(x);
+  }
+  return sum;
+}
+
+template <bool kFloored>
+double Aligned(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start) {
+  const int g = m.block, level = BlockIndex(g), least = FormatOf(m.accumulator).min_exponent;
+  double acc = start;
+  for (int at = first; at < last && std::isfinite(acc); at += std::min(g, last - at)) {
+    const int end = std::min(at + g, last);
+    int32_t e = BlockExponent(t, g, level, at, end);
+    if (m.addend_inside && acc != 0) e = std::max(e, std::max(Exponent(acc), least));
+    if (e == kNoExponent) continue;
+    // |terms| < 2^(F+2): 65 of them fit an integer of 64 bits with room to spare, and their sum is
+    // exact in a double.
+    const double scale = PowerOfTwo(m.fraction_bits - e);
+    int64_t sum = AlignedSum<kFloored>(&t.product[static_cast<size_t>(at)], end - at, scale);
+    if (m.addend_inside) sum += AlignedSum<kFloored>(&acc, 1, scale);
+    const double block = RoundSum(static_cast<double>(sum) * PowerOfTwo(e - m.fraction_bits),
+                                  m.accumulator, m.rounding);
+    acc = m.addend_inside ? block : Add(acc, block, m.accumulator, m.rounding);
+  }
+  return acc;
+}
+
+double ExactRun(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start) {
+  ExactSum sum;
+  if (first == 0 && last == t.size) {
+    sum = t.exact;
+  } else {
+    for (int k = first; k < last; ++k) sum.Add(t.product[static_cast<size_t>(k)]);
+  }
+  sum.Add(start);
+  return sum.RoundTo(m.accumulator, m.rounding);
+}
+
+}  // namespace
+
+float AddNearest(float a, double b) {
+  double s = a + b;
+  // Rounding to odd first, so that the second rounding sees on which side of a tie the sum lies
+  // (Boldo and Melquiond 2008).
+  const double lost = Lost(a, b, s);
+  if (lost != 0 && (std::bit_cast<uint64_t>(s) & 1) == 0)
+    s = std::nextafter(s, lost > 0 ? kInfinity : -kInfinity);
+  return static_cast<float>(s);
+}
+
+float AddTowardZero(float a, double b) {
+  const double s = a + b;
+  const auto f = static_cast<float>(s);
+  if (!std::isfinite(f)) return TowardZero(s);
+  const double lost = Lost(a, b, s), value = f;
+  // |f| beyond |s + lost|?
+  const bool beyond =
+      std::abs(value) > std::abs(s) || (value == s && lost != 0 && (lost > 0) != (s > 0));
+  return beyond ? std::nextafter(f, 0.0f) : f;
+}
+
+double MatmulMachine::Sequential(const MatmulModel& m, const MatmulTerms& t, int first, int last,
+                                 double start) {
+  const double* p = &t.product[0];
+  if (m.accumulator == DType::kF32) {
+    auto acc = static_cast<float>(start);
+    const bool zero = m.rounding == RoundingMode::kTowardZero;
+    for (int k = first; k < last; ++k) {
+      const auto at = static_cast<size_t>(k);
+      if (zero) {
+        acc = AddTowardZero(acc, m.fused ? p[at] : TowardZero(p[at]));
+      } else {
+        acc = m.fused ? AddNearest(acc, p[at]) : acc + t.product32[at];
+      }
+    }
+    return acc;
+  }
+  double acc = start;
+  for (int k = first; k < last; ++k) {
+    const double x = m.fused ? p[k] : RoundToFormat(p[k], m.accumulator);
+    acc = Add(acc, x, m.accumulator, m.rounding);
+  }
+  return acc;
+}
+
+double MatmulMachine::Pairwise(const MatmulModel& m, const MatmulTerms& t, int first, int last) {
+  MatmulModel leaf = m;
+  leaf.sum = Kind::kSequential;
+  leaf.fused = false;
+  const auto add = [&](double a, double b) { return Add(a, b, m.accumulator, m.rounding); };
+  if (m.tree == MatmulModel::Tree::kHalves) {
+    const auto halves = [&](const auto& self, int lo, int hi) -> double {
+      if (hi - lo <= m.leaf) return Sequential(leaf, t, lo, hi, 0);
+      const int middle = lo + (hi - lo) / 2;
+      const double left = self(self, lo, middle);
+      return add(left, self(self, middle, hi));
+    };
+    return halves(halves, first, last);
+  }
+  level_.clear();
+  for (int lo = first; lo < last; lo += m.leaf)
+    level_.push_back(Sequential(leaf, t, lo, std::min(lo + m.leaf, last), 0));
+  while (level_.size() > 1) {
+    const size_t pairs = level_.size() / 2, odd = level_.size() % 2;
+    for (size_t i = 0; i < pairs; ++i) level_[i] = add(level_[2 * i], level_[2 * i + 1]);
+    if (odd != 0) level_[pairs] = level_.back();
+    level_.resize(pairs + odd);
+  }
+  return level_.empty() ? 0 : level_[0];
+}
+
+double MatmulMachine::Run(const MatmulModel& m, const MatmulTerms& t, int first, int last,
+                          double start) {
+  switch (m.sum) {
+    case Kind::kExact:
+      return ExactRun(m, t, first, last, start);
+    case Kind::kSequential:
+      return Sequential(m, t, first, last, start);
+    case Kind::kPairwise: {
+      const double sum = Pairwise(m, t, first, last);
+      return start == 0 ? sum : Add(start, sum, m.accumulator, m.rounding);
+    }
+    case Kind::kAligned:
+      return m.floored ? Aligned<true>(m, t, first, last, start)
+                       : Aligned<false>(m, t, first, last, start);
+  }
+  return 0;
+}
+
+double MatmulMachine::Promoted(const MatmulModel& m, const MatmulTerms& t, double start) {
+  auto acc = static_cast<float>(start);
+  for (int at = 0; at < t.size; at += m.promote)
+    acc += static_cast<float>(Run(m, t, at, std::min(at + m.promote, t.size), 0));
+  return acc;
+}
+
+double MatmulMachine::Split(const MatmulModel& m, const MatmulTerms& t, double start) {
+  double acc = start;
+  for (int at = 0; at < t.size; at += std::min(m.part, t.size - at)) {
+    const double sum = Run(m, t, at, std::min(at + m.part, t.size), 0);
+    const double part = RoundToFormat(sum, m.part_dtype);
+    acc = at == 0 && start == 0 ? part : Add(acc, part, m.reduce_dtype, RoundingMode::kNearestEven);
+  }
+  return acc;
+}
+
+double MatmulMachine::Sum(const MatmulModel& m, const MatmulTerms& t, double c) {
+  const double start = m.addend_last ? 0 : c;
+  const double sum = m.part > 0      ? Split(m, t, start)
+                     : m.promote > 0 ? Promoted(m, t, start)
+                                     : Run(m, t, 0, t.size, start);
+  if (!m.addend_last) return sum;
+  return Add(RoundSum(sum, m.accumulator, m.rounding), c, m.accumulator,
+             RoundingMode::kNearestEven);
+}
+
+// ---- bounds ------------------------------------------------------------------------------------
+
+namespace {
+
+// Relative error of one rounding to f32.
+double Unit(RoundingMode mode) {
+  return mode == RoundingMode::kTowardZero ? PowerOfTwo(-23) : PowerOfTwo(-24);
+}
+
+// One after the other: err_k <= err_{k-1} + u |p_k| + u (|prefix_k| + err_{k-1} + u |p_k|), so
+// err_K <= (1+u)^K u sum(|prefix_k| + (1+u)|p_k|); subnormal roundings add 2^-149 each.
+double SequentialBound(double u, int n, double prefix_sum, double total) {
+  return std::exp(1.01 * u * n) * u * (prefix_sum + 1.01 * total) + 2 * n * PowerOfTwo(-149);
+}
+
+// Blocks: each cuts at most g + 1 terms by less than 2^(e-F), and 2^e <= max(2^exponent of the
+// products, |accumulator|) <= the block's scale + err so far; roundings of the block's sum (at most
+// twice its scale) and of the accumulator: 3u of that. With q = (g+1) 2^-F + 3u and S the sum of
+// scales over the nb blocks, err <= q (S + nb err).
+double AlignedBound(const MatmulModel& m, double u, double scale, double blocks) {
+  const double q = (m.block + 1) * PowerOfTwo(-m.fraction_bits) + 3 * u;
+  if (!(q * blocks < 0.5)) return kInfinity;
+  return q * scale / (1 - q * blocks) + 3 * blocks * PowerOfTwo(-149);
+}
+
+double RunBound(const MatmulModel& m, const MatmulTerms& t, double c, double exact) {
+  const double u = Unit(m.rounding);
+  switch (m.sum) {
+    case Kind::kExact:
+      return u * exact + PowerOfTwo(-149);
+    case Kind::kSequential:
+      return SequentialBound(u, t.size, t.prefix_sum + t.size * c, t.total);
+    case Kind::kPairwise: {
+      // Every product passes at most `depth` roundings of sums that hold it.
+      const double depth = m.leaf + std::ceil(std::log2(static_cast<double>(t.size))) + 2;
+      if (!(depth * u < 0.01)) return kInfinity;
+      return 1.02 * depth * u * (t.total + c) + 2 * t.size * PowerOfTwo(-149);
+    }
+    case Kind::kAligned: {
+      const int level = BlockIndex(m.block);
+      if (level < 0) return kInfinity;
+      const double blocks = (t.size + m.block - 1) / m.block;
+      return AlignedBound(m, u, t.block_scale[static_cast<size_t>(level)] + blocks * c, blocks);
+    }
+  }
+  return kInfinity;
+}
+
+}  // namespace
+
+double ErrorBound(const MatmulModel& m, const MatmulTerms& t, double c) {
+  // Where a partial sum might overflow, and for sums in few bits, nothing useful is known.
+  constexpr double kSafe = 1e38;
+  c = std::abs(c);
+  const bool one_run = m.part == 0 && m.promote == 0;
+  if (m.accumulator != DType::kF32 || !one_run || !(t.total + c < kSafe)) return kInfinity;
+  const double exact = t.prefix_most + c;
+  const double bound = RunBound(m, t, m.addend_last ? 0 : c, exact);
+  // The addend, and a slack for what these doubles themselves round.
+  const double last = m.addend_last ? Unit(RoundingMode::kNearestEven) * (exact + bound) * 2 : 0;
+  return 1.001 * (bound + last) + 1e-12 * (t.total + c);
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,42 @@
+// What a model gives for one sampled element, bit for bit; and how far it can be from the exact sum
+// at most, so that elements which no rounding can bring near a boundary need no replay.
+#pragma once
+
+#include <vector>
+
+#include "rules/lib/matmul_model.h"
+#include "rules/lib/matmul_terms.h"
+
+namespace plumbline::rules {
+
+// Not thread-safe (scratch).
+class MatmulMachine {
+ public:
+  // The finished sum, before it is stored. `c`: the addend, 0 where there is none. The model's cut
+  // must be that of the terms. Infinite and NaN where the arithmetic overflows.
+  double Sum(const MatmulModel& model, const MatmulTerms& terms, double c);
+
+  // The sum as stored in `dtype`.
+  static double Store(const MatmulModel& model, double sum, DType dtype) {
+    return RoundToFormat(sum, dtype, model.store);
+  }
+
+ private:
+  double Run(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start);
+  double Sequential(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start);
+  double Pairwise(const MatmulModel& m, const MatmulTerms& t, int first, int last);
+  double Promoted(const MatmulModel& m, const MatmulTerms& t, double start);
+  double Split(const MatmulModel& m, const MatmulTerms& t, double start);
+
+  std::vector<double> level_;
+};
+
+// |Sum(model, terms, c) - (c + exact)| is at most this; infinity where no bound is known that would
+// be of use. Derivations at each case.
+double ErrorBound(const MatmulModel& model, const MatmulTerms& terms, double c);
+
+// a + b rounded once: b has at most 53 bits, a those of f32.
+float AddNearest(float a, double b);
+float AddTowardZero(float a, double b);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,79 @@
+// An arithmetic by which a dot product may have been computed: what becomes of the factors, of each
+// partial sum, of the parts, of the result.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/half.h"
+
+namespace plumbline::rules {
+
+// What f32 factors are cut to before they are multiplied.
+enum class InputCut : uint8_t {
+  kNone,
+  kTf32Nearest,
+  kTf32Away,
+  kTf32Zero,
+  kBf16Nearest,
+  kBf16Zero
+};
+
+// One factor after the cut. Finite.
+double CutInput(InputCut cut, double x);
+// Significand bits that it leaves; those of `dtype` without a cut.
+int CutBits(InputCut cut, DType dtype);
+
+// A dot product of K products p_i, to which `c` may be added. Every partial sum is rounded to
+// `accumulator` by `rounding`.
+struct MatmulModel {
+  enum class Sum : uint8_t {
+    kExact,       // the exact sum, rounded once
+    kSequential,  // one product after the other
+    kPairwise,    // a tree over leaves of `leaf` products, which are summed one after the other
+    // Blocks of `block` products, as tensor cores take them: every product (and, where
+    // `addend_inside`, the accumulator) is aligned to the block's largest exponent and what lies
+    // below 2^-fraction_bits of it cut off; the sum of those is exact and rounded once. A product's
+    // exponent is the sum of its factors', not normalised; a subnormal factor has the least one.
+    kAligned,
+  };
+  // Shapes of the tree: neighbours joined, then neighbours of those; halves, the first the larger
+  // power of two or not.
+  enum class Tree : uint8_t { kNeighbours, kHalves };
+
+  InputCut cut = InputCut::kNone;
+  Sum sum = Sum::kSequential;
+  DType accumulator = DType::kF32;
+  RoundingMode rounding = RoundingMode::kNearestEven;
+  bool fused = false;  // kSequential: products are not rounded before they are added
+  Tree tree = Tree::kNeighbours;
+  int leaf = 1;
+  int fraction_bits = 24;  // F
+  int block = 8;           // g
+  bool addend_inside = true;
+  bool floored = false;  // aligned terms are cut towards minus infinity, not towards zero
+  int promote = 0;       // n: partial sums of n products are added to an f32 sum, to nearest; 0: no
+  int part = 0;          // split-K: products a part, each summed by itself; 0: no split
+  DType part_dtype = DType::kF32;    // in which parts are stored
+  DType reduce_dtype = DType::kF32;  // in which they are added, one after the other
+  bool addend_last = false;          // c is added to the finished sum, not what it starts from
+  RoundingMode store = RoundingMode::kNearestEven;  // into D's dtype
+
+  bool operator==(const MatmulModel&) const = default;
+};
+
+// "exact", "sequential", "pairwise", "aligned", "promoted", "split-k" or "tf32" (any cut).
+std::string FamilyOf(const MatmulModel& model);
+// What the model says of itself, by key of the contract: dtype, rounding, block, fraction_bits, ...
+std::map<std::string, std::string> ParametersOf(const MatmulModel& model);
+// "fp32 one after the other", "aligned blocks of 8, 24 fraction bits, toward zero"
+std::string Words(const MatmulModel& model);
+
+// Partial sums keep fewer than `bits` bits below the largest term.
+bool KeepsFewerBits(const MatmulModel& model, int bits);
+// Parts of a split are stored in 16 bits or fewer.
+bool NarrowParts(const MatmulModel& model);
+
+}  // namespace plumbline::rules

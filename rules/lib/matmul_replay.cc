@@ -1,0 +1,326 @@
+#include "rules/lib/matmul_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "rules/lib/matmul_candidates.h"
+#include "rules/lib/matmul_machine.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kRanked = 8;  // of the unexplained: so many candidates are counted on all samples
+
+bool Same(double a, double b) { return a == b || (a != a && b != b); }
+
+double Addend(const MatmulCase& c, int i) { return c.c.empty() ? 0 : c.c[static_cast<size_t>(i)]; }
+
+// ---- elements that need no replay --------------------------------------------------------------
+
+// Sums that `store` rounds to D lie in [low, high]; those strictly inside and outside are sure.
+struct Interval {
+  double low = -kInfinity, high = kInfinity;
+  bool known = false;
+};
+
+Interval RoundingInterval(double d, DType dtype, RoundingMode store) {
+  const FloatFormat f = FormatOf(dtype);
+  if (!std::isfinite(d) || std::abs(d) >= f.max_finite) return {};
+  const double up = UlpOf(d, dtype);
+  // Towards zero the spacing halves below a power of two.
+  const int e = d == 0 ? f.min_exponent : std::ilogb(d);
+  const bool power = d != 0 && std::abs(d) == PowerOfTwo(e) && e > f.min_exponent;
+  const double down = power ? up / 2 : up, magnitude = std::abs(d);
+  double low = magnitude - down / 2, high = magnitude + up / 2;
+  if (store == RoundingMode::kTowardZero) {
+    low = d == 0 ? -up : magnitude;
+    high = magnitude + up;
+  }
+  return d < 0 ? Interval{-high, -low, true} : Interval{low, high, true};
+}
+
+enum class Sure { kMatch, kMiss, kUnknown };
+
+// What a sum within `bound` of `exact` must be.
+Sure Decide(const Interval& interval, double exact, double bound) {
+  if (!interval.known || !(bound < kInfinity)) return Sure::kUnknown;
+  if (exact - bound > interval.low && exact + bound < interval.high) return Sure::kMatch;
+  if (exact + bound < interval.low || exact - bound > interval.high) return Sure::kMiss;
+  return Sure::kUnknown;
+}
+
+// ---- the replay --------------------------------------------------------------------------------
+
+class Replay {
+ public:
+  Replay(const MatmulCase& c, uint64_t steps) : c_(c), steps_(steps) {
+    for (MatmulModel& model : CandidateModels(c)) out_.tallies.push_back({model});
+    out_.candidates = out_.tallies.size();
+    out_.needed = static_cast<int32_t>(
+        std::ceil(std::log(1e6 * static_cast<double>(std::max<uint64_t>(out_.candidates, 1)))));
+  }
+
+  MatmulReplay Run() {
+    Order();
+    std::vector<size_t> active(out_.tallies.size());
+    std::iota(active.begin(), active.end(), size_t{0});
+    for (size_t at = 0; at < order_.size(); ++at) {
+      if (spent_ > steps_ && out_.samples >= 2 * out_.needed) {
+        out_.left = static_cast<int32_t>(order_.size() - at);
+        break;
+      }
+      Test(order_[at], active);
+      ++out_.samples;
+      std::erase_if(active, [&](size_t i) { return out_.tallies[i].missed >= out_.needed; });
+      if (active.empty()) break;
+    }
+    Conclude();
+    return std::move(out_);
+  }
+
+ private:
+  // Of results of 16 bits and fewer those come first whose exact sum lies next to a boundary, in
+  // units of what f32 sums round: they tell the candidates apart.
+  void Order() {
+    std::vector<std::pair<double, int>> keyed;
+    const bool narrow = Narrow();
+    for (int i = 0; i < c_.samples; ++i) {
+      terms_[0].Load(c_, i, InputCut::kNone);
+      const double c = Addend(c_, i);
+      if (!terms_[0].finite || !std::isfinite(c)) {
+        ++out_.aside;
+        continue;
+      }
+      keyed.push_back({narrow ? Distance(terms_[0], c) : 0, i});
+    }
+    std::stable_sort(keyed.begin(), keyed.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [key, i] : keyed) order_.push_back(i);
+  }
+
+  bool Narrow() const { return FormatOf(c_.d_dtype).precision < FormatOf(DType::kF32).precision; }
+
+  double Distance(const MatmulTerms& t, double c) const {
+    ExactSum sum = t.exact;
+    sum.Add(c);
+    const double s = sum.Value(), unit = UlpOf(s, c_.d_dtype);
+    const double q = std::abs(s) / unit, rest = q - std::floor(q);
+    return std::abs(rest - 0.5) * unit / (t.prefix_sum + t.total + std::abs(c));
+  }
+
+  void Test(int i, const std::vector<size_t>& active) {
+    const double c = Addend(c_, i), d = c_.d[static_cast<size_t>(i)];
+    const bool narrow = Narrow();
+    const Interval intervals[] = {RoundingInterval(d, c_.d_dtype, RoundingMode::kNearestEven),
+                                  RoundingInterval(d, c_.d_dtype, RoundingMode::kTowardZero)};
+    loaded_.fill(false);
+    MatmulModel last;
+    bool have = false;
+    double sum = 0;
+    for (const size_t at : active) {
+      MatmulTally& tally = out_.tallies[at];
+      const MatmulModel& model = tally.model;
+      const MatmulTerms& terms = Terms(i, model.cut);
+      ++tally.tested;
+      if (narrow) {
+        const bool zero = model.store == RoundingMode::kTowardZero;
+        const Sure sure =
+            Decide(intervals[zero], exact_[Cut(model.cut)] + c, ErrorBound(model, terms, c));
+        if (sure != Sure::kUnknown) {
+          tally.missed += sure == Sure::kMiss;
+          continue;
+        }
+      }
+      MatmulModel before_store = model;
+      before_store.store = RoundingMode::kNearestEven;
+      if (!have || before_store != last) {
+        sum = machine_.Sum(model, terms, c);
+        spent_ += static_cast<uint64_t>(terms.size);
+        last = before_store;
+        have = true;
+      }
+      tally.missed += !Same(MatmulMachine::Store(model, sum, c_.d_dtype), d);
+    }
+  }
+
+  static size_t Cut(InputCut cut) { return static_cast<size_t>(cut); }
+
+  const MatmulTerms& Terms(int i, InputCut cut) {
+    const size_t at = Cut(cut);
+    if (!loaded_[at]) {
+      terms_[at].Load(c_, i, cut);
+      exact_[at] = terms_[at].exact.Value();
+      loaded_[at] = true;
+    }
+    return terms_[at];
+  }
+
+  void Conclude() {
+    if (out_.samples == 0) return;
+    for (const MatmulTally& tally : out_.tallies) {
+      if (tally.missed == 0 && tally.tested == out_.samples) out_.accepted.push_back(tally.model);
+    }
+    if (out_.accepted.empty()) return RankUnexplained();
+    out_.matches = out_.samples;
+    for (const MatmulModel& model : out_.accepted) out_.families.insert(FamilyOf(model));
+    NameClass();
+    Compare();
+  }
+
+  // A class is named by its plainest member.
+  void NameClass() {
+    for (const char* family :
+         {"exact", "sequential", "pairwise", "aligned", "promoted", "split-k", "tf32"}) {
+      if (out_.families.count(family) == 0) continue;
+      out_.name = family;
+      break;
+    }
+    out_.shared = ParametersOf(out_.accepted[0]);
+    for (const MatmulModel& model : out_.accepted) {
+      const auto own = ParametersOf(model);
+      std::erase_if(out_.shared, [&](const auto& entry) {
+        const auto it = own.find(entry.first);
+        return it == own.end() || it->second != entry.second;
+      });
+    }
+  }
+
+  // Kinds of sums that are almost one and the same are no rivals: one product a block is one after
+  // the other, a sum in f64 or a single wide block almost the exact one.
+  std::string Kin(const MatmulModel& m) const {
+    std::string family = FamilyOf(m);
+    if (family == "aligned" && m.block == 1) return "sequential";
+    if (family == "aligned" && m.block >= c_.inner && m.fraction_bits >= 28) return "exact";
+    if (family == "sequential" && m.accumulator == DType::kF64) return "exact";
+    return family;
+  }
+
+  void Compare() {
+    std::set<std::string> kin;
+    for (const MatmulModel& model : out_.accepted) kin.insert(Kin(model));
+    int32_t nearest = std::numeric_limits<int32_t>::max();
+    for (const MatmulTally& tally : out_.tallies) {
+      if (kin.count(Kin(tally.model)) != 0) continue;
+      if (tally.missed < nearest) {
+        nearest = tally.missed;
+        out_.runner_up = ::plumbline::rules::Words(tally.model);
+        out_.runner_up_matches = tally.tested - tally.missed;
+      }
+    }
+    out_.discriminating = nearest == std::numeric_limits<int32_t>::max() ? 0 : nearest;
+    out_.proved =
+        kin.size() == 1 && nearest >= out_.needed && nearest != std::numeric_limits<int32_t>::max();
+  }
+
+  // The two that come nearest, counted on all samples.
+  void RankUnexplained() {
+    std::vector<size_t> by_share(out_.tallies.size());
+    std::iota(by_share.begin(), by_share.end(), size_t{0});
+    const auto share = [&](size_t i) {
+      const MatmulTally& t = out_.tallies[i];
+      return t.tested == 0 ? 0.0 : 1 - static_cast<double>(t.missed) / t.tested;
+    };
+    std::stable_sort(by_share.begin(), by_share.end(),
+                     [&](size_t a, size_t b) { return share(a) > share(b); });
+    std::vector<std::pair<int32_t, size_t>> counted;
+    for (size_t at = 0; at < std::min<size_t>(kRanked, by_share.size()); ++at) {
+      const MatmulMatches of = CountMatches(c_, out_.tallies[by_share[at]].model);
+      out_.samples = of.samples;
+      counted.push_back({of.matches, by_share[at]});
+    }
+    std::stable_sort(counted.begin(), counted.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    out_.left = 0;
+    out_.matches = counted[0].first;
+    out_.best = ::plumbline::rules::Words(out_.tallies[counted[0].second].model);
+    if (counted.size() < 2) return;
+    out_.runner_up = ::plumbline::rules::Words(out_.tallies[counted[1].second].model);
+    out_.runner_up_matches = counted[1].first;
+  }
+
+  const MatmulCase& c_;
+  const uint64_t steps_;
+  uint64_t spent_ = 0;
+  MatmulReplay out_;
+  MatmulMachine machine_;
+  std::vector<int> order_;
+  std::array<MatmulTerms, 6> terms_;  // by cut
+  std::array<double, 6> exact_{};
+  std::array<bool, 6> loaded_{};
+};
+
+}  // namespace
+
+bool MatmulReplay::Holds(const Claim& claim) const {
+  return explained() && std::all_of(accepted.begin(), accepted.end(), claim);
+}
+
+bool MatmulReplay::Proves(const Claim& claim) const {
+  return Holds(claim) && std::all_of(tallies.begin(), tallies.end(), [&](const MatmulTally& t) {
+           return t.missed >= needed || claim(t.model);
+         });
+}
+
+std::string MatmulReplay::Words() const {
+  if (!explained()) return "no arithmetic known here";
+  if (accepted.size() == 1) return rules::Words(accepted[0]);
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : shared) {
+    if (key != "sum") parts.push_back(absl::StrCat(key, " ", value));
+  }
+  return absl::StrCat(name, parts.empty() ? "" : " (", absl::StrJoin(parts, ", "),
+                      parts.empty() ? "" : ")");
+}
+
+void MatmulReplay::AddDetails(google::protobuf::Struct& details) const {
+  google::protobuf::Struct& model = PutStruct(details, "model");
+  Put(model, "name", name);
+  for (const auto& [key, value] : shared) {
+    const bool number =
+        !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+    if (number) {
+      Put(model, key, std::stod(value));
+    } else {
+      Put(model, key, value);
+    }
+  }
+  Put(details, "matches", matches);
+  Put(details, "samples", samples);
+  Put(details, "discriminating", discriminating);
+  Put(details, "needed", needed);
+  Put(details, "candidates", static_cast<double>(candidates));
+  PutFlag(details, "proved", proved);
+  if (families.size() > 1) Put(details, "families", absl::StrJoin(families, ", "));
+  if (!best.empty()) Put(details, "best", best);
+  if (!runner_up.empty()) {
+    Put(details, "runner_up", runner_up);
+    Put(details, "runner_up_matches", runner_up_matches);
+  }
+}
+
+MatmulReplay ReplayMatmul(const MatmulCase& c, uint64_t steps) { return Replay(c, steps).Run(); }
+
+MatmulMatches CountMatches(const MatmulCase& c, const MatmulModel& model) {
+  MatmulMatches of;
+  MatmulTerms terms;
+  MatmulMachine machine;
+  for (int i = 0; i < c.samples; ++i) {
+    terms.Load(c, i, InputCut::kNone);
+    const double addend = Addend(c, i);
+    if (!terms.finite || !std::isfinite(addend)) continue;
+    if (model.cut != InputCut::kNone) terms.Load(c, i, model.cut);
+    ++of.samples;
+    const double sum = machine.Sum(model, terms, addend);
+    of.matches += Same(MatmulMachine::Store(model, sum, c.d_dtype), c.d[static_cast<size_t>(i)]);
+  }
+  return of;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,82 @@
+#include "rules/lib/matmul_terms.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plumbline::rules {
+namespace {
+
+// floor(log2|x|), not below the format's least normal exponent; of a value that the format holds.
+int32_t ExponentIn(double x, int least) {
+  return x == 0 ? kNoExponent : std::max(std::ilogb(x), least);
+}
+
+int LeastExponent(DType dtype, InputCut cut) {
+  // A cut keeps f32's range.
+  return cut == InputCut::kNone ? FormatOf(dtype).min_exponent : FormatOf(DType::kF32).min_exponent;
+}
+
+}  // namespace
+
+void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut) {
+  size = c.inner;
+  finite = true;
+  product.resize(static_cast<size_t>(size));
+  product32.resize(product.size());
+  exponent[0].resize(product.size());
+  const int least_a = LeastExponent(c.a_dtype, cut), least_b = LeastExponent(c.b_dtype, cut);
+  for (int k = 0; k < size; ++k) {
+    double x = c.a.At(i, k), y = c.b.At(i, k);
+    if (!std::isfinite(x) || !std::isfinite(y)) {
+      finite = false;
+      return;
+    }
+    if (cut != InputCut::kNone) {
+      x = CutInput(cut, x);
+      y = CutInput(cut, y);
+    }
+    const auto at = static_cast<size_t>(k);
+    product[at] = x * y;
+    product32[at] = static_cast<float>(x * y);
+    exponent[0][at] =
+        product[at] == 0 ? kNoExponent : ExponentIn(x, least_a) + ExponentIn(y, least_b);
+  }
+  for (size_t level = 1; level < exponent.size(); ++level) {
+    const std::vector<int32_t>& from = exponent[level - 1];
+    std::vector<int32_t>& to = exponent[level];
+    to.resize((from.size() + 1) / 2);
+    for (size_t j = 0; j < to.size(); ++j)
+      to[j] = 2 * j + 1 < from.size() ? std::max(from[2 * j], from[2 * j + 1]) : from[2 * j];
+  }
+  Measure();
+}
+
+void MatmulTerms::Measure() {
+  exact.Clear();
+  total = squares = prefix_sum = prefix_most = 0;
+  std::array<double, kBlockSizes> most{};
+  block_scale.fill(0);
+  double prefix = 0;
+  for (int k = 0; k < size; ++k) {
+    const double p = product[static_cast<size_t>(k)];
+    exact.Add(p);
+    total += std::abs(p);
+    squares += p * p;
+    // A block's accumulator comes in as the sum of the blocks before.
+    for (int g = 0; g < kBlockSizes; ++g) {
+      if (k % (1 << g) == 0) most[static_cast<size_t>(g)] = std::abs(prefix);
+    }
+    prefix += p;
+    prefix_sum += std::abs(prefix);
+    prefix_most = std::max(prefix_most, std::abs(prefix));
+    for (int g = 0; g < kBlockSizes; ++g) {
+      const auto at = static_cast<size_t>(g);
+      most[at] = std::max(most[at], std::abs(prefix));
+      if ((k + 1) % (1 << g) != 0 && k + 1 != size) continue;
+      const int32_t e = exponent[at][static_cast<size_t>(k >> g)];
+      block_scale[at] += std::max(most[at], e == kNoExponent ? 0 : std::ldexp(1, e));
+    }
+  }
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,48 @@
+// The products of one sampled element, in the forms that the candidates share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/exact_sum.h"
+#include "rules/lib/matmul_case.h"
+#include "rules/lib/matmul_model.h"
+
+namespace plumbline::rules {
+
+inline constexpr int kBlockSizes = 7;  // 1, 2, 4, ..., 64
+inline constexpr int32_t kNoExponent = -(1 << 20);
+
+// The size's number; -1 where it is none of them.
+constexpr int BlockIndex(int block) {
+  for (int i = 0; i < kBlockSizes; ++i) {
+    if (block == 1 << i) return i;
+  }
+  return -1;
+}
+
+struct MatmulTerms {
+  int size = 0;                  // K
+  std::vector<double> product;   // exact: factors have at most 24 bits
+  std::vector<float> product32;  // rounded to f32
+  // Largest unnormalised exponent of each block of 1, 2, 4, ... products; kNoExponent: all zero.
+  std::array<std::vector<int32_t>, kBlockSizes> exponent;
+  ExactSum exact;
+  double total = 0;    // sum |p|
+  double squares = 0;  // sum p^2
+  bool finite = true;  // every factor is
+  // sum over i of |p_0 + ... + p_i|, and per block size the sum over blocks of the larger of
+  // 2^exponent and the block's largest |partial sum|: what bounds rest on.
+  double prefix_sum = 0;
+  double prefix_most = 0;
+  std::array<double, kBlockSizes> block_scale{};
+
+  // Of sample i. Reuses the memory.
+  void Load(const MatmulCase& c, int i, InputCut cut);
+
+ private:
+  void Measure();
+};
+
+}  // namespace plumbline::rules
