@@ -133,7 +133,7 @@ class Candidates {
 
   std::vector<int> Shares() const {
     std::set<int> shares;
-    for (int parts = 2; parts <= 64; ++parts) {
+    for (const int parts : {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 48, 64}) {
       const int share = (c_.inner + parts - 1) / parts;
       for (const int unit : {1, 8, 16, 32, 64, 128}) {
         const int length = (share + unit - 1) / unit * unit;
@@ -164,21 +164,8 @@ class Candidates {
     const DType narrow = c_.d_dtype;
     if (FormatOf(narrow).precision > FormatOf(DType::kF16).precision) return;
     for (const int part : Shares()) {
-      for (const DType reduce : {DType::kF32, narrow}) {
-        const auto add = [&](MatmulModel m) {
-          m.part = part;
-          m.part_dtype = narrow;
-          m.reduce_dtype = reduce;
-          Add(m);
-        };
-        add({.sum = Sum::kExact});
-        for (const bool fused : Fusions(DType::kF32))
-          add({.sum = Sum::kSequential, .fused = fused});
-        for (const int f : {13, 14, 22, 23, 24, 25, 26}) {
-          for (int g = 4; g <= 32; g *= 2)
-            add({.sum = Sum::kAligned, .rounding = kZero, .fraction_bits = f, .block = g});
-        }
-      }
+      for (const DType reduce : {DType::kF32, narrow})
+        Add({.sum = Sum::kExact, .part = part, .part_dtype = narrow, .reduce_dtype = reduce});
     }
   }
 
@@ -198,5 +185,34 @@ class Candidates {
 }  // namespace
 
 std::vector<MatmulModel> CandidateModels(const MatmulCase& c) { return Candidates(c).List(); }
+
+std::vector<MatmulModel> PartVariants(const MatmulCase& c, const MatmulModel& split) {
+  std::vector<MatmulModel> variants;
+  MatmulModel m = split;
+  m.sum = Sum::kSequential;
+  variants.push_back(m);
+  if (c.factor_bits() > FormatOf(DType::kF16).precision) {
+    m.fused = true;
+    variants.push_back(m);
+  }
+  m = split;
+  m.sum = Sum::kAligned;
+  m.rounding = kZero;
+  for (const int f : {13, 14, 22, 23, 24, 25, 26}) {
+    for (int g = 4; g <= 32; g *= 2) {
+      m.fraction_bits = f;
+      m.block = g;
+      variants.push_back(m);
+    }
+  }
+  return variants;
+}
+
+uint64_t VariantCount(const MatmulCase& c, const std::vector<MatmulModel>& models) {
+  uint64_t count = 0;
+  for (const MatmulModel& model : models)
+    count += model.part > 0 ? PartVariants(c, model).size() : 0;
+  return count;
+}
 
 }  // namespace plumbline::rules

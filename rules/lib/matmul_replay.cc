@@ -61,31 +61,54 @@ Sure Decide(const Interval& interval, double exact, double bound) {
 class Replay {
  public:
   Replay(const MatmulCase& c, uint64_t steps) : c_(c), steps_(steps) {
-    for (MatmulModel& model : CandidateModels(c)) out_.tallies.push_back({model});
-    out_.candidates = out_.tallies.size();
+    const std::vector<MatmulModel> models = CandidateModels(c);
+    for (const MatmulModel& model : models) out_.tallies.push_back({model});
+    out_.candidates = models.size() + VariantCount(c, models);
     out_.needed = static_cast<int32_t>(
         std::ceil(std::log(1e6 * static_cast<double>(std::max<uint64_t>(out_.candidates, 1)))));
   }
 
   MatmulReplay Run() {
     Order();
-    std::vector<size_t> active(out_.tallies.size());
-    std::iota(active.begin(), active.end(), size_t{0});
-    for (size_t at = 0; at < order_.size(); ++at) {
-      if (spent_ > steps_ && out_.samples >= 2 * out_.needed) {
-        out_.left = static_cast<int32_t>(order_.size() - at);
-        break;
-      }
-      Test(order_[at], active);
-      ++out_.samples;
-      std::erase_if(active, [&](size_t i) { return out_.tallies[i].missed >= out_.needed; });
-      if (active.empty()) break;
-    }
+    TestFrom(0);
+    const size_t first = out_.tallies.size();
+    AddPartVariants();
+    if (out_.tallies.size() > first) TestFrom(first);
     Conclude();
     return std::move(out_);
   }
 
  private:
+  // The candidates from number `first` on, over all samples or as many as are affordable.
+  void TestFrom(size_t first) {
+    std::vector<size_t> active(out_.tallies.size() - first);
+    std::iota(active.begin(), active.end(), first);
+    int32_t judged = 0;
+    for (; judged < static_cast<int32_t>(order_.size()) && !active.empty(); ++judged) {
+      if (spent_ > steps_ && judged >= 2 * out_.needed) break;
+      Test(order_[static_cast<size_t>(judged)], active);
+      std::erase_if(active, [&](size_t i) { return out_.tallies[i].missed >= out_.needed; });
+    }
+    // The class is judged by the samples that all of it saw.
+    out_.samples = active.empty() ? std::max(out_.samples, survived_ ? 0 : judged)
+                   : survived_    ? std::min(out_.samples, judged)
+                                  : judged;
+    survived_ |= !active.empty();
+    out_.left = survived_ ? static_cast<int32_t>(order_.size()) - out_.samples : 0;
+  }
+
+  // What happens within a part is asked of the splits that explain a good share as they are.
+  void AddPartVariants() {
+    const size_t count = out_.tallies.size();
+    for (size_t i = 0; i < count; ++i) {
+      const MatmulTally split = out_.tallies[i];
+      if (split.model.part == 0 || split.tested == 0) continue;
+      if (split.missed > 0.6 * split.tested) continue;
+      for (const MatmulModel& model : PartVariants(c_, split.model))
+        out_.tallies.push_back({model});
+    }
+  }
+
   // Of results of 16 bits and fewer those come first whose exact sum lies next to a boundary, in
   // units of what f32 sums round: they tell the candidates apart.
   void Order() {
@@ -165,7 +188,7 @@ class Replay {
   void Conclude() {
     if (out_.samples == 0) return;
     for (const MatmulTally& tally : out_.tallies) {
-      if (tally.missed == 0 && tally.tested == out_.samples) out_.accepted.push_back(tally.model);
+      if (tally.missed == 0 && tally.tested >= out_.samples) out_.accepted.push_back(tally.model);
     }
     if (out_.accepted.empty()) return RankUnexplained();
     out_.matches = out_.samples;
@@ -248,6 +271,7 @@ class Replay {
   const MatmulCase& c_;
   const uint64_t steps_;
   uint64_t spent_ = 0;
+  bool survived_ = false;  // some candidate explains all that it was tested on
   MatmulReplay out_;
   MatmulMachine machine_;
   std::vector<int> order_;

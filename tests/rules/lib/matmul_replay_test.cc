@@ -69,7 +69,7 @@ MatmulSpec RandomSpec(std::mt19937_64& rng) {
 TEST(MatmulReplay, EveryCandidateIsFoundAmongItsEquals) {
   std::mt19937_64 rng(21);
   std::map<std::string, std::map<std::string, int>> named;
-  const int rounds = Long() ? 3000 : 150;
+  const int rounds = Long() ? 3000 : 60;
   for (int round = 0; round < rounds; ++round) {
     const MatmulSpec spec = RandomSpec(rng);
     SimulatedMatmul made = testing::Factors(spec);
@@ -228,7 +228,7 @@ TEST(MatmulReplay, WhatIsNotListedIsNeverProved) {
       {"bf16 kahan", BfloatKahan},
   };
   std::map<std::string, std::map<std::string, int>> outcomes;
-  const int rounds = Long() ? 1600 : 40;
+  const int rounds = Long() ? 1600 : 10;
   int cases = 0;
   for (int round = 0; round < rounds; ++round) {
     for (const Unlisted& u : unlisted) {
