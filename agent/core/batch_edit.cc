@@ -56,6 +56,8 @@ void DropSample(v1::Evidence* e, const std::string& reason) {
       return DropSampleOf(e->mutable_reduction(), reason);
     case v1::Evidence::kUpdate:
       return DropSampleOf(e->mutable_update(), reason);
+    case v1::Evidence::kMatmul:
+      return DropSampleOf(e->mutable_matmul(), reason);
     default:
       return;
   }
@@ -65,7 +67,7 @@ void DropSample(v1::Evidence* e, const std::string& reason) {
 
 bool HasSample(const v1::Evidence& e) {
   return e.routing().has_sample() || e.tensor().has_sample() || e.reduction().has_sample() ||
-         e.update().has_sample();
+         e.update().has_sample() || e.matmul().has_sample();
 }
 
 SealedBatch Seal(const v1::Batch& batch) {

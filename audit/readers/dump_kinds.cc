@@ -4,6 +4,7 @@
 #include "absl/strings/cord.h"
 #include "absl/types/optional.h"
 #include "audit/readers/dump_kind.h"
+#include "audit/readers/matmul_dump.h"
 #include "audit/readers/reduction_dump.h"
 #include "audit/readers/routing_dump.h"
 #include "audit/readers/tensor_dump.h"
@@ -34,8 +35,8 @@ std::string JudgedKinds() {
 }  // namespace
 
 const std::vector<const DumpKind*>& DumpKinds() {
-  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump, &kReductionDump, &kTensorDump,
-                                                      &kUpdateDump};
+  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump, &kReductionDump, &kMatmulDump,
+                                                      &kTensorDump, &kUpdateDump};
   return kKinds;
 }
 

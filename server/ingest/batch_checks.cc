@@ -130,6 +130,15 @@ absl::Status CheckSample(const Place& place, const v1::Evidence& e) {
     }
     case v1::Evidence::kUpdate:
       return CheckUpdate(place, e.update().sample());
+    case v1::Evidence::kMatmul: {
+      const v1::MatmulSample& s = e.matmul().sample();
+      return CheckTensors(place, "matmul.sample",
+                          {{"a", s.has_a(), s.a()},
+                           {"b", s.has_b(), s.b()},
+                           {"d", s.has_d(), s.d()},
+                           {"c", s.has_c(), s.c()},
+                           {"offsets", s.has_offsets(), s.offsets()}});
+    }
     default:
       return absl::OkStatus();
   }

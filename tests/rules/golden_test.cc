@@ -11,6 +11,7 @@
 //   [update]                 or: optimizer updates (support/update_run.h)
 //   [tensor]                 or: tensors of a model (support/tensor_run.h)
 //   [reduction]              or: collectives (support/simulated_reduction.h)
+//   [matmul]                 or: matrix products (support/matmul_run.h)
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -30,6 +31,7 @@
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
 #include "tests/rules/support/accumulation_run.h"
+#include "tests/rules/support/matmul_run.h"
 #include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/simulated_reduction.h"
@@ -68,7 +70,7 @@ Case Parse(const fs::path& path) {
     c.head += line + "\n";
     const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
                        line == "[update]" || line == "[tensor]" || line == "[accumulation]" ||
-                       line == "[reduction]" || line == "[batch]";
+                       line == "[reduction]" || line == "[matmul]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -219,6 +221,8 @@ std::vector<v1::Batch> Input(const Case& c) {
     return {testing::TensorRun(SpecInput<testing::TensorRunSpec>(c.input))};
   if (c.input_kind == "reduction")
     return {testing::ReductionRun(SpecInput<testing::ReductionSpec>(c.input))};
+  if (c.input_kind == "matmul")
+    return {testing::MatmulRun(SpecInput<testing::MatmulRunSpec>(c.input))};
   return BatchInput(c.input);
 }
 

@@ -1,0 +1,49 @@
+// Everything the matrix product rules know of one sampled call, worked out once a step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rules/lib/matmul_case.h"
+#include "rules/lib/matmul_replay.h"
+#include "rules/lib/sum_error.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+// An element beyond every error that f32 accumulation can make:
+// |D - s| > ulp(D)/2 (16-bit D only) + (K+1) 2^-24 sum |ab| (Higham 2002, section 3.1).
+struct BoundBreak {
+  int sample = -1;  // recorded number; -1: none
+  double d = 0;
+  double exact = 0;
+  double bound = 0;
+  double excess() const;  // |d - exact| / bound
+};
+
+struct MatmulAnalysis {
+  std::string blocked;  // "short-id: sentence": the call cannot be judged
+  MatmulCase c;
+  MatmulReplay replay;
+  // Of D against the exact sums of the factors as they were used (after the cut that explains
+  // them), in BiasUnit(c.d_dtype).
+  SumErrors errors;
+  BoundBreak worst;           // of those beyond the bound, the furthest
+  int32_t beyond = 0;         // elements beyond it
+  double effective_bits = 0;  // -log2 of rms(|D - s| / sum |ab|); infinity: D is exact
+  double toward_zero = 0;     // share of inexact elements that are too small
+  bool cut = false;           // errors were taken after a cut
+
+  bool f32_factors() const;
+  // D is exact products' sum in fewer bits than it could be: says no rule but precision/split-k.
+  bool splits() const { return replay.Proves(NarrowParts); }
+  bool cuts() const;  // proved: inputs were cut, and nobody said they would be
+  void AddDetails(google::protobuf::Struct& details) const;
+};
+
+// Parallel to step.items; null where the item is no matrix product. Products without a sample are
+// blocked.
+std::vector<std::shared_ptr<const MatmulAnalysis>> AnalyseMatmuls(const SiteStep& step);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,141 @@
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/matmul_analysis.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/silent-tf32
+
+The factors of an f32 product are cut to 11 bits (tf32) or 8 (bf16) before they are multiplied.
+
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns, with the factors as they are and cut to tf32 (to nearest even, to nearest away, truncated) or bf16. A
+finding is a class whose every member cuts, while every candidate that does not fails on k = ln(10^6 C) samples.
+
+**Why.** tf32 keeps three decimal digits. A product of normal factors with K = 4,096 is then right to 12 bits of
+sum|ab| where f32 gives 24: harmless for most weights, not for a loss, a router, a normalisation, rotary
+positions, or a Gram matrix that is inverted. Whether it is on depends on the library's version, on the
+environment, and on the GPU; the code says f32 all along.
+
+**Bad.** `64 of 64 elements: inputs cut to tf32-nearest-away`.
+
+**Good.** f32 products, or tf32 where it was asked for (dumps: `input_format` = tf32).
+
+**How to fix it.**
+- PyTorch: `torch.backends.cuda.matmul.allow_tf32 = False`, `torch.backends.cudnn.allow_tf32 = False` (on by
+  default for convolutions), `torch.set_float32_matmul_precision("highest")`.
+- JAX: `jax.default_matmul_precision("float32")`; TensorFlow: `tf.config.experimental.
+  enable_tensor_float_32_execution(False)`.
+- Environment: `NVIDIA_TF32_OVERRIDE=0`. oneDNN on CPUs: `ONEDNN_DEFAULT_FPMATH_MODE=STRICT`.
+
+**Strength.** `proved` by replay.
+
+**Inconclusive when** the factors fit 11 bits anyway (bf16 weights in f32 storage: cut and uncut products are the
+same), or no candidate explains the elements.
+
+**What it cannot see.** Products in three tf32 or bf16 passes, which restore most bits; elements not sampled.
+
+**Cost.** None beyond `precision/gemm-accumulator`'s.
+
+**Sources.** NVIDIA, "TensorFloat-32 precision format", 2020; PyTorch documentation, "CUDA semantics".
+)page";
+
+constexpr RuleInfo kInfo = {"precision/silent-tf32",
+                            "fp32 inputs are cut to tf32",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr int kF32Bits = 24;
+constexpr char kFix[] =
+    "torch.backends.cuda.matmul.allow_tf32=False, torch.backends.cudnn.allow_tf32=False, "
+    "torch.set_float32_matmul_precision(\"highest\"); or NVIDIA_TF32_OVERRIDE=0. Where tf32 is "
+    "meant, declare it (input_format tf32).";
+
+bool Cut(const MatmulModel& m) { return m.cut != InputCut::kNone; }
+
+class SilentTf32 : public Rule {
+ public:
+  explicit SilentTf32(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const auto all = AnalyseMatmuls(step);
+    size_t at = 0;
+    JudgeItems(
+        step,
+        [&](const Item&) -> std::optional<v1::Verdict> {
+          const auto& a = all[at++];
+          // Factors of 16 bits cannot be cut.
+          if (a == nullptr || (a->blocked.empty() && !a->f32_factors())) return std::nullopt;
+          v1::Verdict verdict = One(*a);
+          if (a->blocked.empty()) a->AddDetails(*verdict.mutable_details());
+          if (verdict.has_finding())
+            *verdict.mutable_finding()->mutable_details() = verdict.details();
+          return verdict;
+        },
+        out);
+  }
+
+ private:
+  static v1::Verdict One(const MatmulAnalysis& a) {
+    if (!a.blocked.empty()) return Inconclusive(a.blocked);
+    if (a.replay.samples == 0)
+      return Inconclusive("non-finite: every sample has a factor that is not finite");
+    if (a.c.tf32_declared) return Pass("tf32 was declared");
+    if (!a.replay.explained())
+      return Inconclusive(
+          "unexplained: no candidate gives every element (see "
+          "precision/gemm-accumulator)");
+    if (a.cuts()) return Found(a);
+    if (std::none_of(a.replay.accepted.begin(), a.replay.accepted.end(), Cut))
+      return Pass("the factors are used as they are: " + a.replay.Words());
+    return Inconclusive(a.replay.Holds(Cut)
+                            ? "few-samples: too few elements tell cut factors from whole ones"
+                            : "factors-fit: cut and whole factors give the same elements");
+  }
+
+  static v1::Verdict Found(const MatmulAnalysis& a) {
+    int bits = 0;
+    for (const MatmulModel& m : a.replay.accepted)
+      bits = std::max(bits, CutBits(m.cut, DType::kF32));
+    const char* format = bits == FormatOf(DType::kBF16).precision ? "bf16" : "tf32";
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrCat("the factors of an f32 product are cut to ", format),
+         .explanation = absl::StrFormat(
+             "%d of %d elements: %s; the only match among %d candidates (with whole factors at "
+             "best %s, %d).",
+             a.replay.matches, a.replay.samples, a.replay.Words(), a.replay.candidates,
+             a.replay.runner_up, a.replay.runner_up_matches),
+         .cause = absl::StrCat(format, "-inputs"),
+         .measured = "significand bits of a factor",
+         .value = static_cast<double>(bits),
+         .unit = "bits",
+         .threshold = kF32Bits,
+         .threshold_source = "f32",
+         .fix = kFix});
+    verdict.mutable_finding()->set_sample_size(static_cast<uint64_t>(a.replay.samples));
+    return verdict;
+  }
+};
+
+}  // namespace
+
+CatalogueEntry silent_tf32() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<SilentTf32>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

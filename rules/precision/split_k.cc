@@ -1,0 +1,138 @@
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/matmul_analysis.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/split-k
+
+A matrix product is split along K, and its partial sums are stored in 16 bits before they are added.
+
+**What it checks.** As `precision/gemm-accumulator`: sampled elements of D are replayed from their rows and
+columns under every candidate. A finding is a class whose every member stores parts in 16 bits, while every
+other candidate fails on k = ln(10^6 C) samples. It names the length of a part where all of the class share it.
+
+**Why.** Small outputs with long K are split over blocks of the GPU, and the workspace has D's dtype unless
+told otherwise. With 16 parts in bf16 each is rounded to 8 bits: the rms error of a product of normal factors
+with K = 4,096 is 1.7 times that of one rounding, and where parts cancel there is no bound in terms of the result.
+A batch of another size takes another kernel, and trainer and inference engine then differ.
+
+**Bad.** `256 of 256 elements: exact parts of 256 stored in f16 and added in f32`.
+
+**Good.** The same product with f32 parts.
+
+**How to fix it.**
+- PyTorch: `torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False`, and the same for fp16.
+- cuBLASLt: `CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK` without `CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE`;
+  cuBLAS: `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`.
+- Triton: partial sums in an fp32 buffer, or `tl.atomic_add` on fp32.
+
+**Strength.** `proved` by replay.
+
+**Inconclusive when** no candidate explains the elements, or the class holds members with and without 16-bit
+parts (too few elements tell them apart: sample more).
+
+**What it cannot see.** Splits whose parts are kept in f32 (harmless; they are `promoted` sums).
+
+**Cost.** None beyond `precision/gemm-accumulator`'s.
+
+**Sources.** NVIDIA, cuBLAS documentation, "Reduction scheme"; PyTorch documentation, "Numerical accuracy".
+)page";
+
+constexpr RuleInfo kInfo = {"precision/split-k",
+                            "a product stores partial sums in 16 bits",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr char kFix[] =
+    "Keep partial sums in fp32: torch.backends.cuda.matmul."
+    "allow_bf16_reduced_precision_reduction=False (and allow_fp16_...), cuBLAS "
+    "CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, cuBLASLt without "
+    "REDUCTION_SCHEME_OUTPUT_TYPE.";
+
+class SplitK : public Rule {
+ public:
+  explicit SplitK(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const auto all = AnalyseMatmuls(step);
+    size_t at = 0;
+    JudgeItems(
+        step,
+        [&](const Item&) -> std::optional<v1::Verdict> {
+          const auto& a = all[at++];
+          if (a == nullptr) return std::nullopt;
+          v1::Verdict verdict = One(*a);
+          if (a->blocked.empty()) a->AddDetails(*verdict.mutable_details());
+          if (verdict.has_finding())
+            *verdict.mutable_finding()->mutable_details() = verdict.details();
+          return verdict;
+        },
+        out);
+  }
+
+ private:
+  static v1::Verdict One(const MatmulAnalysis& a) {
+    if (!a.blocked.empty()) return Inconclusive(a.blocked);
+    if (a.replay.samples == 0)
+      return Inconclusive("non-finite: every sample has a factor that is not finite");
+    if (FormatOf(a.c.d_dtype).precision > FormatOf(DType::kF16).precision)
+      return Pass("the result has 32 bits, and so would parts in its dtype");
+    if (!a.replay.explained())
+      return Inconclusive(
+          "unexplained: no candidate gives every element (see "
+          "precision/gemm-accumulator)");
+    if (a.splits()) return Found(a);
+    const bool some = std::any_of(a.replay.accepted.begin(), a.replay.accepted.end(), NarrowParts);
+    if (a.replay.Holds(NarrowParts) || some)
+      return Inconclusive("few-samples: parts in 16 bits and other arithmetics give every element");
+    return Pass("no parts in 16 bits: " + a.replay.Words());
+  }
+
+  static v1::Verdict Found(const MatmulAnalysis& a) {
+    const auto part = a.replay.shared.find("part");
+    const bool known = part != a.replay.shared.end();
+    const int length = a.replay.accepted[0].part;
+    const int parts = (a.c.inner + length - 1) / length;
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_PROVED,
+         .title = "a product is split along K with partial sums in 16 bits",
+         .explanation = absl::StrFormat(
+             "%d of %d elements are sums of %s stored in %s (%s); the only match among %d "
+             "candidates (the nearest other kind: %s, %d).",
+             a.replay.matches, a.replay.samples,
+             known ? absl::StrCat(parts, " parts of ", length) : "parts", DTypeName(a.c.d_dtype),
+             a.replay.Words(), a.replay.candidates, a.replay.runner_up, a.replay.runner_up_matches),
+         .cause = "16-bit-parts",
+         .measured = "length of a part",
+         .value = static_cast<double>(length),
+         .unit = "products",
+         .threshold = static_cast<double>(a.c.inner),
+         .threshold_source = "K: no part is set aside in 16 bits",
+         .fix = kFix});
+    verdict.mutable_finding()->set_sample_size(static_cast<uint64_t>(a.replay.samples));
+    return verdict;
+  }
+};
+
+}  // namespace
+
+CatalogueEntry split_k() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<SplitK>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,155 @@
+#include "tests/rules/support/matmul_run.h"
+
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+#include "tests/rules/support/simulated_matmul.h"
+
+namespace plumbline::rules::testing {
+namespace {
+
+template <typename T>
+T Named(const std::map<std::string, T>& names, const std::string& name) {
+  const auto found = names.find(name);
+  if (found == names.end()) throw std::runtime_error("unknown value: " + name);
+  return found->second;
+}
+
+double Kahan(const std::vector<double>& p, double c) {
+  auto sum = static_cast<float>(c), lost = 0.0f;
+  for (const double x : p) {
+    const float y = static_cast<float>(x) - lost, next = sum + y;
+    lost = (next - sum) - y;
+    sum = next;
+  }
+  return sum;
+}
+
+// One after the other in a format of 10 bits.
+double TenBits(const std::vector<double>& p, double c) {
+  double acc = c;
+  for (const double x : p) {
+    acc += x;
+    const double unit = acc == 0 ? 1 : std::ldexp(1, std::ilogb(acc) - 9);
+    acc = std::nearbyint(acc / unit) * unit;
+  }
+  return acc;
+}
+
+MatmulModel ModelOf(const MatmulRunSpec& s) {
+  MatmulModel m;
+  m.sum = Named<MatmulModel::Sum>({{"exact", MatmulModel::Sum::kExact},
+                                   {"sequential", MatmulModel::Sum::kSequential},
+                                   {"pairwise", MatmulModel::Sum::kPairwise},
+                                   {"aligned", MatmulModel::Sum::kAligned}},
+                                  s.sum);
+  m.accumulator = s.accumulator;
+  m.rounding = s.rounding == "nearest" ? RoundingMode::kNearestEven : RoundingMode::kTowardZero;
+  m.fused = s.fused;
+  m.fraction_bits = s.fraction_bits;
+  m.block = s.block;
+  m.promote = s.promote;
+  m.part = s.part;
+  m.part_dtype = s.output;
+  m.cut = Named<InputCut>({{"", InputCut::kNone},
+                           {"tf32-nearest", InputCut::kTf32Nearest},
+                           {"tf32-away", InputCut::kTf32Away},
+                           {"tf32-zero", InputCut::kTf32Zero},
+                           {"bf16-nearest", InputCut::kBf16Nearest}},
+                          s.cut);
+  return m;
+}
+
+SimulatedMatmul One(MatmulRunSpec s, int step, int rank) {
+  if ((s.change_step >= 0 && step >= s.change_step) || rank == s.change_rank) {
+    if (s.changed_bits > 0) s.fraction_bits = s.changed_bits;
+    if (!s.changed_sum.empty()) s.sum = s.changed_sum;
+  }
+  MatmulSpec spec{.samples = s.samples, .inner = s.inner, .input = s.input, .output = s.output};
+  spec.values = Named<Values>({{"normal", Values::kNormal},
+                               {"positive", Values::kPositive},
+                               {"spread", Values::kSpread},
+                               {"cancelling", Values::kCancelling},
+                               {"subnormal", Values::kSubnormal},
+                               {"integers", Values::kIntegers}},
+                              s.values);
+  spec.addend = s.addend;
+  spec.seed = static_cast<uint64_t>(s.seed) + 1000 * static_cast<uint64_t>(step);
+  if (s.sum == "kahan") return Simulate(spec, Kahan);
+  if (s.sum == "ten-bits") return Simulate(spec, TenBits);
+  return Simulate(spec, ModelOf(s));
+}
+
+void Poison(const MatmulRunSpec& s, SimulatedMatmul* made) {
+  for (int i = 0; s.poison_every > 0 && i < s.samples; i += s.poison_every) {
+    made->a[static_cast<size_t>(i) * static_cast<size_t>(s.inner)] = i % 2 == 0 ? NAN : INFINITY;
+    made->d[static_cast<size_t>(i)] = NAN;
+  }
+}
+
+}  // namespace
+
+void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
+  SetField({.whole = {{"samples", &s.samples},
+                      {"inner", &s.inner},
+                      {"fraction_bits", &s.fraction_bits},
+                      {"block", &s.block},
+                      {"promote", &s.promote},
+                      {"part", &s.part},
+                      {"rows", &s.rows},
+                      {"columns", &s.columns},
+                      {"ranks", &s.ranks},
+                      {"steps", &s.steps},
+                      {"change_step", &s.change_step},
+                      {"change_rank", &s.change_rank},
+                      {"changed_bits", &s.changed_bits},
+                      {"poison_every", &s.poison_every},
+                      {"seed", &s.seed}},
+            .flag = {{"addend", &s.addend}, {"fused", &s.fused}, {"sample", &s.sample}},
+            .text = {{"values", &s.values},
+                     {"sum", &s.sum},
+                     {"rounding", &s.rounding},
+                     {"cut", &s.cut},
+                     {"input_format", &s.input_format},
+                     {"library", &s.library},
+                     {"changed_sum", &s.changed_sum}},
+            .dtype = {{"input", &s.input},
+                      {"output", &s.output},
+                      {"accumulator", &s.accumulator},
+                      {"declared", &s.declared}}},
+           key, value);
+}
+
+v1::Batch MatmulRun(const MatmulRunSpec& spec) {
+  v1::Batch batch;
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    v1::Source& source = *batch.add_sources();
+    source.set_run("run");
+    source.set_role(v1::ROLE_TRAINER);
+    source.set_rank(static_cast<uint32_t>(rank));
+    source.set_world_size(static_cast<uint32_t>(spec.ranks));
+    for (int step = 0; step < spec.steps; ++step) {
+      SimulatedMatmul made = One(spec, step, rank);
+      Poison(spec, &made);
+      v1::Evidence& e = *batch.add_evidence();
+      e.set_source(static_cast<uint32_t>(rank));
+      e.mutable_site()->set_layer("layers.0.qkv");
+      e.mutable_site()->set_op("matmul");
+      e.set_step(step);
+      e.set_sample_size(static_cast<uint64_t>(spec.samples));
+      v1::Matmul& matmul = *e.mutable_matmul();
+      matmul = made.Evidence();
+      if (!spec.sample) matmul.clear_sample();
+      v1::MatmulConfig& config = *matmul.mutable_config();
+      config.set_rows(static_cast<uint64_t>(spec.rows));
+      config.set_columns(static_cast<uint64_t>(spec.columns));
+      config.set_declared_accumulator(static_cast<v1::DType>(spec.declared));
+      config.set_input_format(spec.input_format);
+      config.set_library(spec.library);
+    }
+  }
+  return batch;
+}
+
+}  // namespace plumbline::rules::testing

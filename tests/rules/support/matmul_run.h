@@ -1,0 +1,51 @@
+// Matrix products of a run, by one arithmetic or by one that changes: the injector of the product
+// rules.
+#pragma once
+
+#include <string>
+
+#include "plumbline/v1/batch.pb.h"
+#include "tests/rules/support/spec_values.h"
+
+namespace plumbline::rules::testing {
+
+struct MatmulRunSpec {
+  int samples = 64;
+  int inner = 256;
+  DType input = DType::kBF16;
+  DType output = DType::kF32;
+  std::string values = "normal";  // positive, spread, cancelling, subnormal, integers
+  bool addend = false;
+  // exact, sequential, pairwise, aligned; not listed: kahan, ten-bits
+  std::string sum = "aligned";
+  DType accumulator = DType::kF32;
+  std::string rounding = "toward-zero";  // nearest
+  bool fused = false;
+  int fraction_bits = 25;
+  int block = 16;
+  int promote = 0;
+  int part = 0;
+  std::string cut;  // tf32-nearest, tf32-away, tf32-zero, bf16-nearest
+  DType declared = DType::kUnspecified;
+  std::string input_format;
+  std::string library;
+  int rows = 0, columns = 0;
+  int ranks = 1;
+  int steps = 1;
+  // From this step on, or on this rank: `changed_bits` fraction bits instead, `changed_sum`
+  // another sum.
+  int change_step = -1;
+  int change_rank = -1;
+  int changed_bits = 0;
+  std::string changed_sum;
+  int poison_every = 0;  // every n-th sample holds a NaN, the next an infinite factor
+  bool sample = true;
+  int seed = 1;
+};
+
+void Set(MatmulRunSpec& spec, const std::string& key, const std::string& value);
+
+// Layer "layers.0.qkv", op "matmul".
+v1::Batch MatmulRun(const MatmulRunSpec& spec);
+
+}  // namespace plumbline::rules::testing
