@@ -20,6 +20,8 @@ constexpr const char* kOutput = "output";
 constexpr const char* kOffsets = "offsets";
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kMostCount = uint64_t{1} << 44;  // what the rules take, as kMostChannels
+constexpr uint64_t kMostChannels = 1 << 10;
 constexpr std::array<const char*, 2> kOps = {"sum", "avg"};
 constexpr std::string_view kKeys[] = {
     "wire_dtype", "count",    "group",      "prescale",   "postscale", "ring_order", "algorithm",
@@ -69,7 +71,7 @@ Call ReadCall(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   call.set_sequence_known(metadata.Has("sequence"));
   call.set_sequence(metadata.Whole("sequence", 0, kMaxI64, 0));
   call.set_wire_dtype(static_cast<v1::DType>(metadata.DTypeNamed("wire_dtype")));
-  call.set_count(metadata.Whole("count", 1, kMaxI64, 0));
+  call.set_count(metadata.Whole("count", 1, kMostCount, 0));
   call.set_group_size(static_cast<uint32_t>(metadata.Whole("group_size", 1, kMaxU32, 0)));
   const uint64_t rank = metadata.Has("group_rank") ? metadata.Whole("group_rank", 0, kMaxU32, 0)
                                                    : metadata.Whole("rank", 0, kMaxU32, 0);
@@ -78,7 +80,7 @@ Call ReadCall(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   call.set_postscale(Factor(header, metadata, "postscale"));
   for (const uint32_t r : RingOrder(header, metadata)) call.add_ring_order(r);
   call.set_algorithm(metadata.Text("algorithm"));
-  call.set_channels(static_cast<uint32_t>(metadata.Whole("channels", 1, 1 << 16, 0)));
+  call.set_channels(static_cast<uint32_t>(metadata.Whole("channels", 1, kMostChannels, 0)));
   call.set_chunk(metadata.Whole("chunk", 1, kMaxI64, 0));
   call.set_transport(metadata.Text("transport"));
   call.set_root(static_cast<uint32_t>(metadata.Whole("root", 0, kMaxU32, 0)));

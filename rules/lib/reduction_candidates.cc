@@ -85,6 +85,7 @@ class ArithmeticList {
 
   void Groups(Arithmetic a) {
     a.partial = a.wire;
+    if (c_.ranks > kMostRingRows) return;
     for (int group = 2; group <= c_.ranks / 2; ++group) {
       if (c_.ranks % group != 0) continue;
       a.group = group;
@@ -125,28 +126,35 @@ class ArithmeticList {
   std::vector<Arithmetic> list_;
 };
 
-// "((0+1)+2)" for rows that have these texts; the smaller text first, as sums commute.
-std::string SumText(const std::string& a, const std::string& b) {
-  return a < b ? absl::StrCat("(", a, "+", b, ")") : absl::StrCat("(", b, "+", a, ")");
+uint64_t Mixed(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
 }
 
-std::string RowText(const Arithmetic& a, int row) {
-  if (a.group == 1) return absl::StrCat(row);
-  std::string text = absl::StrCat(row * a.group);
-  for (int r = 1; r < a.group; ++r) text = SumText(text, absl::StrCat(row * a.group + r));
-  return a.group_partial == a.partial ? text : absl::StrCat("[", text, "]");
+// Of x + y, equal to that of y + x.
+uint64_t SumHash(uint64_t x, uint64_t y) {
+  return Mixed(Mixed(x + y) ^ Mixed(x ^ y ^ 0x9e3779b97f4a7c15ull));
 }
 
-std::string TreeText(const Arithmetic& a, const SumTree& tree) {
-  std::vector<std::string> stack;
+uint64_t RowHash(const Arithmetic& a, int row) {
+  const auto leaf = [](int rank) { return Mixed(static_cast<uint64_t>(rank) + 1); };
+  uint64_t hash = leaf(row * a.group);
+  for (int r = 1; r < a.group; ++r) hash = SumHash(hash, leaf(row * a.group + r));
+  const bool rounded = a.group > 1 && a.group_partial != a.partial;
+  return rounded ? Mixed(~hash) : hash;
+}
+
+uint64_t TreeHash(const Arithmetic& a, const SumTree& tree) {
+  std::vector<uint64_t> stack;
   for (const int32_t op : tree.code) {
     if (op != SumTree::kAdd) {
-      stack.push_back(RowText(a, op));
+      stack.push_back(RowHash(a, op));
       continue;
     }
-    const std::string top = std::move(stack.back());
+    const uint64_t top = stack.back();
     stack.pop_back();
-    stack.back() = SumText(stack.back(), top);
+    stack.back() = SumHash(stack.back(), top);
   }
   return stack.back();
 }
@@ -219,18 +227,18 @@ Parameters ParametersOf(const Arithmetic& a, const SumShape& shape, const SumSha
   return p;
 }
 
-std::string ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShapes& shapes,
-                         int sample) {
+uint64_t ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShapes& shapes,
+                      int sample) {
   const auto column = static_cast<size_t>(sample);
   switch (shape.kind) {
     case Kind::kExact:
-      return "exact";
+      return 0;
     case Kind::kTree:
-      return TreeText(a, shapes.trees[static_cast<size_t>(shape.order)].tree);
+      return TreeHash(a, shapes.trees[static_cast<size_t>(shape.order)].tree);
     case Kind::kTreePair: {
       const TreePair& pair = shapes.pairs[static_cast<size_t>(shape.order) / 2];
       const bool second = (shapes.second_half[column] == 1) != (shape.order % 2 != 0);
-      return TreeText(a, second ? pair.second : pair.first);
+      return TreeHash(a, second ? pair.second : pair.first);
     }
     case Kind::kRing:
     case Kind::kChannelRing:
@@ -243,13 +251,13 @@ std::string ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumSh
                                    shapes.channel_orders.size()];
   const int rows = shapes.rows;
   const int begin = map == nullptr ? shape.shift : shape.step * map->segment[column] + shape.shift;
-  std::string text;
+  uint64_t hash = 0;
   for (int i = 0; i < rows; ++i) {
     const int at = ((begin + shape.direction * i) % rows + rows) % rows;
-    const std::string row = RowText(a, (*order)[static_cast<size_t>(at)]);
-    text = i == 0 ? row : SumText(text, row);
+    const uint64_t row = RowHash(a, (*order)[static_cast<size_t>(at)]);
+    hash = i == 0 ? row : SumHash(hash, row);
   }
-  return text;
+  return hash;
 }
 
 bool MayMeetSubnormals(const ReductionCase& c, DType dtype, std::span<const int32_t> columns) {

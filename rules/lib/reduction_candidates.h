@@ -26,9 +26,10 @@ std::string KinOf(const std::string& family);
 using Parameters = std::map<std::string, std::string>;
 Parameters ParametersOf(const Arithmetic& a, const SumShape& shape, const SumShapes& shapes);
 
-// The sum that a candidate takes at one sample, in a form that is equal for equal expressions.
-std::string ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShapes& shapes,
-                         int sample);
+// A hash of the sum that a candidate takes at one sample: equal for equal expressions (sums
+// commute), whatever they are called.
+uint64_t ExpressionAt(const Arithmetic& a, const SumShape& shape, const SumShapes& shapes,
+                      int sample);
 
 // The largest finite value the dtype can hold; subnormals of it may occur in sums of the columns.
 bool MayMeetSubnormals(const ReductionCase& c, DType dtype, std::span<const int32_t> columns);

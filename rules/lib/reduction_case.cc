@@ -42,9 +42,10 @@ class Decoder {
                                  " differ in ", mismatches[0].what,
                                  " (see precision/collective-mismatch)"));
     }
-    if (!joined_.missing.empty()) {
-      return Cannot(absl::StrCat("missing-ranks: ", RankWords(joined_.missing), " of ",
-                                 GroupWords(joined_.group), " did not report this call"));
+    if (joined_.missing_count > 0) {
+      return Cannot(
+          absl::StrCat("missing-ranks: ", RankWords(joined_.missing, joined_.missing_count), " of ",
+                       GroupWords(joined_.group), " did not report this call"));
     }
     if (!joined_.sampleless.empty()) {
       const std::string& why = First().no_sample_reason();
@@ -72,6 +73,10 @@ class Decoder {
                     ShapeText(sample.inputs()));
     if (absl::Status s = SetSize(sample.inputs().shape(0), sample.inputs().shape(1)); !s.ok())
       return s;
+    const uint32_t stated = First().call().group_size();
+    if (stated > 0 && stated != static_cast<uint32_t>(c_.ranks))
+      return Cannot(absl::StrCat("bad-tensor: inputs: expected a row for each of the ", stated,
+                                 " ranks of the group, found ", ShapeText(sample.inputs())));
     if (absl::Status s = CheckTensor("inputs", sample.inputs(), {c_.ranks, recorded_}, true);
         !s.ok())
       return s;
@@ -133,7 +138,7 @@ class Decoder {
   }
 
   absl::Status SetSize(int64_t ranks, int64_t samples) {
-    constexpr int64_t kMostRanks = 1 << 20;
+    constexpr int64_t kMostRanks = 1 << 17;
     constexpr int64_t kMostValues = int64_t{1} << 28;
     if (ranks < 2) {
       return Cannot("one-rank: a single rank's values were recorded; there is nothing to sum");
@@ -146,10 +151,10 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  // All columns, or of many: one in each of 4,096 equal stretches, and those whose output is not
-  // finite.
+  // All columns, or of many: one in each of 4,096 equal stretches (fewer where ranks are many), and
+  // those whose output is not finite.
   void Pick(const v1::Tensor& output) {
-    constexpr int64_t kMost = 4096;
+    const int64_t kMost = std::clamp<int64_t>(kMostHeld / c_.ranks, 256, 4096);
     constexpr int kMostNonFinite = 64;
     const auto dtype = static_cast<DType>(output.dtype());
     const int64_t m = recorded_;
@@ -237,6 +242,13 @@ class Decoder {
     if (call.wire_dtype() != v1::DTYPE_UNSPECIFIED && !c_.wire_declared)
       return Cannot("integer-wire: integer sums are exact");
     c_.wire_dtype = c_.wire_declared ? wire : c_.input_dtype;
+    // Beyond these a buffer fits no memory, and its elements' numbers no 64 bits.
+    if (c_.count > kMostCount)
+      return Cannot(
+          absl::StrCat("bad-count: expected at most ", kMostCount, " elements, found ", c_.count));
+    if (call.channels() > kMostChannels)
+      return Cannot(absl::StrCat("bad-channels: expected at most ", kMostChannels,
+                                 " channels, found ", call.channels()));
     c_.channels = call.channels();
     c_.chunk = call.chunk();
     c_.algorithm = call.algorithm();
@@ -267,6 +279,10 @@ class Decoder {
     c_.ring_order.assign(call.ring_order().begin(), call.ring_order().end());
     return absl::OkStatus();
   }
+
+  static constexpr int64_t kMostHeld = 1 << 24;  // values of the judged columns
+  static constexpr uint64_t kMostCount = uint64_t{1} << 44;
+  static constexpr uint32_t kMostChannels = 1 << 10;
 
   const JoinedReduction& joined_;
   ReductionCase c_;

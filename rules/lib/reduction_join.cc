@@ -23,28 +23,72 @@ uint32_t SizeOf(const SiteStep& step, const JoinedReduction& joined) {
   return size;
 }
 
-void FindMissing(const SiteStep& step, JoinedReduction& joined) {
-  std::set<uint32_t> seen;
-  for (size_t i = 0; i < joined.items.size(); ++i) {
-    const uint32_t rank = joined.call_of(i).group_rank();
-    if (!seen.insert(rank).second) {
-      joined.ambiguous = absl::StrCat(
-          "ambiguous-group: rank ", rank, " of ", GroupWords(joined.group),
-          " reported twice; several process groups seem to share a name or a sequence number");
-    }
-  }
-  joined.size = SizeOf(step, joined);
-  for (uint32_t rank = 0; rank < joined.size; ++rank) {
-    if (seen.count(rank) == 0) joined.missing.push_back(rank);
-  }
-}
-
 // Ranks that number themselves within the group only by where they stand: group_rank is 0 on all.
 bool NumberedByWorld(const JoinedReduction& joined) {
   if (joined.items.size() < 2) return false;
-  std::set<uint32_t> ranks;
-  for (size_t i = 0; i < joined.items.size(); ++i) ranks.insert(joined.call_of(i).group_rank());
-  return ranks.size() == 1 && *ranks.begin() == 0;
+  return std::all_of(joined.items.begin(), joined.items.end(), [](const Item& item) {
+    return item.evidence->reduction().call().group_rank() == 0;
+  });
+}
+
+std::string TwiceWords(const JoinedReduction& joined, uint32_t rank) {
+  return absl::StrCat("ambiguous-group: rank ", rank, " of ", GroupWords(joined.group),
+                      " reported twice; several process groups seem to share a name or a sequence "
+                      "number");
+}
+
+// Who should have reported, by number: group ranks, or where they say none the ranks of the world.
+// A size that somebody stated is no reason to count up to it.
+void FindMissing(const SiteStep& step, bool by_world, JoinedReduction& joined) {
+  std::set<uint32_t> seen;
+  for (size_t i = 0; i < joined.items.size(); ++i) {
+    const uint32_t rank =
+        by_world ? joined.items[i].source->rank() : joined.call_of(i).group_rank();
+    if (!seen.insert(rank).second && joined.ambiguous.empty())
+      joined.ambiguous = TwiceWords(joined, rank);
+  }
+  joined.size = SizeOf(step, joined);
+  const uint64_t above = uint64_t{*seen.rbegin()} + 1;  // ranks there must be, had all their number
+  const bool numbered = !by_world || joined.group.empty();
+  const bool beyond = joined.size > 0 && !by_world && above > joined.size;
+  if (joined.size > 0 && (beyond || seen.size() > joined.size) && joined.ambiguous.empty()) {
+    joined.ambiguous =
+        absl::StrCat("ambiguous-group: ", GroupWords(joined.group), " is said to have ",
+                     joined.size, joined.size == 1 ? " rank, and " : " ranks, and ", seen.size(),
+                     " reported, the last as ", *seen.rbegin());
+  }
+  uint64_t expected = joined.size;
+  if (expected == 0) expected = numbered ? above : seen.size();
+  joined.missing_count = expected - std::min<uint64_t>(expected, seen.size());
+  if (!numbered || above > expected) return;
+  uint64_t unnamed = std::min<uint64_t>(joined.missing_count, JoinedReduction::kNamedMissing);
+  for (uint32_t rank = 0; unnamed > 0; ++rank) {
+    if (seen.count(rank) > 0) continue;
+    joined.missing.push_back(rank);
+    --unnamed;
+  }
+}
+
+// Puts the items in the order of the group's ranks and says who is missing or too many.
+void Complete(const SiteStep& step, JoinedReduction& joined) {
+  const auto whole = std::count_if(joined.items.begin(), joined.items.end(), [](const Item& item) {
+    return HoldsAllRanks(item.evidence->reduction());
+  });
+  if (whole > 0 && joined.items.size() == 1) return;
+  if (whole > 0) {
+    joined.ambiguous = absl::StrCat("ambiguous-group: ", joined.items.size(), " records of ",
+                                    GroupWords(joined.group),
+                                    " have one number, and one of them speaks for all ranks");
+    return;
+  }
+  const bool by_world = NumberedByWorld(joined);
+  if (!by_world) {
+    std::stable_sort(joined.items.begin(), joined.items.end(), [](const Item& a, const Item& b) {
+      return a.evidence->reduction().call().group_rank() <
+             b.evidence->reduction().call().group_rank();
+    });
+  }
+  FindMissing(step, by_world, joined);
 }
 
 std::vector<JoinedReduction> Join(const SiteStep& step) {
@@ -66,19 +110,7 @@ std::vector<JoinedReduction> Join(const SiteStep& step) {
   }
   std::vector<JoinedReduction> list;
   for (auto& [key, joined] : calls) {
-    const bool whole =
-        joined.items.size() == 1 && HoldsAllRanks(joined.items[0].evidence->reduction());
-    if (!NumberedByWorld(joined)) {
-      std::stable_sort(joined.items.begin(), joined.items.end(), [](const Item& a, const Item& b) {
-        return a.evidence->reduction().call().group_rank() <
-               b.evidence->reduction().call().group_rank();
-      });
-    }
-    if (!whole && !NumberedByWorld(joined)) FindMissing(step, joined);
-    if (!whole && NumberedByWorld(joined)) {
-      joined.size = SizeOf(step, joined);
-      if (joined.group.empty()) joined.missing = step.missing_ranks;
-    }
+    Complete(step, joined);
     list.push_back(std::move(joined));
   }
   return list;
@@ -131,13 +163,15 @@ std::string GroupWords(const std::string& group) {
   return group.empty() ? "the world" : "group " + group;
 }
 
-std::string RankWords(const std::vector<uint32_t>& ranks) {
+std::string RankWords(const std::vector<uint32_t>& ranks) { return RankWords(ranks, ranks.size()); }
+
+std::string RankWords(const std::vector<uint32_t>& ranks, uint64_t count) {
   constexpr size_t kNamed = 16;
+  if (ranks.empty()) return absl::StrCat(count, count == 1 ? " rank" : " ranks");
   std::vector<uint32_t> named(
       ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kNamed)));
-  std::string text =
-      absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(named, ", "));
-  if (ranks.size() > kNamed) absl::StrAppend(&text, " and ", ranks.size() - kNamed, " more");
+  std::string text = absl::StrCat(count == 1 ? "rank " : "ranks ", absl::StrJoin(named, ", "));
+  if (count > named.size()) absl::StrAppend(&text, " and ", count - named.size(), " more");
   return text;
 }
 

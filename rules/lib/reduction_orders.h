@@ -12,6 +12,9 @@ namespace plumbline::rules {
 using RingOrder = std::vector<int32_t>;  // rows in the order in which a sum meets them
 
 inline constexpr int kMostSearchedRows = 8;
+// Rings of more rows are not tried: every start of them is a chain, and their work grows by the
+// square.
+inline constexpr int kMostRingRows = 2048;
 
 // Every cyclic order of `rows` <= 8 rows, each direction for itself, beginning with row 0:
 // (rows - 1)! of them, lexicographic.

@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "rules/lib/reduction_compensated.h"
+#include "rules/lib/reduction_distinct.h"
 #include "rules/lib/reduction_names.h"
 #include "rules/lib/verdicts.h"
 
@@ -23,6 +25,9 @@ class Replay {
 
   ReductionReplay Run() {
     if (out_.columns.empty()) return std::move(out_);
+    samples_ = FindDistinct(c_, out_.columns);
+    out_.distinct = static_cast<int32_t>(samples_.first.size());
+    out_.without_rings = c_.ranks > kMostRingRows;
     Count();
     Search([](const Arithmetic& a) { return a.flush == Flush::kNone; });
     // Without subnormals there is nothing to flush but what cancels: looked at where all else
@@ -30,7 +35,11 @@ class Replay {
     if (accepted_.empty() || HoldsSubnormals())
       Search([](const Arithmetic& a) { return a.flush != Flush::kNone; });
     RankRivals();
-    if (!accepted_.empty()) Accept();
+    if (accepted_.empty()) {
+      TryCompensated();
+    } else {
+      Accept();
+    }
     return std::move(out_);
   }
 
@@ -51,8 +60,9 @@ class Replay {
   void Search(Chosen chosen) {
     for (size_t i = 0; i < arithmetics_.size(); ++i) {
       if (!chosen(arithmetics_[i])) continue;
-      Take(SearchArithmetic(c_, arithmetics_[i], static_cast<int>(i), *ShapesOf(arithmetics_[i]),
-                            out_.columns, out_.needed));
+      Take(arithmetics_[i],
+           SearchArithmetic(c_, arithmetics_[i], static_cast<int>(i), *ShapesOf(arithmetics_[i]),
+                            samples_.first, out_.needed));
     }
   }
 
@@ -79,8 +89,10 @@ class Replay {
   }
 
   void Count() {
-    for (const Arithmetic& a : arithmetics_)
+    for (const Arithmetic& a : arithmetics_) {
       out_.candidates += a.exact_only ? 1 : ShapesOf(a)->candidates() + (a.wide() ? 1 : 0);
+      if (MayCompensate(a)) out_.candidates += CompensatedSums(c_.ranks);
+    }
     out_.needed =
         static_cast<int32_t>(std::ceil(std::log(static_cast<double>(out_.candidates) * 1e6)));
   }
@@ -102,15 +114,68 @@ class Replay {
     return true;
   }
 
-  void Take(SearchResult result) {
+  void Take(const Arithmetic& a, SearchResult result) {
     crowded_ |= Thin(result.accepted);
     crowded_ |= Thin(result.near);
+    TakeRepeated(a, result);
     const auto append = [](std::vector<Tally>& to, const std::vector<Tally>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
     append(accepted_, result.accepted);
     append(rivals_, result.near);
     append(rivals_, result.best);
+  }
+
+  // Samples that repeat others may refute a candidate; they are one observation all the same.
+  void TakeRepeated(const Arithmetic& a, SearchResult& result) {
+    if (samples_.repeated.empty() || result.accepted.empty()) return;
+    std::vector<Tally> further = result.accepted;
+    TestFurther(c_, a, *ShapesOf(a), samples_.repeated, further);
+    std::vector<Tally> kept;
+    for (size_t i = 0; i < further.size(); ++i) {
+      Tally t = result.accepted[i];
+      if (further[i].missed == 0) {
+        kept.push_back(t);
+        continue;
+      }
+      t.missed = 1;
+      result.near.push_back(t);
+    }
+    result.accepted = std::move(kept);
+  }
+
+  // Sums in the wire's own dtype, to nearest, rank by rank.
+  static bool MayCompensate(const Arithmetic& a) {
+    return !a.wide() && !a.exact_only && a.group == 1 && a.rounding == HopRounding::kNearest &&
+           a.flush == Flush::kNone;
+  }
+
+  // Nothing listed explains the samples: the best compensated sum is the runner-up where it is
+  // better.
+  void TryCompensated() {
+    for (const Arithmetic& a : arithmetics_) {
+      if (!MayCompensate(a)) continue;
+      const CompensatedSum sum = BestCompensatedSum(c_, a, out_.columns, out_.needed);
+      const int32_t matches = sum.tested - sum.missed;
+      if (sum.missed >= out_.needed || matches <= out_.runner_up_matches) continue;
+      out_.runner_up = sum.Words(a.partial);
+      out_.runner_up_matches = matches;
+      out_.discriminating = static_cast<int32_t>(out_.columns.size()) - matches;
+    }
+  }
+
+  // The rivals of a wide accumulation that divide where it divides.
+  void RuleOutCompensated() {
+    std::set<std::pair<DType, Averaging>> accepted;
+    for (const Tally& t : accepted_)
+      accepted.insert({ArithmeticOf(t).wire, ArithmeticOf(t).averaging});
+    for (const Arithmetic& a : arithmetics_) {
+      if (!MayCompensate(a) || accepted.count({a.wire, a.averaging}) == 0) continue;
+      const CompensatedSum sum = BestCompensatedSum(c_, a, samples_.first, out_.needed);
+      if (!out_.compensated.empty() && sum.missed >= out_.compensated_differs) continue;
+      out_.compensated = sum.Words(a.partial);
+      out_.compensated_differs = sum.missed;
+    }
   }
 
   const Arithmetic& ArithmeticOf(const Tally& t) const {
@@ -124,12 +189,12 @@ class Replay {
 
   // What a member computes on the first samples; equal for equal expressions.
   std::string Expressions(const Tally& t) {
-    const size_t compared = c_.ranks <= 64 ? 64 : 4;  // their length grows with the ranks
+    constexpr size_t kCompared = 64;
     const Arithmetic& a = ArithmeticOf(t);
     std::string text = absl::StrCat(DTypeName(a.partial), " ", DTypeName(a.wire), " ",
                                     static_cast<int>(a.rounding), " ",
                                     static_cast<int>(a.averaging), " ", static_cast<int>(a.flush));
-    for (size_t i = 0; i < std::min(compared, out_.columns.size()); ++i)
+    for (size_t i = 0; i < std::min(kCompared, out_.columns.size()); ++i)
       absl::StrAppend(&text, " ", ExpressionAt(a, t.shape, ShapesOf(t), out_.columns[i]));
     return text;
   }
@@ -178,18 +243,23 @@ class Replay {
     constexpr int kCounted = 4;
     int counted = 0;
     int32_t best = -1;
+    int32_t best_repeated = 0;
     for (const Tally& t : rivals_) {
       const std::string family = Family(t);
       if (!kin.empty() && (KinOf(family) == kin || out_.families.count(family) > 0)) continue;
-      const int32_t matches = CountMatches(c_, ArithmeticOf(t), ShapesOf(t), t.shape, out_.columns);
+      const auto count = [&](const std::vector<int32_t>& columns) {
+        return CountMatches(c_, ArithmeticOf(t), ShapesOf(t), t.shape, columns);
+      };
+      const int32_t matches = count(samples_.first);
       if (matches > best) {
         best = matches;
+        best_repeated = count(samples_.repeated);
         out_.runner_up = ModelWords(family, Of(t));
       }
       if (++counted == kCounted) break;
     }
-    out_.runner_up_matches = std::max(best, 0);
-    out_.discriminating = static_cast<int32_t>(out_.columns.size()) - std::max(best, 0);
+    out_.runner_up_matches = std::max(best, 0) + best_repeated;
+    out_.discriminating = out_.distinct - std::max(best, 0);
   }
 
   void Accept() {
@@ -215,6 +285,9 @@ class Replay {
     SetRunnerUp(*kin.begin());
     Share();
     Prove(kin);
+    const bool wide = kin.size() == 1 && *kin.begin() == "fp32";
+    if (wide) RuleOutCompensated();
+    out_.proved = out_.class_proved && (!wide || out_.compensated_differs >= out_.needed);
   }
 
   std::string NameOf(const std::set<std::string>& kin) const {
@@ -235,14 +308,17 @@ class Replay {
   }
 
   void Prove(const std::set<std::string>& kin) {
-    out_.proved = kin.size() == 1 && out_.discriminating >= out_.needed;
+    out_.class_proved =
+        kin.size() == 1 && out_.discriminating >= out_.needed && !out_.without_rings;
     out_.parameters = out_.shared;
     for (const char* order : {"start", "direction", "ring_order", "segments", "segment_step"}) {
       if (crowded_) out_.parameters.erase(order);
     }
     for (const Tally& t : rivals_) {
       if (t.missed >= out_.needed) continue;
-      if (kin.count(KinOf(Family(t))) == 0) out_.proved = false;
+      if (kin.count(KinOf(Family(t))) == 0) out_.class_proved = false;
+      // Of the same kin and not ruled out: the name is what the two share.
+      if (kin.size() == 1 && *kin.begin() == "fp32" && Family(t) != out_.name) out_.name = "fp32";
       const Parameters p = Of(t);
       std::erase_if(out_.parameters, [&](const auto& entry) {
         const auto found = p.find(entry.first);
@@ -257,6 +333,7 @@ class Replay {
   std::map<std::pair<int, bool>, std::shared_ptr<const SumShapes>> shapes_;
   std::vector<Tally> accepted_;
   std::vector<Tally> rivals_;
+  DistinctSamples samples_;
   bool crowded_ = false;  // some were left out
 };
 
@@ -264,7 +341,10 @@ class Replay {
 
 ReductionReplay ReplayReduction(const ReductionCase& c) { return Replay(c).Run(); }
 
-std::string ReductionReplay::Words() const { return ModelWords(name, parameters); }
+std::string ReductionReplay::Words() const {
+  const bool either = class_proved && !proved && !compensated.empty();
+  return ModelWords(name, parameters) + (either ? " (or a compensated sum)" : "");
+}
 
 void ReductionReplay::AddDetails(google::protobuf::Struct& details) const {
   google::protobuf::Struct& model = PutStruct(details, "model");
@@ -283,6 +363,13 @@ void ReductionReplay::AddDetails(google::protobuf::Struct& details) const {
   Put(details, "needed", needed);
   Put(details, "candidates", static_cast<double>(candidates));
   PutFlag(details, "proved", proved);
+  if (distinct < static_cast<int32_t>(columns.size())) Put(details, "distinct", distinct);
+  if (!compensated.empty()) {
+    PutFlag(details, "proved_but_for_compensated", class_proved);
+    Put(details, "compensated", compensated);
+    Put(details, "compensated_differs", compensated_differs);
+  }
+  if (without_rings) Put(details, "not_tried", "rings and groups of so many ranks");
   if (!runner_up.empty()) {
     Put(details, "runner_up", runner_up);
     Put(details, "runner_up_matches", runner_up_matches);

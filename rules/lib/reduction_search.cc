@@ -328,17 +328,22 @@ SearchResult RunSearch(const ReductionCase& c, const Arithmetic& a, int arithmet
 }
 
 template <typename T>
-int32_t Count(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
-              const SumShape& shape, std::span<const int32_t> columns) {
+void Further(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
+             std::span<const int32_t> columns, std::vector<Tally>& tallies) {
   Search<T> search(c, a, shapes);
   search.Load(columns);
-  int32_t matches = 0;
   const auto m = static_cast<int>(columns.size());
-  for (int first = 0; first < m; first += kBlockSamples) {
-    const int n = std::min(kBlockSamples, m - first);
-    matches += std::popcount(search.Explained(shape, first, n) & FirstBits(n));
+  for (Tally& t : tallies) {
+    t.tested += m;
+    if (t.shape.kind == Kind::kExact) {
+      t.missed += m - CountExact(c, a, columns);
+      continue;
+    }
+    for (int first = 0; first < m; first += kBlockSamples) {
+      const int n = std::min(kBlockSamples, m - first);
+      t.missed += std::popcount(~search.Explained(t.shape, first, n) & FirstBits(n));
+    }
   }
-  return matches;
 }
 
 }  // namespace
@@ -350,11 +355,22 @@ SearchResult SearchArithmetic(const ReductionCase& c, const Arithmetic& a, int a
                                   : RunSearch<float>(c, a, arithmetic, shapes, columns, enough);
 }
 
+void TestFurther(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
+                 std::span<const int32_t> columns, std::vector<Tally>& tallies) {
+  if (columns.empty() || tallies.empty()) return;
+  if (a.partial == DType::kF64) {
+    Further<double>(c, a, shapes, columns, tallies);
+  } else {
+    Further<float>(c, a, shapes, columns, tallies);
+  }
+}
+
 int32_t CountMatches(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
                      const SumShape& shape, std::span<const int32_t> columns) {
-  if (shape.kind == Kind::kExact) return CountExact(c, a, columns);
-  return a.partial == DType::kF64 ? Count<double>(c, a, shapes, shape, columns)
-                                  : Count<float>(c, a, shapes, shape, columns);
+  std::vector<Tally> one(1);
+  one[0].shape = shape;
+  TestFurther(c, a, shapes, columns, one);
+  return one[0].tested - one[0].missed;
 }
 
 }  // namespace plumbline::rules

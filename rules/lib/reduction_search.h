@@ -32,6 +32,11 @@ SearchResult SearchArithmetic(const ReductionCase& c, const Arithmetic& a, int a
                               const SumShapes& shapes, std::span<const int32_t> columns,
                               int enough);
 
+// Further samples for candidates of one arithmetic that were tested before: adds to tested and
+// missed.
+void TestFurther(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
+                 std::span<const int32_t> columns, std::vector<Tally>& tallies);
+
 // How many of the columns one candidate explains.
 int32_t CountMatches(const ReductionCase& c, const Arithmetic& a, const SumShapes& shapes,
                      const SumShape& shape, std::span<const int32_t> columns);

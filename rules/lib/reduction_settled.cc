@@ -13,7 +13,16 @@ bool Same(double a, double b) { return a == b || (a != a && b != b); }
 
 double ExactResult(const ReductionCase& c, const Arithmetic& a, int32_t column) {
   ExactSum sum;
-  for (int r = 0; r < c.ranks; ++r) sum.Add(EnterSum(a, c.input(r, column), c.ranks));
+  double plain = 0;  // what infinities make of the sum
+  for (int r = 0; r < c.ranks; ++r) {
+    const double x = EnterSum(a, c.input(r, column), c.ranks);
+    if (std::isfinite(x)) {
+      sum.Add(x);
+    } else {
+      plain += x;
+    }
+  }
+  if (plain != 0) return LeaveSum(a, plain, c.ranks);
   const bool divides = a.averaging != Averaging::kNone;
   return sum.RoundTo(a.store, a.store_rounding, divides ? static_cast<uint32_t>(c.ranks) : 1);
 }

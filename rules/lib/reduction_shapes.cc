@@ -61,6 +61,7 @@ SumShapes MakeShapes(const ReductionCase& c, int rows, bool search_orders) {
     shapes.all_orders = true;
     return shapes;
   }
+  if (rows > kMostRingRows) return shapes;
   shapes.orders.push_back(Natural(rows));
   if (whole) AddDeclaredOrders(c, shapes);
   return shapes;

@@ -58,7 +58,7 @@ class Simulator {
                                   ? SampleIndex(key, count_, static_cast<uint64_t>(i))
                                   : static_cast<uint64_t>(i);
       c.offsets.push_back(offset);
-      const Column x = Inputs();
+      const Column x = InputsOf(i);
       for (int r = 0; r < c.ranks; ++r)
         c.inputs[static_cast<size_t>(r * c.samples + i)] = x[static_cast<size_t>(r)];
       c.output.push_back(Reduce(x, offset));
@@ -71,6 +71,11 @@ class Simulator {
   double Flush(double v) const {
     const double least = PowerOfTwo(FormatOf(spec_.dtype).min_exponent);
     return spec_.flush && std::fabs(v) < least ? 0 : v;
+  }
+
+  const Column& InputsOf(int i) {
+    if (spec_.kinds == 0 || i < spec_.kinds) kinds_.push_back(Inputs());
+    return spec_.kinds == 0 ? kinds_.back() : kinds_[static_cast<size_t>(i % spec_.kinds)];
   }
 
   Column Inputs() {
@@ -128,6 +133,7 @@ class Simulator {
     if (model == "fp32") return Float(x);
     if (model == "exact") return Exact(x);
     if (model == "kahan") return Kahan(x);
+    if (model == "neumaier") return Neumaier(x);
     if (model == "stochastic") return Stochastic(x);
     if (model == "three-way") return ThreeWay(x);
     if (model == "random-order") return RandomOrder(x);
@@ -264,6 +270,19 @@ class Simulator {
     return acc;
   }
 
+  double Neumaier(const Column& x) const {
+    double acc = 0;
+    double lost = 0;
+    for (const double v : x) {
+      const double t = Add(acc, v);
+      const bool larger = std::fabs(acc) >= std::fabs(v);
+      const double missing = larger ? Add(Add(acc, -t), v) : Add(Add(v, -t), acc);
+      lost = Add(lost, missing);
+      acc = t;
+    }
+    return Add(acc, lost);
+  }
+
   double Stochastic(const Column& x) {
     double acc = x[0];
     for (size_t i = 1; i < x.size(); ++i) {
@@ -320,6 +339,7 @@ class Simulator {
   RoundingMode mode_;
   uint64_t count_;
   std::vector<int> order_;
+  std::vector<Column> kinds_;
   Draw random_;
 };
 
@@ -415,13 +435,21 @@ v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step,
 
 void Set(ReductionSpec& spec, const std::string& key, const std::string& value) {
   SpecFields fields;
-  fields.whole = {{"ranks", &spec.ranks},         {"samples", &spec.samples},
-                  {"count", &spec.count},         {"start", &spec.start},
-                  {"direction", &spec.direction}, {"segment_step", &spec.segment_step},
-                  {"group", &spec.group},         {"channels", &spec.channels},
-                  {"chunk", &spec.chunk},         {"seed", &spec.seed},
-                  {"steps", &spec.steps},         {"missing", &spec.missing},
-                  {"odd_rank", &spec.odd_rank},   {"differing_rank", &spec.differing_rank}};
+  fields.whole = {{"ranks", &spec.ranks},
+                  {"samples", &spec.samples},
+                  {"count", &spec.count},
+                  {"start", &spec.start},
+                  {"direction", &spec.direction},
+                  {"segment_step", &spec.segment_step},
+                  {"group", &spec.group},
+                  {"channels", &spec.channels},
+                  {"chunk", &spec.chunk},
+                  {"seed", &spec.seed},
+                  {"kinds", &spec.kinds},
+                  {"steps", &spec.steps},
+                  {"missing", &spec.missing},
+                  {"odd_rank", &spec.odd_rank},
+                  {"differing_rank", &spec.differing_rank}};
   fields.number = {{"spread", &spec.spread},         {"mean", &spec.mean},
                    {"scale", &spec.scale},           {"identical", &spec.identical},
                    {"non_finite", &spec.non_finite}, {"zeros", &spec.zeros},

@@ -14,7 +14,7 @@ namespace plumbline::rules::testing {
 
 struct ReductionSpec {
   // "ring", "halving", "tree", "double-tree", "grouped", "fp32", "exact", and arithmetics outside
-  // the list: "kahan", "stochastic", "three-way", "random-order", "split-ring"
+  // the list: "kahan", "neumaier", "stochastic", "three-way", "random-order", "split-ring"
   std::string model = "ring";
   int ranks = 8;
   int samples = 256;
@@ -37,6 +37,7 @@ struct ReductionSpec {
   double identical = 0;       // share of samples that are equal on all ranks
   double non_finite = 0;      // share of samples with one NaN or infinite input
   double zeros = 0;           // share of zero inputs
+  int kinds = 0;              // so many different columns of inputs, over and over; 0: no two alike
   bool declare_order = true;  // metadata says `order`
   bool record_offsets = true;
   bool record_count = true;
