@@ -9,7 +9,11 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+// An error beyond this is no rounding of any format, and its square would leave no finite variance.
+constexpr double kMostError = 0x1p400;
 constexpr double kHuge = 0x1p300;  // beyond this and its inverse a product is brought back to 1
+
+bool Measurable(double e) { return std::fabs(e) <= kMostError; }  // false for NaN
 
 size_t IndexOf(BiasSide side) { return side == BiasSide::kTooLarge ? 1 : 0; }
 
@@ -30,7 +34,7 @@ void BiasStream::Add(std::span<const double> errors, std::optional<uint64_t> pop
   if (!population && !errors.empty()) population_unknown_ = true;
   Drawn sums{};
   for (size_t i = 0; i < errors.size(); ++i) {
-    if (!std::isfinite(errors[i])) {
+    if (!Measurable(errors[i])) {
       ++refused_;
       continue;
     }
@@ -48,7 +52,7 @@ void BiasStream::Add(std::span<const double> errors, std::optional<uint64_t> pop
 
 void BiasStream::Add(const SumErrors& errors, std::optional<uint64_t> population) {
   for (double e : errors.zero_sum) {
-    if (!std::isfinite(e)) continue;
+    if (!Measurable(e)) continue;
     ++zero_sums_;
     zero_squares_ += e * e;
   }
@@ -104,7 +108,7 @@ void BiasStream::MeasureStep(std::span<const double> errors) {
   double sum = 0;
   if (steps_ == 1) origin_ = mean_;
   for (double e : errors) {
-    if (!std::isfinite(e)) continue;
+    if (!Measurable(e)) continue;
     n += 1;
     sum += e - origin_;
   }

@@ -30,7 +30,8 @@
 //   under (b). The interval is therefore never narrower than the one that the steps' sums give
 //   (sandwich over steps), from the second step on. After one step only (a) speaks: the finding is
 //   about that step's elements, and `steps()` says so.
-// Not thread-safe. NaN and infinite errors are refused (counted), never taken.
+// Not thread-safe. NaN, infinite errors and those beyond 2^400 ulp are refused (counted), never
+// taken.
 #pragma once
 
 #include <array>

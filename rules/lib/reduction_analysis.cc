@@ -11,7 +11,7 @@ struct Shared {
   List list;
 };
 
-std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined) {
+std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined, bool replay) {
   auto a = std::make_shared<ReductionAnalysis>();
   a->joined = &joined;
   absl::StatusOr<ReductionCase> c = DecodeReduction(joined);
@@ -20,11 +20,22 @@ std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined) 
     return a;
   }
   a->c = *std::move(c);
-  a->replay = ReplayReduction(a->c);
+  a->replayed = replay;
+  a->replay = replay ? ReplayReduction(a->c) : JudgedColumns(a->c);
   return a;
 }
 
 }  // namespace
+
+std::shared_ptr<const ReductionAnalysis> WithoutValues(const ReductionAnalysis& a) {
+  auto out = std::make_shared<ReductionAnalysis>();
+  out->blocked = a.blocked;
+  static_cast<ReductionFrame&>(out->c) = a.c;
+  out->replay = a.replay;
+  out->replay.shapes.reset();
+  out->replayed = a.replayed;
+  return out;
+}
 
 std::vector<uint32_t> ReductionAnalysis::ranks() const {
   std::vector<uint32_t> out;
@@ -38,8 +49,11 @@ std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const Si
   if (slot == nullptr) {
     auto shared = std::make_shared<Shared>();
     shared->joined = JoinReductions(step);
+    int replays = 0;
     for (const JoinedReduction& joined : *shared->joined) {
-      if (joined.has_sample()) shared->list.push_back(Analyse(joined));
+      if (!joined.has_sample()) continue;
+      shared->list.push_back(Analyse(joined, replays < kMostReplays));
+      if (shared->list.back()->replayed) ++replays;
     }
     slot = shared;
   }

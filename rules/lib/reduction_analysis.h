@@ -12,13 +12,21 @@
 namespace plumbline::rules {
 
 struct ReductionAnalysis {
-  const JoinedReduction* joined = nullptr;
-  std::string blocked;  // "short-id: sentence": the call cannot be judged
+  const JoinedReduction* joined = nullptr;  // valid during the step
+  std::string blocked;                      // "short-id: sentence": the call cannot be judged
   ReductionCase c;
   ReductionReplay replay;
+  bool replayed = false;  // else replay has the judged columns alone
 
   std::vector<uint32_t> ranks() const;  // that the verdict speaks of; empty: the step's
 };
+
+// The same without its values, to be kept over steps: no joined, inputs, output, offsets, shapes.
+std::shared_ptr<const ReductionAnalysis> WithoutValues(const ReductionAnalysis& a);
+
+// Of so many calls of one site and step the first are replayed, by (group, sequence): what the 17th
+// of 128 groups does, the others do.
+inline constexpr int kMostReplays = 16;
 
 // Calls of the step that came with a sample from some rank, in JoinReductions' order.
 std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const SiteStep& step);

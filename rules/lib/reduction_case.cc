@@ -296,7 +296,7 @@ absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined) {
   return Decoder(joined).Run();
 }
 
-DType ReductionCase::result_dtype() const {
+DType ReductionFrame::result_dtype() const {
   return FormatOf(output_dtype).precision < FormatOf(wire_dtype).precision ? output_dtype
                                                                            : wire_dtype;
 }

@@ -12,17 +12,14 @@
 
 namespace plumbline::rules {
 
-// Decoded samples of one call. Values are in the dtypes' own precision, held as doubles.
-struct ReductionCase {
+// What is known of one call beside its values.
+struct ReductionFrame {
   int ranks = 0;    // N
   int samples = 0;  // m
   DType input_dtype = DType::kUnspecified;
   DType output_dtype = DType::kUnspecified;
   DType wire_dtype = DType::kUnspecified;  // as declared, else the inputs'
   bool wire_declared = false;
-  std::vector<double> inputs;     // [N,m], rows by group rank
-  std::vector<double> output;     // [m], of the first rank
-  std::vector<uint64_t> offsets;  // [m]
   bool offsets_given = false;
   uint64_t count = 0;        // elements of the buffer; 0: not known
   bool count_given = false;  // else taken from m where all of the buffer seems to be here
@@ -38,12 +35,20 @@ struct ReductionCase {
   std::vector<std::string> assumptions;
 
   bool average() const { return op == v1::ReductionCall::OP_AVG; }
+  // The dtype whose one rounding nobody can avoid: the narrower of wire and output.
+  DType result_dtype() const;
+};
+
+// Decoded samples of one call. Values are in the dtypes' own precision, held as doubles.
+struct ReductionCase : ReductionFrame {
+  std::vector<double> inputs;     // [N,m], rows by group rank
+  std::vector<double> output;     // [m], of the first rank
+  std::vector<uint64_t> offsets;  // [m]
+
   double input(int rank, int sample) const {
     return inputs[static_cast<size_t>(rank) * static_cast<size_t>(samples) +
                   static_cast<size_t>(sample)];
   }
-  // The dtype whose one rounding nobody can avoid: the narrower of wire and output.
-  DType result_dtype() const;
 };
 
 // FailedPrecondition with an inconclusive reason ("short-id: sentence") where the call cannot be

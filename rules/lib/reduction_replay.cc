@@ -18,8 +18,7 @@ namespace {
 
 class Replay {
  public:
-  explicit Replay(const ReductionCase& c) : c_(c) {
-    PickColumns();
+  explicit Replay(const ReductionCase& c) : c_(c), out_(JudgedColumns(c)) {
     arithmetics_ = CandidateArithmetics(c_, out_.columns);
   }
 
@@ -44,18 +43,6 @@ class Replay {
   }
 
  private:
-  void PickColumns() {
-    for (int32_t i = 0; i < c_.samples; ++i) {
-      bool finite = true;
-      for (int r = 0; r < c_.ranks; ++r) finite &= std::isfinite(c_.input(r, i));
-      if (finite) {
-        out_.columns.push_back(i);
-      } else {
-        ++out_.aside;
-      }
-    }
-  }
-
   template <typename Chosen>
   void Search(Chosen chosen) {
     for (size_t i = 0; i < arithmetics_.size(); ++i) {
@@ -340,6 +327,20 @@ class Replay {
 }  // namespace
 
 ReductionReplay ReplayReduction(const ReductionCase& c) { return Replay(c).Run(); }
+
+ReductionReplay JudgedColumns(const ReductionCase& c) {
+  ReductionReplay out;
+  for (int32_t i = 0; i < c.samples; ++i) {
+    bool finite = true;
+    for (int r = 0; r < c.ranks; ++r) finite &= std::isfinite(c.input(r, i));
+    if (finite) {
+      out.columns.push_back(i);
+    } else {
+      ++out.aside;
+    }
+  }
+  return out;
+}
 
 std::string ReductionReplay::Words() const {
   const bool either = class_proved && !proved && !compensated.empty();

@@ -62,4 +62,7 @@ struct ReductionReplay {
 
 ReductionReplay ReplayReduction(const ReductionCase& c);
 
+// The judged columns alone, nothing replayed.
+ReductionReplay JudgedColumns(const ReductionCase& c);
+
 }  // namespace plumbline::rules

@@ -26,18 +26,25 @@ void ReductionTally::Note(const SiteStep& step) {
 void ReductionTally::Take(const SiteStep& step,
                           const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   Note(step);
-  const bool repeated = bias_step_ && step.step <= *bias_step_;
+  // Calls of one step share their sampled indices, and often (groups that hold copies) their
+  // values: the first speaks for all. A step that a restart repeats was taken.
+  bool taken = bias_step_ && step.step <= *bias_step_;
   for (const auto& a : all) {
     if (!a->blocked.empty()) {
       blocked.try_emplace(IdOf(a->blocked), a->blocked);
       continue;
     }
     ++calls;
-    if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
-    last = a;
-    if (!growth && a->replay.narrow_partials && a->replay.proved)
-      growth = GrowReduction(a->c, a->replay);
-    if (repeated) continue;
+    if (a->replayed) {
+      if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
+      last = WithoutValues(*a);
+      if (!growth && a->replay.narrow_partials && a->replay.proved) {
+        growth = GrowReduction(a->c, a->replay);
+        narrow = last;
+      }
+    }
+    if (taken) continue;
+    taken = true;
     std::optional<uint64_t> population;
     if (a->c.count > 0) population = a->c.count;
     stream.Add(ErrorsOfOutputs(a->c), population);
@@ -62,8 +69,14 @@ const char* ReductionTally::unit() const {
   return BiasUnit(last != nullptr ? last->c.result_dtype() : DType::kF32);
 }
 
-std::string ReductionTally::ModelText() const {
-  const ReductionReplay& r = last->replay;
+std::string ReductionTally::ModelText() const { return ModelText(last->replay); }
+
+std::string ReductionTally::ModelText(const ReductionReplay& r) {
+  if (!r.explained && !r.runner_up.empty() &&
+      r.runner_up_matches == static_cast<int32_t>(r.columns.size())) {
+    return absl::StrFormat("of the models known only a %s gives these sums on all %d samples",
+                           r.runner_up, r.columns.size());
+  }
   if (!r.explained) {
     return absl::StrFormat("none of the candidates explains the sums (the best, %s: %d of %d)",
                            r.runner_up, r.runner_up_matches, r.columns.size());
@@ -89,10 +102,11 @@ std::vector<std::string> ReductionTally::Assumptions() const {
   return out;
 }
 
-void ReductionTally::Describe(google::protobuf::Struct& details) const {
+void ReductionTally::Describe(google::protobuf::Struct& details,
+                              const ReductionReplay* replay) const {
   if (last == nullptr) return;
-  const ReductionCase& c = last->c;
-  last->replay.AddDetails(details);
+  const ReductionFrame& c = last->c;
+  (replay != nullptr ? *replay : last->replay).AddDetails(details);
   Put(details, "ranks", c.ranks);
   Put(details, "wire_dtype", DTypeName(c.wire_dtype));
   Put(details, "calls", static_cast<double>(calls));

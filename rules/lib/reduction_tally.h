@@ -26,19 +26,21 @@ class ReductionTally {
   void TakeCalls(const std::vector<JoinedReduction>& calls);
 
   bool judged() const { return last != nullptr; }
-  // Keys of details: the contract's, bias, what_if, growth; of the last judged call.
-  void Describe(google::protobuf::Struct& details) const;
+  // Keys of details: the contract's, bias, what_if, growth; the model's of `replay`, else of the
+  // last judged call.
+  void Describe(google::protobuf::Struct& details, const ReductionReplay* replay = nullptr) const;
   std::vector<std::string> Assumptions() const;
   // "bf16 ring starting at rank 3: 64 of 64 samples; the only match among the candidates (...)"
-  std::string ModelText() const;
+  std::string ModelText() const;  // of the last
+  static std::string ModelText(const ReductionReplay& replay);
   const char* unit() const;
 
   BiasStream stream;
-  std::shared_ptr<const ReductionAnalysis> last;  // judged, of the newest step
-  std::vector<WhatIf> what_if;                    // of the first judged call
-  std::optional<Growth> growth;                   // of the first narrow model
-  double rms_of_last = 0;
-  uint64_t calls = 0;                          // judged
+  // Without their values: replayed last, of the newest step; and the one that growth is of.
+  std::shared_ptr<const ReductionAnalysis> last, narrow;
+  std::vector<WhatIf> what_if;                 // of the first judged call
+  std::optional<Growth> growth;                // of the first narrow model
+  uint64_t calls = 0;                          // judged; one a step is in the stream
   std::map<std::string, std::string> blocked;  // reasons by id, the first of each
   std::set<std::string> told_blocked;
   v1::Level told = v1::LEVEL_UNSPECIFIED;

@@ -22,8 +22,10 @@ A sum overflows on the way though its result fits: inputs and exact result are f
 
 **What it checks.** At every sampled element of a collective: finite inputs whose exact result (after the division of
 an average, and the `postscale` that the trainer applies) is finite in the wire's dtype, and an output that is not. The
-order of sum and division is named by replay (`precision/collective-sum`). A partial sum above a quarter of the dtype's
-largest value is a note: four times as many ranks, or a loss scale four times as large, overflow.
+order of sum and division is named by replay (`precision/collective-sum`). Where the addends' magnitudes together are
+too small for any partial sum to overflow, the finding says so: something else wrote the NaN or infinity. A sum or
+partial sum above a quarter of the dtype's largest value is a note: four times as many ranks, or a loss scale four times
+as large, overflow.
 
 **Why.** fp16 ends at 65,504. With a loss scale of 2^16 and gradients of 0.02, 64 ranks sum to 83,886: infinite, while
 the average is 1,311. The loss scaler then halves its scale, again and again, and gradients fall below the smallest
@@ -40,8 +42,8 @@ subnormal instead: the overflow is invisible, what it costs is not.
 - Megatron-LM: `--accumulate-allreduce-grads-in-fp32`.
 - Or bf16, whose range is that of fp32.
 
-**Strength.** `proved`: the inputs, the exact result and the output are there to be added up by hand. The note is a
-fact of the sampled elements.
+**Strength.** `proved`: the inputs, the exact result and the output are there to be added up by hand. The note is
+`proved` where the sum itself is so large, `heuristic` where a partial sum is, in one order of the ranks.
 
 **Inconclusive when** the call cannot be decoded (missing ranks, malformed tensors) or every sample has an input that
 is not finite.
@@ -66,11 +68,22 @@ constexpr char kFix[] =
     "reduce in fp32 or bf16 (FSDP reduce_dtype=torch.float32, Megatron-LM "
     "--accumulate-allreduce-grads-in-fp32).";
 
-// One element that overflowed though its result fits.
-struct Overflow {
+// One element, finite in every input.
+struct Element {
   int column = -1;
   double exact = 0;    // result
-  double largest = 0;  // partial sum on the way
+  double mass = 0;     // sum of the addends' magnitudes
+  double last = 0;     // the sum itself, the last partial sum of every order
+  double largest = 0;  // partial sum on the way, in the order replayed
+};
+
+// What one call shows.
+struct Look {
+  std::vector<Element> overflows;  // not finite, though the result fits
+  std::vector<Element> others;     // the same, and no partial sum can have overflowed
+  Element near_last;               // finite outputs: the largest sum
+  Element near;                    // and the largest partial sum
+  uint64_t samples = 0;
 };
 
 class CollectiveOverflow : public Rule {
@@ -84,7 +97,7 @@ class CollectiveOverflow : public Rule {
         if (site.blocked.empty()) site.blocked = a->blocked;
         continue;
       }
-      Look(step, *a, site, out);
+      Tell(*a, LookAt(*a), site, out);
     }
   }
 
@@ -144,39 +157,61 @@ class CollectiveOverflow : public Rule {
     return m;
   }
 
-  void Look(const SiteStep& step, const ReductionAnalysis& a, Site& site, VerdictSink& out) const {
+  static Look LookAt(const ReductionAnalysis& a) {
     const ReductionCase& c = a.c;
     const SumMachine machine = MachineOf(a);
-    const double limit = FormatOf(machine.arithmetic.partial).max_finite;
-    const v1::ReductionCall& call = a.joined->call_of(0);
-    const double postscale = call.postscale() == 0 ? 1 : call.postscale();
-    std::vector<Overflow> overflows;
-    Overflow near;
+    const double half = FormatOf(c.wire_dtype).max_finite / 2;  // for what rounding adds
+    Look look;
     for (const int32_t column : a.replay.columns) {
+      Element e{column};
       std::vector<double> addends;
       ExactSum exact;
-      bool finite = true;
+      ExactSum entered;
       for (int r = 0; r < c.ranks; ++r) {
         addends.push_back(RoundToFormat(c.input(r, column), c.wire_dtype));
-        finite &= std::isfinite(addends.back());
-        if (finite) exact.Add(addends.back());
+        e.mass += std::fabs(addends.back());
+        if (!std::isfinite(e.mass)) break;
+        exact.Add(addends.back());
+        const double x = EnterSum(machine.arithmetic, addends.back(), c.ranks);
+        if (std::isfinite(x)) entered.Add(x);
       }
-      if (!finite) continue;
-      ++site.samples;
-      Overflow o{column, ResultOf(exact, c, postscale), 0};
-      machine.Run(addends, column % c.ranks, &o.largest);
+      if (!std::isfinite(e.mass)) continue;
+      ++look.samples;
+      e.exact = ResultOf(exact, c, PostscaleOf(a));
+      e.last = std::fabs(entered.Value());
+      machine.Run(addends, column % c.ranks, &e.largest);
       const double y = c.output[static_cast<size_t>(column)];
-      const bool fits = std::isfinite(RoundToFormat(o.exact, c.result_dtype()));
-      if (!std::isfinite(y) && fits) overflows.push_back(o);
-      if (std::isfinite(y) && o.largest > near.largest) near = o;
+      const bool fits = std::isfinite(RoundToFormat(e.exact, c.result_dtype()));
+      if (!std::isfinite(y) && fits)
+        (a.replay.explained || e.mass > half ? look.overflows : look.others).push_back(e);
+      if (std::isfinite(y) && e.largest > look.near.largest) look.near = e;
+      if (std::isfinite(y) && e.last > look.near_last.last) look.near_last = e;
     }
-    site.largest_share = std::max(site.largest_share, near.largest / limit);
-    if (!overflows.empty() && site.told < v1::LEVEL_ERROR) {
+    return look;
+  }
+
+  static double PostscaleOf(const ReductionAnalysis& a) {
+    const double scale = a.joined->call_of(0).postscale();
+    return scale == 0 || !std::isfinite(scale) ? 1 : scale;
+  }
+
+  static void Tell(const ReductionAnalysis& a, const Look& look, Site& site, VerdictSink& out) {
+    const double limit = FormatOf(MachineOf(a).arithmetic.partial).max_finite;
+    site.samples += look.samples;
+    site.largest_share = std::max(site.largest_share, look.near.largest / limit);
+    const bool lost = !look.overflows.empty() || !look.others.empty();
+    if (lost && site.told < v1::LEVEL_ERROR) {
       site.told = v1::LEVEL_ERROR;
-      out.Add(Found(step, a, overflows));
-    } else if (near.largest > limit / 4 && site.told == v1::LEVEL_UNSPECIFIED) {
+      out.Add(look.overflows.empty() ? NotFinite(a, look.others) : Found(a, look.overflows));
+      return;
+    }
+    if (site.told != v1::LEVEL_UNSPECIFIED) return;
+    if (look.near_last.last > limit / 4) {
       site.told = v1::LEVEL_NOTE;
-      out.Add(Close(a, near, near.largest / limit));
+      out.Add(Close(a, look.near_last, look.near_last.last, limit, true));
+    } else if (look.near.largest > limit / 4) {
+      site.told = v1::LEVEL_NOTE;
+      out.Add(Close(a, look.near, look.near.largest, limit, false));
     }
   }
 
@@ -185,10 +220,30 @@ class CollectiveOverflow : public Rule {
     return exact.RoundTo(DType::kF64, RoundingMode::kNearestEven, divisor) * postscale;
   }
 
-  static v1::Verdict Found(const SiteStep& /*step*/, const ReductionAnalysis& a,
-                           const std::vector<Overflow>& overflows) {
+  // Neither the addends nor any sum of them comes near the end of the dtype.
+  static v1::Verdict NotFinite(const ReductionAnalysis& a, const std::vector<Element>& others) {
+    v1::Verdict verdict = Found(a, others);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_title("a collective's results are not finite though nothing can overflow");
+    f.set_explanation(absl::StrFormat(
+        "%d of %d sampled results over %d ranks are not finite, though every input is; the "
+        "magnitudes of element %d sum to %.6g, and %s ends at %.6g. No order of additions in that "
+        "dtype overflows.",
+        others.size(), a.replay.columns.size(), a.c.ranks,
+        a.c.offsets[static_cast<size_t>(others.front().column)], others.front().mass,
+        DTypeName(a.c.wire_dtype), FormatOf(a.c.wire_dtype).max_finite));
+    f.mutable_cause()->set_id("not-an-overflow");
+    f.mutable_cause()->set_confidence(1);
+    f.mutable_measured()->set_name("results that are not finite");
+    f.set_fix(
+        "Look at what else writes to the buffer: a kernel that runs beside the collective (missing "
+        "stream synchronisation), a rank that sends other memory, a narrower dtype than declared.");
+    return verdict;
+  }
+
+  static v1::Verdict Found(const ReductionAnalysis& a, const std::vector<Element>& overflows) {
     const ReductionCase& c = a.c;
-    const Overflow& first = overflows.front();
+    const Element& first = overflows.front();
     v1::Verdict verdict;
     verdict.set_kind(v1::Verdict::KIND_FINDING);
     v1::Finding& f = *verdict.mutable_finding();
@@ -221,10 +276,9 @@ class CollectiveOverflow : public Rule {
   }
 
   // What comes after the sum that would have brought it back?
-  static std::string CauseId(const ReductionAnalysis& a, const Overflow& first) {
-    const v1::ReductionCall& call = a.joined->call_of(0);
-    const double scale = call.postscale() == 0 ? 1 : call.postscale();
-    const bool beyond = std::fabs(first.exact / scale) > FormatOf(a.c.result_dtype()).max_finite;
+  static std::string CauseId(const ReductionAnalysis& a, const Element& first) {
+    const bool beyond =
+        std::fabs(first.exact / PostscaleOf(a)) > FormatOf(a.c.result_dtype()).max_finite;
     const auto averaging = a.replay.shared.find("averaging");
     const std::string how = averaging == a.replay.shared.end() ? "" : averaging->second;
     if (how.rfind("post", 0) == 0) return "divided-after-the-sum";
@@ -237,19 +291,22 @@ class CollectiveOverflow : public Rule {
     return largest;
   }
 
-  static v1::Verdict Close(const ReductionAnalysis& a, const Overflow& near, double share) {
+  // `certain`: the value is the sum itself, which every order ends with.
+  static v1::Verdict Close(const ReductionAnalysis& a, const Element& near, double value,
+                           double limit, bool certain) {
+    const double share = value / limit;
     v1::Verdict verdict;
     verdict.set_kind(v1::Verdict::KIND_FINDING);
     v1::Finding& f = *verdict.mutable_finding();
     f.set_level(v1::LEVEL_NOTE);
-    f.set_strength(v1::STRENGTH_PROVED);
+    f.set_strength(certain ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
     f.set_title("a collective's sums are near overflow");
-    f.set_explanation(absl::StrFormat(
-        "A partial sum over %d ranks reaches %.6g, %.0f %% of the largest %s.", a.c.ranks,
-        near.largest, 100 * share, DTypeName(MachineOf(a).arithmetic.partial)));
+    f.set_explanation(absl::StrFormat("A %s over %d ranks reaches %.6g, %.0f %% of the largest %s.",
+                                      certain ? "sum" : "partial sum", a.c.ranks, value,
+                                      100 * share, DTypeName(MachineOf(a).arithmetic.partial)));
     f.mutable_cause()->set_id("near-overflow");
     f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("largest partial sum");
+    f.mutable_measured()->set_name(certain ? "largest sum" : "largest partial sum");
     f.mutable_measured()->set_value(share);
     f.mutable_measured()->set_unit("share of the largest finite value");
     f.mutable_threshold()->set_value(0.25);
@@ -257,9 +314,9 @@ class CollectiveOverflow : public Rule {
     f.set_sample_size(a.replay.columns.size());
     Put(*f.mutable_witness(), "element",
         static_cast<double>(a.c.offsets[static_cast<size_t>(near.column)]));
-    Put(*f.mutable_witness(), "partial_sum", near.largest);
-    if (!a.replay.explained)
-      f.add_assumptions("partial sums as of a ring: no candidate explains the sums");
+    Put(*f.mutable_witness(), certain ? "sum" : "partial_sum", value);
+    if (!certain)
+      f.add_assumptions("partial sums in one order of the ranks; in another they may be smaller");
     f.set_fix(kFix);
     return Complete(a, std::move(verdict));
   }

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -80,11 +82,16 @@ class CollectivePremultiply : public Rule {
       Site& site = Note(step);
       site.ranks_of_group = a->c.ranks;
       site.wire = a->c.wire_dtype;
-      site.relative.Take(a->c);
-      site.last = a;
+      // Calls of one step share their indices, and a step that a restart repeats was taken.
+      if (!site.measured || step.step > *site.measured) {
+        site.relative.Take(a->c);
+        site.measured = step.step;
+      }
+      if (!a->replayed) continue;
+      site.last = WithoutValues(*a);
       if (site.told || !Multiplies(a->replay) || Exact(site)) continue;
       site.told = true;
-      out.Add(Found(site, FactorError(a->c.wire_dtype, a->c.ranks), a->replay.proved));
+      out.Add(Found(site, FactorError(a->c.wire_dtype, a->c.ranks), a->replay.class_proved));
     }
   }
 
@@ -113,6 +120,7 @@ class CollectivePremultiply : public Rule {
     int ranks_of_group = 0;
     DType wire = DType::kUnspecified;
     RelativeErrorSum relative;
+    std::optional<int64_t> measured;  // the newest step in `relative`
     std::shared_ptr<const ReductionAnalysis> last;
   };
 
@@ -135,7 +143,16 @@ class CollectivePremultiply : public Rule {
            (found->second == "pre-multiplied" || found->second == "post-multiplied");
   }
 
-  // Factors that the trainer states: within a per cent of 1/N, and not 1/N.
+  // 1/N in a dtype that rounds it. Another number near 1/N is no rounding of it: a token count's
+  // share, or a text with few digits.
+  static bool IsRoundedReciprocal(double factor, double ranks) {
+    static constexpr DType kNarrow[] = {DType::kBF16, DType::kF16, DType::kE4M3, DType::kE5M2};
+    return std::any_of(std::begin(kNarrow), std::end(kNarrow), [&](DType t) {
+      return factor > 0 && factor == RoundToFormat(1 / ranks, t) && factor * ranks != 1;
+    });
+  }
+
+  // Factors that the trainer states: 1/N as a narrow dtype has it.
   void TakeFactors(const SiteStep& step, VerdictSink& out) {
     const auto calls = JoinReductions(step);
     for (const JoinedReduction& joined : *calls) {
@@ -144,7 +161,7 @@ class CollectivePremultiply : public Rule {
       if (ranks < 2) continue;
       for (const double factor : {call.prescale(), call.postscale()}) {
         const double error = factor * ranks - 1;
-        if (!(std::fabs(error) > 1e-6) || !(std::fabs(error) < 0.01)) continue;
+        if (!IsRoundedReciprocal(factor, ranks)) continue;
         Site& site = Note(step);
         if (site.told) continue;
         site.told = true;

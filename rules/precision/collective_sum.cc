@@ -183,7 +183,7 @@ class CollectiveSum : public Rule {
   }
 
   static v1::Verdict Narrow(const Key& key, const ReductionTally& tally) {
-    const ReductionReplay& replay = tally.last->replay;
+    const ReductionReplay& replay = tally.narrow->replay;
     const int breaks = tally.growth->breaks_at();
     v1::Verdict verdict;
     verdict.set_kind(v1::Verdict::KIND_FINDING);
@@ -192,14 +192,21 @@ class CollectiveSum : public Rule {
     f.set_strength(v1::STRENGTH_PROVED);
     f.set_title("a collective keeps its partial sums in 16 bits");
     std::string grown = "Simulated with addends like these, no bias shows up to 2,048 ranks";
+    if (tally.growth->tried.empty()) grown = "More ranks were not simulated";
     if (breaks > 0) {
       const GrownBias& g = tally.growth->tried.back();
       grown = absl::StrFormat(
           "Simulated with addends like these, %d ranks come out %+.2g %s (%+.2g %%) off", breaks,
           g.mean, tally.unit(), 100 * g.relative);
     }
-    f.set_explanation(absl::StrFormat("%s. %d ranks show no bias. %s.",
-                                      Capitalised(tally.ModelText()), tally.last->c.ranks, grown));
+    const BiasStream& stream = tally.stream;
+    std::string now = absl::StrFormat("%d ranks show no bias so far", tally.narrow->c.ranks);
+    if (stream.interval_side() != BiasSide::kNone) {
+      now = absl::StrFormat("%d ranks are %+.3g %s off, on too few samples for an alarm",
+                            tally.narrow->c.ranks, stream.mean(), tally.unit());
+    }
+    f.set_explanation(
+        absl::StrFormat("%s. %s. %s.", Capitalised(ReductionTally::ModelText(replay)), now, grown));
     f.mutable_cause()->set_id("16-bit-partial-sums");
     f.mutable_cause()->set_confidence(1);
     f.mutable_measured()->set_name("ranks at which the bias passes its budget");
@@ -212,7 +219,7 @@ class CollectiveSum : public Rule {
         "the model is proved; the forecast is a simulation: normal addends with the "
         "mean and the deviation over ranks of the sampled elements");
     f.set_fix(kFix);
-    return Complete(key, tally, std::move(verdict));
+    return Complete(key, tally, std::move(verdict), &replay);
   }
 
   static void Rest(const Key& key, const ReductionTally& tally, VerdictSink& out) {
@@ -227,6 +234,12 @@ class CollectiveSum : public Rule {
                                     "not finite")));
     } else if (!replay.explained) {
       out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
+    } else if (tally.stream.interval_side() != BiasSide::kNone) {
+      out.Add(Complete(
+          key, tally,
+          Inconclusive(absl::StrFormat(
+              "few-samples: %d sums are off by %+.3g %s, too few for an alarm; %s",
+              tally.stream.count(), tally.stream.mean(), tally.unit(), tally.ModelText()))));
     } else {
       out.Add(Complete(key, tally, Pass("no bias; " + tally.ModelText())));
     }
@@ -252,7 +265,7 @@ class CollectiveSum : public Rule {
     f.set_explanation(absl::StrFormat(
         "Predicted, not measured: a %s ring over %d ranks of addends c(1 + 0.3 normal) comes out "
         "%+.2g ulp (%+.2g %%) off.",
-        DTypeName(tally.wire), tally.group_size, bias.mean, 100 * bias.relative));
+        DTypeName(tally.wire), bias.ranks, bias.mean, 100 * bias.relative));
     f.mutable_cause()->set_id("predicted");
     f.mutable_cause()->set_confidence(0.5);
     f.mutable_measured()->set_name("predicted mean error beyond rounding");
@@ -267,14 +280,16 @@ class CollectiveSum : public Rule {
     return Complete(key, tally, std::move(verdict));
   }
 
-  static v1::Verdict Complete(const Key& key, const ReductionTally& tally, v1::Verdict verdict) {
+  // `replay`: that the verdict speaks of, if not the last one's.
+  static v1::Verdict Complete(const Key& key, const ReductionTally& tally, v1::Verdict verdict,
+                              const ReductionReplay* replay = nullptr) {
     v1::FindingSite& site = *verdict.mutable_site();
     site.set_layer(std::get<1>(key));
     site.set_op(std::get<2>(key));
     site.set_step_first(tally.step_first);
     site.set_step_last(tally.step_last);
     for (const uint32_t rank : tally.ranks) site.add_ranks(rank);
-    tally.Describe(*verdict.mutable_details());
+    tally.Describe(*verdict.mutable_details(), replay);
     for (const std::string& assumption : tally.Assumptions()) verdict.add_assumptions(assumption);
     if (verdict.has_finding()) {
       *verdict.mutable_finding()->mutable_details() = verdict.details();
