@@ -13,12 +13,6 @@
 namespace plumbline::rules {
 namespace {
 
-// The fewest samples in which a bias of a whole ulp and more in each of them raises the alarm.
-double FewestSamples(double alpha) {
-  const double most = std::log(1 + .7 * (1 - kBiasBudgetUlp) / (1 + kBiasBudgetUlp));
-  return std::log(40 / alpha) / most;
-}
-
 double AlphaOfRank(double alpha, uint32_t rank) {
   const double r = static_cast<double>(rank) + 1;
   return alpha * 6 / (std::numbers::pi * std::numbers::pi * r * r);

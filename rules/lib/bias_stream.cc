@@ -46,6 +46,7 @@ void BiasStream::Add(std::span<const double> errors, std::optional<uint64_t> pop
     Look();
   }
   if (count_ == before) return;
+  alike_ += static_cast<double>(count_ - before);
   ++steps_;
   MeasureStep(errors);
 }
@@ -59,6 +60,18 @@ void BiasStream::Add(const SumErrors& errors, std::optional<uint64_t> population
   rounded_ += errors.judged.size() + errors.zero_sum.size();
   misrounded_ += errors.misrounded;
   Add(errors.judged, population, errors.zero_sum.size() + errors.aside);
+  // Add took them for samples of their own.
+  alike_ += std::max(0.0, errors.alike - static_cast<double>(errors.judged.size()));
+}
+
+double FewestSamples(double alpha) {
+  const double most = std::log(1 + .7 * (1 - kBiasBudgetUlp) / (1 + kBiasBudgetUlp));
+  return std::log(40 / alpha) / most;
+}
+
+double BiasStream::effective_count() const {
+  const auto n = static_cast<double>(count_);
+  return count_ > 0 ? n * n / alike_ : 0;
 }
 
 // One sample's factors. `left`: elements of the population not yet drawn, this one included.
@@ -151,7 +164,7 @@ double BiasStream::sd() const {
 double BiasStream::half_width() const {
   if (count_ < 2) return kNaN;
   const auto n = static_cast<double>(count_);
-  double error = sd() / std::sqrt(n);
+  double error = sd() / std::sqrt(effective_count());
   if (steps_ > 1) {
     const double shift = mean_ - origin_;
     const double between = step_ss_ - 2 * shift * step_sn_ + shift * shift * step_nn_;
@@ -187,7 +200,7 @@ v1::Level BiasStream::interval_level() const {
 
 BiasSide BiasStream::side() const {
   const BiasSide s = interval_side();
-  return alarmed(s) ? s : BiasSide::kNone;
+  return alarmed(s) && effective_count() >= FewestSamples(alpha_) ? s : BiasSide::kNone;
 }
 
 v1::Level BiasStream::level() const {

@@ -30,6 +30,10 @@
 //   under (b). The interval is therefore never narrower than the one that the steps' sums give
 //   (sandwich over steps), from the second step on. After one step only (a) speaks: the finding is
 //   about that step's elements, and `steps()` says so.
+// - Samples that share their addends share their error. n samples in groups of n_g count as n_eff =
+//   n^2 / sum n_g^2 (Kish's effective size, for errors that are equal within a group): the interval
+//   widens by the root of n / n_eff, and no finding is made of fewer than FewestSamples(alpha) of
+//   them. A tensor filled with one value is one rounding, drawn as often as one likes.
 // Not thread-safe. NaN, infinite errors and those beyond 2^400 ulp are refused (counted), never
 // taken.
 #pragma once
@@ -48,6 +52,11 @@ namespace plumbline::rules {
 // (two-sided 1e-6 of a normal law).
 inline constexpr double kBiasBudgetUlp = 0.05;
 inline constexpr double kBiasDeviations = 4.9;
+
+// The fewest samples in which a bias of a whole ulp and more in each of them raises the alarm:
+// every factor is at most 1 + .7 (1 - b) / (1 + b), and one bet of forty must bring the whole
+// wealth.
+double FewestSamples(double alpha);
 
 enum class BiasSide { kNone = 0, kTooSmall = -1, kTooLarge = 1 };
 
@@ -88,8 +97,9 @@ class BiasStream {
   double high() const { return mean() + half_width(); }
   // 4.9 standard errors: the larger of sd / sqrt(n) and that of the steps' sums.
   double half_width() const;
-  double rms() const;            // zero sums included
-  double misround_rate() const;  // of Add(SumErrors); NaN without
+  double rms() const;              // zero sums included
+  double misround_rate() const;    // of Add(SumErrors); NaN without
+  double effective_count() const;  // n_eff; count() where no two samples are known to be alike
 
   // The side on which the whole interval lies beyond the budget; kNone: it reaches into it.
   BiasSide interval_side() const;
@@ -135,6 +145,7 @@ class BiasStream {
   double step_ss_ = 0;
   double step_sn_ = 0;
   double step_nn_ = 0;
+  double alike_ = 0;  // sum of squared sizes of groups of samples that are alike
   double zero_squares_ = 0;
   uint64_t zero_sums_ = 0;
   uint64_t rounded_ = 0;

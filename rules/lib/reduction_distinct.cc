@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -47,6 +48,14 @@ DistinctSamples FindDistinct(const ReductionCase& c, std::span<const int32_t> co
   for (const int32_t column : columns)
     (seen.insert(KeyOf(c, column)).second ? out.first : out.repeated).push_back(column);
   return out;
+}
+
+std::vector<int32_t> KindsOf(const ReductionCase& c) {
+  std::vector<int32_t> kinds;
+  std::map<Key, int32_t> number;
+  for (int32_t i = 0; i < c.samples; ++i)
+    kinds.push_back(number.try_emplace(KeyOf(c, i), number.size()).first->second);
+  return kinds;
 }
 
 }  // namespace plumbline::rules

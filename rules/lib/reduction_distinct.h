@@ -19,4 +19,7 @@ struct DistinctSamples {
 // does not, too many samples are taken for repeated: a proof then needs more of them.
 DistinctSamples FindDistinct(const ReductionCase& c, std::span<const int32_t> columns);
 
+// The kind of each of the case's samples, numbered from 0 in the order in which they come.
+std::vector<int32_t> KindsOf(const ReductionCase& c);
+
 }  // namespace plumbline::rules

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/reduction_distinct.h"
 
 namespace plumbline::rules {
 namespace {
@@ -95,14 +96,20 @@ std::vector<Option> ComparedOptions(const ReductionCase& c, const SumTree& tree)
 
 SumErrors ErrorsOfOutputs(const ReductionCase& c) {
   SumErrors errors;
+  const std::vector<int32_t> kinds = KindsOf(c);
+  std::vector<double> sizes(kinds.size());  // of the judged, by kind
   for (int i = 0; i < c.samples; ++i) {
     const ExactColumn exact = ExactOf(c, i);
     if (!exact.finite) {
       errors.TakeAside();
       continue;
     }
-    errors.Take(Judged(c.output[static_cast<size_t>(i)], exact, c.result_dtype(), DivisorOf(c)));
+    const size_t at = static_cast<size_t>(i);
+    const SumError error = Judged(c.output[at], exact, c.result_dtype(), DivisorOf(c));
+    if (error.kind == SumError::Kind::kJudged) ++sizes[static_cast<size_t>(kinds[at])];
+    errors.Take(error);
   }
+  for (const double size : sizes) errors.alike += size * size;
   return errors;
 }
 

@@ -175,12 +175,12 @@ class Replay {
   Parameters Of(const Tally& t) { return ParametersOf(ArithmeticOf(t), t.shape, ShapesOf(t)); }
 
   // What a member computes on the first samples; equal for equal expressions.
-  std::string Expressions(const Tally& t) {
+  std::string Expressions(const Tally& t, bool with_flush = true) {
     constexpr size_t kCompared = 64;
     const Arithmetic& a = ArithmeticOf(t);
-    std::string text = absl::StrCat(DTypeName(a.partial), " ", DTypeName(a.wire), " ",
-                                    static_cast<int>(a.rounding), " ",
-                                    static_cast<int>(a.averaging), " ", static_cast<int>(a.flush));
+    std::string text = absl::StrCat(
+        DTypeName(a.partial), " ", DTypeName(a.wire), " ", static_cast<int>(a.rounding), " ",
+        static_cast<int>(a.averaging), " ", with_flush ? static_cast<int>(a.flush) : 0);
     for (size_t i = 0; i < std::min(kCompared, out_.columns.size()); ++i)
       absl::StrAppend(&text, " ", ExpressionAt(a, t.shape, ShapesOf(t), out_.columns[i]));
     return text;
@@ -234,6 +234,7 @@ class Replay {
     for (const Tally& t : rivals_) {
       const std::string family = Family(t);
       if (!kin.empty() && (KinOf(family) == kin || out_.families.count(family) > 0)) continue;
+      if (!kin.empty() && SameSums(t)) continue;
       const auto count = [&](const std::vector<int32_t>& columns) {
         return CountMatches(c_, ArithmeticOf(t), ShapesOf(t), t.shape, columns);
       };
@@ -294,6 +295,17 @@ class Replay {
     }
   }
 
+  // The expression of an accepted member under another name, told apart by flushed subnormals
+  // alone.
+  bool SameSums(const Tally& t) {
+    if (ArithmeticOf(t).flush == Flush::kNone) return false;
+    constexpr size_t kMost = 256;
+    for (size_t i = accepted_sums_.size(); i < std::min(kMost, accepted_.size()); ++i)
+      accepted_sums_.push_back(Expressions(accepted_[i], false));
+    const std::string sums = Expressions(t, false);
+    return std::find(accepted_sums_.begin(), accepted_sums_.end(), sums) != accepted_sums_.end();
+  }
+
   void Prove(const std::set<std::string>& kin) {
     out_.class_proved =
         kin.size() == 1 && out_.discriminating >= out_.needed && !out_.without_rings;
@@ -303,7 +315,7 @@ class Replay {
     }
     for (const Tally& t : rivals_) {
       if (t.missed >= out_.needed) continue;
-      if (kin.count(KinOf(Family(t))) == 0) out_.class_proved = false;
+      if (kin.count(KinOf(Family(t))) == 0 && !SameSums(t)) out_.class_proved = false;
       // Of the same kin and not ruled out: the name is what the two share.
       if (kin.size() == 1 && *kin.begin() == "fp32" && Family(t) != out_.name) out_.name = "fp32";
       const Parameters p = Of(t);
@@ -320,6 +332,7 @@ class Replay {
   std::map<std::pair<int, bool>, std::shared_ptr<const SumShapes>> shapes_;
   std::vector<Tally> accepted_;
   std::vector<Tally> rivals_;
+  std::vector<std::string> accepted_sums_;  // of the first of accepted_, flushes left out
   DistinctSamples samples_;
   bool crowded_ = false;  // some were left out
 };

@@ -40,6 +40,9 @@ struct SumErrors {
   std::vector<double> judged;    // e, in the order in which the samples were drawn
   std::vector<double> zero_sum;  // e of the zero sums
   uint64_t misrounded = 0;       // of both
+  // Sum of the squared sizes of groups of judged samples that share their addends, and so their
+  // error; 0: no two do.
+  double alike = 0;
   uint64_t aside = 0;
 
   void Take(const SumError& error);

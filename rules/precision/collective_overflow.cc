@@ -91,8 +91,10 @@ class CollectiveOverflow : public Rule {
   explicit CollectiveOverflow(const Options& /*options*/) {}
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    for (const auto& a : AnalyseReductions(step)) {
-      Site& site = Note(step);
+    const auto all = AnalyseReductions(step);
+    if (all.empty()) return;
+    Site& site = Note(step);
+    for (const auto& a : all) {
       if (!a->blocked.empty()) {
         if (site.blocked.empty()) site.blocked = a->blocked;
         continue;

@@ -77,9 +77,11 @@ class CollectivePremultiply : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     TakeFactors(step, out);
+    Site* noted = nullptr;  // once a step: it goes through all ranks
     for (const auto& a : AnalyseReductions(step)) {
       if (!a->blocked.empty() || !a->c.average()) continue;
-      Site& site = Note(step);
+      if (noted == nullptr) noted = &Note(step);
+      Site& site = *noted;
       site.ranks_of_group = a->c.ranks;
       site.wire = a->c.wire_dtype;
       // Calls of one step share their indices, and a step that a restart repeats was taken.
@@ -155,6 +157,7 @@ class CollectivePremultiply : public Rule {
   // Factors that the trainer states: 1/N as a narrow dtype has it.
   void TakeFactors(const SiteStep& step, VerdictSink& out) {
     const auto calls = JoinReductions(step);
+    Site* noted = nullptr;
     for (const JoinedReduction& joined : *calls) {
       const v1::ReductionCall& call = joined.call_of(0);
       const double ranks = std::max<double>(joined.size, call.group_size());
@@ -162,7 +165,8 @@ class CollectivePremultiply : public Rule {
       for (const double factor : {call.prescale(), call.postscale()}) {
         const double error = factor * ranks - 1;
         if (!IsRoundedReciprocal(factor, ranks)) continue;
-        Site& site = Note(step);
+        if (noted == nullptr) noted = &Note(step);
+        Site& site = *noted;
         if (site.told) continue;
         site.told = true;
         site.ranks_of_group = static_cast<int>(ranks);

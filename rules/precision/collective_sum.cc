@@ -31,12 +31,15 @@ An all-reduce or reduce-scatter sums over ranks in too few bits, and the sum is 
   first; fp32 accumulation rounded once, to nearest or toward zero; the exact sum; averages divided or multiplied
   before or after; subnormals flushed. Ring orders come from metadata; of up to 8 ranks all orders are tried. What
   gives the result's bits on every sample is a class. It is `proved` when every candidate of another family
-  differs on k = ln(10^6 C) samples, C the number of candidates: another arithmetic that differs as often matches
-  by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed.
+  differs on k = ln(10^6 C) distinct samples, C the number of candidates: another arithmetic that differs as often
+  matches by luck with probability below 10^-6. "The only match among the candidates" is all that is claimed. A wide
+  accumulation is named `fp32` and said to be "or a compensated sum" until sums by Kahan and Neumaier in the wire's
+  dtype differ on as many, too; they are as good, and seldom do.
 - *Is there a bias?* The error beyond the one rounding that nobody can avoid, in units of the last place (ulp),
   plus for too large; fp32 results in ulp of bf16. A wealth process over all steps of the run alarms with a
   false-alarm probability that is this site's share of one in a million; the interval of the unclipped mean
-  (4.9 standard errors) must lie beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error.
+  (4.9 standard errors) must lie beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error. Samples with
+  equal addends share their error: they count as one. Of several calls of a step one is measured.
 - *What would another arithmetic give?* The same inputs summed otherwise, in the details (`what_if`).
 
 16-bit partial sums that show no bias yet are a note: addends like these are simulated over twice as many ranks,
@@ -63,7 +66,8 @@ shows none of it: it is a learning rate that differs from element to element.
 and they show no bias, or no call came with a sample. From calls alone (dtype and ranks) a bias is predicted, as a note.
 
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample; ring orders
-of more than 8 ranks that nobody declared; errors before the collective.
+of more than 8 ranks that nobody declared; rings of more than 2,048 ranks (nothing is proved there); errors before the
+collective. Of more than 16 calls of a site in one step the first 16 are replayed.
 
 **Cost.** Tens of milliseconds a captured call for 64 ranks and 4,096 samples; half a second where all orders of 8
 ranks are tried.
@@ -122,7 +126,8 @@ class CollectiveSum : public Rule {
     for (auto& [key, tally] : sites_) {
       const bool by_ebh = selected[i++];
       if (tally.told > v1::LEVEL_NOTE) continue;
-      if (by_ebh && tally.stream.interval_side() != BiasSide::kNone) {
+      const bool enough = tally.stream.effective_count() >= FewestSamples(kEBhAlpha);
+      if (by_ebh && enough && tally.stream.interval_side() != BiasSide::kNone) {
         out.Add(Biased(key, tally, true));
       } else if (tally.told == v1::LEVEL_UNSPECIFIED) {
         Rest(key, tally, out);
