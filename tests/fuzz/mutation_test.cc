@@ -102,6 +102,99 @@ TEST(Mutation, SafetensorsContent) {
   }
 }
 
+// Of one collective, whole or one of its ranks'.
+Dump ReductionDump(std::mt19937& random, bool whole) {
+  constexpr uint32_t kRanks = 4, kSamples = 8;
+  const auto bytes = [&](size_t elements) {
+    std::string data;
+    for (size_t i = 0; i < elements; ++i) {
+      const uint32_t bits = 0x3f800000 + random() % 0x800000;  // f32 from 1 to 2
+      data.append(reinterpret_cast<const char*>(&bits), sizeof bits);
+    }
+    return data;
+  };
+  Dump dump;
+  dump.metadata = {{"kind", "reduction"}, {"layer", "grads"},        {"op", "sum"},
+                   {"step", "3"},         {"count", "1000"},         {"sequence", "5"},
+                   {"group", "dp"},       {"ring_order", "3,1,2,0"}, {"channels", "2"},
+                   {"chunk", "16"},       {"wire_dtype", "bf16"}};
+  const std::vector<int64_t> shape =
+      whole ? std::vector<int64_t>{kRanks, kSamples} : std::vector<int64_t>{kSamples};
+  std::string offsets;
+  for (int64_t i = 0; i < kSamples; ++i) {
+    const int64_t at = 117 * i;
+    offsets.append(reinterpret_cast<const char*>(&at), sizeof at);
+  }
+  dump.tensors = {{"inputs", "F32", shape, bytes(whole ? kRanks * kSamples : kSamples)},
+                  {"output", "F32", {kSamples}, bytes(kSamples)},
+                  {"offsets", "I64", {kSamples}, offsets}};
+  return dump;
+}
+
+// Reductions with numbers that no collective has, values that no sum gives, tensors of other
+// dtypes.
+TEST(Mutation, ReductionContent) {
+  std::mt19937 random(6);
+  static constexpr const char* kValues[] = {"0",
+                                            "1",
+                                            "2",
+                                            "-1",
+                                            "2147483648",
+                                            "4294967295",
+                                            "17592186044416",
+                                            "17592186044417",
+                                            "4611686018427387904",
+                                            "9223372036854775807",
+                                            "18446744073709551615",
+                                            "nan",
+                                            "inf",
+                                            "1e-300",
+                                            "bf16",
+                                            "f16",
+                                            "f64",
+                                            "e4m3",
+                                            "i32",
+                                            "avg",
+                                            "sum",
+                                            "0,1,2,3",
+                                            "3,3,3,3",
+                                            "0,1",
+                                            "",
+                                            "7",
+                                            "accumulation",
+                                            "ring"};
+  static constexpr const char* kKeys[] = {"count",    "group_size", "group_rank", "sequence",
+                                          "channels", "chunk",      "ring_order", "wire_dtype",
+                                          "op",       "prescale",   "postscale",  "algorithm",
+                                          "root",     "rank",       "world_size", "step"};
+  static constexpr const char* kDTypes[] = {"F64", "F32", "F16", "BF16", "F8_E4M3", "I64", "U8"};
+  for (int i = 0; i < 2500; ++i) {
+    Dump dump = ReductionDump(random, i % 4 != 0);
+    for (uint32_t change = 0; change < 1 + random() % 3; ++change) {
+      auto& tensor = dump.tensors[random() % dump.tensors.size()];
+      switch (random() % 4) {
+        case 0:
+        case 1:
+          dump.metadata[kKeys[random() % std::size(kKeys)]] =
+              kValues[random() % std::size(kValues)];
+          break;
+        case 2:
+          for (uint32_t n = 0; n < 1 + random() % 8; ++n)
+            tensor.data[random() % tensor.data.size()] = static_cast<char>(random());
+          break;
+        default:
+          tensor.dtype = kDTypes[random() % std::size(kDTypes)];
+      }
+    }
+    Audit(dump.File());
+  }
+}
+
+TEST(Mutation, ReductionBytes) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 1500; ++i) Audit(Mutate(ReductionDump(random, true).File(), random));
+}
+
 TEST(Mutation, RunRecordBytes) {
   std::mt19937 random(4);
   const std::string file = testing::RecordFile({}, LeakyDump(32, 2));
