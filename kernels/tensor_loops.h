@@ -126,6 +126,16 @@ struct PortableLoops {
     *below_high += second;
   }
 
+  // The same of the groups whose bits are set.
+  template <typename W>
+  static void CountBelowIn(const W* words, uint64_t groups, W low, W high, uint64_t* below_low,
+                           uint64_t* below_high) {
+    for (; groups != 0; groups &= groups - 1) {
+      CountBelow(words + __builtin_ctzll(groups) * kGroup, kGroup, low, high, below_low,
+                 below_high);
+    }
+  }
+
   template <typename W>
   static uint64_t CountFrom(const W* words, int n, W bound) {
     uint64_t found = 0;
@@ -133,10 +143,10 @@ struct PortableLoops {
     return found;
   }
 
-  // counts[field] += words with that exponent field, for first <= field <= last; other counts may
-  // be spoilt.
+  // counts[field] += words with that exponent field, for first <= field <= last, the largest of
+  // all; other counts may be spoilt. `least` as in ChunkScan.
   template <typename W>
-  static void CountFields(const W* words, int n, int, int, uint32_t* counts) {
+  static void CountFields(const W* words, int n, const W*, int, int, uint32_t* counts) {
     for (int i = 0; i < n; ++i) {
       ++counts[(words[i] & kMagnitudeMask<W>) >> WordFormat<W>::kFractionBits];
     }

@@ -2,101 +2,26 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
-#include "base/half.h"
-
-#define PLUMB_AVX2 __attribute__((target("avx2")))
-#define PLUMB_AVX2_INLINE __attribute__((target("avx2"), always_inline)) static inline
+#include "kernels/avx2_lanes.h"
 
 namespace plumbline {
 namespace {
 
-PLUMB_AVX2_INLINE __m256i Load(const void* p) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
-}
-
-PLUMB_AVX2_INLINE __m128i Halves32Max(__m256i v) {
-  __m128i x = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4e));
-  return _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xb1));
-}
-PLUMB_AVX2_INLINE uint32_t Max32(__m256i v) {
-  return static_cast<uint32_t>(_mm_cvtsi128_si32(Halves32Max(v)));
-}
-PLUMB_AVX2_INLINE uint32_t Min32(__m256i v) {
-  __m128i x = _mm_min_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  x = _mm_min_epu32(x, _mm_shuffle_epi32(x, 0x4e));
-  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_min_epu32(x, _mm_shuffle_epi32(x, 0xb1))));
-}
-PLUMB_AVX2_INLINE uint16_t Min16(__m256i v) {
-  const __m128i x = _mm_min_epu16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  return static_cast<uint16_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(x)));
-}
-PLUMB_AVX2_INLINE uint16_t Max16(__m256i v) {
-  return static_cast<uint16_t>(~Min16(_mm256_xor_si256(v, _mm256_set1_epi32(-1))));
-}
-
-constexpr uint64_t kTop64 = uint64_t{1} << 63;
-
-PLUMB_AVX2_INLINE __m256i Larger64(__m256i a, __m256i b) {
-  return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
-}
-PLUMB_AVX2_INLINE __m256i Smaller64(__m256i a, __m256i b) {
-  return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
-}
-// The largest lane, as signed integers.
-PLUMB_AVX2_INLINE uint64_t Max64(__m256i v) {
-  alignas(32) int64_t lane[4];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), v);
-  return static_cast<uint64_t>(std::max(std::max(lane[0], lane[1]), std::max(lane[2], lane[3])));
-}
-
-PLUMB_AVX2_INLINE uint64_t Min64(__m256i v) {
-  alignas(32) int64_t lane[4];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), v);
-  return static_cast<uint64_t>(std::min(std::min(lane[0], lane[1]), std::min(lane[2], lane[3])));
-}
-
-PLUMB_AVX2_INLINE uint64_t Sum64(__m256i v) {
-  const __m128i x = _mm_add_epi64(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  return static_cast<uint64_t>(_mm_cvtsi128_si64(x)) +
-         static_cast<uint64_t>(_mm_extract_epi64(x, 1));
-}
-// Sums of unsigned lanes of 32 and 16 bits.
-PLUMB_AVX2_INLINE uint64_t Sum32(__m256i v) {
-  const __m256i even = _mm256_and_si256(v, _mm256_set1_epi64x(0xffffffff));
-  return Sum64(_mm256_add_epi64(even, _mm256_srli_epi64(v, 32)));
-}
-PLUMB_AVX2_INLINE uint64_t Sum16(__m256i v) {
-  const __m256i even = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
-  return Sum32(_mm256_add_epi32(even, _mm256_srli_epi32(v, 16)));
-}
-
-PLUMB_AVX2_INLINE double SumOf(__m256d v) {
-  alignas(32) double lane[4];
-  _mm256_store_pd(lane, v);
-  return (lane[0] + lane[1]) + (lane[2] + lane[3]);
-}
-
-// The sum of the lanes of both, in units of 2^unit.
-PLUMB_AVX2_INLINE int64_t Units(const __m256d* v, int unit) {
-  return static_cast<int64_t>((SumOf(v[0]) + SumOf(v[1])) * PowerOfTwo(-unit));
-}
-
 // Bytes of `kGroup` exponent fields, in any order.
 PLUMB_AVX2_INLINE __m256i Fields(const uint16_t* words) {
-  const __m256i a = _mm256_srli_epi16(_mm256_slli_epi16(Load(words), 1), 8);
-  const __m256i b = _mm256_srli_epi16(_mm256_slli_epi16(Load(words + 16), 1), 8);
+  const __m256i mask = _mm256_set1_epi16(0x7f80);
+  const __m256i a = _mm256_srli_epi16(_mm256_and_si256(Load(words), mask), 7);
+  const __m256i b = _mm256_srli_epi16(_mm256_and_si256(Load(words + 16), mask), 7);
   return _mm256_packus_epi16(a, b);
 }
-PLUMB_AVX2_INLINE __m256i Field32(const uint32_t* words) {
-  return _mm256_srli_epi32(_mm256_slli_epi32(Load(words), 1), 24);
+// The exponent fields of 16 words: the upper halves of all, in any order, as those of bf16 are.
+PLUMB_AVX2_INLINE __m256i Fields16(const uint32_t* words) {
+  const __m256i upper =
+      _mm256_blend_epi16(_mm256_srli_epi32(Load(words), 16), Load(words + 8), 0xaa);
+  return _mm256_srli_epi16(_mm256_and_si256(upper, _mm256_set1_epi16(0x7f80)), 7);
 }
 PLUMB_AVX2_INLINE __m256i Fields(const uint32_t* words) {
-  const __m256i a = _mm256_packus_epi32(Field32(words), Field32(words + 8));
-  const __m256i b = _mm256_packus_epi32(Field32(words + 16), Field32(words + 24));
-  return _mm256_packus_epi16(a, b);
+  return _mm256_packus_epi16(Fields16(words), Fields16(words + 16));
 }
 
 constexpr int kFieldsAtOnce = 5;  // more would leave too few registers
@@ -121,40 +46,50 @@ PLUMB_AVX2_INLINE void CountSomeFields(const __m256i* fields, int vectors, int f
   }
 }
 
+// From the highest fields down: of the lower ones only the groups that reach so low are looked at.
 template <typename W>
-PLUMB_AVX2_INLINE void CountFieldsOf(const W* words, int n, int first, int last, uint32_t* counts) {
+PLUMB_AVX2_INLINE void CountFieldsOf(const W* words, int n, const W* least, int first, int last,
+                                     uint32_t* counts) {
   static_assert(kGroups < 256);
   constexpr int kMostByVector = 40;  // fields; beyond, one word at a time is quicker
   if (last - first >= kMostByVector) {
-    PortableLoops::CountFields(words, n, first, last, counts);
+    PortableLoops::CountFields(words, n, least, first, last, counts);
     return;
   }
   __m256i fields[kGroups];
-  const int vectors = n / kGroup;
-  for (int g = 0; g < vectors; ++g) fields[g] = Fields(words + g * kGroup);
-  for (int field = first; field <= last; field += kFieldsAtOnce) {
-    uint32_t some[kFieldsAtOnce] = {};
-    CountSomeFields(fields, vectors, field, some);
-    for (int k = 0; k < kFieldsAtOnce && field + k <= last; ++k) counts[field + k] += some[k];
+  const int groups = n / kGroup;
+  for (int g = 0; g < groups; ++g) fields[g] = Fields(words + g * kGroup);
+  __m256i low[kGroups];
+  for (int top = last; top >= first; top -= kFieldsAtOnce) {
+    const W above = static_cast<W>(static_cast<W>(top + 1) << WordFormat<W>::kFractionBits);
+    uint64_t some = Avx2Loops::GroupsBelow(least, groups, static_cast<W>(above - 1));
+    const int chosen = top == last ? groups : __builtin_popcountll(some);
+    for (int i = 0; i < chosen && chosen < groups; ++i, some &= some - 1)
+      low[i] = fields[__builtin_ctzll(some)];
+    const int bottom = top - kFieldsAtOnce + 1;
+    uint32_t found[kFieldsAtOnce] = {};
+    CountSomeFields(chosen < groups ? low : fields, chosen, bottom, found);
+    for (int k = std::max(first - bottom, 0); k < kFieldsAtOnce; ++k)
+      counts[bottom + k] += found[k];
   }
-}
-
-// Which groups hold no value (zero apart) below the magnitude `bound`, and how many.
-template <typename W>
-int ChooseGroups(const ChunkScan<W>& scan, int groups, W bound, bool* added) {
-  const bool all = bound == 0 || scan.least_of_all >= static_cast<W>(bound - 1);
-  int chosen = 0;
-  for (int g = 0; g < groups; ++g) {
-    added[g] = all || scan.least[g] >= static_cast<W>(bound - 1);
-    chosen += added[g] ? 1 : 0;
-  }
-  return chosen;
 }
 
 }  // namespace
 
+bool Avx2Loops::Supported() {
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+         __builtin_cpu_supports("f16c") != 0;
+}
+
 PLUMB_AVX2 void Avx2Loops::Widen(const std::byte* data, DType t, int n, uint32_t* words) {
-  internal::Widen(data, t, n, words);
+  int done = 0;
+  if (t == DType::kF16) {
+    for (; done + 8 <= n; done += 8) {
+      const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data) + done / 8);
+      _mm256_storeu_ps(reinterpret_cast<float*>(words + done), _mm256_cvtph_ps(codes));
+    }
+  }
+  internal::Widen(data + static_cast<size_t>(done) * DTypeSize(t), t, n - done, words + done);
 }
 
 // 64-bit lanes compare as signed integers only, so unsigned ones are kept with the top bit flipped.
@@ -186,31 +121,56 @@ PLUMB_AVX2 void Avx2Loops::Scan(const uint64_t* words, int n, ChunkScan<uint64_t
   scan->negative = high >= kTop64 ? high & kMagnitudeMask<uint64_t> : 0;
 }
 
+// The largest, or smallest, lane of each of four vectors.
+PLUMB_AVX2_INLINE __m128i Max32Of4(const __m256i* v) {
+  const __m256i a =
+      _mm256_max_epu32(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
+  const __m256i b =
+      _mm256_max_epu32(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
+  const __m256i all = _mm256_max_epu32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+  return _mm_max_epu32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+PLUMB_AVX2_INLINE __m128i Min32Of4(const __m256i* v) {
+  const __m256i a =
+      _mm256_min_epu32(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
+  const __m256i b =
+      _mm256_min_epu32(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
+  const __m256i all = _mm256_min_epu32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+  return _mm_min_epu32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+
+// n is a multiple of 4 groups.
 PLUMB_AVX2 void Avx2Loops::Scan(const uint32_t* words, int n, ChunkScan<uint32_t>* scan) {
   const __m256i mask = _mm256_set1_epi32(0x7fffffff);
   const __m256i minus_one = _mm256_set1_epi32(-1);
   __m256i positive = _mm256_setzero_si256();
   __m256i negative = _mm256_setzero_si256();
-  __m256i most_of_all = _mm256_setzero_si256();
-  __m256i least_of_all = minus_one;
-  for (int g = 0; g < n / kGroup; ++g) {
-    __m256i most = _mm256_setzero_si256();
-    __m256i least = minus_one;
-    for (int i = 0; i < kGroup; i += 8) {
-      const __m256i word = Load(words + g * kGroup + i);
-      const __m256i m = _mm256_and_si256(word, mask);
-      most = _mm256_max_epu32(most, m);
-      least = _mm256_min_epu32(least, _mm256_add_epi32(m, minus_one));
-      positive = _mm256_max_epi32(positive, word);
-      negative = _mm256_max_epu32(negative, word);
+  __m128i most_of_all = _mm_setzero_si128();
+  __m128i least_of_all = _mm_set1_epi32(-1);
+  for (int g = 0; g < n / kGroup; g += 4) {
+    __m256i most[4];
+    __m256i least[4];
+    for (int k = 0; k < 4; ++k) {
+      most[k] = _mm256_setzero_si256();
+      least[k] = minus_one;
+      for (int i = 0; i < kGroup; i += 8) {
+        const __m256i word = Load(words + (g + k) * kGroup + i);
+        const __m256i m = _mm256_and_si256(word, mask);
+        most[k] = _mm256_max_epu32(most[k], m);
+        least[k] = _mm256_min_epu32(least[k], _mm256_add_epi32(m, minus_one));
+        positive = _mm256_max_epi32(positive, word);
+        negative = _mm256_max_epu32(negative, word);
+      }
     }
-    scan->most[g] = Max32(most);
-    scan->least[g] = Min32(least);
-    most_of_all = _mm256_max_epu32(most_of_all, most);
-    least_of_all = _mm256_min_epu32(least_of_all, least);
+    const __m128i high = Max32Of4(most);
+    const __m128i low = Min32Of4(least);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(scan->most + g), high);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(scan->least + g), low);
+    most_of_all = _mm_max_epu32(most_of_all, high);
+    least_of_all = _mm_min_epu32(least_of_all, low);
   }
-  scan->most_of_all = Max32(most_of_all);
-  scan->least_of_all = Min32(least_of_all);
+  scan->most_of_all = Max32(_mm256_set_m128i(most_of_all, most_of_all));
+  scan->least_of_all = Min32(_mm256_set_m128i(least_of_all, least_of_all));
   const uint32_t high = Max32(negative);
   scan->positive = Max32(positive);  // words with a sign are negative numbers and lose against 0
   scan->negative = high >> 31 != 0 ? high & kMagnitudeMask<uint32_t> : 0;
@@ -245,37 +205,79 @@ PLUMB_AVX2 void Avx2Loops::Scan(const uint16_t* words, int n, ChunkScan<uint16_t
   scan->negative = high >> 15 != 0 ? high & kMagnitudeMask<uint16_t> : uint16_t{0};
 }
 
-// Unsigned comparison of m - 1 as a signed one: both sides are moved down by half the range.
-PLUMB_AVX2 void Avx2Loops::CountBelow(const uint32_t* words, int n, uint32_t low, uint32_t high,
-                                      uint64_t* below_low, uint64_t* below_high) {
-  const __m256i mask = _mm256_set1_epi32(0x7fffffff);
-  const __m256i first = _mm256_set1_epi32(static_cast<int>(low + 0x7fffffffu));
-  const __m256i second = _mm256_set1_epi32(static_cast<int>(high + 0x7fffffffu));
-  __m256i a = _mm256_setzero_si256();
-  __m256i b = _mm256_setzero_si256();
-  for (int i = 0; i < n; i += 8) {
-    const __m256i key = _mm256_add_epi32(_mm256_and_si256(Load(words + i), mask), mask);
-    a = _mm256_sub_epi32(a, _mm256_cmpgt_epi32(first, key));
-    b = _mm256_sub_epi32(b, _mm256_cmpgt_epi32(second, key));
+// Counts of non-zero magnitudes below two bounds. m - 1 is compared as a signed number: both sides
+// are moved down by half the range.
+template <typename W>
+struct BelowCounts;
+
+template <>
+struct BelowCounts<uint32_t> {
+  PLUMB_AVX2_INLINE __m256i Bound(uint32_t bound) {
+    return _mm256_set1_epi32(static_cast<int>(bound + 0x7fffffffu));
   }
-  *below_low += Sum32(a);
-  *below_high += Sum32(b);
+  PLUMB_AVX2_INLINE void Add(const uint32_t* words, const __m256i* bounds, __m256i* found) {
+    const __m256i mask = _mm256_set1_epi32(0x7fffffff);
+    const __m256i key = _mm256_add_epi32(_mm256_and_si256(Load(words), mask), mask);
+    for (int k = 0; k < 2; ++k)
+      found[k] = _mm256_sub_epi32(found[k], _mm256_cmpgt_epi32(bounds[k], key));
+  }
+  PLUMB_AVX2_INLINE uint64_t Sum(__m256i found) { return Sum32(found); }
+};
+
+template <>
+struct BelowCounts<uint16_t> {
+  PLUMB_AVX2_INLINE __m256i Bound(uint16_t bound) {
+    return _mm256_set1_epi16(static_cast<int16_t>(bound + 0x7fff));
+  }
+  PLUMB_AVX2_INLINE void Add(const uint16_t* words, const __m256i* bounds, __m256i* found) {
+    const __m256i mask = _mm256_set1_epi16(0x7fff);
+    const __m256i key = _mm256_add_epi16(_mm256_and_si256(Load(words), mask), mask);
+    for (int k = 0; k < 2; ++k)
+      found[k] = _mm256_sub_epi16(found[k], _mm256_cmpgt_epi16(bounds[k], key));
+  }
+  PLUMB_AVX2_INLINE uint64_t Sum(__m256i found) { return Sum16(found); }
+};
+
+template <typename W>
+PLUMB_AVX2_INLINE void CountBelowOf(const W* words, int n, W low, W high, uint64_t* below_low,
+                                    uint64_t* below_high) {
+  constexpr int kStep = 32 / sizeof(W);
+  const __m256i bounds[2] = {BelowCounts<W>::Bound(low), BelowCounts<W>::Bound(high)};
+  __m256i found[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  for (int i = 0; i < n; i += kStep) BelowCounts<W>::Add(words + i, bounds, found);
+  *below_low += BelowCounts<W>::Sum(found[0]);
+  *below_high += BelowCounts<W>::Sum(found[1]);
 }
 
+template <typename W>
+PLUMB_AVX2_INLINE void CountBelowOf(const W* words, uint64_t groups, W low, W high,
+                                    uint64_t* below_low, uint64_t* below_high) {
+  constexpr int kStep = 32 / sizeof(W);
+  const __m256i bounds[2] = {BelowCounts<W>::Bound(low), BelowCounts<W>::Bound(high)};
+  __m256i found[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  for (; groups != 0; groups &= groups - 1) {
+    const W* group = words + __builtin_ctzll(groups) * kGroup;
+    for (int i = 0; i < kGroup; i += kStep) BelowCounts<W>::Add(group + i, bounds, found);
+  }
+  *below_low += BelowCounts<W>::Sum(found[0]);
+  *below_high += BelowCounts<W>::Sum(found[1]);
+}
+
+PLUMB_AVX2 void Avx2Loops::CountBelow(const uint32_t* words, int n, uint32_t low, uint32_t high,
+                                      uint64_t* below_low, uint64_t* below_high) {
+  CountBelowOf(words, n, low, high, below_low, below_high);
+}
 PLUMB_AVX2 void Avx2Loops::CountBelow(const uint16_t* words, int n, uint16_t low, uint16_t high,
                                       uint64_t* below_low, uint64_t* below_high) {
-  const __m256i mask = _mm256_set1_epi16(0x7fff);
-  const __m256i first = _mm256_set1_epi16(static_cast<int16_t>(low + 0x7fff));
-  const __m256i second = _mm256_set1_epi16(static_cast<int16_t>(high + 0x7fff));
-  __m256i a = _mm256_setzero_si256();
-  __m256i b = _mm256_setzero_si256();
-  for (int i = 0; i < n; i += 16) {
-    const __m256i key = _mm256_add_epi16(_mm256_and_si256(Load(words + i), mask), mask);
-    a = _mm256_sub_epi16(a, _mm256_cmpgt_epi16(first, key));
-    b = _mm256_sub_epi16(b, _mm256_cmpgt_epi16(second, key));
-  }
-  *below_low += Sum16(a);
-  *below_high += Sum16(b);
+  CountBelowOf(words, n, low, high, below_low, below_high);
+}
+PLUMB_AVX2 void Avx2Loops::CountBelowIn(const uint32_t* words, uint64_t groups, uint32_t low,
+                                        uint32_t high, uint64_t* below_low, uint64_t* below_high) {
+  CountBelowOf(words, groups, low, high, below_low, below_high);
+}
+PLUMB_AVX2 void Avx2Loops::CountBelowIn(const uint16_t* words, uint64_t groups, uint16_t low,
+                                        uint16_t high, uint64_t* below_low, uint64_t* below_high) {
+  CountBelowOf(words, groups, low, high, below_low, below_high);
 }
 
 PLUMB_AVX2 uint64_t Avx2Loops::CountFrom(const uint32_t* words, int n, uint32_t bound) {
@@ -300,99 +302,13 @@ PLUMB_AVX2 uint64_t Avx2Loops::CountFrom(const uint16_t* words, int n, uint16_t 
   return Sum16(found);
 }
 
-PLUMB_AVX2 void Avx2Loops::CountFields(const uint16_t* words, int n, int first, int last,
-                                       uint32_t* counts) {
-  CountFieldsOf(words, n, first, last, counts);
+PLUMB_AVX2 void Avx2Loops::CountFields(const uint16_t* words, int n, const uint16_t* least,
+                                       int first, int last, uint32_t* counts) {
+  CountFieldsOf(words, n, least, first, last, counts);
 }
-PLUMB_AVX2 void Avx2Loops::CountFields(const uint32_t* words, int n, int first, int last,
-                                       uint32_t* counts) {
-  CountFieldsOf(words, n, first, last, counts);
-}
-
-// With |x| < 2^(E+1) and every x a multiple of 2^(E-41), doubles add up 2^11 values exactly. A
-// square is a multiple of 2^(2E-82) below 2^(2E+2): its part in multiples of 2^(2E-40), and the
-// rest, are exact sums as well. (Error-free extraction: Rump, Ogita, Oishi, "Accurate
-// floating-point summation", 2008.)
-PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan,
-                                    bool* added, ChunkSums* sums) {
-  static_assert(kChunk <= 1 << 11);
-  const int field = std::max(static_cast<int>(scan.most_of_all >> 23), 1);
-  const int e = field - 127;
-  const uint32_t bound = field > 19 ? static_cast<uint32_t>(field - 18) << 23 : 0;
-  const int chosen = ChooseGroups(scan, n / kGroup, bound, added);
-  if (chosen == 0) return 0;
-  const __m256d magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7fffffffffffffff));
-  const __m256d extractor = _mm256_set1_pd(1.5 * PowerOfTwo(2 * e + 12));
-  const __m256d zero = _mm256_setzero_pd();
-  __m256d sum[2] = {zero, zero};
-  __m256d magnitudes[2] = {zero, zero};
-  __m256d high[2] = {zero, zero};
-  __m256d low[2] = {zero, zero};
-  for (int g = 0; g < n / kGroup; ++g) {
-    if (!added[g]) continue;
-    for (int i = 0; i < kGroup; i += 8) {
-      const auto* from = reinterpret_cast<const float*>(words + g * kGroup + i);
-      for (int k = 0; k < 2; ++k) {
-        const __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(from + 4 * k));
-        sum[k] = _mm256_add_pd(sum[k], x);
-        magnitudes[k] = _mm256_add_pd(magnitudes[k], _mm256_and_pd(x, magnitude));
-        const __m256d square = _mm256_mul_pd(x, x);
-        const __m256d part = _mm256_sub_pd(_mm256_add_pd(square, extractor), extractor);
-        high[k] = _mm256_add_pd(high[k], part);
-        low[k] = _mm256_add_pd(low[k], _mm256_sub_pd(square, part));
-      }
-    }
-  }
-  sums->unit = e - 41;
-  sums->sum = Units(sum, e - 41);
-  sums->magnitudes = static_cast<Uint128>(Units(magnitudes, e - 41));
-  sums->squares = static_cast<Uint128>(Units(high, 2 * e - 40)) << 42;
-  sums->squares += static_cast<Uint128>(static_cast<Int128>(Units(low, 2 * e - 82)));
-  return chosen;
-}
-
-// 8-bit significands: with |x| < 2^(E+1) and every x a multiple of 2^(E-21), x 2^(21-E) is an
-// integer of 22 bits, and 256 of them fit a lane.
-PLUMB_AVX2 int Avx2Loops::SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan,
-                                    bool* added, ChunkSums* sums) {
-  static_assert(kChunk / 8 <= 1 << 8);
-  const int field = scan.most_of_all >> 7;
-  if (field < 27) return 0;  // the factor would overflow
-  const int e = field - 127;
-  const auto bound = static_cast<uint16_t>((field - 14) << 7);
-  const int chosen = ChooseGroups(scan, n / kGroup, bound, added);
-  if (chosen == 0) return 0;
-  const __m256 factor = _mm256_set1_ps(static_cast<float>(PowerOfTwo(21 - e)));
-  const __m256i zero = _mm256_setzero_si256();
-  __m256i sum = zero;
-  __m256i magnitudes = zero;
-  __m256i even = zero;
-  __m256i odd = zero;
-  for (int g = 0; g < n / kGroup; ++g) {
-    if (!added[g]) continue;
-    for (int i = 0; i < kGroup; i += 16) {
-      const __m256i word = Load(words + g * kGroup + i);
-      for (int k = 0; k < 2; ++k) {
-        const __m256i wide =
-            k == 0 ? _mm256_unpacklo_epi16(zero, word) : _mm256_unpackhi_epi16(zero, word);
-        const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(wide), factor));
-        sum = _mm256_add_epi32(sum, q);
-        magnitudes = _mm256_add_epi32(magnitudes, _mm256_abs_epi32(q));
-        even = _mm256_add_epi64(even, _mm256_mul_epi32(q, q));
-        const __m256i other = _mm256_srli_epi64(q, 32);
-        odd = _mm256_add_epi64(odd, _mm256_mul_epi32(other, other));
-      }
-    }
-  }
-  alignas(32) int32_t lane[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), sum);
-  int64_t total = 0;
-  for (const int32_t part : lane) total += part;
-  sums->unit = e - 21;
-  sums->sum = total;
-  sums->magnitudes = Sum32(magnitudes);
-  sums->squares = Sum64(_mm256_add_epi64(even, odd));
-  return chosen;
+PLUMB_AVX2 void Avx2Loops::CountFields(const uint32_t* words, int n, const uint32_t* least,
+                                       int first, int last, uint32_t* counts) {
+  CountFieldsOf(words, n, least, first, last, counts);
 }
 
 PLUMB_AVX2 uint64_t Avx2Loops::GroupsBelow(const uint16_t* least, int groups, uint16_t bound) {
@@ -430,14 +346,20 @@ PLUMB_AVX2 bool Avx2Loops::FlagSmall(const uint32_t* most, const uint32_t* least
   return internal::FlagSmall(most, least, n, flags);
 }
 
+// The sum of u v + u + v, of the sums of u v, of u + 2^32 v and of v; modulo 2^64.
+PLUMB_AVX2_INLINE uint64_t DigestSum(__m256i product, __m256i whole, __m256i upper) {
+  const uint64_t v = Sum64(upper);
+  return Sum64(product) + Sum64(whole) - (v << 32) + v;
+}
+
 PLUMB_AVX2 Digest Avx2Loops::DigestWords(const std::byte* data, size_t words, DigestKey key) {
-  const __m256i mask = _mm256_set1_epi64x(0xffffffff);
   const __m256i block[2] = {_mm256_set1_epi64x(static_cast<int64_t>(key.low)),
                             _mm256_set1_epi64x(static_cast<int64_t>(key.high))};
   const uint64_t* table[2] = {kDigestTable.low.data(), kDigestTable.high.data()};
   const __m256i zero = _mm256_setzero_si256();
   __m256i product[2] = {zero, zero};
-  __m256i halves[2] = {zero, zero};
+  __m256i whole[2] = {zero, zero};
+  __m256i upper[2] = {zero, zero};
   size_t i = 0;
   for (; i + 4 <= words; i += 4) {
     const __m256i word = Load(data + 8 * i);
@@ -445,11 +367,11 @@ PLUMB_AVX2 Digest Avx2Loops::DigestWords(const std::byte* data, size_t words, Di
       const __m256i t = _mm256_xor_si256(_mm256_xor_si256(word, block[k]), Load(table[k] + i));
       const __m256i v = _mm256_srli_epi64(t, 32);
       product[k] = _mm256_add_epi64(product[k], _mm256_mul_epu32(t, v));
-      halves[k] = _mm256_add_epi64(halves[k], _mm256_add_epi64(_mm256_and_si256(t, mask), v));
+      whole[k] = _mm256_add_epi64(whole[k], t);
+      upper[k] = _mm256_add_epi64(upper[k], v);
     }
   }
-  Digest sum{Sum64(_mm256_add_epi64(product[0], halves[0])),
-             Sum64(_mm256_add_epi64(product[1], halves[1]))};
+  Digest sum{DigestSum(product[0], whole[0], upper[0]), DigestSum(product[1], whole[1], upper[1])};
   for (; i < words; ++i) {
     uint64_t word;
     __builtin_memcpy(&word, data + 8 * i, 8);

@@ -1,5 +1,5 @@
-// The loops of tensor_loops.h with AVX2: for 16-bit and 32-bit words, a few for 64-bit ones. To be
-// called only where the processor has it.
+// The loops of tensor_loops.h with AVX2, FMA and F16C: for 16-bit and 32-bit words, a few for
+// 64-bit ones. To be called only where the processor has them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,10 @@ namespace plumbline {
 #if defined(__x86_64__)
 
 struct Avx2Loops : PortableLoops {
+  static bool Supported();
+
   using PortableLoops::CountBelow;
+  using PortableLoops::CountBelowIn;
   using PortableLoops::CountFrom;
   using PortableLoops::FlagSmall;
   using PortableLoops::GroupsBelow;
@@ -25,10 +28,16 @@ struct Avx2Loops : PortableLoops {
                          uint64_t* below_low, uint64_t* below_high);
   static void CountBelow(const uint32_t* words, int n, uint32_t low, uint32_t high,
                          uint64_t* below_low, uint64_t* below_high);
+  static void CountBelowIn(const uint16_t* words, uint64_t groups, uint16_t low, uint16_t high,
+                           uint64_t* below_low, uint64_t* below_high);
+  static void CountBelowIn(const uint32_t* words, uint64_t groups, uint32_t low, uint32_t high,
+                           uint64_t* below_low, uint64_t* below_high);
   static uint64_t CountFrom(const uint16_t* words, int n, uint16_t bound);
   static uint64_t CountFrom(const uint32_t* words, int n, uint32_t bound);
-  static void CountFields(const uint16_t* words, int n, int first, int last, uint32_t* counts);
-  static void CountFields(const uint32_t* words, int n, int first, int last, uint32_t* counts);
+  static void CountFields(const uint16_t* words, int n, const uint16_t* least, int first, int last,
+                          uint32_t* counts);
+  static void CountFields(const uint32_t* words, int n, const uint32_t* least, int first, int last,
+                          uint32_t* counts);
   static int SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan, bool* added,
                        ChunkSums* sums);
   static int SumGroups(const uint32_t* words, int n, const ChunkScan<uint32_t>& scan, bool* added,

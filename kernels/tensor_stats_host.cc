@@ -152,8 +152,8 @@ void MeasureAny(const Part& part) {
 void MeasurePart(const Part& part) {
   const StandardFloatMode mode;
 #if defined(__x86_64__)
-  static const bool avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (avx2) return MeasureAny<Avx2Loops>(part);
+  static const bool vectors = Avx2Loops::Supported();
+  if (vectors) return MeasureAny<Avx2Loops>(part);
 #endif
   MeasureAny<PortableLoops>(part);
 }

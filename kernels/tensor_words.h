@@ -147,7 +147,7 @@ class WordMeasure {
       }
     } else {
       uint32_t counts[WordFormat<W>::kFields] = {};
-      Loops::CountFields(words, n, first, last, counts);
+      Loops::CountFields(words, n, scan_.least, first, last, counts);
       for (int field = first; field <= last; ++field) {
         totals_->exponents[static_cast<size_t>(field - 1 + kM)] += counts[field];
         others -= counts[field];
@@ -221,15 +221,16 @@ class WordMeasure {
     }
   }
 
-  // Only a few groups may have anything small; where many have, one pass over all is quicker.
+  // Often only a few groups may have anything small.
   void CountSmallGroups(const W* words, int groups, const FitBounds<W>& bounds,
                         FormatFitCounts* fit) {
-    constexpr int kMany = 12;
-    uint64_t some = Loops::GroupsBelow(scan_.least, groups, static_cast<W>(bounds.normal_from - 1));
-    if (__builtin_popcountll(some) > kMany) return CountSmall(words, groups * kGroup, bounds, fit);
-    for (; some != 0; some &= some - 1) {
-      CountSmall(words + __builtin_ctzll(some) * kGroup, kGroup, bounds, fit);
-    }
+    const uint64_t some =
+        Loops::GroupsBelow(scan_.least, groups, static_cast<W>(bounds.normal_from - 1));
+    uint64_t flushed = 0;
+    uint64_t small = 0;
+    Loops::CountBelowIn(words, some, bounds.subnormal_from, bounds.normal_from, &flushed, &small);
+    fit->flushed += flushed;
+    fit->subnormal += small - flushed;
   }
 
   static void CountSmall(const W* words, int n, const FitBounds<W>& bounds, FormatFitCounts* fit) {
