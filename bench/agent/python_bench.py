@@ -6,6 +6,7 @@
 PLUMBLINE_AGENT_LIBRARY chooses the agent. The empty call with the same arguments is the floor.
 """
 
+import os
 import shutil
 import tempfile
 import time
@@ -55,6 +56,53 @@ def arguments(tokens=8, experts=4):
         "sequence": torch.zeros(tokens, dtype=torch.int64),
         "position": torch.arange(tokens),
     }
+
+
+class Bucket:
+    """What a hook looks at of DDP's."""
+
+    def __init__(self, elements):
+        self._buffer = torch.randn(elements)
+
+    def index(self):
+        return 0
+
+    def buffer(self):
+        return self._buffer
+
+
+def hooks(directory):
+    """A hook that sends 2^20 elements to a gloo group of one rank: plain, and observed."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=0, world_size=1)
+    bucket = Bucket(1 << 20)
+
+    def send(state, bucket):
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0])
+
+    def timed(hook, before, after):
+        names = {"h": hook, "b": bucket}
+        return best("h(None, b).wait()", names, before, after, blocks=30)
+
+    rows = [("hook, plain", timed(send, lambda: None, lambda: None))]
+    for name, every, traffic in (
+        ("not due", 2**30, "3072"),
+        ("due, no elements kept", 1, "1"),
+        ("due, 1,024 elements kept", 1, str(1 << 40)),
+    ):
+        os.environ["PLUMBLINE_TRAFFIC_BYTES"] = traffic
+        run = plumbline.init(run=name, record=directory, every=every)
+        hook = run.observed(send)
+        steps = Steps(run, only_due=False)
+        for _ in range(10):  # the opening steps keep elements
+            steps.begin()
+            hook(None, bucket).wait()
+            steps.end()
+        rows.append((f"hook, {name}", timed(hook, steps.begin, steps.end)))
+        run.finish()
+    dist.destroy_process_group()
+    return rows
 
 
 class Steps:
@@ -117,6 +165,7 @@ def main():
     rows.append(("span, begin and end", best('\n            '.join(['with f("forward"):', "pass"]),
                                              span, steps.begin, steps.end)))  # fmt: skip
     always.finish()
+    rows += hooks(directory)
     shutil.rmtree(directory)
     for name, micros in rows:
         print(f"{name:36s} {micros:8.3f} µs")

@@ -146,17 +146,17 @@ class SampledReduction {
  public:
   SampledReduction(const Site& site, const Tensor& buffer) : site_(site), buffer_(buffer) {
     if (!site_.Due() || buffer_.elements() <= 0) return;
-    const auto count = static_cast<uint64_t>(buffer_.elements());
-    offsets_.resize(count < PLUMBLINE_MAX_SAMPLES ? count : PLUMBLINE_MAX_SAMPLES);
+    uint64_t at[PLUMBLINE_MAX_SAMPLES];
     uint32_t n = 0;
-    plumbline_sample_indices(site_.handle(), count, offsets_.data(),
-                             static_cast<uint32_t>(offsets_.size()), &n);
-    offsets_.resize(n);
+    plumbline_sample_indices(site_.handle(), static_cast<uint64_t>(buffer_.elements()), at,
+                             PLUMBLINE_MAX_SAMPLES, &n);
+    offsets_.assign(at, at + n);
     Gather(&input_);
   }
 
   Status Done(const ReductionFacts& facts = {}) {
     if (!site_.Due()) return PLUMBLINE_NOT_DUE;
+    if (buffer_.elements() < 0) return site_.ObserveReduction(buffer_, buffer_, facts);  // refused
     const auto count = static_cast<uint64_t>(buffer_.elements());
     if (offsets_.empty()) return site_.ObserveReduction({}, {}, {}, count, facts);
     std::vector<unsigned char> output;

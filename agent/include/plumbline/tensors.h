@@ -35,45 +35,62 @@ inline constexpr DLDataType kE5M2 = {PLUMBLINE_DL_FLOAT8_E5M2, 8, 1};
 
 // A borrowed tensor in C order, of at most 4 axes; for other layouts, and for devices, fill a
 // DLTensor. A default one is absent. The data must live until the call it is passed to returns.
+// Cheap to make: the DLTensor is filled when a call is due.
 class Tensor {
  public:
-  static constexpr size_t kMaxAxes = 4;
+  static constexpr int32_t kMaxAxes = 4;
 
   Tensor() = default;
   template <typename T>
   Tensor(const T* data, std::initializer_list<int64_t> shape)
       : Tensor(data, internal::ElementOf<T>::kType, shape) {}
-  Tensor(const void* data, DLDataType type, std::initializer_list<int64_t> shape) {
-    tensor_.data = const_cast<void*>(data);
-    tensor_.device = {static_cast<decltype(tensor_.device.device_type)>(PLUMBLINE_DL_CPU), 0};
-    tensor_.dtype = type;
-    // A longer shape is passed on as one that the library refuses by name.
-    tensor_.ndim = shape.size() <= kMaxAxes ? static_cast<int32_t>(shape.size()) : -1;
-    size_t i = 0;
-    for (const int64_t extent : shape) {
-      if (i < kMaxAxes) shape_[i++] = extent;
-    }
-    present_ = true;
+  Tensor(const void* data, DLDataType type, std::initializer_list<int64_t> shape)
+      : data_(data), type_(type), axes_(kTooMany) {
+    if (shape.size() > static_cast<size_t>(kMaxAxes)) return;
+    axes_ = static_cast<int32_t>(shape.size());
+    int64_t* to = shape_;
+    for (const int64_t extent : shape) *to++ = extent;
+  }
+  Tensor(const Tensor& other) { *this = other; }
+  Tensor& operator=(const Tensor& other) {
+    data_ = other.data_;
+    axes_ = other.axes_;
+    if (axes_ == kAbsent) return *this;
+    type_ = other.type_;
+    for (int32_t i = 0; i < axes_; ++i) shape_[i] = other.shape_[i];
+    return *this;
   }
 
-  // Points into this object: nullptr when absent.
+  // Points into this object; nullptr when absent.
   const DLTensor* get() const {
-    if (!present_) return nullptr;
+    if (axes_ == kAbsent) return nullptr;
+    tensor_ = DLTensor();
+    tensor_.data = const_cast<void*>(data_);
+    tensor_.device = {static_cast<decltype(tensor_.device.device_type)>(PLUMBLINE_DL_CPU), 0};
+    tensor_.dtype = type_;
+    tensor_.ndim = axes_;  // kTooMany: the library refuses it, and says what it expected
     tensor_.shape = shape_;
     return &tensor_;
   }
+  // 0 when absent, -1 with more axes than kMaxAxes.
   int64_t elements() const {
-    int64_t n = present_ ? 1 : 0;
-    for (int32_t i = 0; i < tensor_.ndim; ++i) n *= shape_[i];
+    if (axes_ < 0) return axes_ == kAbsent ? 0 : -1;
+    int64_t n = 1;
+    for (int32_t i = 0; i < axes_; ++i) n *= shape_[i];
     return n;
   }
-  DLDataType type() const { return tensor_.dtype; }
-  const void* data() const { return tensor_.data; }
+  const void* data() const { return data_; }
+  DLDataType type() const { return type_; }  // of one that is present
 
  private:
-  mutable int64_t shape_[kMaxAxes] = {};
-  mutable DLTensor tensor_{};
-  bool present_ = false;
+  static constexpr int32_t kAbsent = -2;
+  static constexpr int32_t kTooMany = -1;
+
+  const void* data_ = nullptr;
+  DLDataType type_ = {};
+  int32_t axes_ = kAbsent;
+  mutable int64_t shape_[kMaxAxes];
+  mutable DLTensor tensor_;
 };
 
 // As plumbline_tensor_t.

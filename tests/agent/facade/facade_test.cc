@@ -108,7 +108,8 @@ TEST(Facade, TensorsFromCpp) {
                         "intended=2:32[2,3]91|",
                         // Elements 3 and 5 of 1 ... 6, before and after they were doubled.
                         "reduction gradients/sum step=3| input=2:32[2]16 output=2:32[2]32 "
-                        "offsets=1:64[2]13"));
+                        "offsets=1:64[2]13",
+                        "reduction deep/sum step=3| input=2:32[]0 output=2:32[]0"));
 }
 
 AGENT_LIBRARY_TEST(OlderAgentKeepsWorking) {

@@ -163,6 +163,8 @@ void CppTensors() {
   REQUIRE(sums.Done({.group_size = 8, .group_rank = 1}) == PLUMBLINE_OK);
   const plumbline::Tensor deep(w, {1, 1, 1, 2, 3});
   REQUIRE(deep.get()->ndim == -1);  // refused by name, not read past its end
+  plumbline::SampledReduction unknown(run.ReductionSite("deep"), deep);
+  REQUIRE(unknown.Done() == PLUMBLINE_OK);  // handed on as it is, for the agent to refuse
 }
 
 }  // namespace scenario

@@ -161,7 +161,7 @@ std::string Show(const char* name, const DLTensor* t) {
   for (int i = 0; i < t->ndim; ++i) text += (i > 0 ? "," : "") + std::to_string(t->shape[i]);
   int64_t index = 0;
   double sum = 0;
-  if (t->device.device_type == PLUMBLINE_DL_CPU) Sum(*t, 0, 0, &index, &sum);
+  if (t->device.device_type == PLUMBLINE_DL_CPU && t->ndim >= 0) Sum(*t, 0, 0, &index, &sum);
   char number[64];
   snprintf(number, sizeof(number), "]%.6g", sum);
   return text + number;
