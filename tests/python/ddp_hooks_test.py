@@ -13,6 +13,7 @@ import pytest
 
 BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
 AGENT, RECORD = BUILD / "lib" / "libplumbline_agent.so", BUILD / "bin" / "agent_record_json"
+PLUMB = BUILD / "bin" / "plumb"
 TRAINER = pathlib.Path(__file__).with_name("ddp_trainer.py")
 if not (AGENT.exists() and RECORD.exists()):
     pytest.skip("the agent is not built", allow_module_level=True)
@@ -57,11 +58,11 @@ def outcome(tmp_path_factory):
         key = (hook, bucket, int(item["evidence"]["step"]))
         assert item["rank"] not in evidence[key], f"{key} twice"
         evidence[key][item["rank"]] = item["evidence"]
-    return lines, evidence
+    return lines, evidence, directory / "runs"
 
 
 def test_weights_are_bit_identical(outcome):
-    lines, _ = outcome
+    lines = outcome[0]
     assert len(lines) == RANKS * len(HOOKS)
     for hook, rank, plain, observed in lines:
         assert plain == observed, (hook, rank)
@@ -76,7 +77,7 @@ def test_multiplying_as_ddp_does(tmp_path):
 
 
 def test_every_rank_reports_every_collective_alike(outcome):
-    _, evidence = outcome
+    evidence = outcome[1]
     seen = collections.Counter(hook for hook, _, _ in evidence)
     for hook in HOOKS:
         assert seen[hook] >= STEPS, (hook, seen)
@@ -148,6 +149,23 @@ def test_a_hook_without_all_reduce_is_seen_from_outside(outcome):
         for row in inputs[1:]:
             mean += row
         assert numpy.array_equal(mean / numpy.float32(RANKS), output), key
+
+
+@pytest.mark.skipif(not PLUMB.exists(), reason="plumb is not built")
+def test_the_audit_names_the_arithmetic(outcome):
+    """Of the records of four ranks: gloo's ring, in the dtype in which each hook sends."""
+    done = subprocess.run([PLUMB, "audit", outcome[2], "--format", "json", "--rules", "precision/*"],
+                          capture_output=True, text=True)  # fmt: skip
+    report = json.loads(done.stdout)
+    models = {}
+    for verdict in report["verdicts"]:
+        if verdict["rule"] == "precision/collective-sum" and "model" in verdict.get("details", {}):
+            models[verdict["site"]["layer"]] = verdict["details"]["model"]
+    for layer, dtype in (("fp16.0", "f16"), ("fp16.1", "f16"), ("divide-after.1", "f32")):
+        assert models[layer]["name"] == "ring", models
+        assert models[layer]["dtype"].lower() == dtype, models
+    assert {f["rule"] for f in report["findings"]} == {"precision/collective-sum"}
+    assert {f["level"] for f in report["findings"]} == {"note"}, report["findings"]
 
 
 def test_failures_inside_do_not_reach_the_trainer(tmp_path):
