@@ -1,0 +1,298 @@
+#!/usr/bin/python3
+"""What the probes cost a data-parallel training step: examples/ddp_pytorch, its ranks over gloo.
+
+Blocks of steps with probes and without alternate in the same ranks; with them everything that the
+example tells is told (the hook's collectives, the digests of all weights, the loss). Two figures:
+
+  paired      (a block with) / (the block without beside it) - 1, of their whole times, since most
+              of the cost lies in the few steps that are due. Median over the pairs and over the
+              ranks, with a bootstrap interval of 95 % over the pairs.
+  attributed  CPU time of our calls and of our threads in the blocks with probes, over the CPU time
+              of all threads, and over the wall time, there. Steadier by far on a shared machine,
+              and free of what the rest of the step does; it leaves out what we do to its caches.
+
+  ddp_overhead.py --ranks 2 --steps 2000                   # to a record
+  ddp_overhead.py --ranks 2 --steps 2000 --bin P           # to a plumbd of its own, from P
+  ddp_overhead.py --ranks 4 --steps 800 -- --hidden 1024   # options of train.py after --
+
+PYTHONPATH names the package. The last line gives the same as JSON.
+"""
+
+import argparse
+import contextlib
+import functools
+import glob
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = REPOSITORY / "examples"
+SETTLING = 1  # steps left out at the start of each block
+RESAMPLES = 10_000
+
+
+# ---- a rank ------------------------------------------------------------------------------------
+
+
+class Clock:
+    """CPU time of the calling threads within our code, by what is called."""
+
+    def __init__(self):
+        self.spent = {}
+
+    def add(self, name, ns):
+        self.spent[name] = self.spent.get(name, 0) + ns
+
+    def timed(self, name, call):
+        @functools.wraps(call)
+        def timed(*arguments, **named):
+            began = time.thread_time_ns()
+            try:
+                return call(*arguments, **named)
+            finally:
+                self.add(name, time.thread_time_ns() - began)
+
+        return timed
+
+
+def threads_ns():
+    """CPU time so far of the agent's own threads."""
+    total = 0
+    for task in glob.glob("/proc/self/task/*"):
+        with contextlib.suppress(FileNotFoundError):
+            if pathlib.Path(task, "comm").read_text().startswith("plumb"):
+                total += int(pathlib.Path(task, "schedstat").read_text().split()[0])
+    return total
+
+
+def alternating(probes, clock, block):
+    """Stands for the example's Probes: these in every other block of steps, silence in between.
+
+    With probes the steps have numbers of their own, as in a run that always has them: the cadence
+    goes by the number.
+    """
+
+    class Alternating(probes.Probes):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            self._silent, self.on = probes.Silent(), False
+            self._begin, self._scalar = self.step, self.scalar
+            self.scalar, self.step = self._scalar_or_not, self._step_or_not
+            self.hook = self._either_hook
+            from plumbline import _hooks
+
+            call = _hooks._Call  # what runs inside the hook, or after it on another thread
+            call.started = clock.timed("hook: inside", call.started)
+            call._ended = clock.timed("hook: result", call._ended)
+            call.finished = clock.timed("hook: finish", call.finished)
+
+        @contextlib.contextmanager
+        def _step_or_not(self, number):
+            pair, place = divmod(number, 2 * block)
+            self.on = place < block
+            if not self.on:
+                yield
+                return
+            began = time.thread_time_ns()
+            context = self._begin(pair * block + place)
+            context.__enter__()
+            clock.add("step", time.thread_time_ns() - began)
+            yield
+            clock.timed("step", context.__exit__)(None, None, None)
+
+        def _scalar_or_not(self, name, value):
+            if self.on:
+                clock.timed("scalar", self._scalar)(name, value)
+
+        def weights(self, model):
+            if self.on:
+                clock.timed("weights", super().weights)(model)
+
+        def due(self, kind, layer):
+            return self.on and super().due(kind, layer)
+
+        def _either_hook(self, hook):
+            inner = clock.timed("the trainer's hook", hook)
+            observed = clock.timed("hook: all", self._run.observed(inner))
+
+            def either(state, bucket):
+                return (observed if self.on else hook)(state, bucket)
+
+            return either
+
+    return Alternating
+
+
+def rank_main(options):
+    sys.path[:0] = [str(EXAMPLES / "ddp_pytorch")]
+    import probes
+    import train
+
+    clock, steps = Clock(), []
+    train.Probes = alternating(probes, clock, options.block)
+    trainer_step = train.Trainer.train
+
+    def timed_steps(self):
+        each = trainer_step(self)
+        while True:
+            if len(steps) == options.warm_up:
+                clock.spent.clear()
+            ours, threads = ours_ns(clock.spent), threads_ns()
+            began, worked = time.perf_counter(), time.process_time_ns()
+            record = next(each, None)
+            if record is None:
+                return
+            steps.append({
+                "wall": time.perf_counter() - began,
+                "cpu": (time.process_time_ns() - worked) / 1e9,
+                "calls": (ours_ns(clock.spent) - ours) / 1e9,
+                "threads": (threads_ns() - threads) / 1e9,
+            })
+            yield record
+
+    train.Trainer.train = timed_steps
+    train.train(train.arguments(["--quiet", *options.trainer]))
+    out = pathlib.Path(options.out, f"rank{os.environ['RANK']}.json")
+    out.write_text(json.dumps({"steps": steps, "spent": clock.spent}))
+
+
+def ours_ns(spent):
+    """The hook's own hook is the trainer's, but what we do inside it is ours."""
+    ours = sum(ns for name, ns in spent.items() if name != "the trainer's hook")
+    return ours - spent.get("the trainer's hook", 0)
+
+
+# ---- the comparison ----------------------------------------------------------------------------
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--block", type=int, default=16)
+    parser.add_argument("--warm-up", type=int, default=128, help="steps left out at the start")
+    parser.add_argument("--every", type=int, help="PLUMBLINE_EVERY: measure each n-th step")
+    parser.add_argument("--bin", default=os.environ.get("PLUMBLINE_BIN_DIR"),
+                        help="folder of plumbd, to send to one; else steps go to a record")
+    parser.add_argument("--out", help=argparse.SUPPRESS)  # of a rank
+    parser.add_argument("trainer", nargs="*", help="further options of train.py, after --")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def server(options, folder):
+    """Address of a plumbd, or None."""
+    if not options.bin:
+        yield None
+        return
+    port_file = folder / "port"
+    process = subprocess.Popen([pathlib.Path(options.bin) / "plumbd", "--grpc", "127.0.0.1:0",
+                                "--http", "off", "--port-file", port_file],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            if process.poll() is not None:
+                raise SystemExit(f"plumbd ended with {process.returncode}")
+            if port_file.exists():
+                break
+            time.sleep(0.1)
+        yield port_file.read_text().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def train(options, folder, address):
+    to = ["--server", address] if address else ["--record", str(folder / "record")]
+    if options.every:
+        os.environ["PLUMBLINE_EVERY"] = str(options.every)
+    sys.path.append(str(EXAMPLES / "moe_pytorch"))
+    import ranks
+
+    status = ranks.launch(options.ranks, [
+        os.path.abspath(__file__), "--out", str(folder), "--block", str(options.block), "--warm-up",
+        str(options.warm_up), "--", "--steps", str(options.steps), *to, *options.trainer])
+    if status != 0:
+        raise SystemExit(f"training ended with {status}")
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(options.ranks)]
+
+
+def blocks(found, options, quantity):
+    """Pairs (with, without) of block times: medians over the ranks."""
+    size = options.block
+    sums = []
+    for rank in found:
+        steps = [step[quantity] for step in rank["steps"]]
+        sums.append([sum(steps[at + SETTLING:at + size])
+                     for at in range(options.warm_up, len(steps) - size + 1, size)])
+    return [statistics.median(of_ranks) for of_ranks in zip(*sums)]
+
+
+def paired(found, options, quantity):
+    each = blocks(found, options, quantity)
+    ratios = [on / off - 1 for on, off in zip(each[::2], each[1::2])]
+    if len(ratios) < 5:
+        raise SystemExit(f"{len(ratios)} pairs of blocks; expected 5 or more: raise --steps")
+    draw = random.Random(0)
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios)))
+                     for _ in range(RESAMPLES))
+    return {"median": statistics.median(ratios), "low": medians[int(0.025 * RESAMPLES)],
+            "high": medians[int(0.975 * RESAMPLES)], "pairs": len(ratios),
+            "step_ms": 1e3 * statistics.median(each[1::2]) / (options.block - SETTLING)}
+
+
+def attributed(found, options):
+    """Of the steps with probes, warm-up left out: our share of their CPU time, by rank."""
+    shares = []
+    for rank in found:
+        on = [step for number, step in enumerate(rank["steps"]) if number >= options.warm_up
+              and number // options.block % 2 == 0]
+        ours = {part: sum(step[part] for step in on) for part in ("calls", "threads")}
+        shares.append({f"{part} of {quantity}": ours[part] / sum(step[quantity] for step in on)
+                       for quantity in ("cpu", "wall") for part in ours})
+    return {part: statistics.median(share[part] for share in shares) for part in shares[0]}
+
+
+def parts_us(rank, options):
+    """Microseconds of each part in a step with probes, warm-up left out."""
+    on = (len(rank["steps"]) - options.warm_up) / 2
+    return {name: ns / 1e3 / on for name, ns in sorted(rank["spent"].items())}
+
+
+def main():
+    options = arguments()
+    if options.out:
+        rank_main(options)
+        return
+    options.warm_up -= options.warm_up % (2 * options.block)
+    with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
+        folder = pathlib.Path(folder)
+        with server(options, folder) as address:
+            found = train(options, folder, address)
+    result = {"ranks": options.ranks, "steps": options.steps, "every": options.every or "default",
+              "to": "server" if options.bin else "record", "trainer": options.trainer,
+              "paired": {q: paired(found, options, q) for q in ("wall", "cpu")},
+              "attributed": attributed(found, options),
+              "rank 0, us a step": parts_us(found[0], options)}
+    for quantity, p in result["paired"].items():
+        print("paired, {:4s}  {:+.2%}  [{:+.2%}, {:+.2%}]  {} pairs, {:.1f} ms a step without"
+              .format(quantity, p["median"], p["low"], p["high"], p["pairs"], p["step_ms"]))
+    for quantity in ("cpu", "wall"):
+        calls, threads = (result["attributed"][f"{part} of {quantity}"]
+                          for part in ("calls", "threads"))
+        print(f"attributed, of {quantity:4s} {calls + threads:.2%}: calls {calls:.2%}, "
+              f"our threads {threads:.2%}")
+    for name, us in result["rank 0, us a step"].items():
+        print(f"  {name:20s} {us:8.1f} us a step")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
