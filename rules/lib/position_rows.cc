@@ -9,6 +9,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr int64_t kFewDistinct = 4;
+constexpr double kMostInterpolated = 0x1p20;
 
 // Whole positions are exact up to where values are more than one apart: what repeats below is
 // padding, or a document of one token.
@@ -39,9 +40,11 @@ std::vector<double> Steps(const double* values, int64_t begin, int64_t end) {
   const auto n = static_cast<double>(end - begin);
   const double slope = (values[end - 1] - values[begin]) / (n - 1);
   if (!(slope > 0) || slope >= 0.75) return steps;
-  const double factor = std::round(1 / slope);
   // The values are rounded, so the slope is known to half an ulp at either end.
-  for (double k = std::max(2.0, factor - 1); k <= factor + 1; ++k) steps.push_back(1 / k);
+  const double factor = std::round(1 / slope);
+  for (const double k : {factor - 1, factor, factor + 1}) {
+    if (k >= 2 && k <= kMostInterpolated) steps.push_back(1 / k);
+  }
   steps.push_back(1 / n);
   steps.push_back(1 / (n - 1));
   return steps;
@@ -58,12 +61,15 @@ std::vector<double> Starts(double first, double step, DType dtype) {
   return starts;
 }
 
-// The longest counted stretch that begins at `begin`.
-CountedStretch Longest(const double* values, int64_t begin, int64_t end, DType dtype) {
+// The longest counted stretch that begins at `begin`, as far as the work allowed finds it.
+CountedStretch Longest(const double* values, int64_t begin, int64_t end, DType dtype,
+                       int64_t& work) {
   CountedStretch best{.begin = begin, .end = begin, .dtype = dtype};
   for (const double step : Steps(values, begin, end)) {
     for (const double start : Starts(values[begin], step, dtype)) {
+      if (work <= 0) return best;
       const int64_t reached = Follows(values, begin, end, start, step, dtype);
+      work -= reached - begin + 1;
       if (reached <= best.end) continue;
       best.end = reached;
       best.start = start;
@@ -86,20 +92,24 @@ void Finish(const double* values, CountedStretch& s) {
 
 }  // namespace
 
-PositionRow LookAtPositions(const double* values, int64_t n, DType dtype) {
+// A wrong start is found out within an ulp's positions; values so large that every start explains
+// every one of them would cost hundreds of looks each.
+int64_t PositionWork(int64_t values) { return 32 * values + (int64_t{1} << 22); }
+
+PositionRow LookAtPositions(const double* values, int64_t n, DType dtype, int64_t& work) {
   PositionRow row;
   for (int64_t begin = 0; begin < n;) {
     int64_t end = begin + 1;  // of what does not fall
     while (end < n && std::isfinite(values[end]) && values[end] >= values[end - 1]) ++end;
     for (int64_t i = begin; i + 1 < end; ++i)
       row.repeats |= values[i] == values[i + 1] && CouldCollide(values[i], dtype);
-    if (end - begin >= kFewDistinct && std::isfinite(values[begin])) {
+    if (work > 0 && end - begin >= kFewDistinct && std::isfinite(values[begin])) {
       // Left padding repeats one value before the count begins.
       int64_t first = begin;
       while (first + 1 < end && values[first + 1] == values[first]) ++first;
-      CountedStretch whole = Longest(values, begin, end, dtype);
+      CountedStretch whole = Longest(values, begin, end, dtype, work);
       if (first > begin) {
-        const CountedStretch rest = Longest(values, first, end, dtype);
+        const CountedStretch rest = Longest(values, first, end, dtype, work);
         if (rest.length() > whole.length()) whole = rest;
       }
       Finish(values, whole);

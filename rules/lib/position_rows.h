@@ -30,7 +30,11 @@ struct PositionRow {
 // Positions of one sequence, or of several packed one behind the other (a value that falls begins
 // anew). A stretch is counted when the count's start and step are fixed by its own values: they
 // explain each value to the bit, over at least four distinct ones. Padding (one value repeated) is
-// left out. `dtype`: the coarsest that holds the values.
-PositionRow LookAtPositions(const double* values, int64_t n, DType dtype);
+// left out. `dtype`: the coarsest that holds the values. `work`: comparisons that may still be
+// made; counted down, and at 0 the rest is not looked at.
+PositionRow LookAtPositions(const double* values, int64_t n, DType dtype, int64_t& work);
+
+// The comparisons that a tensor of so many values is worth: enough for any that counts.
+int64_t PositionWork(int64_t values);
 
 }  // namespace plumbline::rules

@@ -1,7 +1,6 @@
 #include "rules/lib/routing_tensors.h"
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -114,9 +113,14 @@ absl::Status CheckTensor(const char* name, const v1::Tensor& tensor, std::vector
     return Cannot(absl::StrCat("bad-tensor: ", name, ": expected shape ", ShapeText(expected),
                                ", found ", ShapeText(tensor)));
   }
-  const auto elements =
-      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  const auto bytes = static_cast<size_t>(elements) * DTypeSize(dtype);
+  uint64_t bytes = DTypeSize(dtype);
+  bool fits = true;  // in 64 bits, whatever a later extent of 0 makes of it
+  for (const int64_t extent : shape)
+    fits &= extent >= 0 && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes);
+  if (!fits) {
+    return Cannot(absl::StrCat("bad-tensor: ", name, ": expected a tensor's extents, found ",
+                               ShapeText(tensor)));
+  }
   if (tensor.data().size() != bytes) {
     return Cannot(absl::StrCat("bad-tensor: ", name, ": expected ", bytes, " bytes, found ",
                                tensor.data().size()));

@@ -23,8 +23,11 @@ Moves MovesOf(const UpdateCase& c) {
   Moves moves;
   for (size_t i = 0; i < c.size(); ++i) {
     const double change = c.after[i] - c.before[i];
-    if (c.intended[i] == 0 || !std::isfinite(c.intended[i]) || !std::isfinite(change)) continue;
-    const double unit = UlpOf(c.before[i] + c.intended[i], c.dtype);
+    const double sum = c.before[i] + c.intended[i];  // of f64 it may leave the format
+    if (c.intended[i] == 0 || !std::isfinite(c.intended[i]) || !std::isfinite(change) ||
+        !std::isfinite(sum))
+      continue;
+    const double unit = UlpOf(sum, c.dtype);
     const double units = std::abs(c.intended[i]) / unit;
     const double whole = std::floor(units);
     moves.all.push_back({unit, whole * unit, units - whole});
@@ -49,7 +52,9 @@ double LogChanceOfSample(const Moves& moves) {
   double best = 0;  // t = 0
   if (moves.all.empty() || !(least > 0)) return best;
   // Any t gives a bound; doubling ones come near the best.
-  for (double t = 1e-3 / most; t < 1e3 / least; t *= 2) {
+  constexpr int kTried = 256;
+  double t = 1e-3 / most;
+  for (int tried = 0; tried < kTried && t < 1e3 / least; ++tried, t *= 2) {
     const double log = LogMoment(moves, t);
     if (std::isfinite(log)) best = std::min(best, log);
   }

@@ -65,6 +65,7 @@ struct Looked {
   int64_t counted = 0;  // positions in counted stretches
   int64_t collided_rows = 0;
   bool repeats = false;  // equal neighbours that no count explains
+  bool gave_up = false;  // too many counts explain the values
   CountedStretch worst;  // with a collision, the most positions a value
   int64_t worst_row = -1;
 };
@@ -75,8 +76,9 @@ Looked Look(const TensorCase& c, DType dtype) {
   const int64_t rows = column ? 1 : c.rows;
   const int64_t n = column ? c.rows : c.columns;
   Looked looked;
+  int64_t work = PositionWork(rows * n);
   for (int64_t r = 0; r < rows; ++r) {
-    const PositionRow row = LookAtPositions(c.values.data() + r * n, n, dtype);
+    const PositionRow row = LookAtPositions(c.values.data() + r * n, n, dtype, work);
     bool collided = false;
     for (const CountedStretch& s : row.stretches) {
       looked.counted += s.length();
@@ -94,6 +96,7 @@ Looked Look(const TensorCase& c, DType dtype) {
     looked.collided_rows += collided ? 1 : 0;
     looked.repeats |= row.repeats && !collided;
   }
+  looked.gave_up = work <= 0;
   return looked;
 }
 
@@ -120,6 +123,11 @@ class PositionCollision : public Rule {
     const DType used = CoarsestDType(c->values, c->dtype, 64);
     Looked looked = Look(*c, used);
     if (looked.worst_row >= 0) return Found(*c, used, looked);
+    if (looked.gave_up) {
+      return Inconclusive(
+          "not-positions: the values are so far apart in their dtype that any count explains them",
+          Describe(*c, used, looked));
+    }
     if (looked.repeats) {
       return Inconclusive(
           "repeated: some neighbours are equal and no rounded count explains them (padding, or "
