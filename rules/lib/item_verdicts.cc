@@ -1,6 +1,7 @@
 #include "rules/lib/item_verdicts.h"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -59,9 +60,16 @@ void JudgeItems(const SiteStep& step, const ItemJudge& judge, VerdictSink& out) 
 bool IsAverage(const v1::UpdateConfig& config) {
   static constexpr std::string_view kNames[] = {"ema", "average", "polyak", "swa"};
   if (config.optimizer().empty()) return config.decay() >= 0.5 && config.decay() < 1;
-  return std::find(std::begin(kNames), std::end(kNames), config.optimizer()) != std::end(kNames);
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](std::string_view name) { return IsOptimizer(config, name); });
 }
 
 bool IsAccumulation(const v1::UpdateConfig& config) { return config.optimizer() == "accumulation"; }
+
+bool IsOptimizer(const v1::UpdateConfig& config, std::string_view name) {
+  return std::equal(
+      name.begin(), name.end(), config.optimizer().begin(), config.optimizer().end(),
+      [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+}
 
 }  // namespace plumbline::rules

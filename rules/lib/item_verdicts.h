@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "rules/rule.h"
 
@@ -40,5 +41,7 @@ void JudgeItems(const SiteStep& step, const ItemJudge& judge, VerdictSink& out);
 // micro-batch gradients ("accumulation").
 bool IsAverage(const v1::UpdateConfig& config);
 bool IsAccumulation(const v1::UpdateConfig& config);
+// `name` in small letters; trainers write "EMA" and "AMSGrad" too.
+bool IsOptimizer(const v1::UpdateConfig& config, std::string_view name);
 
 }  // namespace plumbline::rules

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/half.h"
 
@@ -9,8 +10,8 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kFp32Step = 0x1p-24;
-// An fp32 log-probability near -16 has an ulp of 2^-19, a log-sum-exp near 64 one of 2^-17.
-constexpr double kNearOne = 0x1p-16;
+// exp(x - logsumexp) in fp32: both are known to half an ulp, 2^-14 each at 1,024 to 2,047.
+constexpr double kNearOne = 0x1p-13;
 constexpr double kBf16Step = 0x1p-8;
 
 // A sum that neither loses nor gains (Neumaier).
@@ -51,14 +52,50 @@ bool IsFloored(const double* p, int64_t n, double sum, double bound) {
   return floor > 0 && most > 16 * floor && others <= 1 + bound && others > 0.9;
 }
 
+// Values that are whole multiples of their least one, and too many different ones to be so by
+// chance: an integer format and its scale, each value known to half a step.
+bool InSteps(const double* p, int64_t n) {
+  constexpr size_t kTelling = 8;
+  constexpr double kMostSteps = 65535;
+  double least = INFINITY;
+  for (int64_t i = 0; i < n; ++i) {
+    if (p[i] > 0) least = std::min(least, p[i]);
+  }
+  std::set<double> multiples;
+  for (int64_t i = 0; i < n; ++i) {
+    const double steps = p[i] / least;
+    // A scale is stored in fp32, the values perhaps in bf16.
+    if (steps > kMostSteps || std::abs(steps - std::round(steps)) > kBf16Step * steps) return false;
+    if (multiples.size() < kTelling && steps < 64) multiples.insert(std::round(steps));
+  }
+  return multiples.size() >= kTelling;
+}
+
+// Far fewer different values than values: 8 bits with a scale hold some hundred levels. A row that
+// is uniform holds one, and fp16 few where it underflows.
+bool FewLevels(const double* p, int64_t n, DType dtype) {
+  constexpr size_t kTelling = 8;
+  if (dtype == DType::kF16) return false;
+  std::set<double> levels;
+  size_t values = 0;
+  for (int64_t i = 0; i < n && levels.size() <= 256; ++i) {
+    if (p[i] == 0) continue;
+    ++values;
+    levels.insert(p[i]);
+  }
+  return levels.size() >= kTelling && levels.size() <= 256 && values >= kTelling * levels.size();
+}
+
 RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bound) {
   const double off = sum - 1;
   if (std::abs(off) <= bound) return RowKind::kSumsToOne;
   if (std::abs(off) <= bound + kNearOne) return RowKind::kNearOne;
   if (HasGaps(p, n, dtype)) return RowKind::kGaps;
-  // n additions in 8 bits err by at most n * 2^-8 of the sum; far below one lie parts of rows.
-  if (!(std::abs(off) <= static_cast<double>(n) * kBf16Step + bound) || sum < 0.9)
-    return RowKind::kNotOne;
+  if (InSteps(p, n) || FewLevels(p, n, dtype)) return RowKind::kSteps;
+  // m additions in 8 bits err by at most m * 2^-8 of the sum, and those of zeros do not; far below
+  // one lie parts of rows.
+  const auto added = static_cast<double>(n - std::count(p, p + n, 0.0));
+  if (!(std::abs(off) <= added * kBf16Step + bound) || sum < 0.9) return RowKind::kNotOne;
   return off > 0 ? RowKind::kExcess : RowKind::kDeficit;
 }
 
@@ -92,12 +129,21 @@ ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype) {
 
 }  // namespace
 
+DType RowsDType(const TensorCase& c) {
+  // 8 bits hold few values, and rows of few values may fit them by chance.
+  constexpr size_t kEnough = 64;
+  for (const DType coarse : {DType::kE5M2, DType::kE4M3}) {
+    if (DTypeSize(c.dtype) > 1 && FitsFormat(c.values, coarse, kEnough)) return coarse;
+  }
+  return CoarsestDType(c.values, c.dtype);
+}
+
 std::vector<ProbabilityRow> LookAtRows(const TensorCase& c) {
-  const DType dtype = CoarsestDType(c.values, c.dtype);
+  const DType dtype = RowsDType(c);
   std::vector<ProbabilityRow> rows;
   for (int64_t r = 0; r < c.rows; ++r) {
     rows.push_back(LookAtRow(c.values.data() + r * c.columns, c.columns, dtype));
-    rows.back().index = static_cast<int64_t>(c.first_row) + r;
+    rows.back().index = c.first_row + static_cast<uint64_t>(r);
   }
   return rows;
 }

@@ -11,7 +11,7 @@ namespace plumbline::rules {
 
 enum class RowKind {
   kSumsToOne,  // within the bound
-  kNearOne,    // beyond it, within 2^-16: exp of an fp32 logarithm does that, a 16-bit sum more
+  kNearOne,    // beyond it, within 2^-13: exp of a difference of fp32 logits in the thousands errs so
   kExcess,     // more than one, by no more than sums of n addends in 8 bits can err
   kDeficit,    // less than one, likewise
   kNotOne,     // further from one than any sum of 16 bits explains
@@ -19,6 +19,7 @@ enum class RowKind {
   kMasked,     // all zero
   kNonFinite,  // a NaN or an infinity
   kNoShare,    // a value below zero or above one
+  kSteps,      // not one, and its values are whole multiples of one step: integers with a scale
 };
 
 struct ProbabilityRow {
@@ -28,8 +29,11 @@ struct ProbabilityRow {
   double largest = 0;
   double least = 0;
   bool floored = false;  // what lies on the least value makes the difference from one
-  int64_t index = 0;     // row of the tensor
+  uint64_t index = 0;     // row of the tensor
 };
+
+// The coarsest floating dtype that holds every value of the rows: what they were rounded to.
+DType RowsDType(const TensorCase& c);
 
 // `c` holds whole rows. The bound is half an ulp of each value in the coarsest dtype that holds all
 // of them (rows saved in a wider dtype than they were computed in), plus (n + 2) * 2^-24 for sums

@@ -63,16 +63,6 @@ bool PowerOfTwoOrZero(double x) {
   return x == 0 || std::abs(std::frexp(x, &exponent)) == 0.5;
 }
 
-bool AllFit(const std::vector<double>& values, DType dtype, size_t enough) {
-  size_t telling = 0;
-  for (const double x : values) {
-    if (!std::isfinite(x)) continue;
-    if (RoundToFormat(x, dtype) != x) return false;
-    if (!PowerOfTwoOrZero(x)) ++telling;
-  }
-  return telling >= enough;
-}
-
 }  // namespace
 
 absl::StatusOr<SampleValues> ReadValues(const char* name, const v1::Tensor& tensor) {
@@ -159,12 +149,22 @@ absl::StatusOr<TensorCase> DecodeTensor(const v1::TensorState& state) {
   return c;
 }
 
+bool FitsFormat(const std::vector<double>& values, DType dtype, size_t enough) {
+  size_t telling = 0;
+  for (const double x : values) {
+    if (!std::isfinite(x)) continue;
+    if (RoundToFormat(x, dtype) != x) return false;
+    if (!PowerOfTwoOrZero(x)) ++telling;
+  }
+  return telling >= enough;
+}
+
 DType CoarsestDType(const std::vector<double>& values, DType dtype, size_t enough) {
   if (dtype != DType::kF32 && dtype != DType::kF64) return dtype;
   for (const DType coarse : {DType::kBF16, DType::kF16}) {
-    if (AllFit(values, coarse, enough)) return coarse;
+    if (FitsFormat(values, coarse, enough)) return coarse;
   }
-  if (dtype == DType::kF64 && AllFit(values, DType::kF32, enough)) return DType::kF32;
+  if (dtype == DType::kF64 && FitsFormat(values, DType::kF32, enough)) return DType::kF32;
   return dtype;
 }
 

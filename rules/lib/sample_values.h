@@ -51,6 +51,10 @@ struct TensorCase {
 // As DecodeUpdate. Integer tensors are read too.
 absl::StatusOr<TensorCase> DecodeTensor(const v1::TensorState& state);
 
+// Every finite value is one of `dtype`, and at least `enough` of them are no powers of two (those fit
+// everything).
+bool FitsFormat(const std::vector<double>& values, DType dtype, size_t enough);
+
 // The coarsest of bf16, f16 and the given dtype that holds each of at least `enough` finite values
 // that are no powers of two (those fit everything): f32 values that are all bf16 numbers were bf16
 // before somebody saved them as f32.

@@ -40,7 +40,8 @@ the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d
 - timm: `ModelEmaV3` before `.to(torch.bfloat16)`. NeMo, Megatron-LM: keep the EMA of the fp32 main parameters.
 - Or update every k steps with decay dᵏ: the step grows by k.
 
-**Strength.** `proved`: each counted element is replayed.
+**Strength.** `proved`: each counted element is replayed. The level is warning; a note for averages in f32 and f64,
+which stand still while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.
 
 **Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
 elements stand still that rounding does not hold (an average that is updated every few steps), or some
@@ -164,23 +165,28 @@ class EmaStall : public Rule {
   }
 
   v1::Verdict Found(const v1::UpdateConfig& config, const UpdateCase& c, const Counts& n) const {
+    const bool wide = c.dtype == DType::kF32 || c.dtype == DType::kF64;
     const double share = static_cast<double>(n.able) / static_cast<double>(n.apart);
     v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
+        {.level = wide ? v1::LEVEL_NOTE : v1::LEVEL_WARNING,
          .strength = v1::STRENGTH_PROVED,
          .title = absl::StrFormat("a moving average in %s cannot move", DTypeName(c.dtype)),
          .explanation = absl::StrFormat(
              "Of %d sampled elements that differ from the weights they average, %d can move: for "
              "the others e + (1 - d)(p - e), rounded once to %s, is e. %d kept their bits.",
              n.apart, n.able, DTypeName(c.dtype), n.held),
-         .cause = "low-precision-average",
+         .cause = wide ? "weights-too-near" : "low-precision-average",
          .measured = "elements able to move",
          .value = share,
          .unit = "share",
          .threshold = share_,
          .threshold_source = "option share",
-         .fix = "Keep the average in fp32 and cast it when it is used (EMAModel or AveragedModel "
-                "over an fp32 copy), or update it every k steps with decay d^k."});
+         .fix = wide ? "Nothing, where the weights have hardly moved yet; else a shorter average, "
+                       "or one "
+                       "updated every k steps with decay d^k."
+                     : "Keep the average in fp32 and cast it when it is used (EMAModel or "
+                       "AveragedModel over an fp32 copy), or update it every k steps with decay "
+                       "d^k."});
     v1::Finding& f = *verdict.mutable_finding();
     f.set_sample_size(n.apart);
     for (size_t k = 0; k < n.listed.size(); ++k) {

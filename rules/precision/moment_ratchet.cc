@@ -22,17 +22,20 @@ constexpr char kPage[] = R"page(
 Adam's second moment can rise and cannot fall: its decay is below half the spacing of its dtype.
 
 **What it checks.** The sampled elements of an update with its gradient and the second moment before
-and after: v ← β2·v + (1−β2)·g². Where g² < v, v must fall. A finding needs at least 1,000 such elements, of
-which less than 1 % fell, and a replay that gives the recorded bits: the update is computed for each of them in the
-ways optimizers compute it (fused and rounded once; β2·v rounded first, as a multiply and then an add do;
-each product rounded), in double and in fp32, and one way must explain 99 % of those that stood still.
+and after: v ← β2·v + (1−β2)·g². Where g² < v/2, v must fall, by half of its largest decay at least. A finding
+needs at least 1,000 such elements, of which less than 1 % fell, and a replay that gives the recorded bits: the
+update is computed for each of them in the ways optimizers compute it (fused and rounded once; β2·v rounded first,
+as a multiply and then an add do; each product rounded), in double and in fp32, and one way must explain 99 % of
+those that stood still. Early in a run v still rises nearly everywhere and few must fall; then 1,000 elements of
+any kind do: where the replay gives the bits of 99 % of them, *its* arithmetic is known, and so is what it would do
+to each v if no gradient came at all. Less than 1 % able to fall under every way that explains them is the finding.
 
 **Why.** With β2 = 0.999 the largest decay is 0.1 % of v; bf16 rounds away anything below 0.2 to 0.4 %. So v goes
 up with every large gradient and never comes down: from 0, with normal gradients of variance one, it stands at
 2.5 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
 1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
 
-**Bad.** `0 of 2,793 elements fell where g² < v; bf16, β2 = 0.999`.
+**Bad.** `0 of 2,793 elements fell where g² < v/2; bf16, β2 = 0.999`.
 
 **Good.** v in fp32; or in bf16 with β2 = 0.95, where the decay is 5 %.
 
@@ -44,9 +47,11 @@ up with every large gradient and never comes down: from 0, with normal gradients
 
 **Strength.** `proved`: each listed element is replayed to the bit.
 
-**Inconclusive when** there are fewer than 1,000 elements with g² < v, the gradient was not recorded, the
-moments did not move at all as in a skipped step (the replay disagrees), or the optimizer is AMSGrad, whose
-maximum never falls by design.
+**Inconclusive when** there are fewer than 1,000 such elements (a live sample holds 256 an update: four sampled
+updates, which are gathered), the gradient was not recorded, nothing moved at all as in a skipped step, no replay gives the
+recorded moments, or the optimizer is AMSGrad, whose maximum never falls by design. Elements that no step could
+have touched (no gradient, nothing moved: rows of a sparse embedding) and moments below eps² (their root does not show
+beside eps) are set aside.
 
 **What it cannot see.** A first moment that stalls (β1 = 0.9 decays by 10 %, which every dtype shows); a
 gradient that was scaled or clipped after it was recorded, where that changes the replay.
@@ -66,7 +71,7 @@ constexpr OptionInfo kOptions[] = {
      .high = 1e9},
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
-     .unit = "share of elements that fell",
+     .unit = "share of elements that fell, or are able to",
      .default_value = "0.01",
      .reason = "all of them should",
      .low = 0,
@@ -120,14 +125,24 @@ constexpr Arithmetic kArithmetics[] = {
 constexpr std::array kCustomary = {0.999, 0.99, 0.95, 0.98, 0.995, 0.9999, 0.9};
 constexpr double kExplained = 0.99;
 
-// Elements whose moment must fall.
+// The sampled elements, by what they can tell.
 struct Falling {
-  std::vector<size_t> still;  // it did not
-  size_t all = 0;
+  std::vector<size_t> telling;  // a moment that matters, part of the step
+  std::vector<size_t> still;    // of these, it had to fall and did not
+  size_t all = 0;               // had to fall
   size_t non_finite = 0;
+  bool moved = false;  // some weight or moment did: the step was not skipped
+
+  size_t fell() const { return all - still.size(); }
 };
 
-Falling Look(const UpdateCase& c) {
+// Below it nobody sees a moment: its root is lost beside eps, or it underflows.
+double LeastMoment(const v1::UpdateConfig& config, DType t) {
+  if (config.eps() > 0 && std::isfinite(config.eps())) return config.eps() * config.eps();
+  return t == DType::kF16 ? 0 : PowerOfTwo(FormatOf(t).min_exponent);
+}
+
+Falling Look(const UpdateCase& c, double least) {
   Falling f;
   for (size_t i = 0; i < c.size(); ++i) {
     const double v = c.moment_before[i], after = c.moment_after[i], g = c.gradient[i];
@@ -135,7 +150,12 @@ Falling Look(const UpdateCase& c) {
       ++f.non_finite;
       continue;
     }
-    if (!(g * g < v)) continue;
+    const bool moved = after != v || c.unchanged[i] == 0;
+    f.moved |= moved;
+    if (!(v > least) || (g == 0 && !moved)) continue;
+    f.telling.push_back(i);
+    // Closer to v the decay due is below what any format shows.
+    if (!(g * g < 0.5 * v)) continue;
     ++f.all;
     if (!(after < v)) f.still.push_back(i);
   }
@@ -143,28 +163,52 @@ Falling Look(const UpdateCase& c) {
 }
 
 struct Replay {
-  const char* name = "";
+  const Arithmetic* arithmetic = nullptr;
   double beta2 = 0;
-  size_t explained = 0;  // of those that stood still
-  size_t all = 0;        // of all: tells ways apart that agree on those
+  size_t still = 0;    // of those that stood still it explains so many
+  size_t telling = 0;  // of all that tell
+
+  double Next(double v, double g, DType t) const { return arithmetic->next(v, g, beta2, t); }
 };
 
-Replay BestReplay(const UpdateCase& c, const Falling& f, double beta2) {
+// Every way to compute the update, and how much of what was recorded it explains.
+std::vector<Replay> Replays(const UpdateCase& c, const Falling& f, double beta2) {
   std::vector<double> betas = {beta2};
   if (!(beta2 > 0 && beta2 < 1)) betas.assign(kCustomary.begin(), kCustomary.end());
-  Replay best;
+  std::vector<Replay> all;
   for (const double b : betas) {
     for (const Arithmetic& a : kArithmetics) {
+      Replay r{&a, b};
       const auto gives = [&](size_t i) {
-        return a.next(c.moment_before[i], c.gradient[i], b, c.moment_dtype) == c.moment_after[i];
+        return r.Next(c.moment_before[i], c.gradient[i], c.moment_dtype) == c.moment_after[i];
       };
-      Replay r{a.name, b, 0, 0};
-      for (const size_t i : f.still) r.explained += gives(i) ? 1 : 0;
-      for (size_t i = 0; i < c.size(); ++i) r.all += gives(i) ? 1 : 0;
-      if (std::tie(r.explained, r.all) > std::tie(best.explained, best.all)) best = r;
+      const auto count = [&](const std::vector<size_t>& of) {
+        return static_cast<size_t>(std::count_if(of.begin(), of.end(), gives));
+      };
+      r.still = count(f.still);
+      r.telling = count(f.telling);
+      all.push_back(r);
     }
   }
-  return best;
+  return all;
+}
+
+const Replay& Best(const std::vector<Replay>& replays) {
+  return *std::max_element(replays.begin(), replays.end(), [](const Replay& a, const Replay& b) {
+    return std::tie(a.still, a.telling) < std::tie(b.still, b.telling);
+  });
+}
+
+bool Explains(size_t explained, size_t of) {
+  return static_cast<double>(explained) >= kExplained * static_cast<double>(of);
+}
+
+// Of the telling elements, how many moments this arithmetic could lower without a gradient.
+size_t Able(const UpdateCase& c, const Falling& f, const Replay& r) {
+  return static_cast<size_t>(std::count_if(f.telling.begin(), f.telling.end(), [&](size_t i) {
+    const double v = c.moment_after[i];
+    return r.Next(v, 0, c.moment_dtype) < v;
+  }));
 }
 
 class MomentRatchet : public Rule {
@@ -194,54 +238,95 @@ class MomentRatchet : public Rule {
           "not-recorded: the gradient and the second moment before and after are needed");
     }
     const UpdateWindow::Gathered& gathered = window_.Add(step, item, *std::move(c));
-    const Falling f = Look(gathered.sample);
-    if (f.all < elements_) {
+    const v1::UpdateConfig& config = update.config();
+    const UpdateCase& sample = gathered.sample;
+    const Falling f = Look(sample, LeastMoment(config, sample.moment_dtype));
+    std::optional<v1::Verdict> verdict =
+        f.all >= elements_ ? Weigh(config, sample, f) : WeighEarly(config, sample, f);
+    if (!verdict) {
       return Inconclusive(absl::StrCat("few-elements: fewer than ", elements_,
-                                       " sampled elements have g^2 below their moment"),
-                          Describe(gathered.sample, f));
+                                       " sampled elements have g^2 below half their moment"),
+                          Describe(sample, f));
     }
-    v1::Verdict verdict = Weigh(update.config(), gathered.sample, f);
-    verdict.mutable_site()->set_step_first(gathered.step_first);
-    verdict.mutable_site()->set_step_last(step.step);
+    verdict->mutable_site()->set_step_first(gathered.step_first);
+    verdict->mutable_site()->set_step_last(step.step);
     window_.Forget(step, item);
     return verdict;
   }
 
+  bool Few(size_t n, size_t of) const {
+    return static_cast<double>(n) < share_ * static_cast<double>(of);
+  }
+
   v1::Verdict Weigh(const v1::UpdateConfig& config, const UpdateCase& c, const Falling& f) const {
-    const size_t fell = f.all - f.still.size();
-    if (!(static_cast<double>(fell) < share_ * static_cast<double>(f.all)))
+    if (!Few(f.fell(), f.all))
       return Pass("the second moment falls where its gradient is small", Describe(c, f));
-    if (config.optimizer() == "amsgrad") {
+    if (IsOptimizer(config, "amsgrad"))
       return Inconclusive("amsgrad: its maximum does not fall by design", Describe(c, f));
-    }
-    const Replay replay = BestReplay(c, f, config.beta2());
-    if (static_cast<double>(replay.explained) < kExplained * static_cast<double>(f.still.size())) {
+    if (!f.moved) return Inconclusive("skipped: neither weights nor moments moved", Describe(c, f));
+    const Replay replay = Best(Replays(c, f, config.beta2()));
+    if (!Explains(replay.still, f.still.size())) {
       return Inconclusive(
           "not-rounding: no replay of the update gives the recorded moments (a skipped step, or a "
           "gradient that is not the optimizer's)",
           Describe(c, f));
     }
-    return Found(config, c, f, replay);
+    v1::Verdict verdict = Found(
+        c, f, replay,
+        absl::StrFormat("Of %d sampled elements with g^2 < v/2, %d fell. Replaying the update (%s, "
+                        "beta2 = %g) in %s gives the recorded bits for %d of the %d others: what "
+                        "should be taken away is rounded away.",
+                        f.all, f.fell(), replay.arithmetic->name, replay.beta2,
+                        DTypeName(c.moment_dtype), replay.still, f.still.size()),
+        "elements that fell", f.fell(), f.all);
+    Put(*verdict.mutable_details(), "explained", static_cast<double>(replay.still));
+    return Complete(config, replay, std::move(verdict));
   }
 
-  v1::Verdict Found(const v1::UpdateConfig& config, const UpdateCase& c, const Falling& f,
-                    const Replay& replay) const {
-    const size_t fell = f.all - f.still.size();
+  // While few moments have had to fall: what the arithmetic that is proved by all of them would do
+  // without a gradient. nullopt: it is not proved, or ways that explain as much differ in it.
+  std::optional<v1::Verdict> WeighEarly(const v1::UpdateConfig& config, const UpdateCase& c,
+                                        const Falling& f) const {
+    if (f.telling.size() < elements_ || !f.moved || IsOptimizer(config, "amsgrad"))
+      return std::nullopt;
+    std::optional<Replay> best;
+    size_t most = 0, least = f.telling.size();
+    for (const Replay& r : Replays(c, f, config.beta2())) {
+      if (!Explains(r.telling, f.telling.size())) continue;
+      const size_t able = Able(c, f, r);
+      most = std::max(most, able);
+      least = std::min(least, able);
+      if (!best || r.telling > best->telling) best = r;
+    }
+    if (!best) return std::nullopt;
+    if (!Few(least, f.telling.size()) && (f.all == 0 || !Few(f.fell(), f.all)))
+      return Pass("the second moment is able to fall", Describe(c, f));
+    if (!Few(most, f.telling.size()) || f.fell() > 0) return std::nullopt;
+    v1::Verdict verdict = Found(
+        c, f, *best,
+        absl::StrFormat("Replaying the update (%s, beta2 = %g) in %s gives the recorded bits of %d "
+                        "of %d sampled elements; without any gradient that arithmetic would lower "
+                        "%d of them: what should be taken away is rounded away. Of %d that had to "
+                        "fall (g^2 < v/2) none did.",
+                        best->arithmetic->name, best->beta2, DTypeName(c.moment_dtype),
+                        best->telling, f.telling.size(), most, f.all),
+        "elements able to fall", most, f.telling.size());
+    Put(*verdict.mutable_details(), "explained", static_cast<double>(best->telling));
+    Put(*verdict.mutable_details(), "able", static_cast<double>(most));
+    return Complete(config, *best, std::move(verdict));
+  }
+
+  v1::Verdict Found(const UpdateCase& c, const Falling& f, const Replay& replay,
+                    std::string explanation, const char* measured, size_t n, size_t of) const {
     v1::Verdict verdict = MakeFinding(
         {.level = v1::LEVEL_WARNING,
          .strength = v1::STRENGTH_PROVED,
          .title =
              absl::StrFormat("the second moment in %s cannot decay", DTypeName(c.moment_dtype)),
-         .explanation = absl::StrFormat(
-             "Of %d sampled elements with g^2 < v, %d fell. Replaying the update (%s, beta2 = %g) "
-             "in "
-             "%s gives the recorded bits for %d of the %d others: what should be taken away is "
-             "rounded away.",
-             f.all, fell, replay.name, replay.beta2, DTypeName(c.moment_dtype), replay.explained,
-             f.still.size()),
+         .explanation = std::move(explanation),
          .cause = "low-precision-moment",
-         .measured = "elements that fell",
-         .value = static_cast<double>(fell) / static_cast<double>(f.all),
+         .measured = measured,
+         .value = static_cast<double>(n) / static_cast<double>(of),
          .unit = "share",
          .threshold = share_,
          .threshold_source = "option share",
@@ -249,20 +334,25 @@ class MomentRatchet : public Rule {
                 "exp_avg_sq_dtype=torch.float32; Megatron-LM --exp-avg-sq-dtype fp32), or lower "
                 "beta2."});
     v1::Finding& finding = *verdict.mutable_finding();
-    finding.set_sample_size(f.all);
+    finding.set_sample_size(of);
     constexpr size_t kListed = 3;
-    for (size_t n = 0; n < std::min(kListed, f.still.size()); ++n) {
-      const size_t i = f.still[n];
-      Put(*finding.mutable_witness(), absl::StrCat("element ", n + 1),
+    const std::vector<size_t>& shown = f.still.empty() ? f.telling : f.still;
+    for (size_t k = 0; k < std::min(kListed, shown.size()); ++k) {
+      const size_t i = shown[k];
+      const double g2 = c.gradient[i] * c.gradient[i];
+      Put(*finding.mutable_witness(), absl::StrCat("element ", k + 1),
           absl::StrFormat("[%d]: v = %.9g, g^2 = %.6g, v after = %.9g; exactly %.9g", c.offsets[i],
-                          c.moment_before[i], c.gradient[i] * c.gradient[i], c.moment_after[i],
-                          replay.beta2 * c.moment_before[i] +
-                              (1 - replay.beta2) * c.gradient[i] * c.gradient[i]));
+                          c.moment_before[i], g2, c.moment_after[i],
+                          replay.beta2 * c.moment_before[i] + (1 - replay.beta2) * g2));
     }
     *verdict.mutable_details() = Describe(c, f);
-    Put(*verdict.mutable_details(), "replay", replay.name);
+    return verdict;
+  }
+
+  static v1::Verdict Complete(const v1::UpdateConfig& config, const Replay& replay,
+                              v1::Verdict verdict) {
+    Put(*verdict.mutable_details(), "replay", replay.arithmetic->name);
     Put(*verdict.mutable_details(), "beta2", replay.beta2);
-    Put(*verdict.mutable_details(), "explained", static_cast<double>(replay.explained));
     if (replay.beta2 != config.beta2())
       verdict.add_assumptions("beta2 is a customary value, found by replay");
     return verdict;
@@ -272,8 +362,9 @@ class MomentRatchet : public Rule {
     google::protobuf::Struct details;
     Put(details, "dtype", DTypeName(c.moment_dtype));
     Put(details, "sampled", static_cast<double>(c.size()));
+    Put(details, "telling", static_cast<double>(f.telling.size()));
     Put(details, "must_fall", static_cast<double>(f.all));
-    Put(details, "fell", static_cast<double>(f.all - f.still.size()));
+    Put(details, "fell", static_cast<double>(f.fell()));
     Put(details, "non_finite", static_cast<double>(f.non_finite));
     return details;
   }

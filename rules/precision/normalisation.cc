@@ -44,8 +44,9 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 between a row's values (dropout, top-k, sparse masks), one factor over unlike rows (a routed scaling), values
 below zero or above one (dropout's scale, scores that are no shares), a floor under all values (clamp), sums
 further from one than n additions in 8 bits can err (sigmoids), or sums below one alone (a sink, a shard of
-the vocabulary, a top-k that was not renormalised). Rows of zeros or with NaN (fully masked) are set aside. Up
-to 2⁻¹⁶ beyond the bound it is inconclusive too: `log_softmax(...).exp()` errs so.
+the vocabulary, a top-k that was not renormalised), or values that are few levels (integers or 8 bits with a
+scale). Rows of zeros or with NaN (fully masked) are set aside. Up to 2⁻¹³ beyond the bound it is inconclusive
+too: `exp(x - logsumexp(x))` of fp32 logits in the thousands errs so.
 
 **What it cannot see.** Sums that err downwards only; attention with dropout; layer norms (hand over a row of their weights).
 
@@ -63,7 +64,7 @@ constexpr RuleInfo kInfo = {"precision/normalisation",
                             kPage,
                             {}};
 
-constexpr size_t kKinds = static_cast<size_t>(RowKind::kNoShare) + 1;
+constexpr size_t kKinds = static_cast<size_t>(RowKind::kSteps) + 1;
 
 struct Tally {
   std::array<size_t, kKinds> rows{};
@@ -94,6 +95,8 @@ std::string Explanation(const std::vector<ProbabilityRow>& rows, const Tally& ta
   if (tally.of(RowKind::kNotOne) > 0)
     return "not-distributions: sums further from one than any sum in 16 bits explains, or parts of "
            "rows (a shard, a top-k, sigmoids)";
+  if (tally.of(RowKind::kSteps) > 0)
+    return "quantised: the values are few levels, as integers or 8 bits with a scale have them";
   if (tally.of(RowKind::kGaps) > 0)
     return "gaps: zeros between the values (dropout, a top-k or a sparse mask)";
   if (tally.worst != nullptr) return "";
@@ -142,9 +145,8 @@ class Normalisation : public Rule {
              absl::StrFormat("%d of %d rows of %d values sum to more than one beyond what fp32 "
                              "sums and one rounding "
                              "to %s allow; row %d sums to %.6g, %.3g times its bound away.",
-                             tally.of(RowKind::kExcess), c.rows, c.columns,
-                             DTypeName(CoarsestDType(c.values, c.dtype)), worst.index, worst.sum,
-                             off / worst.bound),
+                             tally.of(RowKind::kExcess), c.rows, c.columns, DTypeName(RowsDType(c)),
+                             worst.index, worst.sum, off / worst.bound),
          .cause = "16-bit-normaliser",
          .measured = "sum of a row minus one",
          .value = off,
@@ -166,8 +168,8 @@ class Normalisation : public Rule {
 
   static google::protobuf::Struct Describe(const TensorCase& c, const Tally& tally) {
     static constexpr std::array<const char*, kKinds> kNames = {
-        "sum_to_one", "near_one", "excess",     "deficit", "not_one",
-        "gaps",       "masked",   "non_finite", "no_share"};
+        "sum_to_one", "near_one", "excess",     "deficit",  "not_one",
+        "gaps",       "masked",   "non_finite", "no_share", "in_steps"};
     google::protobuf::Struct details;
     Put(details, "dtype", DTypeName(c.dtype));
     Put(details, "rows", static_cast<double>(c.rows));

@@ -16,7 +16,8 @@ class Run {
       const double w = spec.weight + spec.weight_sd * draw_.Normal();
       master_.push_back(RoundToFormat(w, spec.resumed ? DType::kF32 : spec.dtype));
       weights_.push_back(RoundToFormat(w, spec.dtype));
-      moment_.push_back(RoundToFormat(spec.moment * (0.5 + draw_.Uniform()), spec.moment_dtype));
+      moment_.push_back(RoundToFormat(
+          spec.moment * (1 + spec.moment_spread * (draw_.Uniform() - 0.5)), spec.moment_dtype));
     }
   }
 
@@ -49,7 +50,8 @@ class Run {
   std::vector<double> Gradients() {
     std::vector<double> g;
     for (size_t i = 0; i < n(); ++i)
-      g.push_back(RoundToFormat(spec_.gradient_sd * draw_.Normal(), DType::kF32));
+      g.push_back(
+          RoundToFormat(spec_.gradient_mean + spec_.gradient_sd * draw_.Normal(), DType::kF32));
     return g;
   }
 
@@ -57,7 +59,7 @@ class Run {
     std::vector<double> intended;
     for (size_t i = 0; i < n(); ++i) {
       double change = spec_.step_sd * draw_.Normal();
-      if (spec_.optimizer == "ema" || spec_.decay > 0.5)
+      if (spec_.optimizer == "ema" || spec_.optimizer == "EMA" || spec_.decay > 0.5)
         change = (1 - spec_.decay) * spec_.apart * std::abs(weights_[i]) * draw_.Normal();
       if (draw_.Uniform() >= spec_.moving) change = 0;
       if (spec_.moments && moment_[i] == 0 && !spec_.finite_steps && !(EpsAdded() > 0))
@@ -72,7 +74,12 @@ class Run {
     return RoundToFormat(spec_.eps, t);
   }
 
-  double Moment(double v, double g, int /*step*/) const {
+  double Stochastic(double x, DType t) {
+    const double unit = UlpOf(x, t), low = std::floor(x / unit) * unit;
+    return draw_.Uniform() < (x - low) / unit ? low + unit : low;
+  }
+
+  double Moment(double v, double g, int step) {
     const double b = spec_.beta2, rest = 1 - b;
     const DType t = spec_.moment_dtype;
     if (spec_.arithmetic == "fused") return RoundToFormat(b * v + rest * g * g, t);
@@ -88,6 +95,12 @@ class Run {
       return RoundToFormat(
           RoundToFormat(b * v, t) + RoundToFormat(rest * RoundToFormat(g * g, t), t), t);
     }
+    if (spec_.arithmetic == "stochastic") return Stochastic(b * v + rest * g * g, t);
+    // Rows of a sparse embedding: those without a gradient are not looked at.
+    if (spec_.arithmetic == "lazy") return g == 0 ? v : RoundToFormat(b * v + rest * g * g, t);
+    // Every second step is skipped; the rest is rounded stochastically.
+    if (spec_.arithmetic == "half-skipped")
+      return step % 2 == 0 ? v : Stochastic(b * v + rest * g * g, t);
     if (spec_.arithmetic == "amsgrad") return std::max(v, RoundToFormat(b * v + rest * g * g, t));
     return v;  // skipped
   }
@@ -101,11 +114,7 @@ class Run {
       master_[i] = RoundToFormat(master_[i] + change, DType::kF32);
       return RoundToFormat(master_[i], spec_.dtype);
     }
-    if (spec_.rounding == "stochastic") {
-      const double sum = w + change, unit = UlpOf(sum, spec_.dtype);
-      const double low = std::floor(sum / unit) * unit;
-      return draw_.Uniform() < (sum - low) / unit ? low + unit : low;
-    }
+    if (spec_.rounding == "stochastic") return Stochastic(w + change, spec_.dtype);
     return RoundToFormat(w + change, spec_.dtype);
   }
 
@@ -163,6 +172,8 @@ void Set(UpdateRunSpec& s, const std::string& key, const std::string& value) {
                        {"decay", &s.decay},
                        {"apart", &s.apart},
                        {"moment", &s.moment},
+                       {"moment_spread", &s.moment_spread},
+                       {"gradient_mean", &s.gradient_mean},
                        {"gradient_sd", &s.gradient_sd}},
             .flag = {{"moments", &s.moments},
                      {"gradient", &s.gradient},

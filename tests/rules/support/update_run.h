@@ -28,14 +28,17 @@ struct UpdateRunSpec {
   // optimizer ema: p - e is `apart` * |e| * normal, intended (1 - decay)(p - e)
   double apart = 0.05;
   int update_every = 1;  // an average that is updated every n-th step
-  // Second moments: v = moment * (0.5 + uniform), g = gradient_sd * normal.
+  // Second moments: v = moment * (1 + moment_spread * (uniform - 1/2)), g = gradient_mean +
+  // gradient_sd * normal.
   bool moments = false;
   bool gradient = true;
   bool say_beta2 = true;
   DType moment_dtype = DType::kBF16;
   double moment = 1;
+  double moment_spread = 1;
+  double gradient_mean = 0;
   double gradient_sd = 0.5;
-  // fused, multiply-add, each, float, skipped, amsgrad
+  // fused, multiply-add, each, float, stochastic, lazy, skipped, half-skipped, amsgrad
   std::string arithmetic = "fused";
   bool finite_steps = false;  // intended stays finite where the moment is zero
   int poison_every = 0;       // every n-th element is NaN in before, +Inf in gradient
