@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -58,6 +59,12 @@ bool Copies::varied() const {
   });
 }
 
+bool Copies::alike_in_nan() const {
+  return std::all_of(states.begin(), states.end(), [&](const v1::TensorState* s) {
+    return s->summary().nan() > 0 && s->summary().nan() == states[0]->summary().nan();
+  });
+}
+
 std::optional<size_t> Copies::Majority() const {
   std::map<Digest, size_t> votes;
   for (const Digest& d : digests) ++votes[d];
@@ -104,6 +111,7 @@ std::optional<Difference> Compare(const v1::TensorState& a, const v1::TensorStat
   for (size_t i = 0; i < d.compared; ++i) {
     const char* x = from_a + i * size;
     const char* y = from_b + i * size;
+    if (std::isnan(first->values[i]) && std::isnan(second->values[i])) continue;
     const int flipped = Flipped(x, y, size);
     if (first->values[i] != 0) {
       ++d.telling;

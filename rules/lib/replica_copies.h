@@ -29,6 +29,8 @@ struct Copies {
   bool equal() const;
   // Some value differs from another: a tensor of zeros or ones is the same wherever it is.
   bool varied() const;
+  // Each holds NaN, and as many: of those the bits are anyone's.
+  bool alike_in_nan() const;
   // The index of a rank of the strict majority; nullopt: there is none.
   std::optional<size_t> Majority() const;
 };
@@ -36,7 +38,7 @@ struct Copies {
 // The tensors of a site and step by (replicas, call). Groups of one rank are left out.
 std::vector<Copies> GroupCopies(const SiteStep& step);
 
-// Sampled elements of two copies, bit by bit.
+// Sampled elements of two copies, bit by bit; NaN on both sides are the same whatever their bits.
 struct Difference {
   uint64_t compared = 0;
   uint64_t telling = 0;        // of these, not zero in the first: zeros agree anywhere

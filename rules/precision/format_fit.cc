@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -42,7 +45,9 @@ e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gr
 **Inconclusive when** there are fewer than 100 finite non-zero values, or the tensor is already stored in
 the format: what it lost is lost.
 
-**What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later.
+**What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later. Evidence has
+no word for a scale a block (MXFP8, NVFP4, 1×128 tiles): of a tensor that is stored so, hand over the scaled values, or
+read the details' `e4m3_block32` and `e4m3_block128`, which are what a power-of-two scale would leave lost.
 
 **Cost.** None beyond the tensor's statistics.
 
@@ -76,10 +81,25 @@ const v1::FormatFit* FitOf(const v1::TensorSummary& s, v1::DType format, uint32_
   return nullptr;
 }
 
-// Finite and not zero; 0 for counts that contradict each other.
-uint64_t Values(const v1::TensorSummary& s) {
-  const uint64_t beside = s.nan() + s.pos_inf() + s.neg_inf() + s.zero();
-  return beside <= s.count() ? s.count() - beside : 0;
+// `whole` without the parts; nullopt for counts that contradict each other.
+std::optional<uint64_t> Rest(uint64_t whole, std::initializer_list<uint64_t> parts) {
+  for (const uint64_t part : parts) {
+    if (part > whole) return std::nullopt;
+    whole -= part;
+  }
+  return whole;
+}
+
+// Finite and not zero.
+std::optional<uint64_t> Values(const v1::TensorSummary& s) {
+  return Rest(s.count(), {s.nan(), s.pos_inf(), s.neg_inf(), s.zero()});
+}
+
+// Each fit is about the values that there are.
+bool Consistent(const v1::TensorSummary& s, uint64_t values) {
+  return std::all_of(s.fits().begin(), s.fits().end(), [&](const v1::FormatFit& fit) {
+    return Rest(values, {fit.flushed(), fit.saturated()}).has_value();
+  });
 }
 
 uint64_t Lost(const v1::FormatFit& fit) { return fit.flushed() + fit.saturated(); }
@@ -101,7 +121,9 @@ class FormatFitRule : public Rule {
     const auto dtype = static_cast<DType>(state.dtype());
     if (!IsFloating(target) || !IsFloating(dtype)) return std::nullopt;
     const v1::TensorSummary& s = state.summary();
-    const uint64_t values = Values(s);
+    const uint64_t values = Values(s).value_or(0);
+    if (!Values(s) || !Consistent(s, values))
+      return Inconclusive("contradictory: the tensor's counts do not add up");
     google::protobuf::Struct details = Describe(state, values);
     if (values < kFewValues) {
       return Inconclusive(
