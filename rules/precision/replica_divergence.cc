@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
+#include "rules/lib/reduction_outputs.h"
 #include "rules/lib/replica_copies.h"
 #include "rules/lib/verdicts.h"
 
@@ -24,7 +25,9 @@ Copies of one tensor that must be the same bits on several ranks are not.
 **What it checks.** The 128-bit digest of a tensor (a sum over its elements of a hash of index and bits) on
 each rank of a step, micro-batch by micro-batch. Ranks that declare one `replicas` group hold copies. A strict
 majority names the odd ranks; of two, both are named and neither is accused. With sampled values the first
-differing element is named, its bits on either side and how many of them differ.
+differing element is named, its bits on either side and how many of them differ. The results of a sampled
+reduction are copies too: each rank's values at the sampled elements are compared, where half of them at least are
+the same (a reduce to one rank, a scatter or an average that ranks keep apart shows none).
 
 **Why.** Data-parallel ranks apply one update to one set of weights, and nothing compares them again. One
 flipped bit of 2^34 on one of 64 ranks (bit 30 turns 0.02 into 6.8e36, bit 22 turns it into 0.0278) never
@@ -53,9 +56,8 @@ by design, and so do replicas between the steps of a training that synchronises 
 where they must not), declared copies differ in shape or dtype, or each copy holds as many NaN and they differ in
 nothing else that was sampled: a NaN's bits mean nothing.
 
-**What it cannot see.** Copies that went wrong together; a rank that reports nothing; a reduction whose result
-differs between ranks, unless that result is observed as a tensor too (`observe_tensor(..., role="gradient",
-replicas=...)` after the all-reduce): of reductions `collective-sum` judges each rank's result against the exact sum.
+**What it cannot see.** Copies that went wrong together; a rank that reports nothing; results of a reduction that
+differ in elements that were not sampled.
 
 **Cost.** The digest is part of the tensor's statistics; a few hundred bytes a site are kept.
 
@@ -121,6 +123,15 @@ class ReplicaDivergence : public Rule {
         other = std::move(verdict);
       }
     }
+    for (const JoinedReduction& joined : *JoinReductions(step)) {
+      std::optional<v1::Verdict> verdict = JudgeOutputs(step, joined, &diverged);
+      if (!verdict) continue;
+      if (verdict->kind() == v1::Verdict::KIND_FINDING) {
+        out.Add(*std::move(verdict));
+      } else {
+        other = std::move(verdict);
+      }
+    }
     if (other && !diverged) out.Add(*std::move(other));
   }
 
@@ -174,6 +185,68 @@ class ReplicaDivergence : public Rule {
     if (history.told == odd) return std::nullopt;  // one incident
     history.told = odd;
     return Found(copies, odd, majority, example, difference, declared ? "" : basis);
+  }
+
+  // The result of a reduction is a copy on every rank that gets it.
+  std::optional<v1::Verdict> JudgeOutputs(const SiteStep& step, const JoinedReduction& joined,
+                                          bool* diverged) {
+    const std::optional<OutputSplit> split = SplitOutputs(joined);
+    if (!split) return std::nullopt;
+    std::set<uint32_t>& told =
+        told_outputs_[{step.attempt, step.role, step.site.layer(), step.site.op(), joined.group}];
+    const std::set<uint32_t> odd(split->odd.begin(), split->odd.end());
+    if (odd.empty()) {
+      told.clear();
+      google::protobuf::Struct details;
+      Put(details, "ranks", static_cast<double>(split->ranks.size()));
+      Put(details, "values", static_cast<double>(split->compared));
+      return Pass("every rank got the same result", std::move(details));
+    }
+    *diverged = true;
+    if (told == odd) return std::nullopt;
+    told = odd;
+    return OutputsDiffer(joined, *split, odd);
+  }
+
+  static v1::Verdict OutputsDiffer(const JoinedReduction& joined, const OutputSplit& split,
+                                   const std::set<uint32_t>& odd) {
+    const std::string names = RankList(odd);
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = split.majority
+                      ? absl::StrCat(names, " got another result of a reduction than the others")
+                      : absl::StrCat(names, " got different results of one reduction"),
+         .explanation = absl::StrFormat(
+             "Call %d of %s: %s %d of %d sampled elements differ, first %d: %.9g on rank %d, %.9g "
+             "on rank %d. What is updated with it differs from then on.",
+             joined.sequence, GroupWords(joined.group),
+             split.majority ? absl::StrFormat("%d of %d ranks got one result.",
+                                              split.ranks.size() - odd.size(), split.ranks.size())
+                            : "no majority of the ranks has one result: which of them is right "
+                              "cannot be told.",
+             split.differ, split.compared, split.element, split.value_a, split.rank_a,
+             split.value_b, split.rank_b),
+         .cause = "reduction-result",
+         .measured = "ranks that differ",
+         .value = static_cast<double>(odd.size()),
+         .unit = "ranks",
+         .threshold = 0,
+         .threshold_source = "every rank gets the same bits",
+         .fix =
+             "Test these ranks' memory and links (dcgmi diag -r 3, ECC and NVLink counters, NCCL "
+             "tests with checking on); reload their weights from another replica."});
+    for (const uint32_t rank : odd) verdict.mutable_site()->add_ranks(rank);
+    verdict.mutable_finding()->set_sample_size(split.compared);
+    google::protobuf::Struct& witness = *verdict.mutable_finding()->mutable_witness();
+    Put(witness, "element", static_cast<double>(split.element));
+    Put(witness, absl::StrCat("rank ", split.rank_a), split.value_a);
+    Put(witness, absl::StrCat("rank ", split.rank_b), split.value_b);
+    Put(*verdict.mutable_details(), "ranks", static_cast<double>(split.ranks.size()));
+    Put(*verdict.mutable_details(), "group", joined.group);
+    verdict.add_assumptions(
+        "every rank gets the result (an all-reduce), as most of its values show");
+    return verdict;
   }
 
   // Names that never come again (a group a step) must not fill the memory.
@@ -293,6 +366,10 @@ class ReplicaDivergence : public Rule {
 
   using Key = std::tuple<uint32_t, v1::Role, std::string, std::string, std::string, uint32_t>;
   std::map<Key, History> histories_;
+  // Odd ranks of the reductions' last divergence, by (attempt, role, layer, op, group).
+  std::map<std::tuple<uint32_t, v1::Role, std::string, std::string, std::string>,
+           std::set<uint32_t>>
+      told_outputs_;
 };
 
 }  // namespace
