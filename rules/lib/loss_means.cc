@@ -118,6 +118,8 @@ LossComparison CompareLoss(double logged, uint32_t logger, const std::vector<Los
     const bool apart =
         std::abs(met->value - token_mean.value) > met->allowance + token_mean.allowance;
     c.kind = token || !apart ? LossMean::kBoth : LossMean::kMeanOfMeans;
+    const double met_width = 2 * met->allowance * static_cast<double>(means.size());
+    c.chance = std::min(1.0, met_width / std::abs(met->value - token_mean.value));
   } else if (token) {
     c.kind = LossMean::kTokenMean;
   }

@@ -30,13 +30,16 @@ struct LossComparison {
   double token_mean = 0;
   double mean_of_means = 0;  // the one that was met, else that over ranks
   double allowance = 0;      // |logged - mean| up to which they are the same
+  double chance = 1;         // that a value of another making lay as near to a mean of means
   std::string over;          // "ranks", "micro-batches"
 };
 
-// `logged` by rank `logger`. At least two units. Allowances: sums, counts and the logged value kept
-// in fp32, each sum taken in fp32 over the units, each term one rounding: (n + 4) 2^-24 of the mean
-// of |terms|; plus half a unit of the logged value's last decimal, or half an ulp of bf16 or fp16,
-// where it has no more digits than that.
+// `chance`: the width of what is met, over all candidates, over the distance of the two means:
+// where a value between or beside them lies is taken to be anyone's guess. `logged` by rank
+// `logger`. At least two units. Allowances: sums, counts and the logged value kept in fp32, each
+// sum taken in fp32 over the units, each term one rounding: (n + 4) 2^-24 of the mean of |terms|;
+// plus half a unit of the logged value's last decimal, or half an ulp of bf16 or fp16, where it has
+// no more digits than that.
 LossComparison CompareLoss(double logged, uint32_t logger, const std::vector<LossUnit>& units,
                            size_t units_without_tokens);
 

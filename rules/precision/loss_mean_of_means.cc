@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -25,7 +26,10 @@ loss that is logged, and usually the gradient with it, weighs tokens by where th
 names behind a common prefix, as `train/loss`): the logged loss against Σ`loss_sum`/Σ`tokens` and against the
 mean of the ranks' means, and of the micro-batches' means where a rank logged several. A finding needs
 the logged value to be the latter and not the former, the two being further apart than the rounding of
-everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept.
+everything that was logged: (n+4)·2⁻²⁴ of the terms, and half a unit of the last decimal that was kept. A value of
+another making (smoothed, with an auxiliary loss) lies as near by chance now and then: with two decimals
+in a few steps of a hundred. So the chance is multiplied over steps until it is below 1e-4 (one step of an
+unrounded fp32, some five of two decimals), and a step whose logged value is neither mean undoes two of those findings.
 
 **Why.** Two ranks with 100 and 900 tokens of mean loss 4 and 2: the mean over tokens is 2.2, the mean of
 means 3.0. Every token of the first counts nine times. It biases by length, is invisible in any
@@ -41,10 +45,11 @@ one curve, and changes with the batch size, so runs of different sizes are not c
 - PyTorch DDP: all-reduce the token count, scale the loss by world_size/Σtokens and use `reduction="sum"`; DDP
   and FSDP divide gradients by the world size. DeepSpeed: the same, `gradient_accumulation_steps` divides too.
 
-**Strength.** `proved`: exact up to the stated rounding.
+**Strength.** `proved`: exact up to the stated rounding, in steps enough to leave coincidence a chance of 1e-4.
 
 **Inconclusive when** token counts are equal, one rank alone logs sums, the two means are too
-close to tell, each rank logs its own mean, a rank is missing, or the logged value is neither.
+close to tell, each rank logs its own mean, a rank is missing, the logged value is neither, or it met the mean of
+means in too few steps yet.
 
 **What it cannot see.** Gradients that are averaged otherwise than the loss that is logged; smoothing.
 
@@ -60,6 +65,10 @@ constexpr RuleInfo kInfo = {"precision/loss-mean-of-means",
                             "0.1.0",
                             kPage,
                             {}};
+
+// ln of one over the chance that is left to coincidence.
+const double kEnough = std::log(1e4);
+const double kMiss = 2 * kEnough;
 
 constexpr std::string_view kLoss = "loss", kLossSum = "loss_sum", kTokens = "tokens";
 
@@ -135,7 +144,16 @@ class LossMeanOfMeans : public Rule {
   void JudgeStep(const StepEnd& step, VerdictSink& out) override {
     for (const auto& [key, series] : open_) {
       if (series.loss.empty() || series.loss_sum.empty() || series.tokens.empty()) continue;
-      v1::Verdict verdict = Weigh(series);
+      Outcome outcome;
+      v1::Verdict verdict = Weigh(series, &outcome);
+      const double surprise = history_[{step.role, key.first, key.second}].Add(outcome);
+      if (verdict.kind() == v1::Verdict::KIND_FINDING && !(surprise >= kEnough)) {
+        verdict = Inconclusive(
+            "coincidence-possible: the logged loss is the mean of means, but to so few decimals, "
+            "or "
+            "in so few of the steps, that a value of another making might be",
+            verdict.details());
+      }
       v1::FindingSite& site = *verdict.mutable_site();
       site.set_layer(key.first);
       site.set_op(absl::StrCat(key.second, "loss"));
@@ -150,7 +168,29 @@ class LossMeanOfMeans : public Rule {
   }
 
  private:
-  static v1::Verdict Weigh(const Series& series) {
+  // What one step says of coincidence.
+  struct Outcome {
+    double surprise = 0;  // ln of one over the chance that the mean of means was met by accident
+    bool missed = false;  // some logged value was the mean over tokens, or neither
+    double logged = NAN;  // the value that met it
+  };
+  struct History {
+    double surprise = 0;
+    double logged = NAN;
+
+    // The same value again (one batch, evaluated in each step) is no news.
+    double Add(const Outcome& outcome) {
+      if (outcome.missed) {
+        surprise = std::max(surprise - kMiss, -3 * kMiss);
+      } else if (outcome.surprise > 0 && outcome.logged != logged) {
+        surprise = std::min(surprise + outcome.surprise, 2 * kEnough);
+        logged = outcome.logged;
+      }
+      return surprise;
+    }
+  };
+
+  static v1::Verdict Weigh(const Series& series, Outcome* outcome) {
     if (!series.missing.empty())
       return Inconclusive("missing-ranks: the sums of some ranks have not come");
     const Units units = Join(series);
@@ -166,7 +206,7 @@ class LossMeanOfMeans : public Rule {
       if (!std::isfinite(logged.value)) continue;
       const std::vector<LossUnit> mine = UnitsOf(series, units, logged.call);
       if (mine.size() < 2) continue;
-      v1::Verdict verdict = Answer(logged, mine, units.without);
+      v1::Verdict verdict = Answer(logged, mine, units.without, outcome);
       if (!best || Rank(verdict) > Rank(*best)) best = std::move(verdict);
     }
     if (!best) return Inconclusive("no-loss: no finite loss was logged over several sums");
@@ -191,8 +231,13 @@ class LossMeanOfMeans : public Rule {
   }
 
   static v1::Verdict Answer(const Logged& logged, const std::vector<LossUnit>& units,
-                            size_t without) {
+                            size_t without, Outcome* outcome) {
     const LossComparison c = CompareLoss(logged.value, logged.rank, units, without);
+    outcome->missed |= c.kind == LossMean::kTokenMean || c.kind == LossMean::kNeither;
+    if (c.kind == LossMean::kMeanOfMeans && -std::log(c.chance) > outcome->surprise) {
+      outcome->surprise = -std::log(c.chance);
+      outcome->logged = logged.value;
+    }
     google::protobuf::Struct details;
     Put(details, "logged", logged.value);
     Put(details, "token_mean", c.token_mean);
@@ -250,6 +295,7 @@ class LossMeanOfMeans : public Rule {
   }
 
   std::map<std::pair<std::string, std::string>, Series> open_;  // (layer, prefix)
+  std::map<std::tuple<v1::Role, std::string, std::string>, History> history_;
 };
 
 }  // namespace
