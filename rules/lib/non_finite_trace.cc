@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "rules/lib/reduction_join.h"
 #include "rules/lib/sample_values.h"
 
 namespace plumbline::rules {
@@ -52,6 +54,20 @@ void CountValues(const v1::Tensor& tensor, Observation* o) {
   }
 }
 
+// Of [N,m] values that hold a NaN or an infinity.
+uint32_t FirstBadRow(const v1::Tensor& tensor) {
+  const auto read = ReadValues("values", tensor);
+  if (!read.ok()) return 0;
+  const auto columns = static_cast<size_t>(read->shape[1]);
+  const auto bad = std::find_if(read->values.begin(), read->values.end(),
+                                [](double x) { return !std::isfinite(x); });
+  return static_cast<uint32_t>(static_cast<size_t>(bad - read->values.begin()) / columns);
+}
+
+bool IsAccumulation(const v1::Reduction& reduction) {
+  return reduction.call().algorithm() == "accumulation";
+}
+
 void CountTensor(const v1::TensorState& state, Observation* o) {
   const v1::TensorSummary& s = state.summary();
   o->what = state.role().empty() ? "tensor" : state.role();
@@ -78,6 +94,14 @@ void CountUpdate(const v1::Update& update, Observation* o) {
 }
 
 }  // namespace
+
+uint64_t Observation::non_finite() const {
+  uint64_t sum = 0;
+  for (const uint64_t n : {nan, pos_inf, neg_inf, unsorted}) {
+    if (__builtin_add_overflow(sum, n, &sum)) return std::numeric_limits<uint64_t>::max();
+  }
+  return sum;
+}
 
 bool Observation::mask_like() const {
   if (whole_rows > 0) return true;
@@ -112,6 +136,11 @@ void NonFiniteTrace::Take(const SiteStep& step, const Item& item) {
     Observation out = o;
     o.what = "reduction input";
     CountValues(e.reduction().sample().inputs(), &o);
+    // One record of the whole world: the row tells whose value it is.
+    const v1::Tensor& inputs = e.reduction().sample().inputs();
+    if (HoldsAllRanks(e.reduction()) && e.reduction().call().group().empty() &&
+        !IsAccumulation(e.reduction()) && o.non_finite() > 0)
+      o.rank = FirstBadRow(inputs);
     Add(std::move(o));
     out.what = "reduction output";
     CountValues(e.reduction().sample().output(), &out);
@@ -125,22 +154,92 @@ bool NonFiniteTrace::ordered() const {
   });
 }
 
-const Observation* NonFiniteTrace::First() const {
-  const bool by_order = ordered();
-  const Observation* first = nullptr;
-  const auto less = [&](const Observation& a, const Observation& b) {
-    if (by_order && (a.order != b.order || a.rank != b.rank))
-      return std::tie(a.order, a.rank) < std::tie(b.order, b.rank);
-    if (by_order) return false;  // inputs before outputs, as they were taken
+// Which of two observations came first.
+class NonFiniteTrace::Precedence {
+ public:
+  Precedence(const std::vector<Observation>& all, bool by_order) : by_order_(by_order) {
+    if (!by_order) return;
+    for (const Observation& o : all) orders_.try_emplace({o.rank, PlaceOf(o)}, o.order);
+  }
+
+  // layer, op, call, what
+  using Place = std::tuple<std::string_view, std::string_view, uint32_t, std::string_view>;
+  static Place PlaceOf(const Observation& o) { return {o.layer, o.op, o.call, o.what}; }
+
+  // -1: a first, 1: b first, 0: at the same place. `apart`: no rank tells.
+  int Compare(const Observation& a, const Observation& b, bool* apart) const {
+    if (PlaceOf(a) == PlaceOf(b)) return 0;
+    if (by_order_ && a.rank == b.rank) return a.order < b.order ? -1 : 1;
+    if (by_order_) {
+      const uint64_t a_at_b = OrderOf(b.rank, a), b_at_a = OrderOf(a.rank, b);
+      if (a_at_b != 0 && a_at_b != b.order) return a_at_b < b.order ? -1 : 1;
+      if (b_at_a != 0 && b_at_a != a.order) return a.order < b_at_a ? -1 : 1;
+      // A reduction's input and output have one number.
+      if (a.layer == b.layer && a.op == b.op && a.call == b.call)
+        return a.what == "reduction input" ? -1 : 1;
+      *apart = true;
+      if (a.gradient_like() != b.gradient_like()) return b.gradient_like() ? -1 : 1;
+    }
+    const bool backward = by_order_ && a.gradient_like();
+    const bool less = NameLess(a, b);
+    return less != backward ? -1 : 1;
+  }
+
+ private:
+  uint64_t OrderOf(uint32_t rank, const Observation& o) const {
+    const auto found = orders_.find({rank, PlaceOf(o)});
+    return found == orders_.end() ? 0 : found->second;
+  }
+
+  static bool NameLess(const Observation& a, const Observation& b) {
     if (a.layer != b.layer) return NaturalLess(a.layer, b.layer);
     if (a.op != b.op) return NaturalLess(a.op, b.op);
-    return std::tie(a.call, a.rank) < std::tie(b.call, b.rank);
-  };
+    return std::tie(a.call, a.what) < std::tie(b.call, b.what);
+  }
+
+  bool by_order_;
+  std::map<std::pair<uint32_t, Place>, uint64_t> orders_;
+};
+
+// Of each rank the first that holds such a value, by rank; without an order every one.
+std::vector<const Observation*> NonFiniteTrace::FirstOfRanks(bool by_order) const {
+  std::vector<const Observation*> firsts;
+  std::map<uint32_t, const Observation*> of_rank;
   for (const Observation& o : all_) {
     if (o.non_finite() == 0 || o.mask_like()) continue;
-    if (first == nullptr || less(o, *first)) first = &o;
+    if (!by_order) {
+      firsts.push_back(&o);
+      continue;
+    }
+    const Observation*& first = of_rank[o.rank];
+    if (first == nullptr || o.order < first->order) first = &o;
   }
-  return first;
+  for (const auto& [rank, first] : of_rank) firsts.push_back(first);
+  return firsts;
+}
+
+std::optional<FirstSeen> NonFiniteTrace::First() const {
+  const bool by_order = ordered();
+  const std::vector<const Observation*> candidates = FirstOfRanks(by_order);
+  if (candidates.empty()) return std::nullopt;
+  const Precedence precedence(all_, by_order);
+  FirstSeen seen{candidates[0], {}, 0, false};
+  bool ignored = false;
+  for (const Observation* o : candidates) {
+    const int order = precedence.Compare(*o, *seen.observation, &ignored);
+    if (order < 0 || (order == 0 && o->rank < seen.observation->rank)) seen.observation = o;
+  }
+  for (const Observation* o : candidates) {
+    if (precedence.Compare(*o, *seen.observation, &seen.apart) == 0) seen.ranks.push_back(o->rank);
+  }
+  std::sort(seen.ranks.begin(), seen.ranks.end());
+  seen.ranks.erase(std::unique(seen.ranks.begin(), seen.ranks.end()), seen.ranks.end());
+  const auto place = Precedence::PlaceOf(*seen.observation);
+  seen.finite_ranks =
+      static_cast<size_t>(std::count_if(all_.begin(), all_.end(), [&](const Observation& o) {
+        return o.non_finite() == 0 && o.count > 0 && Precedence::PlaceOf(o) == place;
+      }));
+  return seen;
 }
 
 const Observation* NonFiniteTrace::Before(const Observation& first) const {

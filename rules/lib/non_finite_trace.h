@@ -27,11 +27,22 @@ struct Observation {
   double amax = 0;          // NaN: not measured
   uint64_t whole_rows = 0;  // rows of probabilities that may be NaN throughout, and nothing else is
 
-  uint64_t non_finite() const { return nan + pos_inf + neg_inf + unsorted; }
+  // Counts off the wire may be anything: a sum that would wrap stays at the largest.
+  uint64_t non_finite() const;
   // -inf alone, where a mask would put it, or rows of probabilities that are masked throughout.
   bool mask_like() const;
   // Of the backward pass or the optimizer: what a loss scale that is too large overflows.
   bool gradient_like() const;
+};
+
+// The first observation of a step that holds a NaN or an infinity.
+struct FirstSeen {
+  const Observation* observation = nullptr;  // of the lowest rank that saw it there
+  std::vector<uint32_t> ranks;               // all whose first it is, ascending
+  size_t finite_ranks = 0;                   // that observed the same and saw finite values
+  // Some rank's own first cannot be put in order with it: the two ranks share neither site (stages
+  // of a pipeline).
+  bool apart = false;
 };
 
 class NonFiniteTrace {
@@ -39,10 +50,12 @@ class NonFiniteTrace {
   // Every observation of this item; nothing for kinds without values.
   void Take(const SiteStep& step, const Item& item);
 
-  // The first observation with a NaN or an infinity: by order, then rank, where all of the step's
-  // such observations have an order; else by name (numbers in names by value), call and rank.
-  // Those that look like masks do not count.
-  const Observation* First() const;
+  // The first observation with a NaN or an infinity, those that look like masks aside. Each rank's
+  // own first is the one of the lowest order. Between ranks numbers say nothing (one may observe
+  // more than another): what either rank saw of the other's site decides; where they share none,
+  // forward values come before gradients, those by name (numbers in names by value), these against
+  // it. Where some such observation has no order: by name, call and rank. nullopt: there is none.
+  std::optional<FirstSeen> First() const;
   bool ordered() const;
 
   // What the same rank observed last before it; nullptr: nothing, or not known.
@@ -56,7 +69,9 @@ class NonFiniteTrace {
   void Clear();
 
  private:
+  class Precedence;
   void Add(Observation o);
+  std::vector<const Observation*> FirstOfRanks(bool by_order) const;
   std::vector<Observation> all_;
   uint64_t values_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/non_finite_trace.h"
+#include "rules/lib/reduction_join.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -49,7 +50,9 @@ when nothing tells where it came from. fp16 ends at 65,504: an activation of 256
 many probabilities as whole rows hold (every key masked).
 
 **What it cannot see.** Operations without an observation: the first *observed* one is named. Without an
-order of observation (lone dumps without `order`) sites are taken by name, and the finding says so.
+order of observation (lone dumps without `order`) sites are taken by name, and the finding says so. Each rank
+numbers its own observations; two ranks are put in order by what either saw of the other's site, and where they share
+none (stages of a pipeline) by name, which the finding says too.
 
 **Cost.** None beyond the statistics; a step's observations are kept until it closes.
 
@@ -125,9 +128,10 @@ class NonFinite : public Rule {
     }
     if (found_ || observations_ == 0) return;
     v1::Verdict verdict =
-        masks_ ? Inconclusive(
-                     "masks: -inf or rows of NaN beside finite values alone, as masks make them")
-               : Pass("every value that was observed is finite");
+        values_ == 0 ? Inconclusive("no-values: what was observed holds no values, or no counts")
+        : masks_     ? Inconclusive(
+                           "masks: -inf or rows of NaN beside finite values alone, as masks make them")
+                 : Pass("every value that was observed is finite");
     verdict.mutable_site()->set_step_first(run.step_first);
     verdict.mutable_site()->set_step_last(run.step_last);
     Put(*verdict.mutable_details(), "observations", static_cast<double>(observations_));
@@ -141,7 +145,10 @@ class NonFinite : public Rule {
     int64_t step;
     Observation first;
     std::optional<Observation> before;
+    std::vector<uint32_t> ranks;
+    size_t finite_ranks;
     bool ordered;
+    bool apart;
     size_t sites;
   };
   struct Group {
@@ -156,15 +163,19 @@ class NonFinite : public Rule {
     observations_ += group.trace.observations();
     values_ += group.trace.values();
     masks_ |= group.trace.masks();
-    const Observation* first = group.trace.First();
-    if (first == nullptr) {
+    const std::optional<FirstSeen> seen = group.trace.First();
+    if (!seen) {
       group.open = false;
       return;
     }
     if (group.open) return;
-    Sighting s{step.step, *first, std::nullopt, group.trace.ordered(), group.trace.sites()};
-    if (const Observation* before = group.trace.Before(*first)) s.before = *before;
-    const bool scaled = first->gradient_like() && (group.scale || group.scale_now);
+    const Observation& first = *seen->observation;
+    Sighting s{step.step,          first,
+               std::nullopt,       seen->ranks,
+               seen->finite_ranks, group.trace.ordered(),
+               seen->apart,        group.trace.sites()};
+    if (const Observation* before = group.trace.Before(first)) s.before = *before;
+    const bool scaled = first.gradient_like() && (group.scale || group.scale_now);
     if (scaled && !fell) {
       if (!group.pending) group.pending = std::move(s);
       return;
@@ -183,10 +194,10 @@ class NonFinite : public Rule {
          .strength = v1::STRENGTH_PROVED,
          .title = absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)),
          .explanation = absl::StrFormat(
-             "In step %d rank %d was the first to observe a value that is no number: %s of %d in "
-             "%s/%s (%s). %s%s",
-             s.step, o.rank, CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
-             BeforeText(s.before ? &*s.before : nullptr),
+             "In step %d %s the first to observe a value that is no number: %s of %d in %s/%s "
+             "(%s). %s%s%s",
+             s.step, WhoText(s), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
+             AloneText(s), BeforeText(s.before ? &*s.before : nullptr),
              backed_off ? " The loss scale backed off from it, as it is meant to." : ""),
          .cause = Cause(s, backed_off),
          .measured = "values that are no numbers",
@@ -202,6 +213,17 @@ class NonFinite : public Rule {
          .confidence = s.before && !backed_off ? 0.8 : 1.0});
     Fill(s, verdict);
     out.Add(std::move(verdict));
+  }
+
+  static std::string WhoText(const Sighting& s) {
+    if (s.ranks.size() == 1) return absl::StrCat("rank ", s.ranks[0], " was");
+    return absl::StrCat(RankWords(s.ranks), " were alike");
+  }
+
+  static std::string AloneText(const Sighting& s) {
+    if (s.finite_ranks == 0) return "";
+    return absl::StrFormat("%d %s saw finite values there. ", s.finite_ranks,
+                           s.finite_ranks == 1 ? "other rank" : "other ranks");
   }
 
   static std::string Cause(const Sighting& s, bool backed_off) {
@@ -220,7 +242,7 @@ class NonFinite : public Rule {
     site.set_op(o.op);
     site.set_step_first(s.step);
     site.set_step_last(s.step);
-    site.add_ranks(o.rank);
+    for (const uint32_t rank : s.ranks) site.add_ranks(rank);
     verdict.mutable_finding()->set_sample_size(o.count);
     google::protobuf::Struct& witness = *verdict.mutable_finding()->mutable_witness();
     Put(witness, "rank", static_cast<double>(o.rank));
@@ -233,6 +255,11 @@ class NonFinite : public Rule {
     if (s.before) {
       Put(details, "before", absl::StrCat(s.before->layer, "/", s.before->op));
       if (std::isfinite(s.before->amax)) Put(details, "before_amax", s.before->amax);
+    }
+    if (s.apart) {
+      verdict.add_assumptions(
+          "ranks that observe different sites (stages of a pipeline) are taken in the order of the "
+          "sites' names, forward values before gradients, gradients in reverse");
     }
     if (!s.ordered) {
       verdict.add_assumptions(
