@@ -4,6 +4,7 @@ import sys
 
 from ._library import KIND_REDUCTION, NO_STEP
 from ._reducing import as_indices, elements
+from ._tensors import Unsupported
 
 _SAMPLES = 128  # of one parameter: a step may have a thousand micro-batches
 _MOST_BYTES = 2 << 20  # of one parameter's addends in one step
@@ -112,9 +113,28 @@ class Watched:
             self._run._at_step_end.remove(self._end_step)
 
 
+def _named(parameters):
+    """(name, parameter) pairs, or Unsupported."""
+    torch = sys.modules.get("torch")
+    expected = "expected a module or (name, parameter) pairs, as named_parameters() gives them"
+    if isinstance(parameters, dict):
+        parameters = parameters.items()
+    elif not isinstance(parameters, type) and hasattr(parameters, "named_parameters"):
+        parameters = parameters.named_parameters()
+    try:
+        pairs = list(parameters)
+    except TypeError:
+        raise Unsupported(f"{expected}, not {parameters!r}") from None
+    for pair in pairs:
+        good = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        if not good or torch is None or not isinstance(pair[1], torch.Tensor):
+            raise Unsupported(f"{expected}, not a sequence of {type(pair).__name__}")
+    return pairs
+
+
 def watch_accumulation(run, parameters, limit):
-    named = parameters.named_parameters() if hasattr(parameters, "named_parameters") else parameters
-    trained = [(name, p) for name, p in named if p.requires_grad and p.is_leaf]
+    trained = [(name, p) for name, p in _named(parameters) if p.requires_grad and p.is_leaf]
     # The order of names decides between equals: every rank watches the same ones.
     trained.sort(key=lambda pair: (-pair[1].numel(), pair[0]))
-    return Watched(run, [_Sum(run, name, p) for name, p in trained[:limit]])
+    with sys.modules["torch"].enable_grad():
+        return Watched(run, [_Sum(run, name, p) for name, p in trained[:limit]])

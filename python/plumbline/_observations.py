@@ -11,6 +11,7 @@ from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
 
 MAX_SAMPLES = 4096
+ROLES = ("weight", "gradient", "activation", "probabilities", "positions")
 
 _scratch = Scratch()
 _observes = {
@@ -55,6 +56,11 @@ class Observations:
                 return
         except (KeyError, TypeError):  # the first call of this layer and role, or no name at all
             pass
+        if role is not None and not (isinstance(role, str) and role in ROLES):
+            words = ", ".join(map(repr, ROLES))
+            text = f"role is {role!r}; expected one of {words} or None"
+            self._tell((KIND_TENSOR, repr(layer)), f"observe_tensor({layer!r}): {text}")
+            return
         self._observe(
             KIND_TENSOR, layer, role or "tensor", (self._tensor_words, (layer, role)),
             _observe.pack_tensor, (x, role, target_format, replicas),
@@ -87,10 +93,12 @@ class Observations:
     def due(self, layer, what="update"):
         """Would an observation at the open step be kept? For trainers that must copy something first.
 
-        what: "update", "accumulation", or the role of a tensor.
+        what: "update", "accumulation", or the role of a tensor ("tensor" for one without).
         """
         kind = KIND_UPDATE if what in ("update", "accumulation") else KIND_TENSOR
         try:
+            if kind == KIND_TENSOR and what not in (*ROLES, "tensor"):
+                raise Unsupported("expected \"update\", \"accumulation\" or the role of a tensor")
             site = self._site(kind, layer, what)
         except self._mistake:
             raise
@@ -118,7 +126,14 @@ class Observations:
         step they become one reduction of algorithm "accumulation" (site: the parameter's name).
         Call it once, before training. Returns an object whose remove() ends it.
         """
-        return watch_accumulation(self, parameters, limit)
+        try:
+            return watch_accumulation(self, parameters, limit)
+        except self._mistake:
+            raise
+        except Exception as error:  # nothing of ours may end the trainer
+            text = error if isinstance(error, Unsupported) else repr(error)
+            self._tell("watch_accumulation", f"watch_accumulation: {text}")
+            return NOTHING
 
     # ---- reductions ----------------------------------------------------------------------------
 
@@ -170,6 +185,9 @@ class Observations:
         of a hook that reduces in another way, the bucket before it and after it (algorithm
         "hook"). Sites are `name`.0, `name`.1, ... by bucket.
         """
+        if hook is not None and not callable(hook):
+            self._tell("observed", f"observed: hook is {hook!r}; expected a function or None")
+            return hook  # DDP says what it thinks of it
         return observed(self, hook, name)
 
     # ---- sampled elements ----------------------------------------------------------------------
@@ -179,8 +197,17 @@ class Observations:
 
         None: the site is not due, or keeps none at this step. The same on every rank.
         """
-        site = self._site(KIND_REDUCTION, name, op)
-        return None if site is None else self._indices(site, count, most)
+        try:
+            site = self._site(KIND_REDUCTION, name, op)
+            if site is None:
+                return None
+            count = _observe.positive("count", count)
+            return self._indices(site, count, _observe.positive("most", most))
+        except self._mistake:
+            raise
+        except Exception as error:
+            self._tell(("indices", repr(name)), f"sample_indices({name!r}): {error}")
+            return None
 
     def _indices(self, site, count, most=MAX_SAMPLES):
         """array('q') of sampled indices, or None."""

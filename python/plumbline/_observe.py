@@ -42,6 +42,14 @@ def _big_count(name, value):
     return count
 
 
+def positive(name, value):
+    """A count of at least one, as sample_indices needs it."""
+    count = _big_count(name, value)
+    if count == 0:
+        raise Unsupported(f"{name} is {value!r}; expected at least 1")
+    return count
+
+
 def _number(name, value, absent):
     if value is None:
         return absent
@@ -57,6 +65,11 @@ class _Packer:
     def __init__(self, scratch, keep):
         self.scratch, self.keep = scratch, keep
         self.slot, self.stream = 0, 0
+        self._data = {}
+
+    def address_of(self, name):
+        """Where the data of a tensor begins; None for an empty or absent one."""
+        return self._data.get(name)
 
     def put(self, name, value):
         if value is None:
@@ -67,6 +80,8 @@ class _Packer:
             raise Unsupported(f"{name}: expected {error}") from None
         if described[1] in ON_DEVICE and not self.stream:
             self.stream = current_stream(value, described[2])
+        if described[0] and 0 not in described[4]:
+            self._data[name] = described[0]
         address = self.scratch.put(self.slot, described)
         self.slot += 1
         return address
@@ -122,6 +137,11 @@ def pack_update(scratch, keep, before, after, intended, gradient, moment_before,
                   ("gradient", gradient), ("moment_before", moment_before),
                   ("moment_after", moment_after), ("offsets", offsets))
     ]  # fmt: skip
+    if put.address_of("before") == put.address_of("after") is not None:
+        raise Unsupported(
+            "before and after are the same memory; expected before to be a copy that was taken "
+            "before the step (run.due tells whether one is needed)"
+        )
     UPDATE.pack_into(
         scratch.block, 0, UPDATE.size, dtype_code("eps_dtype", eps_dtype), *tensors,
         _big_count("count", count), _text("optimizer", optimizer),

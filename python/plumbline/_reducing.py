@@ -3,6 +3,7 @@
 import sys
 
 from ._process_groups import describe_group
+from ._tensors import Unsupported
 
 
 def elements(tensor, indices):
@@ -45,16 +46,21 @@ class Reducing:
 
     def __enter__(self):
         try:
+            if not hasattr(self._tensor, "numel"):
+                kind = type(self._tensor).__name__
+                raise Unsupported(f"expected a torch tensor, not {kind}")
             sampled = self._run.sample_indices(self._name, self._tensor.numel(), self._op)
             if sampled is not None:
                 self._indices = as_indices(sampled)
                 self._input = elements(self._tensor, self._indices)
         except Exception as error:
-            self._run._tell(("reducing", repr(self._name)), f"reducing({self._name!r}): {error!r}")
+            text = error if isinstance(error, Unsupported) else repr(error)
+            self._tensor = None
+            self._run._tell(("reducing", repr(self._name)), f"reducing({self._name!r}): {text}")
         return self
 
     def __exit__(self, failed, *_):
-        if failed is None:
+        if failed is None and self._tensor is not None:
             self._observe()
         return False
 

@@ -111,12 +111,12 @@ _KINDS = {"f": FLOAT, "i": INT, "u": UINT, "b": BOOL}
 
 def _numpy_dtype(value, typestr):
     kind = _KINDS.get(typestr[1])
-    bits = int(typestr[2:]) * 8
+    bits = int(typestr[2:]) * 8 if typestr[2:].isdigit() else 0  # "|O" and "<M8[s]" have no size
     name = getattr(getattr(value, "dtype", None), "name", "")
     if name == "bfloat16":  # ml_dtypes calls it '<V2'
         kind = BFLOAT
     foreign = typestr[0] == (">" if sys.byteorder == "little" else "<")
-    if kind is None or bits > 64 or foreign:
+    if kind is None or not 0 < bits <= 64 or foreign:
         raise Unsupported(f"floats, integers or bool in the machine's byte order, not {typestr!r}")
     return (kind, bits)
 
@@ -217,7 +217,11 @@ def _describe_list(value, keep):
     elif all(isinstance(x, int) for x in flat):
         values, dtype = array.array("q", flat), (INT, 64)
     else:
-        values, dtype = array.array("d", [float(x) for x in flat]), (FLOAT, 64)
+        try:
+            values, dtype = array.array("d", [float(x) for x in flat]), (FLOAT, 64)
+        except (TypeError, ValueError):
+            kind = type(flat[0]).__name__
+            raise Unsupported(f"one tensor or a list of numbers, not a list of {kind}") from None
     keep.append(values)
     return (values.buffer_info()[0], CPU, 0, dtype, tuple(shape), _c_strides(shape))
 

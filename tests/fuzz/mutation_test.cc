@@ -190,6 +190,66 @@ TEST(Mutation, ReductionContent) {
   }
 }
 
+// A tensor, or an update with its moments.
+Dump PrecisionDump(bool update, std::mt19937& random) {
+  constexpr int64_t kElements = 1200;
+  std::vector<float> values;
+  for (int64_t i = 0; i < kElements; ++i)
+    values.push_back(static_cast<float>(random() % 1000) * 1e-3f);
+  Dump dump;
+  if (!update) {
+    dump.metadata = {{"kind", "tensor"}, {"layer", "w"}, {"role", "probabilities"}};
+    dump.tensors = {{"values", "F32", {kElements / 8, 8}, testing::Bytes(values)}};
+    return dump;
+  }
+  dump.metadata = {{"kind", "update"}, {"layer", "w"},   {"optimizer", "adam"},
+                   {"eps", "1e-8"},    {"beta2", "0.9"}, {"decay", "0.5"}};
+  for (const char* name :
+       {"before", "after", "intended", "gradient", "moment_before", "moment_after"})
+    dump.tensors.push_back({name, "F32", {kElements}, testing::Bytes(values)});
+  return dump;
+}
+
+// What no trainer writes of a tensor or an update: bits, dtypes, shapes, words.
+TEST(Mutation, PrecisionContent) {
+  std::mt19937 random(6);
+  static constexpr const char* kValues[] = {
+      "0",   "1e-8", "-1",   "nan",           "1e400",     "",       "bf16",  "e4m3",
+      "ema", "sgd",  "Adam", "probabilities", "positions", "weight", "0.999", "accumulation"};
+  static constexpr const char* kKeys[] = {"optimizer", "lr",   "beta2",         "eps",     "decay",
+                                          "eps_dtype", "role", "target_format", "replicas"};
+  static constexpr const char* kDTypes[] = {"F64", "F32",  "F16",     "BF16",   "I64",
+                                            "U8",  "BOOL", "F8_E4M3", "F8_E5M2"};
+  static constexpr size_t kSizes[] = {8, 4, 2, 2, 8, 1, 1, 1, 1};
+  for (int i = 0; i < 2500; ++i) {
+    Dump dump = PrecisionDump(i % 2 == 0, random);
+    for (uint32_t change = 0; change < 1 + random() % 4; ++change) {
+      auto& tensor = dump.tensors[random() % dump.tensors.size()];
+      switch (random() % 4) {
+        case 0:
+          dump.metadata[kKeys[random() % std::size(kKeys)]] =
+              kValues[random() % std::size(kValues)];
+          break;
+        case 1:  // a run of any bytes: NaN, infinities, huge and tiny values
+          for (size_t n = 1 + random() % 256, at = random(); n > 0; --n, ++at)
+            tensor.data[at % tensor.data.size()] = static_cast<char>(random());
+          break;
+        case 2: {  // all tensors the same bytes as another dtype
+          const size_t t = random() % std::size(kDTypes);
+          for (auto& each : dump.tensors) {
+            each.dtype = kDTypes[t];
+            each.shape = {static_cast<int64_t>(each.data.size() / kSizes[t])};
+          }
+          break;
+        }
+        default:
+          tensor.shape = {1, static_cast<int64_t>(random() % 3), -1};
+      }
+    }
+    Audit(dump.File());
+  }
+}
+
 TEST(Mutation, ReductionBytes) {
   std::mt19937 random(7);
   for (int i = 0; i < 1500; ++i) Audit(Mutate(ReductionDump(random, true).File(), random));

@@ -47,8 +47,8 @@ def test_update(tmp_path):
 w, d = torch.ones(4, dtype=torch.bfloat16), torch.full((4,), 0.5)
 run.observe_update("w", w, w + 1, d, gradient=d, moment_before=d, moment_after=w, optimizer="adam",
                    lr=0.1, beta2=0.999, eps=1e-8, decay=0.5, eps_dtype="f16")
-run.observe_update("w", w[:2], w[:2], d[:2], offsets=torch.tensor([3, 1]), count=4)
-run.observe_accumulation("w", w, w, d)""",
+run.observe_update("w", w[:2], w[:2].clone(), d[:2], offsets=torch.tensor([3, 1]), count=4)
+run.observe_accumulation("w", w, w.clone(), d)""",
         "update ",
     )
     assert lines == [
@@ -129,7 +129,7 @@ def test_not_due_costs_nothing(tmp_path):
     for i in range(6):
         with run.step(i):
             run.observe_tensor("w", x, role="weight")
-            run.observe_update("w", x, x, x)
+            run.observe_update("w", x, x.clone(), x)
             run.observe_reduction("g", x, x)
             with run.reducing("h", x):
                 pass
@@ -153,7 +153,33 @@ MISTAKES = [
     ("run.observe_reduction('g', op='mean')", "op is 'mean'"),
     ("run.observe_reduction('h', group_size=-1)", "group_size is -1"),
     ("run.observe_reduction('i', group=7)", "group is 7; expected a process group"),
+    ("run.observe_tensor('a', torch.ones(2), role='weights')", "role is 'weights'; expected one of"),
+    ("run.observe_tensor('b', [torch.ones(2), torch.ones(2)])", "not a list of Tensor"),
+    ("run.observe_tensor('c', numpy.array([None]))", "not '|O'"),
+    ("run.observe_tensor('d', numpy.zeros(2, 'M8[s]'))", "not '<M8[s]'"),
+    ("w = torch.ones(2); run.observe_update('e', w, w, w + 1)", "the same memory"),
+    ("run.due('f', 'nonsense')", "the role of a tensor"),
+    ("run.sample_indices('j', 'x')", "count is 'x'"),
+    ("run.sample_indices('k', -3)", "count is -3"),
+    ("run.reducing('l', [1.0]).__enter__()", "expected a torch tensor, not list"),
+    ("run.observed('fp16')", "hook is 'fp16'"),
+    ("run.watch_accumulation(torch.nn.Linear(2, 2).parameters())", "(name, parameter) pairs"),
 ]
+
+
+def test_lists_of_numbers_of_any_make(tmp_path):
+    lines, outcome = calls(
+        tmp_path,
+        """
+run.observe_tensor("w", [torch.tensor(1.0), numpy.float32(2), 3])
+with torch.no_grad():
+    run.watch_accumulation(torch.nn.Linear(2, 2)).remove()
+    run.watch_accumulation(dict(torch.nn.Linear(2, 2).named_parameters())).remove()""",
+        "tensor ",
+    )
+    assert lines == ["tensor w/tensor step=3 target=0 values=2:64[3]14"]
+    assert outcome.err == ""
+
 
 
 def test_mistakes_are_said_once(tmp_path):

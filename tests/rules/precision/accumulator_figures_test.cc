@@ -86,7 +86,8 @@ TEST(Figures, PositionsOf16Bits) {
        {std::pair{DType::kBF16, 769}, std::pair{DType::kF16, 3073}}) {
     std::vector<double> positions;
     for (int i = 0; i < 4096; ++i) positions.push_back(RoundToFormat(i, dtype));
-    const PositionRow row = LookAtPositions(positions.data(), 4096, dtype);
+    int64_t work = PositionWork(4096);
+    const PositionRow row = LookAtPositions(positions.data(), 4096, dtype, work);
     ASSERT_EQ(row.stretches.size(), 1u);
     EXPECT_EQ(row.stretches[0].length(), 4096);
     EXPECT_EQ(row.stretches[0].distinct, distinct);
