@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "base/half.h"
 
@@ -45,11 +47,15 @@ bool HasGaps(const double* p, int64_t n, DType dtype) {
 
 // The row without its least value sums to one at most: a floor may have been put under it
 // (clamp(min = eps)).
-bool IsFloored(const double* p, int64_t n, double sum, double bound) {
+bool IsFloored(const double* p, int64_t n, DType dtype, double sum, double bound) {
   const double floor = *std::min_element(p, p + n);
   const double most = *std::max_element(p, p + n);
-  const double others = sum - static_cast<double>(std::count(p, p + n, floor)) * floor;
-  return floor > 0 && most > 16 * floor && others <= 1 + bound && others > 0.9;
+  const auto floored = std::count(p, p + n, floor);
+  const double others = sum - static_cast<double>(floored) * floor;
+  // Values of a wide dtype are not equal by chance.
+  const bool wide = dtype == DType::kF32 || dtype == DType::kF64;
+  return floor > 0 && (most > 16 * floor || (wide && floored >= 8)) && others <= 1 + bound &&
+         others > 0.5;
 }
 
 // Values that are whole multiples of their least one, and too many different ones to be so by
@@ -71,27 +77,57 @@ bool InSteps(const double* p, int64_t n) {
   return multiples.size() >= kTelling;
 }
 
-// Far fewer different values than values: 8 bits with a scale hold some hundred levels. A row that
-// is uniform holds one, and fp16 few where it underflows.
-bool FewLevels(const double* p, int64_t n, DType dtype) {
-  constexpr size_t kTelling = 8;
-  if (dtype == DType::kF16) return false;
-  std::set<double> levels;
-  size_t values = 0;
-  for (int64_t i = 0; i < n && levels.size() <= 256; ++i) {
-    if (p[i] == 0) continue;
-    ++values;
-    levels.insert(p[i]);
+// How many values `dtype` has from one positive value to another.
+double GridPoints(double from, double to, DType dtype) {
+  double points = 1;
+  for (double x = from; x < to && points < 1e9;) {
+    int exponent;
+    std::frexp(x, &exponent);
+    const double end = std::min(to, std::ldexp(1.0, exponent));
+    points += (end - x) / UlpOf(x, dtype);
+    x = end;
   }
-  return levels.size() >= kTelling && levels.size() <= 256 && values >= kTelling * levels.size();
+  return points;
 }
 
-RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bound) {
+// Far fewer different values than values, and than the dtype has between them: 8 bits with a scale.
+// Rows of one level (uniform ones) and repeated rows do not count; fp16 has few where it
+// underflows.
+bool FewLevels(const TensorCase& c, DType dtype) {
+  constexpr size_t kTelling = 2, kMostLevels = 256;
+  if (dtype == DType::kF16) return false;
+  std::set<double> levels;
+  std::set<std::pair<double, double>> seen;  // a row's sum, weighted and not
+  size_t values = 0;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const double* p = c.values.data() + r * c.columns;
+    std::set<double> own;
+    double sum = 0, weighted = 0;
+    size_t positive = 0;
+    for (int64_t i = 0; i < c.columns && own.size() <= kMostLevels; ++i) {
+      if (!(p[i] > 0) || !std::isfinite(p[i])) continue;
+      ++positive;
+      sum += p[i];
+      weighted += static_cast<double>(i) * p[i];
+      own.insert(p[i]);
+    }
+    if (own.size() < 2 || !seen.emplace(sum, weighted).second) continue;
+    values += positive;
+    levels.insert(own.begin(), own.end());
+    if (levels.size() > kMostLevels) return false;
+  }
+  return levels.size() >= kTelling && values >= 2 * levels.size() &&
+         4 * static_cast<double>(levels.size()) <
+             GridPoints(*levels.begin(), *levels.rbegin(), dtype);
+}
+
+RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bound,
+                  bool few_levels) {
   const double off = sum - 1;
   if (std::abs(off) <= bound) return RowKind::kSumsToOne;
   if (std::abs(off) <= bound + kNearOne) return RowKind::kNearOne;
   if (HasGaps(p, n, dtype)) return RowKind::kGaps;
-  if (InSteps(p, n) || FewLevels(p, n, dtype)) return RowKind::kSteps;
+  if (few_levels || InSteps(p, n)) return RowKind::kSteps;
   // m additions in 8 bits err by at most m * 2^-8 of the sum, and those of zeros do not; far below
   // one lie parts of rows.
   const auto added = static_cast<double>(n - std::count(p, p + n, 0.0));
@@ -99,7 +135,7 @@ RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bo
   return off > 0 ? RowKind::kExcess : RowKind::kDeficit;
 }
 
-ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype) {
+ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype, bool few_levels) {
   ProbabilityRow row;
   Sum sum, ulps;
   bool finite = true, share = true;
@@ -120,9 +156,9 @@ ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype) {
   } else if (row.largest == 0) {
     row.kind = RowKind::kMasked;
   } else {
-    row.kind = KindOfSum(p, n, dtype, row.sum, row.bound);
+    row.kind = KindOfSum(p, n, dtype, row.sum, row.bound, few_levels);
     row.least = *std::min_element(p, p + n);
-    row.floored = IsFloored(p, n, row.sum, row.bound);
+    row.floored = IsFloored(p, n, dtype, row.sum, row.bound);
   }
   return row;
 }
@@ -140,9 +176,10 @@ DType RowsDType(const TensorCase& c) {
 
 std::vector<ProbabilityRow> LookAtRows(const TensorCase& c) {
   const DType dtype = RowsDType(c);
+  const bool few_levels = FewLevels(c, dtype);
   std::vector<ProbabilityRow> rows;
   for (int64_t r = 0; r < c.rows; ++r) {
-    rows.push_back(LookAtRow(c.values.data() + r * c.columns, c.columns, dtype));
+    rows.push_back(LookAtRow(c.values.data() + r * c.columns, c.columns, dtype, few_levels));
     rows.back().index = c.first_row + static_cast<uint64_t>(r);
   }
   return rows;
@@ -158,6 +195,21 @@ bool OneFloor(const std::vector<ProbabilityRow>& rows) {
     ++excess;
   }
   return excess > 0;
+}
+
+bool DropoutFactor(const std::vector<ProbabilityRow>& rows) {
+  static constexpr double kRates[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5};
+  bool beyond = false;
+  for (const ProbabilityRow& row : rows) {
+    if (row.kind == RowKind::kMasked || row.kind == RowKind::kNonFinite) continue;
+    if (std::abs(row.sum - 1) <= row.bound) continue;
+    beyond = true;
+    const bool rate = std::any_of(std::begin(kRates), std::end(kRates), [&](double q) {
+      return std::abs(row.sum * (1 - q) - 1) <= row.bound;
+    });
+    if (!rate) return false;
+  }
+  return beyond;
 }
 
 bool OneFactor(const std::vector<ProbabilityRow>& rows) {

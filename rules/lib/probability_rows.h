@@ -11,12 +11,12 @@ namespace plumbline::rules {
 
 enum class RowKind {
   kSumsToOne,  // within the bound
-  kNearOne,    // beyond it, within 2^-13: exp of a difference of fp32 logits in the thousands errs so
-  kExcess,     // more than one, by no more than sums of n addends in 8 bits can err
-  kDeficit,    // less than one, likewise
-  kNotOne,     // further from one than any sum of 16 bits explains
-  kGaps,       // not one, and zeros between its values: dropout, a top-k, a sparse mask
-  kMasked,     // all zero
+  kNearOne,  // beyond it, within 2^-13: exp of a difference of fp32 logits in the thousands errs so
+  kExcess,   // more than one, by no more than sums of n addends in 8 bits can err
+  kDeficit,  // less than one, likewise
+  kNotOne,   // further from one than any sum of 16 bits explains
+  kGaps,     // not one, and zeros between its values: dropout, a top-k, a sparse mask
+  kMasked,   // all zero
   kNonFinite,  // a NaN or an infinity
   kNoShare,    // a value below zero or above one
   kSteps,      // not one, and its values are whole multiples of one step: integers with a scale
@@ -29,7 +29,7 @@ struct ProbabilityRow {
   double largest = 0;
   double least = 0;
   bool floored = false;  // what lies on the least value makes the difference from one
-  uint64_t index = 0;     // row of the tensor
+  uint64_t index = 0;    // row of the tensor
 };
 
 // The coarsest floating dtype that holds every value of the rows: what they were rounded to.
@@ -45,5 +45,8 @@ bool OneFloor(const std::vector<ProbabilityRow>& rows);
 
 // All rows have one sum other than one, though they are not alike: a factor that somebody applied.
 bool OneFactor(const std::vector<ProbabilityRow>& rows);
+
+// Every sum other than one is what a customary rate of dropout makes of a row that lost nothing.
+bool DropoutFactor(const std::vector<ProbabilityRow>& rows);
 
 }  // namespace plumbline::rules

@@ -1,5 +1,8 @@
 #include <cmath>
+#include <map>
 #include <memory>
+#include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -44,8 +47,10 @@ the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d
 which stand still while the weights are within 6e-8/(1−d) of them (a warm-up from a rate of zero) and move after that.
 
 **Inconclusive when** fewer than 1,000 sampled elements have p ≠ e, the step has no sampled elements, or
-elements stand still that rounding does not hold (an average that is updated every few steps), or some
-moved that rounding to nearest would have held (stochastic rounding, a copy of an fp32 average).
+elements stand still that rounding does not hold (an average that is updated every few steps), some
+moved that rounding to nearest would have held (stochastic rounding, a copy of an fp32 average, d·e rounded before p is
+added), or stochastic rounding might have stood still as long by a chance above 1e-5. That chance is multiplied
+over the steps since the average last moved: long averages are told late.
 
 **What it cannot see.** An average that moves a little on 10 % of its elements and lags on the others; a
 decay that is simply too long.
@@ -90,7 +95,12 @@ struct Counts {
   size_t held = 0;    // unchanged, and the rounded sum says so
   size_t chance = 0;  // moved, though the rounded sum is e
   size_t non_finite = 0;
+  double intended = 0;  // sum of |intended|
+  double applied = 0;   // sum of changes along the intended ones
   std::vector<size_t> listed;
+
+  // What moved arrived, to within a half.
+  bool arrived() const { return applied > 0.5 * intended && applied < 1.5 * intended; }
 };
 
 Counts Look(const UpdateCase& c) {
@@ -103,6 +113,11 @@ Counts Look(const UpdateCase& c) {
     }
     if (c.intended[i] == 0) continue;
     ++n.apart;
+    const double change = c.after[i] - c.before[i];
+    if (std::isfinite(change)) {
+      n.intended += std::abs(c.intended[i]);
+      n.applied += c.intended[i] > 0 ? change : -change;
+    }
     const bool able = RoundedSum(c.before[i], c.intended[i], c.dtype) != c.before[i];
     n.able += able ? 1 : 0;
     n.moved += c.unchanged[i] == 0 ? 1 : 0;
@@ -139,24 +154,39 @@ class EmaStall : public Rule {
                                        " sampled elements differ from what they average"),
                           Describe(gathered.sample, n));
     }
-    v1::Verdict verdict = Weigh(update, gathered.sample, n);
+    double& log_chance =
+        log_chances_[{step.role, step.site.layer(), step.site.op(), item.source->rank()}];
+    v1::Verdict verdict = Weigh(update, gathered.sample, n, log_chance);
     verdict.mutable_site()->set_step_first(gathered.step_first);
     verdict.mutable_site()->set_step_last(step.step);
     window_.Forget(step, item);
     return verdict;
   }
 
-  v1::Verdict Weigh(const v1::Update& update, const UpdateCase& c, const Counts& n) const {
+  // `log_chance`: that stochastic rounding stood still in all that was looked at since the average
+  // last moved.
+  v1::Verdict Weigh(const v1::Update& update, const UpdateCase& c, const Counts& n,
+                    double& log_chance) const {
     const double most = share_ * static_cast<double>(n.apart);
-    if (!(static_cast<double>(n.moved) < most)) return Pass("the average moves", Describe(c, n));
-    if (!(static_cast<double>(n.able) < most)) {
+    const bool moves = !(static_cast<double>(n.moved) < most);
+    const bool able = !(static_cast<double>(n.able) < most);
+    if (moves || able || n.chance > 0) log_chance = 0;
+    if (moves && (able || n.arrived())) return Pass("the average moves", Describe(c, n));
+    if (moves) {
+      return Inconclusive(
+          "moves-otherwise: elements moved that one rounding to nearest would have held, and not "
+          "by "
+          "what was intended (each product rounded by itself)",
+          Describe(c, n));
+    }
+    if (able) {
       return Inconclusive(
           "not-rounding: elements stood still that rounding does not hold (an average that is not "
           "updated in every step)",
           Describe(c, n));
     }
-    const double chance = LogChanceIfStochastic(c, update.summary());
-    if (n.chance > 0 || !(chance < std::log(kStochasticChance))) {
+    log_chance += n.chance > 0 ? 0 : LogChanceIfStochastic(c, update.summary());
+    if (n.chance > 0 || !(log_chance < std::log(kStochasticChance))) {
       return Inconclusive(
           "stochastic-possible: stochastic rounding could have moved as few, and loses nothing",
           Describe(c, n));
@@ -218,6 +248,7 @@ class EmaStall : public Rule {
   size_t elements_;
   double share_;
   UpdateWindow window_;
+  std::map<std::tuple<v1::Role, std::string, std::string, uint32_t>, double> log_chances_;
 };
 
 }  // namespace

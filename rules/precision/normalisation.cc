@@ -91,6 +91,8 @@ std::string Explanation(const std::vector<ProbabilityRow>& rows, const Tally& ta
     return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
            "probabilities)";
   if (OneFactor(rows)) return "one-factor: unlike rows have the same sum: they were scaled";
+  if (DropoutFactor(rows))
+    return "dropout-factor: the rows are scaled as dropout scales those of which it drops nothing";
   if (OneFloor(rows)) return "floored: a floor was put under the values";
   if (tally.of(RowKind::kNotOne) > 0)
     return "not-distributions: sums further from one than any sum in 16 bits explains, or parts of "
