@@ -58,7 +58,7 @@ a sum of ones stops at 16,384. The loss curve shows noise.
 The bound is `bounded`, the bias `statistical`.
 
 **Inconclusive when** no candidate explains the elements and all lie within the bound (the best two are
-named), every sample has a factor that is not finite, or the call came without rows and columns.
+named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not finite, or the call came without rows and columns.
 
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample;
 elements that were not sampled. A fingerprint belongs to a kernel and shape, not to a GPU.
@@ -122,7 +122,7 @@ class GemmAccumulator : public Rule {
     if (!a.replay.explained()) return a.beyond > 0 ? Beyond(a) : Unexplained(a);
     if (a.splits()) return Pass("16-bit parts: see precision/split-k; " + Matches(a.replay));
     const bool expected = FormatOf(a.c.declared).precision >= FormatOf(DType::kF32).precision;
-    if (expected && a.replay.Proves(Narrow)) return Proved(a);
+    if (expected && a.replay.Holds(Narrow)) return a.replay.Proves(Narrow) ? Proved(a) : Few(a);
     return Pass(Matches(a.replay));
   }
 
@@ -131,6 +131,13 @@ class GemmAccumulator : public Rule {
         "unexplained: no candidate gives every element; nearest: %s (%d of %d), %s (%d)",
         a.replay.best, a.replay.matches, a.replay.samples, a.replay.runner_up,
         a.replay.runner_up_matches));
+  }
+
+  static v1::Verdict Few(const MatmulAnalysis& a) {
+    return Inconclusive(absl::StrFormat(
+        "few-samples: %s, but sums that keep more bits miss fewer than the %d elements that would "
+        "exclude them",
+        Matches(a.replay), a.replay.needed));
   }
 
   static v1::Verdict Proved(const MatmulAnalysis& a) {
