@@ -40,7 +40,7 @@ class Tensor {
  public:
   static constexpr int32_t kMaxAxes = 4;
 
-  Tensor() = default;
+  Tensor() {}  // user-provided: a const one may be default-initialised
   template <typename T>
   Tensor(const T* data, std::initializer_list<int64_t> shape)
       : Tensor(data, internal::ElementOf<T>::kType, shape) {}
