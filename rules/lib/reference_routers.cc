@@ -51,7 +51,6 @@ constexpr NamedPolicy kPolicies[] = {
     {RouterPolicy::kSamePositionMixing, "same-position-mixing", kBatch},
     {RouterPolicy::kScore, "score-capacity", kFuture},
     {RouterPolicy::kPriority, "priority-capacity", kFuture},
-    {RouterPolicy::kScoreRankMajor, "score-rank-major", kFuture},
     {RouterPolicy::kPriorityRankMajor, "priority-rank-major", kFuture},
     {RouterPolicy::kRankMajor, "rank-major-capacity", kFuture},
     {RouterPolicy::kRandomSelection, "random-capacity", kFuture},
@@ -67,6 +66,7 @@ constexpr NamedPolicy kPolicies[] = {
     {RouterPolicy::kAtomicsRace, "atomics-race", RouterClass::kNondeterministic},
     {RouterPolicy::kStoredTable, "stored-table", kClean},
     {RouterPolicy::kStoredTableFifo, "stored-table-fifo", kBatch},
+    {RouterPolicy::kScoreRankMajor, "score-rank-major", kFuture},
 };
 
 // The experts a token asks for. A stored bias and group limits hold under every policy.

@@ -58,7 +58,6 @@ enum class RouterPolicy {
   kSamePositionMixing,   // experts choose among the tokens of one position across sequences
   // Future leaks.
   kScore,              // capacity, each expert keeps the highest of `key`
-  kScoreRankMajor,     // the same, all first choices before all second choices
   kPriority,           // capacity, tokens queue by their best (or summed) `key`
   kPriorityRankMajor,  // the same, all second choices behind all first choices
   kRankMajor,          // capacity, all second choices queue behind all first choices
@@ -77,6 +76,8 @@ enum class RouterPolicy {
   // Clean, and dependent on the batch.
   kStoredTable,      // top-k less what a stored table of positions and experts refuses
   kStoredTableFifo,  // the same, what is left queues
+  // A future leak. Numbers stay as they are: the simulations' seeds hold them.
+  kScoreRankMajor,  // as kScore, all first choices before all second choices
 };
 
 // What an assignment may depend on besides the token's own prefix.

@@ -65,7 +65,7 @@ std::vector<Change> Refused() {
       {"bias captured", set("bias_captured", "now"),
        "expected metadata bias_captured to be before or after"},
       {"unknown kind", set("kind", "rooting"), "expected kind routing, reduction"},
-      {"kind of a later version", set("kind", "matmul"), "not judged by this version"},
+      {"kind of a later version", set("kind", "logits"), "not judged by this version"},
       {"no kind, no scores",
        [](Dump& d) {
          d.metadata.erase("kind");
@@ -445,7 +445,7 @@ TEST(Dumps, OneDamagedDumpDoesNotSilenceTheOthers) {
 TEST(Dumps, OtherKindsInADirectoryAreListedNotRefused) {
   const TempDir dir;
   Dump other;
-  other.metadata = {{"kind", "matmul"}};
+  other.metadata = {{"kind", "logits"}};
   other.tensors = {{"values", "F32", {2}, std::string(8, '\0')}};
   const std::string path = dir.Write("w.safetensors", other.File());
   dir.Write("model.safetensors", RawFile("{}", ""));
