@@ -1,0 +1,50 @@
+// Asks a target for sums of chosen values, and counts how often.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rules/sums/target.h"
+
+namespace plumbline::sums {
+
+// Not thread-safe. The target must outlive it.
+class Prober {
+ public:
+  explicit Prober(const Target& target);
+
+  // Addend i becomes `value`, a number of few bits: where there are products, its exponent is split
+  // between the two factors.
+  void Set(int i, double value);
+  void SetFactors(int i, double a, double b);
+  void Fill(double value);  // all addends
+  absl::StatusOr<double> Call();
+  absl::StatusOr<double> Call(absl::Span<const double> a, absl::Span<const double> b);
+
+  const Target& target() const { return target_; }
+  int64_t calls() const { return calls_; }
+  // Not OK once the target itself has failed; probes' own statuses are another matter.
+  const absl::Status& failure() const { return failure_; }
+
+ private:
+  const Target& target_;
+  std::vector<double> a_;
+  std::vector<double> b_;
+  int64_t calls_ = 0;
+  absl::Status failure_;
+};
+
+// The two magnitudes of a masking probe: next to `big`, any partial sum of `unit`s is lost.
+struct ProbeScale {
+  double big = 0;
+  double unit = 0;
+  bool masks = true;      // false: nothing is ever lost, the sum is exact or too wide to tell
+  int capacity_log2 = 0;  // 2^this units are added up without a loss, whatever the order
+};
+
+// Tries what the formats allow, and finds out how many units may be counted at once.
+// FailedPrecondition: no pair of magnitudes gives whole counts (what was tried is in the message).
+absl::StatusOr<ProbeScale> ChooseScale(Prober* prober, uint64_t seed);
+
+}  // namespace plumbline::sums
