@@ -94,8 +94,10 @@ std::string SumFormatName(const SumFormat& format) {
 
 double RoundBits(double x, const SumFormat& format, RoundingMode mode) {
   if (!std::isfinite(x) || x == 0 || format.precision >= 53) return x;
-  const int e = std::max(std::ilogb(x), format.min_exponent);
-  const double unit = std::ldexp(1.0, e - format.precision + 1);
+  if (mode == RoundingMode::kNearestEven && format == SumFormat{}) return static_cast<float>(x);
+  const int field = static_cast<int>((std::bit_cast<uint64_t>(x) >> 52) & 0x7ff);
+  const int e = std::max(field - 1023, format.min_exponent);
+  const double unit = PowerOfTwo(e - format.precision + 1);
   const double q = std::abs(x) / unit;  // below 2^precision: exact
   const auto whole = static_cast<int64_t>(q);
   const bool up = internal::RoundsUp(q - static_cast<double>(whole), (whole & 1) != 0, x < 0, mode);

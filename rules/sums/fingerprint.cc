@@ -205,7 +205,9 @@ std::string FingerprintText(const Fingerprint& f) {
   if (!f.order.empty()) absl::StrAppend(&text, "  order       ", f.order, "\n");
   if (f.verdict == Verdict::kVerified) {
     absl::StrAppend(&text, "  arithmetic  ", f.arithmetic, "\n");
-    for (const std::string& also : f.also) absl::StrAppend(&text, "  or          ", also, "\n");
+    for (size_t i = 0; i < f.also.size() && i < 3; ++i) {
+      absl::StrAppend(&text, "  or          ", f.also[i], "\n");
+    }
     for (const Scored& rival : f.rivals) {
       absl::StrAppend(&text, "  not         ", rival.words, " (", rival.matches, " of ", f.samples,
                       ")\n");

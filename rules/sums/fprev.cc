@@ -1,7 +1,6 @@
 #include "rules/sums/fprev.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -138,9 +137,9 @@ class Revealer {
             count == std::floor(count))) {
         return absl::FailedPreconditionError(absl::StrCat(
             "expected a whole count between 0 and ", ones.size(), " with a large value at addend ",
-            pivot, " and its negative at ", others[k], ", found ", count));
+            pivot, " and its negative at ", others[k], ", found ", *y / scale_.unit));
       }
-      (*sizes)[k] += static_cast<int>(ones.size()) - static_cast<int>(count);
+      (*sizes)[k] += static_cast<int>(ones.size()) - count;
       prober_.Set(others[k], is_one[static_cast<size_t>(others[k])] != 0 ? scale_.unit : 0);
     }
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/half.h"
+#include "rules/sums/node_view.h"
 #include "rules/sums/random.h"
 
 namespace plumbline::sums {
@@ -34,12 +35,6 @@ std::vector<Exponents> PairsOf(const Target& target) {
     }
   }
   return pairs;
-}
-
-// What y counts, or -1.
-int CountOf(double y, double unit, int most) {
-  const double count = y / unit;
-  return count >= 0 && count <= most && count == std::floor(count) ? static_cast<int>(count) : -1;
 }
 
 // Three leaves carry 2^k, 1 and -2^k units: is the one unit always there at the end?
@@ -88,6 +83,11 @@ absl::StatusOr<int> TryPairs(Prober* prober, const ProbeScale& scale, Random* ra
   const int ones = std::min(n, 1 << std::min(scale.capacity_log2, 20));
   constexpr int kPairs = 16;
   bool lost = false;
+  prober->Fill(0);  // units alone add up
+  for (int k = 0; k < ones; ++k) prober->Set(k, scale.unit);
+  const auto all = prober->Call();
+  if (!all.ok()) return all.status();
+  if (!(*all == ones * scale.unit)) return -1;
   for (int t = 0; t < kPairs; ++t) {
     const int i = random->Below(n);
     int j = random->Below(n - 1);
@@ -105,14 +105,41 @@ absl::StatusOr<int> TryPairs(Prober* prober, const ProbeScale& scale, Random* ra
     prober->Set(j, -scale.big);
     const auto y = prober->Call();
     if (!y.ok()) return y.status();
-    const int count = CountOf(*y, scale.unit, set);
+    const int count = scale.CountIn(*y, set);
     if (count < 0) return -1;
     lost = lost || count < set;
   }
   return lost ? 1 : 0;
 }
 
+// Counts below the last bits of an accumulator of `precision` bits; masks: whether that works.
+absl::StatusOr<ProbeScale> ModularScale(Prober* prober, int precision, Random* random) {
+  const ProbeUnit room = UnitOf(prober->target());
+  const int shown = std::min(precision, FormatOf(prober->target().output).precision);
+  ProbeScale scale{.unit = room.unit, .masks = false};
+  const auto capacity = Capacity(prober, scale.unit, random);
+  if (!capacity.ok()) return capacity.status();
+  // |big's moves| < 2^(capacity + 1) multiples of 2^(capacity + 1) must fit what the output shows.
+  scale.capacity_log2 = std::min(*capacity, (shown - 2) / 2);
+  scale.modulus_log2 = scale.capacity_log2 + 1;
+  if (precision + scale.modulus_log2 > room.room) return scale;
+  scale.big = std::ldexp(scale.unit, precision + scale.modulus_log2);
+  const auto masks = TryPairs(prober, scale, random);
+  if (!masks.ok()) return masks.status();
+  scale.masks = *masks == 1;
+  return scale;
+}
+
 }  // namespace
+
+int ProbeScale::CountIn(double y, int most) const {
+  double count = y / unit;
+  if (modulus_log2 > 0) {
+    const double modulus = std::ldexp(1.0, modulus_log2);
+    count -= modulus * std::floor(count / modulus);
+  }
+  return count >= 0 && count <= most && count == std::floor(count) ? static_cast<int>(count) : -1;
+}
 
 Prober::Prober(const Target& target)
     : target_(target), a_(static_cast<size_t>(target.n)), b_(a_.size(), 1.0) {}
@@ -163,6 +190,12 @@ absl::StatusOr<ProbeScale> ChooseScale(Prober* prober, uint64_t seed) {
   if (exact) {
     whole.masks = false;
     return whole;
+  }
+  for (const DType accumulator : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    const auto scale = ModularScale(prober, FormatOf(accumulator).precision, &random);
+    if (!scale.ok()) return scale.status();
+    if (scale->masks) return scale;
+    absl::StrAppend(&tried, ", counts below the last bits of ", DTypeName(accumulator));
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "no pair of magnitudes gives whole counts; expected the number of addends that a "

@@ -36,11 +36,19 @@ class Prober {
 };
 
 // The two magnitudes of a masking probe: next to `big`, any partial sum of `unit`s is lost.
+//
+// An adder that does not round to nearest moves `big` by a last bit when a unit of the other sign
+// meets it. For those, big is only so large that its last bits are multiples of `modulus` units,
+// more than are ever counted at a time: what is left below the modulus is the count.
 struct ProbeScale {
   double big = 0;
   double unit = 0;
+  int modulus_log2 = 0;   // 0: none
   bool masks = true;      // false: nothing is ever lost, the sum is exact or too wide to tell
   int capacity_log2 = 0;  // 2^this units are added up without a loss, whatever the order
+
+  // How many units y says are left; -1 unless that is a whole number up to `most`.
+  int CountIn(double y, int most) const;
 };
 
 // Tries what the formats allow, and finds out how many units may be counted at once.

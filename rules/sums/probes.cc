@@ -152,11 +152,13 @@ absl::StatusOr<int> GuardBits(Prober* prober, const SummationTree& tree, int nod
   const int most = std::min({12, in - 1, precision});
   for (int g = 1; g <= most; ++g) {
     const double small = std::ldexp(1.0, -g);
-    const auto y = view.Kept(prober, std::ldexp(scale.unit, precision),
-                             scale.unit * (nearest ? 1 + small : -small));
-    if (!y.ok()) return y.status();
-    const bool seen = nearest ? *y == 2 * scale.unit : *y != 0;
-    if (!seen) return g - 1;
+    for (const double sign : {1.0, -1.0}) {  // cut downwards, one of the two is always seen
+      const auto y = view.Kept(prober, sign * std::ldexp(scale.unit, precision),
+                               sign * scale.unit * (nearest ? 1 + small : -small));
+      if (!y.ok()) return y.status();
+      const bool seen = nearest ? *y == sign * 2 * scale.unit : *y != 0;
+      if (!seen) return g - 1;
+    }
   }
   return -1;
 }

@@ -60,14 +60,37 @@ double Draw(const Target& target, int distribution, Random* random, const Span& 
   }
 }
 
+std::vector<int> Shuffled(size_t n, Random* random) {
+  std::vector<int> order(n);
+  for (size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
+  for (size_t i = n - 1; i > 0; --i) {
+    std::swap(order[i], order[static_cast<size_t>(random->Below(static_cast<int>(i) + 1))]);
+  }
+  return order;
+}
+
+// Two large scales in exact pairs, and a small one that alone is left.
+void Tiers(Addends* addends, const Target& target, const Span& span, Random* random) {
+  const int low = std::max(span.low, span.high - 70);
+  const int scales[3] = {span.high - 3, (span.high - 3 + low) / 2, low};
+  const std::vector<int> order = Shuffled(addends->a.size(), random);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto at = static_cast<size_t>(order[i]);
+    const int tier = static_cast<int>(i / 2 % 3);
+    const double x = std::ldexp(random->Normal(), scales[tier]);
+    addends->b[at] = 1;
+    if (tier < 2 && i % 2 == 1) {
+      addends->a[at] = -addends->a[static_cast<size_t>(order[i - 1])];
+    } else {
+      addends->a[at] = Fit(x, target.input);
+    }
+  }
+}
+
 // Every second addend nearly undoes one at a random distance.
 void Cancel(Addends* addends, const Target& target, Random* random) {
   const auto n = static_cast<int>(addends->a.size());
-  std::vector<int> order(addends->a.size());
-  for (int i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
-  for (int i = n - 1; i > 0; --i) {
-    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(random->Below(i + 1))]);
-  }
+  const std::vector<int> order = Shuffled(addends->a.size(), random);
   for (int i = 0; i + 1 < n; i += 2) {
     const auto x = static_cast<size_t>(order[static_cast<size_t>(i)]);
     const auto y = static_cast<size_t>(order[static_cast<size_t>(i + 1)]);
@@ -92,6 +115,7 @@ Addends DrawAddends(const Target& target, int k, Random* random) {
     }
   }
   if (distribution == 3) Cancel(&addends, target, random);
+  if (distribution == 5) Tiers(&addends, target, span, random);
   return addends;
 }
 

@@ -1,6 +1,8 @@
 // Black boxes for the tests: models that are replayed, and plain code that knows nothing of models.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 
@@ -38,6 +40,48 @@ inline Target TargetOf(
   target.output = output;
   target.call = [sum](absl::Span<const double> a, absl::Span<const double> b, double* y) {
     *y = sum(a, b);
+    return absl::OkStatus();
+  };
+  return target;
+}
+
+// f32 additions in the tree's order, nodes of several children cut to 24 fraction bits: quick.
+inline Target QuickTarget(const SummationTree& tree) {
+  struct Code {
+    std::vector<int> children;
+    std::vector<int> ends;
+    std::vector<float> values;
+  };
+  auto code = std::make_shared<Code>();
+  for (int i = tree.leaves(); i <= tree.root(); ++i) {
+    for (const int child : tree.node(i).children) code->children.push_back(child);
+    code->ends.push_back(static_cast<int>(code->children.size()));
+  }
+  const auto n = static_cast<size_t>(tree.leaves());
+  code->values.resize(n + code->ends.size());
+  Target target;
+  target.n = tree.leaves();
+  target.call = [code, n](absl::Span<const double> a, absl::Span<const double>, double* y) {
+    float* v = code->values.data();
+    for (size_t i = 0; i < n; ++i) v[i] = static_cast<float>(a[i]);
+    size_t at = 0;
+    for (size_t i = 0; i < code->ends.size(); ++i) {
+      const auto end = static_cast<size_t>(code->ends[i]);
+      if (end - at == 2) {
+        v[n + i] = v[code->children[at]] + v[code->children[at + 1]];
+      } else {
+        float top = 0;
+        for (size_t k = at; k < end; ++k) top = std::max(top, std::abs(v[code->children[k]]));
+        const double unit = top == 0 ? 1 : std::ldexp(1.0, std::ilogb(top) - 24);
+        double sum = 0;
+        for (size_t k = at; k < end; ++k) {
+          sum += static_cast<double>(static_cast<int64_t>(v[code->children[k]] / unit));
+        }
+        v[n + i] = static_cast<float>(sum * unit);
+      }
+      at = end;
+    }
+    *y = v[n + code->ends.size() - 1];
     return absl::OkStatus();
   };
   return target;

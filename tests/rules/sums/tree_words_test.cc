@@ -28,8 +28,7 @@ TEST(TreeWordsTest, BlocksAndTails) {
   }
   for (int i = 64; i < 67; ++i) sum = tree.Join({sum, i});
   EXPECT_EQ(TreeInWords(tree),
-            "(fold of 16 terms from 0, then 3 parts 16 apart, each: left fold of 16 terms from 16, "
-            "then 3 terms from 64)");
+            "(fold of 4 parts 16 apart, each: left fold of 16 terms from 0, then 3 terms from 64)");
 }
 
 TEST(TreeWordsTest, IrregularTreesStayShort) {
