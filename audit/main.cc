@@ -28,6 +28,7 @@ int Main(int argc, char** argv) {
   RegisterAudit(app, &status);
   RegisterRules(app, &status);
   RegisterExplain(app, &status);
+  RegisterFingerprint(app, &status);
   RegisterLive(app, &status);
   try {
     app.parse(argc, argv);

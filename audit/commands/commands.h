@@ -13,6 +13,7 @@ inline constexpr int kExitError = 2;  // bad usage, or an input that could not b
 void RegisterAudit(CLI::App& app, int* status);
 void RegisterRules(CLI::App& app, int* status);
 void RegisterExplain(CLI::App& app, int* status);
+void RegisterFingerprint(CLI::App& app, int* status);
 
 // "plumb: MESSAGE" on standard error; returns kExitError.
 int Fail(const std::string& message);

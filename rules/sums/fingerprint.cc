@@ -63,7 +63,7 @@ class Taker {
     }
     Test("T0", "determinism",
          absl::StrCat("the same bits in ", determinism->repeats, " calls of 2 inputs"), true);
-    if (absl::Status s = Order(options_.seed, 4); !s.ok()) return s;
+    if (absl::Status s = Order(options_.seed, 3); !s.ok()) return s;
     if (out_.verdict == Verdict::kOrderOnly && trusted_ > 0) {
       // Addends were taken for single ones without being asked: ask.
       if (absl::Status s = Order(options_.seed + 1, 0); !s.ok()) return s;

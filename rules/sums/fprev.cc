@@ -132,9 +132,8 @@ class Revealer {
       prober_.Set(others[k], -scale_.big);
       const auto y = Call();
       if (!y.ok()) return y.status();
-      const double count = *y / scale_.unit;
-      if (!(count >= 0 && count <= static_cast<double>(ones.size()) &&
-            count == std::floor(count))) {
+      const int count = scale_.CountIn(*y, static_cast<int>(ones.size()));
+      if (count < 0) {
         return absl::FailedPreconditionError(absl::StrCat(
             "expected a whole count between 0 and ", ones.size(), " with a large value at addend ",
             pivot, " and its negative at ", others[k], ", found ", *y / scale_.unit));

@@ -18,7 +18,7 @@ struct RevealOptions {
   uint64_t seed = 1;
   // Pivots of one group that saw nothing but the parent's size, after which the rest of the group
   // counts as single addends of the parent. 0: every one is asked, m^2 / 2 probes for m of them.
-  int trusted_pivots = 4;
+  int trusted_pivots = 3;
   int64_t most_calls = 20'000'000;
 };
 

@@ -76,6 +76,29 @@ absl::StatusOr<int> Capacity(Prober* prober, double unit, Random* random) {
   return std::min(needed, output);
 }
 
+// Is every partial sum of units lost beside the large value? One that is odd in its last unit and
+// has every bit set comes back whole or not at all, never rounded.
+absl::StatusOr<bool> Absorbs(Prober* prober, const ProbeScale& scale, Random* random) {
+  const int n = prober->target().n;
+  const int bits = std::min(scale.capacity_log2, FormatOf(prober->target().input).precision);
+  const double units = (std::ldexp(1.0, bits) - 1) * std::ldexp(1.0, scale.capacity_log2 - bits);
+  const double sum = units * scale.unit;
+  constexpr int kTriples = 24;
+  for (int t = 0; t < kTriples; ++t) {
+    prober->Fill(0);
+    const int at = random->Below(n - 2);
+    const int step = 1 + random->Below((n - 1 - at) / 2);
+    const int leaf[3] = {at, at + step, at + 2 * step};
+    prober->Set(leaf[t % 3], scale.big);
+    prober->Set(leaf[(t + 1) % 3], sum);
+    prober->Set(leaf[(t + 2) % 3], -scale.big);
+    const auto y = prober->Call();
+    if (!y.ok()) return y.status();
+    if (!(*y == 0 || *y == sum)) return false;
+  }
+  return true;
+}
+
 // Some pairs of leaves masked: 1 whole counts and something was lost, 0 nothing was ever lost, -1
 // no counts.
 absl::StatusOr<int> TryPairs(Prober* prober, const ProbeScale& scale, Random* random) {
@@ -179,6 +202,9 @@ absl::StatusOr<ProbeScale> ChooseScale(Prober* prober, uint64_t seed) {
     if (!capacity.ok()) return capacity.status();
     scale.capacity_log2 = *capacity;
     absl::StrAppend(&tried, tried.empty() ? "" : ", ", "2^", pair.big, " over 2^", pair.unit);
+    const auto absorbs = Absorbs(prober, scale, &random);
+    if (!absorbs.ok()) return absorbs.status();
+    if (!*absorbs) continue;
     const auto masks = TryPairs(prober, scale, &random);
     if (!masks.ok()) return masks.status();
     if (*masks == 1) return scale;

@@ -1,0 +1,147 @@
+// plumb fingerprint: the order and the arithmetic of a library's sum, dot or matrix product.
+//
+// The library runs in a child process: what crashes in it is reported and leaves plumb alive.
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "audit/commands/blas_target.h"
+#include "audit/commands/commands.h"
+#include "rules/sums/contract.h"
+#include "rules/sums/fingerprint.h"
+
+namespace plumbline::audit {
+namespace {
+
+struct Arguments {
+  FunctionRequest function;
+  sums::FingerprintOptions options;
+  std::string format = "text";
+  std::string output;
+  bool tree = false;
+};
+
+constexpr int kOutlineLines = 200;
+
+std::string Json(const sums::Fingerprint& f) {
+  nlohmann::ordered_json tests = nlohmann::ordered_json::array();
+  for (const sums::TestResult& t : f.tests) {
+    tests.push_back({{"id", t.id}, {"name", t.name}, {"result", t.result}});
+  }
+  nlohmann::ordered_json rivals = nlohmann::ordered_json::array();
+  for (const sums::Scored& r : f.rivals)
+    rivals.push_back({{"words", r.words}, {"matches", r.matches}});
+  const bool verified = f.verdict == sums::Verdict::kVerified;
+  nlohmann::ordered_json json = {{"schema", "plumbline.fingerprint/1"},
+                                 {"name", f.name},
+                                 {"library", f.library},
+                                 {"kind", sums::KindName(f.kind)},
+                                 {"n", f.n},
+                                 {"input", DTypeName(f.input)},
+                                 {"output", DTypeName(f.output)},
+                                 {"verdict", sums::VerdictName(f.verdict)},
+                                 {"evidence", f.evidence},
+                                 {"order", f.order},
+                                 {"tree", f.tree_hash},
+                                 {"arithmetic", verified ? f.arithmetic : ""},
+                                 {"also", f.also},
+                                 {"matches", f.matches},
+                                 {"samples", f.samples},
+                                 {"rivals", rivals},
+                                 {"tests", tests},
+                                 {"calls", f.calls},
+                                 {"tree_calls", f.tree_calls}};
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// In the child. Exit status 0 when verified, 1 when not, 2 when nothing could be asked.
+int Take(const Arguments& arguments) {
+  const auto target = FunctionTarget(arguments.function);
+  if (!target.ok()) return Fail(std::string(target.status().message()));
+  const auto found = sums::TakeFingerprint(*target, arguments.options);
+  if (!found.ok()) return Fail(std::string(found.status().message()));
+  if (!arguments.output.empty() &&
+      !WriteOutput(arguments.output, sums::ContractToml(sums::ContractOf(*found)))) {
+    return kExitError;
+  }
+  std::string text = arguments.format == "json" ? Json(*found) : sums::FingerprintText(*found);
+  if (arguments.tree) text += sums::TreeAsOutline(found->model.tree, kOutlineLines);
+  if (!WriteOutput("", text)) return kExitError;
+  return found->verdict == sums::Verdict::kVerified ? kExitClean : kExitFindings;
+}
+
+int Run(const Arguments& arguments) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0)
+    return Fail(std::string("expected a child process, found: ") + std::strerror(errno));
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int status = Take(arguments);
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return Fail(std::string("waitpid: ") + std::strerror(errno));
+  }
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  return Fail(arguments.function.library + ": " + arguments.function.function +
+              ": expected results, found a crash: " + strsignal(WTERMSIG(status)));
+}
+
+}  // namespace
+
+void RegisterFingerprint(CLI::App& app, int* status) {
+  auto arguments = std::make_shared<Arguments>();
+  FunctionRequest& function = arguments->function;
+  CLI::App* command = app.add_subcommand(
+      "fingerprint", "Name the order and arithmetic of a library's sum, dot or matrix product");
+  command->add_option("--library", function.library, "Shared library, a path or a name")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option(
+          "--function", function.function,
+          "sdot, ddot, dsdot, sgemv, dgemv, sgemm or dgemm (also cblas_NAME, NAME_), or any "
+          "symbol with --kind")
+      ->type_name("NAME")
+      ->required();
+  command->add_option("--kind", function.kind, "Signature T f(const T* a[, const T* b], size_t n)")
+      ->check(CLI::IsMember({"sum", "dot"}));
+  command->add_option("--dtype", function.dtype, "T of that signature: f64, f32, f16, bf16")
+      ->default_val("f32");
+  const auto size = CLI::Range(2, 1 << 20);
+  command->add_option("--n", function.n, "Addends of a sum or dot; columns of a product")
+      ->check(size);
+  command->add_option("--m", function.rows, "Rows of a product")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--k", function.inner, "Addends of a product")->check(size);
+  command->add_option("--output", arguments->output, "Write the contract to FILE")
+      ->type_name("FILE");
+  command->add_option("--format", arguments->format, "What is printed")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->add_flag("--tree", arguments->tree, "Print the tree as an outline too");
+  command->add_option("--seed", arguments->options.seed, "Of pivots and random data")
+      ->capture_default_str();
+  command->add_option("--samples", arguments->options.samples, "Random inputs replayed")
+      ->check(CLI::Range(sums::kDistributions, 100000))
+      ->capture_default_str();
+  command->callback([arguments, status] {
+    FunctionRequest& request = arguments->function;
+    // --n counts columns where --k says how many addends there are.
+    if (request.inner > 0) request.columns = std::min(request.n, 4096);
+    if (request.inner > 0 && request.n == FunctionRequest().n) request.columns = 8;
+    *status = Run(*arguments);
+  });
+}
+
+}  // namespace plumbline::audit
