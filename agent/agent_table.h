@@ -143,6 +143,12 @@ typedef struct plumbline_agent_table {
   plumbline_status_t (*sample_indices)(void* agent_run, void* agent_site, int64_t step,
                                        uint64_t count, uint64_t* out, uint32_t capacity,
                                        uint32_t* n, plumbline_error_t* error);
+
+  /* Needs no run; sum->sum is set and is called in the caller's thread, before the call returns.
+   * *result is filled when OK is returned. */
+  plumbline_status_t (*fingerprint)(const plumbline_sum_t* sum,
+                                    plumbline_fingerprint_result_t* result,
+                                    plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

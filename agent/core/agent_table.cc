@@ -8,6 +8,7 @@
 
 #include "agent/core/check_router.h"
 #include "agent/core/error.h"
+#include "agent/core/fingerprint.h"
 #include "agent/core/options.h"
 #include "agent/core/run.h"
 
@@ -125,6 +126,15 @@ plumbline_status_t CheckRouterCall(const plumbline_router_check_t* check,
   });
 }
 
+plumbline_status_t FingerprintCall(const plumbline_sum_t* sum,
+                                   plumbline_fingerprint_result_t* result,
+                                   plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    if (absl::Status s = TakeFingerprint(*sum, result); !s.ok()) return Fail(error, s);
+    return plumbline_status_t{PLUMBLINE_OK};
+  });
+}
+
 plumbline_status_t ObserveTensor(void* run, void* site, int64_t step,
                                  const plumbline_tensor_t* tensor, plumbline_error_t* error) {
   return Guarded(error, [&] {
@@ -161,15 +171,16 @@ plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t c
 extern "C" {
 
 const plumbline_agent_table_t plumbline_agent_table = {
-    sizeof(plumbline_agent_table_t), PLUMBLINE_AGENT_TABLE_VERSION,
-    plumbline::agent::kToolVersion,  plumbline::agent::Open,
-    plumbline::agent::DeclareSite,   plumbline::agent::StepBegin,
-    plumbline::agent::StepEnd,       plumbline::agent::ObserveRouting,
-    plumbline::agent::Scalar,        plumbline::agent::SpanBegin,
-    plumbline::agent::SpanEnd,       plumbline::agent::Flush,
-    plumbline::agent::Close,         plumbline::agent::CheckRouterCall,
-    plumbline::agent::ObserveTensor, plumbline::agent::ObserveReduction,
-    plumbline::agent::ObserveUpdate, plumbline::agent::SampleIndices,
+    sizeof(plumbline_agent_table_t),   PLUMBLINE_AGENT_TABLE_VERSION,
+    plumbline::agent::kToolVersion,    plumbline::agent::Open,
+    plumbline::agent::DeclareSite,     plumbline::agent::StepBegin,
+    plumbline::agent::StepEnd,         plumbline::agent::ObserveRouting,
+    plumbline::agent::Scalar,          plumbline::agent::SpanBegin,
+    plumbline::agent::SpanEnd,         plumbline::agent::Flush,
+    plumbline::agent::Close,           plumbline::agent::CheckRouterCall,
+    plumbline::agent::ObserveTensor,   plumbline::agent::ObserveReduction,
+    plumbline::agent::ObserveUpdate,   plumbline::agent::SampleIndices,
+    plumbline::agent::FingerprintCall,
 };
 
 }  // extern "C"

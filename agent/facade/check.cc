@@ -1,4 +1,4 @@
-// The C ABI: a router in hand.
+// The C ABI: a router in hand, a sum in hand.
 #include <cstddef>
 #include <cstring>
 
@@ -41,6 +41,27 @@ plumbline_status_t CheckRouter(const plumbline_router_check_t* given,
   return status;
 }
 
+plumbline_status_t Fingerprint(const plumbline_sum_t* given, plumbline_fingerprint_result_t* out) {
+  plumbline_sum_t sum = PLUMBLINE_SUM_INIT;
+  if (!CopySized("fingerprint", given, &sum)) return PLUMBLINE_INVALID_ARGUMENT;
+  if (out->size < sizeof(*out)) {  // the first version: nobody's is shorter
+    return Fail(PLUMBLINE_INVALID_ARGUMENT,
+                "fingerprint: result size is %u; expected sizeof the struct, %zu", out->size,
+                sizeof(*out));
+  }
+  if (sum.sum == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "fingerprint: sum is NULL");
+  }
+  WatchProcess();
+  const plumbline_agent_table_t* agent = Agent();
+  if (agent == nullptr) return PLUMBLINE_UNAVAILABLE;
+  if (!PLUMBLINE_AGENT_HAS(agent, fingerprint)) {
+    return Fail(PLUMBLINE_UNAVAILABLE,
+                "fingerprint: expected libplumbline_agent.so of this version, found an older one");
+  }
+  return agent->fingerprint(&sum, out, ThreadError());
+}
+
 }  // namespace
 }  // namespace plumbline::facade
 
@@ -55,4 +76,15 @@ extern "C" plumbline_status_t plumbline_check_router(const plumbline_router_chec
   }
   if (DisabledByEnvironment() || InForkedChild()) return PLUMBLINE_DISABLED;
   return CheckRouter(check, verdict);
+}
+
+extern "C" plumbline_status_t plumbline_fingerprint(const plumbline_sum_t* sum,
+                                                    plumbline_fingerprint_result_t* result) {
+  ErrnoKeeper keeper;
+  if (sum == nullptr || result == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "fingerprint: %s is NULL",
+                sum == nullptr ? "sum" : "result");
+  }
+  if (DisabledByEnvironment() || InForkedChild()) return PLUMBLINE_DISABLED;
+  return Fingerprint(sum, result);
 }

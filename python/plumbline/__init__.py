@@ -23,15 +23,20 @@ and if it does, what is the loss worth? Per token under the training routing and
 
     print(plumbline.leak_consequence(loss_as_trained, loss_causal, sequence_id=document))
 
+A sum in hand, by its outputs alone: in which order, with which arithmetic does it add?
+
+    print(plumbline.fingerprint("torch.sum", n=4096, dtype="bf16"))
+
 Nothing here changes the trainer's results, and a mistake in a call warns once and is then silent;
 `init(strict=True)` raises instead. PLUMBLINE_DISABLE=1 turns everything off.
 """
 
 from ._check import RouterCheckError, RouterVerdict, check_router
 from ._consequence import LeakConsequence, LeakMeter, leak_consequence
+from ._fingerprint import Fingerprint, FingerprintError, fingerprint
 from ._library import LibraryMissing, version
 from ._run import NoRun, PlumblineError, Run, init
 
-__all__ = ["LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
-           "RouterCheckError", "RouterVerdict", "Run", "check_router", "init", "leak_consequence",
+__all__ = ["Fingerprint", "FingerprintError", "LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
+           "RouterCheckError", "RouterVerdict", "Run", "check_router", "fingerprint", "init", "leak_consequence",
            "version"]

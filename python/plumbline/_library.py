@@ -90,6 +90,7 @@ def _declare(short, blocking):
         "plumbline_flush": [run, c.c_uint32],
         "plumbline_close": [run, c.c_uint32],
         "plumbline_check_router": [c.c_void_p, c.c_void_p],
+        "plumbline_fingerprint": [c.c_void_p, c.c_void_p],
     }
     for library in (short, blocking):
         for name, arguments in signatures.items():

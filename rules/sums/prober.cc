@@ -137,7 +137,8 @@ absl::StatusOr<int> TryPairs(Prober* prober, const ProbeScale& scale, Random* ra
 
 // Counts below the last bits of an accumulator of `precision` bits; masks: whether that works.
 absl::StatusOr<ProbeScale> ModularScale(Prober* prober, int precision, Random* random) {
-  const ProbeUnit room = UnitOf(prober->target());
+  ProbeUnit room = UnitOf(prober->target());
+  room = {room.unit / 4, room.room + 2};  // halves of it are not needed here
   const int shown = std::min(precision, FormatOf(prober->target().output).precision);
   ProbeScale scale{.unit = room.unit, .masks = false};
   const auto capacity = Capacity(prober, scale.unit, random);
@@ -158,6 +159,8 @@ absl::StatusOr<ProbeScale> ModularScale(Prober* prober, int precision, Random* r
 int ProbeScale::CountIn(double y, int most) const {
   double count = y / unit;
   if (modulus_log2 > 0) {
+    // More moves than there are units: another format's last bits, and nothing can be read off.
+    if (!(std::abs(count) <= std::ldexp(1.0, 2 * modulus_log2))) return -1;
     const double modulus = std::ldexp(1.0, modulus_log2);
     count -= modulus * std::floor(count / modulus);
   }

@@ -180,8 +180,23 @@ double Replay::JoinTwo(int node, int x, int y) {
   const RoundingMode mode = model_.arithmetic.rounding;
   const Exact& p = values_[static_cast<size_t>(x)];
   const Exact& q = values_[static_cast<size_t>(y)];
-  if (p.tail == 0 && q.tail == 0) return RoundExact(SumOf(p.head, q.head), format, mode);
-  ExactSum sum;  // a fused product in f64
+  const auto whole = [&](int child, const Exact& v) {
+    const auto i = static_cast<size_t>(child);
+    const bool product = model_.tree.IsLeaf(child) && HasProducts(model_.kind) &&
+                         model_.fused[i] != 0 && model_.input == DType::kF64;
+    return v.tail == 0 && !(product && std::abs(v.head) < 0x1p-960);
+  };
+  if (whole(x, p) && whole(y, q)) return RoundExact(SumOf(p.head, q.head), format, mode);
+  // A fused product in f64; its tail may lie below the least double, which fma knows.
+  if (mode == RoundingMode::kNearestEven && format.precision == 53) {
+    if (model_.tree.IsLeaf(y) && !whole(y, q) && whole(x, p)) {
+      return std::fma(a_[static_cast<size_t>(y)], b_[static_cast<size_t>(y)], p.head);
+    }
+    if (model_.tree.IsLeaf(x) && !whole(x, p) && whole(y, q)) {
+      return std::fma(a_[static_cast<size_t>(x)], b_[static_cast<size_t>(x)], q.head);
+    }
+  }
+  ExactSum sum;
   for (const double part : {p.head, p.tail, q.head, q.tail}) {
     if (!std::isfinite(part)) return p.head + q.head;
     sum.Add(part);

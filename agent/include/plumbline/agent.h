@@ -45,6 +45,7 @@
 #include <vector>
 
 #include "plumbline/check_router.h"
+#include "plumbline/fingerprint.h"
 #include "plumbline/plumbline.h"
 #include "plumbline/tensors.h"
 

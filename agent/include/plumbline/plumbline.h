@@ -536,6 +536,75 @@ typedef struct plumbline_router_verdict {
 PLUMBLINE_API plumbline_status_t plumbline_check_router(const plumbline_router_check_t* check,
                                                         plumbline_router_verdict_t* verdict);
 
+/* ---- a sum in hand -----------------------------------------------------------------------------
+ */
+
+enum {
+  PLUMBLINE_SUM_SUM = 0,       /* y = sum a[i] */
+  PLUMBLINE_SUM_DOT = 1,       /* y = sum a[i] b[i] */
+  PLUMBLINE_SUM_GEMM = 2,      /* the same, as one element of a matrix product */
+  PLUMBLINE_SUM_ALL_REDUCE = 3 /* a[i] is rank i's value */
+};
+
+/* The function under test. a, b: [n], in host memory, borrowed, values of the input dtype exactly;
+ * b is all ones where nothing is multiplied. Converts them to its dtype, adds, and writes the one
+ * watched result. `batch`: rows to compute it among (1 unless plumbline_sum_t.batches is set).
+ * Returns 0; anything else ends the fingerprint. Must not throw. */
+typedef int32_t (*plumbline_sum_fn)(void* context, const double* a, const double* b, uint64_t n,
+                                    uint32_t batch, double* y);
+
+typedef struct plumbline_sum {
+  uint32_t size; /* sizeof(plumbline_sum_t) */
+  int32_t kind;  /* PLUMBLINE_SUM_* */
+  uint64_t n;    /* addends, 2 to 2^20 */
+  DLDataType input;
+  DLDataType output;
+  plumbline_sum_fn sum; /* required; called in this thread only */
+  void* context;        /* passed through */
+  const char* name;     /* of the function, for texts; NULL: "sum" */
+  const char* library;  /* NULL: none */
+  uint64_t seed;        /* of pivots and random data */
+  uint32_t samples;     /* random inputs that are replayed, at least 6; 0: 250 */
+  int32_t batches;      /* 1: `sum` knows how to vary its batch, try whether that changes y */
+} plumbline_sum_t;
+
+#define PLUMBLINE_SUM_INIT                                                      \
+  {                                                                             \
+    sizeof(plumbline_sum_t), PLUMBLINE_SUM_SUM, 0, {PLUMBLINE_DL_FLOAT, 32, 1}, \
+        {PLUMBLINE_DL_FLOAT, 32, 1}, NULL, NULL, NULL, NULL, 1, 0, 0            \
+  }
+
+enum {
+  PLUMBLINE_FINGERPRINT_VERIFIED = 0,   /* replayed on every sample, to the bit */
+  PLUMBLINE_FINGERPRINT_ORDER_ONLY = 1, /* an order, whose arithmetic is unexplained */
+  PLUMBLINE_FINGERPRINT_NO_ORDER = 2,   /* the probes fit no tree */
+  PLUMBLINE_FINGERPRINT_NONDETERMINISTIC = 3
+};
+
+/* Texts are NUL-terminated, cut to fit. */
+typedef struct plumbline_fingerprint_result {
+  uint32_t size;      /* sizeof(plumbline_fingerprint_result_t), set by the caller */
+  int32_t verdict;    /* PLUMBLINE_FINGERPRINT_* */
+  int64_t calls;      /* of the function */
+  int64_t tree_calls; /* of them, for the order */
+  int32_t matches;    /* samples replayed to the bit, */
+  int32_t samples;    /* of so many */
+  char tree[32];      /* hash of the order */
+  char evidence[512]; /* why it is not verified */
+  char order[1024];
+  char arithmetic[1024]; /* empty unless verified */
+  char text[8192];       /* what plumb fingerprint prints */
+  char
+      contract[16384]; /* TOML, as plumb fingerprint --output writes it; empty where it is longer */
+} plumbline_fingerprint_result_t;
+
+/* Names the order and the arithmetic of a sum from its outputs alone, and proves both by replay.
+ * Needs no run; takes some tens of thousands of calls of the function at n = 4,096.
+ * INVALID_ARGUMENT: the sizes, dtypes or pointers; FAILED_PRECONDITION: the function failed.
+ * *result is set when OK is returned, whatever the verdict. */
+PLUMBLINE_API plumbline_status_t plumbline_fingerprint(const plumbline_sum_t* sum,
+                                                       plumbline_fingerprint_result_t* result);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -11,7 +11,7 @@ ALLOCATOR = {
 C_ABI = {
     "open", "site", "step_begin", "step_end", "observe_routing", "observe_tensor",
     "observe_reduction", "observe_update", "sample_indices", "scalar", "span_begin", "span_end",
-    "flush", "close", "check_router", "status_name", "last_error", "version", "link_agent", "process_allocator",
+    "flush", "close", "check_router", "fingerprint", "status_name", "last_error", "version", "link_agent", "process_allocator",
 }  # fmt: skip
 SYSTEM = r"libc\.so|ld-linux|libdl|libpthread"
 

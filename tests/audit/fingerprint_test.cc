@@ -1,0 +1,107 @@
+// plumb fingerprint on a library of the tests and on the BLAS libraries that are installed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "rules/sums/contract.h"
+#include "tests/audit/plumb_process.h"
+
+namespace plumbline::audit {
+namespace {
+
+using testing::ProcessResult;
+using testing::RunPlumb;
+
+ProcessResult Take(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "fingerprint");
+  return RunPlumb(arguments);
+}
+
+ProcessResult Own(const std::string& function, std::vector<std::string> more) {
+  more.insert(more.begin(), {"--library", FINGERPRINT_LIBRARY, "--function", function});
+  return Take(more);
+}
+
+TEST(FingerprintCommandTest, PlainFunctions) {
+  const auto sum = Own("plain_sum", {"--kind", "sum", "--n", "100", "--format", "json"});
+  ASSERT_EQ(sum.status, 0) << sum.out << sum.err;
+  const auto json = nlohmann::json::parse(sum.out);
+  EXPECT_EQ(json["verdict"], "verified");
+  EXPECT_EQ(json["order"], "left fold of 100 terms");
+  EXPECT_EQ(json["matches"], 250);
+  const auto dot = Own("fused_dot", {"--kind", "dot", "--dtype", "f64", "--n", "60", "--tree"});
+  ASSERT_EQ(dot.status, 0) << dot.out << dot.err;
+  EXPECT_NE(dot.out.find("left fold of 60 terms"), std::string::npos) << dot.out;
+  EXPECT_NE(dot.out.find("f64 adds, nearest-even; products fused"), std::string::npos) << dot.out;
+}
+
+TEST(FingerprintCommandTest, ACrashIsReported) {
+  const auto result = Own("crashes", {"--kind", "sum", "--n", "8"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("crashes: expected results, found a crash: Aborted"), std::string::npos)
+      << result.err;
+}
+
+TEST(FingerprintCommandTest, NoOrderIsNoSuccess) {
+  const auto result = Own("nothing", {"--kind", "sum", "--n", "8"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.out.find("no-order"), std::string::npos) << result.out;
+}
+
+TEST(FingerprintCommandTest, BadRequests) {
+  const auto missing = Take({"--library", "libnone.so", "--function", "sdot"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_NE(missing.err.find("--library: expected a shared library"), std::string::npos)
+      << missing.err;
+  const auto symbol = Own("sdot", {});
+  EXPECT_EQ(symbol.status, 2);
+  EXPECT_NE(symbol.err.find("expected a symbol sdot_ or cblas_sdot, found none"), std::string::npos)
+      << symbol.err;
+  EXPECT_EQ(Own("plain_sum", {}).status, 2);
+  EXPECT_EQ(Own("plain_sum", {"--kind", "sum", "--dtype", "i8"}).status, 2);
+  EXPECT_EQ(Own("plain_sum", {"--kind", "sum", "--n", "1"}).status, 2);
+  EXPECT_EQ(Take({"--function", "sdot"}).status, 2);
+}
+
+TEST(FingerprintCommandTest, TheContractIsReadAgain) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("contract." + std::to_string(getpid()))).string();
+  const auto result = Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", path});
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::filesystem::remove(path);
+  const auto contract = sums::ParseContract(text.str(), path);
+  ASSERT_TRUE(contract.ok()) << contract.status();
+  EXPECT_EQ(contract->verdict, sums::Verdict::kVerified);
+  EXPECT_EQ(contract->accumulator, "f32");
+}
+
+// Every BLAS that the distribution has installed, by its own path.
+class BlasTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(path())) GTEST_SKIP() << path() << " is not installed";
+  }
+  static std::string path() { return std::string("/usr/lib/x86_64-linux-gnu/") + GetParam(); }
+};
+
+TEST_P(BlasTest, DotsAndProductsAreExplained) {
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  for (const char* function : {"sdot", "ddot", "dsdot", "sgemv", "sgemm", "dgemm"}) {
+    const auto result = Take({"--library", path(), "--function", function, "--n", "203", "--k",
+                              "203", "--samples", "60"});
+    EXPECT_EQ(result.status, 0) << function << "\n" << result.out << result.err;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Installed, BlasTest,
+                         ::testing::Values("openblas-pthread/libopenblas.so.0", "blas/libblas.so.3",
+                                           "blis-pthread/libblis.so.4"));
+
+}  // namespace
+}  // namespace plumbline::audit
