@@ -251,6 +251,42 @@ TEST(FingerprintTest, UnlistedArithmeticHasNoName) {
   }
 }
 
+// One addition of a random tree does something else than the others: its results differ, so no
+// name.
+TEST(FingerprintTest, OneOddAdditionIsNeverOverlooked) {
+  constexpr int kCases = 1000;
+  int named = 0;
+  for (int k = 0; k < kCases; ++k) {
+    Random random(static_cast<uint64_t>(k));
+    const int n = 6 + random.Below(12);
+    const SummationTree tree = RandomTree(n, 0, static_cast<uint64_t>(k));
+    const int odd = n + random.Below(n - 1);
+    const int fault = random.Below(4);
+    const auto sum = [=](Values a, Values) {
+      std::vector<double> v(a.begin(), a.end());
+      for (int i = n; i <= tree.root(); ++i) {
+        const Exact s = SumOf(v[static_cast<size_t>(tree.node(i).children[0])],
+                              v[static_cast<size_t>(tree.node(i).children[1])]);
+        constexpr RoundingMode kFaults[] = {RoundingMode::kUp, RoundingMode::kDown,
+                                            RoundingMode::kTowardZero, RoundingMode::kNearestEven};
+        const SumFormat format = SumFormatOf(DType::kF32);
+        double y = RoundExact(s, format, i == odd ? kFaults[fault] : RoundingMode::kNearestEven);
+        if (i == odd && fault == 3 && s.tail == 0 && y != s.head)
+          y = std::nextafterf(static_cast<float>(y), 0.0F);
+        v.push_back(y);
+      }
+      return v.back();
+    };
+    const Fingerprint found = Take(TargetOf(Kind::kSum, n, DType::kF32, DType::kF32, sum), 60);
+    named += found.verdict == Verdict::kVerified ? 1 : 0;
+    if (found.verdict == Verdict::kVerified && named < 4) {
+      ADD_FAILURE() << "fault " << fault << " at node " << odd << " of " << n << "\n"
+                    << FingerprintText(found);
+    }
+  }
+  EXPECT_EQ(named, 0) << "of " << kCases;
+}
+
 TEST(FingerprintTest, StochasticRoundingIsRefusedWithTwoResults) {
   Random random(3);
   const Target target = TargetOf(Kind::kSum, 64, DType::kBF16, DType::kBF16, [&](Values a, Values) {
