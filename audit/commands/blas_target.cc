@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -34,16 +35,33 @@ constexpr BlasFunction kFunctions[] = {{"sdot", Kind::kDot, DType::kF32, DType::
                                        {"sgemm", Kind::kGemm, DType::kF32, DType::kF32},
                                        {"dgemm", Kind::kGemm, DType::kF64, DType::kF64}};
 
+// Every call's buffers begin on a cache line: where a library's order depends on the alignment
+// (Eigen's sums do), the fingerprint is that of aligned data, and does not change under way.
 template <typename T>
-std::vector<T> Converted(Values x) {
-  return std::vector<T>(x.begin(), x.end());
+struct AlignedAllocator {
+  using value_type = T;
+  AlignedAllocator() = default;
+  template <typename U>
+  AlignedAllocator(const AlignedAllocator<U>&) {}  // NOLINT: allocators convert
+  T* allocate(size_t n) {
+    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64)));
+  }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+  bool operator==(const AlignedAllocator&) const { return true; }
+};
+template <typename T>
+using Buffer = std::vector<T, AlignedAllocator<T>>;
+
+template <typename T>
+Buffer<T> Converted(Values x) {
+  return Buffer<T>(x.begin(), x.end());
 }
 
 template <typename T, typename R>
 Target::Call Dot(void* symbol, bool cblas) {
   return [=](Values a, Values b, double* y) {
-    const std::vector<T> x = Converted<T>(a);
-    const std::vector<T> z = Converted<T>(b);
+    const Buffer<T> x = Converted<T>(a);
+    const Buffer<T> z = Converted<T>(b);
     const int n = static_cast<int>(x.size());
     const int one = 1;
     if (cblas) {
@@ -59,8 +77,8 @@ Target::Call Dot(void* symbol, bool cblas) {
 
 // A matrix of `rows`, the watched one in its middle, beside ones; column-major.
 template <typename T>
-std::vector<T> WithRow(int rows, Values row) {
-  std::vector<T> matrix(static_cast<size_t>(rows) * row.size(), T{1});
+Buffer<T> WithRow(int rows, Values row) {
+  Buffer<T> matrix(static_cast<size_t>(rows) * row.size(), T{1});
   for (size_t k = 0; k < row.size(); ++k) {
     matrix[k * static_cast<size_t>(rows) + static_cast<size_t>(rows / 2)] = static_cast<T>(row[k]);
   }
@@ -70,9 +88,9 @@ std::vector<T> WithRow(int rows, Values row) {
 template <typename T>
 Target::BatchedCall Gemv(void* symbol, bool cblas) {
   return [=](int rows, Values a, Values b, double* y) {
-    const std::vector<T> matrix = WithRow<T>(rows, a);
-    const std::vector<T> x = Converted<T>(b);
-    std::vector<T> out(static_cast<size_t>(rows));
+    const Buffer<T> matrix = WithRow<T>(rows, a);
+    const Buffer<T> x = Converted<T>(b);
+    Buffer<T> out(static_cast<size_t>(rows));
     const int k = static_cast<int>(a.size());
     const int one = 1;
     const T alpha = 1;
@@ -95,11 +113,11 @@ Target::BatchedCall Gemv(void* symbol, bool cblas) {
 template <typename T>
 Target::BatchedCall Gemm(void* symbol, bool cblas, int columns) {
   return [=](int rows, Values a, Values b, double* y) {
-    const std::vector<T> left = WithRow<T>(rows, a);
-    std::vector<T> right(static_cast<size_t>(columns) * b.size(), T{1});
+    const Buffer<T> left = WithRow<T>(rows, a);
+    Buffer<T> right(static_cast<size_t>(columns) * b.size(), T{1});
     const auto column = static_cast<size_t>(columns / 2);
     for (size_t i = 0; i < b.size(); ++i) right[column * b.size() + i] = static_cast<T>(b[i]);
-    std::vector<T> out(static_cast<size_t>(rows) * static_cast<size_t>(columns));
+    Buffer<T> out(static_cast<size_t>(rows) * static_cast<size_t>(columns));
     const int k = static_cast<int>(a.size());
     const T alpha = 1;
     const T beta = 0;
@@ -123,8 +141,8 @@ Target::BatchedCall Gemm(void* symbol, bool cblas, int columns) {
 template <typename T, typename Encode, typename Decode>
 Target::Call Plain(void* symbol, bool products, Encode encode, Decode decode) {
   return [=](Values a, Values b, double* y) {
-    std::vector<T> x;
-    std::vector<T> z;
+    Buffer<T> x;
+    Buffer<T> z;
     for (const double v : a) x.push_back(encode(v));
     for (const double v : b) z.push_back(encode(v));
     if (products) {

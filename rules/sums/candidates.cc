@@ -1,6 +1,7 @@
 #include "rules/sums/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -48,6 +49,35 @@ std::vector<int> AdderNodes(const SummationTree& tree) {
   return some;
 }
 
+// Does every addition of two values round like the one that was looked at? Three steps of the table
+// tell all modes apart. The first that does not is named in *odd.
+absl::Status EveryAdder(Prober* prober, const SummationTree& tree,
+                        const std::vector<int>& precisions, const RoundingTable& expected,
+                        std::string* odd) {
+  const ProbeUnit scale = UnitOf(prober->target());
+  const std::vector<int> parents = tree.Parents();
+  prober->Fill(0);
+  for (int i = tree.leaves(); i < tree.root() && odd->empty(); ++i) {
+    const int p = precisions[static_cast<size_t>(i - tree.leaves())];
+    if (tree.node(i).children.size() != 2 || p > scale.room) continue;
+    const NodeView view(tree, parents, i);
+    const double big = std::ldexp(scale.unit, p);
+    const double steps[3][3] = {{big, 1, expected.above[1]},
+                                {big, 1.5, expected.above[2]},
+                                {-big, -1.5, expected.below[2]}};
+    for (const auto& [value, step, kept] : steps) {
+      const auto y = view.Kept(prober, value, step * scale.unit);
+      if (!y.ok()) return y.status();
+      if (*y == kept * scale.unit) continue;
+      *odd = absl::StrCat("additions do not round alike: the one of ", tree.SizeOf(i),
+                          " terms from ", tree.FirstOf(i), " makes ", *y / scale.unit, " of ", step,
+                          " beside 2^", p, ", others ", kept);
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<AdderModel> AddersLike(const RoundingTable& table, int precision, int guard_bits) {
   std::vector<AdderModel> adders;
   for (const RoundingMode mode : kModes) {
@@ -68,7 +98,7 @@ std::vector<AdderModel> AddersLike(const RoundingTable& table, int precision, in
 // T2 and T4 over the nodes of two children.
 absl::StatusOr<std::vector<AdderModel>> Adders(Prober* prober, const SummationTree& tree,
                                                const std::vector<int>& precisions,
-                                               std::vector<TestResult>* tests) {
+                                               std::vector<TestResult>* tests, std::string* odd) {
   const std::vector<int> nodes = AdderNodes(tree);
   if (nodes.empty()) return std::vector<AdderModel>{{RoundingMode::kNearestEven, {}}};
   std::optional<RoundingTable> seen;
@@ -89,6 +119,7 @@ absl::StatusOr<std::vector<AdderModel>> Adders(Prober* prober, const SummationTr
     }
   }
   if (!seen) return std::vector<AdderModel>{{RoundingMode::kNearestEven, {}}};
+  if (absl::Status s = EveryAdder(prober, tree, precisions, *seen, odd); !s.ok()) return s;
   const bool nearest = seen->above[3] == 4;
   const auto guard = GuardBits(prober, tree, node_seen, precision, nearest);
   if (!guard.ok()) return guard.status();
@@ -169,12 +200,12 @@ std::vector<SumModel> WithBlocks(const SumModel& model, const std::optional<Alig
 }  // namespace
 
 absl::StatusOr<std::vector<SumModel>> ModelsOf(Prober* prober, const SummationTree& tree,
-                                               std::vector<TestResult>* tests) {
+                                               std::vector<TestResult>* tests, std::string* odd) {
   const Target& target = prober->target();
   const auto precisions = NodePrecisions(prober, tree);
   if (!precisions.ok()) return precisions.status();
   tests->push_back({"T1", "precision", PrecisionText(*precisions)});
-  const auto adders = Adders(prober, tree, *precisions, tests);
+  const auto adders = Adders(prober, tree, *precisions, tests, odd);
   if (!adders.ok()) return adders.status();
   const auto block = Blocks(prober, tree, tests);
   if (!block.ok()) return block.status();

@@ -99,6 +99,7 @@ class Taker {
   // T3 and everything that rests on it.
   absl::Status Order(uint64_t seed, int trusted_pivots) {
     out_.tests.resize(1);
+    odd_.clear();
     SummationTree tree;
     std::vector<SumModel> models;
     if (target_.n == 2) {
@@ -120,7 +121,7 @@ class Taker {
     }
     if (models.empty()) {
       Test("T3", "order", TreeInWords(tree));
-      auto found = ModelsOf(&prober_, tree, &out_.tests);
+      auto found = ModelsOf(&prober_, tree, &out_.tests, &odd_);
       if (!found.ok()) return found.status();
       models = *std::move(found);
     }
@@ -144,6 +145,7 @@ class Taker {
     out_.matches = search.matches;
     out_.also = std::move(search.also);
     out_.model = std::move(search.model);
+    if (!odd_.empty()) search.accepted = false;
     out_.verdict = search.accepted ? Verdict::kVerified : Verdict::kOrderOnly;
     out_.order = TreeInWords(out_.model.tree);
     out_.tree_hash = out_.model.tree.Hash();
@@ -155,6 +157,7 @@ class Taker {
                               "the order was found, but no arithmetic on it gives the "
                               "results: the best, ",
                               out_.arithmetic, ", gives ", out_.matches, " of ", out_.samples);
+    if (!odd_.empty()) out_.evidence = odd_;
     Test("T6", "replay", absl::StrCat(out_.matches, " of ", out_.samples, " to the bit"));
     return absl::OkStatus();
   }
@@ -170,6 +173,7 @@ class Taker {
   Prober prober_;
   Fingerprint out_;
   std::string batch_;
+  std::string odd_;  // an addition that rounds unlike the others
   int trusted_ = 0;
 };
 

@@ -254,7 +254,7 @@ TEST(FingerprintTest, UnlistedArithmeticHasNoName) {
 // One addition of a random tree does something else than the others: its results differ, so no
 // name.
 TEST(FingerprintTest, OneOddAdditionIsNeverOverlooked) {
-  constexpr int kCases = 1000;
+  constexpr int kCases = 10000;
   int named = 0;
   for (int k = 0; k < kCases; ++k) {
     Random random(static_cast<uint64_t>(k));
