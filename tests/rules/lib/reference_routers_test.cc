@@ -93,7 +93,7 @@ TEST(ReferenceRouters, NamesRoundTrip) {
     EXPECT_EQ(parsed, policy);
     EXPECT_TRUE(names.insert(PolicyName(policy)).second) << PolicyName(policy);
   }
-  EXPECT_EQ(names.size(), static_cast<size_t>(RouterPolicy::kStoredTableFifo) + 1);
+  EXPECT_EQ(names.size(), static_cast<size_t>(RouterPolicy::kScoreRankMajor) + 1);
   RouterPolicy parsed{};
   EXPECT_FALSE(ParsePolicy("no-such-policy", &parsed));
 }
