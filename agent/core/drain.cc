@@ -16,7 +16,6 @@ namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
 constexpr uint32_t kIdleFactor = 5;
-constexpr uint64_t kIdleAfterNs = 1'000'000'000;
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace
@@ -51,7 +50,6 @@ bool Drain::Finish(Clock::time_point deadline) {
 }
 
 void Drain::Loop() {
-  uint64_t last_work_ns = MonotonicNs();
   while (!closing_.load(std::memory_order_acquire)) {
     const uint64_t ticket = flush_wanted_.load(std::memory_order_acquire);
     const bool flush = ticket != flush_done_.load(std::memory_order_relaxed);
@@ -59,13 +57,13 @@ void Drain::Loop() {
     if (flush && std::exchange(flush_ticket_, ticket) != ticket) {
       flush_mark_ = run_->devices->Position();
     }
-    if (!run_->ring.empty() || !run_->devices->empty()) last_work_ns = MonotonicNs();
+    const bool work = !run_->ring.empty() || !run_->devices->empty();
     Pass(flush);
     // Not passed: a record is still being filled, or a device still at work.
     if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
       flush_done_.store(ticket, std::memory_order_release);
     }
-    Sleep(MonotonicNs() - last_work_ns > kIdleAfterNs);
+    Sleep(!work);
   }
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   FinishDevices();

@@ -2,7 +2,8 @@
 // GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
 // the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
 // what does not depend on them goes on meanwhile. It sleeps at least poll_ms between looks, five
-// times as long after a second without work, and is woken early when the ring fills.
+// times as long after one that found nothing (a look costs 80 us of a small step), and is woken
+// early when the ring fills.
 #pragma once
 
 #include <atomic>

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t kProtocol = 1;
 // How long the thread sleeps for want of events: a batch waits at most this long to be sent.
-constexpr milliseconds kBusyNap{20};
+constexpr milliseconds kBusyNap{50};
 constexpr milliseconds kIdleNap{100};
 constexpr milliseconds kIdleAfter{1000};
 constexpr milliseconds kGoodbye{300};  // for the server to close its side
