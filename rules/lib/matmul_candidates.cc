@@ -77,6 +77,11 @@ class Candidates {
       }
     }
     Add({.sum = Sum::kSequential, .accumulator = DType::kF64, .fused = true});
+    for (const DType accumulator : Accumulators()) {
+      for (const auto compensation :
+           {MatmulModel::Compensation::kKahan, MatmulModel::Compensation::kNeumaier})
+        Add({.sum = Sum::kSequential, .accumulator = accumulator, .compensation = compensation});
+    }
   }
 
   void ListPairwise(InputCut cut) {

@@ -145,6 +145,27 @@ double MatmulMachine::Sequential(const MatmulModel& m, const MatmulTerms& t, int
   return acc;
 }
 
+// Every operation is rounded to the accumulator's format.
+double MatmulMachine::Compensated(const MatmulModel& m, const MatmulTerms& t, double start) {
+  const DType dtype = m.accumulator;
+  const auto add = [&](double a, double b) { return Add(a, b, dtype, RoundingMode::kNearestEven); };
+  double sum = start, lost = 0;
+  for (int k = 0; k < t.size; ++k) {
+    const double x = RoundSum(t.product[static_cast<size_t>(k)], dtype, RoundingMode::kNearestEven);
+    if (m.compensation == MatmulModel::Compensation::kKahan) {
+      const double y = add(x, -lost), next = add(sum, y);
+      lost = add(add(next, -sum), -y);
+      sum = next;
+    } else {
+      const double next = add(sum, x);
+      const bool larger = std::abs(sum) >= std::abs(x);
+      lost = add(lost, larger ? add(add(sum, -next), x) : add(add(x, -next), sum));
+      sum = next;
+    }
+  }
+  return m.compensation == MatmulModel::Compensation::kKahan ? sum : add(sum, lost);
+}
+
 double MatmulMachine::Pairwise(const MatmulModel& m, const MatmulTerms& t, int first, int last) {
   MatmulModel leaf = m;
   leaf.sum = Kind::kSequential;
@@ -177,6 +198,7 @@ double MatmulMachine::Run(const MatmulModel& m, const MatmulTerms& t, int first,
     case Kind::kExact:
       return ExactRun(m, t, first, last, start);
     case Kind::kSequential:
+      if (m.compensation != MatmulModel::Compensation::kNone) return Compensated(m, t, start);
       return Sequential(m, t, first, last, start);
     case Kind::kPairwise: {
       const double sum = Pairwise(m, t, first, last);
@@ -271,7 +293,9 @@ double ErrorBound(const MatmulModel& m, const MatmulTerms& t, double c) {
   constexpr double kSafe = 1e38;
   c = std::abs(c);
   const bool one_run = m.part == 0 && m.promote == 0;
-  if (m.accumulator != DType::kF32 || !one_run || !(t.total + c < kSafe)) return kInfinity;
+  if (m.accumulator != DType::kF32 || !one_run || !(t.total + c < kSafe) ||
+      m.compensation != MatmulModel::Compensation::kNone)
+    return kInfinity;
   const double exact = t.prefix_most + c;
   const double bound = RunBound(m, t, m.addend_last ? 0 : c, exact);
   // The addend, and a slack for what these doubles themselves round.

@@ -24,6 +24,7 @@ class MatmulMachine {
  private:
   double Run(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start);
   double Sequential(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start);
+  double Compensated(const MatmulModel& m, const MatmulTerms& t, double start);
   double Pairwise(const MatmulModel& m, const MatmulTerms& t, int first, int last);
   double Promoted(const MatmulModel& m, const MatmulTerms& t, double start);
   double Split(const MatmulModel& m, const MatmulTerms& t, double start);

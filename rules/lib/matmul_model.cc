@@ -59,6 +59,18 @@ const char* SumName(Sum sum) {
   return "";
 }
 
+const char* CompensationWords(const MatmulModel& m) {
+  switch (m.compensation) {
+    case MatmulModel::Compensation::kNone:
+      return "";
+    case MatmulModel::Compensation::kKahan:
+      return ", compensated (Kahan)";
+    case MatmulModel::Compensation::kNeumaier:
+      return ", compensated (Neumaier)";
+  }
+  return "";
+}
+
 std::string SumWords(const MatmulModel& m) {
   const std::string dtype = DTypeName(m.accumulator);
   const std::string rounding =
@@ -68,7 +80,7 @@ std::string SumWords(const MatmulModel& m) {
       return absl::StrCat("exact, rounded once to ", dtype, rounding);
     case Sum::kSequential:
       return absl::StrCat(dtype, " one product after the other", m.fused ? " (fused)" : "",
-                          rounding);
+                          CompensationWords(m), rounding);
     case Sum::kPairwise:
       return absl::StrCat(dtype, " pairwise",
                           m.tree == MatmulModel::Tree::kHalves ? " by halves" : " by neighbours",
@@ -123,6 +135,10 @@ std::map<std::string, std::string> ParametersOf(const MatmulModel& m) {
   p["rounding"] = RoundingWord(m.rounding);
   if (m.cut != InputCut::kNone) p["inputs"] = CutName(m.cut);
   if (m.sum == Sum::kSequential) p["products"] = m.fused ? "fused" : "rounded";
+  if (m.compensation != MatmulModel::Compensation::kNone) {
+    const bool kahan = m.compensation == MatmulModel::Compensation::kKahan;
+    p["compensation"] = kahan ? "Kahan" : "Neumaier";
+  }
   if (m.sum == Sum::kPairwise) {
     p["tree"] = m.tree == MatmulModel::Tree::kHalves ? "halves" : "neighbours";
     p["leaf"] = absl::StrCat(m.leaf);
@@ -158,8 +174,9 @@ std::string Words(const MatmulModel& m) {
 }
 
 bool KeepsFewerBits(const MatmulModel& m, int bits) {
-  // An exact sum keeps them all: what it is stored in is its output's affair.
-  if (m.sum == Sum::kExact) return false;
+  // An exact sum keeps them all: what it is stored in is its output's affair. A compensated one
+  // carries as many again.
+  if (m.sum == Sum::kExact || m.compensation != MatmulModel::Compensation::kNone) return false;
   if (FormatOf(m.accumulator).precision - 1 < bits) return true;
   return m.sum == Sum::kAligned && m.fraction_bits < bits;
 }

@@ -39,6 +39,9 @@ struct MatmulModel {
     // exponent is the sum of its factors', not normalised; a subnormal factor has the least one.
     kAligned,
   };
+  // kSequential with what rounding loses carried along (Kahan 1965; Neumaier 1974): it comes so
+  // near the exact sum that without it as a rival that would be named.
+  enum class Compensation : uint8_t { kNone, kKahan, kNeumaier };
   // Shapes of the tree: neighbours joined, then neighbours of those; halves, the first the larger
   // power of two or not.
   enum class Tree : uint8_t { kNeighbours, kHalves };
@@ -48,6 +51,7 @@ struct MatmulModel {
   DType accumulator = DType::kF32;
   RoundingMode rounding = RoundingMode::kNearestEven;
   bool fused = false;  // kSequential: products are not rounded before they are added
+  Compensation compensation = Compensation::kNone;
   Tree tree = Tree::kNeighbours;
   int leaf = 1;
   int fraction_bits = 24;  // F

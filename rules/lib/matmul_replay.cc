@@ -219,6 +219,7 @@ class Replay {
   // the other, a sum in f64 or a single wide block almost the exact one.
   std::string Kin(const MatmulModel& m) const {
     std::string family = FamilyOf(m);
+    if (m.compensation != MatmulModel::Compensation::kNone) return "compensated";
     if (family == "aligned" && m.block == 1) return "sequential";
     if (family == "aligned" && m.block >= c_.inner && m.fraction_bits >= 28) return "exact";
     if (family == "sequential" && m.accumulator == DType::kF64) return "exact";

@@ -36,9 +36,10 @@ unexplained product with an element beyond (K+1) 2^-24 sum|ab| (plus half a unit
 16-bit D), which no f32 accumulation can reach; or a bias over the run, in units in the last place of bf16
 for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is its nature.
 
-**Why.** An 8-bit tensor core that keeps 13 fraction bits loses every product below 2^-13 of the largest. On
-normal data with K = 4,096 its results are off by up to 2 %; with all factors positive they stop growing, as
-a sum of ones stops at 16,384. The loss curve shows noise.
+**Why.** An 8-bit tensor core that keeps 13 fraction bits loses every product below 2^-13 of the largest. With
+K = 4,096 and normal e4m3 factors its results err by 0.13 % (rms), one in 23 by more than a hundredth of itself;
+with positive factors all are 7 % too small (0.06 % when promoted every 128 products), and a sum of ones
+stops at 16,384. The loss curve shows noise.
 
 **Bad.** `64 of 64 elements: aligned blocks of 32, 13 fraction bits, f32 toward zero`.
 

@@ -26,6 +26,13 @@ double Kahan(const std::vector<double>& p, double c) {
   return sum;
 }
 
+// Three interleaved sums, added at the end.
+double Lanes(const std::vector<double>& p, double c) {
+  float acc[3] = {static_cast<float>(c), 0, 0};
+  for (size_t k = 0; k < p.size(); ++k) acc[k % 3] += static_cast<float>(p[k]);
+  return (acc[0] + acc[1]) + acc[2];
+}
+
 // One after the other in a format of 10 bits.
 double TenBits(const std::vector<double>& p, double c) {
   double acc = c;
@@ -77,6 +84,7 @@ SimulatedMatmul One(MatmulRunSpec s, int step, int rank) {
   spec.addend = s.addend;
   spec.seed = static_cast<uint64_t>(s.seed) + 1000 * static_cast<uint64_t>(step);
   if (s.sum == "kahan") return Simulate(spec, Kahan);
+  if (s.sum == "lanes") return Simulate(spec, Lanes);
   if (s.sum == "ten-bits") return Simulate(spec, TenBits);
   return Simulate(spec, ModelOf(s));
 }

@@ -16,7 +16,7 @@ struct MatmulRunSpec {
   DType output = DType::kF32;
   std::string values = "normal";  // positive, spread, cancelling, subnormal, integers
   bool addend = false;
-  // exact, sequential, pairwise, aligned; not listed: kahan, ten-bits
+  // exact, sequential, pairwise, aligned; kahan; not listed: lanes, ten-bits
   std::string sum = "aligned";
   DType accumulator = DType::kF32;
   std::string rounding = "toward-zero";  // nearest

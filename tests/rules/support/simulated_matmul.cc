@@ -97,6 +97,7 @@ class Reference {
       sum.Add(start);
       return sum.RoundTo(m_.accumulator, m_.rounding);
     }
+    if (m_.compensation != MatmulModel::Compensation::kNone) return Compensated(start);
     if (m_.sum == Sum::kSequential) return Fold(first, last, start, m_.fused);
     if (m_.sum == Sum::kPairwise) {
       const double sum = Tree(first, last);
@@ -111,6 +112,24 @@ class Reference {
   double Fold(int first, int last, double acc, bool fused) const {
     for (int k = first; k < last; ++k) acc = Once({acc, fused ? Product(k) : Once({Product(k)})});
     return acc;
+  }
+
+  double Compensated(double sum) const {
+    double carried = 0;
+    const bool kahan = m_.compensation == MatmulModel::Compensation::kKahan;
+    for (int k = 0; k < static_cast<int>(a_.size()); ++k) {
+      const double x = Once({Product(k)}), y = kahan ? Once({x, -carried}) : x;
+      const double next = Once({sum, y});
+      if (kahan) {
+        carried = Once({Once({next, -sum}), -y});
+      } else {
+        const double large = std::abs(sum) >= std::abs(x) ? sum : x;
+        const double small = std::abs(sum) >= std::abs(x) ? x : sum;
+        carried = Once({carried, Once({Once({large, -next}), small})});
+      }
+      sum = next;
+    }
+    return kahan ? sum : Once({sum, carried});
   }
 
   double Tree(int first, int last) const {

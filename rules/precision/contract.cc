@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/matmul_analysis.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# precision/contract
+
+A matrix product is computed by another arithmetic than before: at another step, on another rank, after a restart.
+
+**What it checks.** The class of arithmetics that explains a product's sampled elements (see
+`precision/gemm-accumulator`) against the first one that was accepted at its site, for the same shapes and dtypes.
+Each later class narrows the reference to what both have in common. A finding is a call that a class explains,
+while every arithmetic of the reference fails on k = ln(10^6 C) of its elements, C the number of candidates.
+
+**Why.** A library update, another GPU in the pool, an environment variable, a kernel chosen by timing: the
+product is then summed in another order or in fewer bits, and a run that was reproducible is not. Ranks that
+differ drift apart where replicas should be equal; a restart on other hardware moves the loss by more than its
+seed does.
+
+**Bad.** `step 400: aligned blocks of 32, 13 fraction bits; held since step 0: aligned blocks of 16, 25 bits`.
+
+**Good.** One class over all steps and ranks, or shapes that differ: kernels are chosen by shape, and each shape
+has its own reference.
+
+**How to fix it.**
+- Pin what chooses kernels: versions of CUDA, cuBLAS and the framework; `CUBLAS_WORKSPACE_CONFIG`,
+  `torch.backends.cuda.matmul.*`, `NVIDIA_TF32_OVERRIDE`; autotuners (`torch.compile(mode="max-autotune")`,
+  Triton) with a cache that is shared by all ranks.
+- One GPU model in a job, or accept the difference and restart the comparison with a new run name.
+
+**Strength.** `proved` by replay.
+
+**Inconclusive when** no candidate explains a call (an unknown arithmetic may be the same or another), or the
+reference misses some elements, but fewer than would prove it.
+
+**What it cannot see.** Changes between arithmetics that agree on every sampled element; shapes that occur once.
+
+**Cost.** None beyond `precision/gemm-accumulator`'s.
+
+**Sources.** Our own.
+)page";
+
+constexpr RuleInfo kInfo = {"precision/contract",
+                            "the arithmetic changed during the run",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr char kFix[] =
+    "Pin what chooses the kernel: library versions, CUBLAS_WORKSPACE_CONFIG, "
+    "torch.backends.cuda.matmul.*, NVIDIA_TF32_OVERRIDE, one autotuner cache and one GPU model "
+    "for all ranks.";
+
+struct Reference {
+  std::vector<MatmulModel> models;  // what every call so far has in common
+  std::string words;
+  std::string library;
+  uint32_t attempt = 0;
+  int64_t step = 0;
+  uint32_t rank = 0;
+};
+
+std::string Place(int64_t step, uint32_t rank) {
+  return absl::StrCat("step ", step, ", rank ", rank);
+}
+
+class Contract : public Rule {
+ public:
+  explicit Contract(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    const auto all = AnalyseMatmuls(step);
+    size_t at = 0;
+    JudgeItems(
+        step,
+        [&](const Item& item) -> std::optional<v1::Verdict> {
+          const auto& a = all[at++];
+          if (a == nullptr) return std::nullopt;
+          v1::Verdict verdict = One(step, item, *a);
+          if (a->blocked.empty()) a->AddDetails(*verdict.mutable_details());
+          if (verdict.has_finding())
+            *verdict.mutable_finding()->mutable_details() = verdict.details();
+          return verdict;
+        },
+        out);
+  }
+
+ private:
+  // Shapes and dtypes choose the kernel.
+  using Key = std::tuple<v1::Role, std::string, std::string, int, uint64_t, uint64_t, DType, DType,
+                         DType, bool>;
+  static constexpr size_t kMostReferences = 1 << 16;
+
+  v1::Verdict One(const SiteStep& step, const Item& item, const MatmulAnalysis& a) {
+    if (!a.blocked.empty()) return Inconclusive(a.blocked);
+    if (a.replay.samples == 0)
+      return Inconclusive("non-finite: every sample has a factor that is not finite");
+    if (!a.replay.explained()) {
+      return Inconclusive(
+          "unexplained: no candidate gives every element (see "
+          "precision/gemm-accumulator)");
+    }
+    const v1::MatmulConfig& config = item.evidence->matmul().config();
+    const Key key{step.role,        step.site.layer(), step.site.op(), a.c.inner,   config.rows(),
+                  config.columns(), a.c.a_dtype,       a.c.b_dtype,    a.c.d_dtype, a.c.c.empty()};
+    const auto found = references_.find(key);
+    if (found == references_.end()) {
+      if (references_.size() >= kMostReferences)
+        return Inconclusive("too-many-shapes: references of 65,536 shapes are held");
+      references_[key] = {a.replay.accepted, a.replay.Words(), a.c.library,
+                          step.attempt,      step.step,        item.source->rank()};
+      return Pass("held from here on: " + a.replay.Words());
+    }
+    return Compare(step, item, a, &found->second);
+  }
+
+  static v1::Verdict Compare(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
+                             Reference* held) {
+    std::vector<MatmulModel> common;
+    for (const MatmulModel& model : held->models) {
+      const auto& now = a.replay.accepted;
+      if (std::find(now.begin(), now.end(), model) != now.end()) common.push_back(model);
+    }
+    if (!common.empty()) {
+      held->models = std::move(common);
+      return Pass("as at " + Place(held->step, held->rank) + ": " + a.replay.Words());
+    }
+    const int32_t least = LeastMissed(a, held->models);
+    if (least < a.replay.needed) {
+      return Inconclusive(
+          absl::StrFormat("few-samples: %s, which what was held (%s) misses on as few as %d "
+                          "elements; %d are needed",
+                          a.replay.Words(), held->words, least, a.replay.needed));
+    }
+    return Changed(step, item, a, *held, least);
+  }
+
+  // Elements that the reference's nearest model misses; models that were not tried are run.
+  static int32_t LeastMissed(const MatmulAnalysis& a, const std::vector<MatmulModel>& models) {
+    int32_t least = a.replay.needed;
+    for (const MatmulModel& model : models) {
+      const auto tally = std::find_if(a.replay.tallies.begin(), a.replay.tallies.end(),
+                                      [&](const MatmulTally& t) { return t.model == model; });
+      if (tally != a.replay.tallies.end()) {
+        least = std::min(least, tally->missed);
+      } else {
+        const MatmulMatches of = CountMatches(a.c, model);
+        least = std::min(least, of.samples - of.matches);
+      }
+    }
+    return least;
+  }
+
+  static std::string Cause(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
+                           const Reference& held) {
+    if (!a.c.library.empty() && !held.library.empty() && a.c.library != held.library)
+      return "another-library";
+    if (step.attempt != held.attempt) return "restart";
+    if (step.step == held.step && item.source->rank() != held.rank) return "another-rank";
+    return "changed-during-the-run";
+  }
+
+  static v1::Verdict Changed(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
+                             const Reference& held, int32_t least) {
+    const bool libraries = Cause(step, item, a, held) == "another-library";
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_PROVED,
+         .title = "a product is computed by another arithmetic than before",
+         .explanation = absl::StrFormat(
+             "At %s: %d of %d elements are %s. Held since %s: %s, which misses at least %d of "
+             "them.%s",
+             Place(step.step, item.source->rank()), a.replay.matches, a.replay.samples,
+             a.replay.Words(), Place(held.step, held.rank), held.words, least,
+             libraries ? absl::StrCat(" The library was ", held.library, ", now ", a.c.library, ".")
+                       : ""),
+         .cause = Cause(step, item, a, held),
+         .measured = "elements that the held arithmetic misses",
+         .value = static_cast<double>(least),
+         .unit = "elements",
+         .threshold = static_cast<double>(a.replay.needed),
+         .threshold_source = "k = ln(10^6 C), at which counting stops",
+         .fix = kFix});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(static_cast<uint64_t>(a.replay.samples));
+    Put(*f.mutable_witness(), "held", held.words);
+    Put(*f.mutable_witness(), "held_step", static_cast<double>(held.step));
+    Put(*f.mutable_witness(), "held_rank", held.rank);
+    Put(*f.mutable_witness(), "found", a.replay.Words());
+    return verdict;
+  }
+
+  std::map<Key, Reference> references_;
+};
+
+}  // namespace
+
+CatalogueEntry contract() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<Contract>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
