@@ -8,8 +8,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "audit/commands/blas_target.h"
 #include "audit/commands/commands.h"
@@ -24,6 +26,7 @@ struct Arguments {
   sums::FingerprintOptions options;
   std::string format = "text";
   std::string output;
+  std::string hold;  // an earlier contract; empty: none
   bool tree = false;
 };
 
@@ -60,8 +63,21 @@ std::string Json(const sums::Fingerprint& f) {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+absl::StatusOr<sums::Contract> ReadContract(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  if (!in || !(text << in.rdbuf()))
+    return absl::InvalidArgumentError(path +
+                                      ": expected a contract that plumb fingerprint wrote, "
+                                      "found no file that can be read");
+  return sums::ParseContract(text.str(), path);
+}
+
 // In the child. Exit status 0 when verified, 1 when not, 2 when nothing could be asked.
 int Take(const Arguments& arguments) {
+  absl::StatusOr<sums::Contract> held = sums::Contract();
+  if (!arguments.hold.empty()) held = ReadContract(arguments.hold);
+  if (!held.ok()) return Fail(std::string(held.status().message()));
   const auto target = FunctionTarget(arguments.function);
   if (!target.ok()) return Fail(std::string(target.status().message()));
   const auto found = sums::TakeFingerprint(*target, arguments.options);
@@ -72,7 +88,12 @@ int Take(const Arguments& arguments) {
   }
   std::string text = arguments.format == "json" ? Json(*found) : sums::FingerprintText(*found);
   if (arguments.tree) text += sums::TreeAsOutline(found->model.tree, kOutlineLines);
+  std::vector<std::string> broken;
+  if (!arguments.hold.empty()) broken = sums::ContractDifferences(*held, sums::ContractOf(*found));
   if (!WriteOutput("", text)) return kExitError;
+  for (const std::string& line : broken)
+    std::fprintf(stderr, "plumb: %s is not kept: %s\n", arguments.hold.c_str(), line.c_str());
+  if (!broken.empty()) return kExitFindings;
   return found->verdict == sums::Verdict::kVerified ? kExitClean : kExitFindings;
 }
 
@@ -125,6 +146,11 @@ void RegisterFingerprint(CLI::App& app, int* status) {
       ->capture_default_str();
   command->add_option("--k", function.inner, "Addends of a product")->check(size);
   command->add_option("--output", arguments->output, "Write the contract to FILE")
+      ->type_name("FILE");
+  command
+      ->add_option("--hold", arguments->hold,
+                   "Compare with an earlier contract; exit status 1 where order or arithmetic "
+                   "differ")
       ->type_name("FILE");
   command->add_option("--format", arguments->format, "What is printed")
       ->check(CLI::IsMember({"text", "json"}))

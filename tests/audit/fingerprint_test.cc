@@ -39,6 +39,21 @@ TEST(FingerprintCommandTest, PlainFunctions) {
   EXPECT_NE(dot.out.find("f64 adds, nearest-even; products fused"), std::string::npos) << dot.out;
 }
 
+TEST(FingerprintCommandTest, AContractIsHeld) {
+  const std::string path = ::testing::TempDir() + "/contract_" + std::to_string(getpid()) + ".toml";
+  ASSERT_EQ(Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", path}).status, 0);
+  const auto kept = Own("plain_sum", {"--kind", "sum", "--n", "64", "--hold", path, "--seed", "9"});
+  EXPECT_EQ(kept.status, 0) << kept.err;
+  const auto broken =
+      Own("fused_dot", {"--kind", "dot", "--dtype", "f64", "--n", "64", "--hold", path});
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_NE(broken.err.find(path + " is not kept: "), std::string::npos) << broken.err;
+  std::filesystem::remove(path);
+  const auto gone = Own("plain_sum", {"--kind", "sum", "--n", "64", "--hold", path});
+  EXPECT_EQ(gone.status, 2);
+  EXPECT_NE(gone.err.find("found no file"), std::string::npos) << gone.err;
+}
+
 TEST(FingerprintCommandTest, ACrashIsReported) {
   const auto result = Own("crashes", {"--kind", "sum", "--n", "8"});
   EXPECT_EQ(result.status, 2);
