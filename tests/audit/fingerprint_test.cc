@@ -97,6 +97,8 @@ TEST(FingerprintCommandTest, TheContractIsReadAgain) {
 }
 
 // Every BLAS that the distribution has installed, by its own path.
+constexpr const char* kLibraries[] = {"openblas-pthread/libopenblas.so.0", "blas/libblas.so.3",
+                                      "blis-pthread/libblis.so.4"};
 class BlasTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -114,9 +116,27 @@ TEST_P(BlasTest, DotsAndProductsAreExplained) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Installed, BlasTest,
-                         ::testing::Values("openblas-pthread/libopenblas.so.0", "blas/libblas.so.3",
-                                           "blis-pthread/libblis.so.4"));
+// Another library under the same name: the contract of the one is broken by each of the others.
+TEST_P(BlasTest, ASwapOfLibrariesBreaksTheContract) {
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  const std::string contract = ::testing::TempDir() + "/swap_" + std::to_string(getpid()) + ".toml";
+  const auto take = [&](const std::string& library, const char* how) {
+    return Take({"--library", library, "--function", "sdot", "--n", "203", "--samples", "60", how,
+                 contract});
+  };
+  ASSERT_EQ(take(path(), "--output").status, 0);
+  EXPECT_EQ(take(path(), "--hold").status, 0);
+  for (const char* other : kLibraries) {
+    const std::string swapped = std::string("/usr/lib/x86_64-linux-gnu/") + other;
+    if (swapped == path() || !std::filesystem::exists(swapped)) continue;
+    const auto result = take(swapped, "--hold");
+    EXPECT_EQ(result.status, 1) << other;
+    EXPECT_NE(result.err.find("order: held "), std::string::npos) << result.err;
+  }
+  std::filesystem::remove(contract);
+}
+
+INSTANTIATE_TEST_SUITE_P(Installed, BlasTest, ::testing::ValuesIn(kLibraries));
 
 }  // namespace
 }  // namespace plumbline::audit
