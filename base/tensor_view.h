@@ -53,7 +53,9 @@ struct TensorView {
     int64_t step = 1;
     for (int i = v.rank - 1; i >= 0; --i) {
       v.stride[static_cast<size_t>(i)] = step;
-      step *= v.shape[static_cast<size_t>(i)];
+      // Absurd extents wrap here; whoever reads the elements refuses them.
+      step = static_cast<int64_t>(static_cast<uint64_t>(step) *
+                                  static_cast<uint64_t>(v.shape[static_cast<size_t>(i)]));
     }
     return v;
   }

@@ -29,6 +29,7 @@ ReductionValues<T>::ReductionValues(const ReductionCase& c, const Arithmetic& a,
       as_is_(LeavesAsIs(a)),
       add_(AdderFor<T>(a)) {
   x_.resize(static_cast<size_t>(rows_) * columns.size());
+  if (columns.empty()) return;
   for (const int32_t column : columns) y_.push_back(c.output[static_cast<size_t>(column)]);
   if (a.group == 1) {
     Load(c, columns);

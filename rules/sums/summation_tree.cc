@@ -89,6 +89,7 @@ SummationTree Pairwise(int n) {
 SummationTree Lanes(int n, int lanes) {
   SummationTree tree(n);
   std::vector<int> parts;
+  lanes = std::min(lanes, n);
   for (int lane = 0; lane < lanes; ++lane) {
     int sum = lane;
     for (int i = lane + lanes; i < n; i += lanes) sum = tree.Join({sum, i});

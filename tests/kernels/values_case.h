@@ -182,7 +182,7 @@ inline ValuesCase Lay(DType t, std::vector<std::byte> elements, int layout) {
     c.view.stride[0] = 2;
   } else if (layout % 6 == 1) {
     c.storage.resize(elements.size() + 1);
-    std::memcpy(c.storage.data() + 1, elements.data(), elements.size());
+    if (!elements.empty()) std::memcpy(c.storage.data() + 1, elements.data(), elements.size());
     c.view = TensorView::Dense(c.storage.data() + 1, t, n);
   } else {
     c.storage = std::move(elements);
