@@ -1,4 +1,4 @@
-// The warp of tensor_tile.h and update_tile.h on a device: a thread is one lane. Only for .cu
+// The warp of the tiles and of routing on a device: a thread is one lane. Only for .cu
 // files.
 #pragma once
 

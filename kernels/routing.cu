@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda_warp.h"
 #include "kernels/routing_core.h"
 #include "kernels/routing_device.h"
 
@@ -41,18 +42,8 @@ struct Layout {
   }
 };
 
-struct DeviceWarp {
-  template <typename T>
-  struct Var {
-    T v;
-    __device__ __forceinline__ T& operator[](int) { return v; }
-    __device__ __forceinline__ const T& operator[](int) const { return v; }
-  };
-
-  template <typename F>
-  __device__ __forceinline__ static void Each(F f) {
-    f(static_cast<int>(threadIdx.x % kRowLanes));
-  }
+// What a row's reductions need beside the warp itself.
+struct RoutingWarp : DeviceWarp {
   template <typename T>
   __device__ __forceinline__ static T Sum(const Var<T>& var) {
     T v = var.v;
@@ -248,8 +239,8 @@ __global__ void __launch_bounds__(kThreads)
 
   const int warp = threadIdx.x / kRowLanes;
   BlockSink sink{&counts, &raw->bad_index, pools};
-  RowMeasure<DeviceWarp, BlockSink, Slots> measure(plan, bias, values + warp * plan.rule.experts,
-                                                   raw->longest, &sink);
+  RowMeasure<RoutingWarp, BlockSink, Slots> measure(plan, bias, values + warp * plan.rule.experts,
+                                                    raw->longest, &sink);
   const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     for (int n = 0; n < kRowsPerWarp; ++n) {

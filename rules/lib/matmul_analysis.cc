@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/half.h"
+#include "rules/lib/item_verdicts.h"
 #include "rules/lib/matmul_terms.h"
 #include "rules/lib/verdicts.h"
 
@@ -114,6 +115,22 @@ std::vector<std::shared_ptr<const MatmulAnalysis>> AnalyseMatmuls(const SiteStep
     slot = list;
   }
   return *static_cast<const List*>(slot.get());
+}
+
+void JudgeMatmuls(const SiteStep& step, const MatmulJudge& judge, VerdictSink& out) {
+  const auto all = AnalyseMatmuls(step);
+  size_t at = 0;
+  const auto one = [&](const Item& item) -> std::optional<v1::Verdict> {
+    const auto& a = all[at++];
+    if (a == nullptr) return std::nullopt;
+    if (!a->blocked.empty()) return Inconclusive(a->blocked);
+    std::optional<v1::Verdict> verdict = judge(item, *a);
+    if (!verdict) return std::nullopt;
+    a->AddDetails(*verdict->mutable_details());
+    if (verdict->has_finding()) *verdict->mutable_finding()->mutable_details() = verdict->details();
+    return verdict;
+  };
+  JudgeItems(step, one, out);
 }
 
 }  // namespace plumbline::rules

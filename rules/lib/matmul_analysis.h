@@ -1,7 +1,9 @@
 // Everything the matrix product rules know of one sampled call, worked out once a step.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,5 +47,10 @@ struct MatmulAnalysis {
 // Parallel to step.items; null where the item is no matrix product. Products without a sample are
 // blocked.
 std::vector<std::shared_ptr<const MatmulAnalysis>> AnalyseMatmuls(const SiteStep& step);
+
+// JudgeItems over the step's products: blocked ones are inconclusive, the others are the judge's
+// (nullopt: not the rule's concern), whose verdict gets the analysis as its details.
+using MatmulJudge = std::function<std::optional<v1::Verdict>(const Item&, const MatmulAnalysis&)>;
+void JudgeMatmuls(const SiteStep& step, const MatmulJudge& judge, VerdictSink& out);
 
 }  // namespace plumbline::rules

@@ -86,20 +86,8 @@ class Contract : public Rule {
   explicit Contract(const Options& /*options*/) {}
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const auto all = AnalyseMatmuls(step);
-    size_t at = 0;
-    JudgeItems(
-        step,
-        [&](const Item& item) -> std::optional<v1::Verdict> {
-          const auto& a = all[at++];
-          if (a == nullptr) return std::nullopt;
-          v1::Verdict verdict = One(step, item, *a);
-          if (a->blocked.empty()) a->AddDetails(*verdict.mutable_details());
-          if (verdict.has_finding())
-            *verdict.mutable_finding()->mutable_details() = verdict.details();
-          return verdict;
-        },
-        out);
+    JudgeMatmuls(
+        step, [&](const Item& item, const MatmulAnalysis& a) { return One(step, item, a); }, out);
   }
 
  private:
@@ -109,7 +97,6 @@ class Contract : public Rule {
   static constexpr size_t kMostReferences = 1 << 16;
 
   v1::Verdict One(const SiteStep& step, const Item& item, const MatmulAnalysis& a) {
-    if (!a.blocked.empty()) return Inconclusive(a.blocked);
     if (a.replay.samples == 0)
       return Inconclusive("non-finite: every sample has a factor that is not finite");
     if (!a.replay.explained()) {

@@ -69,26 +69,17 @@ class SilentTf32 : public Rule {
   explicit SilentTf32(const Options& /*options*/) {}
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const auto all = AnalyseMatmuls(step);
-    size_t at = 0;
-    JudgeItems(
+    JudgeMatmuls(
         step,
-        [&](const Item&) -> std::optional<v1::Verdict> {
-          const auto& a = all[at++];
-          // Factors of 16 bits cannot be cut.
-          if (a == nullptr || (a->blocked.empty() && !a->f32_factors())) return std::nullopt;
-          v1::Verdict verdict = One(*a);
-          if (a->blocked.empty()) a->AddDetails(*verdict.mutable_details());
-          if (verdict.has_finding())
-            *verdict.mutable_finding()->mutable_details() = verdict.details();
-          return verdict;
+        [](const Item&, const MatmulAnalysis& a) -> std::optional<v1::Verdict> {
+          if (!a.f32_factors()) return std::nullopt;  // factors of 16 bits cannot be cut
+          return One(a);
         },
         out);
   }
 
  private:
   static v1::Verdict One(const MatmulAnalysis& a) {
-    if (!a.blocked.empty()) return Inconclusive(a.blocked);
     if (a.replay.samples == 0)
       return Inconclusive("non-finite: every sample has a factor that is not finite");
     if (a.c.tf32_declared) return Pass("tf32 was declared");

@@ -66,25 +66,12 @@ class SplitK : public Rule {
   explicit SplitK(const Options& /*options*/) {}
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const auto all = AnalyseMatmuls(step);
-    size_t at = 0;
-    JudgeItems(
-        step,
-        [&](const Item&) -> std::optional<v1::Verdict> {
-          const auto& a = all[at++];
-          if (a == nullptr) return std::nullopt;
-          v1::Verdict verdict = One(*a);
-          if (a->blocked.empty()) a->AddDetails(*verdict.mutable_details());
-          if (verdict.has_finding())
-            *verdict.mutable_finding()->mutable_details() = verdict.details();
-          return verdict;
-        },
-        out);
+    JudgeMatmuls(
+        step, [](const Item&, const MatmulAnalysis& a) { return One(a); }, out);
   }
 
  private:
   static v1::Verdict One(const MatmulAnalysis& a) {
-    if (!a.blocked.empty()) return Inconclusive(a.blocked);
     if (a.replay.samples == 0)
       return Inconclusive("non-finite: every sample has a factor that is not finite");
     if (FormatOf(a.c.d_dtype).precision > FormatOf(DType::kF16).precision)

@@ -132,11 +132,7 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
 v1::Batch MatmulRun(const MatmulRunSpec& spec) {
   v1::Batch batch;
   for (int rank = 0; rank < spec.ranks; ++rank) {
-    v1::Source& source = *batch.add_sources();
-    source.set_run("run");
-    source.set_role(v1::ROLE_TRAINER);
-    source.set_rank(static_cast<uint32_t>(rank));
-    source.set_world_size(static_cast<uint32_t>(spec.ranks));
+    AddTrainer(rank, spec.ranks, &batch);
     for (int step = 0; step < spec.steps; ++step) {
       SimulatedMatmul made = One(spec, step, rank);
       Poison(spec, &made);

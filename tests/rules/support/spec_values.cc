@@ -83,4 +83,12 @@ TensorView Stored::View(std::vector<int64_t> shape) const {
   return v;
 }
 
+void AddTrainer(int rank, int ranks, v1::Batch* batch) {
+  v1::Source& source = *batch->add_sources();
+  source.set_run("run");
+  source.set_role(v1::ROLE_TRAINER);
+  source.set_rank(static_cast<uint32_t>(rank));
+  source.set_world_size(static_cast<uint32_t>(ranks));
+}
+
 }  // namespace plumbline::rules::testing

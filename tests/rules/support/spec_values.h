@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/half.h"
 #include "base/tensor_view.h"
+#include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline::rules::testing {
@@ -40,6 +41,9 @@ class Draw {
  private:
   std::mt19937_64 rng_;
 };
+
+// A trainer's rank of the run that simulations make up.
+void AddTrainer(int rank, int ranks, v1::Batch* batch);
 
 // Values in the bytes of a dtype, rounded to nearest even on the way.
 class Stored {

@@ -193,11 +193,7 @@ void Set(UpdateRunSpec& s, const std::string& key, const std::string& value) {
 v1::Batch UpdateRun(const UpdateRunSpec& spec) {
   v1::Batch batch;
   for (int rank = 0; rank < spec.ranks; ++rank) {
-    v1::Source& source = *batch.add_sources();
-    source.set_run("run");
-    source.set_role(v1::ROLE_TRAINER);
-    source.set_rank(static_cast<uint32_t>(rank));
-    source.set_world_size(static_cast<uint32_t>(spec.ranks));
+    AddTrainer(rank, spec.ranks, &batch);
     Run run(spec);
     for (int step = 0; step < spec.steps; ++step)
       run.Step(step, static_cast<uint32_t>(rank), &batch);
