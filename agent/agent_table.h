@@ -149,6 +149,9 @@ typedef struct plumbline_agent_table {
   plumbline_status_t (*fingerprint)(const plumbline_sum_t* sum,
                                     plumbline_fingerprint_result_t* result,
                                     plumbline_error_t* error);
+
+  plumbline_status_t (*observe_matmul)(void* agent_run, void* agent_site, int64_t step,
+                                       const plumbline_matmul_t* matmul, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

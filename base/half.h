@@ -94,6 +94,20 @@ PLUMB_HD constexpr double Overflowed(bool negative, DType t, RoundingMode mode) 
   return negative ? -magnitude : magnitude;
 }
 
+// Of f's normal range, and neither rounds out of it.
+PLUMB_HD constexpr bool IsWellInside(double a, const FloatFormat& f) {
+  const int e = static_cast<int>((__builtin_bit_cast(uint64_t, a) >> 52) & 0x7ff) - 1023;
+  return e >= f.min_exponent && e < f.max_exponent;
+}
+
+// The significand without its last `cut` bits (1 to 52), to nearest even or towards zero; a carry
+// out of it raises the exponent, as it should.
+PLUMB_HD constexpr double RoundBits(double a, int cut, bool to_nearest) {
+  const uint64_t bits = __builtin_bit_cast(uint64_t, a), one = uint64_t{1} << cut;
+  const uint64_t up = to_nearest ? (one >> 1) - 1 + ((bits >> cut) & 1) : 0;
+  return __builtin_bit_cast(double, (bits + up) & ~(one - 1));
+}
+
 }  // namespace internal
 
 // `a` rounded once into format `t`. Beyond the largest finite value (after rounding): infinity (in
@@ -104,6 +118,10 @@ PLUMB_HD constexpr double RoundToFormat(double a, DType t,
     return t == DType::kE4M3 && !IsFiniteValue(a) ? __builtin_nan("") : a;
   }
   const FloatFormat f = FormatOf(t);
+  const bool to_nearest = mode == RoundingMode::kNearestEven;
+  if ((to_nearest || mode == RoundingMode::kTowardZero) && internal::IsWellInside(a, f)) {
+    return internal::RoundBits(a, 53 - f.precision, to_nearest);
+  }
   const double unit = UlpOf(a, t);
   // |a| / unit < 2^25 for every format here, so both halves of the rounding are exact.
   const double q = AbsValue(a) / unit;

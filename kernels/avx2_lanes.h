@@ -1,5 +1,4 @@
 // Loads and sums over the lanes of AVX2 vectors, for the .cc files that have a function of it.
-// With them go FMA and F16C, as in every processor but a few (Avx2Loops::Supported).
 #pragma once
 
 #include <immintrin.h>
@@ -7,8 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#define PLUMB_AVX2 __attribute__((target("avx2,f16c,fma,popcnt")))
-#define PLUMB_AVX2_INLINE PLUMB_AVX2 __attribute__((always_inline)) static inline
+#include "base/avx2.h"
 
 namespace plumbline {
 

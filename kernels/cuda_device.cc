@@ -14,6 +14,7 @@
 
 #include "kernels/device_table.h"
 #include "kernels/pack_device.h"
+#include "kernels/product_gather_device.h"
 #include "kernels/routing_device.h"
 
 namespace plumbline {
@@ -149,6 +150,7 @@ DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
   DeviceStatus s = Attribute(*d, cudaDevAttrMultiProcessorCount, &d->processors, error);
   if (s == kDeviceOk) s = Check("routing kernels", LoadRoutingKernels(), error);
   if (s == kDeviceOk) s = Check("pack kernels", LoadPackKernel(), error);
+  if (s == kDeviceOk) s = Check("product kernel", LoadProductKernel(), error);
   return s;
 }
 
@@ -282,6 +284,13 @@ DeviceStatus Copy(void* device, const TensorView* from, void* to, void* stream,
   return Check("copy", LaunchPack(*from, to, stream), error);
 }
 
+DeviceStatus GatherOnDevice(void* device, const ProductPlan* plan, void* to, void* stream,
+                            DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return Check("product kernel", LaunchProduct(*plan, to, stream), error);
+}
+
 DeviceStatus RecordEvent(void* device, void* event, void* stream, DeviceError* error) {
   const Scope scope(AsDevice(device));
   if (!scope.entered()) return Gone(error);
@@ -307,6 +316,7 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::kDeviceTableVersion,
     sizeof(plumbline::RoutingPlan),
     sizeof(plumbline::RoutingRaw),
+    sizeof(plumbline::ProductPlan),
     plumbline::Open,
     plumbline::Close,
     plumbline::Allocate,
@@ -319,6 +329,7 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::StreamId,
     plumbline::Measure,
     plumbline::Copy,
+    plumbline::GatherOnDevice,
     plumbline::RecordEvent,
     plumbline::EventPassed,
 };

@@ -12,11 +12,12 @@
 #include <cstdint>
 
 #include "base/tensor_view.h"
+#include "kernels/product_gather.h"
 #include "kernels/routing_plan.h"
 
 namespace plumbline {
 
-inline constexpr uint32_t kDeviceTableVersion = 1;
+inline constexpr uint32_t kDeviceTableVersion = 2;
 inline constexpr char kDeviceTableSymbol[] = "plumbline_device_table";
 
 // What, and the device's own words. Set with every negative status; NUL-terminated.
@@ -33,10 +34,11 @@ enum DeviceStatus : int32_t {
 };
 
 struct DeviceTable {
-  uint32_t size;        // sizeof(DeviceTable)
-  uint32_t version;     // kDeviceTableVersion
-  uint32_t plan_bytes;  // sizeof(RoutingPlan)
-  uint32_t raw_bytes;   // sizeof(RoutingRaw)
+  uint32_t size;           // sizeof(DeviceTable)
+  uint32_t version;        // kDeviceTableVersion
+  uint32_t plan_bytes;     // sizeof(RoutingPlan)
+  uint32_t raw_bytes;      // sizeof(RoutingRaw)
+  uint32_t product_bytes;  // sizeof(ProductPlan)
 
   // Gets device `ordinal` (DLPack's device_id) ready: its kernels are loaded, nothing more. FAILED
   // when there is no driver, no such device, or when the process does not use it: no context is
@@ -70,6 +72,9 @@ struct DeviceTable {
   // Enqueues a dense C-ordered copy of a tensor of rank 1 or 2 to `to` (an alias).
   DeviceStatus (*copy)(void* device, const TensorView* from, void* to, void* stream,
                        DeviceError* error);
+  // Enqueues the gather of a product's sampled parts to `to` (an alias), plan->bytes bytes.
+  DeviceStatus (*gather_product)(void* device, const ProductPlan* plan, void* to, void* stream,
+                                 DeviceError* error);
   DeviceStatus (*record_event)(void* device, void* event, void* stream, DeviceError* error);
 
   // Has the stream passed the event as it was last recorded? OK, NOT_YET, or FAILED: what was

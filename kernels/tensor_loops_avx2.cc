@@ -76,10 +76,7 @@ PLUMB_AVX2_INLINE void CountFieldsOf(const W* words, int n, const W* least, int 
 
 }  // namespace
 
-bool Avx2Loops::Supported() {
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-         __builtin_cpu_supports("f16c") != 0;
-}
+bool Avx2Loops::Supported() { return HasAvx2(); }
 
 PLUMB_AVX2 void Avx2Loops::Widen(const std::byte* data, DType t, int n, uint32_t* words) {
   int done = 0;

@@ -20,6 +20,14 @@ void DeviceProbe::Observe(const RoutingCall& call, void* stream, const DeviceTag
   reply->crowded = ring->crowded();
 }
 
+void DeviceProbe::Observe(const MatmulCall& call, const ProductPlan& plan, void* stream,
+                          const DeviceTag& tag, DeviceReply* reply) {
+  DeviceRing* ring = RingOf(call.input.a.device, reply);
+  if (ring == nullptr) return;
+  reply->outcome = ring->Observe(call, plan, stream, tag, &reply->error);
+  reply->crowded = ring->crowded();
+}
+
 DeviceRing* DeviceProbe::RingOf(int ordinal, DeviceReply* reply) {
   if (leaving_.load(std::memory_order_acquire)) {
     reply->outcome = DeviceOutcome::kFailed;

@@ -38,6 +38,9 @@ class DeviceProbe {
   // Trainer's threads. `call` has passed CheckRoutingCall and lies on a device; otherwise as
   // DeviceRing::Observe.
   void Observe(const RoutingCall& call, void* stream, const DeviceTag& tag, DeviceReply* reply);
+  // A checked and completed product with its PlanSample.
+  void Observe(const MatmulCall& call, const ProductPlan& plan, void* stream, const DeviceTag& tag,
+               DeviceReply* reply);
 
   // The drain thread. Hands on what the devices have finished: f(const DeviceItem&), of each device
   // in the order of its calls.

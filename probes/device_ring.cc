@@ -125,17 +125,8 @@ DeviceOutcome DeviceRing::Observe(const RoutingCall& call, void* stream, const D
     return DeviceOutcome::kRefused;
   }
   uint64_t stream_id = 0;
-  switch (table_->stream_id(device_, stream, &stream_id, error)) {
-    case kDeviceOk:
-      break;
-    case kDeviceCapturing:
-      return DeviceOutcome::kCapturing;
-    case kDeviceRefused:
-      return DeviceOutcome::kRefused;
-    default:
-      Break(Broken::kRefusing, *error);
-      return DeviceOutcome::kFailed;
-  }
+  const DeviceOutcome usable = CheckStream(stream, &stream_id, error);
+  if (usable != DeviceOutcome::kTaken) return usable;
   Width* width = WidthFor(plan.rule.experts);
   if (width->state.load(std::memory_order_acquire) != kReady) {
     const DeviceOutcome outcome = Prepare(width, error);
@@ -149,6 +140,59 @@ DeviceOutcome DeviceRing::Observe(const RoutingCall& call, void* stream, const D
   if (!TakeEvent(&claim.event)) return DeviceOutcome::kRingFull;
   claim.event_taken = &event_taken_[claim.event];
   return Enqueue(call, plan, stream, tag, &claim, error);
+}
+
+DeviceOutcome DeviceRing::CheckStream(void* stream, uint64_t* id, DeviceError* error) {
+  switch (table_->stream_id(device_, stream, id, error)) {
+    case kDeviceOk:
+      return DeviceOutcome::kTaken;
+    case kDeviceCapturing:
+      return DeviceOutcome::kCapturing;
+    case kDeviceRefused:
+      return DeviceOutcome::kRefused;
+    default:
+      Break(Broken::kRefusing, *error);
+      return DeviceOutcome::kFailed;
+  }
+}
+
+DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& plan, void* stream,
+                                  const DeviceTag& tag, DeviceError* error) {
+  if (failed()) return Failure(error);
+  uint64_t stream_id = 0;
+  const DeviceOutcome usable = CheckStream(stream, &stream_id, error);
+  if (usable != DeviceOutcome::kTaken) return usable;
+  Claim claim;
+  if (!TakeEvent(&claim.event)) return DeviceOutcome::kRingFull;
+  claim.event_taken = &event_taken_[claim.event];
+  std::byte* memory = ring_.Reserve(RecordBytes() + ProductSlotBytes() + plan.bytes);
+  if (memory == nullptr) return DeviceOutcome::kRingFull;
+  auto* record = new (memory) Record;
+  record->tag = tag;
+  record->event = claim.event;
+  record->product = true;
+  claim.committed = true;
+  std::byte* gathered = PutProduct(call, plan, record);
+  const DeviceStatus launched =
+      table_->gather_product(device_, &plan, Alias(gathered), stream, error);
+  return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
+}
+
+// The call with its texts, and as its tensors what the device will put behind it.
+std::byte* DeviceRing::PutProduct(const MatmulCall& call, const ProductPlan& plan, Record* record) {
+  std::byte* memory = reinterpret_cast<std::byte*>(record) + RecordBytes();
+  auto* slot = new (memory) ProductSlot;
+  std::byte* gathered = memory + ProductSlotBytes();
+  slot->call = SampledCall(call, plan, gathered);
+  const auto keep = [](std::string_view text, char* to, size_t most) {
+    const size_t n = std::min(text.size(), most);
+    std::memcpy(to, text.data(), n);
+    return std::string_view(to, n);
+  };
+  slot->call.input_format = keep(call.input_format, slot->input_format, sizeof(slot->input_format));
+  slot->call.library = keep(call.library, slot->library, sizeof(slot->library));
+  slot->call.no_sample_reason = {};
+  return gathered;
 }
 
 DeviceOutcome DeviceRing::Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
@@ -170,22 +214,27 @@ DeviceOutcome DeviceRing::Enqueue(const RoutingCall& call, const RoutingPlan& pl
   const SlotOffsets offsets = StoreRoutingHead(call, rows, memory + RecordBytes());
   const DeviceStatus launched =
       Launch(call, offsets, record, claim->workspace_bytes, stream, error);
+  if (!Seal(record, launched, stream, error)) return DeviceOutcome::kFailed;
+  return wanted && rows == SlotRows::kLeftOut ? DeviceOutcome::kTakenWithoutRows
+                                              : DeviceOutcome::kTaken;
+}
+
+// Hands the record to the drain thread; false: it will not be measured.
+bool DeviceRing::Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error) {
   if (launched != kDeviceOk) Break(Broken::kRefusing, *error);
   record->launched = launched == kDeviceOk;
   // The event follows a failed launch too: part of it may be under way, and the record is free only
   // when that has passed.
   DeviceError late;
-  const DeviceStatus marked = table_->record_event(device_, events_[claim->event], stream, &late);
+  const DeviceStatus marked = table_->record_event(device_, events_[record->event], stream, &late);
   if (marked != kDeviceOk) {
     record->launched = false;
     Break(Broken::kGone, late);
     if (launched == kDeviceOk) *error = late;
   }
   const bool taken = record->launched;
-  ring_.Commit(memory);  // the drain thread's from here on
-  if (!taken) return DeviceOutcome::kFailed;
-  return wanted && rows == SlotRows::kLeftOut ? DeviceOutcome::kTakenWithoutRows
-                                              : DeviceOutcome::kTaken;
+  ring_.Commit(reinterpret_cast<std::byte*>(record));  // the drain thread's from here on
+  return taken;
 }
 
 DeviceStatus DeviceRing::Launch(const RoutingCall& call, const SlotOffsets& offsets, Record* record,
@@ -204,6 +253,7 @@ DeviceStatus DeviceRing::Launch(const RoutingCall& call, const SlotOffsets& offs
 }
 
 size_t DeviceRing::RecordBytes() { return (sizeof(Record) + 63) & ~size_t{63}; }
+size_t DeviceRing::ProductSlotBytes() { return (sizeof(ProductSlot) + 63) & ~size_t{63}; }
 
 DeviceRing::Width* DeviceRing::WidthFor(int experts) {
   return std::find_if(widths_.begin(), widths_.end() - 1,
@@ -304,8 +354,11 @@ bool DeviceRing::Front(DeviceItem* item) {
     *item = DeviceItem{};
     item->tag = record->tag;
     item->measured = passed == kDeviceOk;
-    if (item->measured) {
-      item->call = LoadRoutingCall(reinterpret_cast<const std::byte*>(record) + RecordBytes());
+    const std::byte* slot = reinterpret_cast<const std::byte*>(record) + RecordBytes();
+    if (item->measured && record->product) {
+      item->product = &std::launder(reinterpret_cast<const ProductSlot*>(slot))->call;
+    } else if (item->measured) {
+      item->call = LoadRoutingCall(slot);
       item->plan = &record->plan;
       item->raw = &record->raw;
     } else {
@@ -327,7 +380,8 @@ DeviceStatus DeviceRing::Passed(const Record& record) {
 
 void DeviceRing::Pop() {
   const Record* record = FrontRecord();
-  record->workspace->in_flight.fetch_sub(1, std::memory_order_release);
+  if (record->workspace != nullptr)
+    record->workspace->in_flight.fetch_sub(1, std::memory_order_release);
   event_taken_[record->event].store(false, std::memory_order_release);
   ring_.Pop();
 }

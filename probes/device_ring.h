@@ -1,4 +1,4 @@
-// Router calls in flight on one device: records of pinned memory that the device fills on the
+// Calls in flight on one device: records of pinned memory that the device fills on the
 // trainer's own streams, and that the drain thread empties in the order of the calls.
 //
 //   trainer's threads   Observe: reserves a record, enqueues kernels, copies and an event. No
@@ -22,6 +22,7 @@
 
 #include "base/byte_ring.h"
 #include "kernels/device_table.h"
+#include "probes/matmul_call.h"
 #include "probes/routing_call.h"
 
 namespace plumbline::probes {
@@ -64,6 +65,7 @@ struct DeviceItem {
   bool measured = false;   // false: the device failed or was given up; `why` alone is set
   bool abandoned = false;  // it was given up
   DeviceError why{};
+  const MatmulCall* product = nullptr;  // a sampled product; null: a router's call, below
   RoutingCall call;  // views of the record; null pointers where the rows were left out
   const RoutingPlan* plan = nullptr;
   const RoutingRaw* raw = nullptr;
@@ -86,6 +88,9 @@ class DeviceRing {
   // kRefused and kFailed. *prepared is set when this call had to allocate.
   DeviceOutcome Observe(const RoutingCall& call, void* stream, const DeviceTag& tag, bool* prepared,
                         DeviceError* error);
+  // The same of a checked and completed product, `plan` its PlanSample.
+  DeviceOutcome Observe(const MatmulCall& call, const ProductPlan& plan, void* stream,
+                        const DeviceTag& tag, DeviceError* error);
 
   // The drain thread. False: nothing is there, or the oldest is still under way. What comes out is
   // what was taken.
@@ -123,9 +128,16 @@ class DeviceRing {
     DeviceTag tag;
     RoutingPlan plan;
     uint32_t event = 0;
-    Workspace* workspace = nullptr;
+    Workspace* workspace = nullptr;  // null: a product's, which needs none
     bool launched = false;
+    bool product = false;  // a ProductSlot follows
     alignas(64) RoutingRaw raw;
+  };
+  // A product's call, its texts, and after it what was gathered.
+  struct ProductSlot {
+    MatmulCall call;
+    char input_format[16];
+    char library[257];
   };
   struct Claim;
   enum Making : int { kAbsent, kUnderWay, kReady, kUnusable };
@@ -134,9 +146,13 @@ class DeviceRing {
   DeviceRing(const DeviceTable* table, void* device, const DeviceLimits& limits, std::byte* pages,
              uint64_t bytes, std::byte* alias);
   static size_t RecordBytes();
+  static size_t ProductSlotBytes();
 
   DeviceOutcome Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
                         const DeviceTag& tag, Claim* claim, DeviceError* error);
+  DeviceOutcome CheckStream(void* stream, uint64_t* id, DeviceError* error);
+  bool Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error);
+  static std::byte* PutProduct(const MatmulCall& call, const ProductPlan& plan, Record* record);
   DeviceOutcome Prepare(Width* width, DeviceError* error);
   Width* WidthFor(int experts);
   static Workspace* Hold(Width* width, uint64_t stream);

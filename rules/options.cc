@@ -47,6 +47,8 @@ std::string Complaint(const OptionInfo& option, const std::string& value) {
     case OptionInfo::Type::kChoice:
       return IsChoice(option.choices, value) ? ""
                                              : absl::StrCat("expected one of ", option.choices);
+    case OptionInfo::Type::kText:
+      return option.check == nullptr ? "" : option.check(value);
     case OptionInfo::Type::kInteger:
     case OptionInfo::Type::kNumber:
       break;
@@ -76,9 +78,12 @@ std::string Options::Set(std::string_view option, std::string_view value) {
   const std::string text(value);
   const std::string complaint = Complaint(*known, text);
   if (!complaint.empty()) {
-    return absl::StrCat(info_->id, ".", known->name, ": ", complaint, ", found '", text, "'");
+    const bool brief = known->type != OptionInfo::Type::kText;  // whose complaint says enough
+    return absl::StrCat(info_->id, ".", known->name, ": ", complaint,
+                        brief ? ", found '" + text + "'" : "");
   }
-  values_[known->name] = text;
+  std::string& held = values_[known->name];
+  held = known->type == OptionInfo::Type::kText ? held + text : text;
   return "";
 }
 
@@ -97,5 +102,7 @@ bool Options::Flag(std::string_view option) const { return values_.find(option)-
 const std::string& Options::Choice(std::string_view option) const {
   return values_.find(option)->second;
 }
+
+const std::string& Options::Text(std::string_view option) const { return Choice(option); }
 
 }  // namespace plumbline::rules

@@ -24,7 +24,7 @@ enum class RuleStatus { kPlanned, kBuilt };
 
 // An option as `--set RULE.OPTION=VALUE` sets it.
 struct OptionInfo {
-  enum class Type { kNumber, kInteger, kFlag, kChoice };
+  enum class Type { kNumber, kInteger, kFlag, kChoice, kText };  // kText: set again, it is appended
   const char* name;
   Type type;
   const char* unit;           // "bits", "steps", ... or ""
@@ -33,6 +33,7 @@ struct OptionInfo {
   const char* choices = "";   // kChoice: "a|b|c"
   double low = 0;             // kNumber, kInteger: inclusive range
   double high = 0;
+  std::string (*check)(const std::string& value) = nullptr;  // kText: what is wrong; "": nothing
 };
 
 struct RuleInfo {
@@ -62,6 +63,7 @@ class Options {
   int64_t Integer(std::string_view option) const;
   bool Flag(std::string_view option) const;
   const std::string& Choice(std::string_view option) const;
+  const std::string& Text(std::string_view option) const;
 
  private:
   const RuleInfo* info_;

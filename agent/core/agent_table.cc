@@ -157,6 +157,13 @@ plumbline_status_t ObserveUpdate(void* run, void* site, int64_t step,
   });
 }
 
+plumbline_status_t ObserveMatmul(void* run, void* site, int64_t step,
+                                 const plumbline_matmul_t* matmul, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).ObserveMatmul(static_cast<Site*>(site), step, *matmul, error);
+  });
+}
+
 plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t* error) {
   return Guarded(error, [&] {
@@ -180,7 +187,7 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::Close,           plumbline::agent::CheckRouterCall,
     plumbline::agent::ObserveTensor,   plumbline::agent::ObserveReduction,
     plumbline::agent::ObserveUpdate,   plumbline::agent::SampleIndices,
-    plumbline::agent::FingerprintCall,
+    plumbline::agent::FingerprintCall, plumbline::agent::ObserveMatmul,
 };
 
 }  // extern "C"

@@ -74,7 +74,8 @@ void* OpenLibrary() {
 
 bool Acceptable(const DeviceTable* t) {
   if (t->size == sizeof(DeviceTable) && t->version == kDeviceTableVersion &&
-      t->plan_bytes == sizeof(RoutingPlan) && t->raw_bytes == sizeof(RoutingRaw)) {
+      t->plan_bytes == sizeof(RoutingPlan) && t->raw_bytes == sizeof(RoutingRaw) &&
+      t->product_bytes == sizeof(ProductPlan)) {
     return true;
   }
   Reason("the device library has table version " + std::to_string(t->version) + "; expected " +

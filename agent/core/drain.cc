@@ -130,6 +130,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
     case SlotKind::kTensor:
     case SlotKind::kReduction:
     case SlotKind::kUpdate:
+    case SlotKind::kMatmul:
     case SlotKind::kEvidence:
       return HandleObserved(head, body);
     case SlotKind::kScalar:
@@ -188,6 +189,7 @@ void Drain::HandleDevice(const probes::DeviceItem& item) {
   }
   if (Late(head)) return;
   v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, item.tag.order);
+  if (item.product != nullptr) return MeasuredProduct(head, *item.product, e);
   const absl::Status finished =
       probes::FinishRouting(item.call, *item.plan, *item.raw, item.tag.sampled,
                             run_->options.sample_max_bytes, e->mutable_routing());

@@ -62,6 +62,9 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void HandleRoutingMessage(const SlotHead& head, const std::byte* body);
   void HandleObserved(const SlotHead& head, const std::byte* body);  // drain_observed.cc
   absl::Status MeasureObserved(const SlotHead& head, const std::byte* body, v1::Evidence* out);
+  void MeasuredProduct(SlotHead head, const probes::MatmulCall& call, v1::Evidence* e);
+  void Observed(const SlotHead& head, const absl::Status& measured, v1::Evidence* e);
+  probes::MeasureOptions OptionsOf(const SlotHead& head) const;
   void EmptyDevices();
   void HandleDevice(const probes::DeviceItem& item);
   void Measured(const SlotHead& head, const probes::RoutingCall& call, const absl::Status& status,

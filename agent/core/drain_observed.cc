@@ -1,23 +1,29 @@
-// Tensors, reductions and updates on their way from the ring into a batch.
+// Tensors, reductions, updates and products on their way from the ring into a batch.
 #include <algorithm>
 
 #include "agent/core/batch_edit.h"
 #include "agent/core/drain.h"
 #include "kernels/sample_index.h"
+#include "probes/matmul_probe.h"
 #include "probes/reduction_probe.h"
 #include "probes/tensor_probe.h"
 #include "probes/update_probe.h"
 
 namespace plumbline::agent {
 
-absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
-                                    v1::Evidence* out) {
+probes::MeasureOptions Drain::OptionsOf(const SlotHead& head) const {
   probes::MeasureOptions options;
   options.sampled = head.sampled;
   options.sample_max_bytes = run_->options.sample_max_bytes;
   if (head.sampled) {
     options.key = SampleKey(run_->options.run, head.step, head.site->layer, head.site->op);
   }
+  return options;
+}
+
+absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
+                                    v1::Evidence* out) {
+  const probes::MeasureOptions options = OptionsOf(head);
   switch (head.kind) {
     case SlotKind::kTensor:
       return probes::Measure(probes::LoadTensorCall(body), options, out);
@@ -25,6 +31,8 @@ absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
       return probes::Measure(probes::LoadReductionCall(body), options, out);
     case SlotKind::kUpdate:
       return probes::Measure(probes::LoadUpdateCall(body), options, out);
+    case SlotKind::kMatmul:
+      return probes::Measure(probes::LoadMatmulCall(body), options, out);
     default: {
       v1::Evidence measured;
       if (!measured.ParseFromArray(body, static_cast<int>(head.bytes))) {
@@ -39,12 +47,22 @@ absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
 void Drain::HandleObserved(const SlotHead& head, const std::byte* body) {
   if (Late(head)) return;
   v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
-  if (const absl::Status measured = MeasureObserved(head, body, e); !measured.ok()) {
+  Observed(head, MeasureObserved(head, body, e), e);
+}
+
+void Drain::Observed(const SlotHead& head, const absl::Status& measured, v1::Evidence* e) {
+  if (!measured.ok()) {
     builder_.RemoveLast();
     return Invalid(head, measured);
   }
   if (HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Gathered by a device, which sampled steps alone are given to.
+void Drain::MeasuredProduct(SlotHead head, const probes::MatmulCall& call, v1::Evidence* e) {
+  head.sampled = true;
+  Observed(head, probes::Measure(call, OptionsOf(head), e), e);
 }
 
 }  // namespace plumbline::agent

@@ -41,6 +41,10 @@ absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
   return absl::OkStatus();
 }
 
+probes::DeviceTag TagOf(const SlotHead& head) {
+  return {head.site, head.step, head.call, head.sampled, head.order};
+}
+
 }  // namespace
 
 plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
@@ -66,17 +70,17 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   probes::RoutingCall call;
   absl::Status fine = CallOf(routing, &call);
   if (fine.ok()) fine = probes::CheckRoutingCall(call);
-  if (!fine.ok()) return Invalid(head, std::string(fine.message()), error);
+  if (!fine.ok()) return Invalid("observe_routing", head, std::string(fine.message()), error);
   site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
   if (call.input.scores.on_host()) return Keep(head, call, error);
   return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
 }
 
-plumbline_status_t Run::Invalid(const SlotHead& head, const std::string& why,
+plumbline_status_t Run::Invalid(const char* name, const SlotHead& head, const std::string& why,
                                 plumbline_error_t* error) {
   state_->CountLoss(LossCause::kInvalid, head.site, head.step);
   return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
-              "observe_routing \"" + head.site->layer + "\": " + why);
+              std::string(name) + " \"" + head.site->layer + "\": " + why);
 }
 
 plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& call,
@@ -101,7 +105,8 @@ plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingC
   const uint64_t most = std::min(state_->options.sample_max_bytes, state_->ring.max_record() / 2);
   v1::Routing routing;
   const absl::Status measured = probes::MeasureRouting(call, head.sampled, most, &routing);
-  if (!measured.ok()) return Invalid(head, std::string(measured.message()), error);
+  if (!measured.ok())
+    return Invalid("observe_routing", head, std::string(measured.message()), error);
   const std::string body = routing.SerializeAsString();
   head.kind = SlotKind::kRoutingMessage;
   head.bytes = body.size();
@@ -113,9 +118,24 @@ plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingC
 plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::RoutingCall& call,
                                      void* stream, bool* prepared, plumbline_error_t* error) {
   probes::DeviceReply reply;
-  state_->devices->Observe(call, stream, {head.site, head.step, head.call, head.sampled, head.order},
-                             &reply);
+  state_->devices->Observe(call, stream, TagOf(head), &reply);
   *prepared = reply.prepared;
+  return Taken("observe_routing", head, reply, call.input.scores.device, error);
+}
+
+plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::MatmulCall& call,
+                                     const ProductPlan& plan, void* stream, bool* prepared,
+                                     plumbline_error_t* error) {
+  probes::DeviceReply reply;
+  state_->devices->Observe(call, plan, stream, TagOf(head), &reply);
+  *prepared = reply.prepared;
+  return Taken("observe_matmul", head, reply, call.input.a.device, error);
+}
+
+// What a device made of a call: losses are counted, faults told.
+plumbline_status_t Run::Taken(const char* name, const SlotHead& head,
+                              const probes::DeviceReply& reply, int device,
+                              plumbline_error_t* error) {
   if (reply.crowded && !state_->rung.load(std::memory_order_relaxed)) state_->Ring();
   const auto lose = [&](LossCause cause) {
     state_->CountLoss(cause, head.site, head.step);
@@ -136,7 +156,7 @@ plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::Routing
     case probes::DeviceOutcome::kCapturing:
       return lose(LossCause::kCapturing);
     case probes::DeviceOutcome::kRefused:
-      return Invalid(head, reply.error.text, error);
+      return Invalid(name, head, reply.error.text, error);
     case probes::DeviceOutcome::kFailed:
       TellOfDevice(&state_->told_failed, reply.error);
       return lose(LossCause::kDeviceFailed);
@@ -146,9 +166,8 @@ plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::Routing
   lose(LossCause::kDevice);
   TellOfDevice(&state_->told_not_loaded, reply.error);
   return Fail(error, PLUMBLINE_UNAVAILABLE,
-              "observe_routing \"" + head.site->layer + "\": the tensors lie on CUDA device " +
-                  std::to_string(call.input.scores.device) +
-                  ", which cannot be used: " + reply.error.text);
+              std::string(name) + " \"" + head.site->layer + "\": the tensors lie on CUDA device " +
+                  std::to_string(device) + ", which cannot be used: " + reply.error.text);
 }
 
 }  // namespace plumbline::agent

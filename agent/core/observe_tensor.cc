@@ -1,4 +1,4 @@
-// Observations of tensors, reductions and updates, on the trainer's threads.
+// Observations of tensors, reductions, updates and products, on the trainer's threads.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -8,6 +8,7 @@
 #include "agent/core/run.h"
 #include "base/clock.h"
 #include "kernels/sample_index.h"
+#include "probes/matmul_probe.h"
 #include "probes/reduction_probe.h"
 #include "probes/tensor_probe.h"
 #include "probes/update_probe.h"
@@ -76,6 +77,15 @@ absl::Status CallOf(const plumbline_update_t& given, probes::UpdateCall* call) {
                   {given.offsets, "offsets", &call->offsets}});
 }
 
+absl::Status CallOf(const plumbline_matmul_t& given, probes::MatmulCall* call) {
+  call->fields.declared = given.declared_accumulator;
+  call->input_format = TextOf(given.input_format);
+  call->library = TextOf(given.library);
+  ProductInput& in = call->input;
+  return ViewsOf(
+      {{given.a, "a", &in.a}, {given.b, "b", &in.b}, {given.d, "d", &in.d}, {given.c, "c", &in.c}});
+}
+
 probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
   return {
       head.sampled,
@@ -137,7 +147,8 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, S
   head.order = state_->NextOrder(step);
   head.sampled = state_->cadence.SampleDue(step);
   absl::Status why;
-  plumbline_status_t status = body(head, &why);
+  bool prepared = false;  // a device was got ready: it says nothing of what the site costs
+  plumbline_status_t status = body(head, &why, &prepared);
   if (absl::IsUnavailable(why)) {
     state_->CountLoss(LossCause::kDevice, site, step);
     status = PLUMBLINE_DROPPED;
@@ -146,14 +157,14 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, S
     status = Fail(error, PLUMBLINE_INVALID_ARGUMENT,
                   std::string(name) + " \"" + site->layer + "\": " + std::string(why.message()));
   }
-  state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  if (!prepared) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
   return status;
 }
 
 plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
                                       plumbline_error_t* error) {
   return ObserveOne("observe_tensor", site, step, SlotKind::kTensor, error,
-                    [&](const SlotHead& head, absl::Status* why) -> plumbline_status_t {
+                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
                       probes::TensorCall call;
                       *why = CallOf(tensor, &call);
                       if (why->ok()) *why = probes::CheckCall(call);
@@ -168,7 +179,7 @@ plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
                                          plumbline_error_t* error) {
   thread_local probes::ReductionScratch scratch;  // keeps its memory from call to call
   return ObserveOne("observe_reduction", site, step, SlotKind::kReduction, error,
-                    [&](const SlotHead& head, absl::Status* why) -> plumbline_status_t {
+                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
                       probes::ReductionCall call;
                       *why = CallOf(reduction, &call);
                       if (why->ok()) *why = probes::CheckCall(call);
@@ -184,7 +195,7 @@ plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
 plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
                                       plumbline_error_t* error) {
   return ObserveOne("observe_update", site, step, SlotKind::kUpdate, error,
-                    [&](const SlotHead& head, absl::Status* why) -> plumbline_status_t {
+                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
                       probes::UpdateCall call;
                       *why = CallOf(update, &call);
                       if (why->ok()) *why = probes::CheckCall(call);
@@ -192,6 +203,29 @@ plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_
                       site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
                       return KeepCall(head, call, why);
                     });
+}
+
+plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_matmul_t& matmul,
+                                      plumbline_error_t* error) {
+  thread_local std::vector<std::byte> memory;  // kept from call to call
+  return ObserveOne(
+      "observe_matmul", site, step, SlotKind::kMatmul, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::MatmulCall call;
+        *why = CallOf(matmul, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        probes::Complete(&call);
+        site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+        const probes::MeasureOptions options = OptionsOf(*state_, head);
+        if (!call.input.a.on_host() && head.sampled) {
+          const ProductPlan plan = probes::PlanSample(call, options);
+          if (plan.elements > 0)
+            return KeepOnDevice(head, call, plan, matmul.cuda_stream, prepared, error);
+        }
+        probes::Sample(options, &memory, &call);
+        return KeepCall(head, call, why);
+      });
 }
 
 plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,

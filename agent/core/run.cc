@@ -80,6 +80,9 @@ bool MeasuredKind(int32_t kind, SiteKind* out) {
     case PLUMBLINE_KIND_UPDATE:
       *out = SiteKind::kUpdate;
       return true;
+    case PLUMBLINE_KIND_MATMUL:
+      *out = SiteKind::kMatmul;
+      return true;
     default:
       return false;
   }

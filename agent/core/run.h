@@ -16,6 +16,7 @@
 #include "agent/core/outbox.h"
 #include "agent/core/run_state.h"
 #include "agent/core/server_stream.h"
+#include "probes/matmul_probe.h"
 #include "probes/routing_probe.h"
 
 namespace plumbline::agent {
@@ -47,6 +48,8 @@ class Run {
                                       plumbline_error_t* error);
   plumbline_status_t ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
                                    plumbline_error_t* error);
+  plumbline_status_t ObserveMatmul(Site* site, int64_t step, const plumbline_matmul_t& matmul,
+                                   plumbline_error_t* error);
   plumbline_status_t SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
                                    uint32_t capacity, uint32_t* n, plumbline_error_t* error) const;
   plumbline_status_t Scalar(int64_t step, const char* name, double value);
@@ -69,7 +72,7 @@ class Run {
   void Govern(int64_t step);
   plumbline_status_t Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
                              bool* prepared, plumbline_error_t* error);
-  plumbline_status_t Invalid(const SlotHead& head, const std::string& why,
+  plumbline_status_t Invalid(const char* name, const SlotHead& head, const std::string& why,
                              plumbline_error_t* error);
   bool StartThreads(std::unique_ptr<RecordSink> record);
   plumbline_status_t Keep(const SlotHead& head, const probes::RoutingCall& call,
@@ -87,6 +90,11 @@ class Run {
   plumbline_status_t StoreInRing(const SlotHead& head, const Call& call);
   plumbline_status_t KeepOnDevice(const SlotHead& head, const probes::RoutingCall& call,
                                   void* stream, bool* prepared, plumbline_error_t* error);
+  plumbline_status_t KeepOnDevice(const SlotHead& head, const probes::MatmulCall& call,
+                                  const ProductPlan& plan, void* stream, bool* prepared,
+                                  plumbline_error_t* error);
+  plumbline_status_t Taken(const char* name, const SlotHead& head, const probes::DeviceReply& reply,
+                           int device, plumbline_error_t* error);
   void FreeDevices(Clock::time_point deadline);
   // Puts a head and `bytes` bytes into the ring; DROPPED when it is full.
   plumbline_status_t Put(const SlotHead& head, const void* body, size_t bytes,

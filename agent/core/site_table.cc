@@ -35,6 +35,8 @@ const char* SiteKindName(SiteKind kind) {
       return "reduction";
     case SiteKind::kUpdate:
       return "update";
+    case SiteKind::kMatmul:
+      return "matmul";
   }
   return "?";
 }

@@ -21,7 +21,8 @@ enum class SiteKind : uint8_t {
   kSpan = 3,
   kTensor = 4,
   kReduction = 5,
-  kUpdate = 6
+  kUpdate = 6,
+  kMatmul = 7
 };
 const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...
 

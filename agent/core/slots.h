@@ -13,9 +13,10 @@ enum class SlotKind : uint32_t {
   kScalar,          // double
   kSpan,            // SpanBody; its name is the site's op
   kStepEnd,         // nothing
-  kTensor,          // a call each: probes/tensor_probe.h, reduction_probe.h, update_probe.h
+  kTensor,  // a call each: probes/tensor_probe.h, reduction_probe.h, update_probe.h, matmul_probe.h
   kReduction,
   kUpdate,
+  kMatmul,
   kEvidence,  // `bytes` bytes of a serialised v1::Evidence, measured on the caller's thread
 };
 

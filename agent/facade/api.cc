@@ -155,6 +155,8 @@ const char* DefaultOp(int32_t kind) {
       return "sum";
     case PLUMBLINE_KIND_UPDATE:
       return "update";
+    case PLUMBLINE_KIND_MATMUL:
+      return "matmul";
     default:
       return nullptr;
   }

@@ -171,6 +171,15 @@ plumbline_status_t plumbline_observe_update(plumbline_site_t* site,
                  &plumbline_agent_table_t::observe_update);
 }
 
+plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
+                                            const plumbline_matmul_t* matmul) {
+  const plumbline_status_t refusal = Refusal("observe_matmul", site, "matmul", matmul);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  static const plumbline_matmul_t kDefaults = PLUMBLINE_MATMUL_INIT;
+  return Observe(FromHandle(site), PLUMBLINE_KIND_MATMUL, "observe_matmul", matmul, kDefaults,
+                 &plumbline_agent_table_t::observe_matmul);
+}
+
 plumbline_status_t plumbline_sample_indices(plumbline_site_t* site, uint64_t count, uint64_t* out,
                                             uint32_t capacity, uint32_t* n) {
   if (n != nullptr) *n = 0;

@@ -121,6 +121,8 @@ bool AgentKnows(const Run* run, int32_t kind) {
       return PLUMBLINE_AGENT_HAS(run->agent, observe_reduction);
     case PLUMBLINE_KIND_UPDATE:
       return PLUMBLINE_AGENT_HAS(run->agent, observe_update);
+    case PLUMBLINE_KIND_MATMUL:
+      return PLUMBLINE_AGENT_HAS(run->agent, observe_matmul);
     default:
       return true;
   }

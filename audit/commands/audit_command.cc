@@ -3,14 +3,17 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <sstream>
 
 #include "audit/audit.h"
 #include "audit/commands/commands.h"
 #include "audit/commands/progress_line.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
+#include "rules/sums/contract.h"
 
 namespace plumbline::audit {
 namespace {
@@ -23,6 +26,7 @@ struct Arguments {
   std::string fail_on = "error";
   std::vector<std::string> rules;
   std::vector<std::string> settings;
+  std::vector<std::string> contracts;
   bool quiet = false;
 };
 
@@ -52,6 +56,19 @@ std::string Render(const Arguments& arguments, const AuditResult& result) {
   return RenderText(result, arguments.output.empty() ? StyleFor(STDOUT_FILENO) : TextStyle{});
 }
 
+// Contract files as a setting of the rule that holds a run to them; empty, or what is wrong.
+std::string HoldTo(const std::vector<std::string>& files, std::vector<std::string>* settings) {
+  for (const std::string& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    std::ostringstream text;
+    if (!in || !(text << in.rdbuf())) return "--contract: " + file + " cannot be read";
+    if (const auto read = sums::ParseContract(text.str(), file); !read.ok())
+      return "--contract: " + std::string(read.status().message());
+    settings->push_back("precision/contract.contracts=" + text.str());
+  }
+  return "";
+}
+
 int Run(const Arguments& arguments) {
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
@@ -59,6 +76,9 @@ int Run(const Arguments& arguments) {
   options.paths = arguments.paths;
   options.engine.rules = arguments.rules;
   options.engine.settings = arguments.settings;
+  if (const std::string wrong = HoldTo(arguments.contracts, &options.engine.settings);
+      !wrong.empty())
+    return Fail(wrong);
   if (!arguments.as.empty()) {
     options.forced = FindReader(arguments.as);
     if (options.forced == nullptr) {
@@ -104,6 +124,11 @@ void RegisterAudit(CLI::App& app, int* status) {
   command
       ->add_option("--set", arguments->settings, "Set an option of a rule; see plumb explain RULE")
       ->type_name("RULE.OPTION=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--contract", arguments->contracts,
+                   "Hold matrix products to a contract that plumb fingerprint wrote; repeat it")
+      ->type_name("FILE")
       ->allow_extra_args(false);
   command
       ->add_option("--as", arguments->as,

@@ -14,7 +14,7 @@ constexpr uint64_t kMaxI64 = std::numeric_limits<int64_t>::max();
 constexpr std::array<const char*, 1> kFormats = {"tf32"};
 constexpr std::string_view kKeys[] = {"input_format", "declared_accumulator", "rows", "columns",
                                       "library"};
-constexpr std::string_view kTensors[] = {"a", "b", "d", "c", "offsets"};
+constexpr std::string_view kTensors[] = {"a", "b", "d", "c", "offsets", "a_index", "b_index"};
 
 // Checks as it reads.
 v1::MatmulConfig ReadConfig(const SafetensorsHeader& header, std::vector<Problem>* problems) {
@@ -56,6 +56,13 @@ void CheckDeclared(const SafetensorsHeader& header, const v1::MatmulConfig& conf
                            entry->value + "\""});
 }
 
+// m: elements of d, one for each row of a unless a_index says which.
+int64_t Samples(const SafetensorsHeader& header) {
+  const TensorEntry* index = header.Find("a_index");
+  const std::vector<int64_t>& shape = (index != nullptr ? index : header.Find("a"))->shape;
+  return shape.empty() ? 1 : shape[0];
+}
+
 void CheckMatmulDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
   CheckDeclared(header, ReadConfig(header, problems), problems);
   CheckSpelling(header, kKeys, kTensors, problems);
@@ -64,21 +71,35 @@ void CheckMatmulDump(const SafetensorsHeader& header, std::vector<Problem>* prob
   const TensorEntry* d = Required(header, "d", "[m]", problems);
   const TensorEntry* c = header.Find("c");
   const TensorEntry* offsets = header.Find("offsets");
+  const TensorEntry* a_index = header.Find("a_index");
+  const TensorEntry* b_index = header.Find("b_index");
   for (const TensorEntry* tensor : {a, b, d, c}) {
     if (tensor != nullptr) CheckDType(*tensor, Content::kAnyFloating, problems);
   }
-  if (offsets != nullptr) CheckDType(*offsets, Content::kInteger, problems);
+  for (const TensorEntry* tensor : {offsets, a_index, b_index}) {
+    if (tensor != nullptr) CheckDType(*tensor, Content::kInteger, problems);
+  }
+  if ((a_index == nullptr) != (b_index == nullptr)) {
+    problems->push_back({(a_index != nullptr ? a_index : b_index)->declared_at,
+                         "expected both or neither of a_index and b_index"});
+    return;
+  }
   if (a == nullptr) return;
   if (a->shape.size() != 2 || a->shape[0] < 1 || a->shape[1] < 1) {
     problems->push_back(
         {a->declared_at, "expected a of shape [m,K], found " + ShapeText(a->shape)});
     return;
   }
-  if (b != nullptr) CheckShape(*b, "[m,K]", a->shape, problems);
-  for (const TensorEntry* tensor : {d, c, offsets}) {
-    if (tensor != nullptr) CheckShape(*tensor, "[m]", {a->shape[0]}, problems);
+  if (b != nullptr && a_index != nullptr && b->shape.size() == 2 && b->shape[0] > 0) {
+    CheckShape(*b, "[q,K]", {b->shape[0], a->shape[1]}, problems);
+  } else if (b != nullptr) {
+    CheckShape(*b, "[m,K]", a->shape, problems);
   }
-  CheckTotalSize({a, b, d, c, offsets}, "matmul tensors", "dump fewer elements a file", problems);
+  for (const TensorEntry* tensor : {d, c, offsets, a_index, b_index}) {
+    if (tensor != nullptr) CheckShape(*tensor, "[m]", {Samples(header)}, problems);
+  }
+  CheckTotalSize({a, b, d, c, offsets, a_index, b_index}, "matmul tensors",
+                 "dump fewer elements a file", problems);
 }
 
 std::string MatmulOp(const SafetensorsHeader& /*header*/) { return "matmul"; }
@@ -107,7 +128,9 @@ absl::Status LoadMatmulDump(const InputFile& file, const SafetensorsHeader& head
       {"b", &v1::MatmulSample::mutable_b},
       {"d", &v1::MatmulSample::mutable_d},
       {"c", &v1::MatmulSample::mutable_c},
-      {"offsets", &v1::MatmulSample::mutable_offsets}};
+      {"offsets", &v1::MatmulSample::mutable_offsets},
+      {"a_index", &v1::MatmulSample::mutable_a_index},
+      {"b_index", &v1::MatmulSample::mutable_b_index}};
   for (const auto& [name, part] : parts) {
     const TensorEntry* entry = header.Find(name);
     if (entry == nullptr) continue;
@@ -116,7 +139,7 @@ absl::Status LoadMatmulDump(const InputFile& file, const SafetensorsHeader& head
   if (const TensorEntry* offsets = header.Find("offsets")) {
     if (absl::Status s = CheckOffsets(*offsets, sample.offsets()); !s.ok()) return s;
   }
-  evidence->set_sample_size(static_cast<uint64_t>(header.Find("a")->shape[0]));
+  evidence->set_sample_size(static_cast<uint64_t>(Samples(header)));
   evidence->set_exercised(v1::EXERCISED_YES);
   return absl::OkStatus();
 }

@@ -26,6 +26,8 @@ const char* TypeName(OptionInfo::Type type) {
       return "flag";
     case OptionInfo::Type::kChoice:
       return "choice";
+    case OptionInfo::Type::kText:
+      return "text";
   }
   return "";
 }
@@ -46,6 +48,8 @@ std::string RangeText(const OptionInfo& option) {
       }
       return choices;
     }
+    case OptionInfo::Type::kText:
+      return "";
     default:
       return ShortNumber(option.low) + " to " + ShortNumber(option.high);
   }

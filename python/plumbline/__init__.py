@@ -9,6 +9,7 @@
                                 sequence_id=document, position=position, top_k=2)
             run.observe_tensor("layers.3.w", w, role="weight")
             run.observe_update("layers.3.w", before, after, intended)
+            run.observe_matmul("layers.3.up", x, w.t(), y)
             run.scalar("loss", loss)
     run.finish()
 

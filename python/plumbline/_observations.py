@@ -1,4 +1,4 @@
-"""Observations of tensors, reductions and updates: a Run's second half."""
+"""Observations of tensors, reductions, updates and products: a Run's second half."""
 
 import array
 import ctypes
@@ -6,7 +6,7 @@ import ctypes
 from . import _observe
 from ._accumulation import watch_accumulation
 from ._hooks import observed, plain_hook
-from ._library import KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE, NO_STEP
+from ._library import KIND_MATMUL, KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE, NO_STEP
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
 
@@ -18,6 +18,7 @@ _observes = {
     KIND_TENSOR: "plumbline_observe_tensor",
     KIND_REDUCTION: "plumbline_observe_reduction",
     KIND_UPDATE: "plumbline_observe_update",
+    KIND_MATMUL: "plumbline_observe_matmul",
 }
 
 
@@ -36,6 +37,7 @@ class Observations:
     def _start_observations(self):
         self._tensor_words = {}  # (layer, role) -> due word
         self._update_words = {}  # layer -> due word
+        self._matmul_words = {}  # layer -> due word
         self._reduction_words = {}  # (name, op) -> due word
         self._open_sites = {}  # (kind, layer, op) -> Site
         self._sequences = {}  # group name -> counter of its hooks' calls
@@ -134,6 +136,29 @@ class Observations:
             text = error if isinstance(error, Unsupported) else repr(error)
             self._tell("watch_accumulation", f"watch_accumulation: {text}")
             return NOTHING
+
+    # ---- matrix products -----------------------------------------------------------------------
+
+    def observe_matmul(self, layer, a, b, d, c=None, accumulator=None, input_format=None,
+                       library=None):  # fmt: skip
+        """One matrix product d = a @ b (+ c), as it was computed.
+
+        a [..., K], b [K, N] (of a linear layer `weight.t()`), d [..., N], c of d's shape or [N]
+        (a bias); floating, not f64. On captured steps up to 32 rows of a, 32 columns of b and the
+        elements of d where they meet are kept, from which the arithmetic is named and proved.
+        accumulator: the format ("f32", a torch dtype) promised for partial sums, None: f32.
+        input_format: "tf32" where fp32 inputs are meant to be cut. library: what computed it,
+        with its version ("cuBLAS 12.4"): a change of arithmetic is reported beside a change here.
+        """
+        try:
+            if self._step < self._matmul_words[layer][0]:
+                return
+        except (KeyError, TypeError):
+            pass
+        self._observe(
+            KIND_MATMUL, layer, "matmul", (self._matmul_words, layer), _observe.pack_matmul,
+            (a, b, d, c, accumulator, input_format, library),
+        )  # fmt: skip
 
     # ---- reductions ----------------------------------------------------------------------------
 
@@ -273,6 +298,9 @@ class NoObservations:
         return None
 
     def observe_update(self, layer, before=None, after=None, intended=None, **_):
+        return None
+
+    def observe_matmul(self, layer, a=None, b=None, d=None, **_):
         return None
 
     def due(self, layer, what="update"):

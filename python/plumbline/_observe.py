@@ -1,4 +1,4 @@
-"""Packs tensors, reductions and updates into the C ABI's structs."""
+"""Packs tensors, reductions, updates and products into the C ABI's structs."""
 
 import array
 import operator
@@ -8,10 +8,11 @@ from ._process_groups import describe_group
 from ._routing import _choice, _count, _text
 from ._tensors import MAX_AXES, ON_DEVICE, Unsupported, current_stream, describe_any
 
-# The layouts of plumbline_tensor_t, _reduction_t and _update_t; no padding arises.
+# The layouts of plumbline_tensor_t, _reduction_t, _update_t and _matmul_t; no padding arises.
 TENSOR = struct.Struct("=Ii4Q")
 REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
 UPDATE = struct.Struct("=Ii9Q4dQ")
+MATMUL = struct.Struct("=Ii7Q")
 
 DTYPES = {None: 0, "f64": 1, "f32": 2, "f16": 3, "bf16": 4, "e4m3": 5, "e5m2": 6}
 _ALIASES = {
@@ -147,5 +148,15 @@ def pack_update(scratch, keep, before, after, intended, gradient, moment_before,
         _big_count("count", count), _text("optimizer", optimizer),
         _number("lr", lr, _NOT_SAID), _number("beta2", beta2, _NOT_SAID),
         _number("eps", eps, _NOT_SAID), _number("decay", decay, _NOT_SAID), put.stream,
+    )  # fmt: skip
+    return scratch.address
+
+
+def pack_matmul(scratch, keep, a, b, d, c, accumulator, input_format, library):
+    put = _Packer(scratch, keep)
+    tensors = [put.put(*t) for t in (("a", a), ("b", b), ("d", d), ("c", c))]
+    MATMUL.pack_into(
+        scratch.block, 0, MATMUL.size, dtype_code("accumulator", accumulator), *tensors,
+        _text("input_format", input_format), _text("library", library), put.stream,
     )  # fmt: skip
     return scratch.address

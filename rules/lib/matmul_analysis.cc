@@ -34,13 +34,14 @@ class Measure {
   void Take(int i) {
     terms_.Load(a_.c, i, cut_);
     const double c = a_.c.c.empty() ? 0 : a_.c.c[static_cast<size_t>(i)];
-    if (!terms_.finite || !std::isfinite(c)) return a_.errors.TakeAside();
+    const bool apart = a_.c.apart[static_cast<size_t>(i)];
+    if (!terms_.finite || !std::isfinite(c)) return apart ? a_.errors.TakeAside() : void();
     ExactSum sum = terms_.exact;
     sum.Add(c);
     const double d = a_.c.d[static_cast<size_t>(i)];
     SumError error = ErrorOf(d, sum, terms_.squares + c * c, a_.c.d_dtype);
     error.e *= BiasUnitScale(a_.c.d_dtype);
-    a_.errors.Take(error);
+    if (apart) a_.errors.Take(error);
     Compare(i, d, sum, terms_.total + std::abs(c));
   }
 

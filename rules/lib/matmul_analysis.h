@@ -29,7 +29,7 @@ struct MatmulAnalysis {
   MatmulCase c;
   MatmulReplay replay;
   // Of D against the exact sums of the factors as they were used (after the cut that explains
-  // them), in BiasUnit(c.d_dtype).
+  // them), in BiasUnit(c.d_dtype); of the elements that are apart.
   SumErrors errors;
   BoundBreak worst;           // of those beyond the bound, the furthest
   int32_t beyond = 0;         // elements beyond it

@@ -36,14 +36,17 @@ class Candidates {
   // With every way to add the addend and to store.
   void Add(const MatmulModel& model) {
     for (const bool last : {false, true}) {
-      if (last && c_.c.empty()) continue;
-      for (const RoundingMode store : {kNearest, kZero}) {
-        const bool stores = FormatOf(c_.d_dtype).precision < FormatOf(model.accumulator).precision;
-        if (store != kNearest && !stores) continue;
-        models_.push_back(model);
-        models_.back().addend_last = last;
-        models_.back().store = store;
-      }
+      if (!last || !c_.c.empty()) AddStored(model, last);
+    }
+  }
+
+  void AddStored(const MatmulModel& model, bool last) {
+    for (const RoundingMode store : {kNearest, kZero}) {
+      const bool stores = FormatOf(c_.d_dtype).precision < FormatOf(model.accumulator).precision;
+      if (store != kNearest && !stores) continue;
+      models_.push_back(model);
+      models_.back().addend_last = last;
+      models_.back().store = store;
     }
   }
 
@@ -107,21 +110,25 @@ class Candidates {
 
   void ListAligned(InputCut cut, int g) {
     if (Redundant(g)) return;
-    for (int f = kLeastFraction; f <= kMostFraction; ++f) {
-      for (const bool inside : {true, false}) {
-        if (!inside && WholeBlock(g) && c_.c.empty()) continue;
-        MatmulModel m{.cut = cut,
-                      .sum = Sum::kAligned,
-                      .fraction_bits = f,
-                      .block = g,
-                      .addend_inside = inside};
-        for (const RoundingMode rounding : {kZero, kNearest}) {
-          m.rounding = rounding;
-          Add(m);
-        }
-        if (c_.d_dtype != DType::kF16 || cut != InputCut::kNone) continue;
-        m.accumulator = DType::kF16;
-        Add(m);
+    for (const bool inside : {true, false}) {
+      if (!inside && WholeBlock(g) && c_.c.empty()) continue;
+      MatmulModel m{.cut = cut, .sum = Sum::kAligned, .block = g, .addend_inside = inside};
+      for (const RoundingMode rounding : {kZero, kNearest}) {
+        m.rounding = rounding;
+        AddFractions(m);
+      }
+      if (c_.d_dtype != DType::kF16 || cut != InputCut::kNone) continue;
+      m.accumulator = DType::kF16;
+      AddFractions(m);
+    }
+  }
+
+  void AddFractions(MatmulModel model) {
+    for (const bool last : {false, true}) {
+      if (last && c_.c.empty()) continue;
+      for (int f = kLeastFraction; f <= kMostFraction; ++f) {
+        model.fraction_bits = f;
+        AddStored(model, last);
       }
     }
   }
@@ -153,14 +160,8 @@ class Candidates {
       for (const bool fused : Fusions(DType::kF32))
         Add({.sum = Sum::kSequential, .fused = fused, .promote = n});
       if (n < 16 || (n & (n - 1)) != 0) continue;
-      for (int f = kLeastFraction; f <= kMostFraction; ++f) {
-        for (int g = 4; g <= std::min(kMostBlock, n); g *= 2)
-          Add({.sum = Sum::kAligned,
-               .rounding = kZero,
-               .fraction_bits = f,
-               .block = g,
-               .promote = n});
-      }
+      for (int g = 4; g <= std::min(kMostBlock, n); g *= 2)
+        AddFractions({.sum = Sum::kAligned, .rounding = kZero, .block = g, .promote = n});
     }
   }
 
@@ -203,10 +204,10 @@ std::vector<MatmulModel> PartVariants(const MatmulCase& c, const MatmulModel& sp
   m = split;
   m.sum = Sum::kAligned;
   m.rounding = kZero;
-  for (const int f : {13, 14, 22, 23, 24, 25, 26}) {
-    for (int g = 4; g <= 32; g *= 2) {
+  for (int g = 4; g <= 32; g *= 2) {
+    m.block = g;
+    for (const int f : {13, 14, 22, 23, 24, 25, 26}) {
       m.fraction_bits = f;
-      m.block = g;
       variants.push_back(m);
     }
   }

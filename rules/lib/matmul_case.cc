@@ -1,6 +1,7 @@
 #include "rules/lib/matmul_case.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/half.h"
@@ -13,9 +14,9 @@ constexpr int64_t kMostSamples = 4096;
 constexpr int64_t kMostInner = int64_t{1} << 20;
 constexpr int64_t kMostValues = int64_t{1} << 26;  // of a
 
-absl::Status Factor(const char* name, const v1::Tensor& tensor, const MatmulCase& c, DType* dtype,
-                    Matrix* out) {
-  if (absl::Status s = CheckTensor(name, tensor, {c.samples, c.inner}, true); !s.ok()) return s;
+absl::Status Factor(const char* name, const v1::Tensor& tensor, int64_t rows, const MatmulCase& c,
+                    DType* dtype, Matrix* out) {
+  if (absl::Status s = CheckTensor(name, tensor, {rows, c.inner}, true); !s.ok()) return s;
   *dtype = static_cast<DType>(tensor.dtype());
   if (*dtype == DType::kF64)
     return Cannot(
@@ -32,10 +33,16 @@ absl::Status Column(const char* name, const v1::Tensor& tensor, int samples, DTy
   return absl::OkStatus();
 }
 
-absl::Status SetSize(const v1::Tensor& a, MatmulCase* c) {
+absl::Status SetSize(const v1::MatmulSample& sample, MatmulCase* c) {
+  const v1::Tensor& a = sample.a();
   if (a.shape_size() != 2)
     return Cannot("bad-tensor: a: expected shape [m, K], found " + ShapeText(a));
-  const int64_t m = a.shape(0), k = a.shape(1);
+  if (sample.has_a_index() != sample.has_b_index())
+    return Cannot("bad-tensor: expected both or neither of a_index and b_index");
+  const bool shared = sample.has_a_index();
+  if (shared && sample.a_index().shape_size() != 1)
+    return Cannot("bad-tensor: a_index: expected shape [m], found " + ShapeText(sample.a_index()));
+  const int64_t m = shared ? sample.a_index().shape(0) : a.shape(0), k = a.shape(1);
   if (m == 0) return Cannot("no-samples: the sample is empty");
   if (m < 0 || k < 1)
     return Cannot("bad-tensor: a: expected extents of at least 1, found " + ShapeText(a));
@@ -46,6 +53,53 @@ absl::Status SetSize(const v1::Tensor& a, MatmulCase* c) {
   c->samples = static_cast<int>(m);
   c->inner = static_cast<int>(k);
   return absl::OkStatus();
+}
+
+// Which row of a factor goes into each element.
+absl::Status Index(const char* name, const v1::Tensor& tensor, int64_t m, int64_t rows,
+                   std::vector<int64_t>* out) {
+  if (absl::Status s = CheckTensor(name, tensor, {m}, false); !s.ok()) return s;
+  out->resize(static_cast<size_t>(m));
+  ReadIntegers(tensor, 0, m, out->data());
+  for (const int64_t row : *out) {
+    if (row < 0 || row >= rows)
+      return Cannot(
+          absl::StrCat("bad-tensor: ", name, ": expected rows below ", rows, ", found ", row));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadFactors(const v1::MatmulSample& sample, MatmulCase* c) {
+  int64_t rows = c->samples, columns = c->samples;
+  if (sample.has_a_index()) {
+    if (sample.b().shape_size() != 2)
+      return Cannot("bad-tensor: b: expected shape [q, K], found " + ShapeText(sample.b()));
+    rows = sample.a().shape(0);
+    columns = sample.b().shape(0);
+    absl::Status s = Index("a_index", sample.a_index(), c->samples, rows, &c->a_index);
+    if (s.ok()) s = Index("b_index", sample.b_index(), c->samples, columns, &c->b_index);
+    if (!s.ok()) return s;
+  }
+  absl::Status s = Factor("a", sample.a(), rows, *c, &c->a_dtype, &c->a);
+  return s.ok() ? Factor("b", sample.b(), columns, *c, &c->b_dtype, &c->b) : s;
+}
+
+// By the rows handed over, else by the elements' places in a D of so many columns.
+std::vector<bool> Apart(const MatmulCase& c, uint64_t columns) {
+  std::vector<bool> apart(static_cast<size_t>(c.samples), true);
+  const bool placed = !c.offsets.empty() && columns > 0;
+  if (c.a_index.empty() && !placed) return apart;
+  std::set<uint64_t> rows, taken;
+  for (size_t i = 0; i < apart.size(); ++i) {
+    const bool indexed = !c.a_index.empty();
+    const uint64_t row = indexed ? static_cast<uint64_t>(c.a_index[i]) : c.offsets[i] / columns;
+    const uint64_t column = indexed ? static_cast<uint64_t>(c.b_index[i]) : c.offsets[i] % columns;
+    apart[i] = rows.count(row) == 0 && taken.count(column) == 0;
+    if (!apart[i]) continue;
+    rows.insert(row);
+    taken.insert(column);
+  }
+  return apart;
 }
 
 }  // namespace
@@ -63,9 +117,8 @@ absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul) {
   const v1::MatmulSample& sample = matmul.sample();
   const v1::MatmulConfig& config = matmul.config();
   MatmulCase c;
-  if (absl::Status s = SetSize(sample.a(), &c); !s.ok()) return s;
-  if (absl::Status s = Factor("a", sample.a(), c, &c.a_dtype, &c.a); !s.ok()) return s;
-  if (absl::Status s = Factor("b", sample.b(), c, &c.b_dtype, &c.b); !s.ok()) return s;
+  if (absl::Status s = SetSize(sample, &c); !s.ok()) return s;
+  if (absl::Status s = ReadFactors(sample, &c); !s.ok()) return s;
   if (absl::Status s = Column("d", sample.d(), c.samples, &c.d_dtype, &c.d); !s.ok()) return s;
   if (c.d_dtype == DType::kF64)
     return Cannot("f64-output: d is f64; results of at most f32 are judged");
@@ -85,6 +138,7 @@ absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul) {
     return Cannot("bad-config: the declared accumulator is no floating dtype");
   c.tf32_declared = config.input_format() == "tf32";
   c.library = config.library();
+  c.apart = Apart(c, config.columns());
   return c;
 }
 

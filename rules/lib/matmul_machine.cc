@@ -1,10 +1,12 @@
 #include "rules/lib/matmul_machine.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
+#include "rules/lib/matmul_lanes.h"
 #include "rules/lib/rounding.h"
 
 namespace plumbline::rules {
@@ -46,15 +48,6 @@ double Add(double a, double b, DType dtype, RoundingMode mode) {
 
 // ---- aligned blocks ----------------------------------------------------------------------------
 
-// The block's largest exponent, from what was prepared where the block lies on its grid.
-int32_t BlockExponent(const MatmulTerms& t, int g, int level, int first, int last) {
-  if (level >= 0 && first % g == 0 && (last - first == g || last == t.size))
-    return t.exponent[static_cast<size_t>(level)][static_cast<size_t>(first / g)];
-  int32_t e = kNoExponent;
-  for (int k = first; k < last; ++k) e = std::max(e, t.exponent[0][static_cast<size_t>(k)]);
-  return e;
-}
-
 // Terms of the block in units of 2^-F of the largest, cut and added.
 template <bool kFloored>
 int64_t AlignedSum(const double* p, int n, double scale) {
@@ -68,11 +61,11 @@ int64_t AlignedSum(const double* p, int n, double scale) {
 
 template <bool kFloored>
 double Aligned(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start) {
-  const int g = m.block, level = BlockIndex(g), least = FormatOf(m.accumulator).min_exponent;
+  const int g = m.block, least = FormatOf(m.accumulator).min_exponent;
   double acc = start;
   for (int at = first; at < last && std::isfinite(acc); at += std::min(g, last - at)) {
     const int end = std::min(at + g, last);
-    int32_t e = BlockExponent(t, g, level, at, end);
+    int32_t e = t.BlockExponent(g, at, end);
     if (m.addend_inside && acc != 0) e = std::max(e, std::max(Exponent(acc), least));
     if (e == kNoExponent) continue;
     // |terms| < 2^(F+2): 65 of them fit an integer of 64 bits with room to spare, and their sum is
@@ -211,31 +204,69 @@ double MatmulMachine::Run(const MatmulModel& m, const MatmulTerms& t, int first,
   return 0;
 }
 
-double MatmulMachine::Promoted(const MatmulModel& m, const MatmulTerms& t, double start) {
-  auto acc = static_cast<float>(start);
-  for (int at = 0; at < t.size; at += m.promote)
-    acc += static_cast<float>(Run(m, t, at, std::min(at + m.promote, t.size), 0));
-  return acc;
+namespace {
+
+// Products that are summed by themselves; 0: all in one.
+int Chunk(const MatmulModel& m) { return m.part > 0 ? m.part : m.promote; }
+
+// The sum of the chunks so far with one more of them; `first`: nothing has been added yet.
+double AfterChunk(const MatmulModel& m, double acc, double sum, bool first) {
+  if (m.part == 0) return static_cast<float>(acc) + static_cast<float>(sum);
+  const double part = RoundToFormat(sum, m.part_dtype);
+  return first ? part : Add(acc, part, m.reduce_dtype, RoundingMode::kNearestEven);
 }
 
-double MatmulMachine::Split(const MatmulModel& m, const MatmulTerms& t, double start) {
+// The addend on a sum that it is added to last.
+double AddLast(const MatmulModel& m, double sum, double c) {
+  return Add(RoundSum(sum, m.accumulator, m.rounding), c, m.accumulator,
+             RoundingMode::kNearestEven);
+}
+
+bool SumsInLanes(const MatmulModel& m, const MatmulTerms& t, double start,
+                 std::span<const int> fraction_bits, double* sums) {
+  if (!FitsLanes(m)) return false;
+  const int chunk = Chunk(m);
+  if (chunk == 0) return AlignedRun(m, t, 0, t.size, start, fraction_bits, sums);
+  std::fill_n(sums, fraction_bits.size(), start);
+  std::array<double, kAlignedLanes> of_chunk;
+  for (int at = 0; at < t.size; at += std::min(chunk, t.size - at)) {
+    const int end = at + std::min(chunk, t.size - at);
+    if (!AlignedRun(m, t, at, end, 0, fraction_bits, of_chunk.data())) return false;
+    for (size_t i = 0; i < fraction_bits.size(); ++i)
+      sums[i] = AfterChunk(m, sums[i], of_chunk[i], at == 0 && start == 0);
+  }
+  return true;
+}
+
+}  // namespace
+
+double MatmulMachine::Chunked(const MatmulModel& m, const MatmulTerms& t, double start) {
   double acc = start;
-  for (int at = 0; at < t.size; at += std::min(m.part, t.size - at)) {
-    const double sum = Run(m, t, at, std::min(at + m.part, t.size), 0);
-    const double part = RoundToFormat(sum, m.part_dtype);
-    acc = at == 0 && start == 0 ? part : Add(acc, part, m.reduce_dtype, RoundingMode::kNearestEven);
+  for (int at = 0, chunk = Chunk(m); at < t.size; at += std::min(chunk, t.size - at)) {
+    const double sum = Run(m, t, at, at + std::min(chunk, t.size - at), 0);
+    acc = AfterChunk(m, acc, sum, at == 0 && start == 0);
   }
   return acc;
 }
 
 double MatmulMachine::Sum(const MatmulModel& m, const MatmulTerms& t, double c) {
   const double start = m.addend_last ? 0 : c;
-  const double sum = m.part > 0      ? Split(m, t, start)
-                     : m.promote > 0 ? Promoted(m, t, start)
-                                     : Run(m, t, 0, t.size, start);
-  if (!m.addend_last) return sum;
-  return Add(RoundSum(sum, m.accumulator, m.rounding), c, m.accumulator,
-             RoundingMode::kNearestEven);
+  const double sum = Chunk(m) > 0 ? Chunked(m, t, start) : Run(m, t, 0, t.size, start);
+  return m.addend_last ? AddLast(m, sum, c) : sum;
+}
+
+void MatmulMachine::Sums(const MatmulModel& m, const MatmulTerms& t, double c,
+                         std::span<const int> fraction_bits, double* sums) {
+  if (SumsInLanes(m, t, m.addend_last ? 0 : c, fraction_bits, sums)) {
+    for (size_t i = 0; m.addend_last && i < fraction_bits.size(); ++i)
+      sums[i] = AddLast(m, sums[i], c);
+    return;
+  }
+  MatmulModel one = m;
+  for (size_t i = 0; i < fraction_bits.size(); ++i) {
+    one.fraction_bits = fraction_bits[i];
+    sums[i] = Sum(one, t, c);
+  }
 }
 
 // ---- bounds ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // at most, so that elements which no rounding can bring near a boundary need no replay.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "rules/lib/matmul_model.h"
@@ -16,6 +17,10 @@ class MatmulMachine {
   // must be that of the terms. Infinite and NaN where the arithmetic overflows.
   double Sum(const MatmulModel& model, const MatmulTerms& terms, double c);
 
+  // sums[i] = Sum of `model` with fraction_bits[i], for at most kAlignedLanes of an aligned model.
+  void Sums(const MatmulModel& model, const MatmulTerms& terms, double c,
+            std::span<const int> fraction_bits, double* sums);
+
   // The sum as stored in `dtype`.
   static double Store(const MatmulModel& model, double sum, DType dtype) {
     return RoundToFormat(sum, dtype, model.store);
@@ -26,8 +31,7 @@ class MatmulMachine {
   double Sequential(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start);
   double Compensated(const MatmulModel& m, const MatmulTerms& t, double start);
   double Pairwise(const MatmulModel& m, const MatmulTerms& t, int first, int last);
-  double Promoted(const MatmulModel& m, const MatmulTerms& t, double start);
-  double Split(const MatmulModel& m, const MatmulTerms& t, double start);
+  double Chunked(const MatmulModel& m, const MatmulTerms& t, double start);
 
   std::vector<double> level_;
 };

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rules/lib/matmul_candidates.h"
+#include "rules/lib/matmul_lanes.h"
 #include "rules/lib/matmul_machine.h"
 #include "rules/lib/verdicts.h"
 
@@ -138,38 +139,61 @@ class Replay {
     return std::abs(rest - 0.5) * unit / (t.prefix_sum + t.total + std::abs(c));
   }
 
+  // Candidates that differ in nothing but how the finished sum is stored lie side by side, and so
+  // do those that differ in their fraction bits: the first share a sum, the others a pass.
   void Test(int i, const std::vector<size_t>& active) {
+    loaded_.fill(false);
     const double c = Addend(c_, i), d = c_.d[static_cast<size_t>(i)];
-    const bool narrow = Narrow();
+    Undecided(i, active);
+    for (size_t at = 0; at < open_.size();) {
+      MatmulModel base = Base(open_[at]);
+      const MatmulTerms& terms = Terms(i, base.cut);
+      fraction_bits_.clear();
+      size_t end = at;
+      for (; end < open_.size() && Base(open_[end]) == base; ++end) {
+        const int bits = out_.tallies[open_[end]].model.fraction_bits;
+        if (!fraction_bits_.empty() && fraction_bits_.back() == bits) continue;
+        if (fraction_bits_.size() == kAlignedLanes) break;
+        fraction_bits_.push_back(bits);
+      }
+      std::array<double, kAlignedLanes> sums;
+      machine_.Sums(base, terms, c, fraction_bits_, sums.data());
+      spent_ += static_cast<uint64_t>(terms.size) * (FitsLanes(base) ? 1 : fraction_bits_.size());
+      for (size_t lane = 0; at < end; ++at) {
+        MatmulTally& tally = out_.tallies[open_[at]];
+        while (fraction_bits_[lane] != tally.model.fraction_bits) ++lane;
+        tally.missed += !Same(MatmulMachine::Store(tally.model, sums[lane], c_.d_dtype), d);
+      }
+    }
+  }
+
+  // The model but for what sums of one pass may differ in.
+  MatmulModel Base(size_t tally) const {
+    MatmulModel m = out_.tallies[tally].model;
+    m.store = RoundingMode::kNearestEven;
+    m.fraction_bits = 0;
+    return m;
+  }
+
+  // Into open_: the active candidates that must be replayed to know what they give.
+  void Undecided(int i, const std::vector<size_t>& active) {
+    open_.clear();
+    const double c = Addend(c_, i), d = c_.d[static_cast<size_t>(i)];
     const Interval intervals[] = {RoundingInterval(d, c_.d_dtype, RoundingMode::kNearestEven),
                                   RoundingInterval(d, c_.d_dtype, RoundingMode::kTowardZero)};
-    loaded_.fill(false);
-    MatmulModel last;
-    bool have = false;
-    double sum = 0;
+    const bool narrow = Narrow();
     for (const size_t at : active) {
       MatmulTally& tally = out_.tallies[at];
       const MatmulModel& model = tally.model;
-      const MatmulTerms& terms = Terms(i, model.cut);
       ++tally.tested;
+      Sure sure = Sure::kUnknown;
       if (narrow) {
+        const MatmulTerms& terms = Terms(i, model.cut);
         const bool zero = model.store == RoundingMode::kTowardZero;
-        const Sure sure =
-            Decide(intervals[zero], exact_[Cut(model.cut)] + c, ErrorBound(model, terms, c));
-        if (sure != Sure::kUnknown) {
-          tally.missed += sure == Sure::kMiss;
-          continue;
-        }
+        sure = Decide(intervals[zero], exact_[Cut(model.cut)] + c, ErrorBound(model, terms, c));
       }
-      MatmulModel before_store = model;
-      before_store.store = RoundingMode::kNearestEven;
-      if (!have || before_store != last) {
-        sum = machine_.Sum(model, terms, c);
-        spent_ += static_cast<uint64_t>(terms.size);
-        last = before_store;
-        have = true;
-      }
-      tally.missed += !Same(MatmulMachine::Store(model, sum, c_.d_dtype), d);
+      if (sure == Sure::kUnknown) open_.push_back(at);
+      tally.missed += sure == Sure::kMiss;
     }
   }
 
@@ -276,6 +300,8 @@ class Replay {
   MatmulReplay out_;
   MatmulMachine machine_;
   std::vector<int> order_;
+  std::vector<size_t> open_;          // Undecided's
+  std::vector<int> fraction_bits_;    // of one pass
   std::array<MatmulTerms, 6> terms_;  // by cut
   std::array<double, 6> exact_{};
   std::array<bool, 6> loaded_{};

@@ -26,7 +26,7 @@ void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut) {
   exponent[0].resize(product.size());
   const int least_a = LeastExponent(c.a_dtype, cut), least_b = LeastExponent(c.b_dtype, cut);
   for (int k = 0; k < size; ++k) {
-    double x = c.a.At(i, k), y = c.b.At(i, k);
+    double x = c.A(i, k), y = c.B(i, k);
     if (!std::isfinite(x) || !std::isfinite(y)) {
       finite = false;
       return;
@@ -49,6 +49,16 @@ void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut) {
       to[j] = 2 * j + 1 < from.size() ? std::max(from[2 * j], from[2 * j + 1]) : from[2 * j];
   }
   Measure();
+}
+
+// From what was prepared where the block lies on its grid.
+int32_t MatmulTerms::BlockExponent(int block, int first, int last) const {
+  const int level = BlockIndex(block);
+  if (level >= 0 && first % block == 0 && (last - first == block || last == size))
+    return exponent[static_cast<size_t>(level)][static_cast<size_t>(first / block)];
+  int32_t e = kNoExponent;
+  for (int k = first; k < last; ++k) e = std::max(e, exponent[0][static_cast<size_t>(k)]);
+  return e;
 }
 
 void MatmulTerms::Measure() {

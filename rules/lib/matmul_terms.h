@@ -38,6 +38,9 @@ struct MatmulTerms {
   double prefix_most = 0;
   std::array<double, kBlockSizes> block_scale{};
 
+  // The largest of products [first, last), a block of `block` or what is left of one.
+  int32_t BlockExponent(int block, int first, int last) const;
+
   // Of sample i. Reuses the memory.
   void Load(const MatmulCase& c, int i, InputCut cut);
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
+#include "rules/lib/held_contracts.h"
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/matmul_analysis.h"
 #include "rules/lib/verdicts.h"
@@ -25,6 +26,10 @@ A matrix product is computed by another arithmetic than before: at another step,
 `precision/gemm-accumulator`) against the first one that was accepted at its site, for the same shapes and dtypes.
 Each later class narrows the reference to what both have in common. A finding is a call that a class explains,
 while every arithmetic of the reference fails on k = ln(10^6 C) of its elements, C the number of candidates.
+
+With `plumb audit --contract FILE` (from `plumb fingerprint --output FILE`, or `plumbline.fingerprint(...)` in Python)
+products of the contract's length and dtypes are held to that instead: each sampled element is computed again by
+the contract's tree and arithmetic. One element that differs is a finding.
 
 **Why.** A library update, another GPU in the pool, an environment variable, a kernel chosen by timing: the
 product is then summed in another order or in fewer bits, and a run that was reproducible is not: of 1,000 f32 dot
@@ -45,7 +50,7 @@ has its own reference.
 
 **Strength.** `proved` by replay.
 
-**Inconclusive when** no candidate explains a call (an unknown arithmetic may be the same or another), or the
+**Inconclusive when** something is added to a product that a contract holds; where none does, no candidate explains a call (an unknown arithmetic may be the same or another), or the
 reference misses some elements, but fewer than would prove it.
 
 **What it cannot see.** Changes between arithmetics that agree on every sampled element; shapes that occur once.
@@ -55,13 +60,26 @@ reference misses some elements, but fewer than would prove it.
 **Sources.** Our own.
 )page";
 
+std::string Complaint(const std::string& contracts) {
+  return std::string(HeldContracts::Parse(contracts).status().message());
+}
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "contracts",
+     .type = OptionInfo::Type::kText,
+     .unit = "",
+     .default_value = "",
+     .reason = "without one a run is held to its own first step; --contract FILE sets it",
+     .check = Complaint},
+};
+
 constexpr RuleInfo kInfo = {"precision/contract",
-                            "the arithmetic changed during the run",
+                            "the arithmetic changed during the run, or is not the contract's",
                             v1::LEVEL_ERROR,
                             RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
-                            {}};
+                            kOptions};
 
 constexpr char kFix[] =
     "Pin what chooses the kernel: library versions, CUBLAS_WORKSPACE_CONFIG, "
@@ -83,7 +101,10 @@ std::string Place(int64_t step, uint32_t rank) {
 
 class Contract : public Rule {
  public:
-  explicit Contract(const Options& /*options*/) {}
+  explicit Contract(const Options& options) {
+    if (auto held = HeldContracts::Parse(options.Text("contracts")); held.ok())
+      held_ = *std::move(held);  // checked when it was set
+  }
 
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeMatmuls(
@@ -99,6 +120,7 @@ class Contract : public Rule {
   v1::Verdict One(const SiteStep& step, const Item& item, const MatmulAnalysis& a) {
     if (a.replay.samples == 0)
       return Inconclusive("non-finite: every sample has a factor that is not finite");
+    if (const HeldContract* held = held_.For(a.c)) return Hold(*held, a);
     if (!a.replay.explained()) {
       return Inconclusive(
           "unexplained: no candidate gives every element (see "
@@ -116,6 +138,40 @@ class Contract : public Rule {
       return Pass("held from here on: " + a.replay.Words());
     }
     return Compare(step, item, a, &found->second);
+  }
+
+  static v1::Verdict Hold(const HeldContract& held, const MatmulAnalysis& a) {
+    const std::string name = absl::StrCat(
+        held.contract.name, held.contract.library.empty() ? "" : " of " + held.contract.library);
+    if (!a.c.c.empty()) {
+      return Inconclusive("addend: something was added to the product; the contract of " + name +
+                          " speaks of the product alone");
+    }
+    const HeldMatches of = ReplayContract(held, a.c);
+    const std::string share = absl::StrFormat("%d of %d elements", of.matches, of.samples);
+    if (of.matches == of.samples) return Pass("as the contract of " + name + ": " + share);
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = "a product is not computed as its contract says",
+         .explanation = absl::StrFormat(
+             "The contract of %s (%s; %s) gives %s. Sample %d is %.9g, by the contract %.9g. What "
+             "explains the elements: %s.",
+             name, held.contract.order, held.contract.arithmetic, share, of.first_miss, of.found,
+             of.held, a.replay.Words()),
+         .cause = "contract-broken",
+         .measured = "elements that the contract misses",
+         .value = static_cast<double>(of.samples - of.matches),
+         .unit = "elements",
+         .threshold = 1,
+         .threshold_source = "a contract is exact",
+         .fix = kFix});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(static_cast<uint64_t>(of.samples));
+    Put(*f.mutable_witness(), "sample", of.first_miss);
+    Put(*f.mutable_witness(), "found", of.found);
+    Put(*f.mutable_witness(), "held", of.held);
+    return verdict;
   }
 
   static v1::Verdict Compare(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
@@ -194,6 +250,7 @@ class Contract : public Rule {
     return verdict;
   }
 
+  HeldContracts held_;
   std::map<Key, Reference> references_;
 };
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "rules/sums/model_text.h"
 
 namespace plumbline::sums {
 namespace {
@@ -135,6 +136,7 @@ std::vector<Field> FieldsOf(Contract* c) {
       Flag("arithmetic", "flush_inputs", &c->flush_inputs),
       Flag("arithmetic", "flush_results", &c->flush_results),
       Text("arithmetic", "store_rounding", &c->store_rounding),
+      Text("replay", "model", &c->model),
   };
 }
 
@@ -233,6 +235,7 @@ Contract ContractOf(const Fingerprint& f) {
   c.flush_inputs = a.flush_inputs;
   c.flush_results = a.flush_results;
   c.store_rounding = RoundingName(a.store);
+  c.model = ModelText(f.model);
   return c;
 }
 
@@ -278,6 +281,20 @@ absl::StatusOr<Contract> ParseContract(const std::string& text, const std::strin
   Contract contract;
   if (absl::Status s = Read(root, path, &contract); !s.ok()) return s;
   return contract;
+}
+
+absl::StatusOr<std::vector<Contract>> ParseContracts(const std::string& text,
+                                                     const std::string& path) {
+  constexpr char kBegin[] = "\nschema";
+  std::vector<Contract> contracts;
+  for (size_t at = 0; at < text.size();) {
+    const size_t next = std::min(text.find(kBegin, at), text.size() - 1) + 1;
+    absl::StatusOr<Contract> one = ParseContract(text.substr(at, next - at), path);
+    if (!one.ok()) return one.status();
+    contracts.push_back(*std::move(one));
+    at = next;
+  }
+  return contracts;
 }
 
 std::vector<std::string> ContractDifferences(const Contract& held, const Contract& found) {

@@ -41,6 +41,7 @@ struct Contract {
   // replay
   int matches = 0;
   int samples = 0;
+  std::string model;  // ModelText of a verified one; empty: nothing that could be replayed
   std::vector<TestResult> tests;
   bool operator==(const Contract&) const = default;
 };
@@ -50,6 +51,9 @@ std::string ContractToml(const Contract& contract);
 // `path` is for messages. InvalidArgument: no TOML, a key that is unknown or missing or of another
 // type, an unknown name; with path and line.
 absl::StatusOr<Contract> ParseContract(const std::string& text, const std::string& path);
+// Of several files one after the other: each begins with its `schema`.
+absl::StatusOr<std::vector<Contract>> ParseContracts(const std::string& text,
+                                                     const std::string& path);
 // What differs in order or arithmetic, one line each ("order: held ..., found ..."); empty:
 // nothing.
 std::vector<std::string> ContractDifferences(const Contract& held, const Contract& found);

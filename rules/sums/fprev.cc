@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "rules/sums/random.h"
@@ -37,6 +38,9 @@ class Revealer {
   // leaves at once. `outside` is a leaf of the parent that is not of the group, -1 at the root.
   absl::StatusOr<std::vector<int>> Build(Leaves group, int outside, int parent) {
     std::vector<int> children;
+    const size_t whole = group.size();
+    // Blocks repeat: where one of this size was taken for single addends, a pivot less will do.
+    const int enough = std::max(options_.trusted_pivots - (repeated_.count(whole) != 0 ? 1 : 0), 1);
     int blind = 0;
     while (!group.empty()) {
       const auto at = static_cast<size_t>(random_.Below(static_cast<int>(group.size())));
@@ -58,7 +62,8 @@ class Revealer {
       children.push_back(*node);
       group = std::move(rest);
       blind = met.empty() ? blind + 1 : 0;
-      if (options_.trusted_pivots > 0 && blind >= options_.trusted_pivots) {
+      if (options_.trusted_pivots > 0 && blind >= enough) {
+        if (!group.empty()) repeated_.insert(whole);
         trusted_ += static_cast<int>(group.size());
         children.insert(children.end(), group.begin(), group.end());
         break;
@@ -161,6 +166,7 @@ class Revealer {
   const int64_t start_;
   SummationTree tree_;
   int trusted_ = 0;
+  std::set<size_t> repeated_;  // sizes of groups that were trusted
 };
 
 }  // namespace

@@ -137,7 +137,9 @@ absl::Status CheckSample(const Place& place, const v1::Evidence& e) {
                            {"b", s.has_b(), s.b()},
                            {"d", s.has_d(), s.d()},
                            {"c", s.has_c(), s.c()},
-                           {"offsets", s.has_offsets(), s.offsets()}});
+                           {"offsets", s.has_offsets(), s.offsets()},
+                           {"a_index", s.has_a_index(), s.a_index()},
+                           {"b_index", s.has_b_index(), s.b_index()}});
     }
     default:
       return absl::OkStatus();

@@ -1,13 +1,16 @@
 // plumb fingerprint on a library of the tests and on the BLAS libraries that are installed.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 
 #include "rules/sums/contract.h"
+#include "tests/audit/dump_builder.h"
 #include "tests/audit/plumb_process.h"
 
 namespace plumbline::audit {
@@ -96,6 +99,28 @@ TEST(FingerprintCommandTest, TheContractIsReadAgain) {
   EXPECT_EQ(contract->accumulator, "f32");
 }
 
+TEST(FingerprintCommandTest, ContractsThatHoldNothingAreRefused) {
+  const testing::TempDir dir;
+  const std::string sum = dir.path() + "/sum.toml";
+  ASSERT_EQ(Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", sum}).status, 0);
+  const auto audit = [&](const std::string& file) {
+    return RunPlumb({"audit", dir.path(), "--contract", file});
+  };
+  auto result = audit(sum);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("expected kind dot or gemm, found sum"), std::string::npos)
+      << result.err;
+  result = audit(dir.path() + "/none.toml");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("none.toml cannot be read"), std::string::npos) << result.err;
+  const std::string damaged =
+      dir.Write("damaged.toml", "schema = \"plumbline.contract/1\"\nx = 1\n");
+  result = audit(damaged);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("damaged.toml:1: expected function.name"), std::string::npos)
+      << result.err;
+}
+
 // The BLAS libraries of the distribution, which tools/setup installs, each by its own path.
 constexpr const char* kLibraries[] = {"openblas-pthread/libopenblas.so.0", "blas/libblas.so.3",
                                       "blis-pthread/libblis.so.4"};
@@ -134,6 +159,57 @@ TEST_P(BlasTest, ASwapOfLibrariesBreaksTheContract) {
     EXPECT_NE(result.err.find("order: held "), std::string::npos) << result.err;
   }
   std::filesystem::remove(contract);
+}
+
+// Dots of 203 as the library computes them, as a dump of a matrix product.
+std::string DumpOfDots(const std::string& library) {
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  using Dot = float (*)(const int*, const float*, const int*, const float*, const int*);
+  const auto dot = handle == nullptr ? nullptr : reinterpret_cast<Dot>(dlsym(handle, "sdot_"));
+  if (dot == nullptr) return "";
+  const int m = 40, n = 203, one = 1;
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> a(m * n), b(m * n), d;
+  for (float& x : a) x = normal(rng);
+  for (float& x : b) x = normal(rng);
+  for (size_t i = 0; i < m; ++i) d.push_back(dot(&n, &a[i * n], &one, &b[i * n], &one));
+  testing::Dump dump;
+  dump.metadata = {{"kind", "matmul"}, {"layer", "head"}, {"step", "0"}};
+  dump.tensors = {{"a", "F32", {m, n}, testing::Bytes(a)},
+                  {"b", "F32", {m, n}, testing::Bytes(b)},
+                  {"d", "F32", {m}, testing::Bytes(d)}};
+  return dump.File();
+}
+
+// The same as a run: its products are held to the contract of one library.
+TEST_P(BlasTest, ARunIsHeldToTheContract) {
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  const testing::TempDir dir;
+  const std::string contract = dir.path() + "/sdot.toml";
+  ASSERT_EQ(Take({"--library", path(), "--function", "sdot", "--n", "203", "--samples", "60",
+                  "--output", contract})
+                .status,
+            0);
+  for (const char* other : kLibraries) {
+    const std::string library = std::string("/usr/lib/x86_64-linux-gnu/") + other;
+    const std::string bytes = DumpOfDots(library);
+    ASSERT_FALSE(bytes.empty()) << library;
+    const std::string dump = dir.Write("dots.safetensors", bytes);
+    const auto audit = RunPlumb({"audit", dump, "--contract", contract, "--rules",
+                                 "precision/contract", "--format", "json"});
+    const auto report = nlohmann::json::parse(audit.out);
+    if (library == path()) {
+      EXPECT_EQ(audit.status, 0) << audit.out;
+      EXPECT_NE(report["verdicts"][0]["reason"].get<std::string>().find("40 of 40 elements"),
+                std::string::npos)
+          << audit.out;
+    } else {
+      EXPECT_EQ(audit.status, 1) << audit.out << audit.err;
+      EXPECT_EQ(report["findings"][0]["cause"]["id"], "contract-broken");
+      EXPECT_EQ(report["findings"][0]["strength"], "proved");
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Installed, BlasTest, ::testing::ValuesIn(kLibraries));

@@ -250,6 +250,22 @@ DeviceStatus Copy(void*, const TensorView* from, void* to, void* stream, DeviceE
   return kDeviceOk;
 }
 
+DeviceStatus GatherOnDevice(void*, const ProductPlan* plan, void* to, void* stream,
+                            DeviceError* error) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, "gather_product", error);
+  if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  if (!f.Pinned(to, plan->bytes)) f.Fault("a gather goes to memory that is not pinned");
+  // As the kernel's threads do.
+  const auto run = [plan = *plan, to] {
+    for (int64_t i = 0; i < ProductThreads(plan); ++i)
+      GatherProductOne(plan, i, static_cast<unsigned char*>(to));
+  };
+  f.Enqueue(stream, {run, {to}});
+  return kDeviceOk;
+}
+
 DeviceStatus RecordEvent(void*, void* event, void* stream, DeviceError* error) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
@@ -343,6 +359,7 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::kDeviceTableVersion,
     sizeof(plumbline::RoutingPlan),
     sizeof(plumbline::RoutingRaw),
+    sizeof(plumbline::ProductPlan),
     plumbline::Open,
     plumbline::Close,
     plumbline::Allocate,
@@ -355,6 +372,7 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::StreamId,
     plumbline::Measure,
     plumbline::Copy,
+    plumbline::GatherOnDevice,
     plumbline::RecordEvent,
     plumbline::EventPassed,
 };

@@ -19,6 +19,7 @@ struct FakeDeviceControl {
   void (*advance)(int n);
   // The `nth` call from now (0: the next) of that name returns `status`, and all later ones too if
   // `for_good`. "open", "allocate", "pin", "make_event", "stream_id", "measure", "copy",
+  // "gather_product",
   // "record_event", "event_passed".
   void (*fail)(const char* call, int nth, int32_t status, bool for_good);
   void (*capture)(void* stream, bool yes);

@@ -86,6 +86,23 @@ run.observe_reduction("g", count=7)""",
     ]
 
 
+def test_matmul(tmp_path):
+    lines, _ = calls(
+        tmp_path,
+        """
+x, w = torch.ones(2, 3, 4, dtype=torch.bfloat16), torch.ones(5, 4, dtype=torch.bfloat16)
+run.observe_matmul("up", x, w.t(), x @ w.t())
+run.observe_matmul("up", x, w.t(), x @ w.t(), c=w[:, 0], accumulator=torch.float32,
+                   input_format="tf32", library="oneDNN 2")""",
+        "matmul ",
+    )
+    assert lines == [
+        "matmul up/matmul step=3 declared=0 a=4:16[2,3,4]24 b=4:16[4,5]20 d=4:16[2,3,5]120",
+        "matmul up/matmul step=3 declared=2 input_format=tf32 library=oneDNN 2 a=4:16[2,3,4]24 "
+        "b=4:16[4,5]20 d=4:16[2,3,5]120 c=4:16[5]5",
+    ]
+
+
 IN_PLACE = """
 import torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://{}/meeting", rank=0, world_size=1)
@@ -131,6 +148,7 @@ def test_not_due_costs_nothing(tmp_path):
             run.observe_tensor("w", x, role="weight")
             run.observe_update("w", x, x.clone(), x)
             run.observe_reduction("g", x, x)
+            run.observe_matmul("m", x, x, x)
             with run.reducing("h", x):
                 pass
             print(i, run.sample_indices("g", 4) is None)
@@ -138,7 +156,7 @@ def test_not_due_costs_nothing(tmp_path):
     """
     )
     outcome = trainer.run(code, tmp_path).ok()
-    for kind in ("tensor w", "update w", "reduction g"):
+    for kind in ("tensor w", "update w", "reduction g", "matmul m"):
         assert [c.split()[2] for c in outcome.only(kind)] == ["step=0", "step=4"], kind
     assert outcome.out.splitlines()[1:4] == [f"{i} True" for i in (1, 2, 3)]
 
@@ -216,6 +234,7 @@ def test_a_run_that_does_nothing(tmp_path):
         run.observe_update("w", x, x, x, lr=0.1)
         run.observe_accumulation("w", x, x, x)
         run.observe_reduction("g", x, x, op="sum")
+        run.observe_matmul("up", x, x, x)
         with run.reducing("g", x, op="avg"):
             pass
         assert run.sample_indices("g", 4) is None

@@ -14,6 +14,7 @@
 //
 //   plumbline::Site state = run.TensorSite("layers.3.w", "weight");
 //   plumbline::Site update = run.UpdateSite("layers.3.w");
+//   plumbline::Site product = run.MatmulSite("layers.3.up");
 //   plumbline::Site gradients = run.ReductionSite("gradients");
 //   ...
 //   state.ObserveTensor(plumbline::Tensor(w, {rows, columns}), {.role = "weight"});
@@ -21,6 +22,8 @@
 //     update.ObserveUpdate({.before = old_w, .after = new_w, .intended = delta},
 //                          {.optimizer = "sgd", .lr = 0.1});
 //   }
+//   product.ObserveMatmul({.a = plumbline::Tensor(x, {T, K}), .b = plumbline::Tensor(w, {N, K}),
+//                          .d = plumbline::Tensor(y, {T, N}), .weight = true});
 //   plumbline::SampledReduction sums(gradients, plumbline::Tensor(g, {n}));    // before: in place
 //   AllReduce(g, n);
 //   sums.Done({.group_size = 8, .group_rank = rank});                          // after
@@ -104,6 +107,26 @@ class Site {
     call.decay = facts.decay;
     call.eps_dtype = facts.eps_dtype;
     return plumbline_observe_update(handle_, &call);
+  }
+
+  Status ObserveMatmul(const MatmulTensors& tensors, const MatmulFacts& facts = {}) const {
+    if (!Due()) return PLUMBLINE_NOT_DUE;
+    plumbline_matmul_t call = PLUMBLINE_MATMUL_INIT;
+    call.a = tensors.a.get();
+    call.b = tensors.b.get();
+    call.d = tensors.d.get();
+    call.c = tensors.c.get();
+    call.declared_accumulator = facts.declared_accumulator;
+    call.input_format = facts.input_format;
+    call.library = facts.library;
+    if (!tensors.weight || call.b == nullptr || call.b->ndim != 2)
+      return plumbline_observe_matmul(handle_, &call);
+    int64_t shape[2] = {call.b->shape[1], call.b->shape[0]}, strides[2] = {1, call.b->shape[1]};
+    DLTensor transposed = *call.b;
+    transposed.shape = shape;
+    transposed.strides = strides;
+    call.b = &transposed;
+    return plumbline_observe_matmul(handle_, &call);
   }
 
   // Whole buffers of an operation that leaves its input alone; of others see SampledReduction.
@@ -231,6 +254,9 @@ class Run {
   }
   Site ReductionSite(std::string_view name, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_REDUCTION, name, op);
+  }
+  Site MatmulSite(std::string_view layer, std::string_view op = {}) {
+    return SiteOf(PLUMBLINE_KIND_MATMUL, layer, op);
   }
   Site UpdateSite(std::string_view layer, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_UPDATE, layer, op);

@@ -155,7 +155,8 @@ enum {
   PLUMBLINE_KIND_ROUTING = 1,
   PLUMBLINE_KIND_TENSOR = 2,
   PLUMBLINE_KIND_REDUCTION = 3,
-  PLUMBLINE_KIND_UPDATE = 4
+  PLUMBLINE_KIND_UPDATE = 4,
+  PLUMBLINE_KIND_MATMUL = 5
 };
 
 /* The head of a site; the rest is the library's. Due when *step >= next_due, read as relaxed
@@ -168,7 +169,8 @@ typedef struct plumbline_site_head {
 
 /* Registers where in the model observations come from. `kind`: PLUMBLINE_KIND_*. `layer` as the
  * trainer names it ("layers.3"); `op` NULL or "": the kind's own ("routing", "tensor", "sum",
- * "update"). The same (kind, layer, op) gives the same site. *site is set whenever status >= 0. */
+ * "update", "matmul"). The same (kind, layer, op) gives the same site. *site is set whenever status
+ * >= 0. */
 PLUMBLINE_API plumbline_status_t plumbline_site(plumbline_run_t* run, int32_t kind,
                                                 const char* layer, const char* op,
                                                 plumbline_site_t** site);
@@ -441,6 +443,35 @@ PLUMBLINE_API plumbline_status_t plumbline_observe_update(plumbline_site_t* site
 static inline plumbline_status_t plumbline_observe_update_if_due(plumbline_site_t* site,
                                                                  const plumbline_update_t* update) {
   return plumbline_due(site) ? plumbline_observe_update(site, update) : PLUMBLINE_NOT_DUE;
+}
+
+/* ---- matrix products ---------------------------------------------------------------------------
+ */
+
+/* D = A B (+ C), whole and as it was computed. On captured steps up to 32 rows of A, as many
+ * columns of B and the elements of D where they meet are kept: enough to name the arithmetic and to
+ * prove it by replay; the other steps cost nothing but the call. All floating (not f64). */
+typedef struct plumbline_matmul {
+  uint32_t size;                /* sizeof(plumbline_matmul_t) */
+  int32_t declared_accumulator; /* PLUMBLINE_DTYPE_* promised to the trainer; ABSENT: f32 */
+  const DLTensor* a;            /* [..., K]: its leading axes together are the rows; required */
+  const DLTensor* b;            /* [K, N]; of a weight [N, K] its transposed view; required */
+  const DLTensor* d;            /* a's leading axes, then N; required */
+  const DLTensor* c;            /* what was added to the product: d's shape or [N]; NULL: nothing */
+  const char* input_format;     /* "tf32" where f32 inputs are meant to be cut to it; NULL */
+  const char* library;          /* that computed it, with its version, or NULL */
+  void* cuda_stream;
+} plumbline_matmul_t;
+
+#define PLUMBLINE_MATMUL_INIT \
+  { sizeof(plumbline_matmul_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+
+PLUMBLINE_API plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
+                                                          const plumbline_matmul_t* matmul);
+
+static inline plumbline_status_t plumbline_observe_matmul_if_due(plumbline_site_t* site,
+                                                                 const plumbline_matmul_t* matmul) {
+  return plumbline_due(site) ? plumbline_observe_matmul(site, matmul) : PLUMBLINE_NOT_DUE;
 }
 
 /* ---- series and stages -------------------------------------------------------------------------

@@ -120,6 +120,20 @@ struct UpdateFacts {
   int32_t eps_dtype = PLUMBLINE_DTYPE_ABSENT;
 };
 
+// As plumbline_matmul_t: the tensors of D = A B + C, and what is known of it.
+struct MatmulTensors {
+  Tensor a = {};
+  Tensor b = {};
+  Tensor d = {};
+  Tensor c = {};
+  bool weight = false;  // b is [N, K], as a linear layer keeps it, not [K, N]
+};
+struct MatmulFacts {
+  int32_t declared_accumulator = PLUMBLINE_DTYPE_ABSENT;
+  const char* input_format = nullptr;
+  const char* library = nullptr;
+};
+
 // As plumbline_reduction_t, without its tensors.
 struct ReductionFacts {
   int32_t op = PLUMBLINE_REDUCE_SUM;

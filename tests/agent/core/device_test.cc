@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -178,6 +179,97 @@ TEST_F(Device, EvidenceIsTheHostPathsBitForBit) {
   }
   EXPECT_GT(sampled, 40u);
   EXPECT_LT(sampled, host.size());
+}
+
+// Products of a run, on the host or on the device, as bytes.
+std::vector<std::string> RecordedProducts(DLDevice device, bool hold) {
+  TempDir dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.traffic_bytes = 1 << 20;
+  TestRun run(options);
+  std::vector<float> a(40 * 70), b(70 * 33), d(40 * 33), c(33);
+  for (auto* values : {&a, &b, &d, &c})
+    for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i * 7919 % 1009);
+  DLTensor tensors[4] = {};
+  int64_t shapes[4][2] = {{40, 70}, {70, 33}, {40, 33}, {33, 0}};
+  float* const data[4] = {a.data(), b.data(), d.data(), c.data()};
+  for (int i = 0; i < 4; ++i) {
+    tensors[i].data = data[i];
+    tensors[i].device = device;
+    tensors[i].dtype = {PLUMBLINE_DL_FLOAT, 32, 1};
+    tensors[i].ndim = i == 3 ? 1 : 2;
+    tensors[i].shape = shapes[i];
+  }
+  plumbline_matmul_t call = PLUMBLINE_MATMUL_INIT;
+  call.a = &tensors[0];
+  call.b = &tensors[1];
+  call.d = &tensors[2];
+  call.c = &tensors[3];
+  call.library = "by hand";
+  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_MATMUL, "up", "matmul", 0, nullptr};
+  uint64_t due = 0;
+  site.next_due = &due;
+  plumbline_error_t error{};
+  void* made = nullptr;
+  EXPECT_EQ(run.run().DeclareSite(site, &made, &error), PLUMBLINE_OK) << error.text;
+  g_fake->hold(hold);
+  for (int64_t step = 0; step < 30; ++step) {
+    run.run().StepBegin(step);
+    EXPECT_EQ(run.run().ObserveMatmul(static_cast<Site*>(made), step, call, &error), PLUMBLINE_OK)
+        << error.text;
+    run.run().StepEnd(step);
+    a[static_cast<size_t>(step)] += 1;  // read when the stream gets there: only without holding
+    if (hold) a[static_cast<size_t>(step)] -= 1;
+  }
+  g_fake->hold(false);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
+  std::vector<std::string> items;
+  for (const v1::Batch& batch : Batches(dir))
+    for (const v1::Evidence& e : batch.evidence()) items.push_back(e.SerializeAsString());
+  return items;
+}
+
+TEST_F(Device, ProductsAreGatheredThereBitForBit) {
+  for (const bool hold : {false, true}) {
+    const auto host = RecordedProducts({kDLCPU, 0}, hold);
+    const uint64_t before = g_fake->calls("gather_product");
+    const auto device = RecordedProducts({kDLCUDA, 0}, hold);
+    const uint64_t gathered = g_fake->calls("gather_product") - before;
+    EXPECT_GT(gathered, 0u);
+    EXPECT_LT(gathered, 30u) << "steps without a sample need no device";
+    ASSERT_EQ(host.size(), 30u);
+    auto sorted_host = host, sorted_device = device;
+    std::sort(sorted_host.begin(), sorted_host.end());
+    std::sort(sorted_device.begin(), sorted_device.end());
+    EXPECT_EQ(sorted_device, sorted_host);
+  }
+}
+
+TEST_F(Device, AProductThatTheDeviceRefusesIsCounted) {
+  g_fake->fail("gather_product", 0, kDeviceFailed, false);
+  TestRun run(RecordOptions(dir_.path()));
+  const std::vector<float> x(16, 1);
+  int64_t shape[2] = {4, 4};
+  DLTensor t{};
+  t.data = const_cast<float*>(x.data());
+  t.device = {kDLCUDA, 0};
+  t.dtype = {PLUMBLINE_DL_FLOAT, 32, 1};
+  t.ndim = 2;
+  t.shape = shape;
+  plumbline_matmul_t call = PLUMBLINE_MATMUL_INIT;
+  call.a = call.b = call.d = &t;
+  uint64_t due = 0;
+  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_MATMUL, "up", "matmul", 0, &due};
+  plumbline_error_t error{};
+  void* made = nullptr;
+  ASSERT_EQ(run.run().DeclareSite(site, &made, &error), PLUMBLINE_OK);
+  run.run().StepBegin(0);
+  EXPECT_EQ(run.run().ObserveMatmul(static_cast<Site*>(made), 0, call, &error), PLUMBLINE_DROPPED);
+  run.run().StepEnd(0);
+  ASSERT_EQ(run.Close(), PLUMBLINE_OK);
+  const Account account = AccountOf(Batches(dir_));
+  EXPECT_EQ(account.items, 0u);
+  EXPECT_EQ(account.lost_by_cause.at("device-failed"), 1u);
 }
 
 TEST_F(Device, WhatTheRingCannotHoldIsCounted) {

@@ -301,6 +301,14 @@ plumbline_status_t ObserveUpdate(void*, void* site, int64_t step, const plumblin
   return PLUMBLINE_OK;
 }
 
+plumbline_status_t ObserveMatmul(void*, void* site, int64_t step, const plumbline_matmul_t* m,
+                                 plumbline_error_t*) {
+  Log(Where("matmul", site, step) + " declared=" + std::to_string(m->declared_accumulator) +
+      Text("input_format", m->input_format) + Text("library", m->library) + Show("a", m->a) +
+      Show("b", m->b) + Show("d", m->d) + Show("c", m->c));
+  return PLUMBLINE_OK;
+}
+
 // Every second element from the step's number on; none at steps that are multiples of 5.
 plumbline_status_t SampleIndices(void*, void*, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t*) {
@@ -339,4 +347,6 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     ObserveReduction,
     ObserveUpdate,
     SampleIndices,
+    nullptr,  // fingerprint
+    ObserveMatmul,
 };

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <iostream>
 #include <random>
 
+#include "base/avx2.h"
 #include "rules/lib/matmul_candidates.h"
+#include "rules/lib/matmul_lanes.h"
 #include "tests/rules/support/simulated_matmul.h"
 
 namespace plumbline::rules {
@@ -68,6 +71,54 @@ TEST(MatmulMachine, AgreesWithSumsTakenOneByOne) {
     }
   }
   std::cout << compared << " sums\n";
+}
+
+TEST(MatmulMachine, SumsSideBySideAreThoseOfEachAlone) {
+  std::mt19937_64 rng(13);
+  MatmulMachine machine;
+  MatmulTerms terms;
+  int side_by_side = 0, compared = 0;
+  for (int round = 0; round < 1500; ++round) {
+    SimulatedMatmul made = Factors(RandomSpec(rng, round % 4 == 0 ? 700 : 70));
+    made.d.assign(static_cast<size_t>(made.spec.samples), 0);
+    const v1::Matmul evidence = made.Evidence();
+    const auto c = DecodeMatmul(evidence);
+    ASSERT_TRUE(c.ok()) << c.status();
+    MatmulModel model{.sum = MatmulModel::Sum::kAligned};
+    model.block = 1 << (rng() % kBlockSizes);
+    model.rounding = rng() % 2 == 0 ? RoundingMode::kTowardZero : RoundingMode::kNearestEven;
+    model.addend_inside = rng() % 2 == 0;
+    model.addend_last = rng() % 3 == 0;
+    const int chunk = static_cast<int>(1 + rng() % 200);
+    if (rng() % 3 == 0) {
+      model.promote = chunk;
+    } else if (rng() % 2 == 0) {
+      model.part = chunk;
+      model.part_dtype = rng() % 2 == 0 ? DType::kF16 : DType::kBF16;
+      if (rng() % 2 == 0) model.reduce_dtype = model.part_dtype;
+    }
+    terms.Load(*c, 0, model.cut);
+    std::vector<int> fraction_bits;
+    for (uint64_t i = 0; i <= rng() % kAlignedLanes; ++i)
+      fraction_bits.push_back(10 + static_cast<int>(rng() % 27));
+    std::array<double, kAlignedLanes> sums;
+    const double addend = made.Addend(0), start = model.addend_last ? 0 : addend;
+    ASSERT_TRUE(FitsLanes(model));
+    side_by_side += AlignedRun(model, terms, 0, terms.size, start, fraction_bits, sums.data());
+    machine.Sums(model, terms, addend, fraction_bits, sums.data());
+    for (size_t i = 0; i < fraction_bits.size(); ++i, ++compared) {
+      model.fraction_bits = fraction_bits[i];
+      const double alone = machine.Sum(model, terms, addend);
+      ASSERT_TRUE(Same(alone, sums[i]))
+          << Words(model) << ", K = " << made.spec.inner << ", " << DTypeName(made.spec.input)
+          << ", values " << static_cast<int>(made.spec.values) << ", c " << addend << ": " << alone
+          << " against " << sums[i];
+    }
+  }
+  std::cout << compared << " sums, side by side in " << side_by_side << " of 1,500 calls\n";
+  if (HasAvx2()) {
+    EXPECT_GT(side_by_side, 700);
+  }
 }
 
 TEST(MatmulMachine, NoSumLiesBeyondItsBound) {

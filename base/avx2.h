@@ -1,0 +1,23 @@
+// Functions that use AVX2 beside code for any processor: each says so itself and is called only
+// where the processor has it.
+#pragma once
+
+#if defined(__x86_64__)
+// With it go FMA and F16C, as in every processor but a few.
+#define PLUMB_AVX2 __attribute__((target("avx2,f16c,fma,popcnt")))
+#define PLUMB_AVX2_INLINE PLUMB_AVX2 __attribute__((always_inline)) static inline
+#endif
+
+namespace plumbline {
+
+// Does this processor (and its system) run functions marked PLUMB_AVX2?
+inline bool HasAvx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+         __builtin_cpu_supports("f16c") != 0 && __builtin_cpu_supports("popcnt") != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace plumbline

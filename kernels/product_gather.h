@@ -1,0 +1,148 @@
+// Sampled elements of a matrix product D = A B (+ C), with the rows of A and the columns of B that
+// went into them. A few rows are paired with as many columns: n vectors of each give up to n^2
+// elements, and the memory that is read grows with n alone.
+//
+// The plan is plain data and small: a kernel takes it as an argument. Its core is shared by host
+// and device.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/tensor_view.h"
+
+namespace plumbline {
+
+inline constexpr int kProductVectors = 32;  // rows, and columns, at most
+inline constexpr int kProductElements = kProductVectors * kProductVectors;
+
+// Borrowed. `a` [..., K]: its leading axes together are the rows of A. `b` [K, N], any strides (a
+// weight [N, K] is handed over transposed). `d` [..., N] with a's leading axes. `c` is absent, of
+// d's shape, or [N].
+struct ProductInput {
+  TensorView a, b, d, c;
+};
+
+// Where one tensor's parts lie, in elements from its data.
+struct ProductPart {
+  const void* data = nullptr;
+  uint32_t size = 0;                              // bytes of an element; 0: absent
+  int64_t step = 0;                               // between neighbours along K (a and b)
+  std::array<int64_t, kProductVectors> row{};     // of each sampled row
+  std::array<int64_t, kProductVectors> column{};  // of each sampled column
+};
+
+struct ProductPlan {
+  int64_t inner = 0;    // K
+  int32_t vectors = 0;  // n: rows, and columns
+  int32_t rows = 0;     // of them; fewer than n where the matrix has no more
+  int32_t columns = 0;
+  int32_t elements = 0;  // m
+  ProductPart a, b, d, c;
+  // Bytes from the start of the gathered memory: a [rows,K], b [columns,K], d [m], c [m], dense.
+  uint64_t b_at = 0, d_at = 0, c_at = 0, bytes = 0;
+};
+
+// Element i pairs row i mod n with column (i + i / n) mod n, where there are such: so the first
+// min(rows, columns) of them share neither.
+struct ProductPair {
+  int32_t row = 0;
+  int32_t column = 0;
+};
+
+// The pairs in their order, those that exist.
+class ProductPairs {
+ public:
+  PLUMB_HD ProductPairs(int32_t rows, int32_t columns)
+      : rows_(rows), columns_(columns), n_(rows > columns ? rows : columns) {}
+  PLUMB_HD ProductPair Next() {
+    for (;;) {
+      const ProductPair pair{i_ % n_, (i_ + i_ / n_) % n_};
+      ++i_;
+      if (pair.row < rows_ && pair.column < columns_) return pair;
+    }
+  }
+
+ private:
+  int32_t rows_, columns_, n_, i_ = 0;
+};
+
+// InvalidArgument names the tensor and what was expected. Nothing of the tensors' memory is read:
+// they may be on any one device.
+absl::Status CheckProduct(const ProductInput& input);
+
+// Of a checked product: which rows and columns are sampled (`key` draws them: the first of two
+// permutations), and where their elements lie. At most `vectors` of each, `elements` pairs.
+ProductPlan PlanProduct(const ProductInput& input, uint64_t key, int vectors, int elements);
+
+// Number of the sampled row (of A, flattened) and column: SampleIndex of the halves of the key.
+uint64_t SampledRow(uint64_t key, uint64_t rows, int i);
+uint64_t SampledColumn(uint64_t key, uint64_t columns, int i);
+
+// Elements that are copied, one a thread.
+PLUMB_HD inline int64_t ProductThreads(const ProductPlan& p) {
+  return (static_cast<int64_t>(p.rows) + p.columns) * p.inner +
+         2 * static_cast<int64_t>(p.elements);
+}
+
+namespace internal {
+
+PLUMB_HD inline void CopyElement(const void* from, int64_t at, uint32_t size, unsigned char* to,
+                                 int64_t i) {
+  switch (size) {
+    case 8:
+      reinterpret_cast<uint64_t*>(to)[i] = static_cast<const uint64_t*>(from)[at];
+      break;
+    case 4:
+      reinterpret_cast<uint32_t*>(to)[i] = static_cast<const uint32_t*>(from)[at];
+      break;
+    case 2:
+      reinterpret_cast<uint16_t*>(to)[i] = static_cast<const uint16_t*>(from)[at];
+      break;
+    default:
+      to[i] = static_cast<const unsigned char*>(from)[at];
+  }
+}
+
+PLUMB_HD inline ProductPair PairAt(const ProductPlan& p, int32_t i) {
+  // Square samples need no search.
+  const int32_t n = p.rows > p.columns ? p.rows : p.columns;
+  if (p.rows == p.columns) return {i % n, (i + i / n) % n};
+  ProductPairs pairs(p.rows, p.columns);
+  for (; i > 0; --i) pairs.Next();
+  return pairs.Next();
+}
+
+}  // namespace internal
+
+// Copies element `i` of ProductThreads(plan), in the order of the target, so that writes across a
+// bus are whole lines: what a device thread does. `out`: plan.bytes bytes, aligned to 16; elements
+// lie at multiples of their size.
+PLUMB_HD inline void GatherProductOne(const ProductPlan& p, int64_t i, unsigned char* out) {
+  const int64_t of_a = p.rows * p.inner, of_b = p.columns * p.inner;
+  if (i < of_a + of_b) {
+    const bool in_a = i < of_a;
+    const ProductPart& part = in_a ? p.a : p.b;
+    const int64_t at = in_a ? i : i - of_a;
+    const auto vector = static_cast<size_t>(at / p.inner);
+    const int64_t from = (in_a ? part.row[vector] : part.column[vector]) + at % p.inner * part.step;
+    internal::CopyElement(part.data, from, part.size, in_a ? out : out + p.b_at, at);
+    return;
+  }
+  const auto j = static_cast<int32_t>(i - of_a - of_b);
+  const bool of_d = j < p.elements;
+  const ProductPart& part = of_d ? p.d : p.c;
+  if (part.size == 0) return;
+  const int32_t element = of_d ? j : j - p.elements;
+  const ProductPair pair = internal::PairAt(p, element);
+  const int64_t from =
+      part.row[static_cast<size_t>(pair.row)] + part.column[static_cast<size_t>(pair.column)];
+  internal::CopyElement(part.data, from, part.size, out + (of_d ? p.d_at : p.c_at), element);
+}
+
+// All of it, of host tensors of any alignment. Thread-safe.
+void GatherProduct(const ProductPlan& plan, std::byte* out);
+
+}  // namespace plumbline

@@ -1,0 +1,39 @@
+// One matrix product as the trainer declared it, and what of it is kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/product_gather.h"
+#include "probes/measure.h"
+
+namespace plumbline::probes {
+
+// As the trainer declared it (plumbline_matmul_t); views and texts are borrowed.
+struct MatmulCall {
+  ProductInput input;  // whole matrices; of a sampled call what was gathered of them
+  std::string_view input_format, library, no_sample_reason;
+  struct Fields {
+    uint64_t rows = 0;  // of D
+    uint64_t columns = 0;
+    uint64_t inner = 0;        // K
+    int32_t declared = 0;      // DType of the accumulator
+    int32_t sampled_rows = 0;  // 0: nothing was gathered, or not yet
+    int32_t sampled_columns = 0;
+    int32_t elements = 0;
+  } fields;
+};
+
+// Says rows, columns and inner of a checked call.
+void Complete(MatmulCall* call);
+
+// What a sampled step keeps of a completed call, within options.sample_max_bytes. elements == 0:
+// one row and one column are more than that.
+ProductPlan PlanSample(const MatmulCall& call, const MeasureOptions& options);
+
+// The call whose input is what `plan` gathered into `memory`.
+MatmulCall SampledCall(const MatmulCall& call, const ProductPlan& plan, const std::byte* memory);
+MatmulCall WithoutSample(const MatmulCall& call, std::string_view reason);
+
+}  // namespace plumbline::probes

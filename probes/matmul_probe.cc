@@ -1,0 +1,131 @@
+#include "probes/matmul_probe.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "kernels/tensor_evidence.h"
+#include "probes/call_slot.h"
+#include "probes/tensor_checks.h"
+
+namespace plumbline::probes {
+namespace {
+
+constexpr const char* kTooLarge = "a row and a column exceed the sample's bytes";
+
+struct Parts {
+  explicit Parts(const MatmulCall& call)
+      : texts{call.input_format, call.library, call.no_sample_reason},
+        tensors{call.input.a, call.input.b, call.input.d, call.input.c},
+        all{std::as_bytes(std::span(&call.fields, 1)), texts, tensors} {}
+  std::array<std::string_view, 3> texts;
+  std::array<TensorView, 4> tensors;
+  CallParts all;
+};
+
+void FillConfig(const MatmulCall& call, v1::MatmulConfig* out) {
+  out->set_rows(call.fields.rows);
+  out->set_columns(call.fields.columns);
+  out->set_inner(call.fields.inner);
+  out->set_declared_accumulator(static_cast<v1::DType>(call.fields.declared));
+  out->set_input_format(std::string(call.input_format));
+  out->set_library(std::string(call.library));
+}
+
+absl::Status FillTensors(const ProductInput& in, v1::MatmulSample* out) {
+  absl::Status s = PackTensor(in.a, out->mutable_a());
+  if (s.ok()) s = PackTensor(in.b, out->mutable_b());
+  if (s.ok()) s = PackTensor(in.d, out->mutable_d());
+  if (s.ok() && in.c.present()) s = PackTensor(in.c, out->mutable_c());
+  return s;
+}
+
+// Where the elements lie in D, and which of the gathered vectors they are made of.
+absl::Status FillPlaces(const MatmulCall::Fields& f, uint64_t key, v1::MatmulSample* out) {
+  std::vector<uint64_t> offsets;
+  std::vector<uint8_t> rows, columns;
+  ProductPairs pairs(f.sampled_rows, f.sampled_columns);
+  for (int32_t i = 0; i < f.elements; ++i) {
+    const ProductPair pair = pairs.Next();
+    rows.push_back(static_cast<uint8_t>(pair.row));
+    columns.push_back(static_cast<uint8_t>(pair.column));
+    offsets.push_back(SampledRow(key, f.rows, pair.row) * f.columns +
+                      SampledColumn(key, f.columns, pair.column));
+  }
+  static_assert(kProductVectors <= 256);
+  const auto m = static_cast<int64_t>(f.elements);
+  absl::Status s =
+      PackTensor(TensorView::Dense(offsets.data(), DType::kU64, m), out->mutable_offsets());
+  if (s.ok()) s = PackTensor(TensorView::Dense(rows.data(), DType::kU8, m), out->mutable_a_index());
+  if (s.ok())
+    s = PackTensor(TensorView::Dense(columns.data(), DType::kU8, m), out->mutable_b_index());
+  return s;
+}
+
+}  // namespace
+
+absl::Status CheckCall(const MatmulCall& call) {
+  if (absl::Status s = CheckProduct(call.input); !s.ok()) return s;
+  if (absl::Status s = CheckDeclared("declared_accumulator", call.fields.declared); !s.ok())
+    return s;
+  if (absl::Status s = CheckText("library", call.library); !s.ok()) return s;
+  if (!call.input_format.empty() && call.input_format != "tf32") {
+    return absl::InvalidArgumentError("input_format: expected \"tf32\" or nothing, found \"" +
+                                      std::string(call.input_format) + "\"");
+  }
+  return absl::OkStatus();
+}
+
+void Sample(const MeasureOptions& options, std::vector<std::byte>* memory, MatmulCall* call) {
+  if (!options.sampled) {
+    *call = WithoutSample(*call, "");
+    return;
+  }
+  const ProductPlan plan = PlanSample(*call, options);
+  if (plan.elements == 0) {
+    *call = WithoutSample(*call, kTooLarge);
+    return;
+  }
+  memory->resize(plan.bytes);
+  GatherProduct(plan, memory->data());
+  *call = SampledCall(*call, plan, memory->data());
+}
+
+uint64_t SampleBytes(const MatmulCall& call) {
+  MeasureOptions options;
+  options.sampled = true;
+  return PlanSample(call, options).bytes;
+}
+
+uint64_t SummaryBytes(const MatmulCall& call) {
+  constexpr uint64_t kFixed = 32;
+  return kFixed + call.library.size();
+}
+
+size_t SlotBytes(const MatmulCall& call) { return CallBytes(Parts(call).all); }
+
+void StoreCall(const MatmulCall& call, std::byte* slot) { StoreCall(Parts(call).all, slot); }
+
+MatmulCall LoadMatmulCall(const std::byte* slot) {
+  CallReader reader(slot);
+  MatmulCall call;
+  call.fields = reader.fields<MatmulCall::Fields>();
+  for (std::string_view* text : {&call.input_format, &call.library, &call.no_sample_reason})
+    *text = reader.NextText();
+  for (TensorView* view : {&call.input.a, &call.input.b, &call.input.d, &call.input.c})
+    *view = reader.NextTensor();
+  return call;
+}
+
+absl::Status Measure(const MatmulCall& call, const MeasureOptions& options, v1::Evidence* out) {
+  v1::Matmul* matmul = out->mutable_matmul();
+  FillConfig(call, matmul->mutable_config());
+  matmul->set_no_sample_reason(std::string(call.no_sample_reason));
+  out->set_exercised(v1::EXERCISED_YES);
+  if (call.fields.elements == 0) return absl::OkStatus();
+  out->set_sample_size(static_cast<uint64_t>(call.fields.elements));
+  absl::Status s = FillTensors(call.input, matmul->mutable_sample());
+  return s.ok() ? FillPlaces(call.fields, options.key, matmul->mutable_sample()) : s;
+}
+
+}  // namespace plumbline::probes

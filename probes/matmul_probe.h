@@ -1,0 +1,32 @@
+// The matrix product probe: some rows of A, some columns of B, and the elements of D (and C) where
+// they meet. Only those are copied, on the caller's thread or by the device.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/evidence.pb.h"
+#include "probes/matmul_call.h"
+
+namespace plumbline::probes {
+
+// Shapes, dtypes, texts; the tensors may be on a device.
+absl::Status CheckCall(const MatmulCall& call);
+
+// Makes the call's tensors those that the step keeps, in `memory`; none where it keeps none. Of
+// host tensors; CheckCall was OK and Complete was called.
+void Sample(const MeasureOptions& options, std::vector<std::byte>* memory, MatmulCall* call);
+
+// As of a completed call, before Sample.
+uint64_t SampleBytes(const MatmulCall& call);
+uint64_t SummaryBytes(const MatmulCall& call);
+
+size_t SlotBytes(const MatmulCall& call);
+void StoreCall(const MatmulCall& call, std::byte* slot);
+MatmulCall LoadMatmulCall(const std::byte* slot);
+
+// Fills matmul, sample_size and exercised from a sampled call.
+absl::Status Measure(const MatmulCall& call, const MeasureOptions& options, v1::Evidence* out);
+
+}  // namespace plumbline::probes
