@@ -152,6 +152,9 @@ typedef struct plumbline_agent_table {
 
   plumbline_status_t (*observe_matmul)(void* agent_run, void* agent_site, int64_t step,
                                        const plumbline_matmul_t* matmul, plumbline_error_t* error);
+  plumbline_status_t (*observe_logprobs)(void* agent_run, void* agent_site, int64_t step,
+                                         const plumbline_logprobs_t* logprobs,
+                                         plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

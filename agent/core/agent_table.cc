@@ -164,6 +164,13 @@ plumbline_status_t ObserveMatmul(void* run, void* site, int64_t step,
   });
 }
 
+plumbline_status_t ObserveLogprobs(void* run, void* site, int64_t step,
+                                   const plumbline_logprobs_t* logprobs, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).ObserveLogprobs(static_cast<Site*>(site), step, *logprobs, error);
+  });
+}
+
 plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t* error) {
   return Guarded(error, [&] {
@@ -188,6 +195,7 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::ObserveTensor,   plumbline::agent::ObserveReduction,
     plumbline::agent::ObserveUpdate,   plumbline::agent::SampleIndices,
     plumbline::agent::FingerprintCall, plumbline::agent::ObserveMatmul,
+    plumbline::agent::ObserveLogprobs,
 };
 
 }  // extern "C"

@@ -83,6 +83,9 @@ bool MeasuredKind(int32_t kind, SiteKind* out) {
     case PLUMBLINE_KIND_MATMUL:
       *out = SiteKind::kMatmul;
       return true;
+    case PLUMBLINE_KIND_LOGPROBS:
+      *out = SiteKind::kLogprobs;
+      return true;
     default:
       return false;
   }
@@ -157,7 +160,7 @@ plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** a
                     std::to_string(SiteTable::kMaxName) + " bytes");
   }
   made->next_due.store(site.next_due, std::memory_order_release);
-  const int64_t due = state_->cadence.FirstDue(site.step);
+  const int64_t due = IsAlwaysDue(kind) ? 0 : state_->cadence.FirstDue(site.step);
   __atomic_store_n(site.next_due, static_cast<uint64_t>(due), __ATOMIC_RELAXED);
   *agent_site = made;
   return PLUMBLINE_OK;
@@ -192,7 +195,9 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   s.cadence.AtStepEnd(sample_bytes, summary_bytes);
   const auto due = static_cast<uint64_t>(s.cadence.NextDue(step));
   for (size_t i = 0; i < sites; ++i) {
-    uint64_t* word = s.sites.at(i)->next_due.load(std::memory_order_acquire);
+    Site* site = s.sites.at(i);
+    uint64_t* word = site->next_due.load(std::memory_order_acquire);
+    if (IsAlwaysDue(site->kind)) continue;
     if (word != nullptr) __atomic_store_n(word, due, __ATOMIC_RELAXED);
   }
   return PLUMBLINE_OK;

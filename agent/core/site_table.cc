@@ -37,6 +37,8 @@ const char* SiteKindName(SiteKind kind) {
       return "update";
     case SiteKind::kMatmul:
       return "matmul";
+    case SiteKind::kLogprobs:
+      return "logprobs";
   }
   return "?";
 }

@@ -12,6 +12,7 @@
 
 #include "agent/core/governor.h"
 #include "agent/core/losses.h"
+#include "probes/logprobs_probe.h"
 
 namespace plumbline::agent {
 
@@ -22,7 +23,8 @@ enum class SiteKind : uint8_t {
   kTensor = 4,
   kReduction = 5,
   kUpdate = 6,
-  kMatmul = 7
+  kMatmul = 7,
+  kLogprobs = 9
 };
 const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...
 
@@ -30,6 +32,9 @@ const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...
 constexpr bool IsMeasured(SiteKind kind) {
   return kind != SiteKind::kScalar && kind != SiteKind::kSpan;
 }
+
+// Sites of their own budget, due at every step: both sides of a rollout must send the same ones.
+constexpr bool IsAlwaysDue(SiteKind kind) { return kind == SiteKind::kLogprobs; }
 
 // Numbers calls within their step, from 0. Any thread.
 class CallNumbers {
@@ -58,6 +63,7 @@ struct Site {
 
   LossCounters losses;
   CallCost cost;
+  probes::LogprobsBudget rollout;  // of a kLogprobs site
 
  private:
   CallNumbers calls_;

@@ -180,6 +180,15 @@ plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
                  &plumbline_agent_table_t::observe_matmul);
 }
 
+plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* site,
+                                              const plumbline_logprobs_t* logprobs) {
+  const plumbline_status_t refusal = Refusal("observe_logprobs", site, "logprobs", logprobs);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  static const plumbline_logprobs_t kDefaults = PLUMBLINE_LOGPROBS_INIT;
+  return Observe(FromHandle(site), PLUMBLINE_KIND_LOGPROBS, "observe_logprobs", logprobs, kDefaults,
+                 &plumbline_agent_table_t::observe_logprobs);
+}
+
 plumbline_status_t plumbline_sample_indices(plumbline_site_t* site, uint64_t count, uint64_t* out,
                                             uint32_t capacity, uint32_t* n) {
   if (n != nullptr) *n = 0;

@@ -6,7 +6,7 @@ import ctypes
 from . import _observe
 from ._accumulation import watch_accumulation
 from ._hooks import observed, plain_hook
-from ._library import KIND_MATMUL, KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE, NO_STEP
+from ._library import KIND_LOGPROBS, KIND_MATMUL, KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE, NO_STEP
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
 
@@ -19,6 +19,7 @@ _observes = {
     KIND_REDUCTION: "plumbline_observe_reduction",
     KIND_UPDATE: "plumbline_observe_update",
     KIND_MATMUL: "plumbline_observe_matmul",
+    KIND_LOGPROBS: "plumbline_observe_logprobs",
 }
 
 
@@ -158,6 +159,35 @@ class Observations:
         self._observe(
             KIND_MATMUL, layer, "matmul", (self._matmul_words, layer), _observe.pack_matmul,
             (a, b, d, c, accumulator, input_format, library),
+        )  # fmt: skip
+
+    # ---- rollouts ------------------------------------------------------------------------------
+
+    def observe_logprobs(self, layer, tokens=None, rollout=None, train=None, sequence_id=None,
+                         position=None, versions=None, mask=None, advantages=None,
+                         rollout_entropy=None, rollout_varentropy=None, train_entropy=None,
+                         train_varentropy=None, train_version=None, mode=None, temperature=None,
+                         top_p=None, top_k=None, selection=None, kept_share=None, source=None,
+                         rescore_k2=None, worker=None):  # fmt: skip
+        """Log-probabilities of sampled tokens: the engine's (rollout), the trainer's, or both.
+
+        Columns [T] or [B, S]; sequence_id the same number for a sequence on both sides, [T], [B, S]
+        or one a row [B]; position of a token in its sequence (None: in order). One process may
+        send its half: the halves meet by id and position. Values as they were before any mask or
+        clipping. mask: 0 where a token is not judged. versions: optimizer updates in the weights
+        that drew each token; train_version: in those that `train` is of. Entropies (nats) and
+        varentropies (nats^2) belong to the distribution of the same side's values.
+        mode "raw_logprobs" | "processed_logprobs": of the rollout's values; temperature, top_p,
+        top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
+        share of sequences kept); source "sampled" | "rescored" (then rescore_k2). Of each call
+        whole sequences are kept, the same on both sides, within the traffic budget.
+        """
+        self._observe(
+            KIND_LOGPROBS, layer, "logprobs", None, _observe.pack_logprobs,
+            (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
+             rollout_varentropy, train_entropy, train_varentropy, versions, advantages,
+             train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
+             source, worker),
         )  # fmt: skip
 
     # ---- reductions ----------------------------------------------------------------------------
@@ -301,6 +331,9 @@ class NoObservations:
         return None
 
     def observe_matmul(self, layer, a=None, b=None, d=None, **_):
+        return None
+
+    def observe_logprobs(self, layer, tokens=None, **_):
         return None
 
     def due(self, layer, what="update"):

@@ -13,6 +13,7 @@ TENSOR = struct.Struct("=Ii4Q")
 REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
 UPDATE = struct.Struct("=Ii9Q4dQ")
 MATMUL = struct.Struct("=Ii7Q")
+LOGPROBS = struct.Struct("=Ii12Qqq4dii2Q")
 
 DTYPES = {None: 0, "f64": 1, "f32": 2, "f16": 3, "bf16": 4, "e4m3": 5, "e5m2": 6}
 _ALIASES = {
@@ -22,6 +23,9 @@ _ALIASES = {
 }  # fmt: skip
 OPS = {None: 0, "sum": 1, "avg": 2, "max": 3, "min": 4, "product": 5, "other": 6,
        "accumulation": 1}  # fmt: skip
+MODES = {None: 0, "raw_logprobs": 1, "processed_logprobs": 2}
+SELECTIONS = {None: 0, "all": 1, "filtered": 2}
+SOURCES = {None: 0, "sampled": 1, "rescored": 2}
 _NOT_SAID = float("nan")
 
 
@@ -158,5 +162,33 @@ def pack_matmul(scratch, keep, a, b, d, c, accumulator, input_format, library):
     MATMUL.pack_into(
         scratch.block, 0, MATMUL.size, dtype_code("accumulator", accumulator), *tensors,
         _text("input_format", input_format), _text("library", library), put.stream,
+    )  # fmt: skip
+    return scratch.address
+
+
+def _version(name, value):
+    return -1 if value is None else _big_count(name, value)
+
+
+_LOGPROBS_COLUMNS = (
+    "tokens", "sequence_id", "position", "mask", "rollout", "train", "rollout_entropy",
+    "rollout_varentropy", "train_entropy", "train_varentropy", "versions", "advantages",
+)  # fmt: skip
+
+
+def pack_logprobs(scratch, keep, *arguments):
+    """The twelve columns in the struct's order, then numbers, choices and the worker's name."""
+    columns, rest = arguments[:12], arguments[12:]
+    (train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection, source,
+     worker) = rest  # fmt: skip
+    put = _Packer(scratch, keep)
+    tensors = [put.put(name, column) for name, column in zip(_LOGPROBS_COLUMNS, columns)]
+    LOGPROBS.pack_into(
+        scratch.block, 0, LOGPROBS.size, _choice("mode", MODES, mode), *tensors,
+        _version("train_version", train_version), _version("top_k", top_k),
+        _number("temperature", temperature, _NOT_SAID), _number("top_p", top_p, _NOT_SAID),
+        _number("kept_share", kept_share, _NOT_SAID), _number("rescore_k2", rescore_k2, _NOT_SAID),
+        _choice("selection", SELECTIONS, selection), _choice("source", SOURCES, source),
+        _text("worker", worker), put.stream,
     )  # fmt: skip
     return scratch.address

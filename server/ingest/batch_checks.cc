@@ -111,6 +111,25 @@ absl::Status CheckUpdate(const Place& place, const v1::UpdateSample& s) {
                        {"moment_after", s.has_moment_after(), s.moment_after()}});
 }
 
+absl::Status CheckSide(const Place& place, const char* name, const v1::LogprobsSide& s) {
+  return CheckTensors(place, name,
+                      {{"logprobs", s.has_logprobs(), s.logprobs()},
+                       {"entropy", s.has_entropy(), s.entropy()},
+                       {"varentropy", s.has_varentropy(), s.varentropy()}});
+}
+
+absl::Status CheckSequence(const Place& place, const v1::LogprobsSequence& s) {
+  absl::Status status =
+      CheckTensors(place, "logprobs.sequence",
+                   {{"positions", s.has_positions(), s.positions()},
+                    {"tokens", s.has_tokens(), s.tokens()},
+                    {"weight_versions", s.has_weight_versions(), s.weight_versions()},
+                    {"advantages", s.has_advantages(), s.advantages()},
+                    {"turns", s.has_turns(), s.turns()}});
+  if (status.ok()) status = CheckSide(place, "logprobs.rollout", s.rollout());
+  return status.ok() ? CheckSide(place, "logprobs.train", s.train()) : status;
+}
+
 absl::Status CheckSample(const Place& place, const v1::Evidence& e) {
   switch (e.what_case()) {
     case v1::Evidence::kRouting:
@@ -128,6 +147,11 @@ absl::Status CheckSample(const Place& place, const v1::Evidence& e) {
                            {"output", s.has_output(), s.output()},
                            {"offsets", s.has_offsets(), s.offsets()}});
     }
+    case v1::Evidence::kLogprobs:
+      for (const v1::LogprobsSequence& s : e.logprobs().sequences()) {
+        if (absl::Status status = CheckSequence(place, s); !status.ok()) return status;
+      }
+      return absl::OkStatus();
     case v1::Evidence::kUpdate:
       return CheckUpdate(place, e.update().sample());
     case v1::Evidence::kMatmul: {

@@ -103,6 +103,35 @@ run.observe_matmul("up", x, w.t(), x @ w.t(), c=w[:, 0], accumulator=torch.float
     ]
 
 
+def test_logprobs(tmp_path):
+    lines, outcome = calls(
+        tmp_path,
+        """
+t = torch.arange(6).reshape(2, 3)
+mu = torch.full((2, 3), -0.5)
+run.observe_logprobs("policy", t, rollout=mu, sequence_id=[7, 8])
+run.observe_logprobs("policy", t, rollout=mu, train=2 * mu, sequence_id=t // 3, position=t % 3,
+    versions=t * 0 + 4, mask=t > 1, advantages=[1.0, -2.0], rollout_entropy=-mu,
+    rollout_varentropy=-mu, train_entropy=-2 * mu, train_varentropy=-2 * mu, train_version=5,
+    mode="processed_logprobs", temperature=0.7, top_p=0.9, top_k=50, selection="filtered",
+    kept_share=0.25, source="rescored", rescore_k2=1e-4, worker="w3")
+run.observe_logprobs("policy", t, train=mu, sequence_id=[7, 8], mode="raw")""",
+        "logprobs ",
+    )
+    assert lines == [
+        "logprobs policy/logprobs step=3 mode=0 selection=0 source=0 train_version=-1 top_k=-1 "
+        "temperature=nan top_p=nan kept_share=nan rescore_k2=nan tokens=0:64[2,3]15 "
+        "sequence_id=0:64[2]15 rollout=2:32[2,3]-3",
+        "logprobs policy/logprobs step=3 mode=2 selection=2 source=2 train_version=5 top_k=50 "
+        "temperature=0.7 top_p=0.9 kept_share=0.25 rescore_k2=0.0001 worker=w3 "
+        "tokens=0:64[2,3]15 sequence_id=0:64[2,3]3 position=0:64[2,3]6 mask=6:8[2,3]4 "
+        "rollout=2:32[2,3]-3 train=2:32[2,3]-6 rollout_entropy=2:32[2,3]3 "
+        "rollout_varentropy=2:32[2,3]3 train_entropy=2:32[2,3]6 train_varentropy=2:32[2,3]6 "
+        "versions=0:64[2,3]24 advantages=2:64[2]-1",
+    ]
+    assert "mode is 'raw'; expected" in outcome.err
+
+
 IN_PLACE = """
 import torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://{}/meeting", rank=0, world_size=1)
@@ -235,6 +264,7 @@ def test_a_run_that_does_nothing(tmp_path):
         run.observe_accumulation("w", x, x, x)
         run.observe_reduction("g", x, x, op="sum")
         run.observe_matmul("up", x, x, x)
+        run.observe_logprobs("policy", x, rollout=x, sequence_id=x)
         with run.reducing("g", x, op="avg"):
             pass
         assert run.sample_indices("g", 4) is None

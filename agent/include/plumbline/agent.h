@@ -129,6 +129,34 @@ class Site {
     return plumbline_observe_matmul(handle_, &call);
   }
 
+  Status ObserveLogprobs(const LogprobsColumns& columns, const LogprobsFacts& facts = {}) const {
+    if (!Due()) return PLUMBLINE_NOT_DUE;
+    plumbline_logprobs_t call = PLUMBLINE_LOGPROBS_INIT;
+    call.mode = facts.mode;
+    call.tokens = columns.tokens.get();
+    call.sequence_id = columns.sequence_id.get();
+    call.position = columns.position.get();
+    call.mask = columns.mask.get();
+    call.rollout = columns.rollout.get();
+    call.train = columns.train.get();
+    call.rollout_entropy = columns.rollout_entropy.get();
+    call.rollout_varentropy = columns.rollout_varentropy.get();
+    call.train_entropy = columns.train_entropy.get();
+    call.train_varentropy = columns.train_varentropy.get();
+    call.versions = columns.versions.get();
+    call.advantages = columns.advantages.get();
+    call.train_version = facts.train_version;
+    call.top_k = facts.top_k;
+    call.temperature = facts.temperature;
+    call.top_p = facts.top_p;
+    call.kept_share = facts.kept_share;
+    call.rescore_k2 = facts.rescore_k2;
+    call.selection = facts.selection;
+    call.source = facts.source;
+    call.worker = facts.worker;
+    return plumbline_observe_logprobs(handle_, &call);
+  }
+
   // Whole buffers of an operation that leaves its input alone; of others see SampledReduction.
   Status ObserveReduction(const Tensor& input, const Tensor& output,
                           const ReductionFacts& facts = {}) const {
@@ -257,6 +285,9 @@ class Run {
   }
   Site MatmulSite(std::string_view layer, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_MATMUL, layer, op);
+  }
+  Site LogprobsSite(std::string_view layer, std::string_view op = {}) {
+    return SiteOf(PLUMBLINE_KIND_LOGPROBS, layer, op);
   }
   Site UpdateSite(std::string_view layer, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_UPDATE, layer, op);

@@ -156,7 +156,8 @@ enum {
   PLUMBLINE_KIND_TENSOR = 2,
   PLUMBLINE_KIND_REDUCTION = 3,
   PLUMBLINE_KIND_UPDATE = 4,
-  PLUMBLINE_KIND_MATMUL = 5
+  PLUMBLINE_KIND_MATMUL = 5,
+  PLUMBLINE_KIND_LOGPROBS = 7
 };
 
 /* The head of a site; the rest is the library's. Due when *step >= next_due, read as relaxed
@@ -169,7 +170,8 @@ typedef struct plumbline_site_head {
 
 /* Registers where in the model observations come from. `kind`: PLUMBLINE_KIND_*. `layer` as the
  * trainer names it ("layers.3"); `op` NULL or "": the kind's own ("routing", "tensor", "sum",
- * "update", "matmul"). The same (kind, layer, op) gives the same site. *site is set whenever status
+ * "update", "matmul", "logprobs"). The same (kind, layer, op) gives the same site. *site is set
+ * whenever status
  * >= 0. */
 PLUMBLINE_API plumbline_status_t plumbline_site(plumbline_run_t* run, int32_t kind,
                                                 const char* layer, const char* op,
@@ -473,6 +475,63 @@ static inline plumbline_status_t plumbline_observe_matmul_if_due(plumbline_site_
                                                                  const plumbline_matmul_t* matmul) {
   return plumbline_due(site) ? plumbline_observe_matmul(site, matmul) : PLUMBLINE_NOT_DUE;
 }
+
+/* ---- rollouts ----------------------------------------------------------------------------------
+ */
+
+/* Of what distribution logged log-probabilities are; whether sequences were dropped for what they
+ * contained; whether the pass that drew a token scored it. ABSENT: not said. */
+enum {
+  PLUMBLINE_LOGPROBS_ABSENT = 0,
+  PLUMBLINE_LOGPROBS_RAW = 1,       /* the full softmax at temperature 1 */
+  PLUMBLINE_LOGPROBS_PROCESSED = 2, /* what was drawn from: after temperature, top-p, top-k */
+  PLUMBLINE_SELECTION_ALL = 1,
+  PLUMBLINE_SELECTION_FILTERED = 2,
+  PLUMBLINE_ROLLOUT_SAMPLED = 1,
+  PLUMBLINE_ROLLOUT_RESCORED = 2
+};
+
+/* Log-probabilities (natural logarithm) of sampled tokens: the inference engine's of the tokens it
+ * drew, the trainer's of the same tokens, or both. One process may send its half alone: halves meet
+ * by sequence id and position. Columns are [T], sequences one after the other or mixed, or [B,S].
+ * Of each call whole sequences are kept, the same on both sides, within the traffic budget; such a
+ * site is due at every step. Host memory. */
+typedef struct plumbline_logprobs {
+  uint32_t size;               /* sizeof(plumbline_logprobs_t) */
+  int32_t mode;                /* PLUMBLINE_LOGPROBS_*: of the rollout's values */
+  const DLTensor* tokens;      /* integer ids; optional, as is all but sequence_id and one side */
+  const DLTensor* sequence_id; /* integer, unique within a step, < 0: padding; or [B] */
+  const DLTensor* position;    /* integer, of the token in its sequence; NULL: in order from 0 */
+  const DLTensor* mask;        /* 0: not judged (prompt, tool output); NULL: all are */
+  const DLTensor* rollout;     /* floating, unmasked and unclipped, as are all columns */
+  const DLTensor* train;
+  const DLTensor* rollout_entropy;    /* nats, of the distribution the values are of */
+  const DLTensor* rollout_varentropy; /* nats^2 */
+  const DLTensor* train_entropy;
+  const DLTensor* train_varentropy;
+  const DLTensor* versions;   /* integer: optimizer updates in the weights that drew each token */
+  const DLTensor* advantages; /* or [B] */
+  int64_t train_version;      /* updates in the weights that `train` is of; -1: not said */
+  int64_t top_k;              /* -1: not said */
+  double temperature;         /* of the sampler; NaN: not said, here and below */
+  double top_p;
+  double kept_share;  /* lower bound on the share of sequences that a filter kept */
+  double rescore_k2;  /* mean d^2/2 of the engine against itself, where it rescored */
+  int32_t selection;  /* PLUMBLINE_SELECTION_* */
+  int32_t source;     /* PLUMBLINE_ROLLOUT_* */
+  const char* worker; /* or NULL */
+  void* cuda_stream;
+} plumbline_logprobs_t;
+
+/* clang-format off */
+#define PLUMBLINE_LOGPROBS_INIT                                                               \
+  {sizeof(plumbline_logprobs_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,     \
+   NULL, NULL, NULL, -1, -1, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, 0,   \
+   0, NULL, NULL}
+/* clang-format on */
+
+PLUMBLINE_API plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* site,
+                                                            const plumbline_logprobs_t* logprobs);
 
 /* ---- series and stages -------------------------------------------------------------------------
  */

@@ -134,6 +134,34 @@ struct MatmulFacts {
   const char* library = nullptr;
 };
 
+// As plumbline_logprobs_t: columns [T] or [B,S], and what is known of them.
+struct LogprobsColumns {
+  Tensor tokens = {};
+  Tensor sequence_id = {};  // or [B]; required
+  Tensor position = {};
+  Tensor mask = {};
+  Tensor rollout = {};  // one side at least
+  Tensor train = {};
+  Tensor rollout_entropy = {};
+  Tensor rollout_varentropy = {};
+  Tensor train_entropy = {};
+  Tensor train_varentropy = {};
+  Tensor versions = {};
+  Tensor advantages = {};  // or [B]
+};
+struct LogprobsFacts {
+  int32_t mode = PLUMBLINE_LOGPROBS_ABSENT;
+  int64_t train_version = -1;
+  int64_t top_k = -1;
+  double temperature = PLUMBLINE_NAN;
+  double top_p = PLUMBLINE_NAN;
+  double kept_share = PLUMBLINE_NAN;
+  double rescore_k2 = PLUMBLINE_NAN;
+  int32_t selection = 0;  // PLUMBLINE_SELECTION_*
+  int32_t source = 0;     // PLUMBLINE_ROLLOUT_*
+  const char* worker = nullptr;
+};
+
 // As plumbline_reduction_t, without its tensors.
 struct ReductionFacts {
   int32_t op = PLUMBLINE_REDUCE_SUM;

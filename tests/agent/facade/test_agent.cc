@@ -309,6 +309,23 @@ plumbline_status_t ObserveMatmul(void*, void* site, int64_t step, const plumblin
   return PLUMBLINE_OK;
 }
 
+plumbline_status_t ObserveLogprobs(void*, void* site, int64_t step, const plumbline_logprobs_t* l,
+                                   plumbline_error_t*) {
+  Log(Where("logprobs", site, step) + " mode=" + std::to_string(l->mode) +
+      " selection=" + std::to_string(l->selection) + " source=" + std::to_string(l->source) +
+      " train_version=" + std::to_string(l->train_version) + " top_k=" + std::to_string(l->top_k) +
+      Number("temperature", l->temperature) + Number("top_p", l->top_p) +
+      Number("kept_share", l->kept_share) + Number("rescore_k2", l->rescore_k2) +
+      Text("worker", l->worker) + Show("tokens", l->tokens) +
+      Show("sequence_id", l->sequence_id) + Show("position", l->position) + Show("mask", l->mask) +
+      Show("rollout", l->rollout) + Show("train", l->train) +
+      Show("rollout_entropy", l->rollout_entropy) +
+      Show("rollout_varentropy", l->rollout_varentropy) +
+      Show("train_entropy", l->train_entropy) + Show("train_varentropy", l->train_varentropy) +
+      Show("versions", l->versions) + Show("advantages", l->advantages));
+  return PLUMBLINE_OK;
+}
+
 // Every second element from the step's number on; none at steps that are multiples of 5.
 plumbline_status_t SampleIndices(void*, void*, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t*) {
@@ -349,4 +366,5 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     SampleIndices,
     nullptr,  // fingerprint
     ObserveMatmul,
+    ObserveLogprobs,
 };

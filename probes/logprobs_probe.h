@@ -1,0 +1,66 @@
+// The rollout probe: log-probabilities of sampled tokens, by sequence, of one side or both.
+//
+// Whole sequences are kept, chosen by a hash of their id alone: trainer and rollout process choose
+// the same ones without asking each other. Each side keeps the share of ids below a threshold of
+// its own; what both hold is what lies below the lower one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/tensor_view.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline::probes {
+
+// As the trainer declared it (plumbline_logprobs_t); views and texts are borrowed. Columns have one
+// shape, [T] or [B,S]; sequence_id and advantages may be [B] beside [B,S].
+struct LogprobsCall {
+  TensorView tokens, sequence_id, position, mask, rollout, train;
+  TensorView rollout_entropy, rollout_varentropy, train_entropy, train_varentropy;
+  TensorView versions, advantages;
+  std::string_view worker;
+  struct Fields {
+    double temperature = 0;  // NaN: not said, here and below
+    double top_p = 0;
+    double kept_share = 0;
+    double rescore_k2 = 0;
+    int64_t top_k = -1;          // -1: not said
+    int64_t train_version = -1;  // -1: not said
+    int32_t mode = 0;            // v1::LogprobMode
+    int32_t selection = 0;       // v1::LogprobsSequence::Selection
+    int32_t source = 0;          // v1::LogprobsSequence::Source
+  } fields;
+};
+
+// InvalidArgument names the column and what was expected; Unavailable: a column is on a device.
+absl::Status CheckCall(const LogprobsCall& call);
+
+// Bytes of the call's columns.
+uint64_t ColumnBytes(const LogprobsCall& call);
+
+// The bytes that a site may still send: a burst at the start, then the budget of each step. Any
+// thread.
+class LogprobsBudget {
+ public:
+  static constexpr int64_t kBurst = int64_t{4} << 20;
+
+  // The share of ids of a call of `bytes` that is kept at this step, as a threshold on their hash.
+  // `per_step`: bytes, on average.
+  uint64_t Threshold(int64_t step, uint64_t bytes, uint64_t per_step);
+
+ private:
+  std::atomic<int64_t> credit_{kBurst};
+  std::atomic<int64_t> last_step_{-1};
+};
+
+// Hash of a sequence's id under the key of its site (a SampleKey of run, layer and op, step 0).
+uint64_t SequenceHash(uint64_t key, int64_t id);
+
+// Fills logprobs, sample_size and exercised: the sequences whose hash is at most `threshold`, in
+// the order of their first rows. Rows with a negative id are padding.
+absl::Status Measure(const LogprobsCall& call, uint64_t key, uint64_t threshold, v1::Evidence* out);
+
+}  // namespace plumbline::probes
