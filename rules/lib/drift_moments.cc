@@ -1,0 +1,152 @@
+#include "rules/lib/drift_moments.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const std::array<double, 4> kLogTails = {std::log(1.1), std::log(2.0), std::log(5.0),
+                                         std::log(100.0)};
+const double kLogFourth = std::log(1.25);
+
+double LogAdd(double a, double b) {
+  const double top = std::max(a, b);
+  if (top == -kInfinity) return top;
+  return top + std::log1p(std::exp(std::min(a, b) - top));
+}
+
+}  // namespace
+
+void LogSum::AddScaled(double top, double scaled) {
+  if (top > top_) {
+    scaled_ = scaled_ == 0 ? scaled : scaled_ * std::exp(top_ - top) + scaled;
+    top_ = top;
+  } else {
+    scaled_ += scaled * std::exp(top - top_);
+  }
+}
+
+void LogSum::Add(double x) {
+  if (std::fabs(x) <= kPlain) {
+    plain_ += std::exp(x);
+  } else {
+    AddScaled(x, 1);
+  }
+}
+
+void LogSum::Merge(const LogSum& other) {
+  plain_ += other.plain_;
+  if (other.scaled_ > 0) AddScaled(other.top_, other.scaled_);
+}
+
+double LogSum::Log() const {
+  const double rest = scaled_ > 0 ? top_ + std::log(scaled_) : -kInfinity;
+  return plain_ > 0 ? LogAdd(std::log(plain_), rest) : rest;
+}
+
+void DriftCell::Merge(const DriftCell& other) {
+  if (other.count == 0) return;
+  const double n = static_cast<double>(count), m = static_cast<double>(other.count);
+  const double delta = other.mean - mean;
+  mean += delta * (m / (n + m));
+  m2 += other.m2 + delta * delta * (n * m / (n + m));
+  count += other.count;
+}
+
+double DriftCell::variance() const {
+  return count == 0 ? std::numeric_limits<double>::quiet_NaN() : m2 / static_cast<double>(count);
+}
+
+double DriftCell::mean_square() const { return variance() + mean * mean; }
+
+double K3(double d) {
+  // The series' next term is below 1e-16 of the sum.
+  if (std::fabs(d) < 1e-3)
+    return d * d / 2 * (1 + d / 3 * (1 + d / 4 * (1 + d / 5 * (1 + d / 6))));
+  if (std::fabs(d) < 0.5) return std::expm1(d) - d;
+  return std::exp(d) - 1 - d;
+}
+
+void DriftMoments::Add(double d) {
+  if (!std::isfinite(d)) {
+    ++non_finite_;
+    return;
+  }
+  cell_.Add(d);
+  ratio_.Add(d);
+  ratio_squared_.Add(2 * d);
+  if (d > 300) {
+    k3_large_.Add(d);
+  } else {
+    k3_ += K3(d);
+  }
+  bounded_ += std::min(d * d, 0.25);
+  const double size = std::fabs(d);
+  if (size <= kLogTails[0]) return;
+  std::array<uint64_t, 4>& side = d > 0 ? above_ : below_;
+  for (size_t i = 0; i < kLogTails.size() && size > kLogTails[i]; ++i) ++side[i];
+  if (d > kLogFourth) ++above_fourth_;
+}
+
+void DriftMoments::Merge(const DriftMoments& other) {
+  cell_.Merge(other.cell_);
+  non_finite_ += other.non_finite_;
+  ratio_.Merge(other.ratio_);
+  ratio_squared_.Merge(other.ratio_squared_);
+  k3_large_.Merge(other.k3_large_);
+  k3_ += other.k3_;
+  bounded_ += other.bounded_;
+  for (size_t i = 0; i < kTails.size(); ++i) {
+    above_[i] += other.above_[i];
+    below_[i] += other.below_[i];
+  }
+  above_fourth_ += other.above_fourth_;
+}
+
+double DriftMoments::log_k3() const {
+  if (count() == 0) return kNaN;
+  const double plain = k3_ > 0 ? std::log(k3_) : -kInfinity;
+  return LogAdd(plain, k3_large_.Log()) - std::log(static_cast<double>(count()));
+}
+
+double DriftMoments::k3() const { return std::exp(log_k3()); }
+
+double DriftMoments::log_mean_ratio() const {
+  if (count() == 0) return kNaN;
+  return ratio_.Log() - std::log(static_cast<double>(count()));
+}
+
+double DriftMoments::tail_share(size_t i) const {
+  if (count() == 0) return kNaN;
+  return static_cast<double>(above_[i] + below_[i]) / static_cast<double>(count());
+}
+
+double DriftMoments::bounded_square() const {
+  return count() == 0 ? kNaN : bounded_ / static_cast<double>(count());
+}
+
+double DriftMoments::log_ess_share() const {
+  if (count() == 0) return kNaN;
+  const double n = static_cast<double>(count());
+  const double log_sum = ratio_.Log(), log_squares = ratio_squared_.Log();
+  // In units of n: s = sum / n, q = sum of squares / n. s beyond 1 needs no correction.
+  const double s = std::exp(std::min(log_sum - std::log(n), 1.0));
+  const double missing = 1 - s;
+  double log_q = log_squares - std::log(n);
+  if (missing > 0) {
+    const double variance = std::max(std::exp(std::min(log_q, 700.0)) - s * s, 0.0);
+    if (missing * missing * n > 16 * variance) {
+      // The token that was not drawn has weight n * missing.
+      log_q = LogAdd(log_q, std::log(n) + 2 * std::log(missing));
+      return -log_q;
+    }
+  }
+  // Weights by their own sum: share = s^2 / q.
+  return 2 * (log_sum - std::log(n)) - log_q;
+}
+
+double DriftMoments::ess_share() const { return std::exp(log_ess_share()); }
+
+}  // namespace plumbline::rules
