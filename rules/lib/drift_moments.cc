@@ -62,10 +62,12 @@ double DriftCell::variance() const {
 double DriftCell::mean_square() const { return variance() + mean * mean; }
 
 double K3(double d) {
-  // The series' next term is below 1e-16 of the sum.
-  if (std::fabs(d) < 1e-3)
-    return d * d / 2 * (1 + d / 3 * (1 + d / 4 * (1 + d / 5 * (1 + d / 6))));
-  if (std::fabs(d) < 0.5) return std::expm1(d) - d;
+  // Below a quarter the series' next term is under 2e-16 of the sum.
+  if (std::fabs(d) < 0.25) {
+    double tail = 1;
+    for (int k = 13; k >= 3; --k) tail = 1 + d / k * tail;
+    return d * d / 2 * tail;
+  }
   return std::exp(d) - 1 - d;
 }
 
@@ -75,15 +77,23 @@ void DriftMoments::Add(double d) {
     return;
   }
   cell_.Add(d);
-  ratio_.Add(d);
-  ratio_squared_.Add(2 * d);
-  if (d > 300) {
-    k3_large_.Add(d);
+  const double size = std::fabs(d);
+  if (size < LogSum::kPlain / 2) {
+    const double k3 = K3(d);
+    const double ratio = size < 0.25 ? 1 + (d + k3) : std::exp(d);
+    ratio_.AddPlain(ratio);
+    ratio_squared_.AddPlain(ratio * ratio);
+    k3_ += k3;
   } else {
-    k3_ += K3(d);
+    ratio_.Add(d);
+    ratio_squared_.Add(2 * d);
+    if (d > 0) {
+      k3_large_.Add(d);
+    } else {
+      k3_ += K3(d);
+    }
   }
   bounded_ += std::min(d * d, 0.25);
-  const double size = std::fabs(d);
   if (size <= kLogTails[0]) return;
   std::array<uint64_t, 4>& side = d > 0 ? above_ : below_;
   for (size_t i = 0; i < kLogTails.size() && size > kLogTails[i]; ++i) ++side[i];

@@ -17,12 +17,15 @@ namespace plumbline::rules {
 // log sum_i e^(x_i), streamed.
 class LogSum {
  public:
+  static constexpr double kPlain = 300;
+
   void Add(double x);
+  // e^x in (e^-kPlain, e^kPlain), where the caller has it.
+  void AddPlain(double e_to_x) { plain_ += e_to_x; }
   void Merge(const LogSum& other);
   double Log() const;  // -infinity when empty
 
  private:
-  static constexpr double kPlain = 300;
   void AddScaled(double top, double scaled);
 
   double plain_ = 0;  // sum of e^x, |x| <= kPlain
@@ -89,7 +92,7 @@ class DriftMoments {
   uint64_t non_finite_ = 0;
   LogSum ratio_;
   LogSum ratio_squared_;
-  LogSum k3_large_;  // of log k3, d > 300
+  LogSum k3_large_;  // of log k3, d > 150
   double k3_ = 0;    // the others' sum
   double bounded_ = 0;
   std::array<uint64_t, 4> above_{};

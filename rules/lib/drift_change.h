@@ -1,0 +1,63 @@
+// Drift over the steps of a run: one jump, or growth. Pure functions of the series, thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "rules/lib/drift_series.h"
+
+namespace plumbline::rules {
+
+// One upward jump in the log of the mean square, against the best straight line.
+struct StepChange {
+  static constexpr size_t kFewestAside = 8;
+
+  bool judged = false;  // at least 8 steps with drift on each side
+  bool found = false;   // all three conditions
+  int64_t step = 0;     // the first one after the jump
+  int64_t version = 0;  // the trainer's there
+  double jump = 0;      // of log mean d^2
+  double standard_error = 0;
+  double residual_share = 0;  // squares that the jump leaves over those that the line leaves
+  size_t steps = 0;
+};
+
+// Residual squares by prefix sums about the series' mean. Steps whose mean square is 0 have no
+// logarithm: of a series that has any, half the smallest other mean square stands for them.
+// found: jump >= ln 2 and >= 6 standard errors, and residual_share <= 1/2.
+StepChange FindStepChange(std::span<const DriftPoint> points);
+
+// An e-detector in Shiryaev-Roberts form: R_t = (R_{t-1} + 1) e_t, alarm at R >= A, with E[e_t |
+// past] <= 1 while nothing grows. R_t - t is then a supermartingale, so that the mean number of
+// steps to a false alarm is at least A (Shin, Ramdas and Rinaldo, 2022).
+struct Growth {
+  bool alarmed = false;
+  int64_t alarm_step = 0;
+  int64_t since_step = 0;  // where the statistic that alarmed last began from nothing
+  double log_largest = 0;  // ln of the largest R
+  size_t steps = 0;
+  double before = 0, after = 0;  // mean of min(d^2, 1/4) up to since_step, and from it to the alarm
+};
+
+// Against declared ceilings of the two bounded rates (of |d| > ln 2; of min(d^2, 1/4)). A ceiling
+// that is not positive is not watched. e_t is the mean over the watched rates and b = 2^-1 .. 2^-5
+// of SR statistics with e = 1 + b (x / ceiling - 1): non-negative, mean at most 1 where E[x | past]
+// is at most the ceiling.
+Growth WatchCeiling(std::span<const DriftPoint> points, double tail_ceiling, double square_ceiling,
+                    double run_length);
+
+// Without a ceiling: each step's rank among its past, ties broken at random (by a hash of `salt`
+// and the step), is uniform on {1..t}/t and independent of the past for exchangeable steps. p is
+// that rank from above less a uniform share of 1/t; e = the mean over k = 1/2, 1/4, 1/8 of k
+// p^(k-1).
+Growth WatchRanks(std::span<const DriftPoint> points, std::string_view salt, double run_length);
+
+// 1.25 (mean + 3 standard errors) over the steps of a calibration run: what another run may declare
+// as its ceilings. NaN with fewer than 10 steps.
+struct Ceilings {
+  double tail = 0, square = 0;
+};
+Ceilings Calibrate(std::span<const DriftPoint> points);
+
+}  // namespace plumbline::rules

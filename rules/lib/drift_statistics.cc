@@ -1,0 +1,128 @@
+#include "rules/lib/drift_statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plumbline::rules {
+namespace {
+
+const double kLogHalf = std::log(0.5);
+
+// Keeps the one value that all sequences give.
+void Agree(double value, bool first, double& kept, bool& mixed) {
+  if (first) {
+    kept = value;
+  } else if (!(value == kept) && !(std::isnan(value) && std::isnan(kept))) {
+    kept = kNotRecorded;
+    mixed = true;
+  }
+}
+
+}  // namespace
+
+void DriftStatistics::Declare(const RolloutSequence& s) {
+  const bool first = sequences == 1;
+  if (first) declared.mode = s.mode;
+  if (s.mode != declared.mode) {
+    declared.mode = v1::LOGPROB_MODE_ABSENT;
+    declared.mixed = true;
+  }
+  Agree(s.temperature, first, declared.temperature, declared.mixed);
+  Agree(s.top_p, first, declared.top_p, declared.mixed);
+  Agree(s.top_k > 0 ? static_cast<double>(s.top_k) : kNotRecorded, first, declared.top_k,
+        declared.mixed);
+}
+
+void DriftStatistics::Take(const RolloutSequence& sequence) {
+  if (sequence.later_epoch) {
+    ++later_epochs;
+    return;
+  }
+  ++sequences;
+  Declare(sequence);
+  differing_ids += sequence.differing_ids;
+  if (sequence.source == v1::LogprobsSequence::SOURCE_RESCORED) {
+    ++rescored;
+    if (std::isfinite(sequence.rescore_k2)) rescore_k2.Add(sequence.rescore_k2);
+    rescore_k2.EndSequence();
+  }
+  strata.BeginSequence(sequence.worker);
+  for (const RolloutToken& token : sequence.tokens) {
+    if (token.judged) TakeToken(sequence, token);
+  }
+  TakeShifts(sequence);
+  for (ClusteredSlope* fit :
+       {&on_entropy, &on_rollout, &on_advantage, &on_entropy_stale, &on_cached})
+    fit->EndSequence();
+  lost_mass.EndSequence();
+  by_lag.EndSequence();
+}
+
+void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutToken& token) {
+  const double d = token.train - token.rollout;
+  const bool lag_known = token.lag != kNoLag && token.lag >= 0;
+  const bool is_fresh = !lag_known || token.lag == 0;
+  ++judged;
+  all.Add(d);
+  if (lag_known) ++with_lag;
+  (is_fresh ? fresh_tokens : stale_tokens) += 1;
+  if (token.rollout == 0) {
+    ++zeros;
+    if (token.train < kLogHalf) ++unlikely_zeros;
+  }
+  if (is_fresh) fresh.Add(d);
+  if (!std::isfinite(d)) return;
+  const int64_t lag = lag_known ? token.lag : DriftSeries::kUnknownLag;
+  series.Add(d, lag, sequence.train_version);
+  strata.Add(d, token.rollout, token.position, token.turn, lag);
+  if (lag_known) by_lag.Add(static_cast<double>(token.lag), d * d / 2);
+  const double centred = token.train + token.train_entropy;
+  if (std::isfinite(centred)) {
+    ++with_entropy;
+    (is_fresh ? on_entropy : on_entropy_stale).Add(centred, d);
+  }
+  if (is_fresh) TakeFresh(sequence, token, d);
+}
+
+void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
+                                double d) {
+  const double square = d * d;
+  sizes.Add(std::fabs(d));
+  on_rollout.Add(token.rollout, d);
+  lost_mass.Add(-d - square / 2);
+  if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2);
+  if (sequence.cached_tokens >= 0)
+    on_cached.Add(static_cast<double>(sequence.cached_tokens), std::min(square, 0.25));
+  const auto rounded = [&](const ValueGrid& grid, double value, uint64_t& count) {
+    if (!grid.sixteen_bit()) return;
+    ++count;
+    const double half = grid.HalfUnit(value);
+    rounding_squares += half * half / 3;
+  };
+  rounded(sequence.train_grid, token.train, gridded_train);
+  rounded(sequence.rollout_grid, token.rollout, gridded_rollout);
+}
+
+void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
+  const auto& t = sequence.tokens;
+  for (size_t i = 1; i + 1 < t.size(); ++i) {
+    const bool run = t[i].judged && t[i - 1].judged && t[i + 1].judged &&
+                     t[i - 1].position + 1 == t[i].position &&
+                     t[i].position + 1 == t[i + 1].position;
+    if (!run) continue;
+    const double here = t[i].train - t[i].rollout, back = t[i].train - t[i - 1].rollout,
+                 forward = t[i].train - t[i + 1].rollout;
+    if (!std::isfinite(here) || !std::isfinite(back) || !std::isfinite(forward)) continue;
+    unshifted.Add(here);
+    shifted_back.Add(back);
+    shifted_forward.Add(forward);
+  }
+}
+
+double DriftStatistics::rounding_share() const {
+  const double n = static_cast<double>(fresh.count());
+  const double square = 2 * fresh.k2() * n;
+  return square > 0 ? rounding_squares / square : 0;
+}
+
+}  // namespace plumbline::rules

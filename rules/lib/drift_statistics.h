@@ -1,0 +1,86 @@
+// Everything that the drift rules know of one site's tokens so far: how large d = log pi - log mu
+// is, where, with what it moves, and the marks that the causes leave. One pass, flat memory but for
+// the per-step series. Pure functions of the sequences in the order they are taken; not
+// thread-safe.
+//
+// "Fresh" tokens have lag 0, or no recorded lag. Later epochs over a batch are counted and left
+// out: by then the trainer has learnt from these tokens.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rules/lib/drift_fit.h"
+#include "rules/lib/drift_moments.h"
+#include "rules/lib/drift_series.h"
+#include "rules/lib/drift_strata.h"
+#include "rules/lib/rollout_sequence.h"
+
+namespace plumbline::rules {
+
+// What a record declares, over its sequences. A number that two sequences give differently is
+// `mixed` and reads NaN.
+struct DriftDeclared {
+  v1::LogprobMode mode = v1::LOGPROB_MODE_ABSENT;
+  double temperature = kNotRecorded;
+  double top_p = kNotRecorded;
+  double top_k = kNotRecorded;
+  bool mixed = false;
+
+  bool says_temperature() const { return temperature == temperature && temperature != 1; }
+  bool says_truncation() const { return (top_p == top_p && top_p < 1) || top_k > 0; }
+};
+
+struct DriftStatistics {
+  void BeginStep(uint32_t attempt, int64_t step) { series.BeginStep(attempt, step); }
+  void Take(const RolloutSequence& sequence);
+
+  uint64_t sequences = 0;
+  uint64_t later_epochs = 0;  // sequences left out
+  uint64_t judged = 0;        // tokens, non-finite ones included
+  uint64_t fresh_tokens = 0, stale_tokens = 0;
+  uint64_t with_lag = 0;      // tokens whose lag is recorded
+  uint64_t with_entropy = 0;  // whose log pi has its entropy
+  uint64_t differing_ids = 0;
+
+  DriftMoments all, fresh;
+  DriftHistogram sizes;  // of fresh tokens
+  DriftStrata strata;
+  DriftSeries series;
+  DriftDeclared declared;
+
+  // Of fresh tokens: d on log pi + H_pi, d on log mu, d + d^2/2 on the advantage.
+  ClusteredSlope on_entropy, on_rollout, on_advantage;
+  ClusteredSlope on_entropy_stale;
+  // -d - d^2/2 of fresh tokens: 0 up to third order for noise, the missing mass for truncation.
+  ClusteredMean lost_mass;
+  // min(d^2, 1/4) of fresh tokens on the tokens that a prefix cache served.
+  ClusteredSlope on_cached;
+  // d^2/2 by lag.
+  LagRegression by_lag;
+
+  // log pi less log mu of the same token, the one before, the one after, where all three are
+  // recorded.
+  DriftCell unshifted, shifted_back, shifted_forward;
+
+  // log mu = 0; of these, where the trainer gives less than a half.
+  uint64_t zeros = 0, unlikely_zeros = 0;
+  // Tokens of sequences all of whose values lie on a 16-bit grid, by side, and the mean square that
+  // such rounding gives (half units squared over 3), summed over tokens.
+  uint64_t gridded_train = 0, gridded_rollout = 0;
+  double rounding_squares = 0;
+
+  // Engine against engine, of sequences that were computed again.
+  uint64_t rescored = 0;
+  ClusteredMean rescore_k2;
+
+  double rounding_share() const;  // of the fresh tokens' mean square that 16-bit grids explain
+
+ private:
+  void Declare(const RolloutSequence& sequence);
+  void TakeToken(const RolloutSequence& sequence, const RolloutToken& token);
+  void TakeFresh(const RolloutSequence& sequence, const RolloutToken& token, double d);
+  void TakeShifts(const RolloutSequence& sequence);
+};
+
+}  // namespace plumbline::rules

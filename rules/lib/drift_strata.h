@@ -1,0 +1,74 @@
+// Where drift sits: d by log mu, position, turn, worker and version lag; and how |d| is spread.
+// Of finite d. Mergeable, not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "plumbline/v1/finding.pb.h"
+#include "rules/lib/drift_moments.h"
+
+namespace plumbline::rules {
+
+// |d| in bins of half an octave from 2^-40 to 2^12, zeros apart.
+class DriftHistogram {
+ public:
+  void Add(double size);  // |d|
+  void Merge(const DriftHistogram& other);
+  uint64_t count() const { return count_; }
+  uint64_t zeros() const { return zeros_; }
+  // Within a factor of sqrt(2) from above; 0 where that share of |d| is 0. NaN when empty.
+  double Quantile(double share) const;
+  // Share of |d| above `size`, counted by whole bins from above it.
+  double ShareAbove(double size) const;
+  // A small bulk and a distant rest: share of |d| beyond 8 times the median, which a normal law
+  // passes once in 1e7.
+  double RestShare() const;
+
+ private:
+  static constexpr int kLowest = -40;
+  static constexpr size_t kBins = 104;
+  static size_t Bin(double size);
+  static double UpperEdge(size_t bin);
+
+  uint64_t count_ = 0;
+  uint64_t zeros_ = 0;
+  std::array<uint64_t, kBins> bins_{};
+};
+
+class DriftStrata {
+ public:
+  static constexpr size_t kProbabilityBins = 12;  // log2 of -log mu, from 2^-8
+  static constexpr size_t kPositionBins = 24;     // log2 of the position
+  static constexpr size_t kTurns = 16;            // the last: that many and more
+  static constexpr size_t kLags = 34;             // unknown, 0 .. 31, 32 and more
+  static constexpr size_t kWorkers = 64;          // further ones share the name "..."
+
+  // What does not change within a sequence.
+  void BeginSequence(const std::string& worker);
+  // position >= 0, turn -1: unknown, lag < 0: unknown.
+  void Add(double d, double rollout, int64_t position, int64_t turn, int64_t lag);
+  void Merge(const DriftStrata& other);
+
+  const std::array<DriftCell, kLags>& by_lag() const { return lag_; }  // [0] unknown, [1 + lag]
+  const std::map<std::string, DriftCell>& by_worker() const { return worker_; }
+  // The lag that half of the tokens of lag > 0 do not exceed; 0: there are none.
+  double MedianStaleLag() const;
+  // Exponent e of (mean d^2 - that at lag 0) ~ lag^e, least squares on logarithms, weights by
+  // tokens; NaN with fewer than two lags above 0 that exceed lag 0.
+  double LagExponent() const;
+  // Mean d^2 by stratum, only of those with tokens: "log_mu", "position", "turn", "worker", "lag".
+  void Describe(google::protobuf::Struct& details) const;
+
+ private:
+  std::array<DriftCell, kProbabilityBins> probability_;
+  std::array<DriftCell, kPositionBins> position_;
+  std::array<DriftCell, kTurns> turn_;
+  std::array<DriftCell, kLags> lag_;
+  std::map<std::string, DriftCell> worker_;
+  DriftCell* open_worker_ = nullptr;
+};
+
+}  // namespace plumbline::rules
