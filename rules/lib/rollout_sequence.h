@@ -14,6 +14,7 @@ namespace plumbline::rules {
 
 inline constexpr int64_t kNoLag = std::numeric_limits<int64_t>::min();
 inline constexpr int64_t kNoVersion = std::numeric_limits<int64_t>::min();
+inline constexpr double kNotRecorded = std::numeric_limits<double>::quiet_NaN();
 
 // What the logged values of one column were rounded to: a 16-bit format where all of its finite
 // values lie on that format's grid (the coarser one that holds them), else text of so many
@@ -28,14 +29,14 @@ struct ValueGrid {
 };
 
 struct RolloutToken {
-  int64_t token = -1;    // id; -1: not recorded
-  double train = 0;      // log pi; NaN or infinite where the record says so
-  double rollout = 0;    // log mu, likewise
-  double train_entropy;  // nats; NaN: not recorded, here and below
-  double train_varentropy;
-  double rollout_entropy;
-  double rollout_varentropy;
-  double advantage;
+  int64_t token = -1;                   // id; -1: not recorded
+  double train = 0;                     // log pi; NaN or infinite where the record says so
+  double rollout = 0;                   // log mu, likewise
+  double train_entropy = kNotRecorded;  // nats; NaN: not recorded, here and below
+  double train_varentropy = kNotRecorded;
+  double rollout_entropy = kNotRecorded;
+  double rollout_varentropy = kNotRecorded;
+  double advantage = kNotRecorded;
   int64_t lag = kNoLag;  // train version less the version of the weights that drew the token
   int64_t version = kNoVersion;  // of the weights that drew the token
   int64_t position = 0;
@@ -52,14 +53,14 @@ struct RolloutSequence {
   ValueGrid train_entropy_grid, rollout_entropy_grid;
   ValueGrid rollout_varentropy_grid;
   v1::LogprobMode mode = v1::LOGPROB_MODE_ABSENT;
-  double temperature;  // NaN: not said, here and for every number below
-  double top_p;
+  double temperature = kNotRecorded;  // NaN: not said, here and for every number below
+  double top_p = kNotRecorded;
   int64_t top_k = -1;  // -1: not said
   v1::LogprobsSequence::Selection selection = v1::LogprobsSequence::SELECTION_ABSENT;
-  double kept_share;
+  double kept_share = kNotRecorded;
   v1::LogprobsSequence::Source source = v1::LogprobsSequence::SOURCE_ABSENT;
-  double rescore_k2;
-  double t_start, t_end;  // seconds
+  double rescore_k2 = kNotRecorded;
+  double t_start = kNotRecorded, t_end = kNotRecorded;  // seconds
   int64_t cached_tokens = -1;
   int64_t train_version = kNoVersion;
   bool from_halves = false;          // the sides came apart
