@@ -89,7 +89,7 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   const double square = d * d;
   sizes.Add(std::fabs(d));
   on_rollout.Add(token.rollout, d);
-  lost_mass.Add(-d - square / 2);
+  if (token.rollout < 0) lost_mass.Add(-d - square / 2);
   if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2);
   if (sequence.cached_tokens >= 0)
     on_cached.Add(static_cast<double>(sequence.cached_tokens), std::min(square, 0.25));

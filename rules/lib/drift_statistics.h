@@ -52,7 +52,8 @@ struct DriftStatistics {
   // Of fresh tokens: d on log pi + H_pi, d on log mu, d + d^2/2 on the advantage.
   ClusteredSlope on_entropy, on_rollout, on_advantage;
   ClusteredSlope on_entropy_stale;
-  // -d - d^2/2 of fresh tokens: 0 up to third order for noise, the missing mass for truncation.
+  // -d - d^2/2 of fresh tokens with log mu < 0: 0 up to third order for noise, the missing mass for
+  // truncation.
   ClusteredMean lost_mass;
   // min(d^2, 1/4) of fresh tokens on the tokens that a prefix cache served.
   ClusteredSlope on_cached;

@@ -1,0 +1,61 @@
+// What one site's drift comes from: one cause for every drift finding of a run, or "unknown".
+//
+// Naming wrongly is worse than not naming. A cause is named only by a mark that the others do not
+// leave; what is then still possible in two ways is "unknown", and the words say which two. Pure,
+// thread-safe.
+#pragma once
+
+#include <string>
+
+#include "plumbline/v1/finding.pb.h"
+#include "rules/lib/drift_change.h"
+#include "rules/lib/drift_statistics.h"
+
+namespace plumbline::rules {
+
+// drift/record-invalid's test: E[rho | prefix] <= 1 broken from above or from below.
+enum class RecordOutcome { kUntested, kQuiet, kUp, kDown, kInconclusive };
+// drift/sampler-mismatch's: -log mu below or above its entropy.
+enum class SamplerOutcome { kUntested, kQuiet, kBelow, kAbove, kInconclusive };
+
+// What the other rules found out about the same tokens.
+struct DriftTests {
+  RecordOutcome record = RecordOutcome::kUntested;
+  SamplerOutcome sampler = SamplerOutcome::kUntested;
+  bool router_flips = false;  // joined routing differs on the tokens' layers
+  // Mean d^2/2 of the trainer against itself; NaN: not measured.
+  double trainer_k2 = kNotRecorded;
+
+  bool record_failed() const {
+    return record == RecordOutcome::kUp || record == RecordOutcome::kDown;
+  }
+  bool sampler_failed() const {
+    return sampler == SamplerOutcome::kBelow || sampler == SamplerOutcome::kAbove;
+  }
+};
+
+struct DriftCause {
+  std::string id;  // of CONTRACT's list
+  double confidence = 0;
+  std::string words;  // a sentence without its full stop: the mark it was named by
+  std::string fix;    // what to do about it
+
+  void Fill(v1::Finding& finding) const;  // cause, and fix where the finding has none
+};
+
+// A temperature on one side, from d's slope: the marks that both logit-drift and the cause use.
+struct TemperatureMark {
+  bool by_entropy = false;  // the fit on log pi + H_pi: slope and temperature are known
+  bool by_rollout = false;  // the fit on log mu alone: its sign is
+  SlopeFit fit;
+  bool found() const { return by_entropy || by_rollout; }
+};
+TemperatureMark FindTemperature(const DriftStatistics& statistics);
+
+// A cause's mark must be this many standard errors from nothing.
+inline constexpr double kDriftDeviations = 5;
+
+DriftCause NameDriftCause(const DriftStatistics& statistics, const StepChange& jump,
+                          const DriftTests& tests);
+
+}  // namespace plumbline::rules
