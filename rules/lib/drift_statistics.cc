@@ -54,7 +54,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   for (ClusteredSlope* fit :
        {&on_entropy, &on_rollout, &on_advantage, &on_entropy_stale, &on_cached})
     fit->EndSequence();
-  lost_mass.EndSequence();
+  for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d}) mean->EndSequence();
   by_lag.EndSequence();
 }
 
@@ -88,6 +88,8 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
                                 double d) {
   const double square = d * d;
   sizes.Add(std::fabs(d));
+  bounded_k3.Add(std::min(K3(d), 1.0));
+  minus_d.Add(-d);
   on_rollout.Add(token.rollout, d);
   if (token.rollout < 0) lost_mass.Add(-d - square / 2);
   if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2);

@@ -55,6 +55,8 @@ struct DriftStatistics {
   // -d - d^2/2 of fresh tokens with log mu < 0: 0 up to third order for noise, the missing mass for
   // truncation.
   ClusteredMean lost_mass;
+  // min(k3, 1) and -d of fresh tokens: how sure it is that drift is as large as it looks.
+  ClusteredMean bounded_k3, minus_d;
   // min(d^2, 1/4) of fresh tokens on the tokens that a prefix cache served.
   ClusteredSlope on_cached;
   // d^2/2 by lag.

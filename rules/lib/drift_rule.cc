@@ -1,0 +1,43 @@
+#include "rules/lib/drift_rule.h"
+
+#include <algorithm>
+
+namespace plumbline::rules {
+
+void DriftRule::Judge(const SiteStep& step, VerdictSink& out) {
+  DriftRun& run = run_.Take(step);
+  for (const DriftRun::Key& key : run.touched()) {
+    const DriftSite& site = run.sites().at(key);
+    Told& told = told_[key];
+    const uint64_t tokens = site.statistics.judged;
+    const size_t steps = site.statistics.series.steps();
+    if (tokens < std::max(told.next_tokens, first_look()) && steps < std::max<size_t>(told.next_steps, 16))
+      continue;
+    told.next_tokens = 2 * tokens;
+    told.next_steps = steps + steps / 4 + 1;
+    Look(site, false, out);
+  }
+}
+
+void DriftRule::JudgeRun(const RunSummary& /*run*/, VerdictSink& out) {
+  for (const auto& [key, site] : run_.Finish().sites()) Look(site, true, out);
+}
+
+void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
+  Told& told = told_[{site.layer, site.op}];
+  v1::Verdict verdict = JudgeSite(site);
+  if (!verdict.has_site()) site.Place(verdict);
+  if (verdict.kind() != v1::Verdict::KIND_FINDING) {
+    if (last && told.level == v1::LEVEL_UNSPECIFIED) out.Add(std::move(verdict));
+    return;
+  }
+  const v1::Level level = verdict.finding().level();
+  const bool named = verdict.finding().cause().id() != "unknown";
+  if (level > told.level || (level == told.level && told.cause_unknown && named)) {
+    told.level = level;
+    told.cause_unknown = !named;
+    out.Add(std::move(verdict));
+  }
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,74 @@
+// A run's sampled sequences, joined and measured once for all the drift rules.
+//
+// Each rule owns a SharedDriftRun and gives it every step. The first rule to do so does the work
+// and leaves the object in SiteStep::shared; the others adopt it. So all rules of an engine read one
+// object, and a rule that runs alone has its own with the same content. Single-threaded, as rules
+// are.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rules/lib/drift_cause.h"
+#include "rules/lib/drift_statistics.h"
+#include "rules/lib/rollout_join.h"
+#include "rules/lib/sequence_times.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+// One (layer, op) whose evidence holds log-probabilities.
+struct DriftSite {
+  std::string layer, op;
+  DriftStatistics statistics;
+  SequenceTimes times;
+  int64_t step_first = 0, step_last = 0;
+  std::set<uint32_t> ranks;
+  uint64_t batches = 0;
+  uint64_t unmatched = 0;  // halves without a counterpart
+  std::string unreadable;  // why the first sequence that could not be decoded could not; or ""
+  DriftTests tests;
+
+  // Over the steps' tokens labelled lag 0; not judged where no lag is recorded.
+  StepChange Jump() const;
+  DriftCause Cause() const;
+  // Why `rule`, which rests on a true record, says nothing; empty: it may speak.
+  std::string RecordDoubt() const;
+  void Place(v1::Verdict& verdict) const;  // site, steps, ranks
+};
+
+class DriftRun {
+ public:
+  using Key = std::pair<std::string, std::string>;  // layer, op
+
+  void Take(const SiteStep& step);
+  void Finish();
+
+  std::map<Key, DriftSite>& sites() { return sites_; }
+  // Those that the last Take or Finish added tokens to.
+  const std::set<Key>& touched() const { return touched_; }
+
+ private:
+  void Take(const std::vector<RolloutBatch>& batches);
+
+  RolloutJoin join_;
+  bool finished_ = false;
+  std::map<Key, DriftSite> sites_;
+  std::set<Key> touched_;
+};
+
+class SharedDriftRun {
+ public:
+  DriftRun& Take(const SiteStep& step);
+  DriftRun& Finish();
+
+ private:
+  std::shared_ptr<DriftRun> run_ = std::make_shared<DriftRun>();
+};
+
+}  // namespace plumbline::rules
