@@ -12,6 +12,7 @@
 //   [tensor]                 or: tensors of a model (support/tensor_run.h)
 //   [reduction]              or: collectives (support/simulated_reduction.h)
 //   [matmul]                 or: matrix products (support/matmul_run.h)
+//   [logprobs]               or: sampled tokens, both sides (support/simulated_rollout.h)
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -35,6 +36,7 @@
 #include "tests/rules/support/mixture_run.h"
 #include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/simulated_reduction.h"
+#include "tests/rules/support/simulated_rollout.h"
 #include "tests/rules/support/synthetic_routing.h"
 #include "tests/rules/support/tensor_run.h"
 #include "tests/rules/support/update_run.h"
@@ -70,7 +72,8 @@ Case Parse(const fs::path& path) {
     c.head += line + "\n";
     const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
                        line == "[update]" || line == "[tensor]" || line == "[accumulation]" ||
-                       line == "[reduction]" || line == "[matmul]" || line == "[batch]";
+                       line == "[reduction]" || line == "[matmul]" || line == "[logprobs]" ||
+                       line == "[batch]";
     if (input || line == "[expect]" || line == "[set]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -223,6 +226,8 @@ std::vector<v1::Batch> Input(const Case& c) {
     return {testing::ReductionRun(SpecInput<testing::ReductionSpec>(c.input))};
   if (c.input_kind == "matmul")
     return {testing::MatmulRun(SpecInput<testing::MatmulRunSpec>(c.input))};
+  if (c.input_kind == "logprobs")
+    return {testing::RolloutRun(SpecInput<testing::RolloutSpec>(c.input))};
   return BatchInput(c.input);
 }
 
