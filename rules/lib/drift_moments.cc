@@ -93,6 +93,7 @@ void DriftMoments::Add(double d) {
       k3_ += K3(d);
     }
   }
+  abs_ += size;
   bounded_ += std::min(d * d, 0.25);
   if (size <= kLogTails[0]) return;
   std::array<uint64_t, 4>& side = d > 0 ? above_ : below_;
@@ -107,6 +108,7 @@ void DriftMoments::Merge(const DriftMoments& other) {
   ratio_squared_.Merge(other.ratio_squared_);
   k3_large_.Merge(other.k3_large_);
   k3_ += other.k3_;
+  abs_ += other.abs_;
   bounded_ += other.bounded_;
   for (size_t i = 0; i < kTails.size(); ++i) {
     above_[i] += other.above_[i];

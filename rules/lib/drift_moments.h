@@ -64,6 +64,7 @@ class DriftMoments {
   uint64_t non_finite() const { return non_finite_; }
   double mean() const { return count() == 0 ? kNaN : cell_.mean; }
   double variance() const { return cell_.variance(); }
+  double mean_abs() const { return count() == 0 ? kNaN : abs_ / static_cast<double>(count()); }
   double k1() const { return -mean(); }
   double k2() const { return cell_.mean_square() / 2; }
   double log_k3() const;  // of the mean; -infinity where all d are 0
@@ -94,6 +95,7 @@ class DriftMoments {
   LogSum ratio_squared_;
   LogSum k3_large_;  // of log k3, d > 150
   double k3_ = 0;    // the others' sum
+  double abs_ = 0;
   double bounded_ = 0;
   std::array<uint64_t, 4> above_{};
   std::array<uint64_t, 4> below_{};

@@ -1,0 +1,312 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/drift_details.h"
+#include "rules/lib/drift_logits.h"
+#include "rules/lib/drift_rule.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# drift/logit-drift
+
+The inference engine and the trainer give one token different probabilities: how different, and is it noise or a
+bias?
+
+**What it checks.** d = log π − log μ of every sampled token, trainer less rollout, and, with full logits, both
+divergences of every row. All sums unclamped and in the log domain; tokens that are not finite are counted apart;
+tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/staleness`'s.
+- *A bias* is (a) a slope of d on log π + H, H the entropy of π, that explains 60 % of d: the trainer then samples
+  at temperature 1 − slope. Without entropies the slope of d on log μ gives the sign, and counts only beyond
+  var(d)/var(log μ), which honest noise reaches. (b) d that moves with the advantage: what was rewarded is scored
+  otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
+- *Noise* has no slope. k1 = −d has the mean KL(μ‖π) even so: a negative mean of d is no bias. k3 = e^d − 1 − d and
+  KL are its size.
+- Printed beside: tails beyond factors of 1.1, 2, 5 and 100, the effective sample size, mean squares by log μ,
+  position, turn, worker and lag, and the row of the context table that the size falls in.
+
+**Why.** The ratio e^d weighs every gradient. A trainer at temperature 1.1 against samples at 1.0 has |d| of 0.1 to
+0.5 on ordinary tokens, always in the same direction: each update flattens or sharpens the policy by that much, and
+200 updates compound. FP8 noise of the same size averages out over a batch of 10,000 tokens to a hundredth of it.
+
+**Context.** Healthy dense bf16 has k3 of about 6e-4 and mean |d| of 0.010 to 0.013, mixtures of experts 1.5e-3, FP8
+rollouts up to 3e-3; deterministic stacks have exactly 0.
+
+**Bad.** `d follows log pi + H with slope +0.1, R^2 0.97: the trainer is at temperature 0.9`.
+
+**Good.** `k3 6.2e-4 over 65,536 tokens; healthy dense bf16: k3 about 6e-4`.
+
+**How to fix it.** By the cause that the finding names; `unknown` means that two causes leave the same marks, and the
+words say which.
+
+**Level.** A bias is a warning, an error where the slope passes 0.1. Without one: a warning where k3 or KL(μ‖π) is
+above 5e-3 (its 99 % lower bound), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
+be benign: size is reported, harm is not predicted.
+
+**Strength.** A bias `statistical`: 5 standard errors over sequences, at each doubling of the tokens. Sizes
+`heuristic`: 5e-3 is customary.
+
+**Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all.
+
+**What it cannot see.** A bias that both sides share (`drift/sampler-mismatch`); one whose slope explains less than
+60 % of d beside larger noise; whether the trainer or the engine is the one that is off.
+
+**Cost.** About 0.1 µs a token, once for all rules on drift; 100 bytes a step.
+
+**Sources.** Schulman, "Approximating KL divergence", 2020, for k1, k2, k3; Yao et al., "Your efficient RL framework
+secretly brings you off-policy RL training", 2025, on mismatch between engines; Liang and Zeger, 1986, on clusters.
+)page";
+
+constexpr RuleInfo kInfo = {"drift/logit-drift",
+                            "inference and training give one token different probabilities",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr uint64_t kFewTokens = 256;
+constexpr double kErrorSlope = 0.1;
+// Two-sided normal tail at 5 standard errors.
+constexpr double kBiasChance = 5.7e-7;
+
+// 99 % lower bound of a mean of values in [0, 1] (or, for KL, near 0). With few sequences tokens
+// stand for themselves, at the largest variance that such a mean can have, and 5 deviations.
+double LowerBound(const ClusteredMean& mean) {
+  const double error = mean.standard_error();
+  if (std::isfinite(error)) return mean.mean() - 2.326 * error;
+  return mean.mean() - kDriftDeviations * std::sqrt(std::fabs(mean.mean()) / mean.count());
+}
+
+v1::Verdict Found(v1::Level level, v1::Strength strength, std::string title,
+                  std::string explanation) {
+  v1::Verdict verdict;
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  v1::Finding& f = *verdict.mutable_finding();
+  f.set_level(level);
+  f.set_strength(strength);
+  f.set_title(std::move(title));
+  f.set_explanation(std::move(explanation));
+  if (strength == v1::STRENGTH_STATISTICAL) {
+    f.mutable_false_alarm()->set_kind("probability");
+    f.mutable_false_alarm()->set_value(kBiasChance);
+  }
+  return verdict;
+}
+
+void Measure(v1::Finding& f, const char* name, double value, const char* unit, double threshold,
+             const char* source) {
+  f.mutable_measured()->set_name(name);
+  f.mutable_measured()->set_value(value);
+  f.mutable_measured()->set_unit(unit);
+  f.mutable_threshold()->set_value(threshold);
+  f.mutable_threshold()->set_source(source);
+}
+
+// d on the advantage, in units of d per standard deviation of the advantage.
+struct AdvantageBias {
+  bool found = false;
+  double per_deviation = 0;
+};
+AdvantageBias FindAdvantageBias(const DriftStatistics& s) {
+  constexpr uint64_t kFewestSequences = 64;
+  const SlopeFit fit = s.on_advantage.Fit();
+  AdvantageBias bias;
+  if (fit.sequences < kFewestSequences || std::isnan(fit.slope)) return bias;
+  bias.per_deviation = fit.slope * std::sqrt(fit.variance_x);
+  bias.found = std::fabs(fit.z()) > kDriftDeviations && std::fabs(bias.per_deviation) > 1e-3;
+  return bias;
+}
+
+class LogitDriftRule : public DriftRule {
+ public:
+  explicit LogitDriftRule(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override {
+    DriftRule::Judge(step, out);
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_logits()) continue;
+      LogitsSite& site = logits_[{step.site.layer(), step.site.op()}];
+      site.drift.Take(item.evidence->logits(), step.step);
+      if (site.drift.usable < site.next_look) continue;
+      site.next_look = 2 * site.drift.usable;
+      TellLogits(step.site.layer(), step.site.op(), site, false, out);
+    }
+  }
+
+  void JudgeRun(const RunSummary& run, VerdictSink& out) override {
+    DriftRule::JudgeRun(run, out);
+    for (auto& [key, site] : logits_) TellLogits(key.first, key.second, site, true, out);
+  }
+
+ protected:
+  v1::Verdict JudgeSite(const DriftSite& site) const override {
+    v1::Verdict verdict = Size(site);
+    if (verdict.kind() == v1::Verdict::KIND_FINDING) {
+      v1::Finding& f = *verdict.mutable_finding();
+      const DriftCause cause = site.Cause();
+      f.set_explanation(absl::StrCat(f.explanation(), ". ", Capitalised(cause.words), "."));
+      cause.Fill(f);
+      f.set_sample_size(site.statistics.fresh.count());
+    }
+    DescribeDrift(site.statistics, *verdict.mutable_details());
+    AssumeDrift(site, verdict);
+    return verdict;
+  }
+
+ private:
+  struct LogitsSite {
+    LogitDrift drift;
+    uint64_t next_look = 64;
+    v1::Level told = v1::LEVEL_UNSPECIFIED;
+  };
+
+  static std::string Figures(const DriftMoments& m) {
+    return absl::StrFormat("k3 %.2g, mean |d| %.2g over %d tokens; %s", m.k3(), m.mean_abs(),
+                           m.count(), DriftContext(m.k3()));
+  }
+
+  static v1::Verdict Size(const DriftSite& site) {
+    const DriftStatistics& s = site.statistics;
+    const DriftMoments& m = s.fresh;
+    if (s.judged == 0) {
+      return Inconclusive(site.unreadable.empty() ? "no-tokens: no token has both sides"
+                                                  : site.unreadable);
+    }
+    if (s.all.count() == 0) return Inconclusive("non-finite: no token is finite on both sides");
+    if (m.count() == 0) {
+      return Inconclusive(
+          "stale-only: no token has lag 0, so that numerics and staleness cannot be told apart");
+    }
+    const TemperatureMark mark = FindTemperature(s);
+    if (mark.found()) return Biased(mark, m);
+    const AdvantageBias rewarded = FindAdvantageBias(s);
+    if (rewarded.found) return Rewarded(rewarded, m);
+    if (LowerBound(s.bounded_k3) > kDriftWarning || LowerBound(s.minus_d) > kDriftWarning)
+      return Noisy(v1::LEVEL_WARNING, m);
+    if (m.count() < kFewTokens) {
+      return Inconclusive(absl::StrFormat("few-tokens: %d finite tokens of lag 0, of %d needed",
+                                          m.count(), kFewTokens));
+    }
+    if (m.k3() > kDriftHealthy) return Noisy(v1::LEVEL_NOTE, m);
+    return Pass(Figures(m));
+  }
+
+  static v1::Verdict Biased(const TemperatureMark& mark, const DriftMoments& m) {
+    const double c = mark.fit.slope;
+    const bool large = mark.by_entropy && std::fabs(c) > kErrorSlope;
+    v1::Verdict verdict =
+        Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
+              "the trainer's probabilities are biased against the rollout's",
+              absl::StrFormat("d moves with %s by %+.3g ± %.1g a nat. %s",
+                              mark.by_entropy ? "log pi + H" : "log mu", c,
+                              mark.fit.standard_error, Capitalised(Figures(m))));
+    Measure(*verdict.mutable_finding(),
+            mark.by_entropy ? "slope of d on log pi + H" : "slope of d on log mu", c,
+            "nat per nat", large ? kErrorSlope : 0, "no bias; error above 0.1");
+    return verdict;
+  }
+
+  static v1::Verdict Rewarded(const AdvantageBias& bias, const DriftMoments& m) {
+    v1::Verdict verdict =
+        Found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
+              "the two sides differ by what is rewarded",
+              absl::StrFormat("d moves by %+.2g with one standard deviation of the advantage. %s",
+                              bias.per_deviation, Capitalised(Figures(m))));
+    Measure(*verdict.mutable_finding(), "change of d with the advantage", bias.per_deviation,
+            "nats per standard deviation", 1e-3, "what rounding leaves");
+    return verdict;
+  }
+
+  static v1::Verdict Noisy(v1::Level level, const DriftMoments& m) {
+    v1::Verdict verdict =
+        Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
+              absl::StrCat(Capitalised(Figures(m)), ". No bias was found"));
+    const bool by_k3 = m.k3() >= m.k1();
+    Measure(*verdict.mutable_finding(), by_k3 ? "mean k3" : "mean k1, an estimate of KL",
+            by_k3 ? m.k3() : m.k1(), "nats", level == v1::LEVEL_NOTE ? kDriftHealthy : kDriftWarning,
+            "customary; healthy FP8 rollouts reach 3e-3");
+    return verdict;
+  }
+
+  static v1::Verdict JudgeLogits(const LogitDrift& d) {
+    if (d.usable == 0) {
+      return Inconclusive(absl::StrFormat(
+          "no-usable-row: none of %d rows is finite with a support in common", d.rows));
+    }
+    const double kl = std::max(d.mean_kl_train_rollout(), d.mean_kl_rollout_train());
+    const std::string figures = absl::StrFormat(
+        "KL %.2g and %.2g nats a row over %d rows, the most likely token differs on %.2g of them",
+        d.mean_kl_train_rollout(), d.mean_kl_rollout_train(), d.usable, d.top1_disagreement());
+    v1::Verdict verdict;
+    if (d.biased()) {
+      const double c = d.temperature_slope();
+      const bool large = std::fabs(c) > kErrorSlope;
+      verdict = Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
+                      "the trainer's logits are scaled against the rollout's",
+                      absl::StrFormat("The trainer's logits are %.4g times the rollout's: a "
+                                      "temperature of %.4g. %s.",
+                                      d.slope.mean, 1 - c, Capitalised(figures)));
+      Measure(*verdict.mutable_finding(), "temperature less 1", -c, "", large ? kErrorSlope : 0,
+              "no bias; error above 0.1");
+      verdict.mutable_finding()->mutable_cause()->set_id("temperature");
+      verdict.mutable_finding()->mutable_cause()->set_confidence(1);
+      verdict.mutable_finding()->set_fix(
+          "Divide both sides' logits by the sampler's temperature, in fp32.");
+    } else if (!(kl <= kDriftHealthy)) {
+      const bool warn = !(kl <= kDriftWarning);
+      verdict = Found(warn ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC,
+                      "inference and training logits drift apart", Capitalised(figures) + ".");
+      Measure(*verdict.mutable_finding(), "mean KL, the larger direction", kl, "nats",
+              warn ? kDriftWarning : kDriftHealthy, "customary; healthy FP8 rollouts reach 3e-3");
+      const bool masked = !std::isfinite(kl) && d.support_differs > 0;
+      verdict.mutable_finding()->mutable_cause()->set_id(masked ? "truncation" : "unknown");
+      verdict.mutable_finding()->mutable_cause()->set_confidence(masked ? 1 : 0);
+      verdict.mutable_finding()->set_fix(
+          masked ? "Apply the sampler's top-p and top-k mask on both sides, or on neither."
+                 : "Record log-probabilities with versions and entropies: they tell the causes "
+                   "apart.");
+    } else {
+      return Pass(figures);
+    }
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(d.usable);
+    if (!d.worst.empty()) Put(*f.mutable_witness(), "worst_row", d.worst);
+    return verdict;
+  }
+
+  static void TellLogits(const std::string& layer, const std::string& op, LogitsSite& site,
+                         bool last, VerdictSink& out) {
+    v1::Verdict verdict = JudgeLogits(site.drift);
+    const bool found = verdict.kind() == v1::Verdict::KIND_FINDING;
+    const bool tell = found ? verdict.finding().level() > site.told
+                            : last && site.told == v1::LEVEL_UNSPECIFIED;
+    if (!tell) return;
+    if (found) site.told = verdict.finding().level();
+    site.drift.Describe(*verdict.mutable_details());
+    verdict.mutable_site()->set_layer(layer);
+    verdict.mutable_site()->set_op(op);
+    verdict.mutable_site()->set_step_first(site.drift.step_first);
+    verdict.mutable_site()->set_step_last(site.drift.step_last);
+    out.Add(std::move(verdict));
+  }
+
+  std::map<std::pair<std::string, std::string>, LogitsSite> logits_;
+};
+
+}  // namespace
+
+CatalogueEntry logit_drift() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<LogitDriftRule>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,26 @@
+// What the drift rules print of a site, findings and passes alike, and the figures it is held
+// beside. Pure, thread-safe.
+#pragma once
+
+#include <string>
+
+#include "rules/lib/drift_run.h"
+
+namespace plumbline::rules {
+
+// Above this k3 (or KL), without a baseline of the deployment's own, drift is a warning: healthy
+// FP8 rollouts reach 3e-3.
+inline constexpr double kDriftWarning = 5e-3;
+inline constexpr double kDriftHealthy = 3e-3;
+
+// The row of the context table that k3 falls in: what healthy configurations show.
+std::string DriftContext(double k3);
+
+// Keys: tokens, sequences, non_finite, k1, k2, k3, mean_abs, ess_share, chi_square, tail_1.1, ...,
+// slope and R^2 of the fits, strata of the mean square, and what is declared.
+void DescribeDrift(const DriftStatistics& statistics, google::protobuf::Struct& details);
+
+// What every drift verdict rests on.
+void AssumeDrift(const DriftSite& site, v1::Verdict& verdict);
+
+}  // namespace plumbline::rules

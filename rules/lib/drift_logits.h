@@ -1,0 +1,39 @@
+// Drift from full logits: what the calls of one site add up to. Means over usable rows. NaN in one
+// call touches no other. Mergeable by calls in order, not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "rules/lib/drift_moments.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+struct LogitDrift {
+  uint64_t rows = 0, usable = 0;
+  uint64_t non_finite = 0;       // logits, both sides
+  uint64_t support_differs = 0;  // rows
+  uint64_t top1_differs = 0;
+  double kl_train_rollout = 0, kl_rollout_train = 0;  // sums over usable rows, nats
+  double max_abs_delta = 0;
+  DriftCell slope;      // a of z_pi = a z_mu + b, of captured rows with a fit
+  DriftCell unexplained;  // 1 - R^2 of the same
+  DriftCell kl_rows;    // larger of both, of captured rows, at most 1 each
+  int64_t step_first = 0, step_last = 0;
+  std::string worst;  // "row 17: KL 0.03" of the largest divergence in captured rows
+  double worst_kl = -1;
+
+  void Take(const v1::Logits& call, int64_t step);
+  double mean_kl_train_rollout() const;
+  double mean_kl_rollout_train() const;
+  double top1_disagreement() const;
+  // The trainer's temperature against the rollout's is 1/a. Beyond what errors in z_mu can do to a
+  // least-squares slope (they shrink it by at most the unexplained share) and 5 standard errors.
+  bool biased() const;
+  double temperature_slope() const { return 1 - 1 / slope.mean; }  // c: the trainer is at 1 - c
+  void Describe(google::protobuf::Struct& details) const;
+};
+
+}  // namespace plumbline::rules
