@@ -206,32 +206,31 @@ class LogitDriftRule : public DriftRule {
         Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
               "the trainer's probabilities are biased against the rollout's",
               absl::StrFormat("d moves with %s by %+.3g ± %.1g a nat. %s",
-                              mark.by_entropy ? "log pi + H" : "log mu", c,
-                              mark.fit.standard_error, Capitalised(Figures(m))));
+                              mark.by_entropy ? "log pi + H" : "log mu", c, mark.fit.standard_error,
+                              Capitalised(Figures(m))));
     Measure(*verdict.mutable_finding(),
-            mark.by_entropy ? "slope of d on log pi + H" : "slope of d on log mu", c,
-            "nat per nat", large ? kErrorSlope : 0, "no bias; error above 0.1");
+            mark.by_entropy ? "slope of d on log pi + H" : "slope of d on log mu", c, "nat per nat",
+            large ? kErrorSlope : 0, "no bias; error above 0.1");
     return verdict;
   }
 
   static v1::Verdict Rewarded(const AdvantageBias& bias, const DriftMoments& m) {
-    v1::Verdict verdict =
-        Found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
-              "the two sides differ by what is rewarded",
-              absl::StrFormat("d moves by %+.2g with one standard deviation of the advantage. %s",
-                              bias.per_deviation, Capitalised(Figures(m))));
+    v1::Verdict verdict = Found(
+        v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL, "the two sides differ by what is rewarded",
+        absl::StrFormat("d moves by %+.2g with one standard deviation of the advantage. %s",
+                        bias.per_deviation, Capitalised(Figures(m))));
     Measure(*verdict.mutable_finding(), "change of d with the advantage", bias.per_deviation,
             "nats per standard deviation", 1e-3, "what rounding leaves");
     return verdict;
   }
 
   static v1::Verdict Noisy(v1::Level level, const DriftMoments& m) {
-    v1::Verdict verdict =
-        Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
-              absl::StrCat(Capitalised(Figures(m)), ". No bias was found"));
+    v1::Verdict verdict = Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
+                                absl::StrCat(Capitalised(Figures(m)), ". No bias was found"));
     const bool by_k3 = m.k3() >= m.k1();
     Measure(*verdict.mutable_finding(), by_k3 ? "mean k3" : "mean k1, an estimate of KL",
-            by_k3 ? m.k3() : m.k1(), "nats", level == v1::LEVEL_NOTE ? kDriftHealthy : kDriftWarning,
+            by_k3 ? m.k3() : m.k1(), "nats",
+            level == v1::LEVEL_NOTE ? kDriftHealthy : kDriftWarning,
             "customary; healthy FP8 rollouts reach 3e-3");
     return verdict;
   }
@@ -286,8 +285,8 @@ class LogitDriftRule : public DriftRule {
                          bool last, VerdictSink& out) {
     v1::Verdict verdict = JudgeLogits(site.drift);
     const bool found = verdict.kind() == v1::Verdict::KIND_FINDING;
-    const bool tell = found ? verdict.finding().level() > site.told
-                            : last && site.told == v1::LEVEL_UNSPECIFIED;
+    const bool tell =
+        found ? verdict.finding().level() > site.told : last && site.told == v1::LEVEL_UNSPECIFIED;
     if (!tell) return;
     if (found) site.told = verdict.finding().level();
     site.drift.Describe(*verdict.mutable_details());

@@ -79,10 +79,10 @@ Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
   // holds and the slope explains most of d.
   const bool explains = mark.fit.r2 >= 0.6;
   if (!explains && tests.record != RecordOutcome::kUp) return {};
-  return DriftCause{"temperature", 0.9,
-                    absl::StrFormat("d moves with log mu (slope %+.3g, R^2 %.2f)", mark.fit.slope,
-                                    mark.fit.r2),
-                    fix};
+  return DriftCause{
+      "temperature", 0.9,
+      absl::StrFormat("d moves with log mu (slope %+.3g, R^2 %.2f)", mark.fit.slope, mark.fit.r2),
+      fix};
 }
 
 Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
@@ -151,11 +151,11 @@ Named MissedSync(const StepChange& jump) {
 Named Stale(const DriftStatistics& s) {
   const LagFit fit = s.by_lag.Fit(s.strata.MedianStaleLag());
   if (!fit.fitted || !(fit.excess > 2.576 * fit.excess_error)) return {};
-  return DriftCause{"staleness", 0.9,
-                    absl::StrFormat("d^2 grows with the version lag, from %.2g at lag 0",
-                                    2 * fit.at_zero),
-                    "Bound the lag, or weigh by truncated importance ratios of the version that "
-                    "drew the token."};
+  return DriftCause{
+      "staleness", 0.9,
+      absl::StrFormat("d^2 grows with the version lag, from %.2g at lag 0", 2 * fit.at_zero),
+      "Bound the lag, or weigh by truncated importance ratios of the version that "
+      "drew the token."};
 }
 
 Named Rounded(const DriftStatistics& s) {
@@ -163,9 +163,9 @@ Named Rounded(const DriftStatistics& s) {
   const bool both = s.gridded_train > 0 && s.gridded_rollout > 0;
   return DriftCause{
       "rounded-logits", 0.9,
-      absl::StrFormat("%s values lie on a 16-bit grid, and that rounding explains the drift",
-                      both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's"
-                                                                  : "the rollout's")),
+      absl::StrFormat(
+          "%s values lie on a 16-bit grid, and that rounding explains the drift",
+          both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's" : "the rollout's")),
       "Compute log-softmax and keep log-probabilities in fp32 (cast the logits up first)."};
 }
 
@@ -205,8 +205,8 @@ TemperatureMark FindTemperature(const DriftStatistics& s) {
   mark.fit = s.on_rollout.Fit();
   // Noise of log mu itself turns d against it by var(d) / var(log mu) at most.
   const double noise = mark.fit.variance_y / mark.fit.variance_x;
-  mark.by_rollout =
-      std::fabs(mark.fit.slope) > std::max(noise, 0.01) + kDriftDeviations * mark.fit.standard_error;
+  mark.by_rollout = std::fabs(mark.fit.slope) >
+                    std::max(noise, 0.01) + kDriftDeviations * mark.fit.standard_error;
   return mark;
 }
 

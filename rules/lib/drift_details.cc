@@ -59,8 +59,9 @@ void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) 
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict) {
   const DriftStatistics& s = site.statistics;
   if (s.with_lag == 0 && s.judged > 0)
-    verdict.add_assumptions("no weight versions are recorded: all tokens count as drawn by the "
-                            "trainer's own version");
+    verdict.add_assumptions(
+        "no weight versions are recorded: all tokens count as drawn by the "
+        "trainer's own version");
   if (site.unmatched > 0)
     verdict.add_assumptions(absl::StrFormat(
         "%d halves of sequences without a counterpart are like the others", site.unmatched));

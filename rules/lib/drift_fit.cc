@@ -58,8 +58,7 @@ SlopeFit ClusteredSlope::Fit() const {
   // Score of a token: (x - mx)(y - my - slope (x - mx)), in terms of the sums.
   const double b = fit.slope;
   const ClusterSums<5>::Vector score = {mx * my - b * mx * mx, -my + 2 * b * mx, -mx, -b, 1};
-  fit.standard_error =
-      Corrected(sums_.Quadratic(score), sums_.clusters()) / (n * fit.variance_x);
+  fit.standard_error = Corrected(sums_.Quadratic(score), sums_.clusters()) / (n * fit.variance_x);
   return fit;
 }
 

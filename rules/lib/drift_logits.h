@@ -18,9 +18,9 @@ struct LogitDrift {
   uint64_t top1_differs = 0;
   double kl_train_rollout = 0, kl_rollout_train = 0;  // sums over usable rows, nats
   double max_abs_delta = 0;
-  DriftCell slope;      // a of z_pi = a z_mu + b, of captured rows with a fit
+  DriftCell slope;        // a of z_pi = a z_mu + b, of captured rows with a fit
   DriftCell unexplained;  // 1 - R^2 of the same
-  DriftCell kl_rows;    // larger of both, of captured rows, at most 1 each
+  DriftCell kl_rows;      // larger of both, of captured rows, at most 1 each
   int64_t step_first = 0, step_last = 0;
   std::string worst;  // "row 17: KL 0.03" of the largest divergence in captured rows
   double worst_kl = -1;

@@ -67,13 +67,13 @@ class DriftMoments {
   double mean_abs() const { return count() == 0 ? kNaN : abs_ / static_cast<double>(count()); }
   double k1() const { return -mean(); }
   double k2() const { return cell_.mean_square() / 2; }
-  double log_k3() const;  // of the mean; -infinity where all d are 0
-  double k3() const;      // infinity where a double cannot hold it
+  double log_k3() const;          // of the mean; -infinity where all d are 0
+  double k3() const;              // infinity where a double cannot hold it
   double log_mean_ratio() const;  // ln of the mean of rho
   // Counts of tokens above and below, by kTails.
   const std::array<uint64_t, 4>& above() const { return above_; }
   const std::array<uint64_t, 4>& below() const { return below_; }
-  double tail_share(size_t i) const;  // both sides
+  double tail_share(size_t i) const;                       // both sides
   uint64_t above_fourth() const { return above_fourth_; }  // d > ln 1.25
   // Mean of min(d^2, 1/4): what a bounded test can watch.
   double bounded_square() const;

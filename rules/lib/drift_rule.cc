@@ -11,7 +11,8 @@ void DriftRule::Judge(const SiteStep& step, VerdictSink& out) {
     Told& told = told_[key];
     const uint64_t tokens = site.statistics.judged;
     const size_t steps = site.statistics.series.steps();
-    if (tokens < std::max(told.next_tokens, first_look()) && steps < std::max<size_t>(told.next_steps, 16))
+    if (tokens < std::max(told.next_tokens, first_look()) &&
+        steps < std::max<size_t>(told.next_steps, 16))
       continue;
     told.next_tokens = 2 * tokens;
     told.next_steps = steps + steps / 4 + 1;

@@ -34,6 +34,7 @@ void DriftRun::Finish() {
   if (finished_) return;
   finished_ = true;
   Take(*join_.Finish());
+  for (auto& [key, site] : sites_) site.ended = true;
 }
 
 void DriftRun::Take(const std::vector<RolloutBatch>& batches) {

@@ -1,9 +1,9 @@
 // A run's sampled sequences, joined and measured once for all the drift rules.
 //
 // Each rule owns a SharedDriftRun and gives it every step. The first rule to do so does the work
-// and leaves the object in SiteStep::shared; the others adopt it. So all rules of an engine read one
-// object, and a rule that runs alone has its own with the same content. Single-threaded, as rules
-// are.
+// and leaves the object in SiteStep::shared; the others adopt it. So all rules of an engine read
+// one object, and a rule that runs alone has its own with the same content. Single-threaded, as
+// rules are.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,7 @@ struct DriftSite {
   uint64_t unmatched = 0;  // halves without a counterpart
   std::string unreadable;  // why the first sequence that could not be decoded could not; or ""
   DriftTests tests;
+  bool ended = false;  // no more steps come
 
   // Over the steps' tokens labelled lag 0; not judged where no lag is recorded.
   StepChange Jump() const;

@@ -77,7 +77,8 @@ double DriftHistogram::ShareAbove(double size) const {
 
 double DriftHistogram::RestShare() const {
   const double median = Quantile(0.5);
-  if (!(median > 0)) return zeros_ < count_ ? 1 - static_cast<double>(zeros_) / static_cast<double>(count_) : 0;
+  if (!(median > 0))
+    return zeros_ < count_ ? 1 - static_cast<double>(zeros_) / static_cast<double>(count_) : 0;
   return ShareAbove(8 * median);
 }
 
@@ -156,14 +157,14 @@ void DriftStrata::Describe(google::protobuf::Struct& details) const {
     return i == 0 ? std::string("0") : absl::StrCat("from ", uint64_t{1} << (i - 1));
   });
   DescribeCells(strata, "turn", turn_, [](size_t i) { return absl::StrCat(i); });
-  DescribeCells(strata, "lag", lag_, [](size_t i) {
-    return i == 0 ? std::string("unknown") : absl::StrCat(i - 1);
-  });
+  DescribeCells(strata, "lag", lag_,
+                [](size_t i) { return i == 0 ? std::string("unknown") : absl::StrCat(i - 1); });
   if (worker_.size() > 1) {
     google::protobuf::Struct& workers = PutStruct(strata, "worker");
     for (const auto& [name, cell] : worker_) Put(workers, name, cell.mean_square());
   }
-  if (!strata.fields().empty()) *(*details.mutable_fields())["mean_square_by"].mutable_struct_value() = strata;
+  if (!strata.fields().empty())
+    *(*details.mutable_fields())["mean_square_by"].mutable_struct_value() = strata;
 }
 
 }  // namespace plumbline::rules

@@ -40,11 +40,11 @@ class SequenceTimes {
     uint64_t last = 0;  // times it held the sequence that a step ended with
   };
 
-  uint64_t steps() const { return steps_; }          // judged
-  uint64_t small_steps() const { return small_; }    // with times, but too few sequences
+  uint64_t steps() const { return steps_; }        // judged
+  uint64_t small_steps() const { return small_; }  // with times, but too few sequences
   uint64_t with_times() const { return with_times_; }
   uint64_t sequences() const { return sequences_; }
-  uint64_t reversed() const { return reversed_; }    // end before start: left out
+  uint64_t reversed() const { return reversed_; }  // end before start: left out
   double generation_seconds() const { return generation_; }
   double waiting_seconds() const { return waiting_; }
   // Time between the end of the first 95 % of a step's sequences and that of the last, over the

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/drift_change.h"
+#include "rules/lib/drift_details.h"
+#include "rules/lib/drift_rule.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# drift/drift-growth
+
+Drift between inference and training grows over the run.
+
+**What it checks.** Two bounded rates of each step, over the tokens of one version lag (the commonest): the share
+with |d| > ln 2, and the mean of min(d², ¼). An e-detector (Shiryaev–Roberts form) accumulates evidence that they
+rose, and forgets what spoke against it: R = (R + 1)·e, alarm when R reaches a million.
+- *With declared ceilings* e bets on the rates against them. Take the ceilings from a separate calibration run: the
+  details of a pass print 1.25·(mean + 3 standard errors) as `tail_ceiling` and `square_ceiling`. An estimate from the
+  same run would break the promise.
+- *Without*, each step is ranked among its past; e is made of the rank's p-value. Exact for exchangeable steps. It
+  alarms only where the rate has also risen by a quarter.
+Growth that one jump explains is `drift/missed-sync`'s and is not told again.
+
+**Why.** Noise that is stable averages out; a cache that goes stale, an engine whose scales age, a policy whose
+entropy falls under the engine's resolution get worse by a few per cent a step: 3 % a step is invisible in a plot of
+20 steps and 19-fold after 100.
+
+**Bad.** `since step 31 the mean of min(d^2, 1/4) rose from 6.1e-4 to 1.9e-3 (alarm at step 52)`.
+
+**Good.** `R reached 240 of a million in 400 steps`.
+
+**How to fix it.** By the cause that the finding names. Resetting at a restart speaks for a cache; growth with the
+lag for `drift/staleness`; with the policy's sharpness for 16-bit logits.
+
+**Strength.** `statistical`: while nothing grows, the mean number of steps to a false alarm is at least a million
+(R − t is a supermartingale). A run length, not a probability: a run of 1,000 steps alarms falsely with a probability
+of at most about 1e-3.
+
+**Inconclusive when** fewer than 20 steps have tokens of the lag, or the record is not true.
+
+**What it cannot see.** Growth that was complete before the run began; without ceilings, growth in the first ten
+steps or so, and drift that only changes with what is sampled (steps of changing tasks are not exchangeable: give
+ceilings).
+
+**Cost.** One sorted insertion a step.
+
+**Sources.** Shin, Ramdas and Rinaldo, "E-detectors: a nonparametric framework for sequential change detection",
+2022; Vovk et al., "Retrain or not retrain: conformal test martingales for change-point detection", 2021.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "tail-ceiling",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "share of tokens with |d| > ln 2",
+     .default_value = "0",
+     .reason = "0: not declared; take it from a calibration run's details",
+     .low = 0,
+     .high = 1},
+    {.name = "square-ceiling",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "mean of min(d^2, 1/4)",
+     .default_value = "0",
+     .reason = "0: not declared; take it from a calibration run's details",
+     .low = 0,
+     .high = 0.25},
+};
+
+constexpr RuleInfo kInfo = {"drift/drift-growth",
+                            "drift grows over the run",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr double kRunLength = 1e6;
+constexpr size_t kFewSteps = 20;
+constexpr double kMaterial = 1.25;  // as the ceilings' factor
+
+class DriftGrowth : public DriftRule {
+ public:
+  explicit DriftGrowth(const Options& options)
+      : tail_ceiling_(options.Number("tail-ceiling")),
+        square_ceiling_(options.Number("square-ceiling")) {}
+
+ protected:
+  v1::Verdict JudgeSite(const DriftSite& site) const override {
+    v1::Verdict verdict = Judged(site);
+    AssumeDrift(site, verdict);
+    return verdict;
+  }
+
+ private:
+  bool declared() const { return tail_ceiling_ > 0 || square_ceiling_ > 0; }
+
+  v1::Verdict Judged(const DriftSite& site) const {
+    if (const std::string doubt = site.RecordDoubt(); !doubt.empty()) return Inconclusive(doubt);
+    const DriftSeries& series = site.statistics.series;
+    const int64_t lag = series.CommonLag();
+    const std::vector<DriftPoint> points = series.At(lag);
+    if (points.size() < kFewSteps) {
+      return Inconclusive(absl::StrFormat("few-steps: %d of %d needed", points.size(), kFewSteps));
+    }
+    const Growth growth =
+        declared() ? WatchCeiling(points, tail_ceiling_, square_ceiling_, kRunLength)
+                   : WatchRanks(points, absl::StrCat(site.layer, "/", site.op), kRunLength);
+    v1::Verdict verdict;
+    if (!growth.alarmed || !(declared() || growth.after >= kMaterial * growth.before)) {
+      verdict = Pass(absl::StrFormat("R reached %.3g of a million in %d steps",
+                                     std::exp(growth.log_largest), growth.steps));
+      PutCeilings(points, *verdict.mutable_details());
+    } else if (const StepChange jump = FindStepChange(points); jump.found) {
+      verdict = Pass(absl::StrFormat("the rise is one jump at step %d: drift/missed-sync tells it",
+                                     jump.step));
+    } else if (!site.ended && StepsAfter(points, growth) < StepChange::kFewestAside) {
+      verdict = Inconclusive("waiting: a rise that a jump may yet explain");
+    } else {
+      verdict = Found(site, growth, points);
+    }
+    google::protobuf::Struct& details = *verdict.mutable_details();
+    Put(details, "steps", static_cast<double>(points.size()));
+    Put(details, "log_largest", growth.log_largest);
+    if (lag >= 0) Put(details, "lag", static_cast<double>(lag));
+    if (!declared()) verdict.add_assumptions("steps are exchangeable while nothing grows");
+    return verdict;
+  }
+
+  // A jump needs 8 steps behind it to be told from growth, and growth may alarm within fewer.
+  static size_t StepsAfter(const std::vector<DriftPoint>& points, const Growth& growth) {
+    return static_cast<size_t>(std::count_if(
+        points.begin(), points.end(), [&](const auto& p) { return p.step > growth.alarm_step; }));
+  }
+
+  static void PutCeilings(const std::vector<DriftPoint>& points,
+                          google::protobuf::Struct& details) {
+    const Ceilings ceilings = Calibrate(points);
+    if (std::isnan(ceilings.square)) return;
+    Put(details, "tail_ceiling", ceilings.tail);
+    Put(details, "square_ceiling", ceilings.square);
+  }
+
+  v1::Verdict Found(const DriftSite& site, const Growth& growth,
+                    const std::vector<DriftPoint>& points) const {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_WARNING);
+    f.set_strength(v1::STRENGTH_STATISTICAL);
+    f.set_title(kInfo.title);
+    const DriftCause cause = site.Cause();
+    const std::string rise =
+        growth.since_step > points.front().step
+            ? absl::StrFormat("rose from %.2g to %.2g", growth.before, growth.after)
+            : absl::StrFormat("is %.2g", growth.after);
+    f.set_explanation(
+        absl::StrFormat("Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
+                        growth.since_step, rise, growth.alarm_step, Capitalised(cause.words)));
+    f.mutable_measured()->set_name("evidence of growth, ln R");
+    f.mutable_measured()->set_value(growth.log_largest);
+    f.mutable_measured()->set_unit("nats");
+    f.mutable_threshold()->set_value(std::log(kRunLength));
+    f.mutable_threshold()->set_source("a mean of a million steps to a false alarm");
+    f.mutable_false_alarm()->set_kind("run-length");
+    f.mutable_false_alarm()->set_value(kRunLength);
+    f.set_sample_size(growth.steps);
+    cause.Fill(f);
+    verdict.mutable_site()->set_layer(site.layer);
+    verdict.mutable_site()->set_op(site.op);
+    verdict.mutable_site()->set_step_first(growth.since_step);
+    verdict.mutable_site()->set_step_last(site.step_last);
+    for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+    return verdict;
+  }
+
+  double tail_ceiling_;
+  double square_ceiling_;
+};
+
+}  // namespace
+
+CatalogueEntry drift_growth() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<DriftGrowth>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,146 @@
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/drift_rule.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# performance/rollout-straggler
+
+The trainer waits for the longest few sequences of each batch.
+
+**What it checks.** From `t_start` and `t_end` of a step's sampled sequences: the time between the end of the first
+95 % of them and the end of the last, as a share of the time from the first start to the last end, over all steps
+with at least 20 timed sequences. A finding from 20 % on.
+
+**Why.** Lengths of reasoning traces are heavy-tailed: with a median of 2,000 tokens and a longest of 32,000, an
+engine that runs 95 % of a batch in 60 s holds 5 % of its slots for 200 s more: 77 % of the time goes to 5 % of
+the sequences.
+
+**Bad.** `the last 5 % of sequences take 61 % of generation time (step 12: 48 s for sequence 12.0931)`.
+
+**Good.** `the last 5 % of sequences take 4.1 % of generation time`.
+
+**How to fix it.** Generate more sequences than a batch needs and train when it is full; update weights in flight;
+or train on what is there under a bounded lag. The details say what that wins back at most (`share`), and what it
+costs: `late_token_share` of the tokens would have been drawn by weights one version older (`drift/staleness` then
+measures what that does). If one worker holds the last sequence far more often than its share, look at that worker first.
+
+**Strength.** `heuristic`: 20 % is customary. A note.
+
+**Inconclusive when** no sequence has times, or no step has 20 that do.
+
+**What it cannot see.** Waiting for something else than the sequences (weight transfer, reward models); clocks of
+workers that disagree by more than the times measured.
+
+**Cost.** One sort of a step's times.
+
+**Sources.** Fu et al., "AReaL", 2025; Piché et al., "PipelineRL", 2025, on in-flight weight updates.
+)page";
+
+constexpr RuleInfo kInfo = {"performance/rollout-straggler",
+                            "the longest rollouts make the trainer wait",
+                            v1::LEVEL_NOTE,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr double kShare = 0.2;
+
+class RolloutStraggler : public DriftRule {
+ public:
+  explicit RolloutStraggler(const Options& /*options*/) {}
+
+ protected:
+  v1::Verdict JudgeSite(const DriftSite& site) const override {
+    const SequenceTimes& t = site.times;
+    if (t.with_times() == 0) return Inconclusive("no-times: no sequence has a start and an end");
+    if (t.steps() == 0) {
+      return Inconclusive(
+          absl::StrFormat("few-sequences: no step has %d with times", SequenceTimes::kFewest));
+    }
+    const std::string words = absl::StrFormat(
+        "the last 5 %% of sequences take %.2g %% of generation time", 100 * t.share());
+    v1::Verdict verdict = t.share() >= kShare ? Found(t, words) : Pass(words);
+    Describe(t, *verdict.mutable_details());
+    verdict.add_assumptions("the workers' clocks agree");
+    return verdict;
+  }
+
+ private:
+  static v1::Verdict Found(const SequenceTimes& t, const std::string& words) {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_level(v1::LEVEL_NOTE);
+    f.set_strength(v1::STRENGTH_HEURISTIC);
+    f.set_title(kInfo.title);
+    f.set_explanation(absl::StrFormat(
+        "%s over %d steps (step %d: %.3g s for sequence %s). Not waiting for them would draw "
+        "%.2g %% of the tokens one version late.",
+        Capitalised(words), t.steps(), t.longest_step(), t.longest_wait(), t.longest_id(),
+        100 * t.late_share()));
+    f.mutable_cause()->set_id("long-tail");
+    f.mutable_cause()->set_confidence(0.8);
+    f.mutable_measured()->set_name("share of generation time after 95 % of sequences ended");
+    f.mutable_measured()->set_value(t.share());
+    f.mutable_measured()->set_unit("share");
+    f.mutable_threshold()->set_value(kShare);
+    f.mutable_threshold()->set_source("customary");
+    f.set_sample_size(t.with_times());
+    f.set_fix(
+        "Over-provision sequences and train when the batch is full, update weights in flight, or "
+        "train under a bounded lag.");
+    Put(*f.mutable_witness(), "sequence", t.longest_id());
+    Put(*f.mutable_witness(), "step", static_cast<double>(t.longest_step()));
+    Put(*f.mutable_witness(), "waited_seconds", t.longest_wait());
+    return verdict;
+  }
+
+  static void Quantiles(google::protobuf::Struct& details, const std::string& key,
+                        const TimeHistogram& values) {
+    google::protobuf::Struct& s = PutStruct(details, key);
+    Put(s, "median", values.Quantile(0.5));
+    Put(s, "p95", values.Quantile(0.95));
+    Put(s, "p99", values.Quantile(0.99));
+  }
+
+  static void Describe(const SequenceTimes& t, google::protobuf::Struct& details) {
+    Put(details, "share", t.share());
+    Put(details, "late_token_share", t.late_share());
+    Put(details, "steps", static_cast<double>(t.steps()));
+    if (t.small_steps() > 0) Put(details, "small_steps", static_cast<double>(t.small_steps()));
+    if (t.reversed() > 0) Put(details, "ends_before_start", static_cast<double>(t.reversed()));
+    Put(details, "waiting_seconds", t.waiting_seconds());
+    Put(details, "generation_seconds", t.generation_seconds());
+    Quantiles(details, "tokens", t.tokens());
+    Quantiles(details, "seconds", t.seconds());
+    if (t.workers().size() < 2) return;
+    google::protobuf::Struct& workers = PutStruct(details, "workers");
+    for (const auto& [name, worker] : t.workers()) {
+      google::protobuf::Struct& w = PutStruct(workers, name);
+      Put(w, "sequences", static_cast<double>(worker.seconds.count()));
+      Put(w, "held_the_last", static_cast<double>(worker.last));
+      Put(w, "seconds_median", worker.seconds.Quantile(0.5));
+      Put(w, "seconds_p95", worker.seconds.Quantile(0.95));
+      Put(w, "tokens_median", worker.tokens.Quantile(0.5));
+      Put(w, "tokens_p95", worker.tokens.Quantile(0.95));
+    }
+  }
+};
+
+}  // namespace
+
+CatalogueEntry rollout_straggler() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<RolloutStraggler>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
