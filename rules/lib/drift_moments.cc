@@ -143,20 +143,14 @@ double DriftMoments::log_ess_share() const {
   if (count() == 0) return kNaN;
   const double n = static_cast<double>(count());
   const double log_sum = ratio_.Log(), log_squares = ratio_squared_.Log();
-  // In units of n: s = sum / n, q = sum of squares / n. s beyond 1 needs no correction.
-  const double s = std::exp(std::min(log_sum - std::log(n), 1.0));
-  const double missing = 1 - s;
-  double log_q = log_squares - std::log(n);
-  if (missing > 0) {
-    const double variance = std::max(std::exp(std::min(log_q, 700.0)) - s * s, 0.0);
-    if (missing * missing * n > 16 * variance) {
-      // The token that was not drawn has weight n * missing.
-      log_q = LogAdd(log_q, std::log(n) + 2 * std::log(missing));
-      return -log_q;
-    }
-  }
-  // Weights by their own sum: share = s^2 / q.
-  return 2 * (log_sum - std::log(n)) - log_q;
+  const double log_mean = log_sum - std::log(n), log_square = log_squares - std::log(n);
+  // Variance of the ratio over its squared mean; the mean itself is 1 but for chance.
+  const double spread = std::expm1(std::max(log_square - 2 * log_mean, 0.0));
+  const double off = -std::expm1(-log_mean);  // (mean - 1) / mean
+  if (!(off * off * n > 16 * spread)) return -std::log1p(spread);
+  if (log_mean > 0) return -log_square;
+  // The token that was not drawn has weight n (1 - mean).
+  return -LogAdd(log_square, std::log(n) + 2 * std::log(-std::expm1(log_mean)));
 }
 
 double DriftMoments::ess_share() const { return std::exp(log_ess_share()); }

@@ -79,9 +79,10 @@ class DriftMoments {
   double bounded_square() const;
 
   // Effective sample size over count, 1 / (1 + chi-square), chi-square = mean(rho^2) - 1, where
-  // mean(rho) is 1 but for chance. Where it is below by more than 4 standard errors the missing
-  // mass lies on tokens that were not drawn: one such token is added, so that a record all of whose
-  // tokens are 20 nats too likely reads 1/n, not 1.
+  // mean(rho) is 1 but for chance: within 4 standard errors of 1, weights are taken by their own
+  // mean. Beyond, a record whose tokens are all 20 nats too likely or too unlikely must not read 1.
+  // Above, weights count as they are; below, the missing mass lies on tokens that were not drawn:
+  // one such token is added, so that it reads 1/n.
   double log_ess_share() const;
   double ess_share() const;
   double log_chi_square_plus_1() const { return -log_ess_share(); }

@@ -48,7 +48,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   }
   strata.BeginSequence(sequence.worker);
   for (const RolloutToken& token : sequence.tokens) {
-    if (token.judged) TakeToken(sequence, token);
+    if (token.judged && token.same_token) TakeToken(sequence, token);
   }
   TakeShifts(sequence);
   for (ClusteredSlope* fit :

@@ -1,0 +1,136 @@
+// Jumps and growth over the steps of a run: false alarms and power, simulated.
+#include "rules/lib/drift_change.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace plumbline::rules {
+namespace {
+
+bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
+
+// Steps whose mean square is scale(step) times a chi-square over `tokens` heavy-tailed squares.
+std::vector<DriftPoint> Series(std::mt19937_64& engine, int steps,
+                               const std::function<double(int)>& scale, double spread = 0.25) {
+  std::lognormal_distribution<double> noise(0, spread);
+  std::vector<DriftPoint> points;
+  for (int t = 0; t < steps; ++t) {
+    const double square = 6e-4 * scale(t) * noise(engine);
+    points.push_back({.step = t,
+                      .tokens = 1000,
+                      .tail_share = std::min(1.0, square / 4),
+                      .bounded_square = std::min(0.25, square),
+                      .mean_square = square});
+  }
+  return points;
+}
+
+const auto kFlat = [](int) { return 1.0; };
+
+TEST(StepChange, SilentOnHealthySeriesAndOnEvenGrowth) {
+  std::mt19937_64 engine(21);
+  const int runs = Long() ? 20000 : 2000;
+  int found = 0;
+  for (int run = 0; run < runs; ++run) {
+    const int steps = 16 + run % 100;
+    found += FindStepChange(Series(engine, steps, kFlat, 0.1 + 0.01 * (run % 90))).found;
+    found += FindStepChange(Series(engine, steps, [](int t) { return std::exp(0.05 * t); })).found;
+  }
+  EXPECT_EQ(found, 0);
+}
+
+TEST(StepChange, FindsAJumpWhereItIs) {
+  std::mt19937_64 engine(22);
+  int found = 0;
+  for (int run = 0; run < 300; ++run) {
+    const StepChange jump =
+        FindStepChange(Series(engine, 40, [](int t) { return t < 17 ? 1.0 : 5.0; }));
+    found += jump.found && std::abs(static_cast<int>(jump.step) - 17) <= 1;
+  }
+  EXPECT_GE(found, 295);
+}
+
+TEST(StepChange, NearMisses) {
+  std::mt19937_64 engine(23);
+  // A fall, a jump below ln 2, and one with 7 steps behind it.
+  EXPECT_FALSE(FindStepChange(Series(
+                                  engine, 40, [](int t) { return t < 20 ? 5.0 : 1.0; }, .05))
+                   .found);
+  EXPECT_FALSE(FindStepChange(Series(
+                                  engine, 40, [](int t) { return t < 20 ? 1.0 : 1.8; }, .05))
+                   .found);
+  EXPECT_FALSE(FindStepChange(Series(engine, 15, kFlat)).judged);
+  EXPECT_FALSE(FindStepChange({}).judged);
+  std::vector<DriftPoint> zeros = Series(engine, 40, kFlat);
+  for (DriftPoint& p : zeros) p.mean_square = 0;
+  EXPECT_FALSE(FindStepChange(zeros).judged);
+}
+
+// At a threshold of 200 the mean run length is at least 200: of independent runs, P(alarm within n)
+// <= n / 200.
+void ExpectRunLength(const std::function<Growth(std::span<const DriftPoint>, int)>& watch) {
+  std::mt19937_64 engine(24);
+  const int runs = Long() ? 20000 : 3000;
+  constexpr int kSteps = 20;
+  int alarms = 0;
+  for (int run = 0; run < runs; ++run)
+    alarms += watch(Series(engine, kSteps, kFlat, 0.8), run).alarmed;
+  const double allowed = 0.1 * runs;
+  EXPECT_LT(alarms, allowed + 4 * std::sqrt(allowed));
+}
+
+TEST(Growth, RunLengthOfRanks) {
+  ExpectRunLength(
+      [](auto points, int run) { return WatchRanks(points, std::to_string(run), 200); });
+}
+
+TEST(Growth, RunLengthOfCeilings) {
+  const double mean = 6e-4 * std::exp(0.32);  // of the lognormal
+  ExpectRunLength([&](auto points, int) { return WatchCeiling(points, mean / 4, mean, 200); });
+}
+
+TEST(Growth, RanksOfEqualStepsAreUniform) {
+  int alarms = 0;
+  for (int run = 0; run < 500; ++run) {
+    std::vector<DriftPoint> zeros(100);
+    for (int t = 0; t < 100; ++t) zeros[static_cast<size_t>(t)].step = t;
+    alarms += WatchRanks(zeros, std::to_string(run), 1e4).alarmed;
+  }
+  EXPECT_LE(alarms, 16);  // at most 1 % of 500 expected, and 5 deviations
+}
+
+TEST(Growth, PowerOfRanks) {
+  std::mt19937_64 engine(25);
+  int found = 0;
+  for (int run = 0; run < 200; ++run) {
+    const Growth growth = WatchRanks(
+        Series(engine, 80, [](int t) { return t < 30 ? 1 : std::exp(0.1 * (t - 30)); }), "x", 1e6);
+    found += growth.alarmed && growth.since_step > 5 && growth.after > 1.25 * growth.before;
+  }
+  EXPECT_GE(found, 190);
+}
+
+TEST(Growth, PowerAndNearMissOfCeilings) {
+  std::mt19937_64 engine(26);
+  const Ceilings ceilings = Calibrate(Series(engine, 200, kFlat));
+  int found = 0, wrong = 0;
+  for (int run = 0; run < 200; ++run) {
+    const auto grown = Series(engine, 200, [](int t) { return t < 50 ? 1.0 : 2.0; });
+    found += WatchCeiling(grown, ceilings.tail, ceilings.square, 1e6).alarmed;
+    // A tenth more stays below a ceiling that is a quarter above.
+    const auto near = Series(engine, 200, [](int) { return 1.1; });
+    wrong += WatchCeiling(near, ceilings.tail, ceilings.square, 1e6).alarmed;
+  }
+  EXPECT_GE(found, 195);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_FALSE(WatchCeiling(Series(engine, 50, kFlat), 0, 0, 1e6).alarmed);
+}
+
+}  // namespace
+}  // namespace plumbline::rules
