@@ -1,0 +1,191 @@
+#include "rules/lib/rollout_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kOrdinary = 20;  // |ln rho| whose factors may be multiplied as numbers
+// An engine that rounds its logits gives log-probabilities this far above 0.
+constexpr double kPositiveSlack = .01;
+
+double Lambda(size_t j) { return std::ldexp(1.0, -static_cast<int>(j)); }
+
+// ln(1 + lambda (e^x - 1)) for x of any size, lambda in (0, 1].
+double LogUp(double lambda, double x) {
+  if (x > kOrdinary) return std::log(lambda) + x + std::log1p((1 - lambda) / lambda * std::exp(-x));
+  return std::log1p(lambda * std::expm1(x));  // ln 0 = -infinity for lambda = 1, x = -infinity
+}
+
+}  // namespace
+
+void Extremes::Add(double value, TokenWitness witness) {
+  const auto at = std::find_if(found_.begin(), found_.end(),
+                               [&](const auto& entry) { return value > entry.first; });
+  found_.insert(at, {value, std::move(witness)});
+  if (found_.size() > kMost) found_.pop_back();
+}
+
+void RatioMoments::Add(double x, double rho) {
+  // Doubles overflow at d = 709, the extended ones at 11,356.
+  const long double r =
+      rho < kInfinity ? static_cast<long double>(rho) : std::exp(static_cast<long double>(x));
+  ++n;
+  d += x;
+  d2 += static_cast<long double>(x) * x;
+  // rho - 1 - d cancels near 0.
+  k3 += std::fabs(x) < .5 ? static_cast<long double>(std::expm1(x)) - x : r - 1 - x;
+  rho_d2 += r * x * x;
+}
+
+RecordTest::RecordTest(double alpha) : alpha_(alpha) {}
+
+double RecordTest::log_wealth_down(double kappa) const {
+  std::array<double, kDown> logs = wealth_down_.logs();
+  for (size_t j = 0; j < kDown; ++j) {
+    const double far = std::log1p(1 / Lambda(j));
+    logs[j] -= static_cast<double>(bounded_tokens_) * std::log1p(Lambda(j) * kappa / (far * far));
+  }
+  return Wealth<kDown>::LogMean(logs);
+}
+
+bool RecordTest::DownAlarm(double kappa) const {
+  return alpha_ > 0 && !Beyond(kappa) && log_wealth_down(kappa) >= -std::log(alpha_down());
+}
+
+void RecordTest::Look() {
+  if (crossed_ == 0 && alpha_ > 0 && wealth_up_.log() >= -std::log(alpha_up())) crossed_ = tokens_;
+}
+
+void RecordTest::BetUp(double x) {
+  std::array<double, kUp> f;
+  if (std::fabs(x) <= kOrdinary) {
+    const double gain = std::expm1(x);
+    for (size_t j = 0; j < kUp; ++j) f[j] = 1 + Lambda(j) * gain;
+    if (!wealth_up_.Multiply(f)) return;
+  } else {
+    for (size_t j = 0; j < kUp; ++j) f[j] = LogUp(Lambda(j), x);
+    wealth_up_.Add(f);
+  }
+  Look();
+}
+
+void RecordTest::BetDown(double x, const Means* means) {
+  std::array<double, kDown> f;
+  bounded_tokens_ += means == nullptr;
+  const double loss = -std::expm1(x);  // 1 - rho; -infinity loses every bet
+  bool ordinary = true;
+  for (size_t j = 0; j < kDown; ++j) {
+    const double by = means == nullptr ? 1 : means->Get(static_cast<int>(j));
+    f[j] = std::max(0.0, 1 + Lambda(j) * loss) / by;
+    ordinary = ordinary && (f[j] == 0 || f[j] > 1e-8);
+  }
+  if (ordinary) {
+    wealth_down_.Multiply(f);
+  } else {
+    for (double& factor : f) factor = std::log(factor);
+    wealth_down_.Add(f);
+  }
+}
+
+void RecordTest::Bet(double d, double slack, const Means* means) {
+  ++tokens_;
+  BetUp(d - slack);
+  if (d == -kInfinity) return;  // downward its factor is at least 1: leaving it out is safe
+  if (means == nullptr || means->size() == static_cast<int>(kDown)) BetDown(d + slack, means);
+}
+
+bool RecordTest::Usable(double train, double rollout) {
+  if (!std::isfinite(rollout) || std::isnan(train) || train == kInfinity) {
+    ++non_finite_;
+    return false;
+  }
+  impossible_ += train == -kInfinity;
+  return true;
+}
+
+void RecordTest::Note(double d, const std::string& sequence, int64_t step, const RolloutToken& t) {
+  if (d == -kInfinity) return;
+  moments_.Add(d, std::exp(d));
+  const auto witness = [&] {
+    return TokenWitness{sequence, step, t.position, t.token, t.train, t.rollout};
+  };
+  if (largest_.Wants(d)) largest_.Add(d, witness());
+  if (smallest_.Wants(-d)) smallest_.Add(-d, witness());
+}
+
+void RecordTest::Enter(const RolloutSequence& s, const RolloutToken& t, double slack) {
+  if (!Usable(t.train, t.rollout)) return;
+  const double eta = s.rollout_grid.HalfUnit(t.rollout) + s.train_grid.HalfUnit(t.train);
+  largest_eta_ = std::max(largest_eta_, eta);
+  positive_ += t.rollout > kPositiveSlack + s.rollout_grid.HalfUnit(t.rollout);
+  zero_filled_ += t.rollout == 0 && t.train < -std::numbers::ln2;
+  const double d = t.train - t.rollout;
+  Bet(d, eta + slack, nullptr);
+  Note(d, s.id, s.step, t);
+}
+
+RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
+  using S = v1::LogprobsSequence;
+  const bool filtered = s.selection == S::SELECTION_FILTERED;
+  const bool rescored = s.source == S::SOURCE_RESCORED;
+  Entry entry = Entry::kEnters;
+  if (rescored && !(s.rescore_k2 >= 0 && s.rescore_k2 < kInfinity)) entry = Entry::kRescored;
+  if (filtered && !(s.kept_share > 0 && s.kept_share <= 1)) entry = Entry::kFiltered;
+  if (s.later_epoch) entry = Entry::kLaterEpoch;
+  ++left_out_[static_cast<size_t>(entry)];
+  if (entry != Entry::kEnters) return entry;
+  rescored_entered_ |= rescored;
+  filtered_entered_ |= filtered;
+  assumed_all_ |= s.selection == S::SELECTION_ABSENT;
+  assumed_sampled_ |= s.source == S::SOURCE_ABSENT;
+  const double slack = rescored ? std::log1p(2 * s.rescore_k2) : 0;
+  for (const RolloutToken& t : s.tokens) {
+    if (!t.judged) continue;
+    if (!t.same_token) {
+      if (differing_ids_++ == 0)
+        first_differing_ = {s.id, s.step, t.position, t.token, t.train, t.rollout};
+      continue;
+    }
+    Enter(s, t, slack);
+  }
+  if (filtered) {
+    wealth_up_.AddToAll(std::log(s.kept_share));
+    wealth_down_.AddToAll(std::log(s.kept_share));
+  }
+  return entry;
+}
+
+void RecordTest::AddRow(const v1::LogitsRow& row, int64_t step) {
+  if (row.token() < 0) return;
+  if (!Usable(row.logprob_train(), row.logprob_rollout())) return;
+  for (const double mean : row.downward_means()) {
+    if (!(mean > 0) || !std::isfinite(mean)) {
+      ++non_finite_;
+      return;
+    }
+  }
+  ++left_out_[static_cast<size_t>(Entry::kEnters)];
+  const double d = row.logprob_train() - row.logprob_rollout();
+  Bet(d, 0, &row.downward_means());
+  RolloutToken token;
+  token.token = row.token();
+  token.position = row.position();
+  token.train = row.logprob_train();
+  token.rollout = row.logprob_rollout();
+  Note(d, row.sequence_id(), step, token);
+}
+
+void RecordTest::EndStep() {
+  if (tokens_ == 0) return;
+  const bool up = alpha_ > 0 && wealth_up_.log() >= -std::log(alpha_up());
+  if (up && alarm_token_ == 0) alarm_token_ = crossed_ != 0 ? crossed_ : tokens_;
+  alarmed_down_ |= DownAlarm(kDefaultKappa);
+  crossed_ = 0;
+}
+
+}  // namespace plumbline::rules

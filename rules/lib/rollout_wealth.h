@@ -1,0 +1,73 @@
+// Wealth of many bets at once: a mean of products that is a non-negative supermartingale when each
+// factor has conditional mean at most 1, kept as logarithms so that nothing is clamped.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace plumbline::rules {
+
+// The mean of N products. Factors are multiplied into doubles and moved to logarithms before they
+// can leave the doubles' range. Not thread-safe.
+template <size_t N>
+class Wealth {
+ public:
+  // One factor a bet, each within [0, e^20] and, where not 0, at least e^-20.
+  // True every 16 times, when log() costs least.
+  bool Multiply(const std::array<double, N>& factors) {
+    for (size_t j = 0; j < N; ++j) product_[j] *= factors[j];
+    if (++pending_ < kBlock) return false;
+    Flush();
+    return true;
+  }
+  // The same of any size, as logarithms; -infinity: the bet is lost for good.
+  void Add(const std::array<double, N>& logs) {
+    if (pending_ > 0) Flush();
+    for (size_t j = 0; j < N; ++j) log_[j] += logs[j];
+  }
+  void AddToAll(double log_factor) {
+    for (size_t j = 0; j < N; ++j) log_[j] += log_factor;
+  }
+
+  // ln of each product.
+  std::array<double, N> logs() const {
+    std::array<double, N> logs;
+    for (size_t j = 0; j < N; ++j) logs[j] = log_[j] + std::log(product_[j]);
+    return logs;
+  }
+  // ln of the mean of the products; -infinity when all are lost.
+  double log() const { return LogMean(logs()); }
+
+  static double LogMean(const std::array<double, N>& logs) {
+    double top = -std::numeric_limits<double>::infinity();
+    for (const double l : logs) top = l > top ? l : top;
+    if (!(std::fabs(top) < std::numeric_limits<double>::infinity())) return top;
+    double sum = 0;
+    for (size_t j = 0; j < N; ++j) sum += std::exp(logs[j] - top);
+    return top + std::log(sum / static_cast<double>(N));
+  }
+
+ private:
+  // 16 factors of e^20 stay within a double.
+  static constexpr int kBlock = 16;
+
+  void Flush() {
+    for (size_t j = 0; j < N; ++j) {
+      log_[j] += std::log(product_[j]);
+      product_[j] = 1;
+    }
+    pending_ = 0;
+  }
+
+  std::array<double, N> log_{};
+  std::array<double, N> product_ = [] {
+    std::array<double, N> ones;
+    ones.fill(1);
+    return ones;
+  }();
+  int pending_ = 0;
+};
+
+}  // namespace plumbline::rules
