@@ -1,0 +1,115 @@
+// The S-test: were the tokens drawn from the logged distribution, or from a sharper or flatter one?
+//
+// If a token is drawn from p, x = -ln p(token) - H(p) has conditional mean 0: its sum is a
+// martingale. A sampler at T < 1, or one that cuts the tail, draws likely tokens too often: the sum
+// falls.
+//
+// - Rows of full logits: psi(theta) = ln E_p exp(theta x) is known, exp(theta x - psi(theta)) has
+// mean
+//   1 exactly, theta = ±2^-1 .. ±2^-7.
+// - The rollout's own H and V = Var(-ln mu): Bennett's inequality for a variable Z <= b of mean at
+// most
+//   0 and E Z^2 <= V, E exp(theta Z) <= exp(V / b^2 (e^(theta b) - 1 - theta b)). Downward Z = -x
+//   with b = H, as -ln mu >= 0; upward Z = min(x, b) with b = 4 nats, of mean at most 0 and second
+//   moment at most V. theta = 2^-1 .. 2^-7. The half units of the logged values are taken off x and
+//   added to V and H, in which the bounds grow. Both are supermartingales, and 1/alpha is reached
+//   with probability at most alpha, ever. Wealth is looked at at the ends of steps.
+// - Without V: Student's t of the sums over sequences of x, looked at once, at the end.
+// - The trainer's columns: the same of rho (-ln pi - H_pi), whose mean under mu is that of -ln pi -
+// H_pi
+//   under pi, 0, wherever mu can draw all that pi can. The sums of squares are about 0, not about
+//   the mean, which errs on the quiet side. Approximate: the law of large numbers does the rest.
+// The best of these that the record has columns for is used. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "rules/lib/rollout_sequence.h"
+#include "rules/lib/rollout_wealth.h"
+
+namespace plumbline::rules {
+
+// Which side of 0 the sum of x lies on.
+enum class SamplerSide { kNone, kBelow, kAbove };
+
+// Sums of independent groups, of mean 0 if all is well.
+class ClusterSum {
+ public:
+  void Add(double group);
+  uint64_t groups() const { return groups_; }
+  double sum() const { return static_cast<double>(sum_); }
+  // Two-sided p-value of Student's t with groups - 1 degrees of freedom; 1 for fewer than
+  // `kFewest`.
+  double p_value() const;
+  double t() const;
+  static constexpr uint64_t kFewest = 50;
+
+ private:
+  uint64_t groups_ = 0;
+  long double sum_ = 0, squares_ = 0;
+};
+
+class SamplerTest {
+ public:
+  enum class By { kNothing, kLogits, kRollout, kRolloutEntropy, kTrainer };
+  enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored };
+
+  explicit SamplerTest(double alpha) : alpha_(alpha) {}
+
+  Entry Add(const RolloutSequence& sequence);
+  void AddRow(const v1::LogitsRow& row);
+  void EndStep();
+
+  // What the verdict rests on.
+  By by() const;
+  // Alarmed at the end of some step (sequential tests).
+  SamplerSide alarmed() const { return alarmed_; }
+  // The one look of the approximate tests; kNone for the others. Only at the end of a run.
+  SamplerSide FinalLook() const;
+
+  double alpha() const { return alpha_; }
+  double log_wealth() const;
+  double p_value() const;  // of by()'s approximate test
+  uint64_t tokens() const;
+  uint64_t groups() const;
+  // Mean of x as by() has it, and the temperature at which the tokens look drawn, to first order:
+  // 1 / (1 - sum x / sum V). NaN where V is unknown.
+  double mean() const;
+  double temperature() const;
+
+  uint64_t left_out(Entry reason) const { return left_out_[static_cast<size_t>(reason)]; }
+  uint64_t non_finite() const { return non_finite_; }
+  // Tokens that only the trainer's columns could speak for, and whose support is cut or unknown.
+  uint64_t cut() const { return cut_; }
+  // The record says that it was drawn otherwise than logged: raw values beside T != 1, top-p or
+  // top-k.
+  bool declared() const { return declared_; }
+  double declared_temperature() const { return declared_temperature_; }
+  void Declare(double temperature);
+
+ private:
+  static constexpr size_t kBets = 7;
+  struct Sums {
+    uint64_t tokens = 0;
+    long double x = 0, v = 0;
+  };
+  using Both = std::array<double, 2 * kBets>;  // below, then above
+
+  // One token; false: it has no such columns.
+  bool AddOwn(const RolloutSequence& sequence, const RolloutToken& token, double* group);
+  bool AddTrained(const RolloutToken& token, double* group);
+  void Bet(double x, double slack, double entropy, double varentropy);
+
+  double alpha_;
+  Wealth<2 * kBets> wealth_;
+  SamplerSide alarmed_ = SamplerSide::kNone;
+  Sums rows_, own_, entropy_only_, trained_;
+  ClusterSum entropy_groups_, trained_groups_;
+  uint64_t left_out_[4] = {};
+  uint64_t non_finite_ = 0, cut_ = 0;
+  bool declared_ = false;
+  double declared_temperature_ = kNotRecorded;
+};
+
+}  // namespace plumbline::rules
