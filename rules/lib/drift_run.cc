@@ -1,10 +1,78 @@
 #include "rules/lib/drift_run.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/alpha_split.h"
 
 namespace plumbline::rules {
+namespace {
+
+// A site's budget goes to its log-probabilities for the most part; rows of logits mostly have a
+// site of their own.
+constexpr double kLogprobsShare = .75;
+constexpr uint64_t kFewTokens = 1000;  // a test of fewer says nothing by its silence
+
+template <typename Site>
+void SplitAlpha(const DriftRun::Key& key, double share, Site* site) {
+  v1::Site at;
+  at.set_layer(key.first);
+  at.set_op(key.second);
+  site->record = RecordTest(share * AlphaOf("drift/record-invalid", at));
+  site->sampler = SamplerTest(share * AlphaOf("drift/sampler-mismatch", at));
+}
+
+RecordOutcome OutcomeOf(const RecordTest& test) {
+  if (test.alarmed_up()) return RecordOutcome::kUp;
+  if (test.alarmed_down()) return RecordOutcome::kDown;
+  if (test.tokens() == 0) return RecordOutcome::kInconclusive;
+  return test.tokens() < kFewTokens ? RecordOutcome::kUntested : RecordOutcome::kQuiet;
+}
+
+SamplerOutcome OutcomeOf(const SamplerTest& test, bool last) {
+  const SamplerSide side =
+      last && test.alarmed() == SamplerSide::kNone ? test.FinalLook() : test.alarmed();
+  if (side == SamplerSide::kBelow) return SamplerOutcome::kBelow;
+  if (side == SamplerSide::kAbove) return SamplerOutcome::kAbove;
+  if (test.by() == SamplerTest::By::kNothing) return SamplerOutcome::kInconclusive;
+  return test.tokens() < kFewTokens ? SamplerOutcome::kUntested : SamplerOutcome::kQuiet;
+}
+
+}  // namespace
+
+DriftSite::DriftSite(std::string layer_name, std::string op_name)
+    : layer(std::move(layer_name)), op(std::move(op_name)) {
+  SplitAlpha({layer, op}, kLogprobsShare, this);
+}
+
+void DriftSite::BeginStep(uint32_t attempt, int64_t step) {
+  step_first = batches == 0 ? step : std::min(step_first, step);
+  step_last = batches == 0 ? step : std::max(step_last, step);
+  ++batches;
+  statistics.BeginStep(attempt, step);
+  times.BeginStep();
+}
+
+void DriftSite::Take(const RolloutSequence& sequence) {
+  statistics.Take(sequence);
+  record.Add(sequence);
+  sampler.Add(sequence);
+  if (!sequence.later_epoch) times.Take(sequence);
+}
+
+void DriftSite::EndStep() {
+  times.EndStep();
+  record.EndStep();
+  sampler.EndStep();
+  tests.record = OutcomeOf(record);
+  tests.sampler = OutcomeOf(sampler, false);
+}
+
+void DriftSite::End() {
+  ended = true;
+  tests.sampler = OutcomeOf(sampler, true);
+}
 
 StepChange DriftSite::Jump() const {
   if (statistics.with_lag == 0) return {};
@@ -28,13 +96,49 @@ void DriftSite::Place(v1::Verdict& verdict) const {
   for (const uint32_t rank : ranks) site.add_ranks(rank);
 }
 
-void DriftRun::Take(const SiteStep& step) { Take(*join_.Take(step)); }
+void DriftRun::Take(const SiteStep& step) {
+  Take(*join_.Take(step));
+  TakeRows(step);
+}
 
 void DriftRun::Finish() {
   if (finished_) return;
   finished_ = true;
   Take(*join_.Finish());
-  for (auto& [key, site] : sites_) site.ended = true;
+  for (auto& [key, site] : sites_) site.End();
+}
+
+void DriftRun::TakeRows(const SiteStep& step) {
+  LogitSite* site = nullptr;
+  std::set<std::tuple<std::string, int64_t, uint64_t>> seen;  // the epochs of one step
+  for (const Item& item : step.items) {
+    if (!item.evidence->has_logits() || item.evidence->logits().rows().empty()) continue;
+    const Key key{step.site.layer(), step.site.op()};
+    const auto [at, fresh] = logit_sites_.try_emplace(key);
+    site = &at->second;
+    if (fresh) {
+      SplitAlpha(key, 1 - kLogprobsShare, site);
+      site->step_first = site->step_last = step.step;
+    }
+    site->step_first = std::min(site->step_first, step.step);
+    site->step_last = std::max(site->step_last, step.step);
+    site->ranks.insert(item.source->rank());
+    const v1::LogitsConfig& config = item.evidence->logits().config();
+    if (config.mode() == v1::LOGPROB_MODE_RAW && config.has_temperature() &&
+        config.temperature() != 1)
+      site->sampler.Declare(config.temperature());
+    for (const v1::LogitsRow& row : item.evidence->logits().rows()) {
+      const auto bits = __builtin_bit_cast(uint64_t, row.logprob_rollout());
+      if (!row.sequence_id().empty() &&
+          !seen.emplace(row.sequence_id(), row.position(), bits).second)
+        continue;
+      site->record.AddRow(row, step.step);
+      site->sampler.AddRow(row);
+    }
+  }
+  if (site == nullptr) return;
+  site->record.EndStep();
+  site->sampler.EndStep();
 }
 
 void DriftRun::Take(const std::vector<RolloutBatch>& batches) {
@@ -42,23 +146,13 @@ void DriftRun::Take(const std::vector<RolloutBatch>& batches) {
   for (const RolloutBatch& batch : batches) {
     const Key key{batch.layer, batch.op};
     touched_.insert(key);
-    DriftSite& site = sites_[key];
-    if (site.batches++ == 0) {
-      site.layer = batch.layer;
-      site.op = batch.op;
-      site.step_first = site.step_last = batch.step;
-    }
-    site.step_first = std::min(site.step_first, batch.step);
-    site.step_last = std::max(site.step_last, batch.step);
+    DriftSite& site = sites_.try_emplace(key, batch.layer, batch.op).first->second;
+    site.BeginStep(batch.attempt, batch.step);
     site.ranks.insert(batch.ranks.begin(), batch.ranks.end());
     site.unmatched += batch.unmatched;
-    site.statistics.BeginStep(batch.attempt, batch.step);
-    site.times.BeginStep();
-    const std::string problem = batch.ForEach([&site](const RolloutSequence& sequence) {
-      site.statistics.Take(sequence);
-      if (!sequence.later_epoch) site.times.Take(sequence);
-    });
-    site.times.EndStep();
+    const std::string problem =
+        batch.ForEach([&site](const RolloutSequence& sequence) { site.Take(sequence); });
+    site.EndStep();
     if (site.unreadable.empty()) site.unreadable = problem;
   }
 }

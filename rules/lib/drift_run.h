@@ -17,6 +17,8 @@
 #include "rules/lib/drift_cause.h"
 #include "rules/lib/drift_statistics.h"
 #include "rules/lib/rollout_join.h"
+#include "rules/lib/rollout_record.h"
+#include "rules/lib/rollout_sampler.h"
 #include "rules/lib/sequence_times.h"
 #include "rules/rule.h"
 
@@ -32,8 +34,19 @@ struct DriftSite {
   uint64_t batches = 0;
   uint64_t unmatched = 0;  // halves without a counterpart
   std::string unreadable;  // why the first sequence that could not be decoded could not; or ""
-  DriftTests tests;
+  RecordTest record{0};
+  SamplerTest sampler{0};
+  DriftTests tests;    // what these two say so far
   bool ended = false;  // no more steps come
+
+  DriftSite() = default;
+  DriftSite(std::string layer, std::string op);  // with the site's share of the run's alpha
+
+  // One step of the trainer's, sequences in an order fixed before they were drawn.
+  void BeginStep(uint32_t attempt, int64_t step);
+  void Take(const RolloutSequence& sequence);
+  void EndStep();
+  void End();
 
   // Over the steps' tokens labelled lag 0; not judged where no lag is recorded.
   StepChange Jump() const;
@@ -41,6 +54,14 @@ struct DriftSite {
   // Why `rule`, which rests on a true record, says nothing; empty: it may speak.
   std::string RecordDoubt() const;
   void Place(v1::Verdict& verdict) const;  // site, steps, ranks
+};
+
+// One (layer, op) whose evidence holds rows of full logits.
+struct LogitSite {
+  RecordTest record{0};
+  SamplerTest sampler{0};
+  int64_t step_first = 0, step_last = 0;
+  std::set<uint32_t> ranks;
 };
 
 class DriftRun {
@@ -51,15 +72,19 @@ class DriftRun {
   void Finish();
 
   std::map<Key, DriftSite>& sites() { return sites_; }
+  std::map<Key, LogitSite>& logit_sites() { return logit_sites_; }
+  RolloutJoinCounts halves(const Key& key) const { return join_.counts(key.first, key.second); }
   // Those that the last Take or Finish added tokens to.
   const std::set<Key>& touched() const { return touched_; }
 
  private:
   void Take(const std::vector<RolloutBatch>& batches);
+  void TakeRows(const SiteStep& step);
 
   RolloutJoin join_;
   bool finished_ = false;
   std::map<Key, DriftSite> sites_;
+  std::map<Key, LogitSite> logit_sites_;
   std::set<Key> touched_;
 };
 

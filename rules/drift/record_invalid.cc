@@ -1,0 +1,353 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/drift_run.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# drift/record-invalid
+
+What was logged is not what was sampled.
+
+**What it checks.** The rollout's record says: this token was drawn with probability mu. If that is so, the
+ratio rho = pi/mu to *any* other distribution pi, however stale, noisy or different, has a mean of at most 1
+given the prefix: it sums pi over what mu can draw. Two bets are placed against the record, token by token:
+- *Upward*: the product of 1 + lambda (rho - 1), mixed over lambda = 1 .. 1/256. Under a true record wealth of
+  1/alpha is reached with probability alpha at most, at whatever time one looks.
+- *Downward*: the product of max(0, 1 + lambda (1 - rho)) over what its mean may be at most, lambda = 1 .. 1/64:
+  a mean of rho below 1. It needs a declared bound kappa on the mean square of d = ln rho under the trainer; the
+  measured mean of rho d^2 must stay below it. With full logits the exact means are divided by and kappa is not used.
+
+Rounding of the logged values is taken off first: half a unit of bf16 or f16 where all of a side's values lie on
+that grid, or of the text's last decimal. Masked tokens do not enter; a value that is NaN or infinite is counted
+apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
+no bet.
+
+**Why.** Policy-gradient ratios divide by mu. With the engine at temperature 0.9 and raw log-probabilities
+logged, the importance weights are wrong by 10 % on average for a token of -ln mu = 1, for one of 5 by 40 %, with the
+sign of a bonus for unlikely tokens, on every update. No k3 or KL threshold tells this from staleness; this test
+does, within 2,000 tokens.
+
+**Bad.** `mean pi/mu 1.19 over 2,048 tokens where a true record gives at most 1; ln wealth 61, alarm at 24`.
+
+**Good.** A trainer eight versions ahead, fp8 rollouts, router flips: ratios far from 1, their mean not above it.
+
+**How to fix it.** Log what the sampler drew from (vLLM `logprobs_mode=processed_logprobs`, SGLang's
+`return_logprob` after temperature), or sample at T = 1 and top_p = 1; log token ids, never text that is tokenised
+again; check the shift by one between logits and labels; write no placeholder zeros.
+
+**Strength.** Upward `statistical`: exact at this site's share of one in a million. For `rescored` values
+`bounded`, as rho is divided by 1 + 2 rescore_k2. Downward `bounded`, by kappa; with full logits `statistical`.
+Different token ids `proved`.
+
+**Inconclusive when** sequences were filtered and no kept_share says how many at least are kept; values were rescored
+and no rescore_k2 says how far the engine is from itself; all values are non-finite; fewer than 1,000 tokens; for
+the downward side alone, when mean rho d^2 exceeds kappa (`downward` in the details).
+
+**What it cannot see.** A sampler that both sides misstate alike (`drift/sampler-mismatch`); 1 % of zeros in a large
+vocabulary (33,000 tokens in a small one); engine values that were computed again and not declared: honest engines
+alarm then after 10,000 to 100,000 tokens. Later epochs over the same tokens do not enter.
+
+**Cost.** About 0.1 microseconds a token; of sequences the last 262,144 are remembered to know later epochs.
+
+**Sources.** Ville 1939; Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023;
+Schulman, "Approximating KL divergence", 2020, for k1, k2, k3.
+)page";
+
+constexpr OptionInfo kOptions[] = {
+    {.name = "kappa",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "nats^2",
+     .default_value = "0.02",
+     .reason =
+         "four times the mean square of d of fp8 rollouts; E_pi[d^2 | prefix] is taken to be below",
+     .low = 0,
+     .high = 100},
+};
+
+constexpr RuleInfo kInfo = {"drift/record-invalid",
+                            "what was logged is not what was sampled",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            kOptions};
+
+constexpr char kFix[] =
+    "Log the log-probabilities of the distribution that was drawn from (processed, not raw), of "
+    "the "
+    "token ids that were drawn, by the pass that drew them; or sample at temperature 1 without "
+    "top-p.";
+constexpr uint64_t kFewTokens = 1000;
+
+using Entry = RecordTest::Entry;
+
+// A site and what is known of it, whichever kind its evidence is.
+struct Subject {
+  const DriftRun::Key& key;
+  const RecordTest& test;
+  bool rows;  // of full logits
+  int64_t step_first, step_last;
+  const std::set<uint32_t>& ranks;
+  std::string unreadable;
+  RolloutJoinCounts halves;
+  const DriftSite* drift;  // null for rows
+};
+
+class RecordInvalid : public Rule {
+ public:
+  explicit RecordInvalid(const Options& options) : kappa_(options.Number("kappa")) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override { Look(run_.Take(step), out); }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    DriftRun& run = run_.Finish();
+    Look(run, out);
+    ForEach(run, false, [&](const Subject& s) {
+      const Told& told = told_[{s.key, s.rows}];
+      if (!told.up && !told.down && !told.ids) out.Add(Complete(s, Outcome(s)));
+      // The alarm came before its cause could be told.
+      if (told.unnamed && s.drift != nullptr && s.drift->Cause().id != "unknown")
+        out.Add(Broken(s, told.up));
+    });
+  }
+
+ private:
+  struct Told {
+    bool up = false, down = false, ids = false;
+    bool unnamed = false;  // the last told finding's cause
+  };
+
+  // `touched`: those log-probabilities alone that have just grown. Rows are always looked at.
+  template <typename Visit>
+  static void ForEach(DriftRun& run, bool touched, const Visit& visit) {
+    for (const auto& [key, site] : run.sites()) {
+      if (touched && !run.touched().contains(key)) continue;
+      visit(Subject{key, site.record, false, site.step_first, site.step_last, site.ranks,
+                    site.unreadable, run.halves(key), &site});
+    }
+    for (const auto& [key, site] : run.logit_sites())
+      visit(Subject{
+          key, site.record, true, site.step_first, site.step_last, site.ranks, "", {}, nullptr});
+  }
+
+  void Look(DriftRun& run, VerdictSink& out) {
+    ForEach(run, true, [&](const Subject& s) {
+      Told& told = told_[{s.key, s.rows}];
+      if (s.test.differing_ids() > 0 && !std::exchange(told.ids, true)) out.Add(DifferingIds(s));
+      const double kappa = s.rows ? kDefaultKappa : kappa_;
+      if (s.test.alarmed_up() && !std::exchange(told.up, true)) {
+        Tell(Broken(s, true), told, out);
+      } else if (s.test.DownAlarm(kappa) && !told.up && !std::exchange(told.down, true)) {
+        Tell(Broken(s, false), told, out);
+      }
+    });
+  }
+
+  static void Tell(v1::Verdict verdict, Told& told, VerdictSink& out) {
+    told.unnamed = verdict.finding().cause().id() == "unknown";
+    out.Add(std::move(verdict));
+  }
+
+  static double MeanRatio(const RecordTest& test) {
+    return 1 + test.moments().mean_k3() - test.moments().k1();
+  }
+
+  v1::Verdict Broken(const Subject& s, bool up) const {
+    const RecordTest& test = s.test;
+    const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
+    const double alpha = up ? test.alpha_up() : test.alpha_down();
+    FindingText text{
+        .level = v1::LEVEL_ERROR,
+        .strength = v1::STRENGTH_STATISTICAL,
+        .title = "what was logged is not what was sampled",
+        .explanation = absl::StrFormat(
+            "The mean of pi/mu over %d tokens is %.4g; tokens drawn from the logged distribution "
+            "give %s. Bets against the record have won e^%.1f, and e^%.1f is the alarm.",
+            test.moments().n, MeanRatio(test), up ? "at most 1 whatever the trainer is" : "1",
+            wealth, -std::log(alpha)),
+        .cause = "unknown",
+        .measured = up ? "ln wealth, upward" : "ln wealth, downward",
+        .value = wealth,
+        .unit = "nats",
+        .threshold = -std::log(alpha),
+        .threshold_source = "ln 1/alpha of this site",
+        .fix = kFix,
+        .confidence = 0};
+    if (up ? test.rescored_entered() : !s.rows) text.strength = v1::STRENGTH_BOUNDED;
+    v1::Verdict verdict = MakeFinding(text);
+    v1::Finding& f = *verdict.mutable_finding();
+    if (s.drift != nullptr) s.drift->Cause().Fill(f);
+    f.set_sample_size(test.tokens());
+    f.mutable_false_alarm()->set_kind("probability");
+    f.mutable_false_alarm()->set_value(alpha);
+    FillWitness(up ? test.largest() : test.smallest(), *f.mutable_witness());
+    if (!up && !s.rows) {
+      f.add_assumptions(absl::StrFormat(
+          "the mean square of ln pi/mu under the trainer, given any prefix, is at most kappa = %g",
+          kappa_));
+      f.add_assumptions("the logged distribution can draw whatever the trainer's can");
+    }
+    return Complete(s, std::move(verdict));
+  }
+
+  v1::Verdict DifferingIds(const Subject& s) const {
+    const RecordTest& test = s.test;
+    const uint64_t all = test.differing_ids() + test.tokens() + test.non_finite();
+    const bool most = 2 * test.differing_ids() > all;
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = "the two halves of a sequence name different tokens",
+         .explanation = absl::StrFormat(
+             "%d of %d tokens have another id in the trainer's half than in the rollout's.",
+             test.differing_ids(), all),
+         .cause = most ? "misalignment" : "retokenisation",
+         .measured = "tokens with different ids",
+         .value = static_cast<double>(test.differing_ids()),
+         .unit = "tokens",
+         .threshold = 0,
+         .threshold_source = "one id a position",
+         .fix = "Send the drawn token ids to the trainer; never tokenise the text again.",
+         .confidence = most ? .8 : .9});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(all);
+    f.add_assumptions("equal sequence ids and positions name the same token");
+    Put(*f.mutable_witness(), "sequence", test.first_differing().sequence);
+    Put(*f.mutable_witness(), "position", static_cast<double>(test.first_differing().position));
+    return Complete(s, std::move(verdict));
+  }
+
+  // token_1: "step 3, sequence 3.0001, position 17: log pi -0.51, log mu -8.92"
+  static void FillWitness(const Extremes& extremes, google::protobuf::Struct& witness) {
+    int number = 0;
+    for (const auto& [value, t] : extremes.found()) {
+      Put(witness, absl::StrCat("token_", ++number),
+          absl::StrFormat("step %d, sequence %s, position %d: log pi %.6g, log mu %.6g", t.step,
+                          t.sequence, t.position, t.train, t.rollout));
+    }
+  }
+
+  static v1::Verdict Outcome(const Subject& s) {
+    const RecordTest& test = s.test;
+    const auto out = [&](Entry reason) { return test.left_out(reason); };
+    if (test.tokens() == 0 && out(Entry::kFiltered) > 0) {
+      return Inconclusive(
+          "filtered: sequences were dropped for what they contain, and no kept_share says how many "
+          "at least are kept");
+    }
+    if (test.tokens() == 0 && out(Entry::kRescored) > 0) {
+      return Inconclusive(
+          "rescored: values were computed again by the engine, and no rescore_k2 says how far it "
+          "is from itself");
+    }
+    if (test.tokens() == 0 && test.non_finite() > 0)
+      return Inconclusive("non-finite: no token has finite values on both sides");
+    if (test.tokens() == 0 && !s.unreadable.empty()) return Inconclusive(s.unreadable);
+    if (test.tokens() == 0) return Inconclusive("nothing-joins: no token has values of both sides");
+    if (test.tokens() < kFewTokens) {
+      return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",
+                                       kFewTokens, " needed"));
+    }
+    return Pass(absl::StrFormat("the mean of pi/mu is %.4g over %d tokens, as a true record allows",
+                                MeanRatio(test), test.moments().n));
+  }
+
+  v1::Verdict Complete(const Subject& s, v1::Verdict verdict) const {
+    v1::FindingSite& site = *verdict.mutable_site();
+    site.set_layer(s.key.first);
+    site.set_op(s.key.second);
+    site.set_step_first(s.step_first);
+    site.set_step_last(s.step_last);
+    for (const uint32_t rank : s.ranks) site.add_ranks(rank);
+    Describe(s, *verdict.mutable_details());
+    const bool finding = verdict.kind() == v1::Verdict::KIND_FINDING;
+    for (const std::string& text : Assumptions(s)) {
+      if (finding) verdict.mutable_finding()->add_assumptions(text);
+      if (!finding) verdict.add_assumptions(text);
+    }
+    if (finding) {
+      *verdict.mutable_finding()->mutable_details() = verdict.details();
+      verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
+    }
+    return verdict;
+  }
+
+  static std::vector<std::string> Assumptions(const Subject& s) {
+    const RecordTest& test = s.test;
+    std::vector<std::string> list;
+    if (test.assumed_all())
+      list.push_back("no sequence was dropped for what it contains (selection is not recorded)");
+    if (test.assumed_sampled()) {
+      list.push_back(
+          "values are of the pass that drew the tokens (rollout_source is not recorded)");
+    }
+    if (test.non_finite() > 0)
+      list.push_back("whether a value is missing does not depend on the token drawn");
+    if (test.rescored_entered())
+      list.push_back("rescore_k2 is the engine's distance from itself on these tokens");
+    if (s.halves.given_up_rollout > 0)
+      list.push_back("halves that the trainer never scored were not dropped for what they contain");
+    return list;
+  }
+
+  void Describe(const Subject& s, google::protobuf::Struct& d) const {
+    const RecordTest& test = s.test;
+    const auto count = [&](const char* name, uint64_t value) {
+      if (value > 0) Put(d, name, static_cast<double>(value));
+    };
+    Put(d, "tokens", static_cast<double>(test.tokens()));
+    count("non_finite", test.non_finite());
+    count("zero_probability", test.impossible());
+    count("positive_log_probabilities", test.positive());
+    count("zero_filled", test.zero_filled());
+    count("different_ids", test.differing_ids());
+    count("later_epoch_sequences", test.left_out(Entry::kLaterEpoch));
+    count("filtered_sequences", test.left_out(Entry::kFiltered));
+    count("rescored_sequences", test.left_out(Entry::kRescored));
+    count("halves_given_up_train", s.halves.given_up_train);
+    count("halves_given_up_rollout", s.halves.given_up_rollout);
+    if (test.moments().n == 0) return;
+    Put(d, "mean_ratio", MeanRatio(test));
+    Put(d, "ln_wealth_up", test.log_wealth_up());
+    Put(d, "ln_wealth_down", test.log_wealth_down(kappa_));
+    Put(d, "ln_alarm_up", -std::log(test.alpha_up()));
+    Put(d, "ln_alarm_down", -std::log(test.alpha_down()));
+    count("alarm_token", test.alarm_token());
+    Put(d, "k1", test.moments().k1());
+    Put(d, "k2", test.moments().k2());
+    Put(d, "k3", test.moments().mean_k3());
+    Put(d, "mean_ratio_d2", test.moments().mean_rho_d2());
+    if (test.largest_eta() > 0) Put(d, "largest_rounding", test.largest_eta());
+    if (!s.rows) Put(d, "kappa", kappa_);
+    Put(d, "downward",
+        s.rows                ? "exact means"
+        : test.Beyond(kappa_) ? "inconclusive: mean_ratio_d2 is beyond kappa"
+                              : "bounded by kappa");
+  }
+
+  double kappa_;
+  SharedDriftRun run_;
+  std::map<std::pair<DriftRun::Key, bool>, Told> told_;
+};
+
+}  // namespace
+
+CatalogueEntry record_invalid() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<RecordInvalid>(options);
+          }};
+}
+
+}  // namespace plumbline::rules

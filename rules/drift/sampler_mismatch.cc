@@ -1,0 +1,298 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rules/catalogue.h"
+#include "rules/lib/drift_run.h"
+#include "rules/lib/item_verdicts.h"
+#include "rules/lib/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# drift/sampler-mismatch
+
+The sampler is not what the record claims: tokens are likelier, or less likely, than their own distribution has them.
+
+**What it checks.** The surprise -ln mu of a token drawn from mu is its entropy H on average, whatever mu is. So
+x = -ln mu - H sums to nothing but noise. Where the sum leaves the noise, the tokens were drawn from something else.
+The best of these that the record has columns for is used:
+- *Full logits*: the exact law of x is known; bets on ±theta x, theta = 1/2 .. 1/128, may be looked at at any time.
+- *The rollout's entropy and varentropy*: the same bets, with Bennett's bound for what x may do.
+- *The rollout's entropy alone*, or *the trainer's entropy*: Student's t over sequences of x, or of
+  rho (-ln pi - H_pi), whose mean is 0 under any true record, drifted or not. Approximate; one look, at the run's end.
+
+**Why.** Both sides logging raw log-probabilities while the engine samples at temperature 0.7 look perfect: ln pi - ln mu
+is 0 to rounding, k3 is 0, and every importance ratio is 1. But the policy that explores is not the one that
+is learnt: at T = 0.7 a token of probability 0.05 is drawn 0.014 of the time, 3.6 times too seldom, and nothing weighs it back.
+
+**Bad.** `-ln mu - H is -0.31 nats on average over 4,096 tokens: drawn as if at temperature 0.71; ln wealth 84`.
+
+**Good.** Mean surprise and mean entropy agree within their noise, at any temperature, when what is logged is what
+was drawn from.
+
+**How to fix it.** Sample at temperature 1 with top_p = 1 and top_k off; or log processed log-probabilities (vLLM
+`logprobs_mode=processed_logprobs`) and let the trainer divide its logits by the same temperature.
+
+**Strength.** `statistical`, at this site's share of one in a million; exact for logits and Bennett's bets. A warning
+where the record declares the temperature beside raw values (the ratios then use a distribution that was not
+sampled), or where the test is approximate.
+
+**Inconclusive when** no entropy is recorded on either side; only the trainer's is and the record is processed with
+top-p or top-k (the trainer's support is another); sequences were filtered without a kept_share, or values rescored;
+fewer than 1,000 tokens, or 50 sequences for the approximate tests; or `drift/record-invalid` fires: then nothing
+that rests on the record can be said.
+
+**What it cannot see.** A sampler whose wrong distribution has the entropy of the claimed one in cross-entropy; entropies
+that were computed from the wrong distribution as well; penalties for repetition, unless they shift the mean surprise.
+
+**Cost.** 0.3 microseconds a token with the rollout's columns, less without.
+
+**Sources.** Bennett 1962; Ville 1939; Howard et al., "Time-uniform Chernoff bounds via nonnegative supermartingales", 2020.
+)page";
+
+constexpr RuleInfo kInfo = {"drift/sampler-mismatch",
+                            "the sampler is not what the record claims",
+                            v1::LEVEL_ERROR,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+constexpr char kFix[] =
+    "Sample at temperature 1 without top-p and top-k; or log the processed log-probabilities, and "
+    "divide the trainer's logits by the same temperature.";
+constexpr uint64_t kFewTokens = 1000;
+
+using By = SamplerTest::By;
+using Entry = SamplerTest::Entry;
+
+// A site and what is known of it, whichever kind its evidence is.
+struct Subject {
+  const DriftRun::Key& key;
+  const SamplerTest& test;
+  const RecordTest& record;
+  bool rows;
+  int64_t step_first, step_last;
+  const std::set<uint32_t>& ranks;
+  const DriftSite* drift;  // null for rows
+
+  bool record_failed() const { return record.alarmed_up() || record.alarmed_down(); }
+};
+
+const char* Words(By by) {
+  switch (by) {
+    case By::kLogits:
+      return "full-logits";
+    case By::kRollout:
+      return "rollout-entropy-varentropy";
+    case By::kRolloutEntropy:
+      return "rollout-entropy";
+    case By::kTrainer:
+      return "train-entropy";
+    case By::kNothing:
+      break;
+  }
+  return "nothing";
+}
+
+bool Approximate(By by) { return by == By::kRolloutEntropy || by == By::kTrainer; }
+
+class SamplerMismatch : public Rule {
+ public:
+  explicit SamplerMismatch(const Options& /*options*/) {}
+
+  void Judge(const SiteStep& step, VerdictSink& out) override { Look(run_.Take(step), out); }
+
+  void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
+    DriftRun& run = run_.Finish();
+    Look(run, out);
+    ForEach(run, [&](const Subject& s) {
+      const bool told = told_.contains({s.key, s.rows});
+      const SamplerSide side = s.test.FinalLook();
+      if (told) return;
+      const bool found = side != SamplerSide::kNone && !s.record_failed();
+      out.Add(found ? Found(s, side) : Complete(s, Outcome(s)));
+    });
+  }
+
+ private:
+  template <typename Visit>
+  static void ForEach(DriftRun& run, const Visit& visit) {
+    for (const auto& [key, site] : run.sites()) {
+      visit(Subject{key, site.sampler, site.record, false, site.step_first, site.step_last,
+                    site.ranks, &site});
+    }
+    for (const auto& [key, site] : run.logit_sites()) {
+      visit(Subject{key, site.sampler, site.record, true, site.step_first, site.step_last,
+                    site.ranks, nullptr});
+    }
+  }
+
+  void Look(DriftRun& run, VerdictSink& out) {
+    ForEach(run, [&](const Subject& s) {
+      if (s.test.alarmed() == SamplerSide::kNone || s.record_failed()) return;
+      if (told_.insert({s.key, s.rows}).second) out.Add(Found(s, s.test.alarmed()));
+    });
+  }
+
+  static v1::Verdict Found(const Subject& s, SamplerSide side) {
+    const SamplerTest& test = s.test;
+    const bool approximate = Approximate(test.by());
+    const bool below = side == SamplerSide::kBelow;
+    const double value = approximate ? -std::log(test.p_value()) : test.log_wealth();
+    std::string text = absl::StrFormat(
+        "-ln p - H of the tokens drawn is %+.4g nats on average over %d tokens, where draws from "
+        "the logged distribution average 0: the tokens are too %s.",
+        test.mean(), test.tokens(), below ? "likely" : "unlikely");
+    if (std::isfinite(test.temperature()))
+      absl::StrAppend(
+          &text, absl::StrFormat(" They look drawn at temperature %.2f or so%s.",
+                                 test.temperature(), below ? ", or with their tail cut off" : ""));
+    if (test.declared()) absl::StrAppend(&text, " The record declares it, and logs raw values.");
+    v1::Verdict verdict =
+        MakeFinding({.level = approximate || test.declared() ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
+                     .strength = v1::STRENGTH_STATISTICAL,
+                     .title = below ? "tokens are drawn more sharply than the record says"
+                                    : "tokens are drawn more flatly than the record says",
+                     .explanation = std::move(text),
+                     .cause = "unknown",
+                     .measured = approximate ? "-ln p-value" : "ln wealth",
+                     .value = value,
+                     .unit = "nats",
+                     .threshold = -std::log(test.alpha()),
+                     .threshold_source = "ln 1/alpha of this site",
+                     .fix = kFix,
+                     .confidence = 0});
+    v1::Finding& f = *verdict.mutable_finding();
+    Name(s, below, f);
+    f.set_sample_size(test.tokens());
+    f.mutable_false_alarm()->set_kind("probability");
+    f.mutable_false_alarm()->set_value(test.alpha());
+    if (approximate) {
+      f.add_assumptions(absl::StrFormat(
+          "approximate: sums over %d sequences are taken for nearly normal", test.groups()));
+    }
+    return Complete(s, std::move(verdict));
+  }
+
+  // One cause for all of a run's drift. Rows of logits have this test alone: flatter than logged is
+  // a temperature above 1; sharper may be one below 1 or a cut tail, unless the record says which.
+  static void Name(const Subject& s, bool below, v1::Finding& f) {
+    if (s.drift != nullptr) {
+      s.drift->Cause().Fill(f);
+      return;
+    }
+    const bool said = s.test.declared() && s.test.declared_temperature() != 1;
+    const bool named = !below || said;
+    f.mutable_cause()->set_id(named ? "temperature" : "unknown");
+    f.mutable_cause()->set_confidence(named ? .9 : 0);
+  }
+
+  static v1::Verdict Outcome(const Subject& s) {
+    const SamplerTest& test = s.test;
+    const auto out = [&](Entry reason) { return test.left_out(reason); };
+    if (s.record_failed()) {
+      return Inconclusive(
+          "record-invalid: what was logged is not what was sampled, so that its sampler cannot be "
+          "judged");
+    }
+    if (test.tokens() == 0 && test.cut() > 0) {
+      return Inconclusive(
+          "truncated-support: values are after top-p or top-k or of a selection, and only the "
+          "trainer's entropy is recorded");
+    }
+    if (test.tokens() == 0 && out(Entry::kFiltered) > 0)
+      return Inconclusive("filtered: sequences were dropped, and no kept_share is recorded");
+    if (test.tokens() == 0 && out(Entry::kRescored) > 0)
+      return Inconclusive("rescored: values were computed again by the engine");
+    if (test.tokens() == 0 && test.non_finite() > 0)
+      return Inconclusive("non-finite: no token has a finite value and entropy");
+    if (test.tokens() == 0) return Inconclusive("no-entropy: neither side's entropy is recorded");
+    if (test.tokens() < kFewTokens) {
+      return Inconclusive(absl::StrCat("few-tokens: ", test.tokens(), " tokens entered, of ",
+                                       kFewTokens, " needed"));
+    }
+    if (Approximate(test.by()) && test.groups() < ClusterSum::kFewest) {
+      return Inconclusive(absl::StrCat("few-sequences: ", test.groups(), " sequences, of ",
+                                       ClusterSum::kFewest, " that the approximate test needs"));
+    }
+    return Pass(absl::StrFormat(
+        "-ln p - H is %+.4g nats on average over %d tokens, within the noise of honest draws",
+        test.mean(), test.tokens()));
+  }
+
+  static v1::Verdict Complete(const Subject& s, v1::Verdict verdict) {
+    v1::FindingSite& site = *verdict.mutable_site();
+    site.set_layer(s.key.first);
+    site.set_op(s.key.second);
+    site.set_step_first(s.step_first);
+    site.set_step_last(s.step_last);
+    for (const uint32_t rank : s.ranks) site.add_ranks(rank);
+    Describe(s.test, *verdict.mutable_details());
+    const bool finding = verdict.kind() == v1::Verdict::KIND_FINDING;
+    for (const std::string& text : Assumptions(s)) {
+      if (finding) verdict.mutable_finding()->add_assumptions(text);
+      if (!finding) verdict.add_assumptions(text);
+    }
+    if (finding) {
+      *verdict.mutable_finding()->mutable_details() = verdict.details();
+      verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
+    }
+    return verdict;
+  }
+
+  static std::vector<std::string> Assumptions(const Subject& s) {
+    std::vector<std::string> list;
+    if (s.record.assumed_all())
+      list.push_back("no sequence was dropped for what it contains (selection is not recorded)");
+    if (s.test.by() == By::kTrainer)
+      list.push_back("the rollout's distribution can draw whatever the trainer's can");
+    if (s.test.non_finite() > 0)
+      list.push_back("whether a value is missing does not depend on the token drawn");
+    return list;
+  }
+
+  static void Describe(const SamplerTest& test, google::protobuf::Struct& d) {
+    const auto count = [&](const char* name, uint64_t value) {
+      if (value > 0) Put(d, name, static_cast<double>(value));
+    };
+    Put(d, "tokens", static_cast<double>(test.tokens()));
+    Put(d, "test", Words(test.by()));
+    count("non_finite", test.non_finite());
+    count("tokens_of_cut_support", test.cut());
+    count("later_epoch_sequences", test.left_out(Entry::kLaterEpoch));
+    count("filtered_sequences", test.left_out(Entry::kFiltered));
+    count("rescored_sequences", test.left_out(Entry::kRescored));
+    if (test.tokens() == 0) return;
+    Put(d, "mean_excess_surprise", test.mean());
+    if (std::isfinite(test.temperature())) Put(d, "temperature", test.temperature());
+    if (Approximate(test.by())) {
+      Put(d, "sequences", static_cast<double>(test.groups()));
+      Put(d, "p_value", test.p_value());
+    } else {
+      Put(d, "ln_wealth", test.log_wealth());
+    }
+    Put(d, "ln_alarm", -std::log(test.alpha()));
+  }
+
+  SharedDriftRun run_;
+  std::set<std::pair<DriftRun::Key, bool>> told_;
+};
+
+}  // namespace
+
+CatalogueEntry sampler_mismatch() {
+  return {&kInfo, [](const Options& options) -> std::unique_ptr<Rule> {
+            return std::make_unique<SamplerMismatch>(options);
+          }};
+}
+
+}  // namespace plumbline::rules
