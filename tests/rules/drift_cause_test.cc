@@ -1,0 +1,165 @@
+// The causes of drift: each injector against each name. A confusion matrix at stated sizes; short
+// by default, PLUMB_LONG=1 runs ten times as many.
+//
+// What cannot be told apart, and is expected to go by the other's name or by none:
+// - one side's batch variance and plain noise, unless the trainer was measured against itself;
+// - a temperature below 1 and top-p (or a leak of likely tokens) where both sides log raw values
+// and
+//   nothing is declared: "unknown";
+// - staleness that is not recorded and noise.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "rules/lib/drift_run.h"
+#include "tests/rules/support/simulated_rollout.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::RolloutSimulator;
+using testing::RolloutSpec;
+
+bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
+
+// 24 steps of 16 sequences of 64 tokens: 24,576 tokens.
+RolloutSpec Run(const std::string& family, const std::string& sin = "") {
+  RolloutSpec spec;
+  spec.family = family;
+  spec.sin = sin;
+  spec.steps = 24;
+  spec.entropy = true;
+  if (family == "large") spec.contexts = 16;
+  return spec;
+}
+
+RolloutSpec At(RolloutSpec spec, double temperature, double top_p = 1) {
+  spec.temperature = temperature;
+  spec.top_p = top_p;
+  return spec;
+}
+
+RolloutSpec Own(RolloutSpec spec, bool declared) {  // the rollout's own columns
+  spec.entropy = false;
+  spec.rollout_entropy = spec.rollout_varentropy = true;
+  spec.declared = declared;
+  return spec;
+}
+
+RolloutSpec NoEntropy(RolloutSpec spec) {
+  spec.entropy = false;
+  return spec;
+}
+
+struct Injected {
+  std::string name;
+  RolloutSpec spec;
+  std::string cause;  // that must be named
+  bool apart = true;  // false: "unknown" is what is expected
+};
+
+std::vector<Injected> Injectors(const std::string& family) {
+  std::vector<Injected> list;
+  const auto add = [&](std::string name, RolloutSpec spec, std::string cause) {
+    list.push_back({std::move(name), std::move(spec), std::move(cause)});
+  };
+  RolloutSpec spec = Run(family);
+  add("dense", spec, "noise");
+  spec.noise = "moe";
+  add("moe", spec, "noise");
+  spec.noise = "fp8";
+  add("fp8", spec, "noise");
+  spec = Run(family);
+  spec.noise = "none";
+  spec.rounded = "both";
+  add("rounded", spec, "rounded-logits");
+  spec = Run(family);
+  spec.lag = 8;
+  add("stale", spec, "staleness");
+  for (const double t : {0.8, 0.9, 1.1, 1.4}) {
+    const std::string at = " at " + std::to_string(t).substr(0, 3);
+    add("raw rollout, trainer" + at, At(Run(family, "raw-at-temperature"), t), "temperature");
+    add("the same without entropies" + at, NoEntropy(At(Run(family, "raw-at-temperature"), t)),
+        "temperature");
+    add("processed" + at + ", raw trainer", At(Run(family, "processed-against-raw"), t),
+        "temperature");
+    add("the same without entropies, processed" + at,
+        NoEntropy(At(Run(family, "processed-against-raw"), t)), "temperature");
+  }
+  add("both raw at 1.2", Own(At(Run(family, "both-raw"), 1.2), false), "temperature");
+  add("both raw at 0.8, declared", Own(At(Run(family, "both-raw"), 0.8), true), "temperature");
+  add("both raw, top-p, declared", Own(At(Run(family, "both-raw"), 1, 0.8), true), "truncation");
+  list.push_back(
+      {"both raw at 0.8", Own(At(Run(family, "both-raw"), 0.8), false), "unknown", false});
+  add("top-p 0.95", At(Run(family, "truncated"), 1, 0.95), "truncation");
+  add("top-p 0.9", At(Run(family, "truncated"), 1, 0.9), "truncation");
+  add("off by one", Run(family, "off-by-one"), "misalignment");
+  add("retokenised", Run(family, "retokenised"), "retokenisation");
+  add("zeros", Run(family, "zero-filled"), "zero-filled");
+  spec = Run(family, "missed-sync");
+  spec.from_step = 12;
+  spec.versions = 8;
+  add("missed sync", spec, "missed-sync");
+  spec = Run(family, "stale-cache");
+  spec.size = 0.3;
+  add("stale cache", spec, "stale-cache");
+  spec = Run(family, "sharpening");
+  spec.lag = 8;
+  spec.size = 0.02;
+  add("sharpening", spec, "staleness");
+  list.push_back({"batch variance", Run(family, "batch-variance"), "noise", false});
+  return list;
+}
+
+DriftSite Simulate(RolloutSpec spec, int seed) {
+  spec.seed = seed;
+  RolloutSimulator simulator(spec);
+  DriftSite site("policy", "logprobs");
+  for (int step = 0; step < spec.steps; ++step) {
+    site.BeginStep(0, step);
+    for (const RolloutSequence& sequence : simulator.Step(step)) site.Take(sequence);
+    site.EndStep();
+  }
+  site.End();
+  return site;
+}
+
+struct Tally {
+  int right = 0, wrong = 0, abstained = 0;
+};
+
+Tally Confuse(const std::string& family, int runs) {
+  Tally all;
+  for (const Injected& injected : Injectors(family)) {
+    std::map<std::string, int> named;
+    for (int run = 0; run < runs; ++run) ++named[Simulate(injected.spec, 1000 + run).Cause().id];
+    std::string row;
+    for (const auto& [id, count] : named) row += "  " + id + " " + std::to_string(count);
+    std::printf("%-6s %-44s%s\n", family.c_str(), injected.name.c_str(), row.c_str());
+    if (!injected.apart) continue;
+    for (const auto& [id, count] : named) {
+      (id == injected.cause ? all.right : id == "unknown" ? all.abstained : all.wrong) += count;
+    }
+    EXPECT_GE(named[injected.cause], runs * 9 / 10) << injected.name;
+  }
+  return all;
+}
+
+void ExpectNamed(const std::string& family, int runs) {
+  const Tally t = Confuse(family, runs);
+  const double n = t.right + t.wrong + t.abstained;
+  std::printf("%s: %d right, %d wrong, %d abstained\n", family.c_str(), t.right, t.wrong,
+              t.abstained);
+  EXPECT_GE(t.right, 0.95 * n);
+  EXPECT_LE(t.wrong, 0.01 * n);
+}
+
+TEST(DriftCause, SmallVocabulary) { ExpectNamed("small", Long() ? 100 : 10); }
+TEST(DriftCause, LargeVocabulary) { ExpectNamed("large", Long() ? 20 : 2); }
+
+}  // namespace
+}  // namespace plumbline::rules
