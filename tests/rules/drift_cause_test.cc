@@ -75,7 +75,7 @@ std::vector<Injected> Injectors(const std::string& family) {
   add("fp8", spec, "noise");
   spec = Run(family);
   spec.noise = "none";
-  spec.rounded = "both";
+  spec.rounded = "rollout";
   add("rounded", spec, "rounded-logits");
   spec = Run(family);
   spec.lag = 8;
