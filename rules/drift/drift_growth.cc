@@ -162,7 +162,7 @@ class DriftGrowth : public DriftRule {
             : absl::StrFormat("is %.2g", growth.after);
     f.set_explanation(
         absl::StrFormat("Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
-                        growth.since_step, rise, growth.alarm_step, Capitalised(cause.words)));
+                        growth.since_step, rise, growth.alarm_step, cause.words));
     f.mutable_measured()->set_name("evidence of growth, ln R");
     f.mutable_measured()->set_value(growth.log_largest);
     f.mutable_measured()->set_unit("nats");

@@ -152,7 +152,7 @@ class LogitDriftRule : public DriftRule {
     if (verdict.kind() == v1::Verdict::KIND_FINDING) {
       v1::Finding& f = *verdict.mutable_finding();
       const DriftCause cause = site.Cause();
-      f.set_explanation(absl::StrCat(f.explanation(), ". ", Capitalised(cause.words), "."));
+      f.set_explanation(absl::StrCat(f.explanation(), ". Cause: ", cause.words, "."));
       cause.Fill(f);
       f.set_sample_size(site.statistics.fresh.count());
     }
@@ -205,9 +205,9 @@ class LogitDriftRule : public DriftRule {
     v1::Verdict verdict =
         Found(large ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL,
               "the trainer's probabilities are biased against the rollout's",
-              absl::StrFormat("d moves with %s by %+.3g ± %.1g a nat. %s",
+              absl::StrFormat("d moves with %s by %+.3g ± %.1g a nat; %s",
                               mark.by_entropy ? "log pi + H" : "log mu", c, mark.fit.standard_error,
-                              Capitalised(Figures(m))));
+                              Figures(m)));
     Measure(*verdict.mutable_finding(),
             mark.by_entropy ? "slope of d on log pi + H" : "slope of d on log mu", c, "nat per nat",
             large ? kErrorSlope : 0, "no bias; error above 0.1");
@@ -217,16 +217,17 @@ class LogitDriftRule : public DriftRule {
   static v1::Verdict Rewarded(const AdvantageBias& bias, const DriftMoments& m) {
     v1::Verdict verdict = Found(
         v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL, "the two sides differ by what is rewarded",
-        absl::StrFormat("d moves by %+.2g with one standard deviation of the advantage. %s",
-                        bias.per_deviation, Capitalised(Figures(m))));
+        absl::StrFormat("d moves by %+.2g with one standard deviation of the advantage; %s",
+                        bias.per_deviation, Figures(m)));
     Measure(*verdict.mutable_finding(), "change of d with the advantage", bias.per_deviation,
             "nats per standard deviation", 1e-3, "what rounding leaves");
     return verdict;
   }
 
   static v1::Verdict Noisy(v1::Level level, const DriftMoments& m) {
-    v1::Verdict verdict = Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
-                                absl::StrCat(Capitalised(Figures(m)), ". No bias was found"));
+    v1::Verdict verdict =
+        Found(level, v1::STRENGTH_HEURISTIC, "inference and training drift apart",
+              absl::StrCat(Figures(m), ". No slope and no advantage explains it"));
     const bool by_k3 = m.k3() >= m.k1();
     Measure(*verdict.mutable_finding(), by_k3 ? "mean k3" : "mean k1, an estimate of KL",
             by_k3 ? m.k3() : m.k1(), "nats",

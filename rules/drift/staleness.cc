@@ -100,7 +100,7 @@ class Staleness : public DriftRule {
     f.set_strength(v1::STRENGTH_STATISTICAL);
     f.set_title(kInfo.title);
     const DriftCause cause = site.Cause();
-    f.set_explanation(absl::StrCat(words, ". ", Capitalised(cause.words), "."));
+    f.set_explanation(absl::StrCat(words, ". Cause: ", cause.words, "."));
     f.mutable_measured()->set_name("k2 that staleness adds at the median lag");
     f.mutable_measured()->set_value(fit.stale_part);
     f.mutable_measured()->set_unit("nats");

@@ -25,6 +25,12 @@ bool Stronger(const v1::Finding& a, const v1::Finding& b) {
   return std::make_pair(a.level(), a.strength()) > std::make_pair(b.level(), b.strength());
 }
 
+// A cause named later and surer than the one before refines the finding.
+bool Surer(const v1::Finding& a, const v1::Finding& b) {
+  return a.level() == b.level() && a.strength() == b.strength() &&
+         a.cause().id() != b.cause().id() && a.cause().confidence() > b.cause().confidence();
+}
+
 }  // namespace
 
 Report::Change Report::Add(const v1::Verdict& verdict) {
@@ -48,7 +54,7 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
     v1::FindingSite whole = entry.finding.site();
     Widen(site, whole);
     change.stronger = Stronger(verdict.finding(), entry.finding);
-    if (change.stronger) {
+    if (change.stronger || Surer(verdict.finding(), entry.finding)) {
       entry.finding = verdict.finding();
       *line->second.mutable_details() = verdict.details();
     }

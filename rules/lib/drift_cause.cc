@@ -227,7 +227,7 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepChange& jump,
   if (Named stale = Stale(s)) return *stale;
   if (tests.record == RecordOutcome::kQuiet) {
     const bool both = tests.sampler == SamplerOutcome::kQuiet;
-    return {"noise", both ? 0.9 : 0.6,
+    return {"noise", both ? 0.6 : 0.5,
             "the record is true and no bias shows: rounding and kernels that differ",
             "Give both sides one arithmetic: fp32 log-softmax, the same attention and matmul "
             "kernels, batch-invariant ones where bits must agree."};

@@ -33,12 +33,12 @@ void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
     return;
   }
   const v1::Level level = verdict.finding().level();
-  const bool named = verdict.finding().cause().id() != "unknown";
-  if (level > told.level || (level == told.level && told.cause_unknown && named)) {
-    told.level = level;
-    told.cause_unknown = !named;
-    out.Add(std::move(verdict));
-  }
+  const v1::Cause& cause = verdict.finding().cause();
+  const bool surer = cause.id() != told.cause.id() && cause.confidence() > told.cause.confidence();
+  if (level < told.level || (level == told.level && !surer)) return;
+  told.level = level;
+  told.cause = cause;
+  out.Add(std::move(verdict));
 }
 
 }  // namespace plumbline::rules

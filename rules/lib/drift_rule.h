@@ -1,8 +1,9 @@
 // The frame of the rules on drift: the shared run, when to look, and telling a thing once.
 //
 // A rule looks when a site's tokens have doubled or its steps have grown by a quarter since it last
-// looked, and at the end of the run. It tells a finding when its level rises, or when a cause that
-// was unknown has a name; where it never found anything, its last verdict is told at the end.
+// looked, and at the end of the run. It tells a finding when its level rises, and again when
+// another cause is surer than the one it told (a report keeps the surer one); where it never found
+// anything, its last verdict is told at the end.
 #pragma once
 
 #include <map>
@@ -29,7 +30,7 @@ class DriftRule : public Rule {
     uint64_t next_tokens = 0;
     size_t next_steps = 0;
     v1::Level level = v1::LEVEL_UNSPECIFIED;
-    bool cause_unknown = false;
+    v1::Cause cause;
   };
   void Look(const DriftSite& site, bool last, VerdictSink& out);
 
