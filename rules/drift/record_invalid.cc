@@ -26,8 +26,9 @@ given the prefix: it sums pi over what mu can draw. Two bets are placed against 
 - *Upward*: the product of 1 + lambda (rho - 1), mixed over lambda = 1 .. 1/256. Under a true record wealth of
   1/alpha is reached with probability alpha at most, at whatever time one looks.
 - *Downward*: the product of max(0, 1 + lambda (1 - rho)) over what its mean may be at most, lambda = 1 .. 1/64:
-  a mean of rho below 1. It needs a declared bound kappa on the mean square of d = ln rho under the trainer; the
-  measured mean of rho d^2 must stay below it. With full logits the exact means are divided by and kappa is not used.
+  a mean of rho below 1. It needs a declared bound kappa on the mean square, under the trainer, of d = ln rho where
+  that is above 0; the measured mean of rho d^2 over those must stay below it. With full logits the exact means are
+  divided by and kappa is not used.
 
 Rounding of the logged values is taken off first: half a unit of bf16 or f16 where all of a side's values lie on
 that grid, or of the text's last decimal. Masked tokens do not enter; a value that is NaN or infinite is counted
@@ -53,7 +54,7 @@ Different token ids `proved`.
 
 **Inconclusive when** sequences were filtered and no kept_share says how many at least are kept; values were rescored
 and no rescore_k2 says how far the engine is from itself; all values are non-finite; fewer than 1,000 tokens; for
-the downward side alone, when mean rho d^2 exceeds kappa (`downward` in the details).
+the downward side alone, when mean rho d^2 over d > 0 exceeds kappa (`downward` in the details).
 
 **What it cannot see.** A sampler that both sides misstate alike (`drift/sampler-mismatch`); 1 % of zeros in a large
 vocabulary (33,000 tokens in a small one); engine values that were computed again and not declared: honest engines
@@ -70,8 +71,8 @@ constexpr OptionInfo kOptions[] = {
      .type = OptionInfo::Type::kNumber,
      .unit = "nats^2",
      .default_value = "0.02",
-     .reason =
-         "four times the mean square of d of fp8 rollouts; E_pi[d^2 | prefix] is taken to be below",
+     .reason = "four times the mean square of d of fp8 rollouts; E_pi[d^2; d > 0 | prefix] is "
+               "taken to be below",
      .low = 0,
      .high = 100},
 };
@@ -194,9 +195,10 @@ class RecordInvalid : public Rule {
     f.mutable_false_alarm()->set_value(alpha);
     FillWitness(up ? test.largest() : test.smallest(), *f.mutable_witness());
     if (!up && !s.rows) {
-      f.add_assumptions(absl::StrFormat(
-          "the mean square of ln pi/mu under the trainer, given any prefix, is at most kappa = %g",
-          kappa_));
+      f.add_assumptions(
+          absl::StrFormat("the mean square of ln pi/mu where above 0, under the trainer and given "
+                          "any prefix, is at most kappa = %g",
+                          kappa_));
       f.add_assumptions("the logged distribution can draw whatever the trainer's can");
     }
     return Complete(s, std::move(verdict));
@@ -329,11 +331,12 @@ class RecordInvalid : public Rule {
     Put(d, "k2", test.moments().k2());
     Put(d, "k3", test.moments().mean_k3());
     Put(d, "mean_ratio_d2", test.moments().mean_rho_d2());
+    Put(d, "mean_ratio_d2_above", test.moments().mean_rho_rise2());
     if (test.largest_eta() > 0) Put(d, "largest_rounding", test.largest_eta());
     if (!s.rows) Put(d, "kappa", kappa_);
     Put(d, "downward",
         s.rows                ? "exact means"
-        : test.Beyond(kappa_) ? "inconclusive: mean_ratio_d2 is beyond kappa"
+        : test.Beyond(kappa_) ? "inconclusive: mean_ratio_d2_above is beyond kappa"
                               : "bounded by kappa");
   }
 

@@ -1,7 +1,5 @@
 #include "rules/lib/rollout_join.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -11,7 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/load.h"
+#include "rules/lib/rollout_content.h"
 
 namespace plumbline::rules {
 namespace {
@@ -25,59 +23,10 @@ using Message = std::shared_ptr<const v1::LogprobsSequence>;
 using SiteKey = std::pair<std::string, std::string>;
 using StepKey = std::pair<uint32_t, int64_t>;  // (attempt, step)
 
-// At least this many nats were drawn: that two draws agree in all of them by chance has probability
-// e^-20.
-bool SaysEnough(const v1::LogprobsSequence& rollout) {
-  constexpr double kNats = 20;
-  const v1::Tensor& logs = rollout.rollout().logprobs();
-  const auto dtype = static_cast<DType>(logs.dtype());
-  const size_t width = DTypeSize(dtype);
-  if (width == 0) return false;
-  double sum = 0;
-  for (size_t i = 0; i < logs.data().size() / width && sum < kNats; ++i) {
-    const double log_mu = LoadDouble(logs.data().data(), dtype, static_cast<int64_t>(i));
-    if (log_mu < 0 && log_mu > -1e3) sum -= log_mu;
-  }
-  return sum >= kNats;
-}
-
-// What was drawn: the ids and the rollout's own values, which a later epoch repeats to the bit.
-// Where these are few nats, fresh draws repeat them too: then the versions of the weights must be
-// the same, or, where nobody recorded them, the step.
-uint64_t ContentOf(const v1::LogprobsSequence& rollout, int64_t step) {
-  const auto hash = [](const std::string& bytes, uint64_t seed) {
-    return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
-  };
-  uint64_t h = hash(rollout.id(), static_cast<uint64_t>(rollout.first_position()));
-  h = hash(rollout.tokens().data(), h);
-  h = hash(rollout.rollout().logprobs().data(), h);
-  if (SaysEnough(rollout)) return h;
-  return rollout.has_weight_versions() ? hash(rollout.weight_versions().data(), h)
-                                       : XXH3_64bits_withSeed(&step, sizeof step, h);
-}
-
 // Is `later` more than the window past `earlier`?
 bool Passed(int64_t later, int64_t earlier) {
   return later > earlier &&
          static_cast<uint64_t>(later) - static_cast<uint64_t>(earlier) > kWindowSteps;
-}
-
-// Do the halves of two steps name the same tokens? Without ids on both sides their lengths speak.
-bool SameTokens(const v1::LogprobsSequence& a, const v1::LogprobsSequence& b) {
-  if (!a.has_tokens() || !b.has_tokens()) return a.length() == b.length();
-  const auto at = [](const v1::Tensor& t, uint64_t i) {
-    return LoadInt64(t.data().data(), static_cast<DType>(t.dtype()), static_cast<int64_t>(i));
-  };
-  const auto rows = [](const v1::Tensor& t) {
-    const size_t width = DTypeSize(static_cast<DType>(t.dtype()));
-    return width == 0 ? 0 : t.data().size() / width;
-  };
-  return rows(a.tokens()) == rows(b.tokens()) && rows(a.tokens()) > 0 && [&] {
-    for (uint64_t i = 0; i < rows(a.tokens()); ++i) {
-      if (at(a.tokens(), i) != at(b.tokens(), i)) return false;
-    }
-    return true;
-  }();
 }
 
 // Remembers the last sequences seen, at most twice kRemembered.
@@ -204,13 +153,14 @@ class RolloutJoin::State {
     ++counter;
   }
 
-  // Takes the half of the same step, else, once the rollout's steps have come as far, that of the
-  // lowest step with the same tokens.
+  // Takes the half of the same step, if it can be one sequence's, else, once the rollout's steps
+  // have come as far, that of the lowest step with the same tokens.
   bool Meet(Site& site, int64_t step, Half& half) {
     if (half.rollout != nullptr) return true;
     const auto found = site.rollouts.find(half.train->id());
     if (found == site.rollouts.end()) return false;
     auto at = found->second.find(step);
+    if (at != found->second.end() && !Akin(*half.train, *at->second)) at = found->second.end();
     if (at == found->second.end() && site.rollout_closed >= step) {
       at = std::find_if(found->second.begin(), found->second.end(), [&](const auto& waiting) {
         return !Passed(waiting.first, step) && !Passed(step, waiting.first) &&

@@ -40,6 +40,7 @@ void RatioMoments::Add(double x, double rho) {
   // rho - 1 - d cancels near 0.
   k3 += std::fabs(x) < .5 ? static_cast<long double>(std::expm1(x)) - x : r - 1 - x;
   rho_d2 += r * x * x;
+  if (x > 0) rho_rise2 += r * x * x;
 }
 
 RecordTest::RecordTest(double alpha) : alpha_(alpha) {}

@@ -12,10 +12,12 @@
 // Downward. With mu's support holding pi's, E[rho | prefix] = 1 and
 //   E max(0, 1 + l (1 - rho)) = 1 + E[(l (rho - 1) - 1)^+] <= 1 + l E[rho; rho > 1 + 1/l]
 //                             = 1 + l pi(rho > 1 + 1/l | prefix) <= 1 + l kappa / ln^2(1 + 1/l),
-// by Markov's inequality on d^2 = ln^2 rho, where kappa >= E_pi[d^2 | prefix] is declared. Dividing
-// by the right side gives factors of conditional mean at most 1. E_pi[d^2] = E_mu[rho d^2], whose
-// mean is measured: beyond kappa the premise fails. Where the full logits were seen the conditional
-// mean on the left is known and divided by, which needs neither kappa nor equal supports.
+// by Markov's inequality on the square of d^+ = max(0, ln rho), where kappa >= E_pi[(d^+)^2 |
+// prefix] is declared. (A bound on E_pi[d^2] is one on that; what lies below 0 need not be
+// bounded.) Dividing by the right side gives factors of conditional mean at most 1. E_pi[(d^+)^2] =
+// E_mu[rho (d^+)^2], whose mean is measured: beyond kappa the premise fails. Where the full logits
+// were seen the conditional mean on the left is known and divided by, which needs neither kappa nor
+// equal supports.
 //
 // Sequences that were kept by a choice that saw them: if a share of at least s is kept whatever
 // came before, E[F | kept] <= E[F] / s, F the sequence's factor: s F has conditional mean at
@@ -66,11 +68,15 @@ struct RatioMoments {
   long double d = 0, d2 = 0;  // sums
   long double k3 = 0;         // of rho - 1 - d
   long double rho_d2 = 0;     // of rho d^2
+  long double rho_rise2 = 0;  // of rho (d^+)^2
 
   void Add(double d, double rho);
   double k1() const { return n > 0 ? static_cast<double>(-this->d / n) : kNotRecorded; }
   double k2() const { return n > 0 ? static_cast<double>(d2 / n / 2) : kNotRecorded; }
   double mean_k3() const { return n > 0 ? static_cast<double>(k3 / n) : kNotRecorded; }
+  double mean_rho_rise2() const {
+    return n > 0 ? static_cast<double>(rho_rise2 / n) : kNotRecorded;
+  }
   double mean_rho_d2() const { return n > 0 ? static_cast<double>(rho_d2 / n) : kNotRecorded; }
 };
 
@@ -102,9 +108,9 @@ class RecordTest {
   double log_wealth_down(double kappa) const;
   double alpha_up() const { return alpha_ * 2 / 3; }
   double alpha_down() const { return alpha_ / 3; }
-  // The downward side's premise does not hold: mean rho d^2 is beyond kappa (or not finite).
+  // The downward side's premise does not hold: mean rho (d^+)^2 is beyond kappa (or not finite).
   bool Beyond(double kappa) const {
-    return bounded_tokens_ > 0 && !(moments_.mean_rho_d2() <= kappa);
+    return bounded_tokens_ > 0 && !(moments_.mean_rho_rise2() <= kappa);
   }
 
   uint64_t tokens() const { return tokens_; }  // that entered
