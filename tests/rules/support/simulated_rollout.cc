@@ -238,9 +238,9 @@ std::vector<RolloutSequence> RolloutSimulator::Step(int step, uint64_t seed) {
   return out;
 }
 
-v1::Logits RolloutSimulator::LogitsOf(int step) {
+v1::Logits RolloutSimulator::LogitsOf(int step, uint64_t seed) {
   v1::Logits out;
-  const std::vector<RolloutSequence> sequences = Step(step);
+  const std::vector<RolloutSequence> sequences = Step(step, seed);
   out.mutable_config()->set_vocabulary(static_cast<uint64_t>(cells_.vocabulary()));
   if (spec_.mode == "raw") out.mutable_config()->set_mode(v1::LOGPROB_MODE_RAW);
   if (spec_.mode == "processed") out.mutable_config()->set_mode(v1::LOGPROB_MODE_PROCESSED);

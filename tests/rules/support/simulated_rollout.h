@@ -98,7 +98,7 @@ class RolloutSimulator {
   // than once. `seed` other than 0: another run of the same model.
   std::vector<RolloutSequence> Step(int step, uint64_t seed = 0);
   // The rows of full logits of the same tokens, of those that are judged.
-  v1::Logits LogitsOf(int step);
+  v1::Logits LogitsOf(int step, uint64_t seed = 0);
 
   // The largest E_pi[d^2 | context] of the contexts met so far.
   double largest_d2() const;

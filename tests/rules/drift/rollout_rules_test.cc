@@ -1,0 +1,144 @@
+// drift/record-invalid and drift/sampler-mismatch through the engine: halves in any order, poison,
+// rows of logits, and what a sin and its look-alikes are called.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "rules/engine/engine.h"
+#include "tests/rules/support/simulated_rollout.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::RolloutRun;
+using testing::RolloutSpec;
+
+constexpr char kRecord[] = "drift/record-invalid";
+constexpr char kSampler[] = "drift/sampler-mismatch";
+
+std::vector<v1::Verdict> Judge(std::vector<v1::Batch> batches) {
+  std::vector<v1::Verdict> out;
+  auto engine = Engine::Create({.rules = {kRecord, kSampler}},
+                               [&](const v1::Verdict& verdict) { out.push_back(verdict); });
+  EXPECT_TRUE(engine.ok());
+  for (v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  return out;
+}
+std::vector<v1::Verdict> Judge(const RolloutSpec& spec) { return Judge({RolloutRun(spec)}); }
+
+const v1::Verdict* Of(const std::vector<v1::Verdict>& all, const std::string& rule) {
+  const auto at =
+      std::find_if(all.begin(), all.end(), [&](const v1::Verdict& v) { return v.rule() == rule; });
+  return at == all.end() ? nullptr : &*at;
+}
+
+TEST(RolloutRules, EveryTokenFarOffIsAnErrorAndNeverClean) {
+  for (const bool entropy : {false, true}) {
+    RolloutSpec spec{.far = true};
+    spec.rollout_entropy = spec.rollout_varentropy = spec.entropy = entropy;
+    const auto verdicts = Judge(spec);
+    const v1::Verdict* record = Of(verdicts, kRecord);
+    ASSERT_NE(record, nullptr);
+    ASSERT_EQ(record->kind(), v1::Verdict::KIND_FINDING);
+    EXPECT_EQ(record->finding().level(), v1::LEVEL_ERROR);
+    EXPECT_GT(record->details().fields().at("k3").number_value(), 1e7);
+    for (const v1::Verdict& v : verdicts) EXPECT_NE(v.kind(), v1::Verdict::KIND_PASS) << v.rule();
+  }
+}
+
+TEST(RolloutRules, HalvesAndWholeSequencesGiveOneVerdict) {
+  for (const char* sin : {"", "raw-at-temperature"}) {
+    RolloutSpec spec{.sin = sin, .temperature = .8};
+    const auto whole = Judge(spec);
+    spec.halves = true;
+    const v1::Batch both = RolloutRun(spec);
+    // The roles' evidence in the two orders, role by role.
+    std::vector<v1::Batch> parts[2];
+    for (const uint32_t first : {0u, 1u}) {
+      for (const uint32_t source : {first, 1 - first}) {
+        v1::Batch part = both;
+        part.clear_evidence();
+        for (const v1::Evidence& e : both.evidence())
+          if (e.source() == source) *part.add_evidence() = e;
+        parts[first].push_back(std::move(part));
+      }
+    }
+    const auto forward = Judge(parts[0]), backward = Judge(parts[1]);
+    ASSERT_EQ(forward.size(), whole.size());
+    ASSERT_EQ(backward.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) {
+      EXPECT_EQ(forward[i].DebugString(), backward[i].DebugString());
+      EXPECT_EQ(forward[i].kind(), whole[i].kind());
+      EXPECT_EQ(forward[i].details().DebugString(), whole[i].details().DebugString());
+    }
+  }
+}
+
+TEST(RolloutRules, HalvesOfOtherTextAreNamedAsAFact) {
+  v1::Batch batch = RolloutRun({.halves = true});
+  for (v1::Evidence& e : *batch.mutable_evidence()) {
+    if (e.source() != 1) continue;
+    auto& tokens = *e.mutable_logprobs()->mutable_sequences(3)->mutable_tokens()->mutable_data();
+    for (size_t i = 40 * 8; i < 50 * 8; i += 8) tokens[i] = static_cast<char>(tokens[i] ^ 1);
+  }
+  const auto verdicts = Judge({batch});
+  const v1::Verdict* record = Of(verdicts, kRecord);
+  ASSERT_NE(record, nullptr);
+  ASSERT_EQ(record->kind(), v1::Verdict::KIND_FINDING);
+  EXPECT_EQ(record->finding().strength(), v1::STRENGTH_PROVED);
+  EXPECT_EQ(record->finding().cause().id(), "retokenisation");
+}
+
+TEST(RolloutRules, RowsOfLogitsAreJudgedAtTheirOwnSite) {
+  RolloutSpec spec{.steps = 3, .logits = true};
+  for (const v1::Verdict& v : Judge(spec)) {
+    EXPECT_EQ(v.kind(), v1::Verdict::KIND_PASS) << v.rule() << " " << v.reason();
+    EXPECT_EQ(v.site().op(), "logits");
+  }
+  spec.sin = "both-raw";
+  spec.temperature = .7;
+  const auto found = Judge(spec);
+  EXPECT_EQ(Of(found, kRecord)->kind(), v1::Verdict::KIND_PASS);
+  ASSERT_EQ(Of(found, kSampler)->kind(), v1::Verdict::KIND_FINDING);
+  EXPECT_EQ(Of(found, kSampler)->finding().level(), v1::LEVEL_ERROR);
+}
+
+TEST(RolloutRules, AFailedRecordSilencesTheSampler) {
+  RolloutSpec spec{.sin = "off-by-one"};
+  spec.rollout_entropy = spec.rollout_varentropy = true;
+  const auto verdicts = Judge(spec);
+  EXPECT_EQ(Of(verdicts, kRecord)->kind(), v1::Verdict::KIND_FINDING);
+  EXPECT_EQ(Of(verdicts, kSampler)->kind(), v1::Verdict::KIND_INCONCLUSIVE);
+  EXPECT_EQ(Of(verdicts, kSampler)->reason().rfind("record-invalid: ", 0), 0u);
+}
+
+TEST(RolloutRules, EpochsDoNotEnterTwice) {
+  RolloutSpec spec{.epochs = 3};
+  const auto verdicts = Judge(spec);
+  EXPECT_EQ(Of(verdicts, kRecord)->kind(), v1::Verdict::KIND_PASS);
+  EXPECT_EQ(Of(verdicts, kRecord)->details().fields().at("tokens").number_value(), 4096);
+}
+
+// Healthy runs of every kind, over seeds: nothing may be found.
+TEST(RolloutRules, HealthyRunsHaveNoFinding) {
+  const bool long_run = std::getenv("PLUMB_LONG") != nullptr;
+  for (int seed = 1; seed <= (long_run ? 1250 : 4); ++seed) {
+    for (const char* noise : {"dense", "moe", "fp8", "none"}) {
+      for (const char* family : {"small", "large"}) {
+        RolloutSpec spec{.family = family, .contexts = 24, .seed = seed, .noise = noise, .lag = 8};
+        spec.entropy = seed % 2 == 0;
+        spec.rollout_entropy = spec.rollout_varentropy = seed % 3 == 0;
+        if (seed % 4 == 0) spec.rounded = "both";
+        if (seed % 5 == 0) spec.decimals = 4;
+        for (const v1::Verdict& v : Judge(spec)) {
+          EXPECT_NE(v.kind(), v1::Verdict::KIND_FINDING) << v.DebugString();
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::rules

@@ -1,0 +1,234 @@
+// The S-test's level on honest runs, its power over temperatures and cut tails. Fixed seeds.
+#include "rules/lib/rollout_sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+#include "tests/rules/support/simulated_rollout.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::RolloutSimulator;
+using testing::RolloutSpec;
+using By = SamplerTest::By;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
+
+double MostAlarms(int n, double alpha) {
+  return n * alpha + 4.3 * std::sqrt(n * alpha * (1 - alpha)) + 1;
+}
+
+void AddStep(RolloutSimulator& simulator, const RolloutSpec& spec, int step, uint64_t seed,
+             SamplerTest& test) {
+  if (spec.logits) {
+    const v1::Logits logits = simulator.LogitsOf(step, seed);
+    for (const v1::LogitsRow& row : logits.rows()) test.AddRow(row);
+  } else {
+    for (const RolloutSequence& s : simulator.Step(step, seed)) test.Add(s);
+  }
+  test.EndStep();
+}
+
+// Columns that a record may have, and the test that they allow.
+struct Columns {
+  const char* name;
+  By by;
+  bool entropy, rollout_entropy, rollout_varentropy, logits;
+};
+constexpr Columns kColumns[] = {
+    {"full logits", By::kLogits, false, false, false, true},
+    {"rollout H and V", By::kRollout, false, true, true, false},
+    {"rollout H", By::kRolloutEntropy, false, true, false, false},
+    {"trainer H", By::kTrainer, true, false, false, false},
+};
+
+RolloutSpec With(RolloutSpec spec, const Columns& c) {
+  spec.entropy = c.entropy;
+  spec.rollout_entropy = c.rollout_entropy;
+  spec.rollout_varentropy = c.rollout_varentropy;
+  spec.logits = c.logits;
+  return spec;
+}
+
+// The smallest p-value that a run gave at the end of any step, or at its end.
+double LeastP(RolloutSimulator& simulator, const RolloutSpec& spec, uint64_t seed, By by) {
+  SamplerTest test(.05);
+  double p = 1;
+  for (int step = 0; step < spec.steps; ++step) {
+    AddStep(simulator, spec, step, seed, test);
+    if (by == By::kLogits || by == By::kRollout) p = std::min(p, std::exp(-test.log_wealth()));
+  }
+  EXPECT_EQ(test.by(), by);
+  return by == By::kLogits || by == By::kRollout ? p : test.p_value();
+}
+
+class SamplerLevel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SamplerLevel, HonestRunsAlarmAsSeldomAsPromised) {
+  const RolloutSpec base{
+      .family = GetParam(), .steps = 4, .sequences = 24, .length = 24, .noise = "fp8"};
+  for (const Columns& columns : kColumns) {
+    const int runs = Runs(columns.logits ? 40 : 100);
+    for (const std::string kind : {"plain", "stale", "moe", "one context", "bf16", "processed"}) {
+      RolloutSpec spec = With(base, columns);
+      if (kind == "stale") spec.lag = 8;
+      if (kind == "moe") spec.noise = "moe";
+      if (kind == "one context") spec.contexts = 1;
+      if (kind == "bf16") spec.rounded = "both";
+      if (kind == "processed") {
+        spec.sin = "processed-against-raw";  // drift, but a true record and sampler
+        spec.temperature = .9;
+      }
+      if (columns.logits && kind == "bf16") continue;
+      RolloutSimulator simulator(spec);
+      int alarms[3] = {};
+      for (int run = 1; run <= runs; ++run) {
+        const double p = LeastP(simulator, spec, static_cast<uint64_t>(run), columns.by);
+        alarms[0] += p <= .05;
+        alarms[1] += p <= .01;
+        alarms[2] += p <= .0001;
+      }
+      std::printf("%-6s %-16s %-12s at .05: %.3f, at .01: %.3f, at 1e-4: %.4f\n", GetParam(),
+                  columns.name, kind.c_str(), 1.0 * alarms[0] / runs, 1.0 * alarms[1] / runs,
+                  1.0 * alarms[2] / runs);
+      EXPECT_LE(alarms[0], MostAlarms(runs, .05)) << columns.name << ", " << kind;
+      EXPECT_LE(alarms[1], MostAlarms(runs, .01)) << columns.name << ", " << kind;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Families, SamplerLevel, ::testing::Values("small", "large"));
+
+// Median over seeds of the tokens to an alarm at 1e-6, looked at after every 512.
+double TokensToAlarm(RolloutSpec spec, int most_tokens, SamplerSide* side) {
+  spec.sequences = 16;
+  spec.length = 32;
+  RolloutSimulator simulator(spec);
+  std::vector<double> tokens;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    SamplerTest test(1e-6);
+    double at = kInfinity;
+    for (int step = 0; step * 512 < most_tokens && at == kInfinity; ++step) {
+      AddStep(simulator, spec, step, seed, test);
+      const SamplerSide found =
+          test.alarmed() != SamplerSide::kNone ? test.alarmed() : test.FinalLook();
+      if (found == SamplerSide::kNone) continue;
+      *side = found;
+      at = static_cast<double>(test.tokens());
+    }
+    tokens.push_back(at);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  return tokens[tokens.size() / 2];
+}
+
+TEST(SamplerPower, TokensToAnAlarm) {
+  struct Effect {
+    const char* name;
+    double temperature, top_p;
+    SamplerSide side;
+    double most;
+  };
+  const Effect effects[] = {{"T = 0.7", .7, 1, SamplerSide::kBelow, 2048},
+                            {"T = 0.9", .9, 1, SamplerSide::kBelow, 10240},
+                            {"T = 1.1", 1.1, 1, SamplerSide::kAbove, 12288},
+                            {"T = 1.4", 1.4, 1, SamplerSide::kAbove, 3072},
+                            {"top-p 0.9", 1, .9, SamplerSide::kBelow, 4096},
+                            {"top-p 0.98", 1, .98, SamplerSide::kBelow, 30720}};
+  for (const Columns& columns : kColumns) {
+    for (const Effect& effect : effects) {
+      for (const char* family : {"small", "large"}) {
+        RolloutSpec spec = With({.family = family}, columns);
+        spec.sin = "both-raw";
+        spec.temperature = effect.temperature;
+        spec.top_p = effect.top_p;
+        SamplerSide side = SamplerSide::kNone;
+        const double tokens = TokensToAlarm(spec, 32768, &side);
+        std::printf("%-16s %-10s %-6s alarm at 1e-6 after %.0f tokens\n", columns.name, effect.name,
+                    family, tokens);
+        EXPECT_LE(tokens, effect.most) << columns.name << ", " << effect.name << ", " << family;
+        EXPECT_EQ(side, effect.side) << columns.name << ", " << effect.name << ", " << family;
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, TheTemperatureIsToldNearly) {
+  for (const double t : {.8, .9, 1.1}) {
+    RolloutSpec spec{.sequences = 400, .length = 64, .sin = "both-raw", .temperature = t};
+    spec.rollout_entropy = spec.rollout_varentropy = true;
+    RolloutSimulator simulator(spec);
+    SamplerTest test(1e-6);
+    AddStep(simulator, spec, 0, 1, test);
+    EXPECT_NEAR(test.temperature(), t, .05);
+  }
+}
+
+TEST(SamplerTest, PoisonIsCountedAndLeavesTheRestAsItWas) {
+  RolloutSpec spec{.sequences = 64};
+  spec.rollout_entropy = spec.rollout_varentropy = true;
+  RolloutSimulator simulator(spec);
+  SamplerTest clean(1e-6), poisoned(1e-6);
+  for (RolloutSequence& s : simulator.Step(0)) {
+    clean.Add(s);
+    RolloutToken bad = s.tokens[0];
+    for (const double value : {kNotRecorded, -kInfinity, kInfinity}) {
+      bad.rollout = value;
+      s.tokens.push_back(bad);
+    }
+    poisoned.Add(s);
+  }
+  EXPECT_EQ(poisoned.non_finite(), 3u * 64);
+  EXPECT_EQ(poisoned.tokens(), clean.tokens());
+  EXPECT_DOUBLE_EQ(poisoned.log_wealth(), clean.log_wealth());
+}
+
+// The trainer's entropy is of another support.
+TEST(SamplerTest, ACutSupportNeedsTheRolloutsColumns) {
+  RolloutSpec spec{.sequences = 128, .sin = "truncated", .top_p = .9, .mode = "processed"};
+  spec.declared = spec.entropy = true;
+  RolloutSimulator simulator(spec);
+  SamplerTest test(1e-6);
+  AddStep(simulator, spec, 0, 1, test);
+  EXPECT_EQ(test.by(), By::kNothing);
+  EXPECT_EQ(test.cut(), 128u * 64);
+  spec.rollout_entropy = spec.rollout_varentropy = true;
+  RolloutSimulator with(spec);
+  SamplerTest own(1e-6);
+  AddStep(with, spec, 0, 1, own);
+  EXPECT_EQ(own.by(), By::kRollout);
+  EXPECT_EQ(own.alarmed(), SamplerSide::kNone);
+}
+
+// Against the definition, in extended precision.
+TEST(SamplerTest, WealthIsBennettsMixture) {
+  RolloutSpec spec{.sequences = 3, .length = 50};
+  spec.rollout_entropy = spec.rollout_varentropy = true;
+  RolloutSimulator simulator(spec);
+  SamplerTest test(1e-6);
+  long double logs[14] = {};
+  for (const RolloutSequence& s : simulator.Step(0)) {
+    test.Add(s);
+    for (const RolloutToken& t : s.tokens) {
+      const long double h = t.rollout_entropy, v = t.rollout_varentropy, x = -t.rollout - h;
+      for (int j = 0; j < 7; ++j) {
+        const long double a = std::ldexp(1.0L, -j - 1);
+        logs[j] += -a * x - v / (h * h) * (std::expm1(a * h) - a * h);
+        logs[7 + j] += a * std::min(x, 4.0L) - v / 16 * (std::expm1(4 * a) - 4 * a);
+      }
+    }
+  }
+  long double sum = 0;
+  for (const long double l : logs) sum += std::exp(l) / 14;
+  EXPECT_NEAR(test.log_wealth(), static_cast<double>(std::log(sum)), 1e-9);
+}
+
+}  // namespace
+}  // namespace plumbline::rules
