@@ -13,7 +13,9 @@ constexpr double kOrdinary = 20;  // |ln rho| whose factors may be multiplied as
 // An engine that rounds its logits gives log-probabilities this far above 0.
 constexpr double kPositiveSlack = .01;
 
-double Lambda(size_t j) { return std::ldexp(1.0, -static_cast<int>(j)); }
+// 2^0 .. 2^-8; downward the first seven.
+constexpr std::array<double, 9> kLambda = {1,      .5,      .25,      .125,     .0625,
+                                           .03125, .015625, .0078125, .00390625};
 
 // ln(1 + lambda (e^x - 1)) for x of any size, lambda in (0, 1].
 double LogUp(double lambda, double x) {
@@ -30,17 +32,17 @@ void Extremes::Add(double value, TokenWitness witness) {
   if (found_.size() > kMost) found_.pop_back();
 }
 
-void RatioMoments::Add(double x, double rho) {
+void RatioMoments::Add(double x, double gain) {
   // Doubles overflow at d = 709, the extended ones at 11,356.
-  const long double r =
-      rho < kInfinity ? static_cast<long double>(rho) : std::exp(static_cast<long double>(x));
+  const long double g =
+      gain < kInfinity ? static_cast<long double>(gain) : std::exp(static_cast<long double>(x));
+  const long double square = static_cast<long double>(x) * x;
   ++n;
   d += x;
-  d2 += static_cast<long double>(x) * x;
-  // rho - 1 - d cancels near 0.
-  k3 += std::fabs(x) < .5 ? static_cast<long double>(std::expm1(x)) - x : r - 1 - x;
-  rho_d2 += r * x * x;
-  if (x > 0) rho_rise2 += r * x * x;
+  d2 += square;
+  k3 += g - x;
+  rho_d2 += (1 + g) * square;
+  if (x > 0) rho_rise2 += (1 + g) * square;
 }
 
 RecordTest::RecordTest(double alpha) : alpha_(alpha) {}
@@ -48,8 +50,8 @@ RecordTest::RecordTest(double alpha) : alpha_(alpha) {}
 double RecordTest::log_wealth_down(double kappa) const {
   std::array<double, kDown> logs = wealth_down_.logs();
   for (size_t j = 0; j < kDown; ++j) {
-    const double far = std::log1p(1 / Lambda(j));
-    logs[j] -= static_cast<double>(bounded_tokens_) * std::log1p(Lambda(j) * kappa / (far * far));
+    const double far = std::log1p(1 / kLambda[j]);
+    logs[j] -= static_cast<double>(bounded_tokens_) * std::log1p(kLambda[j] * kappa / (far * far));
   }
   return Wealth<kDown>::LogMean(logs);
 }
@@ -62,28 +64,25 @@ void RecordTest::Look() {
   if (crossed_ == 0 && alpha_ > 0 && wealth_up_.log() >= -std::log(alpha_up())) crossed_ = tokens_;
 }
 
-void RecordTest::BetUp(double x) {
+void RecordTest::BetUp(double x, double gain) {
   std::array<double, kUp> f;
   if (std::fabs(x) <= kOrdinary) {
-    const double gain = std::expm1(x);
-    for (size_t j = 0; j < kUp; ++j) f[j] = 1 + Lambda(j) * gain;
-    if (!wealth_up_.Multiply(f)) return;
+    for (size_t j = 0; j < kUp; ++j) f[j] = 1 + kLambda[j] * gain;
+    wealth_up_.Multiply(f);
   } else {
-    for (size_t j = 0; j < kUp; ++j) f[j] = LogUp(Lambda(j), x);
+    for (size_t j = 0; j < kUp; ++j) f[j] = LogUp(kLambda[j], x);
     wealth_up_.Add(f);
   }
-  Look();
 }
 
-void RecordTest::BetDown(double x, const Means* means) {
+void RecordTest::BetDown(double gain, const Means* means) {
   std::array<double, kDown> f;
   bounded_tokens_ += means == nullptr;
-  const double loss = -std::expm1(x);  // 1 - rho; -infinity loses every bet
   bool ordinary = true;
   for (size_t j = 0; j < kDown; ++j) {
     const double by = means == nullptr ? 1 : means->Get(static_cast<int>(j));
-    f[j] = std::max(0.0, 1 + Lambda(j) * loss) / by;
-    ordinary = ordinary && (f[j] == 0 || f[j] > 1e-8);
+    f[j] = std::max(0.0, 1 - kLambda[j] * gain) / by;
+    ordinary = ordinary && (f[j] == 0 || (f[j] > 1e-8 && f[j] < 1e8));
   }
   if (ordinary) {
     wealth_down_.Multiply(f);
@@ -93,11 +92,17 @@ void RecordTest::BetDown(double x, const Means* means) {
   }
 }
 
-void RecordTest::Bet(double d, double slack, const Means* means) {
+// rho - 1 may be infinity, which loses every bet downward.
+void RecordTest::Bet(double d, double slack, const Means* means, const Place& place) {
   ++tokens_;
-  BetUp(d - slack);
+  const double gain = std::expm1(d);
+  BetUp(d - slack, slack == 0 ? gain : std::expm1(d - slack));
   if (d == -kInfinity) return;  // downward its factor is at least 1: leaving it out is safe
-  if (means == nullptr || means->size() == static_cast<int>(kDown)) BetDown(d + slack, means);
+  if (means == nullptr || means->size() == static_cast<int>(kDown))
+    BetDown(slack == 0 ? gain : std::expm1(d + slack), means);
+  moments_.Add(d, gain);
+  if (largest_.Wants(d)) largest_.Add(d, place.Witness());
+  if (smallest_.Wants(-d)) smallest_.Add(-d, place.Witness());
 }
 
 bool RecordTest::Usable(double train, double rollout) {
@@ -109,14 +114,8 @@ bool RecordTest::Usable(double train, double rollout) {
   return true;
 }
 
-void RecordTest::Note(double d, const std::string& sequence, int64_t step, const RolloutToken& t) {
-  if (d == -kInfinity) return;
-  moments_.Add(d, std::exp(d));
-  const auto witness = [&] {
-    return TokenWitness{sequence, step, t.position, t.token, t.train, t.rollout};
-  };
-  if (largest_.Wants(d)) largest_.Add(d, witness());
-  if (smallest_.Wants(-d)) smallest_.Add(-d, witness());
+TokenWitness RecordTest::Place::Witness() const {
+  return {sequence, step, token.position, token.token, token.train, token.rollout};
 }
 
 void RecordTest::Enter(const RolloutSequence& s, const RolloutToken& t, double slack) {
@@ -125,9 +124,7 @@ void RecordTest::Enter(const RolloutSequence& s, const RolloutToken& t, double s
   largest_eta_ = std::max(largest_eta_, eta);
   positive_ += t.rollout > kPositiveSlack + s.rollout_grid.HalfUnit(t.rollout);
   zero_filled_ += t.rollout == 0 && t.train < -std::numbers::ln2;
-  const double d = t.train - t.rollout;
-  Bet(d, eta + slack, nullptr);
-  Note(d, s.id, s.step, t);
+  Bet(t.train - t.rollout, eta + slack, nullptr, {s.id, s.step, t});
 }
 
 RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
@@ -148,8 +145,7 @@ RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
   for (const RolloutToken& t : s.tokens) {
     if (!t.judged) continue;
     if (!t.same_token) {
-      if (differing_ids_++ == 0)
-        first_differing_ = {s.id, s.step, t.position, t.token, t.train, t.rollout};
+      if (differing_ids_++ == 0) first_differing_ = Place{s.id, s.step, t}.Witness();
       continue;
     }
     Enter(s, t, slack);
@@ -158,6 +154,7 @@ RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
     wealth_up_.AddToAll(std::log(s.kept_share));
     wealth_down_.AddToAll(std::log(s.kept_share));
   }
+  Look();
   return entry;
 }
 
@@ -171,14 +168,12 @@ void RecordTest::AddRow(const v1::LogitsRow& row, int64_t step) {
     }
   }
   ++left_out_[static_cast<size_t>(Entry::kEnters)];
-  const double d = row.logprob_train() - row.logprob_rollout();
-  Bet(d, 0, &row.downward_means());
   RolloutToken token;
   token.token = row.token();
   token.position = row.position();
   token.train = row.logprob_train();
   token.rollout = row.logprob_rollout();
-  Note(d, row.sequence_id(), step, token);
+  Bet(token.train - token.rollout, 0, &row.downward_means(), {row.sequence_id(), step, token});
 }
 
 void RecordTest::EndStep() {

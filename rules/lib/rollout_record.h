@@ -70,7 +70,8 @@ struct RatioMoments {
   long double rho_d2 = 0;     // of rho d^2
   long double rho_rise2 = 0;  // of rho (d^+)^2
 
-  void Add(double d, double rho);
+  // `gain`: e^d - 1.
+  void Add(double d, double gain);
   double k1() const { return n > 0 ? static_cast<double>(-this->d / n) : kNotRecorded; }
   double k2() const { return n > 0 ? static_cast<double>(d2 / n / 2) : kNotRecorded; }
   double mean_k3() const { return n > 0 ? static_cast<double>(k3 / n) : kNotRecorded; }
@@ -101,8 +102,8 @@ class RecordTest {
   bool alarmed_down() const { return alarmed_down_; }
   // Now, and the premise holds as far as can be measured. Rows of full logits need no kappa.
   bool DownAlarm(double kappa) const;
-  // The number of the token, from 1, at which upward wealth first stood at 1/alpha in the step that
-  // raised the alarm, to within 16; 0: none.
+  // Tokens that had entered when upward wealth first stood at 1/alpha at the end of a sequence of
+  // the step that raised the alarm; 0: none.
   uint64_t alarm_token() const { return alarm_token_; }
   double log_wealth_up() const { return wealth_up_.log(); }
   double log_wealth_down(double kappa) const;
@@ -138,13 +139,20 @@ class RecordTest {
  private:
   using Means = google::protobuf::RepeatedField<double>;
 
+  // Where a token stands.
+  struct Place {
+    const std::string& sequence;
+    int64_t step;
+    const RolloutToken& token;
+    TokenWitness Witness() const;
+  };
+
   // One token that entered; `slack` widens the rounding on both sides.
   void Enter(const RolloutSequence& sequence, const RolloutToken& token, double slack);
-  void Bet(double d, double slack, const Means* means);
-  void BetUp(double x);
+  void Bet(double d, double slack, const Means* means, const Place& place);
+  void BetUp(double x, double gain);
+  void BetDown(double gain, const Means* means);
   void Look();
-  void BetDown(double x, const Means* means);
-  void Note(double d, const std::string& sequence, int64_t step, const RolloutToken& token);
   // Counts what cannot be bet on; true: bet.
   bool Usable(double train, double rollout);
 

@@ -10,26 +10,35 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kCap = 4;  // nats
 
-double Theta(size_t j) { return std::ldexp(1.0, -static_cast<int>(j) - 1); }
+// theta = 2^-1 .. 2^-7.
+constexpr std::array<double, 7> kTheta = {.5, .25, .125, .0625, .03125, .015625, .0078125};
 
-// (e^x - 1 - x) / x^2, x >= 0.
-double Bennett(double x) {
-  if (x < .02) return .5 + x / 6 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6)));
-  return (std::expm1(x) - x) / (x * x);
+// (e^x - 1 - x) / x^2 for x = theta b >= 0, b at most 1,000 nats.
+std::array<double, 7> Bennett(double b) {
+  std::array<double, 7> g;
+  double e = std::exp(kTheta.back() * b);
+  for (size_t j = kTheta.size(); j-- > 0; e *= e) {
+    const double x = kTheta[j] * b;
+    g[j] = x < .02 ? .5 + x / 6 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6))) : (e - 1 - x) / (x * x);
+  }
+  return g;
 }
 
 bool Recorded(double x) { return std::isfinite(x); }
 
 }  // namespace
 
-void ClusterSum::Add(double group) {
+void ClusterSum::Add(double group, double slack) {
   ++groups_;
   sum_ += group;
+  slack_ += slack;
   squares_ += static_cast<long double>(group) * group;
 }
 
 double ClusterSum::t() const {
-  return squares_ > 0 ? static_cast<double>(sum_ / std::sqrt(squares_)) : 0;
+  const long double left = std::fabs(sum_) - slack_;
+  if (!(squares_ > 0) || !(left > 0)) return 0;
+  return static_cast<double>(std::copysign(left, sum_) / std::sqrt(squares_));
 }
 
 double ClusterSum::p_value() const {
@@ -48,43 +57,49 @@ void SamplerTest::Declare(double temperature) {
 }
 
 void SamplerTest::Bet(double x, double slack, double entropy, double varentropy) {
+  static const std::array<double, kBets> above = Bennett(kCap);
+  const std::array<double, kBets> below = Bennett(entropy);
   Both logs;
   for (size_t j = 0; j < kBets; ++j) {
-    const double theta = Theta(j);
+    const double theta = kTheta[j];
     const double vt = varentropy * theta * theta;
-    logs[j] = -theta * (x + slack) - vt * Bennett(theta * entropy);
-    logs[kBets + j] = theta * std::min(x - slack, kCap) - vt * Bennett(theta * kCap);
+    logs[j] = -theta * (x + slack) - vt * below[j];
+    logs[kBets + j] = theta * std::min(x - slack, kCap) - vt * above[j];
   }
   wealth_.Add(logs);
 }
 
-bool SamplerTest::AddOwn(const RolloutSequence& s, const RolloutToken& t, double* group) {
+bool SamplerTest::AddOwn(const RolloutSequence& s, const RolloutToken& t, Group* group) {
   if (!Recorded(t.rollout_entropy)) return false;
   const double x = -t.rollout - t.rollout_entropy;
-  if (!Recorded(x) || t.rollout_entropy < 0) {
+  // No vocabulary has an entropy of 1,000 nats.
+  if (!Recorded(x) || !(t.rollout_entropy >= 0 && t.rollout_entropy <= 1000)) {
     ++non_finite_;
     return true;
   }
+  const double of_entropy = s.rollout_entropy_grid.HalfUnit(t.rollout_entropy);
+  const double slack = s.rollout_grid.HalfUnit(t.rollout) + of_entropy;
   if (!Recorded(t.rollout_varentropy) || t.rollout_varentropy < 0) {
     ++entropy_only_.tokens;
     entropy_only_.x += x;
-    *group += x;
+    group->sum += x;
+    group->slack += slack;
     return true;
   }
-  const double of_entropy = s.rollout_entropy_grid.HalfUnit(t.rollout_entropy);
   const double v = t.rollout_varentropy + s.rollout_varentropy_grid.HalfUnit(t.rollout_varentropy);
-  Bet(x, s.rollout_grid.HalfUnit(t.rollout) + of_entropy, t.rollout_entropy + of_entropy, v);
+  Bet(x, slack, t.rollout_entropy + of_entropy, v);
   ++own_.tokens;
   own_.x += x;
   own_.v += v;
   return true;
 }
 
-bool SamplerTest::AddTrained(const RolloutToken& t, double* group) {
+bool SamplerTest::AddTrained(const RolloutSequence& s, const RolloutToken& t, Group* group) {
   if (!Recorded(t.train_entropy)) return false;
   const double d = t.train - t.rollout;
   // pi = 0: rho ln pi is 0.
-  const double x = t.train == -kInfinity ? 0 : std::exp(d) * (-t.train - t.train_entropy);
+  const double rho = std::exp(d);
+  const double x = t.train == -kInfinity ? 0 : rho * (-t.train - t.train_entropy);
   if (!Recorded(t.rollout) || !Recorded(x)) {
     ++non_finite_;
     return true;
@@ -92,7 +107,10 @@ bool SamplerTest::AddTrained(const RolloutToken& t, double* group) {
   ++trained_.tokens;
   trained_.x += x;
   if (Recorded(t.train_varentropy)) trained_.v += t.train_varentropy;
-  *group += x;
+  const double eta = s.train_grid.HalfUnit(t.train);
+  group->sum += x;
+  group->slack += rho * (eta + s.train_entropy_grid.HalfUnit(t.train_entropy)) +
+                  std::fabs(x) * std::expm1(eta + s.rollout_grid.HalfUnit(t.rollout));
   return true;
 }
 
@@ -110,7 +128,7 @@ SamplerTest::Entry SamplerTest::Add(const RolloutSequence& s) {
   if (s.mode == v1::LOGPROB_MODE_RAW && (truncates || heats)) Declare(s.temperature);
   // What raw values are of has full support, whatever was drawn.
   const bool full = s.mode == v1::LOGPROB_MODE_RAW || !truncates;
-  double of_entropy = 0, of_train = 0;
+  Group of_entropy, of_train;
   const uint64_t entropy_tokens = entropy_only_.tokens, trained_tokens = trained_.tokens;
   for (const RolloutToken& t : s.tokens) {
     if (!t.judged || !t.same_token) continue;
@@ -119,11 +137,12 @@ SamplerTest::Entry SamplerTest::Add(const RolloutSequence& s) {
       ++cut_;
       continue;
     }
-    AddTrained(t, &of_train);
+    AddTrained(s, t, &of_train);
   }
   if (filtered) wealth_.AddToAll(std::log(s.kept_share));
-  if (entropy_only_.tokens > entropy_tokens && !filtered) entropy_groups_.Add(of_entropy);
-  if (trained_.tokens > trained_tokens) trained_groups_.Add(of_train);
+  if (entropy_only_.tokens > entropy_tokens && !filtered)
+    entropy_groups_.Add(of_entropy.sum, of_entropy.slack);
+  if (trained_.tokens > trained_tokens) trained_groups_.Add(of_train.sum, of_train.slack);
   return entry;
 }
 
@@ -137,8 +156,8 @@ void SamplerTest::AddRow(const v1::LogitsRow& row) {
     const double psi_above = row.log_moments(at);
     const double psi_below = row.log_moments(at + static_cast<int>(kBets));
     finite = finite && Recorded(psi_above) && Recorded(psi_below);
-    logs[j] = -Theta(j) * x - psi_below;
-    logs[kBets + j] = Theta(j) * x - psi_above;
+    logs[j] = -kTheta[j] * x - psi_below;
+    logs[kBets + j] = kTheta[j] * x - psi_above;
   }
   if (!finite) {
     ++non_finite_;

@@ -18,7 +18,9 @@
 // - The trainer's columns: the same of rho (-ln pi - H_pi), whose mean under mu is that of -ln pi -
 // H_pi
 //   under pi, 0, wherever mu can draw all that pi can. The sums of squares are about 0, not about
-//   the mean, which errs on the quiet side. Approximate: the law of large numbers does the rest.
+//   the mean, and roundings are
+//   taken to go all one way: both err on the quiet side. Approximate: the law of large numbers does
+//   the rest.
 // The best of these that the record has columns for is used. Not thread-safe.
 #pragma once
 
@@ -36,18 +38,19 @@ enum class SamplerSide { kNone, kBelow, kAbove };
 // Sums of independent groups, of mean 0 if all is well.
 class ClusterSum {
  public:
-  void Add(double group);
+  // `slack`: the furthest that the rounding of recorded values can have moved the group's sum.
+  void Add(double group, double slack);
   uint64_t groups() const { return groups_; }
   double sum() const { return static_cast<double>(sum_); }
   // Two-sided p-value of Student's t with groups - 1 degrees of freedom; 1 for fewer than
   // `kFewest`.
   double p_value() const;
-  double t() const;
+  double t() const;  // of what is left of the sum when all rounding went its way
   static constexpr uint64_t kFewest = 50;
 
  private:
   uint64_t groups_ = 0;
-  long double sum_ = 0, squares_ = 0;
+  long double sum_ = 0, squares_ = 0, slack_ = 0;
 };
 
 class SamplerTest {
@@ -97,8 +100,11 @@ class SamplerTest {
   using Both = std::array<double, 2 * kBets>;  // below, then above
 
   // One token; false: it has no such columns.
-  bool AddOwn(const RolloutSequence& sequence, const RolloutToken& token, double* group);
-  bool AddTrained(const RolloutToken& token, double* group);
+  struct Group {
+    double sum = 0, slack = 0;
+  };
+  bool AddOwn(const RolloutSequence& sequence, const RolloutToken& token, Group* group);
+  bool AddTrained(const RolloutSequence& sequence, const RolloutToken& token, Group* group);
   void Bet(double x, double slack, double entropy, double varentropy);
 
   double alpha_;

@@ -14,17 +14,18 @@ namespace plumbline::rules {
 template <size_t N>
 class Wealth {
  public:
-  // One factor a bet, each within [0, e^20] and, where not 0, at least e^-20.
-  // True every 16 times, when log() costs least.
-  bool Multiply(const std::array<double, N>& factors) {
-    for (size_t j = 0; j < N; ++j) product_[j] *= factors[j];
-    if (++pending_ < kBlock) return false;
-    Flush();
-    return true;
+  // One factor a bet, each 0 or within [kLeast, 1 / kLeast].
+  static constexpr double kLeast = 1e-9;
+  void Multiply(const std::array<double, N>& factors) {
+    bool far = false;
+    for (size_t j = 0; j < N; ++j) {
+      product_[j] *= factors[j];
+      far |= product_[j] < kFar || product_[j] > 1 / kFar;
+    }
+    if (far) Flush();
   }
   // The same of any size, as logarithms; -infinity: the bet is lost for good.
   void Add(const std::array<double, N>& logs) {
-    if (pending_ > 0) Flush();
     for (size_t j = 0; j < N; ++j) log_[j] += logs[j];
   }
   void AddToAll(double log_factor) {
@@ -50,15 +51,13 @@ class Wealth {
   }
 
  private:
-  // 16 factors of e^20 stay within a double.
-  static constexpr int kBlock = 16;
+  static constexpr double kFar = 1e-290;  // a further factor leaves it a normal double
 
   void Flush() {
     for (size_t j = 0; j < N; ++j) {
       log_[j] += std::log(product_[j]);
       product_[j] = 1;
     }
-    pending_ = 0;
   }
 
   std::array<double, N> log_{};
@@ -67,7 +66,6 @@ class Wealth {
     ones.fill(1);
     return ones;
   }();
-  int pending_ = 0;
 };
 
 }  // namespace plumbline::rules

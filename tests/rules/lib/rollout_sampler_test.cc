@@ -160,6 +160,26 @@ TEST(SamplerPower, TokensToAnAlarm) {
   }
 }
 
+// An entropy that is rounded alike on every token is no evidence, however many there are.
+TEST(SamplerTest, RoundedColumnsOfOneContextStayQuiet) {
+  for (const bool own : {true, false}) {
+    RolloutSpec spec{.contexts = 1, .sequences = 4000, .length = 16, .rounded = "both"};
+    spec.noise = "none";
+    (own ? spec.rollout_entropy : spec.entropy) = true;
+    RolloutSimulator simulator(spec);
+    SamplerTest test(.01);
+    for (RolloutSequence& s : simulator.Step(0, 1)) {
+      for (RolloutToken& t : s.tokens) {
+        double& entropy = own ? t.rollout_entropy : t.train_entropy;
+        entropy = RoundToFormat(entropy, DType::kBF16, RoundingMode::kUp);
+      }
+      s.train_entropy_grid.format = s.rollout_entropy_grid.format = DType::kBF16;
+      test.Add(s);
+    }
+    EXPECT_EQ(test.FinalLook(), SamplerSide::kNone) << test.p_value();
+  }
+}
+
 TEST(SamplerTest, TheTemperatureIsToldNearly) {
   for (const double t : {.8, .9, 1.1}) {
     RolloutSpec spec{.sequences = 400, .length = 64, .sin = "both-raw", .temperature = t};
