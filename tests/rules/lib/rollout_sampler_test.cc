@@ -163,17 +163,19 @@ TEST(SamplerPower, TokensToAnAlarm) {
 // An entropy that is rounded alike on every token is no evidence, however many there are.
 TEST(SamplerTest, RoundedColumnsOfOneContextStayQuiet) {
   for (const bool own : {true, false}) {
-    RolloutSpec spec{.contexts = 1, .sequences = 4000, .length = 16, .rounded = "both"};
+    RolloutSpec spec{
+        .vocabulary = 1024, .contexts = 1, .sharpness = .3, .sequences = 4000, .length = 16};
+    spec.rounded = "both";
     spec.noise = "none";
     (own ? spec.rollout_entropy : spec.entropy) = true;
     RolloutSimulator simulator(spec);
     SamplerTest test(.01);
     for (RolloutSequence& s : simulator.Step(0, 1)) {
+      s.train_entropy_grid.format = s.rollout_entropy_grid.format = DType::kBF16;
       for (RolloutToken& t : s.tokens) {
         double& entropy = own ? t.rollout_entropy : t.train_entropy;
-        entropy = RoundToFormat(entropy, DType::kBF16, RoundingMode::kUp);
+        entropy += .9 * s.train_entropy_grid.HalfUnit(entropy);  // as far as rounding may go
       }
-      s.train_entropy_grid.format = s.rollout_entropy_grid.format = DType::kBF16;
       test.Add(s);
     }
     EXPECT_EQ(test.FinalLook(), SamplerSide::kNone) << test.p_value();
