@@ -70,7 +70,9 @@ class Merge {
   // later attempt follows, that attempt decides what becomes of the open steps.
   void Leave(const Source& source) {
     for (const v1::Source& process : source.processes()) {
-      if (--open_[Key(process)] == 0 && process.attempt() == newest_attempt_[process.run()]) {
+      size_t& open = open_[Key(process)];  // 0: a process that showed only as its input was read
+      if (open > 0) --open;
+      if (open == 0 && process.attempt() == newest_attempt_[process.run()]) {
         engine_->MarkGone(process);
       }
     }
@@ -103,7 +105,7 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   auto engine = rules::Engine::Create(options.engine,
                                       [&result](const v1::Verdict& v) { result.report.Add(v); });
   if (!engine.ok()) return engine.status();
-  Inputs inputs = FindInputs(options.paths, options.forced);
+  Inputs inputs = FindInputs(options.paths, options.forced, options.mapped);
   std::vector<std::unique_ptr<Source>> sources;
   AuditProgress progress;
   for (const Inputs::Set& set : inputs.sets) {

@@ -16,6 +16,7 @@ namespace plumbline::audit {
 struct AuditOptions {
   std::vector<std::string> paths;
   const Reader* forced = nullptr;  // nullptr: formats are recognised by content
+  const Reader* mapped = nullptr;  // of the user's own format: asked before all others
   rules::EngineConfig engine;
 };
 

@@ -15,7 +15,9 @@ namespace fs = std::filesystem;
 
 class Finder {
  public:
-  Finder(const Reader* forced, Inputs* inputs) : forced_(forced), inputs_(inputs) {
+  Finder(const Reader* forced, const Reader* mapped, Inputs* inputs)
+      : forced_(forced), inputs_(inputs) {
+    if (mapped != nullptr) inputs_->sets.push_back({mapped, {}});
     for (const Reader* reader : Readers()) inputs_->sets.push_back({reader, {}});
   }
 
@@ -93,9 +95,10 @@ class Finder {
 
 }  // namespace
 
-Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced) {
+Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced,
+                  const Reader* mapped) {
   Inputs inputs;
-  Finder finder(forced, &inputs);
+  Finder finder(forced, mapped, &inputs);
   for (const std::string& path : paths) finder.Named(path);
   finder.Finish();
   return inputs;

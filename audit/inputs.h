@@ -21,8 +21,10 @@ struct Inputs {
   std::vector<Set> sets;  // one a format that occurs
 };
 
-// `forced` reads every file as its format; nullptr: by content. A file that occurs twice is taken
-// once. Problems (missing, unreadable, not recognised) are in the reports.
-Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced);
+// `forced` reads every file as its format; nullptr: by content. `mapped`, where given, is asked
+// before all others. A file that occurs twice is taken once. Problems (missing, unreadable, not
+// recognised) are in the reports.
+Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced,
+                  const Reader* mapped = nullptr);
 
 }  // namespace plumbline::audit

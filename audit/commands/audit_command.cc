@@ -6,11 +6,13 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "audit/audit.h"
 #include "audit/commands/commands.h"
 #include "audit/commands/progress_line.h"
+#include "audit/readers/column_map.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
 #include "rules/sums/contract.h"
@@ -23,6 +25,7 @@ struct Arguments {
   std::string format = "text";
   std::string output;
   std::string as;
+  std::string map;
   std::string fail_on = "error";
   std::vector<std::string> rules;
   std::vector<std::string> settings;
@@ -87,6 +90,16 @@ int Run(const Arguments& arguments) {
                       : "--as: expected one of " + ReadableFormats() + ", found " + arguments.as);
     }
   }
+  std::optional<ColumnMap> map;
+  std::optional<RolloutReader> mapped;
+  if (!arguments.map.empty()) {
+    absl::StatusOr<ColumnMap> read = ReadColumnMap(arguments.map);
+    if (!read.ok()) return Fail("--map: " + std::string(read.status().message()));
+    map = *std::move(read);
+    options.mapped = &mapped.emplace(MappedRollouts(*map));
+    if (options.forced != nullptr && options.forced->format() == mapped->format())
+      options.forced = options.mapped;
+  }
   if (!arguments.output.empty() && OutputIsInput(arguments)) {
     return Fail("--output: expected a file that is not audited, found " + arguments.output);
   }
@@ -134,6 +147,11 @@ void RegisterAudit(CLI::App& app, int* status) {
       ->add_option("--as", arguments->as,
                    "Read every file as FORMAT instead of recognising it by content")
       ->type_name("FORMAT");
+  command
+      ->add_option("--map", arguments->map,
+                   "Columns of a foreign format of rollout records (TOML); see "
+                   "docs/rollout_records.md")
+      ->type_name("FILE");
   command
       ->add_option("--fail-on", arguments->fail_on,
                    "Lowest level of a finding that makes the exit status 1")

@@ -64,6 +64,14 @@ absl::Status InputFile::ReadAt(uint64_t offset, char* data, size_t size) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<size_t> InputFile::ReadSome(uint64_t offset, char* data, size_t size) const {
+  while (true) {
+    const ssize_t got = pread(fd_, data, size, static_cast<off_t>(offset));
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno != EINTR) return SystemError(errno);
+  }
+}
+
 absl::StatusOr<std::string> InputFile::Head(size_t size) const {
   std::string head(std::min<uint64_t>(size, size_), '\0');
   if (absl::Status status = ReadAt(0, head.data(), head.size()); !status.ok()) return status;

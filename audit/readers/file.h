@@ -26,6 +26,8 @@ class InputFile {
 
   // Fills `size` bytes at `data`; OutOfRange when the file ends before that.
   absl::Status ReadAt(uint64_t offset, char* data, size_t size) const;
+  // As many bytes as there are at `offset`, at most `size`; 0 at the end.
+  absl::StatusOr<size_t> ReadSome(uint64_t offset, char* data, size_t size) const;
   // As many bytes as there are, at most `size`.
   absl::StatusOr<std::string> Head(size_t size) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "audit/readers/reader.h"
+#include "audit/readers/rollout_jsonl.h"
 #include "audit/readers/run_record.h"
 #include "audit/readers/safetensors.h"
 
@@ -11,7 +12,8 @@ namespace plumbline::audit {
 const std::vector<const Reader*>& Readers() {
   static const SafetensorsReader safetensors;
   static const RunRecordReader run_record;
-  static const std::vector<const Reader*> readers = {&safetensors, &run_record};
+  static const std::vector<const Reader*> readers = {&safetensors, &run_record, &NativeRollouts(),
+                                                     &PrimeRlRollouts(), &NemoRlRollouts()};
   return readers;
 }
 

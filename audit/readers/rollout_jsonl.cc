@@ -1,0 +1,72 @@
+#include "audit/readers/rollout_jsonl.h"
+
+#include <algorithm>
+#include <set>
+
+#include "audit/readers/json_cursor.h"
+#include "audit/readers/line_reader.h"
+#include "audit/readers/rollout_source.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kLook = 1 << 20;  // bytes in which a format shows
+
+// The keys of an object, as far as the text is one.
+std::set<std::string> KeysOf(std::string_view text) {
+  std::set<std::string> keys;
+  JsonCursor cursor(text);
+  if (cursor.Peek() != JsonCursor::Kind::kObject) return keys;
+  cursor.EnterObject();
+  for (std::string_view key; cursor.NextMember(&key) && (keys.emplace(key), cursor.Skip());) {
+  }
+  return keys;
+}
+
+}  // namespace
+
+bool RolloutReader::Recognise(std::string_view path, std::string_view head) const {
+  if (!IsCompressed(head) && head.find('{') == std::string_view::npos) return false;
+  const std::string text = FirstBytes(path, head, kLook);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::set<std::string> keys = KeysOf(rest.substr(0, end));
+    const auto found = std::count_if(keys_.begin(), keys_.end(),
+                                     [&](const std::string& key) { return keys.contains(key); });
+    if (static_cast<size_t>(found) >= enough_) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+std::vector<std::unique_ptr<Source>> RolloutReader::Open(
+    const std::vector<InputReport*>& files) const {
+  return OpenRollouts(map_, files);
+}
+
+const Reader& NativeRollouts() {
+  static const RolloutReader kReader(
+      NativeColumns(),
+      {"rollout_logprobs", "train_logprobs", "loss_mask", "sequence_id", "weight_versions",
+       "train_version", "logprob_mode", "rollout_source", "rollout_routing", "train_routing"},
+      2);
+  return kReader;
+}
+
+const Reader& PrimeRlRollouts() {
+  static const RolloutReader kReader(PrimeRlColumns(),
+                                     {"inference_logprobs", "trainer_logprobs", "export_step",
+                                      "export_sequence_idx", "mismatch_kl"},
+                                     2);
+  return kReader;
+}
+
+const Reader& NemoRlRollouts() {
+  static const RolloutReader kReader(
+      NemoRlColumns(),
+      {"generation_logprobs", "prev_logprobs", "token_loss_mask", "sample_loss_mask"}, 2);
+  return kReader;
+}
+
+}  // namespace plumbline::audit
