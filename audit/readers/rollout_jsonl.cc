@@ -25,19 +25,25 @@ std::set<std::string> KeysOf(std::string_view text) {
 
 }  // namespace
 
-bool RolloutReader::Recognise(std::string_view path, std::string_view head) const {
-  if (!IsCompressed(head) && head.find('{') == std::string_view::npos) return false;
-  const std::string text = FirstBytes(path, head, kLook);
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::set<std::string> keys = KeysOf(rest.substr(0, end));
+bool RolloutReader::Fits(std::string_view text) const {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::set<std::string> keys = KeysOf(text.substr(0, end));
     const auto found = std::count_if(keys_.begin(), keys_.end(),
                                      [&](const std::string& key) { return keys.contains(key); });
     if (static_cast<size_t>(found) >= enough_) return true;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return false;
+}
+
+bool RolloutReader::Recognise(std::string_view path, std::string_view head) const {
+  if (!IsCompressed(head)) {
+    if (head.find('{') == std::string_view::npos) return false;
+    if (Fits(head)) return true;
+    if (head.size() < kHeadBytes) return false;
+  }
+  return Fits(FirstBytes(path, head, kLook));
 }
 
 std::vector<std::unique_ptr<Source>> RolloutReader::Open(
