@@ -20,16 +20,57 @@ constexpr double kTens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,
 
 bool IsDigit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
 
-// Eight digits at once: every byte's high half is 3 and stays so when 6 is added.
-bool EightDigits(const char* p, uint64_t* value) {
+constexpr uint64_t kWholeTens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+// Bytes that may be looked at without asking where the text ends: a sign, two times 8 digits, a
+// point, and the 8 bytes of a look at what follows.
+constexpr ptrdiff_t kAhead = 32;
+
+// The digits that 8 bytes begin with, as a number, and how many there are. No loop: the length of
+// a number is what a processor cannot guess.
+struct Digits {
+  uint64_t value;
+  unsigned count;
+};
+inline Digits LeadingDigits(const char* p) {
+  constexpr uint64_t kHigh = 0xF0F0F0F0F0F0F0F0u, kThrees = 0x3030303030303030u;
   uint64_t v;
   std::memcpy(&v, p, sizeof v);
-  constexpr uint64_t kHigh = 0xF0F0F0F0F0F0F0F0u, kThrees = 0x3333333333333333u;
-  if (((v & kHigh) | (((v + 0x0606060606060606u) & kHigh) >> 4)) != kThrees) return false;
-  v = (v & 0x0F0F0F0F0F0F0F0Fu) * 2561 >> 8;  // pairs, then fours, then all
-  v = (v & 0x00FF00FF00FF00FFu) * 6553601 >> 16;
-  *value = (v & 0x0000FFFF0000FFFFu) * 42949672960001u >> 32;
-  return true;
+  // Of a digit both halves' tests are 0: its high half is 3, and stays so when 6 is added.
+  const uint64_t other = ((v & kHigh) ^ kThrees) | (((v + 0x0606060606060606u) & kHigh) ^ kThrees);
+  const unsigned count = other == 0 ? 8 : static_cast<unsigned>(__builtin_ctzll(other)) / 8;
+  if (count == 0) return {0, 0};
+  v <<= 64 - 8 * count;                                   // what is missing becomes leading zeros
+  v = (v & 0x0F0F0F0F0F0F0F0Fu) * 2561 >> 8;              // pairs
+  v = (v & 0x00FF00FF00FF00FFu) * 6553601 >> 16;          // fours
+  v = (v & 0x0000FFFF0000FFFFu) * 42949672960001u >> 32;  // all
+  return {v, count};
+}
+
+// A number of up to 8 digits, a point and up to 8 more, as most are: false for any other, which is
+// then read the long way. At least kAhead bytes follow `p`.
+struct ShortNumber {
+  const char* end;
+  uint64_t mantissa;
+  unsigned decimals;
+  bool negative;
+};
+inline bool ReadShort(const char* p, ShortNumber* out) {
+  out->negative = *p == '-';
+  p += out->negative;
+  const Digits whole = LeadingDigits(p);
+  if (whole.count == 0 || whole.count == 8 || (*p == '0' && whole.count > 1)) return false;
+  p += whole.count;
+  out->mantissa = whole.value;
+  out->decimals = 0;
+  if (*p == '.') {
+    const Digits part = LeadingDigits(++p);
+    if (part.count == 0 || part.count == 8) return false;
+    out->mantissa = whole.value * kWholeTens[part.count] + part.value;
+    out->decimals = part.count;
+    p += part.count;
+  }
+  out->end = p;
+  return *p == ',' || *p == ']' || *p == ' ';
 }
 
 }  // namespace
@@ -43,8 +84,8 @@ bool JsonCursor::Number(double* out, NumberText* text) {
   uint64_t mantissa = 0;
   const auto digits = [&] {
     const char* from = p;
-    for (uint64_t eight; end_ - p >= 8 && EightDigits(p, &eight); p += 8)
-      mantissa = mantissa * 100'000'000 + eight;
+    for (Digits some; end_ - p >= 8 && (some = LeadingDigits(p)).count == 8; p += 8)
+      mantissa = mantissa * 100'000'000 + some.value;
     for (; p != end_ && IsDigit(*p); ++p)
       mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
     return p - from;
@@ -139,17 +180,26 @@ bool JsonCursor::ReadList(const Element& element) {
     return true;
   }
   for (size_t i = 0;; ++i) {
-    Space();
     if (!element(i)) return false;
     Space();
     if (at_ == end_ || (*at_ != ',' && *at_ != ']')) return Fail("',' or ']'");
     if (*at_++ == ']') return true;
+    if (at_ != end_ && *at_ == ' ') ++at_;
+    Space();
   }
 }
 
 bool JsonCursor::ReadNumbers(std::vector<double>* out, NumberText* text,
                              std::vector<OddElement>* odd) {
   return ReadList([&](size_t i) {
+    ShortNumber number;
+    if (end_ - at_ >= kAhead && ReadShort(at_, &number)) {
+      at_ = number.end;
+      const double value = static_cast<double>(number.mantissa) / kTens[number.decimals];
+      out->push_back(number.negative ? -value : value);
+      text->decimals = std::max(text->decimals, static_cast<int>(number.decimals));
+      return true;
+    }
     double value = kNan;
     const bool read = StartsNumber() ? Number(&value, text) : Odd(i, odd);
     out->push_back(value);
@@ -159,11 +209,18 @@ bool JsonCursor::ReadNumbers(std::vector<double>* out, NumberText* text,
 
 bool JsonCursor::ReadIntegers(std::vector<int64_t>* out, std::vector<OddElement>* odd) {
   return ReadList([&](size_t i) {
+    ShortNumber number;
+    if (end_ - at_ >= kAhead && ReadShort(at_, &number) && number.decimals == 0) {
+      at_ = number.end;
+      const auto value = static_cast<int64_t>(number.mantissa);
+      out->push_back(number.negative ? -value : value);
+      return true;
+    }
     const size_t at = offset();
     int64_t value = kNoInteger;
-    const bool number = StartsNumber();
-    const bool read = number ? Integer(&value) : Odd(i, odd);
-    if (number && value == kNoInteger) odd->push_back({i, at});
+    const bool is_number = StartsNumber();
+    const bool read = is_number ? Integer(&value) : Odd(i, odd);
+    if (is_number && value == kNoInteger) odd->push_back({i, at});
     out->push_back(value);
     return read;
   });

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -68,10 +69,18 @@ TEST(JsonCursor, MutatedDocumentsToo) {
 double ReadOne(const std::string& text, NumberText* written) {
   std::vector<double> values;
   std::vector<OddElement> odd;
-  const std::string list = "[" + text + "]";
-  JsonCursor cursor(list);
-  EXPECT_TRUE(cursor.ReadNumbers(&values, written, &odd) && cursor.AtEnd()) << text;
-  EXPECT_TRUE(odd.empty() && values.size() == 1) << text;
+  // Once with the end of the text in sight, once without: two ways to read a number.
+  const std::string list = "[" + text + ", " + text + "]";
+  for (const std::string& whole : {list, list + std::string(64, ' ')}) {
+    NumberText again;
+    JsonCursor cursor(whole);
+    EXPECT_TRUE(cursor.ReadNumbers(&values, &again, &odd) && cursor.AtEnd()) << text;
+    EXPECT_TRUE(whole == list || again == *written) << text;
+    *written = again;
+  }
+  EXPECT_TRUE(odd.empty() && values.size() == 4) << text;
+  for (const double x : values)
+    EXPECT_EQ(std::bit_cast<uint64_t>(x), std::bit_cast<uint64_t>(values[0])) << text;
   return values.empty() ? 0 : values[0];
 }
 
@@ -92,6 +101,45 @@ TEST(JsonCursor, NumbersAreTheNearestDoubles) {
               std::bit_cast<uint64_t>(std::strtod(text, nullptr)))
         << text;
   }
+}
+
+// Lists of anything that looks like a number: the same grammar and values as another parser's.
+TEST(JsonCursor, ListsOfNumbersAgainstAnotherParser) {
+  std::mt19937 random(4);
+  static constexpr char kSigns[] = "0123456789.-+eE ";
+  int good = 0;
+  for (int i = 0; i < 200000; ++i) {
+    std::string list = "[";
+    for (uint32_t n = 1 + random() % 3; n > 0; --n) {
+      std::string text = std::to_string(random() % 2000000);
+      if (random() % 2 == 0) text += "." + std::to_string(random() >> (random() % 32));
+      if (random() % 2 == 0) text.insert(0, "-");
+      if (random() % 8 == 0) text[random() % text.size()] = kSigns[random() % (sizeof kSigns - 1)];
+      list += text + (n > 1 ? random() % 2 == 0 ? "," : ", " : "]");
+    }
+    if (random() % 2 == 0) list += std::string(40, ' ');
+    std::vector<double> values;
+    std::vector<int64_t> integers;
+    std::vector<OddElement> odd;
+    NumberText written;
+    JsonCursor cursor(list), whole(list);
+    const bool read = cursor.ReadNumbers(&values, &written, &odd) && cursor.AtEnd();
+    // The other parser refuses what overflows.
+    if (std::any_of(values.begin(), values.end(), [](double x) { return std::isinf(x); })) continue;
+    const auto other = nlohmann::json::parse(list, nullptr, false);
+    ASSERT_EQ(read && odd.empty(), !other.is_discarded()) << list;
+    if (other.is_discarded()) continue;
+    ++good;
+    ASSERT_EQ(values, other.get<std::vector<double>>()) << list;
+    ASSERT_TRUE(whole.ReadIntegers(&integers, &odd)) << list;
+    for (size_t j = 0; j < values.size(); ++j) {
+      if (std::fabs(values[j]) > 0x1p53) continue;  // an integer then says more than a double
+      const bool is_whole = std::trunc(values[j]) == values[j];
+      ASSERT_EQ(integers[j], is_whole ? static_cast<int64_t>(values[j]) : JsonCursor::kNoInteger)
+          << list;
+    }
+  }
+  EXPECT_GT(good, 100000);
 }
 
 TEST(JsonCursor, TellsHowNumbersWereWritten) {
