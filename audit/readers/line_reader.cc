@@ -11,7 +11,8 @@ constexpr size_t kRead = 256 << 10;
 
 }  // namespace
 
-LineReader::LineReader(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
+LineReader::LineReader(std::unique_ptr<ByteStream> stream, size_t most)
+    : stream_(std::move(stream)), most_(most) {}
 
 // Makes room, by moving what is left to the front or by doubling, and reads. False at the end.
 bool LineReader::Fill() {
@@ -38,17 +39,18 @@ bool LineReader::Next(Line* line) {
         static_cast<const char*>(std::memchr(start + searched, '\n', end_ - searched));
     if (newline != nullptr) {
       const auto at = static_cast<size_t>(newline - start);
-      line->text = std::string_view(start + begin_, at - begin_);
+      line->too_long |= at - begin_ > most_;
+      if (!line->too_long) line->text = std::string_view(start + begin_, at - begin_);
       begin_ = at + 1;
       return true;
     }
-    if (line->too_long || end_ - begin_ > kMaxLine) {
+    if (line->too_long || end_ - begin_ > most_) {
       line->too_long = true;
       begin_ = end_;
     }
     const size_t length = end_ - begin_;
     if (!Fill()) {
-      line->text = std::string_view(buffer_.data() + begin_, length);
+      if (!line->too_long) line->text = std::string_view(buffer_.data() + begin_, length);
       line->ended = false;
       begin_ = end_;
       return length > 0 || line->too_long;

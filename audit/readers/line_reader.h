@@ -15,15 +15,15 @@ struct Line {
   uint64_t offset = 0;    // of its first byte, in the decompressed stream
   uint64_t number = 0;    // from 1
   bool ended = true;      // false: the file ended before a newline
-  bool too_long = false;  // longer than kMaxLine: `text` is its beginning, the rest was skipped
+  bool too_long = false;  // longer than the most that is kept: skipped, `text` is empty
 };
 
-// Memory: the longest line, at most kMaxLine. Not thread-safe.
+// Memory: twice the longest line, of those of at most `most` bytes. Not thread-safe.
 class LineReader {
  public:
-  static constexpr size_t kMaxLine = 512u << 20;
+  static constexpr size_t kMaxLine = 256u << 20;
 
-  explicit LineReader(std::unique_ptr<ByteStream> stream);
+  explicit LineReader(std::unique_ptr<ByteStream> stream, size_t most = kMaxLine);
 
   // False at the end; stream().problem() then says whether it is one.
   bool Next(Line* line);
@@ -33,6 +33,7 @@ class LineReader {
   bool Fill();
 
   std::unique_ptr<ByteStream> stream_;
+  size_t most_;
   std::string buffer_;
   size_t begin_ = 0;  // of the next line
   size_t end_ = 0;    // of what was read

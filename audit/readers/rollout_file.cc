@@ -39,49 +39,47 @@ bool SameSequence(const RolloutColumns& a, const RolloutColumns& b) {
 
 }  // namespace
 
-RolloutFile::RolloutFile(const ColumnMap& map, InputReport* report)
-    : map_(map), report_(report), parser_(map) {
+RolloutFile::RolloutFile(const ColumnMap& map, InputReport* report) : map_(map), report_(report) {
   if (map.step_from_name) named_step_ = StepInName(report->path);
 }
 
-bool RolloutFile::Open(InputReport* report) {
+bool RolloutFile::Open() {
   absl::StatusOr<InputFile> file = InputFile::Open(report_->path);
   if (!file.ok()) {
-    report->Add(0, std::string(file.status().message()));
+    report_->Add(0, std::string(file.status().message()));
     ended_ = true;
     return false;
   }
-  lines_ = std::make_unique<LineReader>(ByteStream::Open(std::move(*file)));
+  work_ = std::make_unique<Work>(map_, ByteStream::Open(std::move(*file)));
   return true;
 }
 
 void RolloutFile::Close() {
   bytes_read_ = bytes_read();
   ended_ = true;
-  lines_.reset();
+  work_.reset();
 }
 
 uint64_t RolloutFile::bytes_read() const {
-  return lines_ == nullptr ? bytes_read_ : lines_->stream().file_bytes_read();
+  return work_ == nullptr ? bytes_read_ : work_->lines.stream().file_bytes_read();
 }
 
 bool RolloutFile::Peek() {
-  if (!Open(report_)) return false;
-  InputReport ignored;  // the lines are read again
+  if (!Open()) return false;
   Line line;
   LineProblem problem;
-  for (int i = 0; i < kPeekLines && lines_->Next(&line); ++i) {
+  for (int i = 0; i < kPeekLines && work_->lines.Next(&line); ++i) {
     if (!Usable(line, &problem)) continue;
-    run_ = At(record_, Column::kRun).text;
+    run_ = At(work_->record, Column::kRun).text;
     run_known_ = true;
-    step_ = At(record_, Column::kStep).integer;
+    step_ = At(work_->record, Column::kStep).integer;
     break;
   }
-  lines_.reset();
+  work_.reset();
   return true;
 }
 
-// Parses and checks a line into record_.
+// Parses and checks a line into work_->record.
 bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
   std::string_view text = line.text;
   const size_t skipped = line.number == 1 && text.starts_with(kByteOrderMark) ? 3 : 0;
@@ -92,88 +90,87 @@ bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
                 "a longer one", false};
     return false;
   }
-  bool usable = parser_.Parse(text, &record_, problem);
+  bool usable = work_->parser.Parse(text, &work_->record, problem);
   if (usable) {
-    ColumnValue& step = At(record_, Column::kStep);
+    ColumnValue& step = At(work_->record, Column::kStep);
     if (!step.present && named_step_) {
       step.present = true;
       step.integer = *named_step_;
     }
-    usable = CheckRecord(map_, text, &record_, &shape_, problem);
+    usable = CheckRecord(map_, text, &work_->record, &shape_, problem);
   }
-  if (usable && run_known_ && At(record_, Column::kRun).text != run_) {
-    *problem = {At(record_, Column::kRun).offset, "run " + Quoted(run_) + ", as before it",
-                Quoted(At(record_, Column::kRun).text), false};
+  if (usable && run_known_ && At(work_->record, Column::kRun).text != run_) {
+    *problem = {At(work_->record, Column::kRun).offset, "run " + Quoted(run_) + ", as before it",
+                Quoted(At(work_->record, Column::kRun).text), false};
     usable = false;
   }
   problem->offset += skipped;
   return usable;
 }
 
-void RolloutFile::Report(InputReport* report, const Line& line, const LineProblem& problem) {
+void RolloutFile::Report(const Line& line, const LineProblem& problem) {
   std::string text = "expected " + problem.expected + " in line " + std::to_string(line.number) +
                      ", found " + problem.found;
   // The file may still be written: its last line is no error when more of it could mend it.
   const bool unfinished = !line.ended && problem.cut;
-  report->Add(line.offset + problem.offset, std::move(text), !unfinished);
+  report_->Add(line.offset + problem.offset, std::move(text), !unfinished);
 }
 
-bool RolloutFile::NextRecord(InputReport* report) {
+bool RolloutFile::NextRecord() {
   Line line;
   LineProblem problem;
-  while (!drained_ && lines_->Next(&line)) {
+  while (!drained_ && work_->lines.Next(&line)) {
     if (line.text.find_first_not_of(" \t\r") == std::string_view::npos && !line.too_long) continue;
     line_offset_ = line.offset;
     line_number_ = line.number;
     if (Usable(line, &problem)) {
-      run_ = At(record_, Column::kRun).text;
+      run_ = At(work_->record, Column::kRun).text;
       run_known_ = true;
-      ++report->records;
+      ++report_->records;
       return true;
     }
     // What a broken stream left of its last line is told by the stream's own problem.
-    if (line.ended || !lines_->stream().problem()) Report(report, line, problem);
+    if (line.ended || !work_->lines.stream().problem()) Report(line, problem);
   }
-  const std::optional<Problem>& broken = lines_->stream().problem();
-  if (broken && !drained_) report->Add(broken->offset, broken->text, broken->error);
+  const std::optional<Problem>& broken = work_->lines.stream().problem();
+  if (broken && !drained_) report_->Add(broken->offset, broken->text, broken->error);
   drained_ = true;
   return false;
 }
 
 // The tokens of a sequence, up to the first that is of another.
 bool RolloutFile::NextSequence() {
-  if (!has_waiting_ && !NextRecord(report_)) return false;
-  if (has_waiting_) std::swap(record_, waiting_);
+  if (!has_waiting_ && !NextRecord()) return false;
+  if (has_waiting_) std::swap(work_->record, work_->waiting);
   has_waiting_ = false;
-  for (ColumnValue& value : sequence_) value.Clear();
+  for (ColumnValue& value : work_->sequence) value.Clear();
   size_t tokens = 0;
-  AppendToken(record_, tokens++, &sequence_);
-  while (NextRecord(report_)) {
-    if (!SameSequence(record_, sequence_)) {
-      std::swap(record_, waiting_);
+  AppendToken(work_->record, tokens++, &work_->sequence);
+  while (NextRecord()) {
+    if (!SameSequence(work_->record, work_->sequence)) {
+      std::swap(work_->record, work_->waiting);
       has_waiting_ = true;
       break;
     }
-    AppendToken(record_, tokens++, &sequence_);
+    AppendToken(work_->record, tokens++, &work_->sequence);
   }
   shape_ = {};
   shape_.tokens = tokens;
-  current_ = &sequence_;
   return true;
 }
 
 bool RolloutFile::Next() {
-  if (ended_ || (lines_ == nullptr && !Open(report_))) return false;
-  if (map_.token_records ? !NextSequence() : !NextRecord(report_)) {
+  if (ended_ || (work_ == nullptr && !Open())) return false;
+  if (map_.token_records ? !NextSequence() : !NextRecord()) {
     Close();
     return false;
   }
-  step_ = At(*current_, Column::kStep).integer;
+  step_ = At(columns(), Column::kStep).integer;
   return true;
 }
 
 std::string RolloutFile::DefaultId() const {
-  return std::string(BaseName(report_->path)) + ":" + std::to_string(line_number_);
+  return report_->path + ":" + std::to_string(line_number_);
 }
 
 void RolloutFile::Refuse(const std::string& expected, const std::string& found) {

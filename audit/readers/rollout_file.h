@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "audit/readers/line_reader.h"
 #include "audit/readers/reader.h"
@@ -30,9 +31,11 @@ class RolloutFile {
 
   const std::string& run() const { return run_; }
   int64_t step() const { return step_; }  // of the current record; before, of the first
-  const RolloutColumns& columns() const { return *current_; }
+  const RolloutColumns& columns() const {
+    return map_.token_records ? work_->sequence : work_->record;
+  }
   const SequenceShape& shape() const { return shape_; }
-  // What the current record is called where it does not say: "rollouts.jsonl:17".
+  // What the current record is called where it does not say: "runs/exp1/rollouts.jsonl:17".
   std::string DefaultId() const;
   // Refuses the current record.
   void Refuse(const std::string& expected, const std::string& found);
@@ -42,23 +45,29 @@ class RolloutFile {
   bool ended() const { return ended_; }
 
  private:
-  bool Open(InputReport* report);
-  bool NextRecord(InputReport* report);
+  // What only a file that is being read needs.
+  struct Work {
+    Work(const ColumnMap& map, std::unique_ptr<ByteStream> stream)
+        : parser(map), lines(std::move(stream)) {}
+    RolloutParser parser;
+    LineReader lines;
+    RolloutColumns record, sequence, waiting;
+  };
+
+  bool Open();
+  bool NextRecord();
   bool NextSequence();
   bool Usable(const Line& line, LineProblem* problem);
-  void Report(InputReport* report, const Line& line, const LineProblem& problem);
+  void Report(const Line& line, const LineProblem& problem);
   void Close();
 
   const ColumnMap& map_;
   InputReport* report_;
-  RolloutParser parser_;
-  std::unique_ptr<LineReader> lines_;
+  std::unique_ptr<Work> work_;  // while the file is open
   std::optional<int64_t> named_step_;
   std::string run_;
   bool run_known_ = false;
   int64_t step_ = INT64_MIN;
-  RolloutColumns record_, sequence_, waiting_;
-  const RolloutColumns* current_ = &record_;
   bool has_waiting_ = false;  // a token of the next sequence
   bool drained_ = false;      // no more lines
   SequenceShape shape_;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,7 @@ class RolloutSource : public Source {
     newest_.reserve(files_.size());
     for (size_t i = 0; i < files_.size(); ++i) {
       newest_.push_back(files_[i]->step());
+      frontier_.insert(files_[i]->step());
       queue_.emplace(files_[i]->step(), i);
     }
     started_.resize(files_.size(), false);
@@ -95,18 +97,17 @@ class RolloutSource : public Source {
       }
     }
     started_[i] = true;
-    if (!file.Next()) return;
-    newest_[i] = std::max(newest_[i], file.step());
+    const bool more = file.Next();
+    if (!more || file.step() > newest_[i]) frontier_.erase(frontier_.find(newest_[i]));
+    if (!more) return;
+    if (file.step() > newest_[i]) frontier_.insert(newest_[i] = file.step());
     queue_.emplace(file.step(), i);
   }
 
   // Which steps can get no more records; true when that changed.
   bool Advance() {
     if (queue_.empty()) return false;  // the last batch closes them all
-    int64_t floor = newest_step_;
-    for (size_t i = 0; i < files_.size(); ++i) {
-      if (!files_[i]->ended()) floor = std::min(floor, newest_[i]);
-    }
+    const int64_t floor = std::min(newest_step_, *frontier_.begin());
     const int64_t before = complete_;
     if (floor >= kStepLookBack) complete_ = std::max(complete_, floor - kStepLookBack);
     uint64_t bytes = 0;
@@ -147,7 +148,8 @@ class RolloutSource : public Source {
   std::string run_;
   std::vector<std::unique_ptr<RolloutFile>> files_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
-  std::vector<int64_t> newest_;  // step read of each file
+  std::vector<int64_t> newest_;      // step read of each file
+  std::multiset<int64_t> frontier_;  // those of the files that have not ended
   std::vector<bool> started_;
   std::map<int64_t, uint64_t> held_;  // bytes of the steps that are not complete
   RolloutCalls calls_;

@@ -63,7 +63,7 @@ TEST(ForeignRollouts, PrimeRlTokenExports) {
   for (size_t i = 0; i < 3; ++i) {
     const v1::LogprobsSequence s = read.sequences()[i];
     const Json& r = records[i];
-    EXPECT_EQ(s.id(), "rank_0.jsonl:" + std::to_string(i + 1));
+    EXPECT_EQ(s.id(), Data("rank_0.jsonl:") + std::to_string(i + 1));
     EXPECT_EQ(Elements(s.tokens()), Slice(r["token_ids"], 0, 8));
     EXPECT_EQ(Elements(s.positions()), Slice(r["position_ids"], 0, 8));
     EXPECT_EQ(MaskOf(s), Slice(r["loss_mask"], 0, 8));
