@@ -1,0 +1,89 @@
+"""Policy gradient with an engine process of its own: what is wrong with its rollouts is named, from
+the live halves of both processes, from their records and from the JSONL, and all three agree.
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+import support
+
+EXAMPLE = support.REPOSITORY / "examples" / "rl_pytorch"
+
+# What is wrong, and the cause that must be named; None: nothing at or above a warning.
+SINS = {
+    "none": None,
+    "batch-shape": None,
+    "temperature": "temperature",
+    "hidden-temperature": "temperature",
+    "trainer-temperature": "temperature",
+    "top-p": "truncation",
+    "off-by-one": "misalignment",
+    "retokenised": "retokenisation",
+    "zero-filled": "zero-filled",
+    "missed-sync": "missed-sync",
+    "stale-cache": "stale-cache",
+}
+
+
+def train(folder, sin, *options):
+    command = [sys.executable, str(EXAMPLE / "train.py"), "--sin", sin, "--jsonl",
+               str(folder / "rollouts.jsonl"), "--record", str(folder / "record"), *options]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(
+        [str(EXAMPLE), os.environ.get("PYTHONPATH", "")]))
+    return support.finish(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment,
+                                           stderr=subprocess.STDOUT, text=True))
+
+
+def alarms(findings):
+    """(rule, level, cause) of what is at least a warning, of the drift rules."""
+    return sorted((f["rule"], f["level"], f["cause"]["id"]) for f in findings
+                  if f["rule"].startswith("drift/") and f["level"] != "note")
+
+
+class Rollouts(unittest.TestCase):
+    def judge(self, sin, *options):
+        with support.scratch() as folder:
+            train(folder, sin, *options)
+            _, record = support.audit(folder / "record")
+            _, jsonl = support.audit(folder / "rollouts.jsonl")
+        self.assertEqual([p for i in record["inputs"] + jsonl["inputs"] for p in i["problems"]], [])
+        return record, jsonl
+
+    def test_each_sin_is_named_and_nothing_else_is(self):
+        for sin, cause in SINS.items():
+            with self.subTest(sin=sin):
+                record, jsonl = self.judge(sin, "--steps", "60")
+                found = alarms(jsonl["findings"])
+                self.assertEqual(alarms(record["findings"]), found)
+                if cause is None:
+                    self.assertEqual(found, [])
+                else:
+                    self.assertEqual({f[2] for f in found}, {cause})
+
+    def test_weights_in_few_bits_and_updates_in_flight_are_healthy(self):
+        for options in (["--bits", "int8"], ["--lag", "2"], ["--in-flight"]):
+            with self.subTest(options=options):
+                _, jsonl = self.judge("none", "--steps", "40", *options)
+                self.assertEqual(alarms(jsonl["findings"]), [])
+
+    def test_the_live_server_says_the_same(self):
+        with support.scratch() as folder, support.Server(folder) as server:
+            train(folder, "top-p", "--steps", "40", "--server", server.address)
+            watch = subprocess.run(
+                [support.program("plumb"), "watch", "rl", "--server", server.address, "--once",
+                 "--format", "json"], stdout=subprocess.PIPE, text=True, check=True,
+                timeout=support.PATIENCE)
+            live = support.incidents(watch.stdout)
+            _, record = support.audit(folder / "record")
+        found = {f["fingerprint"]: f["cause"]["id"] for f in record["findings"]
+                 if f["rule"].startswith("drift/")}
+        self.assertIn("truncation", found.values())
+        said = {i["finding"]["fingerprint"]: i["finding"]["cause"]["id"] for i in live
+                if i["finding"]["rule"].startswith("drift/")}
+        self.assertEqual(said, found)
+
+
+if __name__ == "__main__":
+    support.main()
