@@ -165,7 +165,7 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
       {{"audit", clean_, "--fail-on", "never"}, "never"},
       {{"audit", clean_, "--as", "kineto"}, "format kineto is not read by this version"},
       {{"audit", clean_, "--as", "parquet"},
-       "expected one of safetensors, run-record, found parquet"},
+       "expected one of safetensors, run-record, rollout-jsonl, prime-rl, nemo-rl, found parquet"},
       {{"audit", clean_, "--rules", "causality/nope"}, "no rule matches 'causality/nope'"},
       {{"audit", clean_, "--rules", "meta/*,nope"}, "no rule matches 'nope'"},
       {{"audit", clean_, "--set", "nonsense"}, "expected RULE.OPTION=VALUE"},
