@@ -67,6 +67,7 @@ void DriftSite::EndStep() {
   sampler.EndStep();
   tests.record = OutcomeOf(record);
   tests.sampler = OutcomeOf(sampler, false);
+  if (statistics.trainer_k2.count() >= kFewTokens) tests.trainer_k2 = statistics.trainer_k2.mean();
 }
 
 void DriftSite::End() {
@@ -97,14 +98,27 @@ void DriftSite::Place(v1::Verdict& verdict) const {
 }
 
 void DriftRun::Take(const SiteStep& step) {
+  TakeRouting(routing_.Take(step));
   Take(*join_.Take(step));
   TakeRows(step);
+}
+
+void DriftRun::TakeRouting(const std::vector<ComparedStep>& steps) {
+  for (const ComparedStep& step : steps) {
+    for (const auto& [site, layer] : step.layers) {
+      routed_ += layer.compared;
+      flipped_ += layer.flips;
+    }
+  }
+  const bool flips = routed_ >= kFewTokens && 1000 * flipped_ > routed_;
+  for (auto& [key, site] : sites_) site.tests.router_flips = flips;
 }
 
 void DriftRun::Finish() {
   if (finished_) return;
   finished_ = true;
   Take(*join_.Finish());
+  TakeRouting(routing_.Finish());
   for (auto& [key, site] : sites_) site.End();
 }
 

@@ -20,6 +20,7 @@
 #include "rules/lib/rollout_record.h"
 #include "rules/lib/rollout_sampler.h"
 #include "rules/lib/sequence_times.h"
+#include "rules/lib/train_infer_runs.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -80,8 +81,12 @@ class DriftRun {
  private:
   void Take(const std::vector<RolloutBatch>& batches);
   void TakeRows(const SiteStep& step);
+  void TakeRouting(const std::vector<ComparedStep>& steps);
 
   RolloutJoin join_;
+  // Both sides' routing, where it is recorded: do experts flip at all?
+  TrainInferRuns routing_{512, 4};
+  uint64_t routed_ = 0, flipped_ = 0;  // compared (token, layer) pairs
   bool finished_ = false;
   std::map<Key, DriftSite> sites_;
   std::map<Key, LogitSite> logit_sites_;

@@ -36,9 +36,14 @@ void DriftStatistics::Declare(const RolloutSequence& s) {
 void DriftStatistics::Take(const RolloutSequence& sequence) {
   if (sequence.later_epoch) {
     ++later_epochs;
+    TakeAgain(sequence);
     return;
   }
   ++sequences;
+  last_id_ = sequence.id;
+  last_version_ = sequence.train_version;
+  last_train_.clear();
+  for (const RolloutToken& token : sequence.tokens) last_train_.push_back(token.train);
   Declare(sequence);
   differing_ids += sequence.differing_ids;
   if (sequence.source == v1::LogprobsSequence::SOURCE_RESCORED) {
@@ -56,6 +61,18 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
     fit->EndSequence();
   for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d}) mean->EndSequence();
   by_lag.EndSequence();
+}
+
+void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
+  if (sequence.id != last_id_ || sequence.train_version == kNoVersion ||
+      sequence.train_version != last_version_ || sequence.tokens.size() != last_train_.size())
+    return;
+  for (size_t i = 0; i < last_train_.size(); ++i) {
+    const double difference = sequence.tokens[i].train - last_train_[i];
+    if (sequence.tokens[i].judged && std::isfinite(difference))
+      trainer_k2.Add(difference * difference / 2);
+  }
+  trainer_k2.EndSequence();
 }
 
 void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutToken& token) {

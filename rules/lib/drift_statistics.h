@@ -4,11 +4,12 @@
 // thread-safe.
 //
 // "Fresh" tokens have lag 0, or no recorded lag. Later epochs over a batch are counted and left
-// out: by then the trainer has learnt from these tokens.
+// out: by then the trainer has learnt from these tokens, unless the version says otherwise.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "rules/lib/drift_fit.h"
 #include "rules/lib/drift_moments.h"
@@ -77,13 +78,23 @@ struct DriftStatistics {
   uint64_t rescored = 0;
   ClusteredMean rescore_k2;
 
+  // Trainer against trainer: half the squared difference of log pi where a step holds a sequence
+  // again at the same train_version, which says that nothing was learnt between.
+  ClusteredMean trainer_k2;
+
   double rounding_share() const;  // of the fresh tokens' mean square that 16-bit grids explain
 
  private:
+  void TakeAgain(const RolloutSequence& sequence);
   void Declare(const RolloutSequence& sequence);
   void TakeToken(const RolloutSequence& sequence, const RolloutToken& token);
   void TakeFresh(const RolloutSequence& sequence, const RolloutToken& token, double d);
   void TakeShifts(const RolloutSequence& sequence);
+
+  // The last sequence's, for its copy, which comes next.
+  std::string last_id_;
+  int64_t last_version_ = kNoVersion;
+  std::vector<double> last_train_;
 };
 
 }  // namespace plumbline::rules

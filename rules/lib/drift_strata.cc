@@ -79,7 +79,7 @@ double DriftHistogram::RestShare() const {
   const double median = Quantile(0.5);
   if (!(median > 0))
     return zeros_ < count_ ? 1 - static_cast<double>(zeros_) / static_cast<double>(count_) : 0;
-  return ShareAbove(8 * median);
+  return ShareAbove(64 * median);
 }
 
 void DriftStrata::BeginSequence(const std::string& worker) {

@@ -23,8 +23,8 @@ class DriftHistogram {
   double Quantile(double share) const;
   // Share of |d| above `size`, counted by whole bins from above it.
   double ShareAbove(double size) const;
-  // A small bulk and a distant rest: share of |d| beyond 8 times the median, which a normal law
-  // passes once in 1e7.
+  // A small bulk and a distant rest: share of |d| beyond 64 times the median. Noise whose scale
+  // itself is spread log-normally over contexts, by e^1.3 and more, hardly gets there.
   double RestShare() const;
 
  private:

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "rules/lib/drift_run.h"
@@ -27,7 +28,7 @@ using testing::RolloutSpec;
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
 // 24 steps of 16 sequences of 64 tokens: 24,576 tokens.
-RolloutSpec Run(const std::string& family, const std::string& sin = "") {
+RolloutSpec BaseRun(const std::string& family, const std::string& sin = "") {
   RolloutSpec spec;
   spec.family = family;
   spec.sin = sin;
@@ -67,51 +68,52 @@ std::vector<Injected> Injectors(const std::string& family) {
   const auto add = [&](std::string name, RolloutSpec spec, std::string cause) {
     list.push_back({std::move(name), std::move(spec), std::move(cause)});
   };
-  RolloutSpec spec = Run(family);
+  RolloutSpec spec = BaseRun(family);
   add("dense", spec, "noise");
   spec.noise = "moe";
   add("moe", spec, "noise");
   spec.noise = "fp8";
   add("fp8", spec, "noise");
-  spec = Run(family);
+  spec = BaseRun(family);
   spec.noise = "none";
   spec.rounded = "rollout";
   add("rounded", spec, "rounded-logits");
-  spec = Run(family);
+  spec = BaseRun(family);
   spec.lag = 8;
   add("stale", spec, "staleness");
   for (const double t : {0.8, 0.9, 1.1, 1.4}) {
     const std::string at = " at " + std::to_string(t).substr(0, 3);
-    add("raw rollout, trainer" + at, At(Run(family, "raw-at-temperature"), t), "temperature");
-    add("the same without entropies" + at, NoEntropy(At(Run(family, "raw-at-temperature"), t)),
+    add("raw rollout, trainer" + at, At(BaseRun(family, "raw-at-temperature"), t), "temperature");
+    add("the same without entropies" + at, NoEntropy(At(BaseRun(family, "raw-at-temperature"), t)),
         "temperature");
-    add("processed" + at + ", raw trainer", At(Run(family, "processed-against-raw"), t),
+    add("processed" + at + ", raw trainer", At(BaseRun(family, "processed-against-raw"), t),
         "temperature");
     add("the same without entropies, processed" + at,
-        NoEntropy(At(Run(family, "processed-against-raw"), t)), "temperature");
+        NoEntropy(At(BaseRun(family, "processed-against-raw"), t)), "temperature");
   }
-  add("both raw at 1.2", Own(At(Run(family, "both-raw"), 1.2), false), "temperature");
-  add("both raw at 0.8, declared", Own(At(Run(family, "both-raw"), 0.8), true), "temperature");
-  add("both raw, top-p, declared", Own(At(Run(family, "both-raw"), 1, 0.8), true), "truncation");
+  add("both raw at 1.2", Own(At(BaseRun(family, "both-raw"), 1.2), false), "temperature");
+  add("both raw at 0.8, declared", Own(At(BaseRun(family, "both-raw"), 0.8), true), "temperature");
+  add("both raw, top-p, declared", Own(At(BaseRun(family, "both-raw"), 1, 0.8), true),
+      "truncation");
   list.push_back(
-      {"both raw at 0.8", Own(At(Run(family, "both-raw"), 0.8), false), "unknown", false});
-  add("top-p 0.95", At(Run(family, "truncated"), 1, 0.95), "truncation");
-  add("top-p 0.9", At(Run(family, "truncated"), 1, 0.9), "truncation");
-  add("off by one", Run(family, "off-by-one"), "misalignment");
-  add("retokenised", Run(family, "retokenised"), "retokenisation");
-  add("zeros", Run(family, "zero-filled"), "zero-filled");
-  spec = Run(family, "missed-sync");
+      {"both raw at 0.8", Own(At(BaseRun(family, "both-raw"), 0.8), false), "unknown", false});
+  add("top-p 0.95", At(BaseRun(family, "truncated"), 1, 0.95), "truncation");
+  add("top-p 0.9", At(BaseRun(family, "truncated"), 1, 0.9), "truncation");
+  add("off by one", BaseRun(family, "off-by-one"), "misalignment");
+  add("retokenised", BaseRun(family, "retokenised"), "retokenisation");
+  add("zeros", BaseRun(family, "zero-filled"), "zero-filled");
+  spec = BaseRun(family, "missed-sync");
   spec.from_step = 12;
   spec.versions = 8;
   add("missed sync", spec, "missed-sync");
-  spec = Run(family, "stale-cache");
+  spec = BaseRun(family, "stale-cache");
   spec.size = 0.3;
   add("stale cache", spec, "stale-cache");
-  spec = Run(family, "sharpening");
+  spec = BaseRun(family, "sharpening");
   spec.lag = 8;
   spec.size = 0.02;
   add("sharpening", spec, "staleness");
-  list.push_back({"batch variance", Run(family, "batch-variance"), "noise", false});
+  list.push_back({"batch variance", BaseRun(family, "batch-variance"), "noise", false});
   return list;
 }
 
@@ -156,6 +158,45 @@ void ExpectNamed(const std::string& family, int runs) {
               t.abstained);
   EXPECT_GE(t.right, 0.95 * n);
   EXPECT_LE(t.wrong, 0.01 * n);
+}
+
+// Flips in the joined routing name a two-component d, and only that.
+TEST(DriftCause, RouterFlipsNeedBothMarks) {
+  for (const auto& [noise, flips, cause] :
+       {std::tuple("moe", true, "router-flips"), std::tuple("moe", false, "noise"),
+        std::tuple("dense", true, "noise"), std::tuple("fp8", true, "noise")}) {
+    RolloutSpec spec = BaseRun("small");
+    spec.noise = noise;
+    DriftSite site = Simulate(spec, 3);
+    site.tests.router_flips = flips;
+    EXPECT_EQ(site.Cause().id, cause) << noise << " " << flips;
+  }
+}
+
+// The same sequences again at the same version, by another batch shape: the trainer differs from
+// itself by as much as from the engine.
+TEST(DriftCause, TrainerAgainstItselfNamesBatchVariance) {
+  RolloutSpec spec = BaseRun("small", "batch-variance");
+  spec.size = 0.1;
+  RolloutSimulator simulator(spec);
+  DriftSite site("policy", "logprobs");
+  for (int step = 0; step < 4; ++step) {
+    site.BeginStep(0, step);
+    const auto first = simulator.Step(step);
+    for (size_t i = 0; i < first.size(); ++i) {
+      site.Take(first[i]);
+      RolloutSequence copy = first[i];
+      copy.later_epoch = true;
+      for (RolloutToken& token : copy.tokens) token.train += 0.1;
+      copy.train_version += step == 3;  // a later epoch: says nothing
+      site.Take(copy);
+    }
+    site.EndStep();
+  }
+  site.End();
+  EXPECT_NEAR(site.tests.trainer_k2, 0.005, 1e-9);
+  EXPECT_EQ(site.statistics.trainer_k2.count(), 3 * 16 * 64);
+  EXPECT_EQ(site.Cause().id, "batch-variance");
 }
 
 TEST(DriftCause, SmallVocabulary) { ExpectNamed("small", Long() ? 100 : 10); }

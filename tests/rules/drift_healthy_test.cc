@@ -25,7 +25,6 @@ bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 RolloutSpec Healthy(int run) {
   RolloutSpec spec;
   spec.seed = 5000 + run;
-  spec.contexts = 48;
   spec.sequences = 12;
   spec.length = 24 + 8 * (run % 4);
   spec.steps = 2 + run % 23;
@@ -91,7 +90,6 @@ TEST(DriftHealthy, PowerOverTemperature) {
       spec.sin = "processed-against-raw";
       spec.temperature = t;
       spec.entropy = true;
-      spec.contexts = 48;
       spec.seed = 77 + run;
       DriftSite site("policy", "logprobs");
       testing::RolloutSimulator simulator(spec);

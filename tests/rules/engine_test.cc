@@ -188,7 +188,7 @@ TEST(Engine, SettingsAndGlobsAreChecked) {
   };
   EXPECT_THAT(error({.rules = {"causality/moe-futur-leak"}}),
               HasSubstr("did you mean causality/moe-future-leak"));
-  EXPECT_THAT(error({.rules = {"drift/*"}}), HasSubstr("planned"));
+  EXPECT_THAT(error({.rules = {"ledger/*"}}), HasSubstr("planned"));
   EXPECT_THAT(error({.settings = {"nonsense"}}), HasSubstr("expected RULE.OPTION=VALUE"));
   EXPECT_THAT(error({.settings = {"causality/moe-future-leak.proof-bit=30"}}),
               HasSubstr("proof-bits, hint-bits"));
@@ -197,6 +197,25 @@ TEST(Engine, SettingsAndGlobsAreChecked) {
   EXPECT_THAT(error({.settings = {"causality/moe-future-leak.proof-bits=1"}}),
               HasSubstr("expected 20 to 1000"));
   EXPECT_EQ(error({.settings = {"causality/moe-future-leak.proof-bits=30"}}), "");
+}
+
+TEST(Report, ASurerCauseRefinesTheFinding) {
+  const auto told = [](const char* cause, double confidence) {
+    v1::Verdict verdict;
+    verdict.set_kind(v1::Verdict::KIND_FINDING);
+    verdict.mutable_finding()->set_fingerprint("f");
+    verdict.mutable_finding()->set_level(v1::LEVEL_WARNING);
+    verdict.mutable_finding()->mutable_cause()->set_id(cause);
+    verdict.mutable_finding()->mutable_cause()->set_confidence(confidence);
+    return verdict;
+  };
+  Report report;
+  report.Add(told("unknown", 0));
+  EXPECT_FALSE(report.Add(told("temperature", 0.9)).stronger);
+  EXPECT_EQ(report.findings()[0]->cause().id(), "temperature");
+  report.Add(told("noise", 0.5));
+  report.Add(told("truncation", 0.9));
+  EXPECT_EQ(report.findings()[0]->cause().id(), "temperature");
 }
 
 TEST(Engine, NothingToJudgeIsAnError) {
