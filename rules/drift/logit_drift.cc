@@ -180,7 +180,7 @@ class LogitDriftRule : public DriftRule {
       return Inconclusive(site.unreadable.empty() ? "no-tokens: no token has both sides"
                                                   : site.unreadable);
     }
-    if (s.all.count() == 0) return Inconclusive("non-finite: no token is finite on both sides");
+    if (s.all().count() == 0) return Inconclusive("non-finite: no token is finite on both sides");
     if (m.count() == 0) {
       return Inconclusive(
           "stale-only: no token has lag 0, so that numerics and staleness cannot be told apart");

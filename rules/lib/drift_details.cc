@@ -32,10 +32,10 @@ std::string DriftContext(double k3) {
 }
 
 void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) {
-  const DriftMoments& m = s.fresh.count() > 0 ? s.fresh : s.all;
+  const DriftMoments& m = s.fresh.count() > 0 ? s.fresh : s.stale;
   Put(details, "tokens", static_cast<double>(m.count()));
   Put(details, "sequences", static_cast<double>(s.sequences));
-  PutCount(details, "non_finite", s.all.non_finite());
+  PutCount(details, "non_finite", s.all().non_finite());
   PutCount(details, "stale_tokens", s.stale_tokens);
   PutCount(details, "later_epochs", s.later_epochs);
   if (m.count() == 0) return;

@@ -39,9 +39,12 @@ struct DriftCell {
   double mean = 0;
   double m2 = 0;
 
-  void Add(double x) {
+  void Add(double x) { Add(x, 1 / static_cast<double>(count + 1)); }
+  // `inverse`: 1 / (count + 1), for cells that grow together.
+  void Add(double x, double inverse) {
     const double delta = x - mean;
-    mean += delta / static_cast<double>(++count);
+    ++count;
+    mean += delta * inverse;
     m2 += delta * (x - mean);
   }
   void Merge(const DriftCell& other);

@@ -8,6 +8,7 @@ namespace plumbline::rules {
 void DriftSeries::BeginStep(uint32_t attempt, int64_t step) {
   const auto [at, fresh] = steps_.try_emplace(step);
   open_ = &at->second;
+  cell_ = nullptr;
   if (fresh) {
     open_->attempt = attempt;
   } else if (attempt > open_->attempt) {
@@ -19,7 +20,12 @@ void DriftSeries::BeginStep(uint32_t attempt, int64_t step) {
 
 void DriftSeries::Add(double d, int64_t lag, int64_t version) {
   if (open_ == nullptr || !std::isfinite(d)) return;
-  Cell& cell = open_->by_lag[lag < 0 ? kUnknownLag : lag];
+  const int64_t key = lag < 0 ? kUnknownLag : lag;
+  if (cell_ == nullptr || key != cell_lag_) {
+    cell_ = &open_->by_lag[key];
+    cell_lag_ = key;
+  }
+  Cell& cell = *cell_;
   const double square = d * d;
   ++cell.tokens;
   if (square > 0.48045301391820139) ++cell.tail;  // ln^2 2

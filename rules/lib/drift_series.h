@@ -52,6 +52,8 @@ class DriftSeries {
 
   std::map<int64_t, Step> steps_;
   Step* open_ = nullptr;
+  Cell* cell_ = nullptr;  // of the last token's lag
+  int64_t cell_lag_ = 0;
 };
 
 }  // namespace plumbline::rules

@@ -80,14 +80,13 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   const bool lag_known = token.lag != kNoLag && token.lag >= 0;
   const bool is_fresh = !lag_known || token.lag == 0;
   ++judged;
-  all.Add(d);
   if (lag_known) ++with_lag;
   (is_fresh ? fresh_tokens : stale_tokens) += 1;
   if (token.rollout == 0) {
     ++zeros;
     if (token.train < kLogHalf) ++unlikely_zeros;
   }
-  if (is_fresh) fresh.Add(d);
+  (is_fresh ? fresh : stale).Add(d);
   if (!std::isfinite(d)) return;
   const int64_t lag = lag_known ? token.lag : DriftSeries::kUnknownLag;
   series.Add(d, lag, sequence.train_version);
@@ -132,10 +131,17 @@ void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
     const double here = t[i].train - t[i].rollout, back = t[i].train - t[i - 1].rollout,
                  forward = t[i].train - t[i + 1].rollout;
     if (!std::isfinite(here) || !std::isfinite(back) || !std::isfinite(forward)) continue;
-    unshifted.Add(here);
-    shifted_back.Add(back);
-    shifted_forward.Add(forward);
+    const double inverse = 1 / static_cast<double>(unshifted.count + 1);
+    unshifted.Add(here, inverse);
+    shifted_back.Add(back, inverse);
+    shifted_forward.Add(forward, inverse);
   }
+}
+
+DriftMoments DriftStatistics::all() const {
+  DriftMoments both = fresh;
+  both.Merge(stale);
+  return both;
 }
 
 double DriftStatistics::rounding_share() const {

@@ -44,7 +44,7 @@ struct DriftStatistics {
   uint64_t with_entropy = 0;  // whose log pi has its entropy
   uint64_t differing_ids = 0;
 
-  DriftMoments all, fresh;
+  DriftMoments fresh, stale;
   DriftHistogram sizes;  // of fresh tokens
   DriftStrata strata;
   DriftSeries series;
@@ -82,6 +82,7 @@ struct DriftStatistics {
   // again at the same train_version, which says that nothing was learnt between.
   ClusteredMean trainer_k2;
 
+  DriftMoments all() const;       // fresh and stale
   double rounding_share() const;  // of the fresh tokens' mean square that 16-bit grids explain
 
  private:

@@ -13,14 +13,15 @@ namespace plumbline::rules {
 namespace {
 
 template <size_t N>
-void MergeCells(std::array<DriftCell, N>& into, const std::array<DriftCell, N>& from) {
+void MergeCells(std::array<DriftStrata::Cell, N>& into,
+                const std::array<DriftStrata::Cell, N>& from) {
   for (size_t i = 0; i < N; ++i) into[i].Merge(from[i]);
 }
 
 template <size_t N, typename Name>
 void DescribeCells(google::protobuf::Struct& details, const char* key,
-                   const std::array<DriftCell, N>& cells, const Name& name) {
-  const auto used = [](const DriftCell& cell) { return cell.count > 0; };
+                   const std::array<DriftStrata::Cell, N>& cells, const Name& name) {
+  const auto used = [](const DriftStrata::Cell& cell) { return cell.count > 0; };
   if (std::count_if(cells.begin(), cells.end(), used) < 2) return;  // nothing to compare
   google::protobuf::Struct& s = PutStruct(details, key);
   for (size_t i = 0; i < N; ++i) {
@@ -94,16 +95,18 @@ void DriftStrata::BeginSequence(const std::string& worker) {
 }
 
 void DriftStrata::Add(double d, double rollout, int64_t position, int64_t turn, int64_t lag) {
+  const double square = d * d;
   const double surprise = std::max(-rollout, 0.0);
   size_t bin = 0;
   if (surprise > 0x1p-8)
     bin = std::min(kProbabilityBins - 1, static_cast<size_t>(std::ilogb(surprise) + 9));
-  probability_[bin].Add(d);
+  probability_[bin].Add(square);
   const auto place = static_cast<uint64_t>(std::max<int64_t>(position, 0));
-  position_[std::min<size_t>(kPositionBins - 1, static_cast<size_t>(std::bit_width(place)))].Add(d);
-  if (turn >= 0) turn_[std::min<size_t>(kTurns - 1, static_cast<size_t>(turn))].Add(d);
-  lag_[lag < 0 ? 0 : std::min<size_t>(kLags - 1, 1 + static_cast<size_t>(lag))].Add(d);
-  if (open_worker_ != nullptr) open_worker_->Add(d);
+  position_[std::min<size_t>(kPositionBins - 1, static_cast<size_t>(std::bit_width(place)))].Add(
+      square);
+  if (turn >= 0) turn_[std::min<size_t>(kTurns - 1, static_cast<size_t>(turn))].Add(square);
+  lag_[lag < 0 ? 0 : std::min<size_t>(kLags - 1, 1 + static_cast<size_t>(lag))].Add(square);
+  if (open_worker_ != nullptr) open_worker_->Add(square);
 }
 
 void DriftStrata::Merge(const DriftStrata& other) {

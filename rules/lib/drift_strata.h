@@ -8,7 +8,6 @@
 #include <string>
 
 #include "plumbline/v1/finding.pb.h"
-#include "rules/lib/drift_moments.h"
 
 namespace plumbline::rules {
 
@@ -40,6 +39,21 @@ class DriftHistogram {
 
 class DriftStrata {
  public:
+  // Tokens and their sum of d^2: a mean square needs no more.
+  struct Cell {
+    uint64_t count = 0;
+    double squares = 0;
+    void Add(double square) {
+      ++count;
+      squares += square;
+    }
+    void Merge(const Cell& other) {
+      count += other.count;
+      squares += other.squares;
+    }
+    double mean_square() const { return squares / static_cast<double>(count); }
+  };
+
   static constexpr size_t kProbabilityBins = 12;  // log2 of -log mu, from 2^-8
   static constexpr size_t kPositionBins = 24;     // log2 of the position
   static constexpr size_t kTurns = 16;            // the last: that many and more
@@ -52,8 +66,6 @@ class DriftStrata {
   void Add(double d, double rollout, int64_t position, int64_t turn, int64_t lag);
   void Merge(const DriftStrata& other);
 
-  const std::array<DriftCell, kLags>& by_lag() const { return lag_; }  // [0] unknown, [1 + lag]
-  const std::map<std::string, DriftCell>& by_worker() const { return worker_; }
   // The lag that half of the tokens of lag > 0 do not exceed; 0: there are none.
   double MedianStaleLag() const;
   // Exponent e of (mean d^2 - that at lag 0) ~ lag^e, least squares on logarithms, weights by
@@ -63,12 +75,12 @@ class DriftStrata {
   void Describe(google::protobuf::Struct& details) const;
 
  private:
-  std::array<DriftCell, kProbabilityBins> probability_;
-  std::array<DriftCell, kPositionBins> position_;
-  std::array<DriftCell, kTurns> turn_;
-  std::array<DriftCell, kLags> lag_;
-  std::map<std::string, DriftCell> worker_;
-  DriftCell* open_worker_ = nullptr;
+  std::array<Cell, kProbabilityBins> probability_;
+  std::array<Cell, kPositionBins> position_;
+  std::array<Cell, kTurns> turn_;
+  std::array<Cell, kLags> lag_;  // [0] unknown, [1 + lag]
+  std::map<std::string, Cell> worker_;
+  Cell* open_worker_ = nullptr;
 };
 
 }  // namespace plumbline::rules
