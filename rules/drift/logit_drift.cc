@@ -47,7 +47,7 @@ rollouts up to 3e-3; deterministic stacks have exactly 0.
 words say which.
 
 **Level.** A bias is a warning, an error where the slope passes 0.1. Without one: a warning where k3 or KL(μ‖π) is
-above 5e-3 (its 99 % lower bound), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
+above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
 be benign: size is reported, harm is not predicted.
 
 **Strength.** A bias `statistical`: 5 standard errors over sequences, at each doubling of the tokens. Sizes
@@ -77,11 +77,11 @@ constexpr double kErrorSlope = 0.1;
 // Two-sided normal tail at 5 standard errors.
 constexpr double kBiasChance = 5.7e-7;
 
-// 99 % lower bound of a mean of values in [0, 1] (or, for KL, near 0). With few sequences tokens
+// Lower bound of a mean of values in [0, 1] (or, for KL, near 0). With few sequences tokens
 // stand for themselves, at the largest variance that such a mean can have, and 5 deviations.
-double LowerBound(const ClusteredMean& mean) {
+double LowerBound(const ClusteredMean& mean, double deviations) {
   const double error = mean.standard_error();
-  if (std::isfinite(error)) return mean.mean() - 2.326 * error;
+  if (std::isfinite(error)) return mean.mean() - deviations * error;
   return mean.mean() - kDriftDeviations * std::sqrt(std::fabs(mean.mean()) / mean.count());
 }
 
@@ -189,7 +189,9 @@ class LogitDriftRule : public DriftRule {
     if (mark.found()) return Biased(mark, m);
     const AdvantageBias rewarded = FindAdvantageBias(s);
     if (rewarded.found) return Rewarded(rewarded, m);
-    if (LowerBound(s.bounded_k3) > kDriftWarning || LowerBound(s.minus_d) > kDriftWarning)
+    // On a true record -d estimates the same KL as k3, with far more noise: it must be surer.
+    if (LowerBound(s.bounded_k3, 2.326) > kDriftWarning ||
+        LowerBound(s.minus_d, kDriftDeviations) > kDriftWarning)
       return Noisy(v1::LEVEL_WARNING, m);
     if (m.count() < kFewTokens) {
       return Inconclusive(absl::StrFormat("few-tokens: %d finite tokens of lag 0, of %d needed",
