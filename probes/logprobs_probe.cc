@@ -12,6 +12,7 @@
 #include "kernels/sample_evidence.h"
 #include "kernels/sample_index.h"
 #include "kernels/strided.h"
+#include "probes/measure.h"
 #include "probes/tensor_checks.h"
 
 namespace plumbline::probes {

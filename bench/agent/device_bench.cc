@@ -22,6 +22,7 @@ const DeviceTable kNull = {
     kDeviceTableVersion,
     sizeof(RoutingPlan),
     sizeof(RoutingRaw),
+    sizeof(ProductPlan),
     [](int32_t, void** device, DeviceError*) {
       *device = Something();
       return kDeviceOk;
@@ -51,6 +52,7 @@ const DeviceTable kNull = {
       return kDeviceOk;
     },
     [](void*, const TensorView*, void*, void*, DeviceError*) { return kDeviceOk; },
+    [](void*, const ProductPlan*, void*, void*, DeviceError*) { return kDeviceOk; },
     [](void*, void*, void*, DeviceError*) { return kDeviceOk; },
     [](void*, void*, DeviceError*) { return kDeviceOk; },
 };

@@ -13,6 +13,7 @@
 
 #include "kernels/device_table.h"
 #include "kernels/pack_device.h"
+#include "kernels/product_gather_device.h"
 #include "kernels/routing_device.h"
 #include "tests/kernels/stub_driver.h"
 
@@ -84,6 +85,7 @@ TEST_F(CudaDevice, OpensADeviceThatIsInUseAndLoadsItsKernels) {
   EXPECT_EQ(Driver().retained, 1);
   EXPECT_EQ(g_runtime.calls["LoadRoutingKernels"], 1);
   EXPECT_EQ(g_runtime.calls["LoadPackKernel"], 1);
+  EXPECT_EQ(g_runtime.calls["LoadProductKernel"], 1);
   table_.close(device);
   EXPECT_EQ(Driver().retained, 0);
 }
@@ -115,6 +117,7 @@ TEST_F(CudaDevice, KernelsThatDoNotLoadGiveTheContextBack) {
 // Every function of the table, each failing in turn: a status, CUDA's text, nothing left behind.
 TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
   void* device = Open();
+  const ProductPlan product{};
   RoutingPlan plan;
   plan.tokens = 1;
   plan.rule.experts = 8;
@@ -139,6 +142,9 @@ TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
        kDeviceRefused},
       {"LaunchRouting",
        [&] { return table_.measure(device, &plan, &id, 1000, nullptr, nullptr, &error_); },
+       kDeviceFailed},
+      {"LaunchProduct",
+       [&] { return table_.gather_product(device, &product, nullptr, nullptr, &error_); },
        kDeviceFailed},
       {"LaunchPack", [&] { return table_.copy(device, &view, nullptr, nullptr, &error_); },
        kDeviceFailed},
@@ -257,6 +263,8 @@ int LaunchRouting(const RoutingPlan&, int, void*, RoutingRaw*, void*) {
 }
 int LoadPackKernel() { return Enter("LoadPackKernel"); }
 int LaunchPack(const TensorView&, void*, void*) { return Enter("LaunchPack"); }
+int LoadProductKernel() { return Enter("LoadProductKernel"); }
+int LaunchProduct(const ProductPlan&, void*, void*) { return Enter("LaunchProduct"); }
 
 }  // namespace plumbline
 
