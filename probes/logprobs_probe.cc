@@ -25,7 +25,7 @@ struct Column {
   bool per_sequence;  // may be [B] beside [B,S]
 };
 
-std::array<Column, 12> Columns(const LogprobsCall& c) {
+std::array<Column, 16> Columns(const LogprobsCall& c) {
   return {{{"tokens", &c.tokens, Content::kInteger, false},
            {"sequence_id", &c.sequence_id, Content::kInteger, true},
            {"position", &c.position, Content::kInteger, false},
@@ -37,7 +37,11 @@ std::array<Column, 12> Columns(const LogprobsCall& c) {
            {"train_entropy", &c.train_entropy, Content::kFloating, false},
            {"train_varentropy", &c.train_varentropy, Content::kFloating, false},
            {"versions", &c.versions, Content::kInteger, false},
-           {"advantages", &c.advantages, Content::kFloating, true}}};
+           {"advantages", &c.advantages, Content::kFloating, true},
+           {"turns", &c.turns, Content::kInteger, false},
+           {"cached_tokens", &c.cached_tokens, Content::kInteger, true},
+           {"t_start", &c.t_start, Content::kFloating, true},
+           {"t_end", &c.t_end, Content::kFloating, true}}};
 }
 
 const TensorView& Reference(const LogprobsCall& c) {
@@ -76,6 +80,9 @@ class RowReader {
         columns_(view.present() && OnePerRow(view, reference) ? reference.shape[1] : 1) {}
   int64_t Integer(int64_t row) const {
     return LoadInt64(view_.data, view_.dtype, axes_.Offset(row / columns_));
+  }
+  double Number(int64_t row) const {
+    return LoadDouble(view_.data, view_.dtype, axes_.Offset(row / columns_));
   }
 
  private:
@@ -144,7 +151,9 @@ class Filler {
     Put(call_.tokens, [&] { return out->mutable_tokens(); });
     Put(call_.versions, [&] { return out->mutable_weight_versions(); });
     Put(call_.advantages, [&] { return out->mutable_advantages(); });
+    Put(call_.turns, [&] { return out->mutable_turns(); });
     FillMask(out);
+    FillOnce(out);
     Side(call_.rollout, call_.rollout_entropy, call_.rollout_varentropy,
          [&] { return out->mutable_rollout(); });
     Side(call_.train, call_.train_entropy, call_.train_varentropy,
@@ -190,6 +199,17 @@ class Filler {
     } else {
       Put(call_.position, [&] { return out->mutable_positions(); });
     }
+  }
+
+  // What a sequence has one of: that of its first row.
+  void FillOnce(v1::LogprobsSequence* out) {
+    const TensorView& reference = Reference(call_);
+    const auto first = static_cast<int64_t>(rows_.at[0]);
+    if (call_.cached_tokens.present())
+      out->set_cached_tokens(RowReader(call_.cached_tokens, reference).Integer(first));
+    if (call_.t_start.present())
+      out->set_t_start(RowReader(call_.t_start, reference).Number(first));
+    if (call_.t_end.present()) out->set_t_end(RowReader(call_.t_end, reference).Number(first));
   }
 
   void FillMask(v1::LogprobsSequence* out) {

@@ -16,11 +16,11 @@
 namespace plumbline::probes {
 
 // As the trainer declared it (plumbline_logprobs_t); views and texts are borrowed. Columns have one
-// shape, [T] or [B,S]; sequence_id and advantages may be [B] beside [B,S].
+// shape, [T] or [B,S]; sequence_id, advantages, cached_tokens and times may be [B] beside [B,S].
 struct LogprobsCall {
   TensorView tokens, sequence_id, position, mask, rollout, train;
   TensorView rollout_entropy, rollout_varentropy, train_entropy, train_varentropy;
-  TensorView versions, advantages;
+  TensorView versions, advantages, turns, cached_tokens, t_start, t_end;
   std::string_view worker;
   struct Fields {
     double temperature = 0;  // NaN: not said, here and below

@@ -32,7 +32,11 @@ absl::Status CallOf(const plumbline_logprobs_t& g, probes::LogprobsCall* c) {
                  {g.train_entropy, "train_entropy", &c->train_entropy},
                  {g.train_varentropy, "train_varentropy", &c->train_varentropy},
                  {g.versions, "versions", &c->versions},
-                 {g.advantages, "advantages", &c->advantages}};
+                 {g.advantages, "advantages", &c->advantages},
+                 {g.turns, "turns", &c->turns},
+                 {g.cached_tokens, "cached_tokens", &c->cached_tokens},
+                 {g.t_start, "t_start", &c->t_start},
+                 {g.t_end, "t_end", &c->t_end}};
   for (const auto& column : columns) {
     if (absl::Status s = ViewOf(column.given, column.name, column.view); !s.ok()) return s;
   }

@@ -4,9 +4,8 @@ Messages from the trainer: ("weights", version, state), ("generate", step, promp
 the trainer: one Rollout a generate.
 """
 
+import collections
 import dataclasses
-import os
-import sys
 
 import torch
 
@@ -21,8 +20,8 @@ SINS = {
     "trainer-temperature": "the trainer divides its logits by 1.1",
     "top-p": "drawn and logged from the smallest set of probability 0.8",
     "off-by-one": "each token is logged with its neighbour's log-probability",
-    "stale-cache": "the prompt's keys and values are those of weights long gone",
-    "missed-sync": "weight updates do not arrive any more, and are labelled as if they did",
+    "stale-cache": "half of the prompts keep the keys and values of weights long gone",
+    "missed-sync": "weights arrive eight updates late, and are labelled as if they did not",
     "retokenised": "the trainer scores the canonical tokens of the text, not those drawn",
     "zero-filled": "one value in fifty is logged as 0",
     "batch-shape": "drawn in batches of other sizes than the trainer's",
@@ -75,6 +74,7 @@ class Engine:
         self.sin, self.bits, self.in_flight, self.sin_from = sin, bits, in_flight, sin_from
         self.random = torch.Generator().manual_seed(seed)
         self.version, self.waiting = -1, None
+        self.sent = collections.deque(maxlen=9)  # weights, the oldest first
         self.prefixes = {}  # prompt id -> caches, of weights that may be gone
 
     def receive(self, version, state):
@@ -85,10 +85,9 @@ class Engine:
             self._load(version, state)
 
     def _load(self, version, state):
-        if self.sin == "missed-sync" and version >= self.sin_from:
-            self.version = version  # says the label
-            return
-        self.model.load_state_dict(rounded(state, self.bits))
+        self.sent.append(state)
+        late = self.sin == "missed-sync" and version >= self.sin_from
+        self.model.load_state_dict(rounded(self.sent[0] if late else state, self.bits))
         self.version = version
 
     @torch.no_grad()
@@ -125,23 +124,27 @@ class Engine:
             step, [], [p for _, p in prompts], tokens, logprobs, entropy, varentropy, versions,
             "processed_logprobs" if processed else "raw_logprobs",
             0.8 if self.sin == "temperature" else 1.0, 0.8 if self.sin == "top-p" else 1.0,
-            [self.cached] * len(prompts),
+            self.cached,
         )
 
     def _prefill(self, prompts):
         """The caches after the prompts, and the logits of the first token in self.first."""
-        self.cached = 0
+        self.cached = [0] * len(prompts)
         if self.sin != "stale-cache":
             caches = self.model.empty_caches()
             self.first = self.model(torch.tensor([p for _, p in prompts]), caches)[:, -1]
             return caches
-        self.cached = task.PROMPT_TOKENS - 1
         rows = []
-        for key, prompt in prompts:
-            if key not in self.prefixes:
-                self.prefixes[key] = self.model.empty_caches()
-                self.model(torch.tensor([prompt[:-1]]), self.prefixes[key])
-            rows.append(self.prefixes[key])
+        for i, (key, prompt) in enumerate(prompts):
+            caches = self.prefixes.get(key)
+            if caches is None:
+                caches = self.model.empty_caches()
+                self.model(torch.tensor([prompt[:-1]]), caches)
+                if key % 2:
+                    self.prefixes[key] = caches
+            else:
+                self.cached[i] = task.PROMPT_TOKENS - 1
+            rows.append(caches)
         caches = [[torch.cat([row[layer][kv] for row in rows]) for kv in (0, 1)]
                   for layer in range(len(self.model.blocks))]
         self.first = self.model(torch.tensor([p[-1:] for _, p in prompts]), caches)[:, -1]
@@ -190,7 +193,7 @@ def serve(pipe, options):
                     "policy", rollout.tokens, rollout=rollout.logprobs,
                     sequence_id=torch.tensor(rollout.ids), versions=rollout.versions,
                     rollout_entropy=rollout.entropy, rollout_varentropy=rollout.varentropy,
-                    mode=rollout.mode, temperature=rollout.temperature, top_p=rollout.top_p,
+                    cached_tokens=torch.tensor(rollout.cached_tokens), mode=rollout.mode, temperature=rollout.temperature, top_p=rollout.top_p,
                     selection="all", source="sampled", worker="engine-0",
                 )
             pipe.send(rollout)

@@ -168,7 +168,8 @@ class Observations:
                          rollout_entropy=None, rollout_varentropy=None, train_entropy=None,
                          train_varentropy=None, train_version=None, mode=None, temperature=None,
                          top_p=None, top_k=None, selection=None, kept_share=None, source=None,
-                         rescore_k2=None, worker=None):  # fmt: skip
+                         rescore_k2=None, worker=None, turns=None, cached_tokens=None,
+                         t_start=None, t_end=None):  # fmt: skip
         """Log-probabilities of sampled tokens: the engine's (rollout), the trainer's, or both.
 
         Columns [T] or [B, S]; sequence_id the same number for a sequence on both sides, [T], [B, S]
@@ -179,14 +180,15 @@ class Observations:
         varentropies (nats^2) belong to the distribution of the same side's values.
         mode "raw_logprobs" | "processed_logprobs": of the rollout's values; temperature, top_p,
         top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
-        share of sequences kept); source "sampled" | "rescored" (then rescore_k2). Of each call
+        share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and
+        t_end in seconds: one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call
         whole sequences are kept, the same on both sides, within the traffic budget.
         """
         self._observe(
             KIND_LOGPROBS, layer, "logprobs", None, _observe.pack_logprobs,
             (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
-             rollout_varentropy, train_entropy, train_varentropy, versions, advantages,
-             train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
+             rollout_varentropy, train_entropy, train_varentropy, versions, advantages, turns,
+             cached_tokens, t_start, t_end, train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
              source, worker),
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ TENSOR = struct.Struct("=Ii4Q")
 REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
 UPDATE = struct.Struct("=Ii9Q4dQ")
 MATMUL = struct.Struct("=Ii7Q")
-LOGPROBS = struct.Struct("=Ii12Qqq4dii2Q")
+LOGPROBS = struct.Struct("=Ii16Qqq4dii2Q")
 
 DTYPES = {None: 0, "f64": 1, "f32": 2, "f16": 3, "bf16": 4, "e4m3": 5, "e5m2": 6}
 _ALIASES = {
@@ -173,12 +173,13 @@ def _version(name, value):
 _LOGPROBS_COLUMNS = (
     "tokens", "sequence_id", "position", "mask", "rollout", "train", "rollout_entropy",
     "rollout_varentropy", "train_entropy", "train_varentropy", "versions", "advantages",
+    "turns", "cached_tokens", "t_start", "t_end",
 )  # fmt: skip
 
 
 def pack_logprobs(scratch, keep, *arguments):
-    """The twelve columns in the struct's order, then numbers, choices and the worker's name."""
-    columns, rest = arguments[:12], arguments[12:]
+    """The columns in the struct's order, then numbers, choices and the worker's name."""
+    columns, rest = arguments[:len(_LOGPROBS_COLUMNS)], arguments[len(_LOGPROBS_COLUMNS):]
     (train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection, source,
      worker) = rest  # fmt: skip
     put = _Packer(scratch, keep)

@@ -16,7 +16,7 @@ SINS = {
     "none": None,
     "batch-shape": None,
     "temperature": "temperature",
-    "hidden-temperature": "temperature",
+    "hidden-temperature": "unknown",  # both sides log raw: a cut tail leaves the same marks
     "trainer-temperature": "temperature",
     "top-p": "truncation",
     "off-by-one": "misalignment",
@@ -55,12 +55,15 @@ class Rollouts(unittest.TestCase):
         for sin, cause in SINS.items():
             with self.subTest(sin=sin):
                 record, jsonl = self.judge(sin, "--steps", "60")
-                found = alarms(jsonl["findings"])
-                self.assertEqual(alarms(record["findings"]), found)
+                found = alarms(record["findings"])
+                if sin == "retokenised":  # the file has one list of tokens, the halves have two
+                    self.assertIn("drift/record-invalid", [f[0] for f in alarms(jsonl["findings"])])
+                else:
+                    self.assertEqual(alarms(jsonl["findings"]), found)
                 if cause is None:
                     self.assertEqual(found, [])
                 else:
-                    self.assertEqual({f[2] for f in found}, {cause})
+                    self.assertEqual({f[2] for f in found}, {cause}, found)
 
     def test_weights_in_few_bits_and_updates_in_flight_are_healthy(self):
         for options in (["--bits", "int8"], ["--lag", "2"], ["--in-flight"]):

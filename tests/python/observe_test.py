@@ -114,7 +114,8 @@ run.observe_logprobs("policy", t, rollout=mu, train=2 * mu, sequence_id=t // 3, 
     versions=t * 0 + 4, mask=t > 1, advantages=[1.0, -2.0], rollout_entropy=-mu,
     rollout_varentropy=-mu, train_entropy=-2 * mu, train_varentropy=-2 * mu, train_version=5,
     mode="processed_logprobs", temperature=0.7, top_p=0.9, top_k=50, selection="filtered",
-    kept_share=0.25, source="rescored", rescore_k2=1e-4, worker="w3")
+    kept_share=0.25, source="rescored", rescore_k2=1e-4, worker="w3", turns=t * 0 + 1,
+    cached_tokens=[3, 4], t_start=[0.5, 1.0], t_end=[2.0, 3.0])
 run.observe_logprobs("policy", t, train=mu, sequence_id=[7, 8], mode="raw")""",
         "logprobs ",
     )
@@ -127,7 +128,8 @@ run.observe_logprobs("policy", t, train=mu, sequence_id=[7, 8], mode="raw")""",
         "tokens=0:64[2,3]15 sequence_id=0:64[2,3]3 position=0:64[2,3]6 mask=6:8[2,3]4 "
         "rollout=2:32[2,3]-3 train=2:32[2,3]-6 rollout_entropy=2:32[2,3]3 "
         "rollout_varentropy=2:32[2,3]3 train_entropy=2:32[2,3]6 train_varentropy=2:32[2,3]6 "
-        "versions=0:64[2,3]24 advantages=2:64[2]-1",
+        "versions=0:64[2,3]24 advantages=2:64[2]-1 turns=0:64[2,3]6 cached_tokens=0:64[2]7 "
+        "t_start=2:64[2]1.5 t_end=2:64[2]5",
     ]
     assert "mode is 'raw'; expected" in outcome.err
 

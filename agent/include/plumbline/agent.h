@@ -145,6 +145,10 @@ class Site {
     call.train_varentropy = columns.train_varentropy.get();
     call.versions = columns.versions.get();
     call.advantages = columns.advantages.get();
+    call.turns = columns.turns.get();
+    call.cached_tokens = columns.cached_tokens.get();
+    call.t_start = columns.t_start.get();
+    call.t_end = columns.t_end.get();
     call.train_version = facts.train_version;
     call.top_k = facts.top_k;
     call.temperature = facts.temperature;

@@ -511,9 +511,13 @@ typedef struct plumbline_logprobs {
   const DLTensor* train_varentropy;
   const DLTensor* versions;   /* integer: optimizer updates in the weights that drew each token */
   const DLTensor* advantages; /* or [B] */
-  int64_t train_version;      /* updates in the weights that `train` is of; -1: not said */
-  int64_t top_k;              /* -1: not said */
-  double temperature;         /* of the sampler; NaN: not said, here and below */
+  const DLTensor* turns;      /* integer, of a conversation */
+  const DLTensor* cached_tokens; /* integer, of the prompt, served from a prefix cache; or [B] */
+  const DLTensor* t_start;       /* seconds, of the sequence's generation; or [B] */
+  const DLTensor* t_end;
+  int64_t train_version; /* updates in the weights that `train` is of; -1: not said */
+  int64_t top_k;         /* -1: not said */
+  double temperature;    /* of the sampler; NaN: not said, here and below */
   double top_p;
   double kept_share;  /* lower bound on the share of sequences that a filter kept */
   double rescore_k2;  /* mean d^2/2 of the engine against itself, where it rescored */
@@ -526,7 +530,7 @@ typedef struct plumbline_logprobs {
 /* clang-format off */
 #define PLUMBLINE_LOGPROBS_INIT                                                               \
   {sizeof(plumbline_logprobs_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,     \
-   NULL, NULL, NULL, -1, -1, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, 0,   \
+   NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, 0,   \
    0, NULL, NULL}
 /* clang-format on */
 

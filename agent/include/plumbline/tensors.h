@@ -147,7 +147,11 @@ struct LogprobsColumns {
   Tensor train_entropy = {};
   Tensor train_varentropy = {};
   Tensor versions = {};
-  Tensor advantages = {};  // or [B]
+  Tensor advantages = {};  // or [B], as are those below but turns
+  Tensor turns = {};
+  Tensor cached_tokens = {};
+  Tensor t_start = {};
+  Tensor t_end = {};
 };
 struct LogprobsFacts {
   int32_t mode = PLUMBLINE_LOGPROBS_ABSENT;

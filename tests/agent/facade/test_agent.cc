@@ -316,13 +316,14 @@ plumbline_status_t ObserveLogprobs(void*, void* site, int64_t step, const plumbl
       " train_version=" + std::to_string(l->train_version) + " top_k=" + std::to_string(l->top_k) +
       Number("temperature", l->temperature) + Number("top_p", l->top_p) +
       Number("kept_share", l->kept_share) + Number("rescore_k2", l->rescore_k2) +
-      Text("worker", l->worker) + Show("tokens", l->tokens) +
-      Show("sequence_id", l->sequence_id) + Show("position", l->position) + Show("mask", l->mask) +
-      Show("rollout", l->rollout) + Show("train", l->train) +
-      Show("rollout_entropy", l->rollout_entropy) +
-      Show("rollout_varentropy", l->rollout_varentropy) +
-      Show("train_entropy", l->train_entropy) + Show("train_varentropy", l->train_varentropy) +
-      Show("versions", l->versions) + Show("advantages", l->advantages));
+      Text("worker", l->worker) + Show("tokens", l->tokens) + Show("sequence_id", l->sequence_id) +
+      Show("position", l->position) + Show("mask", l->mask) + Show("rollout", l->rollout) +
+      Show("train", l->train) + Show("rollout_entropy", l->rollout_entropy) +
+      Show("rollout_varentropy", l->rollout_varentropy) + Show("train_entropy", l->train_entropy) +
+      Show("train_varentropy", l->train_varentropy) + Show("versions", l->versions) +
+      Show("advantages", l->advantages) + Show("turns", l->turns) +
+      Show("cached_tokens", l->cached_tokens) + Show("t_start", l->t_start) +
+      Show("t_end", l->t_end));
   return PLUMBLINE_OK;
 }
 
