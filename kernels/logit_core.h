@@ -347,13 +347,16 @@ PLUMB_HD inline LogitRow FinishLogits(const LogitSums<double>& s, const LogitRef
   return row;
 }
 
-// sum over k of u^k / (k (2k-1)) for u <= 1/16: (1+s)log(1+s) + (1-s)log(1-s) with u = s^2.
-template <typename Real>
+// The sum over k of u^k / (k (2k - 1)), to k = 12: (1+s)log(1+s) + (1-s)log(1-s) with u = s^2 up to
+// 1/16.
+template <typename Real, int k = 1>
 PLUMB_HD inline Real EvenLogSeries(Real u) {
-  Real sum = 0;
-#pragma GCC unroll 12
-  for (int k = 12; k >= 1; --k) sum = u * (sum + Real{1} / static_cast<Real>(k * (2 * k - 1)));
-  return sum;
+  constexpr Real kOver = Real{1} / static_cast<Real>(k * (2 * k - 1));
+  if constexpr (k == 12) {
+    return u * kOver;
+  } else {
+    return u * (kOver + EvenLogSeries<Real, k + 1>(u));
+  }
 }
 
 }  // namespace plumbline

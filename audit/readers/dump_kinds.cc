@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <string_view>
 
 #include "absl/strings/cord.h"
 #include "absl/types/optional.h"
 #include "audit/readers/dump_kind.h"
+#include "audit/readers/logits_dump.h"
 #include "audit/readers/matmul_dump.h"
 #include "audit/readers/reduction_dump.h"
 #include "audit/readers/routing_dump.h"
@@ -14,13 +14,6 @@ namespace plumbline::audit {
 namespace {
 
 constexpr char kBytePayload[] = "plumbline/byte";
-
-// Of the contract, judged by this version or not.
-bool IsKnownKind(std::string_view kind) {
-  static constexpr std::string_view kKinds[] = {"routing", "reduction", "matmul",
-                                                "logits",  "update",    "tensor"};
-  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
-}
 
 // "routing, tensor or update"
 std::string JudgedKinds() {
@@ -36,7 +29,7 @@ std::string JudgedKinds() {
 
 const std::vector<const DumpKind*>& DumpKinds() {
   static const std::vector<const DumpKind*> kKinds = {&kRoutingDump, &kReductionDump, &kMatmulDump,
-                                                      &kTensorDump, &kUpdateDump};
+                                                      &kLogitsDump,  &kUpdateDump,    &kTensorDump};
   return kKinds;
 }
 
@@ -59,15 +52,9 @@ const DumpKind* KindOf(const SafetensorsHeader& header, InputReport* report) {
   if (found != kinds.end()) return *found;
   if (entry == nullptr) {
     report->Add(0, "expected metadata kind (" + JudgedKinds() + "), found none", report->named);
-  } else if (IsKnownKind(entry->value)) {
-    report->Add(entry->declared_at,
-                "expected a dump of kind " + JudgedKinds() + ", found kind " + entry->value +
-                    ", which is not judged by this version",
-                report->named);
   } else {
     report->Add(entry->declared_at,
-                "expected kind routing, reduction, matmul, logits, update or tensor, found " +
-                    Quoted(entry->value));
+                "expected kind " + JudgedKinds() + ", found " + Quoted(entry->value));
   }
   return nullptr;
 }

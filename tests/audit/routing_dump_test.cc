@@ -65,7 +65,6 @@ std::vector<Change> Refused() {
       {"bias captured", set("bias_captured", "now"),
        "expected metadata bias_captured to be before or after"},
       {"unknown kind", set("kind", "rooting"), "expected kind routing, reduction"},
-      {"kind of a later version", set("kind", "logits"), "not judged by this version"},
       {"no kind, no scores",
        [](Dump& d) {
          d.metadata.erase("kind");
@@ -445,15 +444,14 @@ TEST(Dumps, OneDamagedDumpDoesNotSilenceTheOthers) {
 TEST(Dumps, OtherKindsInADirectoryAreListedNotRefused) {
   const TempDir dir;
   Dump other;
-  other.metadata = {{"kind", "logits"}};
-  other.tensors = {{"values", "F32", {2}, std::string(8, '\0')}};
+  other.tensors = {{"weights", "F32", {2}, std::string(8, '\0')}};
   const std::string path = dir.Write("w.safetensors", other.File());
   dir.Write("model.safetensors", RawFile("{}", ""));
   dir.Write("notes.txt", "hello");
   dir.Write("good.safetensors", DroplessDump().File());
   const AuditResult result = Audit({dir.path()});
   EXPECT_FALSE(result.inputs_failed()) << Problems(result);
-  EXPECT_THAT(Problems(result), HasSubstr("not judged by this version"));
+  EXPECT_THAT(Problems(result), HasSubstr("expected metadata kind (routing"));
   for (const InputReport& input : result.inputs) {
     if (input.path.ends_with("notes.txt")) {
       EXPECT_EQ(input.format, "unknown");

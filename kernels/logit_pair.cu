@@ -1,0 +1,412 @@
+// Two rows of logits compared on the device. A group of threads takes a row: a warp for small
+// vocabularies, a block of 512 beyond. Each thread keeps sums of its own pairs in f32
+// (LogitLane), the group merges them in f64. What only the whole row tells, the largest eight of
+// each side, is found among the few threads whose own largest can be one of them: they read their
+// logits once more, which is counted.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cfloat>
+
+#include "base/load.h"
+#include "kernels/logit_core.h"
+#include "kernels/logit_pair_device.h"
+
+namespace plumbline {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int kBlock = 512;
+constexpr int64_t kWarpVocabulary = 4096;  // up to this many logits a warp takes a row
+constexpr int kVector = 8;                 // pairs that a thread takes at a time
+constexpr unsigned kAll = 0xffffffffu;
+
+__device__ __forceinline__ float NegativeInfinity() { return -__int_as_float(0x7f800000); }
+
+// Eight logits of a row. Of a dense row whose addresses allow it, in one or two loads.
+__device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at, int64_t first,
+                                           int n, bool vector, float* out) {
+  if (vector && n == kVector) {
+    if (part.dtype == DType::kF32) {
+      const auto* from =
+          reinterpret_cast<const float4*>(static_cast<const float*>(part.data) + row_at + first);
+      const float4 a = __ldg(from), b = __ldg(from + 1);
+      out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
+      out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+      return;
+    }
+    const uint4 words = __ldg(
+        reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(part.data) + row_at + first));
+    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      const auto code = static_cast<uint16_t>(word[i / 2] >> (16 * (i % 2)));
+      out[i] = part.dtype == DType::kBF16 ? BF16ToFloat(code) : F16ToFloat(code);
+    }
+    return;
+  }
+  for (int i = 0; i < n; ++i) {
+    const int64_t at = row_at + (first + i) * part.stride;
+    out[i] = static_cast<float>(LoadDouble(part.data, part.dtype, at));
+  }
+}
+
+// One row as a thread of its group sees it: vectors `lane`, `lane` + kThreads, ...
+template <int kThreads>
+struct RowView {
+  const LogitPlan& plan;
+  int64_t at[2];
+  int64_t allowed_at = 0;
+  bool vector[2];
+
+  __device__ RowView(const LogitPlan& p, int64_t row) : plan(p) {
+    for (int s = 0; s < 2; ++s) {
+      const LogitPart& part = p.side[s];
+      at[s] = part.rows.Offset(row);
+      const auto address = reinterpret_cast<uint64_t>(part.data) +
+                           static_cast<uint64_t>(at[s]) * DTypeSize(part.dtype);
+      vector[s] = part.stride == 1 && address % 16 == 0;
+    }
+    if (p.allowed.data != nullptr) allowed_at = p.allowed.rows.Offset(row);
+  }
+
+  // Pairs from `first` on; returns how many.
+  __device__ __forceinline__ int Load(int64_t first, float* train, float* rollout) const {
+    const int n = static_cast<int>(min(static_cast<int64_t>(kVector), plan.vocabulary - first));
+    LoadLogits(plan.side[0], at[0], first, n, vector[0], train);
+    LoadLogits(plan.side[1], at[1], first, n, vector[1], rollout);
+    if (plan.allowed.data == nullptr) return n;
+    for (int i = 0; i < n; ++i) {
+      const int64_t mask = allowed_at + (first + i) * plan.allowed.stride;
+      if (LoadRaw<uint8_t>(plan.allowed.data, mask) != 0) continue;
+      train[i] = rollout[i] = NegativeInfinity();
+    }
+    return n;
+  }
+
+  template <typename F>
+  __device__ __forceinline__ void Each(int lane, F f) const {
+    float train[kVector], rollout[kVector];
+    for (int64_t first = static_cast<int64_t>(lane) * kVector; first < plan.vocabulary;
+         first += static_cast<int64_t>(kThreads) * kVector) {
+      f(first, Load(first, train, rollout), train, rollout);
+    }
+  }
+};
+
+// The threads of one row: exchange by shuffles within a warp, by shared memory between warps.
+template <int kThreads>
+struct Group {
+  static constexpr int kWarps = kThreads / kWarp;
+  int lane;
+
+  __device__ void Sync() const {
+    if constexpr (kWarps > 1) {
+      __syncthreads();
+    } else {
+      __syncwarp();
+    }
+  }
+};
+
+template <typename T>
+__device__ __forceinline__ T Shuffled(const T& value, int mask) {
+  static_assert(sizeof(T) % 4 == 0);
+  T out;
+  uint32_t words[sizeof(T) / 4];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (size_t i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_xor_sync(kAll, words[i], mask);
+  memcpy(&out, words, sizeof(T));
+  return out;
+}
+
+__device__ __forceinline__ void MergeWarp(LogitSums<double>* sums) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) MergeLogits(sums, Shuffled(*sums, mask));
+}
+
+// A warp's share of what is found in a second look at the row.
+struct Tails {
+  double js = 0, variation = 0, downward[kLogitLambdas] = {}, moments[kLogitThetas] = {};
+};
+
+template <int kThreads>
+struct Shared {
+  LogitSums<double> sums[kThreads / kWarp];
+  Tails tails[kThreads / kWarp];
+  TopLogits top[2];
+  float max[2][kThreads];
+  float floor[2];  // no logit below it is one of the eight largest
+  LogitReference reference;
+  LogitRow row;
+  unsigned long long reads;
+};
+
+// The first logit of the row that both sides have: found in its first vectors, nearly always.
+template <int kThreads>
+__device__ void FindReference(const RowView<kThreads>& view, const Group<kThreads>& group,
+                              Shared<kThreads>* shared) {
+  if (group.lane == 0) shared->reference = LogitReference{};
+  group.Sync();
+  if (group.lane >= kWarp) {
+    group.Sync();
+    return;
+  }
+  float train[kVector], rollout[kVector];
+  const int64_t vocabulary = view.plan.vocabulary;
+  for (int64_t start = 0; start < vocabulary; start += kWarp * kVector) {
+    const int64_t first = start + group.lane * kVector;
+    const int n = first < vocabulary ? view.Load(first, train, rollout) : 0;
+    int found = -1;
+    for (int i = n - 1; i >= 0; --i) {
+      if (fabsf(train[i]) <= FLT_MAX && fabsf(rollout[i]) <= FLT_MAX) found = i;
+    }
+    const unsigned who = __ballot_sync(kAll, found >= 0);
+    if (who == 0) continue;
+    if (group.lane == __ffs(static_cast<int>(who)) - 1) {
+      shared->reference = {train[found], rollout[found], true};
+    }
+    break;
+  }
+  group.Sync();
+}
+
+// Of all threads' largest, the eighth: a bound from below of the eighth largest logit.
+template <int kThreads>
+__device__ void FindFloors(const Group<kThreads>& group, const LogitSums<float>& sums,
+                           Shared<kThreads>* shared) {
+  for (int s = 0; s < 2; ++s) shared->max[s][group.lane] = sums.side[s].max;
+  group.Sync();
+  if (group.lane < 2) {
+    float largest[kTopLogits];
+    for (float& z : largest) z = NegativeInfinity();
+    for (int i = 0; i < kThreads; ++i) {
+      float z = shared->max[group.lane][i];
+      for (float& held : largest) {
+        const float less = fminf(held, z);
+        held = fmaxf(held, z);
+        z = less;
+      }
+    }
+    shared->floor[group.lane] = largest[kTopLogits - 1];
+    shared->top[group.lane].count = 0;
+  }
+  if (group.lane == 0) shared->reads = 0;
+  group.Sync();
+}
+
+// Threads that have a logit at or above the floor read theirs again, one thread after the other.
+template <int kThreads>
+__device__ void FindTop(const RowView<kThreads>& view, const Group<kThreads>& group,
+                        const LogitSums<float>& sums, Shared<kThreads>* shared) {
+  const bool wanted = (sums.side[0].max >= shared->floor[0] && sums.side[0].finite > 0) ||
+                      (sums.side[1].max >= shared->floor[1] && sums.side[1].finite > 0);
+  TopLogits top[2];
+  if (wanted) {
+    unsigned long long reads = 0;
+    view.Each(group.lane, [&](int64_t first, int n, const float* train, const float* rollout) {
+      const float* z[2] = {train, rollout};
+      reads += 2 * n;
+      for (int s = 0; s < 2; ++s) {
+        for (int i = 0; i < n; ++i) {
+          if (fabsf(z[s][i]) <= FLT_MAX && z[s][i] >= shared->floor[s] && top[s].Takes(z[s][i]))
+            top[s].Insert(z[s][i], static_cast<int32_t>(first + i));
+        }
+      }
+    });
+    atomicAdd(&shared->reads, reads);
+  }
+  // Some eight threads: their turns are shorter than a tree.
+  for (int warp = 0; warp < Group<kThreads>::kWarps; ++warp) {
+    if (group.lane / kWarp == warp) {
+      unsigned waiting = __ballot_sync(kAll, wanted);
+      while (waiting != 0) {
+        const int next = __ffs(static_cast<int>(waiting)) - 1;
+        waiting &= waiting - 1;
+        if (group.lane % kWarp == next) {
+          for (int s = 0; s < 2; ++s) {
+            for (int i = 0; i < top[s].count; ++i) {
+              if (shared->top[s].Takes(top[s].value[i]))
+                shared->top[s].Insert(top[s].value[i], top[s].at[i]);
+            }
+          }
+        }
+        __syncwarp();
+      }
+    }
+    group.Sync();
+  }
+}
+
+__device__ __forceinline__ float NearJensenShannon(float s) {
+  return s * s <= 0.0625f ? EvenLogSeries(s * s)
+                          : (1 + s) * log1pf(s) + (s < 1 ? (1 - s) * log1pf(-s) : 0.0f);
+}
+
+// mu (e^t - 1): small powers keep what little they differ by, and large ones do not overflow.
+__device__ __forceinline__ float LessOne(float mu, float log_mu, float t) {
+  return t < 40 ? mu * expm1f(t) : expf(log_mu + t);
+}
+
+// The second read: what needs both normalisers. f32 within a thread, as the first.
+template <int kThreads>
+__device__ void MeasureTails(const RowView<kThreads>& view, const Group<kThreads>& group,
+                             const LogitSums<double>& sums, Shared<kThreads>* shared) {
+  float max[2], rest[2];
+  for (int s = 0; s < 2; ++s) {
+    max[s] = static_cast<float>(sums.side[s].max);
+    rest[s] = static_cast<float>(log(sums.side[s].s0));
+  }
+  const double entropy =
+      log(sums.side[kRollout].s0) - sums.side[kRollout].s1 / sums.side[kRollout].s0;
+  const auto h = static_cast<float>(entropy);
+  float js = 0, variation = 0, downward[kLogitLambdas] = {}, moments[kLogitThetas] = {};
+  view.Each(group.lane, [&](int64_t, int n, const float* train, const float* rollout) {
+    for (int i = 0; i < n; ++i) {
+      const bool has_pi = train[i] > NegativeInfinity();
+      const bool has_mu = rollout[i] > NegativeInfinity();
+      const float log_pi = (train[i] - max[0]) - rest[0];
+      const float log_mu = (rollout[i] - max[1]) - rest[1];
+      const float pi = has_pi ? expf(log_pi) : 0.0f, mu = has_mu ? expf(log_mu) : 0.0f;
+      const float sum = pi + mu, less = pi - mu;
+      variation += fabsf(less);
+      if (sum > 0) js += sum * NearJensenShannon(less / sum);
+      if (!has_mu) continue;
+      const float surprise = -log_mu - h;
+      float lambda = 1, theta = 0.5f;
+#pragma unroll
+      for (int k = 0; k < kLogitLambdas; ++k) {
+        downward[k] += fmaxf(0.0f, mu - lambda * less);
+        moments[k] += LessOne(mu, log_mu, theta * surprise);
+        moments[k + kLogitLambdas] += LessOne(mu, log_mu, -theta * surprise);
+        lambda *= 0.5f;
+        theta *= 0.5f;
+      }
+    }
+  });
+  Tails tails;
+  tails.js = js;
+  tails.variation = variation;
+  for (int k = 0; k < kLogitLambdas; ++k) tails.downward[k] = downward[k];
+  for (int k = 0; k < kLogitThetas; ++k) tails.moments[k] = moments[k];
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const Tails other = Shuffled(tails, mask);
+    tails.js += other.js;
+    tails.variation += other.variation;
+    for (int k = 0; k < kLogitLambdas; ++k) tails.downward[k] += other.downward[k];
+    for (int k = 0; k < kLogitThetas; ++k) tails.moments[k] += other.moments[k];
+  }
+  if (group.lane % kWarp == 0) shared->tails[group.lane / kWarp] = tails;
+  group.Sync();
+  if (group.lane != 0) return;
+  Tails all;
+  for (int w = 0; w < Group<kThreads>::kWarps; ++w) {
+    all.js += shared->tails[w].js;
+    all.variation += shared->tails[w].variation;
+    for (int k = 0; k < kLogitLambdas; ++k) all.downward[k] += shared->tails[w].downward[k];
+    for (int k = 0; k < kLogitThetas; ++k) all.moments[k] += shared->tails[w].moments[k];
+  }
+  LogitRow& row = shared->row;
+  row.js = all.js / 4;
+  row.total_variation = all.variation / 2;
+  for (int k = 0; k < kLogitLambdas; ++k) row.downward[k] = all.downward[k];
+  for (int k = 0; k < kLogitThetas; ++k) row.log_moments[k] = log1p(all.moments[k]);
+  row.second_reads += 2 * static_cast<uint64_t>(view.plan.vocabulary);
+}
+
+__device__ void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row, const int64_t* sides,
+                         int64_t allowed_at) {
+  const LogitPart& tokens = plan.tokens;
+  if (tokens.data == nullptr) return;
+  const int64_t token = LoadInt64(tokens.data, tokens.dtype, tokens.rows.Offset(at));
+  if (token < 0 || token >= plan.vocabulary) return;
+  row->token = token;
+  const bool allowed =
+      plan.allowed.data == nullptr ||
+      LoadRaw<uint8_t>(plan.allowed.data, allowed_at + token * plan.allowed.stride) != 0;
+  for (int s = 0; s < 2; ++s) {
+    const LogitPart& part = plan.side[s];
+    const double z = LoadDouble(part.data, part.dtype, sides[s] + token * part.stride);
+    row->logprob[s] = allowed ? z - row->lse[s] : NoLogit();
+  }
+}
+
+template <int kThreads>
+__device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
+                           const Group<kThreads>& group, Shared<kThreads>* shared) {
+  const RowView<kThreads> view(plan, at);
+  FindReference(view, group, shared);
+  const LogitReference reference = shared->reference;
+  LogitLane<float> lane;
+  view.Each(group.lane, [&](int64_t, int n, const float* train, const float* rollout) {
+    lane.Add(train, rollout, n, reference);
+  });
+  LogitSums<double> sums = Widened(lane.sums);
+  MergeWarp(&sums);
+  if (group.lane % kWarp == 0) shared->sums[group.lane / kWarp] = sums;
+  group.Sync();
+  sums = shared->sums[0];
+  for (int w = 1; w < Group<kThreads>::kWarps; ++w) MergeLogits(&sums, shared->sums[w]);
+  if (group.lane == 0) shared->row = FinishLogits(sums, reference);
+  group.Sync();
+  if (!shared->row.usable) return;
+  FindFloors(group, lane.sums, shared);
+  FindTop(view, group, lane.sums, shared);
+  if (group.lane == 0) {
+    shared->row.topk_common = CommonLogits(shared->top[0], shared->top[1]);
+    shared->row.second_reads = shared->reads;
+    SetToken(plan, at, &shared->row, view.at, view.allowed_at);
+  }
+  if (detailed) MeasureTails(view, group, sums, shared);
+}
+
+// A block of kThreads takes a row at a time.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    LogitKernel(const __grid_constant__ LogitPlan plan, const __grid_constant__ LogitLaunch launch,
+                LogitRow* out) {
+  __shared__ Shared<kThreads> shared;
+  const Group<kThreads> group{static_cast<int>(threadIdx.x)};
+  for (int64_t i = blockIdx.x; i < launch.count; i += gridDim.x) {
+    const int64_t row = launch.rows == nullptr ? i : static_cast<int64_t>(launch.rows[i]);
+    MeasureRow<kThreads>(plan, row, i < launch.detailed, group, &shared);
+    group.Sync();
+    if (group.lane == 0) out[i] = shared.row;
+    group.Sync();
+  }
+}
+
+template <int kThreads>
+void Launch(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
+            cudaStream_t stream) {
+  // As many blocks as fit a processor's threads.
+  const int64_t most = static_cast<int64_t>(std::max(processors, 1)) * (2048 / kThreads);
+  const auto blocks = static_cast<unsigned>(std::clamp<int64_t>(launch.count, 1, most));
+  LogitKernel<kThreads><<<blocks, kThreads, 0, stream>>>(plan, launch, out);
+}
+
+}  // namespace
+
+static_assert(sizeof(LogitPlan) + sizeof(LogitLaunch) <= 4000, "a kernel's arguments");
+
+int LoadLogitKernels() {
+  cudaFuncAttributes attributes;
+  const int status = cudaFuncGetAttributes(&attributes, LogitKernel<kWarp>);
+  return status != cudaSuccess
+             ? status
+             : static_cast<int>(cudaFuncGetAttributes(&attributes, LogitKernel<kBlock>));
+}
+
+int LaunchLogits(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
+                 void* stream) {
+  if (launch.count == 0) return cudaSuccess;
+  auto* to = static_cast<cudaStream_t>(stream);
+  if (plan.vocabulary <= kWarpVocabulary) {
+    Launch<kWarp>(plan, launch, processors, out, to);
+  } else {
+    Launch<kBlock>(plan, launch, processors, out, to);
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace plumbline
