@@ -155,6 +155,8 @@ typedef struct plumbline_agent_table {
   plumbline_status_t (*observe_logprobs)(void* agent_run, void* agent_site, int64_t step,
                                          const plumbline_logprobs_t* logprobs,
                                          plumbline_error_t* error);
+  plumbline_status_t (*observe_logits)(void* agent_run, void* agent_site, int64_t step,
+                                       const plumbline_logits_t* logits, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

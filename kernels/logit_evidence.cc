@@ -147,9 +147,12 @@ absl::Status FillLogits(const LogitInput& in, const LogitOptions& options, v1::L
     return absl::InvalidArgumentError("train: expected a host tensor, found one on a device");
   }
   const LogitPlan plan = PlanLogits(in);
-  if (absl::Status s = CheckTokens(plan); !s.ok()) return s;
   const Selection selection{options,
                             options.rows ? static_cast<int64_t>(options.rows->size()) : plan.rows};
+  for (size_t i = 0; i < static_cast<size_t>(selection.count); ++i) {
+    absl::Status s = CheckToken(plan, static_cast<int64_t>(selection.Row(i)));
+    if (!s.ok()) return s;
+  }
   const auto detailed =
       SampleIndices(options.key, static_cast<uint64_t>(selection.count), options.max_rows);
   std::vector<LogitRow> rows(static_cast<size_t>(selection.count));

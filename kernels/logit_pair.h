@@ -81,8 +81,8 @@ LogitPlan PlanLogits(const LogitInput& input);
 // The token of a row of host memory; -1: none. `plan.tokens` may be absent.
 int64_t TokenOf(const LogitPlan& plan, int64_t row);
 
-// InvalidArgument: a token of the plan's, in host memory, beyond the vocabulary; names the row.
-absl::Status CheckTokens(const LogitPlan& plan);
+// InvalidArgument: the row's token, in host memory, is beyond the vocabulary.
+absl::Status CheckToken(const LogitPlan& plan, int64_t row);
 
 // Measures one row of host tensors, of any alignment, in f64. Thread-safe.
 LogitRow MeasureLogitRow(const LogitPlan& plan, int64_t row, bool detailed);

@@ -175,15 +175,11 @@ int64_t TokenOf(const LogitPlan& plan, int64_t row) {
   return std::max<int64_t>(-1, LoadInt64(part.data, part.dtype, part.rows.Offset(row)));
 }
 
-absl::Status CheckTokens(const LogitPlan& plan) {
-  if (plan.tokens.data == nullptr) return absl::OkStatus();
-  for (int64_t row = 0; row < plan.rows; ++row) {
-    const int64_t token = TokenOf(plan, row);
-    if (token < plan.vocabulary) continue;
-    return absl::InvalidArgumentError(absl::StrCat("tokens: expected ids below ", plan.vocabulary,
-                                                   ", found ", token, " in row ", row));
-  }
-  return absl::OkStatus();
+absl::Status CheckToken(const LogitPlan& plan, int64_t row) {
+  const int64_t token = TokenOf(plan, row);
+  if (token < plan.vocabulary) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tokens: expected ids below ", plan.vocabulary,
+                                                 ", found ", token, " in row ", row));
 }
 
 LogitRow MeasureLogitRow(const LogitPlan& plan, int64_t row, bool detailed) {

@@ -171,6 +171,13 @@ plumbline_status_t ObserveLogprobs(void* run, void* site, int64_t step,
   });
 }
 
+plumbline_status_t ObserveLogits(void* run, void* site, int64_t step,
+                                 const plumbline_logits_t* logits, plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    return AsRun(run).ObserveLogits(static_cast<Site*>(site), step, *logits, error);
+  });
+}
+
 plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t* error) {
   return Guarded(error, [&] {
@@ -195,7 +202,7 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::ObserveTensor,   plumbline::agent::ObserveReduction,
     plumbline::agent::ObserveUpdate,   plumbline::agent::SampleIndices,
     plumbline::agent::FingerprintCall, plumbline::agent::ObserveMatmul,
-    plumbline::agent::ObserveLogprobs,
+    plumbline::agent::ObserveLogprobs, plumbline::agent::ObserveLogits,
 };
 
 }  // extern "C"

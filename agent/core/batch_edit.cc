@@ -58,6 +58,10 @@ void DropSample(v1::Evidence* e, const std::string& reason) {
       return DropSampleOf(e->mutable_update(), reason);
     case v1::Evidence::kMatmul:
       return DropSampleOf(e->mutable_matmul(), reason);
+    case v1::Evidence::kLogits:
+      e->mutable_logits()->clear_rows();
+      e->mutable_logits()->clear_worst();
+      return e->mutable_logits()->set_no_sample_reason(reason);
     case v1::Evidence::kLogprobs:
       e->mutable_logprobs()->clear_sequences();
       return e->mutable_logprobs()->set_no_sample_reason(reason);
@@ -70,8 +74,8 @@ void DropSample(v1::Evidence* e, const std::string& reason) {
 
 bool HasSample(const v1::Evidence& e) {
   return e.routing().has_sample() || e.tensor().has_sample() || e.reduction().has_sample() ||
-         e.update().has_sample() || e.matmul().has_sample() ||
-         e.logprobs().sequences_size() > 0;
+         e.update().has_sample() || e.matmul().has_sample() || e.logprobs().sequences_size() > 0 ||
+         e.logits().rows_size() > 0 || e.logits().worst_size() > 0;
 }
 
 SealedBatch Seal(const v1::Batch& batch) {

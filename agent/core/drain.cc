@@ -131,6 +131,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
     case SlotKind::kReduction:
     case SlotKind::kUpdate:
     case SlotKind::kMatmul:
+    case SlotKind::kLogits:
     case SlotKind::kEvidence:
       return HandleObserved(head, body);
     case SlotKind::kScalar:

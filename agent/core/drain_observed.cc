@@ -1,9 +1,10 @@
-// Tensors, reductions, updates and products on their way from the ring into a batch.
+// Tensors, reductions, updates, products and logits on their way from the ring into a batch.
 #include <algorithm>
 
 #include "agent/core/batch_edit.h"
 #include "agent/core/drain.h"
 #include "kernels/sample_index.h"
+#include "probes/logit_probe.h"
 #include "probes/matmul_probe.h"
 #include "probes/reduction_probe.h"
 #include "probes/tensor_probe.h"
@@ -33,6 +34,8 @@ absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
       return probes::Measure(probes::LoadUpdateCall(body), options, out);
     case SlotKind::kMatmul:
       return probes::Measure(probes::LoadMatmulCall(body), options, out);
+    case SlotKind::kLogits:
+      return probes::Measure(probes::LoadLogitsCall(body), options, out);
     default: {
       v1::Evidence measured;
       if (!measured.ParseFromArray(body, static_cast<int>(head.bytes))) {

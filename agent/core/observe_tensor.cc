@@ -1,4 +1,4 @@
-// Observations of tensors, reductions, updates and products, on the trainer's threads.
+// Observations of tensors, reductions, updates, products and logits, on the trainer's threads.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -8,6 +8,7 @@
 #include "agent/core/run.h"
 #include "base/clock.h"
 #include "kernels/sample_index.h"
+#include "probes/logit_probe.h"
 #include "probes/matmul_probe.h"
 #include "probes/reduction_probe.h"
 #include "probes/tensor_probe.h"
@@ -84,6 +85,16 @@ absl::Status CallOf(const plumbline_matmul_t& given, probes::MatmulCall* call) {
   ProductInput& in = call->input;
   return ViewsOf(
       {{given.a, "a", &in.a}, {given.b, "b", &in.b}, {given.d, "d", &in.d}, {given.c, "c", &in.c}});
+}
+
+absl::Status CallOf(const plumbline_logits_t& given, probes::LogitsCall* call) {
+  call->fields.mode = given.mode;
+  call->fields.temperature = given.temperature;
+  LogitInput& in = call->input;
+  return ViewsOf({{given.train, "train", &in.train},
+                  {given.rollout, "rollout", &in.rollout},
+                  {given.tokens, "tokens", &in.tokens},
+                  {given.allowed, "allowed", &in.allowed}});
 }
 
 probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
@@ -226,6 +237,21 @@ plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_
         probes::Sample(options, &memory, &call);
         return KeepCall(head, call, why);
       });
+}
+
+plumbline_status_t Run::ObserveLogits(Site* site, int64_t step, const plumbline_logits_t& logits,
+                                      plumbline_error_t* error) {
+  thread_local probes::LogitScratch scratch;  // keeps its memory from call to call
+  return ObserveOne("observe_logits", site, step, SlotKind::kLogits, error,
+                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
+                      probes::LogitsCall call;
+                      *why = CallOf(logits, &call);
+                      if (why->ok()) *why = probes::CheckCall(call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+                      probes::Sample(OptionsOf(*state_, head), &scratch, &call);
+                      return KeepCall(head, call, why);
+                    });
 }
 
 plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,

@@ -83,6 +83,9 @@ bool MeasuredKind(int32_t kind, SiteKind* out) {
     case PLUMBLINE_KIND_MATMUL:
       *out = SiteKind::kMatmul;
       return true;
+    case PLUMBLINE_KIND_LOGITS:
+      *out = SiteKind::kLogits;
+      return true;
     case PLUMBLINE_KIND_LOGPROBS:
       *out = SiteKind::kLogprobs;
       return true;

@@ -50,6 +50,8 @@ class Run {
                                    plumbline_error_t* error);
   plumbline_status_t ObserveMatmul(Site* site, int64_t step, const plumbline_matmul_t& matmul,
                                    plumbline_error_t* error);
+  plumbline_status_t ObserveLogits(Site* site, int64_t step, const plumbline_logits_t& logits,
+                                   plumbline_error_t* error);
   plumbline_status_t ObserveLogprobs(Site* site, int64_t step, const plumbline_logprobs_t& logprobs,
                                      plumbline_error_t* error);  // observe_rollout.cc
   plumbline_status_t SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,

@@ -37,6 +37,8 @@ const char* SiteKindName(SiteKind kind) {
       return "update";
     case SiteKind::kMatmul:
       return "matmul";
+    case SiteKind::kLogits:
+      return "logits";
     case SiteKind::kLogprobs:
       return "logprobs";
   }

@@ -24,6 +24,7 @@ enum class SiteKind : uint8_t {
   kReduction = 5,
   kUpdate = 6,
   kMatmul = 7,
+  kLogits = 8,
   kLogprobs = 9
 };
 const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...

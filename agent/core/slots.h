@@ -17,6 +17,7 @@ enum class SlotKind : uint32_t {
   kReduction,
   kUpdate,
   kMatmul,
+  kLogits,    // probes/logit_probe.h
   kEvidence,  // `bytes` bytes of a serialised v1::Evidence, measured on the caller's thread
 };
 

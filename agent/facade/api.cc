@@ -157,6 +157,8 @@ const char* DefaultOp(int32_t kind) {
       return "update";
     case PLUMBLINE_KIND_MATMUL:
       return "matmul";
+    case PLUMBLINE_KIND_LOGITS:
+      return "logits";
     case PLUMBLINE_KIND_LOGPROBS:
       return "logprobs";
     default:

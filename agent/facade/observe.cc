@@ -180,6 +180,15 @@ plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
                  &plumbline_agent_table_t::observe_matmul);
 }
 
+plumbline_status_t plumbline_observe_logits(plumbline_site_t* site,
+                                            const plumbline_logits_t* logits) {
+  const plumbline_status_t refusal = Refusal("observe_logits", site, "logits", logits);
+  if (refusal != PLUMBLINE_OK) return refusal;
+  static const plumbline_logits_t kDefaults = PLUMBLINE_LOGITS_INIT;
+  return Observe(FromHandle(site), PLUMBLINE_KIND_LOGITS, "observe_logits", logits, kDefaults,
+                 &plumbline_agent_table_t::observe_logits);
+}
+
 plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* site,
                                               const plumbline_logprobs_t* logprobs) {
   const plumbline_status_t refusal = Refusal("observe_logprobs", site, "logprobs", logprobs);

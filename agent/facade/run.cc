@@ -123,6 +123,8 @@ bool AgentKnows(const Run* run, int32_t kind) {
       return PLUMBLINE_AGENT_HAS(run->agent, observe_update);
     case PLUMBLINE_KIND_MATMUL:
       return PLUMBLINE_AGENT_HAS(run->agent, observe_matmul);
+    case PLUMBLINE_KIND_LOGITS:
+      return PLUMBLINE_AGENT_HAS(run->agent, observe_logits);
     case PLUMBLINE_KIND_LOGPROBS:
       return PLUMBLINE_AGENT_HAS(run->agent, observe_logprobs);
     default:

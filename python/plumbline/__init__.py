@@ -10,6 +10,7 @@
             run.observe_tensor("layers.3.w", w, role="weight")
             run.observe_update("layers.3.w", before, after, intended)
             run.observe_matmul("layers.3.up", x, w.t(), y)
+            run.observe_logits("policy", train_logits, rollout_logits, tokens=tokens)
             run.scalar("loss", loss)
     run.finish()
 

@@ -8,7 +8,7 @@ OK, NOT_DUE, DISABLED, DROPPED = 0, 1, 2, 3
 INVALID_ARGUMENT, FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED = -1, -2, -3, -4
 
 KIND_ROUTING, KIND_TENSOR, KIND_REDUCTION, KIND_UPDATE, KIND_MATMUL = 1, 2, 3, 4, 5
-KIND_LOGPROBS = 7
+KIND_LOGITS, KIND_LOGPROBS = 6, 7
 NEVER = 2**64 - 1
 NO_STEP = 2**64 - 2  # a run's step outside of steps: not smaller than any due word but NEVER
 
@@ -84,6 +84,7 @@ def _declare(short, blocking):
         "plumbline_observe_reduction": [c.c_void_p, c.c_void_p],
         "plumbline_observe_update": [c.c_void_p, c.c_void_p],
         "plumbline_observe_matmul": [c.c_void_p, c.c_void_p],
+        "plumbline_observe_logits": [c.c_void_p, c.c_void_p],
         "plumbline_observe_logprobs": [c.c_void_p, c.c_void_p],
         "plumbline_sample_indices": [c.c_void_p, c.c_uint64, c.c_void_p, c.c_uint32,
                                      c.POINTER(c.c_uint32)],

@@ -6,7 +6,15 @@ import ctypes
 from . import _observe
 from ._accumulation import watch_accumulation
 from ._hooks import observed, plain_hook
-from ._library import KIND_LOGPROBS, KIND_MATMUL, KIND_REDUCTION, KIND_TENSOR, KIND_UPDATE, NO_STEP
+from ._library import (
+    KIND_LOGITS,
+    KIND_LOGPROBS,
+    KIND_MATMUL,
+    KIND_REDUCTION,
+    KIND_TENSOR,
+    KIND_UPDATE,
+    NO_STEP,
+)
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
 
@@ -19,6 +27,7 @@ _observes = {
     KIND_REDUCTION: "plumbline_observe_reduction",
     KIND_UPDATE: "plumbline_observe_update",
     KIND_MATMUL: "plumbline_observe_matmul",
+    KIND_LOGITS: "plumbline_observe_logits",
     KIND_LOGPROBS: "plumbline_observe_logprobs",
 }
 
@@ -39,6 +48,7 @@ class Observations:
         self._tensor_words = {}  # (layer, role) -> due word
         self._update_words = {}  # layer -> due word
         self._matmul_words = {}  # layer -> due word
+        self._logits_words = {}  # layer -> due word
         self._reduction_words = {}  # (name, op) -> due word
         self._open_sites = {}  # (kind, layer, op) -> Site
         self._sequences = {}  # group name -> counter of its hooks' calls
@@ -192,6 +202,26 @@ class Observations:
              source, worker),
         )  # fmt: skip
 
+    def observe_logits(self, layer, train, rollout, tokens=None, allowed=None, mode=None,
+                       temperature=None):  # fmt: skip
+        """The trainer's and the rollout's logits [..., V] at the same positions.
+
+        f32, f16 or bf16, each its own, in host memory; -inf masks a token out. tokens: the sampled
+        id of each row, below 0 where there is none. allowed [..., V]: 0 masks on both sides (a
+        grammar). mode "raw_logits" | "processed_logits": of the rollout's logits; temperature: of
+        the sampler. On captured steps up to 64 rows, drawn at random, are compared whole (at most
+        2^22 logits a side a call); other steps cost nothing but the call.
+        """
+        try:
+            if self._step < self._logits_words[layer][0]:
+                return
+        except (KeyError, TypeError):
+            pass
+        self._observe(
+            KIND_LOGITS, layer, "logits", (self._logits_words, layer), _observe.pack_logits,
+            (train, rollout, tokens, allowed, mode, temperature),
+        )  # fmt: skip
+
     # ---- reductions ----------------------------------------------------------------------------
 
     def observe_reduction(self, name, inputs=None, output=None, op="sum", group=None, sequence=None,
@@ -333,6 +363,9 @@ class NoObservations:
         return None
 
     def observe_matmul(self, layer, a=None, b=None, d=None, **_):
+        return None
+
+    def observe_logits(self, layer, train=None, rollout=None, tokens=None, **_):
         return None
 
     def observe_logprobs(self, layer, tokens=None, **_):

@@ -13,6 +13,7 @@ TENSOR = struct.Struct("=Ii4Q")
 REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
 UPDATE = struct.Struct("=Ii9Q4dQ")
 MATMUL = struct.Struct("=Ii7Q")
+LOGITS = struct.Struct("=Ii4QdQ")
 LOGPROBS = struct.Struct("=Ii16Qqq4dii2Q")
 
 DTYPES = {None: 0, "f64": 1, "f32": 2, "f16": 3, "bf16": 4, "e4m3": 5, "e5m2": 6}
@@ -24,6 +25,7 @@ _ALIASES = {
 OPS = {None: 0, "sum": 1, "avg": 2, "max": 3, "min": 4, "product": 5, "other": 6,
        "accumulation": 1}  # fmt: skip
 MODES = {None: 0, "raw_logprobs": 1, "processed_logprobs": 2}
+LOGIT_MODES = {None: 0, "raw_logits": 1, "processed_logits": 2}
 SELECTIONS = {None: 0, "all": 1, "filtered": 2}
 SOURCES = {None: 0, "sampled": 1, "rescored": 2}
 _NOT_SAID = float("nan")
@@ -191,5 +193,16 @@ def pack_logprobs(scratch, keep, *arguments):
         _number("kept_share", kept_share, _NOT_SAID), _number("rescore_k2", rescore_k2, _NOT_SAID),
         _choice("selection", SELECTIONS, selection), _choice("source", SOURCES, source),
         _text("worker", worker), put.stream,
+    )  # fmt: skip
+    return scratch.address
+
+
+def pack_logits(scratch, keep, train, rollout, tokens, allowed, mode, temperature):
+    put = _Packer(scratch, keep)
+    named = (("train", train), ("rollout", rollout), ("tokens", tokens), ("allowed", allowed))
+    tensors = [put.put(*t) for t in named]
+    LOGITS.pack_into(
+        scratch.block, 0, LOGITS.size, _choice("mode", LOGIT_MODES, mode), *tensors,
+        _number("temperature", temperature, _NOT_SAID), put.stream,
     )  # fmt: skip
     return scratch.address

@@ -152,6 +152,15 @@ absl::Status CheckSample(const Place& place, const v1::Evidence& e) {
         if (absl::Status status = CheckSequence(place, s); !status.ok()) return status;
       }
       return absl::OkStatus();
+    case v1::Evidence::kLogits:
+      for (const v1::LogitsWitness& w : e.logits().worst()) {
+        if (absl::Status status = CheckTensors(
+                place, "logits.worst",
+                {{"train", w.has_train(), w.train()}, {"rollout", w.has_rollout(), w.rollout()}});
+            !status.ok())
+          return status;
+      }
+      return absl::OkStatus();
     case v1::Evidence::kUpdate:
       return CheckUpdate(place, e.update().sample());
     case v1::Evidence::kMatmul: {

@@ -512,7 +512,7 @@ TEST(LogitPair, WhatDoesNotFitIsNamed) {
   expect([](LogitInput& in) { in.tokens.shape[0] = 3; }, "tokens: expected the rows of train");
   expect([](LogitInput& in) { in.allowed = in.train; }, "allowed: expected bool or u8");
   expect([](LogitInput& in) { in.tokens.device = 0; }, "on one device");
-  EXPECT_THAT(std::string(CheckTokens(PlanLogits(good())).message()),
+  EXPECT_THAT(std::string(CheckToken(PlanLogits(good()), 2).message()),
               HasSubstr("tokens: expected ids below 6, found 7 in row 2"));
 }
 

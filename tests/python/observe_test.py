@@ -103,6 +103,25 @@ run.observe_matmul("up", x, w.t(), x @ w.t(), c=w[:, 0], accumulator=torch.float
     ]
 
 
+def test_logits(tmp_path):
+    lines, _ = calls(
+        tmp_path,
+        """
+train, rollout = torch.ones(2, 3, 5, dtype=torch.bfloat16), torch.ones(2, 3, 5)
+run.observe_logits("policy", train, rollout)
+run.observe_logits("policy", train, rollout, tokens=torch.arange(6).reshape(2, 3),
+                   allowed=rollout > 0, mode="processed_logits", temperature=0.7)
+run.observe_logits("policy", train, rollout, mode="raw")""",
+        "logits ",
+    )
+    assert lines == [
+        "logits policy/logits step=3 mode=0 temperature=nan train=4:16[2,3,5]30 "
+        "rollout=2:32[2,3,5]30",
+        "logits policy/logits step=3 mode=2 temperature=0.7 train=4:16[2,3,5]30 "
+        "rollout=2:32[2,3,5]30 tokens=0:64[2,3]15 allowed=6:8[2,3,5]30",
+    ]
+
+
 def test_logprobs(tmp_path):
     lines, outcome = calls(
         tmp_path,
@@ -180,6 +199,7 @@ def test_not_due_costs_nothing(tmp_path):
             run.observe_update("w", x, x.clone(), x)
             run.observe_reduction("g", x, x)
             run.observe_matmul("m", x, x, x)
+            run.observe_logits("p", x, x)
             with run.reducing("h", x):
                 pass
             print(i, run.sample_indices("g", 4) is None)
@@ -187,7 +207,7 @@ def test_not_due_costs_nothing(tmp_path):
     """
     )
     outcome = trainer.run(code, tmp_path).ok()
-    for kind in ("tensor w", "update w", "reduction g", "matmul m"):
+    for kind in ("tensor w", "update w", "reduction g", "matmul m", "logits p"):
         assert [c.split()[2] for c in outcome.only(kind)] == ["step=0", "step=4"], kind
     assert outcome.out.splitlines()[1:4] == [f"{i} True" for i in (1, 2, 3)]
 
@@ -266,6 +286,7 @@ def test_a_run_that_does_nothing(tmp_path):
         run.observe_accumulation("w", x, x, x)
         run.observe_reduction("g", x, x, op="sum")
         run.observe_matmul("up", x, x, x)
+        run.observe_logits("policy", x, x, tokens=x)
         run.observe_logprobs("policy", x, rollout=x, sequence_id=x)
         with run.reducing("g", x, op="avg"):
             pass

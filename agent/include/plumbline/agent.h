@@ -129,6 +129,18 @@ class Site {
     return plumbline_observe_matmul(handle_, &call);
   }
 
+  Status ObserveLogits(const LogitsTensors& tensors, const LogitsFacts& facts = {}) const {
+    if (!Due()) return PLUMBLINE_NOT_DUE;
+    plumbline_logits_t call = PLUMBLINE_LOGITS_INIT;
+    call.mode = facts.mode;
+    call.train = tensors.train.get();
+    call.rollout = tensors.rollout.get();
+    call.tokens = tensors.tokens.get();
+    call.allowed = tensors.allowed.get();
+    call.temperature = facts.temperature;
+    return plumbline_observe_logits(handle_, &call);
+  }
+
   Status ObserveLogprobs(const LogprobsColumns& columns, const LogprobsFacts& facts = {}) const {
     if (!Due()) return PLUMBLINE_NOT_DUE;
     plumbline_logprobs_t call = PLUMBLINE_LOGPROBS_INIT;
@@ -289,6 +301,9 @@ class Run {
   }
   Site MatmulSite(std::string_view layer, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_MATMUL, layer, op);
+  }
+  Site LogitsSite(std::string_view layer, std::string_view op = {}) {
+    return SiteOf(PLUMBLINE_KIND_LOGITS, layer, op);
   }
   Site LogprobsSite(std::string_view layer, std::string_view op = {}) {
     return SiteOf(PLUMBLINE_KIND_LOGPROBS, layer, op);

@@ -157,6 +157,7 @@ enum {
   PLUMBLINE_KIND_REDUCTION = 3,
   PLUMBLINE_KIND_UPDATE = 4,
   PLUMBLINE_KIND_MATMUL = 5,
+  PLUMBLINE_KIND_LOGITS = 6,
   PLUMBLINE_KIND_LOGPROBS = 7
 };
 
@@ -170,9 +171,8 @@ typedef struct plumbline_site_head {
 
 /* Registers where in the model observations come from. `kind`: PLUMBLINE_KIND_*. `layer` as the
  * trainer names it ("layers.3"); `op` NULL or "": the kind's own ("routing", "tensor", "sum",
- * "update", "matmul", "logprobs"). The same (kind, layer, op) gives the same site. *site is set
- * whenever status
- * >= 0. */
+ * "update", "matmul", "logits", "logprobs"). The same (kind, layer, op) gives the same site. *site
+ * is set whenever status >= 0. */
 PLUMBLINE_API plumbline_status_t plumbline_site(plumbline_run_t* run, int32_t kind,
                                                 const char* layer, const char* op,
                                                 plumbline_site_t** site);
@@ -536,6 +536,33 @@ typedef struct plumbline_logprobs {
 
 PLUMBLINE_API plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* site,
                                                             const plumbline_logprobs_t* logprobs);
+
+/* Two distributions over one vocabulary: the trainer's logits and the rollout's at the same
+ * positions. -inf masks a token out; NaN and +inf are faults, and counted. On captured steps up to
+ * 64 rows, drawn at random (fewer of large vocabularies: at most 2^22 logits a side a call), are
+ * compared whole, on the calling thread where they are more than a MiB; the other steps cost
+ * nothing but the call. Host memory. */
+typedef struct plumbline_logits {
+  uint32_t size;           /* sizeof(plumbline_logits_t) */
+  int32_t mode;            /* PLUMBLINE_LOGPROBS_*: of the rollout's logits */
+  const DLTensor* train;   /* [..., V], f32, f16 or bf16; required */
+  const DLTensor* rollout; /* the same shape, f32, f16 or bf16; required */
+  const DLTensor* tokens;  /* train's leading axes, integer: the sampled ids, < 0: none; NULL */
+  const DLTensor* allowed; /* train's shape, bool or u8: 0 masks on both sides; NULL: all are */
+  double temperature;      /* of the sampler; NaN: not said */
+  void* cuda_stream;
+} plumbline_logits_t;
+
+#define PLUMBLINE_LOGITS_INIT \
+  { sizeof(plumbline_logits_t), 0, NULL, NULL, NULL, NULL, PLUMBLINE_NAN, NULL }
+
+PLUMBLINE_API plumbline_status_t plumbline_observe_logits(plumbline_site_t* site,
+                                                          const plumbline_logits_t* logits);
+
+static inline plumbline_status_t plumbline_observe_logits_if_due(plumbline_site_t* site,
+                                                                 const plumbline_logits_t* logits) {
+  return plumbline_due(site) ? plumbline_observe_logits(site, logits) : PLUMBLINE_NOT_DUE;
+}
 
 /* ---- series and stages -------------------------------------------------------------------------
  */

@@ -166,6 +166,18 @@ struct LogprobsFacts {
   const char* worker = nullptr;
 };
 
+// As plumbline_logits_t: logits [..., V] of both sides, and what is known of them.
+struct LogitsTensors {
+  Tensor train = {};
+  Tensor rollout = {};
+  Tensor tokens = {};   // leading axes; -1: none
+  Tensor allowed = {};  // train's shape
+};
+struct LogitsFacts {
+  int32_t mode = PLUMBLINE_LOGPROBS_ABSENT;
+  double temperature = PLUMBLINE_NAN;
+};
+
 // As plumbline_reduction_t, without its tensors.
 struct ReductionFacts {
   int32_t op = PLUMBLINE_REDUCE_SUM;

@@ -7,12 +7,17 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <set>
 
 #include "agent/core/batch_edit.h"
+#include "base/half.h"
+#include "kernels/logit_pair.h"
 #include "kernels/sample_index.h"
+#include "kernels/sampled_gather.h"
 #include "kernels/tensor_evidence.h"
 #include "plumbline/agent.h"
+#include "probes/logit_probe.h"
 #include "probes/measure.h"
 #include "rules/lib/matmul_replay.h"
 #include "tests/agent/core/support.h"
@@ -39,6 +44,7 @@ class Recorded {
     reduction = Declare(PLUMBLINE_KIND_REDUCTION, "grads", "sum");
     update = Declare(PLUMBLINE_KIND_UPDATE, "w", "update");
     matmul = Declare(PLUMBLINE_KIND_MATMUL, "up", "matmul");
+    logits = Declare(PLUMBLINE_KIND_LOGITS, "policy", "logits");
   }
 
   Site* Declare(int32_t kind, const char* layer, const char* op) {
@@ -61,7 +67,7 @@ class Recorded {
   }
 
   std::unique_ptr<Run> run;
-  Site *tensor, *reduction, *update, *matmul;
+  Site *tensor, *reduction, *update, *matmul, *logits;
   plumbline_error_t error{};
   Account account;
 
@@ -402,6 +408,124 @@ TEST(Observe, ProductsKeepNothingAtStepsWithoutSamples) {
   EXPECT_GE(bare, 1);
 }
 
+// Logits of a rollout in bf16 and of a trainer in f32, with rounding noise.
+struct BothLogits {
+  int64_t rows, vocabulary;
+  std::vector<float> train;
+  std::vector<uint16_t> rollout;
+  std::vector<int64_t> tokens;
+  BothLogits(int64_t t, int64_t v) : rows(t), vocabulary(v) {
+    std::mt19937 random(3);
+    const auto draw = [&] { return static_cast<float>(random() >> 8) / (1 << 22) - 2; };
+    for (int64_t i = 0; i < t * v; ++i) {
+      rollout.push_back(FloatToBF16(draw()));
+      train.push_back(BF16ToFloat(rollout.back()) + 0.01f * draw());
+    }
+    for (int64_t i = 0; i < t; ++i) tokens.push_back(i % v);
+  }
+  LogitInput Input() const {
+    LogitInput in;
+    in.train = TensorView::Dense(train.data(), DType::kF32, rows, vocabulary);
+    in.rollout = TensorView::Dense(rollout.data(), DType::kBF16, rows, vocabulary);
+    in.tokens = TensorView::Dense(tokens.data(), DType::kI64, rows);
+    return in;
+  }
+};
+
+// Rows drawn by the step's key, measured later (gathered, or whole in the ring) or in the call.
+TEST(Observe, LogitsAreMeasuredByRow) {
+  for (const auto& [rows, vocabulary] :
+       {std::pair<int64_t, int64_t>{5, 50}, {2000, 100}, {50, 2500}, {70, 3000}, {3, 400000}}) {
+    SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(vocabulary));
+    TempDir dir;
+    Recorded r(dir.path());
+    const BothLogits both(rows, vocabulary);
+    const Tensor train(both.train.data(), {rows, vocabulary}),
+        rollout(both.rollout.data(), {PLUMBLINE_DL_BFLOAT, 16, 1}, {rows, vocabulary}),
+        tokens(both.tokens.data(), {rows});
+    plumbline_logits_t call = PLUMBLINE_LOGITS_INIT;
+    call.train = train.get();
+    call.rollout = rollout.get();
+    call.tokens = tokens.get();
+    call.mode = PLUMBLINE_LOGPROBS_PROCESSED;
+    call.temperature = 0.7;
+    r.run->StepBegin(4);
+    EXPECT_EQ(r.run->ObserveLogits(r.logits, 4, call, &r.error), PLUMBLINE_OK) << r.error.text;
+    r.run->StepEnd(4);
+    const std::string key_run = r.run->state().options.run;
+    const auto all = r.Close(dir.path());
+    ASSERT_EQ(all.size(), 1u);
+    const v1::Logits& logits = all[0].logits();
+    EXPECT_EQ(all[0].exercised(), v1::EXERCISED_YES);
+    EXPECT_EQ(logits.config().vocabulary(), static_cast<uint64_t>(vocabulary));
+    EXPECT_EQ(logits.config().mode(), v1::LOGPROB_MODE_PROCESSED);
+    EXPECT_EQ(logits.config().temperature(), 0.7);
+    EXPECT_EQ(logits.config().rollout_dtype(), v1::DTYPE_BF16);
+    const auto expected =
+        SampleIndices(SampleKey(key_run, 4, "policy", "logits"), static_cast<uint64_t>(rows),
+                      vocabulary > 65536 ? 3 : probes::kLogitRows);
+    EXPECT_EQ(all[0].sample_size(), expected.size());
+    EXPECT_EQ(logits.summary().rows(), expected.size());
+    EXPECT_EQ(logits.summary().usable(), expected.size());
+    ASSERT_EQ(logits.rows_size(), static_cast<int>(expected.size()));
+    const LogitPlan plan = PlanLogits(both.Input());
+    for (int i = 0; i < logits.rows_size(); ++i) {
+      const v1::LogitsRow& row = logits.rows(i);
+      EXPECT_EQ(row.row(), expected[static_cast<size_t>(i)]);
+      const LogitRow alone = MeasureLogitRow(plan, static_cast<int64_t>(row.row()), true);
+      EXPECT_EQ(row.kl_train_rollout(), alone.kl_train_rollout);
+      EXPECT_EQ(row.js(), alone.js);
+      EXPECT_EQ(row.token(), alone.token);
+      EXPECT_EQ(row.logprob_train(), alone.logprob[kTrain]);
+    }
+    EXPECT_EQ(logits.worst_size(), vocabulary > 20000 ? 0 : 1);
+    if (logits.worst_size() == 1) {
+      const auto at = logits.worst(0).row() * static_cast<uint64_t>(vocabulary);
+      EXPECT_EQ(std::memcmp(logits.worst(0).train().data().data(), &both.train[at],
+                            static_cast<size_t>(vocabulary) * sizeof(float)),
+                0);
+    }
+    v1::Batch batch;
+    *batch.add_evidence() = all[0];
+    EXPECT_TRUE(HasSample(batch.evidence(0)));
+    DropSamples(&batch, "traffic");
+    EXPECT_FALSE(HasSample(batch.evidence(0)));
+    EXPECT_EQ(batch.evidence(0).logits().summary().rows(), expected.size());
+  }
+}
+
+TEST(Observe, LogitsCostNothingAtStepsWithoutSamples) {
+  TempDir dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.traffic_bytes = 1;
+  auto run = *Run::Open(std::move(options));
+  plumbline_error_t error{};
+  uint64_t due = 0;
+  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_LOGITS, "policy", "logits", 0, &due};
+  void* made = nullptr;
+  ASSERT_EQ(run->DeclareSite(site, &made, &error), PLUMBLINE_OK);
+  const BothLogits both(4, 30);
+  const Tensor train(both.train.data(), {4, 30});
+  plumbline_logits_t call = PLUMBLINE_LOGITS_INIT;
+  call.train = call.rollout = train.get();
+  for (int64_t step = 0; step < 40; ++step) {
+    run->StepBegin(step);
+    EXPECT_EQ(run->ObserveLogits(static_cast<Site*>(made), step, call, &error), PLUMBLINE_OK);
+    run->StepEnd(step);
+  }
+  ASSERT_EQ(run->Close(20000, &error), PLUMBLINE_OK);
+  int sampled = 0, bare = 0;
+  for (const v1::Batch& batch : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
+    for (const v1::Evidence& e : batch.evidence()) {
+      ++(e.logits().rows_size() > 0 ? sampled : bare);
+      EXPECT_EQ(e.logits().config().vocabulary(), 30u);
+      EXPECT_EQ(e.logits().summary().rows(), e.sample_size());
+    }
+  }
+  EXPECT_GE(sampled, 1);
+  EXPECT_GE(bare, 1);
+}
+
 // Every kind shares one running number a step.
 TEST(Observe, OrderIsThatOfTheTrainer) {
   TempDir dir;
@@ -471,8 +595,23 @@ TEST(Observe, MistakesNameTheFieldAndAreCounted) {
   matmul.b = matmul.d = twelve.get();
   expect(r.run->ObserveMatmul(r.matmul, 0, matmul, &r.error),
          "b: expected [4, N], K as in a [3,4]");
+  plumbline_logits_t logits = PLUMBLINE_LOGITS_INIT;
+  expect(r.run->ObserveLogits(r.logits, 0, logits, &r.error), "train: expected a tensor");
+  logits.train = twelve.get();
+  logits.rollout = six.get();
+  expect(r.run->ObserveLogits(r.logits, 0, logits, &r.error),
+         "rollout: expected the shape of train");
+  logits.rollout = twelve.get();
+  logits.tokens = offsets.get();
+  expect(r.run->ObserveLogits(r.logits, 0, logits, &r.error), "tokens: expected the rows of train");
+  logits.tokens = nullptr;
+  logits.mode = 3;
+  expect(r.run->ObserveLogits(r.logits, 0, logits, &r.error), "mode = 3");
+  logits.mode = 0;
+  logits.temperature = 0;
+  expect(r.run->ObserveLogits(r.logits, 0, logits, &r.error), "temperature: expected");
   EXPECT_TRUE(r.Close(dir.path()).empty());
-  EXPECT_EQ(r.account.lost_by_cause.at("invalid"), 13u);
+  EXPECT_EQ(r.account.lost_by_cause.at("invalid"), 18u);
 }
 
 TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
@@ -485,8 +624,11 @@ TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
   plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
   tensor.values = &device;
   EXPECT_EQ(r.run->ObserveTensor(r.tensor, 0, tensor, &r.error), PLUMBLINE_DROPPED);
+  plumbline_logits_t logits = PLUMBLINE_LOGITS_INIT;
+  logits.train = logits.rollout = &device;
+  EXPECT_EQ(r.run->ObserveLogits(r.logits, 0, logits, &r.error), PLUMBLINE_DROPPED);
   EXPECT_TRUE(r.Close(dir.path()).empty());
-  EXPECT_EQ(r.account.lost_by_cause.at("device-kernels-not-loaded"), 1u);
+  EXPECT_EQ(r.account.lost_by_cause.at("device-kernels-not-loaded"), 2u);
 }
 
 // More tensors in one step than the ring holds: some are dropped, none is forgotten.

@@ -26,6 +26,7 @@ void Tensors() {
   plumbline_site_t* tensor_site = SiteOf(run, PLUMBLINE_KIND_TENSOR, "w");
   plumbline_site_t* reduction_site = SiteOf(run, PLUMBLINE_KIND_REDUCTION, "grads");
   plumbline_site_t* update_site = SiteOf(run, PLUMBLINE_KIND_UPDATE, "w");
+  plumbline_site_t* logits_site = SiteOf(run, PLUMBLINE_KIND_LOGITS, "policy");
   plumbline_site_t* matmul_site = SiteOf(run, PLUMBLINE_KIND_MATMUL, "up");
   const Values v;
   plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
@@ -59,11 +60,15 @@ void Tensors() {
   matmul.a = matmul.b = matmul.d = v.tensor.get();
   matmul.declared_accumulator = PLUMBLINE_DTYPE_F32;
   matmul.library = "cuBLAS 12.4";
+  plumbline_logits_t logits = PLUMBLINE_LOGITS_INIT;
+  logits.train = logits.rollout = v.tensor.get();
+  logits.mode = PLUMBLINE_LOGPROBS_RAW;
   REQUIRE(plumbline_step_begin(run, 1) == PLUMBLINE_OK);
   REQUIRE(plumbline_observe_tensor_if_due(tensor_site, &tensor) == PLUMBLINE_OK);
   REQUIRE(plumbline_observe_reduction_if_due(reduction_site, &reduction) == PLUMBLINE_OK);
   REQUIRE(plumbline_observe_update_if_due(update_site, &update) == PLUMBLINE_OK);
   REQUIRE(plumbline_observe_matmul_if_due(matmul_site, &matmul) == PLUMBLINE_OK);
+  REQUIRE(plumbline_observe_logits_if_due(logits_site, &logits) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_begin(run, 2) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_begin(run, 3) == PLUMBLINE_OK);  // the next due one is 4
@@ -71,6 +76,7 @@ void Tensors() {
   REQUIRE(plumbline_observe_reduction(reduction_site, &reduction) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_observe_update(update_site, &update) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_observe_matmul(matmul_site, &matmul) == PLUMBLINE_NOT_DUE);
+  REQUIRE(plumbline_observe_logits(logits_site, &logits) == PLUMBLINE_NOT_DUE);
   uint64_t out[4];
   uint32_t n = 9;
   REQUIRE(plumbline_sample_indices(reduction_site, 100, out, 4, &n) == PLUMBLINE_NOT_DUE);

@@ -327,6 +327,14 @@ plumbline_status_t ObserveLogprobs(void*, void* site, int64_t step, const plumbl
   return PLUMBLINE_OK;
 }
 
+plumbline_status_t ObserveLogits(void*, void* site, int64_t step, const plumbline_logits_t* l,
+                                 plumbline_error_t*) {
+  Log(Where("logits", site, step) + " mode=" + std::to_string(l->mode) +
+      Number("temperature", l->temperature) + Show("train", l->train) +
+      Show("rollout", l->rollout) + Show("tokens", l->tokens) + Show("allowed", l->allowed));
+  return PLUMBLINE_OK;
+}
+
 // Every second element from the step's number on; none at steps that are multiples of 5.
 plumbline_status_t SampleIndices(void*, void*, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t*) {
@@ -368,4 +376,5 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     nullptr,  // fingerprint
     ObserveMatmul,
     ObserveLogprobs,
+    ObserveLogits,
 };
