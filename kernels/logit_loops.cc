@@ -230,7 +230,7 @@ double FarJensenShannon(double pi, double mu) {
 PLUMB_INLINE void AddTails(const LogitChunk& train, double lse_train, const LogitChunk& rollout,
                            double lse_rollout, LogitTails* tails) {
   alignas(64) double pi[kLogitChunk], mu[kLogitChunk];
-  constexpr double kNear = 0.25;
+  constexpr double kNear = 0.25;  // |s|, to which the series is exact
   double js = 0, variation = 0, far = 0;
 #pragma omp simd reduction(+ : js, variation, far)
   for (int i = 0; i < train.n; ++i) {
@@ -240,17 +240,17 @@ PLUMB_INLINE void AddTails(const LogitChunk& train, double lse_train, const Logi
     pi[i] = p;
     mu[i] = q;
     const double sum = p + q;
-    const double s = sum > 0 ? (p - q) / sum : 0;
-    const bool near = s <= kNear && s >= -kNear;
-    const double u = near ? s * s : 0;
+    const double s = (p - q) / (sum + 1e-300);  // 0 where both are 0
+    const double size = s < 0 ? -s : s;
+    const double near = size <= kNear ? 1 : 0;
     variation += p > q ? p - q : q - p;
-    js += near ? sum / 4 * EvenLogSeries(u) : 0;
-    far += near ? 0.0 : 1.0;
+    js += near * sum / 4 * EvenLogSeries(near * s * s);
+    far += 1 - near;
   }
   if (far > 0) {
     for (int i = 0; i < train.n; ++i) {
-      const double sum = pi[i] + mu[i], difference = pi[i] - mu[i];
-      if (sum > 0 && !(std::fabs(difference / sum) <= kNear)) js += FarJensenShannon(pi[i], mu[i]);
+      const double s = (pi[i] - mu[i]) / (pi[i] + mu[i] + 1e-300);
+      if (!(std::fabs(s) <= kNear)) js += FarJensenShannon(pi[i], mu[i]);
     }
   }
   double w0 = 0, w1 = 0, w2 = 0, w3 = 0, w4 = 0, w5 = 0, w6 = 0;

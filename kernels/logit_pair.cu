@@ -142,6 +142,25 @@ struct Shared {
   unsigned long long reads;
 };
 
+// The sums of all threads, in shared->sums[0].
+template <int kThreads>
+__device__ void MergeGroup(const Group<kThreads>& group, const LogitSums<float>& mine,
+                           Shared<kThreads>* shared) {
+  constexpr int kWarps = Group<kThreads>::kWarps;
+  LogitSums<double> sums = Widened(mine);
+  MergeWarp(&sums);
+  if (group.lane % kWarp == 0) shared->sums[group.lane / kWarp] = sums;
+  group.Sync();
+  if constexpr (kWarps > 1) {
+    if (group.lane < kWarp) {
+      sums = group.lane < kWarps ? shared->sums[group.lane] : LogitSums<double>();
+      MergeWarp(&sums);
+      if (group.lane == 0) shared->sums[0] = sums;
+    }
+    group.Sync();
+  }
+}
+
 // The first logit of the row that both sides have: found in its first vectors, nearly always.
 template <int kThreads>
 __device__ void FindReference(const RowView<kThreads>& view, const Group<kThreads>& group,
@@ -171,27 +190,27 @@ __device__ void FindReference(const RowView<kThreads>& view, const Group<kThread
   group.Sync();
 }
 
-// Of all threads' largest, the eighth: a bound from below of the eighth largest logit.
+// The threads in 32 parts, the largest logit of each: the eighth of these bounds the eighth largest
+// logit from below.
 template <int kThreads>
 __device__ void FindFloors(const Group<kThreads>& group, const LogitSums<float>& sums,
                            Shared<kThreads>* shared) {
   for (int s = 0; s < 2; ++s) shared->max[s][group.lane] = sums.side[s].max;
-  group.Sync();
-  if (group.lane < 2) {
-    float largest[kTopLogits];
-    for (float& z : largest) z = NegativeInfinity();
-    for (int i = 0; i < kThreads; ++i) {
-      float z = shared->max[group.lane][i];
-      for (float& held : largest) {
-        const float less = fminf(held, z);
-        held = fmaxf(held, z);
-        z = less;
-      }
-    }
-    shared->floor[group.lane] = largest[kTopLogits - 1];
-    shared->top[group.lane].count = 0;
-  }
   if (group.lane == 0) shared->reads = 0;
+  group.Sync();
+  if (group.lane < kWarp) {
+    for (int s = 0; s < 2; ++s) {
+      float z = NegativeInfinity();
+      for (int i = group.lane; i < kThreads; i += kWarp) z = fmaxf(z, shared->max[s][i]);
+      int larger = 0;
+      for (int i = 0; i < kWarp; ++i) {
+        const float other = __shfl_sync(kAll, z, i);
+        larger += other > z || (other == z && i < group.lane) ? 1 : 0;
+      }
+      if (larger == kTopLogits - 1) shared->floor[s] = z;
+      if (group.lane == 0) shared->top[s].count = 0;
+    }
+  }
   group.Sync();
 }
 
@@ -341,13 +360,8 @@ __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
   view.Each(group.lane, [&](int64_t, int n, const float* train, const float* rollout) {
     lane.Add(train, rollout, n, reference);
   });
-  LogitSums<double> sums = Widened(lane.sums);
-  MergeWarp(&sums);
-  if (group.lane % kWarp == 0) shared->sums[group.lane / kWarp] = sums;
-  group.Sync();
-  sums = shared->sums[0];
-  for (int w = 1; w < Group<kThreads>::kWarps; ++w) MergeLogits(&sums, shared->sums[w]);
-  if (group.lane == 0) shared->row = FinishLogits(sums, reference);
+  MergeGroup(group, lane.sums, shared);
+  if (group.lane == 0) shared->row = FinishLogits(shared->sums[0], reference);
   group.Sync();
   if (!shared->row.usable) return;
   FindFloors(group, lane.sums, shared);
@@ -357,7 +371,7 @@ __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
     shared->row.second_reads = shared->reads;
     SetToken(plan, at, &shared->row, view.at, view.allowed_at);
   }
-  if (detailed) MeasureTails(view, group, sums, shared);
+  if (detailed) MeasureTails(view, group, shared->sums[0], shared);
 }
 
 // A block of kThreads takes a row at a time.

@@ -28,9 +28,10 @@ struct LogitsCall {
   } fields;
 };
 
-// Rows that one call measures: at most 64, and so few that their logits are at most 2^22 a side.
+// Rows that one call measures: at most 64, and so few that their logits are at most 2^20 a side
+// (some 30 ms: bench_logit_pair).
 inline constexpr uint32_t kLogitRows = 64;
-inline constexpr int64_t kLogitsMeasured = int64_t{1} << 22;
+inline constexpr int64_t kLogitsMeasured = int64_t{1} << 20;
 // Bytes of raw rows that a call keeps beside them.
 inline constexpr uint64_t kLogitWitnessBytes = uint64_t{128} << 10;
 

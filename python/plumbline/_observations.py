@@ -210,7 +210,7 @@ class Observations:
         id of each row, below 0 where there is none. allowed [..., V]: 0 masks on both sides (a
         grammar). mode "raw_logits" | "processed_logits": of the rollout's logits; temperature: of
         the sampler. On captured steps up to 64 rows, drawn at random, are compared whole (at most
-        2^22 logits a side a call); other steps cost nothing but the call.
+        2^20 logits a side a call); other steps cost nothing but the call.
         """
         try:
             if self._step < self._logits_words[layer][0]:

@@ -539,7 +539,7 @@ PLUMBLINE_API plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* si
 
 /* Two distributions over one vocabulary: the trainer's logits and the rollout's at the same
  * positions. -inf masks a token out; NaN and +inf are faults, and counted. On captured steps up to
- * 64 rows, drawn at random (fewer of large vocabularies: at most 2^22 logits a side a call), are
+ * 64 rows, drawn at random (fewer of large vocabularies: at most 2^20 logits a side a call), are
  * compared whole, on the calling thread where they are more than a MiB; the other steps cost
  * nothing but the call. Host memory. */
 typedef struct plumbline_logits {

@@ -463,7 +463,7 @@ TEST(Observe, LogitsAreMeasuredByRow) {
     EXPECT_EQ(logits.config().rollout_dtype(), v1::DTYPE_BF16);
     const auto expected =
         SampleIndices(SampleKey(key_run, 4, "policy", "logits"), static_cast<uint64_t>(rows),
-                      vocabulary > 65536 ? 3 : probes::kLogitRows);
+                      vocabulary > 65536 ? 2 : probes::kLogitRows);
     EXPECT_EQ(all[0].sample_size(), expected.size());
     EXPECT_EQ(logits.summary().rows(), expected.size());
     EXPECT_EQ(logits.summary().usable(), expected.size());
