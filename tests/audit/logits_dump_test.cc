@@ -153,6 +153,26 @@ TEST(LogitsDumps, FaultsAndMasksAreCounted) {
   EXPECT_EQ(EvidenceOf(dump).logits().summary().support_differs(), 0u);
 }
 
+TEST(LogitsDumps, ATemperatureIsFoundAndNoiseIsNot) {
+  const AuditResult biased = AuditBytes(LogitsDump(1.25f).File());
+  const AuditResult noisy = AuditBytes(LogitsDump().File());
+  EXPECT_EQ(Problems(biased), "");
+  const v1::Finding* found = nullptr;
+  for (const v1::Finding* finding : biased.report.findings()) {
+    if (finding->rule() == "drift/logit-drift") found = finding;
+  }
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->cause().id(), "temperature");
+  EXPECT_NEAR(found->measured().value(), -0.2, 0.01);  // 1/1.25 less 1
+  int passes = 0;
+  for (const v1::Verdict* verdict : noisy.report.verdicts()) {
+    if (verdict->rule() != "drift/logit-drift") continue;
+    EXPECT_NE(verdict->kind(), v1::Verdict::KIND_FINDING);
+    passes += verdict->kind() == v1::Verdict::KIND_PASS;
+  }
+  EXPECT_EQ(passes, 1);
+}
+
 struct Change {
   const char* name;
   std::function<void(Dump&)> apply;
