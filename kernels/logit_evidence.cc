@@ -32,7 +32,9 @@ void FillSummary(const std::vector<LogitRow>& rows, v1::LogitsSummary* out) {
   double mean = 0, m2 = 0, k3 = 0;
   for (const LogitRow& row : rows) {
     for (int s = 0; s < 2; ++s) faults[s] += row.non_finite[s];
-    differs += row.only[0] + row.only[1] > 0 ? 1 : 0;
+    // Beside a fault it is not known what the support was.
+    const bool faulty = row.non_finite[0] + row.non_finite[1] > 0;
+    differs += !faulty && row.only[0] + row.only[1] > 0 ? 1 : 0;
     reads += row.second_reads;
     if (!row.usable) continue;
     ++usable;
