@@ -97,9 +97,9 @@ run.observe_matmul("up", x, w.t(), x @ w.t(), c=w[:, 0], accumulator=torch.float
         "matmul ",
     )
     assert lines == [
-        "matmul up/matmul step=3 declared=0 a=4:16[2,3,4]24 b=4:16[4,5]20 d=4:16[2,3,5]120",
-        "matmul up/matmul step=3 declared=2 input_format=tf32 library=oneDNN 2 a=4:16[2,3,4]24 "
-        "b=4:16[4,5]20 d=4:16[2,3,5]120 c=4:16[5]5",
+        "matmul up/matmul step=3 declared=0 a=4:16[2,3,4]300 b=4:16[4,5]210 d=4:16[2,3,5]1860",
+        "matmul up/matmul step=3 declared=2 input_format=tf32 library=oneDNN 2 a=4:16[2,3,4]300 "
+        "b=4:16[4,5]210 d=4:16[2,3,5]1860 c=4:16[5]15",
     ]
 
 
@@ -115,10 +115,10 @@ run.observe_logits("policy", train, rollout, mode="raw")""",
         "logits ",
     )
     assert lines == [
-        "logits policy/logits step=3 mode=0 temperature=nan train=4:16[2,3,5]30 "
-        "rollout=2:32[2,3,5]30",
-        "logits policy/logits step=3 mode=2 temperature=0.7 train=4:16[2,3,5]30 "
-        "rollout=2:32[2,3,5]30 tokens=0:64[2,3]15 allowed=6:8[2,3,5]30",
+        "logits policy/logits step=3 mode=0 temperature=nan train=4:16[2,3,5]465 "
+        "rollout=2:32[2,3,5]465",
+        "logits policy/logits step=3 mode=2 temperature=0.7 train=4:16[2,3,5]465 "
+        "rollout=2:32[2,3,5]465 tokens=0:64[2,3]70 allowed=6:8[2,3,5]465",
     ]
 
 
@@ -140,15 +140,15 @@ run.observe_logprobs("policy", t, train=mu, sequence_id=[7, 8], mode="raw")""",
     )
     assert lines == [
         "logprobs policy/logprobs step=3 mode=0 selection=0 source=0 train_version=-1 top_k=-1 "
-        "temperature=nan top_p=nan kept_share=nan rescore_k2=nan tokens=0:64[2,3]15 "
-        "sequence_id=0:64[2]15 rollout=2:32[2,3]-3",
+        "temperature=nan top_p=nan kept_share=nan rescore_k2=nan tokens=0:64[2,3]70 "
+        "sequence_id=0:64[2]23 rollout=2:32[2,3]-10.5",
         "logprobs policy/logprobs step=3 mode=2 selection=2 source=2 train_version=5 top_k=50 "
         "temperature=0.7 top_p=0.9 kept_share=0.25 rescore_k2=0.0001 worker=w3 "
-        "tokens=0:64[2,3]15 sequence_id=0:64[2,3]3 position=0:64[2,3]6 mask=6:8[2,3]4 "
-        "rollout=2:32[2,3]-3 train=2:32[2,3]-6 rollout_entropy=2:32[2,3]3 "
-        "rollout_varentropy=2:32[2,3]3 train_entropy=2:32[2,3]6 train_varentropy=2:32[2,3]6 "
-        "versions=0:64[2,3]24 advantages=2:64[2]-1 turns=0:64[2,3]6 cached_tokens=0:64[2]7 "
-        "t_start=2:64[2]1.5 t_end=2:64[2]5",
+        "tokens=0:64[2,3]70 sequence_id=0:64[2,3]15 position=0:64[2,3]25 mask=6:8[2,3]18 "
+        "rollout=2:32[2,3]-10.5 train=2:32[2,3]-21 rollout_entropy=2:32[2,3]10.5 "
+        "rollout_varentropy=2:32[2,3]10.5 train_entropy=2:32[2,3]21 train_varentropy=2:32[2,3]21 "
+        "versions=0:64[2,3]84 advantages=2:64[2]-3 turns=0:64[2,3]21 "
+        "cached_tokens=0:64[2]11 t_start=2:64[2]2.5 t_end=2:64[2]8",
     ]
     assert "mode is 'raw'; expected" in outcome.err
 

@@ -71,7 +71,7 @@ TEST(Facade, OlderAndNewerCallersAreUnderstood) {
   for (const std::string& call : o.calls) EXPECT_THAT(call, Not(HasSubstr("mode=")));
 }
 
-TEST(Facade, TensorsReductionsAndUpdatesArrive) {
+TEST(Facade, ObservationsOfEveryKindArrive) {
   const Outcome o = Spawn("tensors");
   ExpectOk(o);
   EXPECT_EQ(o.output, "");
@@ -79,13 +79,18 @@ TEST(Facade, TensorsReductionsAndUpdatesArrive) {
       o.calls,
       ::testing::ElementsAre(
           ::testing::StartsWith("open "), "site w/tensor kind=2 step=1",
-          "site grads/sum kind=3 step=1", "site w/update kind=4 step=1", "step_begin 1",
+          "site grads/sum kind=3 step=1", "site w/update kind=4 step=1",
+          "site policy/logits kind=6 step=1", "site up/matmul kind=5 step=1", "step_begin 1",
           "tensor w/tensor step=1 target=4 role=weight replicas=dp values=2:32[2,3]91",
           "reduction grads/sum step=1 op=1 wire=3 count=6 rank=1/4 sequence=7:1 prescale=0.25 "
           "postscale=0 channels=2 chunk=64 variable=0 ring=3210 group=dp algorithm=ring "
           "transport=gloo input=2:32[2,3]91 output=2:32[2,3]91",
           "update w/update step=1 optimizer=ema lr=nan beta2=nan eps=nan decay=0.999 eps_dtype=0 "
           "count=0 before=2:32[2,3]91 after=2:32[2,3]91 intended=2:32[2,3]91",
+          "matmul up/matmul step=1 declared=2 library=cuBLAS 12.4 a=2:32[2,3]91 b=2:32[2,3]91 "
+          "d=2:32[2,3]91",
+          "logits policy/logits step=1 mode=1 temperature=nan train=2:32[2,3]91 "
+          "rollout=2:32[2,3]91",
           "step_end 1", "step_begin 2", "step_end 2", "step_begin 3", "close"));
 }
 
