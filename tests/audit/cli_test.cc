@@ -265,7 +265,7 @@ TEST_F(Cli, DocsAreThePages) {
   EXPECT_EQ(ReadFile(docs + "/causality/moe-future-leak.md"),
             RunPlumb({"explain", "causality/moe-future-leak"}).out);
   EXPECT_THAT(ReadFile(docs + "/README.md"), HasSubstr("(causality/moe-future-leak.md)"));
-  EXPECT_FALSE(std::filesystem::exists(docs + "/performance"));
+  EXPECT_FALSE(std::filesystem::exists(docs + "/ledger"));
 }
 
 }  // namespace

@@ -222,7 +222,7 @@ TEST(MatmulReplay, WhatIsNotListedIsNeverProved) {
       {"backwards", Backwards},
   };
   std::map<std::string, std::map<std::string, int>> outcomes;
-  const int rounds = Long() ? 1600 : 10;
+  const int rounds = Long() ? 2400 : 10;
   int cases = 0;
   for (int round = 0; round < rounds; ++round) {
     for (const Unlisted& u : unlisted) {
