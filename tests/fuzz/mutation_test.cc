@@ -250,6 +250,51 @@ TEST(Mutation, PrecisionContent) {
   }
 }
 
+// A product's sample, with shared vectors or without.
+Dump MatmulDump(std::mt19937& random, bool shared) {
+  const int64_t m = 6, k = 9, r = shared ? 3 : m;
+  std::normal_distribution<float> normal;
+  std::vector<float> a(static_cast<size_t>(r * k)), b(a.size()), d(static_cast<size_t>(m));
+  for (auto* values : {&a, &b, &d})
+    for (float& x : *values) x = normal(random);
+  Dump dump;
+  dump.metadata = {{"kind", "matmul"}, {"layer", "up"}, {"rows", "64"}, {"columns", "32"}};
+  dump.tensors = {{"a", "F32", {r, k}, testing::Bytes(a)},
+                  {"b", "F32", {r, k}, testing::Bytes(b)},
+                  {"d", "F32", {m}, testing::Bytes(d)}};
+  if (!shared) return dump;
+  const std::vector<uint8_t> rows = {0, 1, 2, 0, 1, 2}, columns = {0, 1, 2, 1, 2, 0};
+  dump.tensors.push_back({"a_index", "U8", {m}, testing::Bytes(rows)});
+  dump.tensors.push_back({"b_index", "U8", {m}, testing::Bytes(columns)});
+  return dump;
+}
+
+TEST(Mutation, MatmulDumps) {
+  std::mt19937 random(17);
+  for (int i = 0; i < 600; ++i) {
+    Dump dump = MatmulDump(random, i % 2 == 0);
+    if (i % 3 == 0) {
+      Audit(Mutate(dump.File(), random));
+      continue;
+    }
+    testing::DumpTensor& tensor = dump.tensors[random() % dump.tensors.size()];
+    switch (random() % 4) {
+      case 0:
+        for (char& byte : tensor.data) byte = static_cast<char>(random());
+        break;
+      case 1:
+        tensor.shape[random() % tensor.shape.size()] = static_cast<int64_t>(random() % 12);
+        break;
+      case 2:
+        tensor.dtype = random() % 2 == 0 ? "BF16" : "I64";
+        break;
+      default:
+        dump.Remove(std::string(tensor.name));
+    }
+    Audit(dump.File());
+  }
+}
+
 TEST(Mutation, ReductionBytes) {
   std::mt19937 random(7);
   for (int i = 0; i < 1500; ++i) Audit(Mutate(ReductionDump(random, true).File(), random));

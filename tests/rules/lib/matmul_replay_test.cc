@@ -291,6 +291,29 @@ TEST(MatmulReplay, OneProductTiesAllThatRoundAlike) {
   EXPECT_FALSE(replay.proved);
 }
 
+// One of each family at K = 16,384.
+TEST(MatmulReplay, LongSumsAreFound) {
+  constexpr RoundingMode kZero = RoundingMode::kTowardZero;
+  const MatmulModel models[] = {
+      {.sum = Sum::kExact},
+      {.sum = Sum::kSequential},
+      {.sum = Sum::kSequential, .rounding = kZero},
+      {.sum = Sum::kPairwise, .leaf = 128},
+      {.sum = Sum::kAligned, .rounding = kZero, .fraction_bits = 25, .block = 16},
+      {.sum = Sum::kAligned, .rounding = kZero, .fraction_bits = 13, .block = 32, .promote = 128},
+      {.sum = Sum::kSequential, .promote = 2048},
+  };
+  for (const MatmulModel& model : models) {
+    const MatmulSpec spec{.samples = 64, .inner = 16384};
+    const MatmulReplay replay = ReplayOf(Simulate(spec, model));
+    EXPECT_TRUE(Contains(replay.accepted, model)) << Words(model) << " as " << replay.Words();
+    EXPECT_EQ(replay.name, FamilyOf(model)) << Words(model);
+    // Compensated sums come so near the exact one that it may lack a sample or two.
+    EXPECT_TRUE(replay.proved || model.sum == Sum::kExact)
+        << Words(model) << ", " << replay.discriminating;
+  }
+}
+
 TEST(MatmulReplay, ALargeSampleTakesSeconds) {
   for (const DType output : {DType::kF32, DType::kF16, DType::kBF16}) {
     const MatmulSpec spec{.samples = Long() ? 1024 : 64, .inner = 4096, .output = output};
