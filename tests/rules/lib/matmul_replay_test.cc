@@ -232,8 +232,11 @@ TEST(MatmulReplay, WhatIsNotListedIsNeverProved) {
       const MatmulReplay replay = ReplayOf(Simulate(spec, u.dot));
       ++cases;
       ++outcomes[u.name][!replay.explained() ? "unexplained" : replay.proved ? "PROVED" : "class"];
-      const bool exact = std::string(u.name) == "klein" && replay.name == "exact";
-      EXPECT_FALSE(replay.proved && !exact)
+      // What a second compensation adds may round away on every sample.
+      const bool as_good = std::string(u.name) == "klein" && replay.Holds([](const MatmulModel& m) {
+        return m.sum == Sum::kExact || m.compensation != MatmulModel::Compensation::kNone;
+      });
+      EXPECT_FALSE(replay.proved && !as_good)
           << u.name << " as " << replay.Words() << ", K " << spec.inner << ", m " << spec.samples
           << ", " << DTypeName(spec.input) << " to " << DTypeName(spec.output) << ", values "
           << static_cast<int>(spec.values);

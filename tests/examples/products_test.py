@@ -1,0 +1,62 @@
+"""PyTorch's own products, observed live: the arithmetic of each is named from what it gave.
+
+PyTorch 1.13 on a CPU adds up a linear layer's bf16 products in f32, and those of torch.mm in bf16
+(docs/fingerprints.md): the first passes, the second is proved to keep 7 fraction bits.
+"""
+
+import subprocess
+import sys
+import unittest
+
+import torch
+
+import plumbline
+import support
+
+RULE = "precision/gemm-accumulator"
+
+
+def watched(folder, server=None):
+    random = torch.Generator().manual_seed(5)
+    x = torch.randn(4, 24, 512, generator=random).bfloat16()
+    w = torch.randn(80, 512, generator=random).bfloat16()
+    columns = w.t().contiguous()
+    run = plumbline.init(run="products", server=server, record=str(folder / "record"), rank=0,
+                         world_size=1, strict=True)
+    for step in range(3):
+        with run.step(step):
+            run.observe_matmul("linear", x, w.t(), torch.nn.functional.linear(x, w),
+                               library="PyTorch " + torch.__version__)
+            run.observe_matmul("mm", x[0], columns, torch.mm(x[0], columns), accumulator="f32")
+            x = (x * 1.25).roll(1, 2)
+    run.finish()
+
+
+def check(case, findings):
+    found = {f["site"]["layer"]: f for f in findings if f["rule"] == RULE}
+    case.assertEqual(set(found), {"mm"}, found)
+    finding = found["mm"]
+    case.assertEqual((finding["level"], finding["strength"]), ("error", "proved"))
+    case.assertEqual(finding["measured"]["value"], 7)
+    return finding
+
+
+class Products(unittest.TestCase):
+    def test_offline_and_live(self):
+        with support.scratch() as folder, support.Server(folder) as server:
+            watched(folder, server.address)
+            _, report = support.audit(folder / "record")
+            watch = subprocess.run(
+                [support.program("plumb"), "watch", "products", "--server", server.address,
+                 "--once", "--format", "json"], stdout=subprocess.PIPE, text=True, check=True,
+                timeout=support.PATIENCE)
+            live = [i["finding"] for i in support.incidents(watch.stdout)]
+        offline = check(self, report["findings"])
+        self.assertEqual(check(self, live)["fingerprint"], offline["fingerprint"])
+        linear = support.verdicts_of(report, RULE, "linear")
+        self.assertEqual({v["verdict"] for v in linear}, {"pass"}, linear)
+        self.assertEqual(report["coverage"]["dropped"], 0)
+
+
+if __name__ == "__main__":
+    support.main()
