@@ -225,7 +225,6 @@ std::vector<BadLine> BadLines() {
       nan("NaN", "NaN"),
       nan("nan", "nan"),
       nan("quoted", "\"NaN\""),
-      nan("null", "null"),
       nan("Infinity", "Infinity"),
       nan("-Infinity", "-Infinity"),
       nan("-inf", "-inf"),
@@ -291,6 +290,19 @@ TEST(RolloutJsonl, MissingColumnsAreNamed) {
   neither.erase("train_logprobs");
   EXPECT_THAT(ReadLines(Lines({Rollout(0, "b"), neither})).problems(),
               HasSubstr("expected a column rollout_logprobs or train_logprobs in line 2"));
+}
+
+// JSON has no NaN: null is how a record says that a value is not finite.
+TEST(RolloutJsonl, NullIsNotFinite) {
+  const RolloutRead read = ReadLines(With("rollout_logprobs", "[-1.5, null, -2]") + "\n");
+  EXPECT_EQ(read.problems(), "");
+  ASSERT_EQ(read.sequences().size(), 1u);
+  const std::string data = read.sequences()[0].rollout().logprobs().data();
+  double values[3];
+  ASSERT_EQ(data.size(), sizeof(values));
+  std::memcpy(values, data.data(), sizeof(values));
+  EXPECT_EQ(values[0], -1.5);
+  EXPECT_TRUE(std::isnan(values[1]));
 }
 
 TEST(RolloutJsonl, MaskedEntriesMayHoldAnything) {
