@@ -21,7 +21,8 @@ class Report {
   };
 
   // The strongest finding of a fingerprint is kept, of equals the first, unless a later one names
-  // another cause and is surer of it. Order matters only through the engine's own (deterministic) order.
+  // another cause and is surer of it. Order matters only through the engine's own (deterministic)
+  // order.
   Change Add(const v1::Verdict& verdict);
 
   // By level (errors first), then strength, rule, layer, op.
