@@ -42,11 +42,25 @@ plumbline_status_t OlderAgent(const char* call) {
               plumbline_version());
 }
 
+// Before anything is read of either.
+plumbline_status_t Refusal(const char* call, const void* site, const char* what,
+                           const void* argument) {
+  if (site == nullptr || argument == nullptr) {
+    return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                site == nullptr ? "site" : what);
+  }
+  return InForkedChild() ? PLUMBLINE_DISABLED : PLUMBLINE_OK;
+}
+
 // `entry` is a member of the agent's table; Struct begins with its size.
 template <typename Struct, typename Entry>
-plumbline_status_t Observe(Site* site, int32_t kind, const char* name, const Struct* given,
-                           const Struct& defaults, Entry entry) {
-  plumbline_status_t status = CheckKind(site, kind, name);
+plumbline_status_t Observe(plumbline_site_t* handle, int32_t kind, const char* name,
+                           const Struct* given, const Struct& defaults, Entry entry) {
+  constexpr size_t kVerb = sizeof("observe_") - 1;  // what follows it is the argument's name
+  plumbline_status_t status = Refusal(name, handle, name + kVerb, given);
+  if (status != PLUMBLINE_OK) return status;
+  Site* site = FromHandle(handle);
+  status = CheckKind(site, kind, name);
   uint64_t step = 0;
   if (status == PLUMBLINE_OK) status = DueStep(site, name, &step);
   if (status != PLUMBLINE_OK) return status;
@@ -75,16 +89,6 @@ plumbline_status_t SampleIndices(Site* site, uint64_t count, uint64_t* out, uint
   return call.agent().sample_indices(
       call.agent_run(), __atomic_load_n(&site->agent_site, __ATOMIC_ACQUIRE),
       static_cast<int64_t>(step), count, out, capacity, n, ThreadError());
-}
-
-// Before anything is read of either.
-plumbline_status_t Refusal(const char* call, const void* site, const char* what,
-                           const void* argument) {
-  if (site == nullptr || argument == nullptr) {
-    return Fail(PLUMBLINE_INVALID_ARGUMENT, "%s: %s is NULL", call,
-                site == nullptr ? "site" : what);
-  }
-  return InForkedChild() ? PLUMBLINE_DISABLED : PLUMBLINE_OK;
 }
 
 plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
@@ -137,64 +141,50 @@ extern "C" {
 
 plumbline_status_t plumbline_observe_routing(plumbline_site_t* site,
                                              const plumbline_routing_t* routing) {
-  const plumbline_status_t refusal = Refusal("observe_routing", site, "routing", routing);
-  if (refusal != PLUMBLINE_OK) return refusal;
   static const plumbline_routing_t kDefaults = PLUMBLINE_ROUTING_INIT;
-  return Observe(FromHandle(site), PLUMBLINE_KIND_ROUTING, "observe_routing", routing, kDefaults,
+  return Observe(site, PLUMBLINE_KIND_ROUTING, "observe_routing", routing, kDefaults,
                  &plumbline_agent_table_t::observe_routing);
 }
 
 plumbline_status_t plumbline_observe_tensor(plumbline_site_t* site,
                                             const plumbline_tensor_t* tensor) {
-  const plumbline_status_t refusal = Refusal("observe_tensor", site, "tensor", tensor);
-  if (refusal != PLUMBLINE_OK) return refusal;
   static const plumbline_tensor_t kDefaults = PLUMBLINE_TENSOR_INIT;
-  return Observe(FromHandle(site), PLUMBLINE_KIND_TENSOR, "observe_tensor", tensor, kDefaults,
+  return Observe(site, PLUMBLINE_KIND_TENSOR, "observe_tensor", tensor, kDefaults,
                  &plumbline_agent_table_t::observe_tensor);
 }
 
 plumbline_status_t plumbline_observe_reduction(plumbline_site_t* site,
                                                const plumbline_reduction_t* reduction) {
-  const plumbline_status_t refusal = Refusal("observe_reduction", site, "reduction", reduction);
-  if (refusal != PLUMBLINE_OK) return refusal;
   static const plumbline_reduction_t kDefaults = PLUMBLINE_REDUCTION_INIT;
-  return Observe(FromHandle(site), PLUMBLINE_KIND_REDUCTION, "observe_reduction", reduction,
-                 kDefaults, &plumbline_agent_table_t::observe_reduction);
+  return Observe(site, PLUMBLINE_KIND_REDUCTION, "observe_reduction", reduction, kDefaults,
+                 &plumbline_agent_table_t::observe_reduction);
 }
 
 plumbline_status_t plumbline_observe_update(plumbline_site_t* site,
                                             const plumbline_update_t* update) {
-  const plumbline_status_t refusal = Refusal("observe_update", site, "update", update);
-  if (refusal != PLUMBLINE_OK) return refusal;
   static const plumbline_update_t kDefaults = PLUMBLINE_UPDATE_INIT;
-  return Observe(FromHandle(site), PLUMBLINE_KIND_UPDATE, "observe_update", update, kDefaults,
+  return Observe(site, PLUMBLINE_KIND_UPDATE, "observe_update", update, kDefaults,
                  &plumbline_agent_table_t::observe_update);
 }
 
 plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
                                             const plumbline_matmul_t* matmul) {
-  const plumbline_status_t refusal = Refusal("observe_matmul", site, "matmul", matmul);
-  if (refusal != PLUMBLINE_OK) return refusal;
   static const plumbline_matmul_t kDefaults = PLUMBLINE_MATMUL_INIT;
-  return Observe(FromHandle(site), PLUMBLINE_KIND_MATMUL, "observe_matmul", matmul, kDefaults,
+  return Observe(site, PLUMBLINE_KIND_MATMUL, "observe_matmul", matmul, kDefaults,
                  &plumbline_agent_table_t::observe_matmul);
 }
 
 plumbline_status_t plumbline_observe_logits(plumbline_site_t* site,
                                             const plumbline_logits_t* logits) {
-  const plumbline_status_t refusal = Refusal("observe_logits", site, "logits", logits);
-  if (refusal != PLUMBLINE_OK) return refusal;
   static const plumbline_logits_t kDefaults = PLUMBLINE_LOGITS_INIT;
-  return Observe(FromHandle(site), PLUMBLINE_KIND_LOGITS, "observe_logits", logits, kDefaults,
+  return Observe(site, PLUMBLINE_KIND_LOGITS, "observe_logits", logits, kDefaults,
                  &plumbline_agent_table_t::observe_logits);
 }
 
 plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* site,
                                               const plumbline_logprobs_t* logprobs) {
-  const plumbline_status_t refusal = Refusal("observe_logprobs", site, "logprobs", logprobs);
-  if (refusal != PLUMBLINE_OK) return refusal;
   static const plumbline_logprobs_t kDefaults = PLUMBLINE_LOGPROBS_INIT;
-  return Observe(FromHandle(site), PLUMBLINE_KIND_LOGPROBS, "observe_logprobs", logprobs, kDefaults,
+  return Observe(site, PLUMBLINE_KIND_LOGPROBS, "observe_logprobs", logprobs, kDefaults,
                  &plumbline_agent_table_t::observe_logprobs);
 }
 

@@ -155,7 +155,7 @@ TEST(LogitGpu, AgreesWithTheHostTwin) {
 
 #else
 
-TEST(LogitGpu, NeedsACudaBuild) { GTEST_SKIP(); }
+TEST(LogitGpu, NeedsAGpu) { GTEST_SKIP() << "no GPU: this build has no CUDA toolkit"; }
 
 #endif
 
