@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
+#include "rules/lib/drift_details.h"
 #include "rules/lib/drift_run.h"
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/verdicts.h"
@@ -274,15 +275,7 @@ class RecordInvalid : public Rule {
     site.set_step_last(s.step_last);
     for (const uint32_t rank : s.ranks) site.add_ranks(rank);
     Describe(s, *verdict.mutable_details());
-    const bool finding = verdict.kind() == v1::Verdict::KIND_FINDING;
-    for (const std::string& text : Assumptions(s)) {
-      if (finding) verdict.mutable_finding()->add_assumptions(text);
-      if (!finding) verdict.add_assumptions(text);
-    }
-    if (finding) {
-      *verdict.mutable_finding()->mutable_details() = verdict.details();
-      verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
-    }
+    RestOn(Assumptions(s), verdict);
     return verdict;
   }
 

@@ -67,4 +67,15 @@ void AssumeDrift(const DriftSite& site, v1::Verdict& verdict) {
         "%d halves of sequences without a counterpart are like the others", site.unmatched));
 }
 
+void RestOn(const std::vector<std::string>& assumptions, v1::Verdict& verdict) {
+  const bool finding = verdict.kind() == v1::Verdict::KIND_FINDING;
+  for (const std::string& text : assumptions) {
+    if (finding) verdict.mutable_finding()->add_assumptions(text);
+    if (!finding) verdict.add_assumptions(text);
+  }
+  if (!finding) return;
+  *verdict.mutable_finding()->mutable_details() = verdict.details();
+  verdict.mutable_assumptions()->CopyFrom(verdict.finding().assumptions());
+}
+
 }  // namespace plumbline::rules

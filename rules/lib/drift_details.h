@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "rules/lib/drift_run.h"
 
@@ -22,5 +23,8 @@ void DescribeDrift(const DriftStatistics& statistics, google::protobuf::Struct& 
 
 // What every drift verdict rests on.
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict);
+
+// Ends a verdict whose details are filled: adds what it rests on, and gives a finding both.
+void RestOn(const std::vector<std::string>& assumptions, v1::Verdict& verdict);
 
 }  // namespace plumbline::rules
