@@ -137,6 +137,10 @@ class Rule {
  public:
   virtual ~Rule() = default;
 
+  // Scalars come by the million: only those of a site that some rule reads reach Judge, of every
+  // rule then. The answer depends on the site and the options alone.
+  virtual bool ReadsScalar(const v1::Site& /*site*/) const { return false; }
+
   // Called for each closed step in the order (attempt, step), then by site (layer, op).
   virtual void Judge(const SiteStep& /*step*/, VerdictSink& /*out*/) {}
 

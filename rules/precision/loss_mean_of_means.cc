@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -119,20 +121,32 @@ bool EqualCounts(const Units& units) {
          });
 }
 
+// What stands before `name` in `op` where that is a prefix: "train/", "train_" and "" are, "sum" in
+// "sumloss" is not.
+std::optional<std::string> PrefixBefore(std::string_view name, std::string_view op) {
+  if (!op.ends_with(name)) return std::nullopt;
+  const std::string_view prefix = op.substr(0, op.size() - name.size());
+  if (!prefix.empty() && std::isalnum(static_cast<unsigned char>(prefix.back())))
+    return std::nullopt;
+  return std::string(prefix);
+}
+
 class LossMeanOfMeans : public Rule {
  public:
+  bool ReadsScalar(const v1::Site& site) const override {
+    return PrefixBefore(kLoss, site.op()) || PrefixBefore(kLossSum, site.op()) ||
+           PrefixBefore(kTokens, site.op());
+  }
+
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
-    const std::string_view op = step.site.op();
     for (const auto& [name, field] :
          {std::pair{kLoss, &Series::loss}, std::pair{kLossSum, &Series::loss_sum},
           std::pair{kTokens, &Series::tokens}}) {
-      if (!op.ends_with(name)) continue;
-      const std::string prefix(op.substr(0, op.size() - name.size()));
-      // "sum_loss" is no prefix; "train/", "train_" and "" are.
-      if (!prefix.empty() && std::isalnum(static_cast<unsigned char>(prefix.back()))) continue;
+      const std::optional<std::string> prefix = PrefixBefore(name, step.site.op());
+      if (!prefix) continue;
       for (const Item& item : step.items) {
         if (!item.evidence->has_scalar()) continue;
-        Series& series = open_[{step.site.layer(), prefix}];
+        Series& series = open_[{step.site.layer(), *prefix}];
         (series.*field)
             .push_back(
                 {item.source->rank(), item.evidence->call(), item.evidence->scalar().value()});

@@ -67,8 +67,8 @@ constexpr RuleInfo kInfo = {"precision/non-finite",
                             kPage,
                             {}};
 
-bool IsLossScale(const SiteStep& step) {
-  const std::string& op = step.site.op();
+bool IsLossScale(const v1::Site& site) {
+  const std::string& op = site.op();
   return op.ends_with("loss_scale") || op.ends_with("loss-scale") || op.ends_with("grad_scale");
 }
 
@@ -98,11 +98,13 @@ std::string BeforeText(const Observation* before) {
 
 class NonFinite : public Rule {
  public:
+  bool ReadsScalar(const v1::Site& site) const override { return IsLossScale(site); }
+
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     Group& group = groups_[{step.attempt, step.role}];
     for (const Item& item : step.items) {
       group.trace.Take(step, item);
-      if (!item.evidence->has_scalar() || !IsLossScale(step)) continue;
+      if (!item.evidence->has_scalar() || !IsLossScale(step.site)) continue;
       const double scale = item.evidence->scalar().value();
       if (std::isfinite(scale)) group.scale_now = std::min(group.scale_now.value_or(scale), scale);
     }
