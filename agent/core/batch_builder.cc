@@ -1,10 +1,12 @@
 #include "agent/core/batch_builder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plumbline::agent {
 namespace {
 
+constexpr uint64_t kScalarBytes = 8;
 constexpr uint64_t kItemBytes = 64;  // without its sample, roughly; batch_bytes is no hard limit
 
 void SetSite(const Site& site, v1::Site* out) {
@@ -14,8 +16,9 @@ void SetSite(const Site& site, v1::Site* out) {
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(const AgentOptions& options, const v1::Source& source)
-    : options_(options) {
+BatchBuilder::BatchBuilder(const AgentOptions& options, const v1::Source& source,
+                           std::shared_ptr<SeriesRegistry> registry)
+    : options_(options), scalars_(std::move(registry)) {
   *batch_.add_sources() = source;
 }
 
@@ -25,13 +28,27 @@ v1::Evidence* BatchBuilder::Add(const Site& site, int64_t step, uint32_t call, u
   e->set_step(step);
   e->set_call(call);
   e->set_order(order);
-  first_step_ = batch_.evidence_size() == 1 ? step : std::min(first_step_, step);
-  last_step_ = batch_.evidence_size() == 1 ? step : std::max(last_step_, step);
+  NoteStep(step);
   bytes_ += kItemBytes;
   return e;
 }
 
-void BatchBuilder::RemoveLast() { batch_.mutable_evidence()->RemoveLast(); }
+void BatchBuilder::NoteStep(int64_t step) {
+  first_step_ = items_ == 0 ? step : std::min(first_step_, step);
+  last_step_ = items_ == 0 ? step : std::max(last_step_, step);
+  ++items_;
+}
+
+void BatchBuilder::RemoveLast() {
+  batch_.mutable_evidence()->RemoveLast();
+  --items_;
+}
+
+void BatchBuilder::AddScalar(int64_t step, const ScalarValue& value) {
+  scalars_.Add(step, value);
+  NoteStep(step);
+  bytes_ += kScalarBytes;
+}
 
 void BatchBuilder::Declare(const Site& site) {
   v1::SiteDeclaration* d = batch_.add_declarations();
@@ -50,23 +67,24 @@ void BatchBuilder::AddLoss(const char* cause, const Site* site, const LossCounte
 
 void BatchBuilder::StepEnded(int64_t step, bool sampled) {
   complete_through_ = std::max(complete_through_, step);
+  scalars_.EndSteps(complete_through_, &batch_);
   progressed_ = true;
   step_boundary_ |= sampled;
 }
 
 bool BatchBuilder::empty() const {
-  return batch_.evidence_size() == 0 && batch_.losses_size() == 0 &&
-         batch_.declarations_size() == 0 && !progressed_ && !finished_;
+  return items_ == 0 && batch_.losses_size() == 0 && batch_.declarations_size() == 0 &&
+         !progressed_ && !finished_;
 }
 
 bool BatchBuilder::Due(uint64_t now_ns) const {
   if (empty()) return false;
-  return step_boundary_ || static_cast<uint32_t>(batch_.evidence_size()) >= options_.batch_items ||
-         bytes_ >= options_.batch_bytes || last_step_ - first_step_ >= options_.batch_steps ||
-         IntervalPassed(now_ns);
+  return step_boundary_ || items_ >= options_.batch_items || bytes_ >= options_.batch_bytes ||
+         last_step_ - first_step_ >= options_.batch_steps || IntervalPassed(now_ns);
 }
 
 SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) {
+  scalars_.Flush(&batch_);
   v1::Progress* progress = batch_.add_progress();
   progress->set_any_step(complete_through_ >= 0);
   progress->set_complete_through(complete_through_);
@@ -78,6 +96,9 @@ SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) {
   batch_.clear_progress();
   batch_.clear_losses();
   batch_.clear_declarations();
+  batch_.clear_series_sets();
+  batch_.clear_series();
+  items_ = 0;
   bytes_ = 0;
   first_step_ = last_step_ = 0;
   progressed_ = step_boundary_ = finished_ = false;

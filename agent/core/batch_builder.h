@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "agent/core/batch_edit.h"
 #include "agent/core/options.h"
+#include "agent/core/scalar_rows.h"
 #include "agent/core/site_table.h"
 #include "plumbline/v1/batch.pb.h"
 
@@ -12,13 +14,17 @@ namespace plumbline::agent {
 
 class BatchBuilder {
  public:
-  BatchBuilder(const AgentOptions& options, const v1::Source& source);
+  BatchBuilder(const AgentOptions& options, const v1::Source& source,
+               std::shared_ptr<SeriesRegistry> registry);
 
   // A new item, to be filled. RemoveLast takes it back. `order` 0: not known.
   v1::Evidence* Add(const Site& site, int64_t step, uint32_t call, uint64_t order = 0);
   void RemoveLast();
   // Bytes beyond the ordinary that the last item takes: its sample's.
   void NoteBytes(uint64_t bytes) { bytes_ += bytes; }
+
+  // Leaves with the row of its step, or by itself when the batch leaves first.
+  void AddScalar(int64_t step, const ScalarValue& value);
 
   void Declare(const Site& site);
   void AddLoss(const char* cause, const Site* site, const LossCounters::Taken& taken);
@@ -40,11 +46,15 @@ class BatchBuilder {
   SealedBatch Take(int64_t newest_step, uint64_t now_ns);
 
  private:
+  void NoteStep(int64_t step);
+
   const AgentOptions& options_;
-  v1::Batch batch_;  // reused: its strings keep their memory
+  ScalarRows scalars_;
+  v1::Batch batch_;     // reused: its strings keep their memory
+  uint64_t items_ = 0;  // evidence and scalars
   uint64_t bytes_ = 0;
   uint64_t last_taken_ns_ = 0;
-  int64_t first_step_ = 0;  // of the evidence in the batch
+  int64_t first_step_ = 0;  // of the items in the batch
   int64_t last_step_ = 0;
   int64_t complete_through_ = -1;
   bool progressed_ = false;     // since the last batch

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
+
+#include "rules/engine/series.h"
 
 namespace plumbline::agent {
 namespace {
@@ -38,6 +41,31 @@ class LossIndex {
   v1::Batch* batch_;
   std::map<LossKey, v1::Loss*> index_;
 };
+
+std::optional<v1::SeriesSet> SetOf(const v1::Batch& batch, uint64_t id,
+                                   const SeriesRegistry* names) {
+  for (const v1::SeriesSet& set : batch.series_sets()) {
+    if (set.id() == id) return set;
+  }
+  return names == nullptr ? std::nullopt : names->Find(id);
+}
+
+bool Present(const v1::SeriesRows& rows, int value) {
+  if (rows.absent().empty()) return true;
+  return (static_cast<uint8_t>(rows.absent()[static_cast<size_t>(value / 8)]) >> (value % 8) & 1) ==
+         0;
+}
+
+void CountLost(const v1::SeriesRows& rows, const std::optional<v1::SeriesSet>& set,
+               std::string_view cause, LossIndex* losses) {
+  const int columns = rows.step_size() == 0 ? 0 : rows.value_size() / rows.step_size();
+  const bool named = set && set->sites_size() == columns;
+  for (int value = 0; columns > 0 && value < rows.value_size(); ++value) {
+    if (!Present(rows, value)) continue;
+    const int64_t step = rows.step(std::min(value / columns, rows.step_size() - 1));
+    losses->Add(cause, named ? &set->sites(value % columns) : nullptr, 1, step, step);
+  }
+}
 
 template <typename Message>
 void DropSampleOf(Message* message, const std::string& reason) {
@@ -82,6 +110,7 @@ SealedBatch Seal(const v1::Batch& batch) {
   SealedBatch sealed;
   sealed.body = std::make_shared<const std::string>(batch.SerializeAsString());
   sealed.items = static_cast<uint64_t>(batch.evidence_size());
+  for (const v1::SeriesRows& rows : batch.series()) sealed.items += rules::CountPresent(rows);
   sealed.progress = batch.progress_size() != 0;
   for (const v1::Evidence& e : batch.evidence()) sealed.samples += HasSample(e);
   return sealed;
@@ -115,12 +144,16 @@ void DropSamples(v1::Batch* batch, std::string_view cause) {
   }
 }
 
-void DropEvidence(v1::Batch* batch, std::string_view cause) {
+void DropEvidence(v1::Batch* batch, std::string_view cause, const SeriesRegistry* names) {
   LossIndex losses(batch);
   for (const v1::Evidence& e : batch->evidence()) {
     losses.Add(cause, &e.site(), 1, e.step(), e.step());
   }
+  for (const v1::SeriesRows& rows : batch->series()) {
+    CountLost(rows, SetOf(*batch, rows.set(), names), cause, &losses);
+  }
   batch->clear_evidence();
+  batch->clear_series();
 }
 
 void MergeHollow(const v1::Batch& newer, v1::Batch* older) {
@@ -131,6 +164,7 @@ void MergeHollow(const v1::Batch& newer, v1::Batch* older) {
   }
   if (newer.progress_size() != 0) *older->mutable_progress() = newer.progress();
   older->mutable_declarations()->MergeFrom(newer.declarations());
+  older->mutable_series_sets()->MergeFrom(newer.series_sets());
   if (older->sources_size() == 0) *older->mutable_sources() = newer.sources();
 }
 
@@ -140,9 +174,10 @@ SealedBatch WithoutSamples(const SealedBatch& sealed, std::string_view cause) {
   return Seal(batch);
 }
 
-SealedBatch WithoutEvidence(const SealedBatch& sealed, std::string_view cause) {
+SealedBatch WithoutEvidence(const SealedBatch& sealed, std::string_view cause,
+                            const SeriesRegistry* names) {
   v1::Batch batch = Parsed(sealed);
-  DropEvidence(&batch, cause);
+  DropEvidence(&batch, cause, names);
   return Seal(batch);
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "agent/core/series_registry.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::agent {
@@ -17,7 +18,7 @@ namespace plumbline::agent {
 // A v1::Batch without stream_id and sequence, which differ by where it goes.
 struct SealedBatch {
   std::shared_ptr<const std::string> body;
-  uint64_t items = 0;     // evidence in it
+  uint64_t items = 0;     // evidence and scalars in it
   uint64_t samples = 0;   // of these with raw rows
   bool progress = false;  // it says how far the source has come
   bool hollow() const { return items == 0; }
@@ -35,8 +36,9 @@ bool HasSample(const v1::Evidence& evidence);
 // Takes the raw rows out; each summary says so, and a loss of `cause` counts them by site.
 void DropSamples(v1::Batch* batch, std::string_view cause);
 
-// Takes all evidence out; a loss of `cause` counts it by site.
-void DropEvidence(v1::Batch* batch, std::string_view cause);
+// Takes all evidence and scalars out; a loss of `cause` counts them by site. `names` knows the
+// lists of series; nullptr: only those that the batch declares itself have names.
+void DropEvidence(v1::Batch* batch, std::string_view cause, const SeriesRegistry* names);
 
 // Adds a batch without evidence to another one that is older: losses of one cause and site are
 // summed, the newer progress replaces, declarations are kept.
@@ -44,7 +46,8 @@ void MergeHollow(const v1::Batch& newer, v1::Batch* older);
 
 // The same for sealed ones.
 SealedBatch WithoutSamples(const SealedBatch& batch, std::string_view cause);
-SealedBatch WithoutEvidence(const SealedBatch& batch, std::string_view cause);
+SealedBatch WithoutEvidence(const SealedBatch& batch, std::string_view cause,
+                            const SeriesRegistry* names);
 SealedBatch Merged(const SealedBatch& older, const SealedBatch& newer);
 
 // Adds `count` to the loss of that cause and site, widening its steps. `site` nullptr: no site's.

@@ -25,7 +25,7 @@ Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
     : run_(std::move(run)),
       record_(std::move(record)),
       outbox_(std::move(outbox)),
-      builder_(run_->options, run_->source) {}
+      builder_(run_->options, run_->source, run_->series) {}
 
 bool Drain::Start() {
   return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
@@ -138,11 +138,9 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
       break;
   }
   if (Late(head)) return;
-  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
   double value = 0;
   std::memcpy(&value, body, sizeof(value));
-  e->mutable_scalar()->set_value(value);
-  e->set_sample_size(1);
+  builder_.AddScalar(head.step, {head.site, head.call, head.order, value});
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -61,7 +61,7 @@ void Outbox::Reject(uint64_t sequence) {
   ++rejected_;
   if (refused->carried) return;
   v1::Batch rest = Parsed(refused->batch);
-  DropEvidence(&rest, kRejectedCause);
+  DropEvidence(&rest, kRejectedCause, names_.get());
   // How far the source has come: an older word must not follow a newer one.
   if (std::any_of(std::next(refused), queue_.end(),
                   [](const Entry& later) { return later.batch.progress; })) {
@@ -125,7 +125,7 @@ bool Outbox::DropOldestSamples() {
 bool Outbox::DropOldestEvidence() {
   for (size_t i = 0; i < queue_.size(); ++i) {
     if (queue_[i].batch.hollow()) continue;
-    Replace(i, WithoutEvidence(queue_[i].batch, kEvidenceCause));
+    Replace(i, WithoutEvidence(queue_[i].batch, kEvidenceCause, names_.get()));
     return true;
   }
   return false;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "agent/core/batch_edit.h"
 
@@ -26,7 +27,9 @@ struct OutboxLimits {
 
 class Outbox {
  public:
-  explicit Outbox(OutboxLimits limits) : limits_(limits) {}
+  // `names` may be null: series that are dropped are then counted without their names.
+  explicit Outbox(OutboxLimits limits, std::shared_ptr<const SeriesRegistry> names = nullptr)
+      : limits_(limits), names_(std::move(names)) {}
 
   void Push(SealedBatch batch);
 
@@ -82,6 +85,7 @@ class Outbox {
   bool OverLimits() const { return bytes_ > limits_.bytes || queue_.size() > limits_.batches; }
 
   const OutboxLimits limits_;
+  const std::shared_ptr<const SeriesRegistry> names_;
   mutable std::mutex mutex_;
   std::deque<Entry> queue_;
   size_t sent_ = 0;  // the first entries, sent on the present stream

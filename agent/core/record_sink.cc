@@ -117,7 +117,7 @@ absl::Status RecordSink::Reopen(uint64_t now_ns) {
 }
 
 void RecordSink::Keep(const SealedBatch& batch) {
-  SealedBatch emptied = batch.hollow() ? batch : WithoutEvidence(batch, kCause);
+  SealedBatch emptied = batch.hollow() ? batch : WithoutEvidence(batch, kCause, names_.get());
   owed_ = owed_.body == nullptr ? std::move(emptied) : Merged(owed_, emptied);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,9 @@ class RecordSink {
   // again before that, no more often than each second.
   void Append(const SealedBatch& batch, uint64_t now_ns);
 
+  // The lists of series that batches may name; without it what is lost of them has no names.
+  void NameSeries(std::shared_ptr<const SeriesRegistry> names) { names_ = std::move(names); }
+
   const std::string& path() const { return path_; }
   uint64_t batches_written() const { return sequence_; }
   // OK, or why the last append failed.
@@ -52,6 +56,7 @@ class RecordSink {
   const std::string path_;
   const uint64_t stream_id_;
   std::unique_ptr<FramedLogWriter> log_;
+  std::shared_ptr<const SeriesRegistry> names_;
   uint64_t sequence_ = 0;
   SealedBatch owed_;  // what could not be written, emptied; body nullptr: nothing
   uint64_t retry_ns_ = 0;

@@ -122,7 +122,8 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
 bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
   const AgentOptions& options = state_->options;
   if (!options.server.empty()) {
-    outbox_ = std::make_shared<Outbox>(OutboxLimits{options.queue_bytes, options.queue_batches});
+    outbox_ = std::make_shared<Outbox>(OutboxLimits{options.queue_bytes, options.queue_batches},
+                                       state_->series);
     StreamConfig config;
     config.target = options.server;
     config.source = state_->source;
@@ -132,10 +133,12 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.ack_timeout_ms = options.ack_timeout_ms;
     config.heartbeat_ms = options.heartbeat_ms;
     config.newest_step = [state = state_] { return state->newest_step.load(); };
+    config.series = state_->series;
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
     stream_ = std::make_shared<ServerStream>(std::move(config), outbox_);
     if (!stream_->Start()) return false;
   }
+  if (record != nullptr) record->NameSeries(state_->series);
   drain_ = std::make_shared<Drain>(state_, std::move(record), outbox_);
   return drain_->Start();
 }

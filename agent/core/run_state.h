@@ -12,6 +12,7 @@
 #include "agent/core/governor.h"
 #include "agent/core/losses.h"
 #include "agent/core/options.h"
+#include "agent/core/series_registry.h"
 #include "agent/core/site_table.h"
 #include "agent/core/span_table.h"
 #include "base/byte_ring.h"
@@ -40,6 +41,7 @@ struct RunState {
   std::atomic<bool> told_not_loaded{false};            // what a person was told of devices
   std::atomic<bool> told_failed{false};
   SiteTable sites;
+  const std::shared_ptr<SeriesRegistry> series = std::make_shared<SeriesRegistry>();
   SpanTable spans;
   Cadence cadence;
   Governor governor;

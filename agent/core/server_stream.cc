@@ -163,6 +163,10 @@ class ServerStream::Connection {
     hello->set_tool_version(kToolVersion);
     *hello->add_sources() = owner_.config_.source;
     hello->set_next_sequence(owner_.outbox_->state().next_sequence);
+    if (owner_.config_.series != nullptr) {
+      for (v1::SeriesSet& set : owner_.config_.series->All())
+        *hello->add_series_sets() = std::move(set);
+    }
     Write(Frame(message));
   }
 

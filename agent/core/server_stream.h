@@ -26,8 +26,9 @@ struct StreamConfig {
   uint32_t backoff_last_ms = 5000;
   uint32_t ack_timeout_ms = 30000;
   uint32_t heartbeat_ms = 1000;
-  std::function<int64_t()> newest_step;  // for heartbeats
-  std::function<void()> server_forgot;   // it no longer holds what it acknowledged
+  std::function<int64_t()> newest_step;          // for heartbeats
+  std::shared_ptr<const SeriesRegistry> series;  // said in each hello; may be null
+  std::function<void()> server_forgot;           // it no longer holds what it acknowledged
 };
 
 class ServerStream : public std::enable_shared_from_this<ServerStream> {

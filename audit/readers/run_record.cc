@@ -7,6 +7,7 @@
 
 #include "audit/readers/file.h"
 #include "base/framed_log.h"
+#include "rules/engine/series.h"
 
 namespace plumbline::audit {
 namespace {
@@ -74,6 +75,8 @@ class RecordSource : public Source {
         report_->Add(frame_at_, "expected a batch of evidence, found bytes that are none");
       } else if (IsNew(*batch)) {
         report_->records += static_cast<uint64_t>(batch->evidence_size());
+        for (const v1::SeriesRows& rows : batch->series())
+          report_->records += rules::CountPresent(rows);
         Advance(*batch);
         return true;
       }

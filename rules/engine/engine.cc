@@ -113,9 +113,20 @@ class Engine::Impl {
   Impl(std::vector<ActiveRule> active, const EngineConfig& config, OnVerdict on_verdict)
       : active_(std::move(active)),
         window_(config.window_steps),
-        on_verdict_(std::move(on_verdict)) {}
+        on_verdict_(std::move(on_verdict)),
+        rules_(MakeRules()),
+        sets_([this](const v1::Site& site) {
+          return std::any_of(rules_.begin(), rules_.end(),
+                             [&](const auto& rule) { return rule->ReadsScalar(site); });
+        }) {}
+
+  void SetOnSeries(OnSeries on_series) { on_series_ = std::move(on_series); }
+
+  absl::Status CheckSeries(const v1::Batch& batch) const { return sets_.Check(batch); }
 
   void Add(v1::Batch batch) {
+    sets_.Declare(batch);
+    if (SaysNothing(batch)) return;
     const auto shared = std::make_shared<const v1::Batch>(std::move(batch));
     std::vector<std::string> runs;  // a relay's batch may speak of several
     for (const v1::Source& source : shared->sources()) {
@@ -150,6 +161,7 @@ class Engine::Impl {
     }
     finished_losses_ += Losses(run);
     runs_.erase(found);
+    sets_.ForgetRun(name);
   }
 
   Coverage coverage() const {
@@ -165,7 +177,8 @@ class Engine::Impl {
 
  private:
   struct Run {
-    Run(std::string name, int64_t window) : state(std::move(name), window) {}
+    Run(std::string name, int64_t window, SeriesSets* sets)
+        : state(std::move(name), window, sets) {}
     RunState state;
     std::vector<std::unique_ptr<Rule>> rules;  // parallel to active_
   };
@@ -220,11 +233,23 @@ class Engine::Impl {
     const SiteStep* step_;
   };
 
+  // Declarations alone: a stream that came back says its sets again, also when its run is over.
+  static bool SaysNothing(const v1::Batch& batch) {
+    return !batch.series_sets().empty() && batch.evidence().empty() && batch.series().empty() &&
+           batch.progress().empty() && batch.losses().empty() && batch.declarations().empty();
+  }
+
+  std::vector<std::unique_ptr<Rule>> MakeRules() const {
+    std::vector<std::unique_ptr<Rule>> rules;
+    for (const ActiveRule& rule : active_) rules.push_back(rule.entry->make(rule.options));
+    return rules;
+  }
+
   Run& RunOf(const std::string& name) {
     auto& run = runs_[name];
     if (run == nullptr) {
-      run = std::make_unique<Run>(name, window_);
-      for (const ActiveRule& rule : active_) run->rules.push_back(rule.entry->make(rule.options));
+      run = std::make_unique<Run>(name, window_, &sets_);
+      run->rules = MakeRules();
     }
     return *run;
   }
@@ -236,6 +261,7 @@ class Engine::Impl {
                 run.rules[i]->Judge(step, sink);
               }
             },
+            on_series_,
             [this, &run](const StepEnd& step) {
               for (size_t i = 0; i < run.rules.size(); ++i) {
                 Sink sink(this, run, active_[i].entry->info->id);
@@ -262,6 +288,9 @@ class Engine::Impl {
   std::vector<ActiveRule> active_;
   int64_t window_;
   OnVerdict on_verdict_;
+  OnSeries on_series_;
+  std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
+  SeriesSets sets_;
   std::map<std::string, std::unique_ptr<Run>> runs_;
   uint64_t judged_ = 0;
   uint64_t inconclusive_ = 0;
@@ -284,10 +313,12 @@ Engine::~Engine() = default;
 
 absl::Status Engine::Add(v1::Batch batch) {
   if (auto status = CheckBatch(batch); !status.ok()) return status;
+  if (auto status = impl_->CheckSeries(batch); !status.ok()) return status;
   impl_->Add(std::move(batch));
   return absl::OkStatus();
 }
 
+void Engine::SetOnSeries(OnSeries on_series) { impl_->SetOnSeries(std::move(on_series)); }
 void Engine::MarkGone(const v1::Source& source) { impl_->MarkGone(source); }
 void Engine::Finish() { impl_->Finish(); }
 void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }

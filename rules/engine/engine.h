@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rules/engine/series.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -36,6 +37,7 @@ struct Coverage {
 class Engine {
  public:
   using OnVerdict = std::function<void(const v1::Verdict&)>;
+  using OnSeries = std::function<void(const StepSeries&)>;
 
   // InvalidArgument with a message for people when a setting is malformed, a glob matches nothing,
   // or an option is unknown.
@@ -43,11 +45,16 @@ class Engine {
                                                         OnVerdict on_verdict);
   ~Engine();
 
+  // Shows the scalars of each step as it closes, judged or not, to who stores them: one call for
+  // each list of series. Before the first Add.
+  void SetOnSeries(OnSeries on_series);
+
   // Takes one batch (move it in: its evidence is held, not copied, until its steps close). Evidence
   // of steps already closed is counted as lost with cause "late", not judged. Malformed batches (a
-  // source index out of range, a missing site, a rank beyond its world) are refused whole and leave
-  // the engine as it was. A source of a later attempt supersedes the open steps of earlier ones, so
-  // an offline host feeds a run's attempts in ascending order.
+  // source index out of range, a missing site, a rank beyond its world, rows of a set that its
+  // stream has not declared) are refused whole and leave the engine as it was. A source of a later
+  // attempt supersedes the open steps of earlier ones, so an offline host feeds a run's attempts in
+  // ascending order.
   absl::Status Add(v1::Batch batch);
 
   // The source will not report again (its process is gone): its rank is closed over from now on.

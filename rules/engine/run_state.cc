@@ -18,37 +18,89 @@ void Extend(int64_t step, RunSummary& summary) {
   summary.step_last = first ? step : std::max(summary.step_last, step);
 }
 
+const v1::Source& SourceOf(const v1::Batch& batch, const v1::SeriesRows& rows, int row) {
+  return batch.sources(static_cast<int>(rows.source(rows.source_size() == 1 ? 0 : row)));
+}
+
 }  // namespace
+
+SeriesRow RunState::HeldRow::view() const {
+  const size_t first = static_cast<size_t>(row) * columns->sites.size();
+  const std::string& absent = rows->absent();
+  return {source->rank(), rows->value().data() + first,
+          absent.empty() ? nullptr : reinterpret_cast<const uint8_t*>(absent.data()), first};
+}
 
 RunState::Group& RunState::GroupOf(const v1::Source& source) {
   Group& group = groups_[{source.attempt(), source.role()}];
   group.world_size = std::max(group.world_size, source.world_size());
-  group.ranks[source.rank()];
+  group.progress.See(source.rank());
   return group;
+}
+
+void RunState::NoteRank(uint32_t rank) {
+  if (!ranks_seen_.insert(rank).second) return;
+  auto& ranks = summary_.ranks;
+  ranks.insert(std::lower_bound(ranks.begin(), ranks.end(), rank), rank);
+}
+
+// What came after its step closed, or of an attempt that a later one replaced, is a counted loss.
+bool RunState::TooLate(const Group& group, const v1::Source& source, int64_t step,
+                       const v1::Site& site) {
+  const bool superseded = source.attempt() < newest_attempt_;
+  if (!superseded && step > group.closed) return false;
+  v1::Loss late;
+  late.set_cause(superseded ? "superseded" : "late");
+  *late.mutable_site() = site;
+  late.set_count(1);
+  late.set_step_first(step);
+  late.set_step_last(step);
+  CountLoss(source, late);
+  return true;
 }
 
 void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence) {
   const v1::Source& source = batch->sources(static_cast<int>(evidence.source()));
   Group& group = GroupOf(source);
   Extend(evidence.step(), summary_);
-  auto& site = summary_.sites[{evidence.site().layer(), evidence.site().op()}];
-  ++site.evidence;
-  if (ranks_seen_.insert(source.rank()).second) {
-    summary_.ranks.assign(ranks_seen_.begin(), ranks_seen_.end());
-  }
-  const bool superseded = source.attempt() < newest_attempt_;
-  if (superseded || evidence.step() <= group.closed) {
-    v1::Loss late;
-    late.set_cause(superseded ? "superseded" : "late");
-    *late.mutable_site() = evidence.site();
-    late.set_count(1);
-    late.set_step_first(evidence.step());
-    late.set_step_last(evidence.step());
-    CountLoss(source, late);
-    return;
-  }
+  ++summary_.sites[{evidence.site().layer(), evidence.site().op()}].evidence;
+  NoteRank(source.rank());
+  if (TooLate(group, source, evidence.step(), evidence.site())) return;
   group.newest_step = std::max(group.newest_step, evidence.step());
-  group.open[evidence.step()].push_back({batch, &source, &evidence});
+  group.open[evidence.step()].items.push_back({batch, &source, &evidence});
+}
+
+RunState::Counts& RunState::CountsOf(const Columns& columns) {
+  const auto [entry, fresh] = counts_.try_emplace(columns);
+  if (fresh) {
+    for (const v1::Site& site : columns->sites)
+      entry->second.push_back(&summary_.sites[{site.layer(), site.op()}]);
+  }
+  return entry->second;
+}
+
+void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows) {
+  const Columns columns = sets_->Find(batch->stream_id(), rows.set());
+  Counts& counts = CountsOf(columns);
+  for (int row = 0; row < rows.step_size(); ++row) {
+    const v1::Source& source = SourceOf(*batch, rows, row);
+    if (source.run() != summary_.run) continue;
+    Group& group = GroupOf(source);
+    const int64_t step = rows.step(row);
+    Extend(step, summary_);
+    NoteRank(source.rank());
+    HeldRow held{batch, &rows, row, &source, columns};
+    const SeriesRow view = held.view();
+    bool late = false;
+    for (size_t column = 0; column < counts.size(); ++column) {
+      if (!view.present(column)) continue;
+      ++counts[column]->evidence;
+      late = TooLate(group, source, step, columns->sites[column]);
+    }
+    if (late) continue;
+    group.newest_step = std::max(group.newest_step, step);
+    group.open[step].rows.push_back(std::move(held));
+  }
 }
 
 void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
@@ -73,6 +125,9 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
   if (attempt == newest_attempt_) return;
   int64_t first = std::numeric_limits<int64_t>::max();
   for (const v1::Evidence& evidence : batch->evidence()) first = std::min(first, evidence.step());
+  for (const v1::SeriesRows& rows : batch->series()) {
+    for (const int64_t step : rows.step()) first = std::min(first, step);
+  }
   for (const v1::Progress& progress : batch->progress())
     first = std::min(first, progress.newest_step());
   // Only a batch that speaks of a step can say where the new attempt begins.
@@ -81,9 +136,21 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
     if (key.first >= attempt) continue;
     group.open.erase(group.open.lower_bound(first), group.open.end());
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
-    for (auto& [rank, state] : group.ranks) state.done = true;
+    group.progress.FinishAll();
   }
   newest_attempt_ = attempt;
+}
+
+void RunState::Declare(const v1::Batch& batch, const v1::SiteDeclaration& declaration) {
+  const std::pair<std::string, std::string> site{declaration.site().layer(),
+                                                 declaration.site().op()};
+  RunSummary::SiteCount& count = summary_.sites[site];
+  auto& ranks = declared_[site];
+  ranks.insert(batch.sources(static_cast<int>(declaration.source())).rank());
+  count.declared_step =
+      ranks.size() == 1 ? declaration.step() : std::min(count.declared_step, declaration.step());
+  count.declared_ranks = static_cast<uint32_t>(ranks.size());
+  count.kind = declaration.kind();
 }
 
 void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close) {
@@ -92,21 +159,12 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     return batch->sources(static_cast<int>(index)).run() == summary_.run;
   };
   for (const v1::SiteDeclaration& declaration : batch->declarations()) {
-    if (!ours(declaration.source())) continue;
-    const std::pair<std::string, std::string> site{declaration.site().layer(),
-                                                   declaration.site().op()};
-    auto [entry, fresh] = summary_.sites.try_emplace(site);
-    auto& ranks = declared_[site];
-    ranks.insert(batch->sources(static_cast<int>(declaration.source())).rank());
-    entry->second.declared_step = ranks.size() == 1
-                                      ? declaration.step()
-                                      : std::min(entry->second.declared_step, declaration.step());
-    entry->second.declared_ranks = static_cast<uint32_t>(ranks.size());
-    entry->second.kind = declaration.kind();
+    if (ours(declaration.source())) Declare(*batch, declaration);
   }
   for (const v1::Evidence& evidence : batch->evidence()) {
     if (ours(evidence.source())) Hold(batch, evidence);
   }
+  for (const v1::SeriesRows& rows : batch->series()) HoldRows(batch, rows);
   for (const v1::Loss& loss : batch->losses()) {
     if (ours(loss.source())) CountLoss(batch->sources(static_cast<int>(loss.source())), loss);
   }
@@ -114,31 +172,19 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     if (!ours(progress.source())) continue;
     const v1::Source& source = batch->sources(static_cast<int>(progress.source()));
     Group& group = GroupOf(source);
-    Rank& rank = group.ranks[source.rank()];
-    rank.said_progress = true;
-    if (progress.any_step())
-      rank.complete_through = std::max(rank.complete_through, progress.complete_through());
-    rank.newest_step = std::max(rank.newest_step, progress.newest_step());
-    rank.done |= progress.finished();
-    group.newest_step = std::max(group.newest_step, rank.newest_step);
+    group.progress.Advance(source.rank(),
+                           progress.any_step() ? progress.complete_through() : kNever,
+                           progress.newest_step());
+    if (progress.finished()) group.progress.Finish(source.rank());
+    group.newest_step = std::max(group.newest_step, group.progress.newest_step());
   }
   for (auto& [key, group] : groups_) CloseReady(key, group, on_close);
 }
 
 void RunState::MarkGone(const v1::Source& source, const OnClose& on_close) {
   Group& group = GroupOf(source);
-  group.ranks[source.rank()].done = true;
+  group.progress.Finish(source.rank());
   CloseReady({source.attempt(), source.role()}, group, on_close);
-}
-
-// Nothing more can come from `rank` for `step`.
-bool RunState::Covered(const Group& group, uint32_t rank, int64_t step) const {
-  const Rank& state = group.ranks.at(rank);
-  if (state.done || state.complete_through >= step) return true;
-  // Only a rank without backlog may be closed over: one that is merely slow to send is waited for.
-  const bool backlog =
-      state.newest_step != kNever && state.newest_step > state.complete_through + 1;
-  return FarBehind(group, step) && !backlog;
 }
 
 bool RunState::FarBehind(const Group& group, int64_t step) const {
@@ -147,14 +193,11 @@ bool RunState::FarBehind(const Group& group, int64_t step) const {
 
 bool RunState::Ready(const Group& group, int64_t step) const {
   // A group in which nobody reports progress (lone dumps) is closed at the end only.
-  const bool any_progress =
-      std::any_of(group.ranks.begin(), group.ranks.end(),
-                  [](const auto& rank) { return rank.second.said_progress || rank.second.done; });
-  if (!any_progress) return false;
+  if (!group.progress.any()) return false;
+  const bool far_behind = FarBehind(group, step);
   // Ranks never heard of are all alike: only those heard of are looked at one by one.
-  if (group.ranks.size() < group.world_size && !FarBehind(group, step)) return false;
-  return std::all_of(group.ranks.begin(), group.ranks.end(),
-                     [&](const auto& rank) { return Covered(group, rank.first, step); });
+  if (group.progress.seen() < group.world_size && !far_behind) return false;
+  return group.progress.Covered(step, far_behind);
 }
 
 void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_close) {
@@ -164,41 +207,102 @@ void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_c
 }
 
 void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close) {
-  std::vector<Held> held = std::move(group.open.begin()->second);
+  OpenStep open = std::move(group.open.begin()->second);
   group.open.erase(group.open.begin());
   group.closed = step;
+  SiteStep common;
+  common.run = summary_.run;
+  common.attempt = key.first;
+  common.role = key.second;
+  common.step = step;
+  common.world_size = group.world_size;
+
+  std::deque<v1::Evidence> made;
+  std::vector<Held> held = open.items;
+  ReadRows(open.rows, &held, &made);
   std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
     return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
   });
-  std::vector<uint32_t> incomplete;  // ranks that were closed over
-  for (uint32_t rank = 0; rank < group.world_size; ++rank) {
-    const auto found = group.ranks.find(rank);
-    if (found == group.ranks.end() || found->second.complete_through < step)
-      incomplete.push_back(rank);
+  TellSites(common, held, group.progress.Incomplete(step, group.world_size), on_close);
+  if (on_close.series) TellSeries(common, &open, on_close);
+  on_close.step({summary_.run, key.first, key.second, step, group.world_size});
+}
+
+// The evidence that a rule sees is the same whichever way a scalar travelled.
+void RunState::ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
+                        std::deque<v1::Evidence>* made) const {
+  for (const HeldRow& held : rows) {
+    const SeriesRow row = held.view();
+    for (const uint32_t column : held.columns->read) {
+      if (!row.present(column)) continue;
+      v1::Evidence& evidence = made->emplace_back();
+      *evidence.mutable_site() = held.columns->sites[column];
+      evidence.set_step(held.rows->step(held.row));
+      evidence.mutable_scalar()->set_value(row.values[column]);
+      evidence.set_sample_size(1);
+      items->push_back({held.batch, held.source, &evidence});
+    }
   }
+}
+
+void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
+                         const std::vector<uint32_t>& incomplete, const OnClose& on_close) {
   for (size_t begin = 0; begin < held.size();) {
-    SiteStep site_step;
-    site_step.run = summary_.run;
-    site_step.attempt = key.first;
-    site_step.role = key.second;
-    site_step.step = step;
+    SiteStep site_step = common;
+    site_step.shared = std::make_shared<decltype(site_step.shared)::element_type>();
     site_step.site = held[begin].evidence->site();
-    site_step.world_size = group.world_size;
     std::set<uint32_t> present;
+    bool scalars = true;
     size_t end = begin;
     for (; end < held.size(); ++end) {
       const v1::Site& site = held[end].evidence->site();
       if (site.layer() != site_step.site.layer() || site.op() != site_step.site.op()) break;
       site_step.items.push_back({held[end].source, held[end].evidence});
       present.insert(held[end].source->rank());
+      scalars &= held[end].evidence->has_scalar();
     }
+    begin = end;
+    if (scalars && sets_->Single(site_step.site)->read.empty()) continue;
     for (uint32_t rank : incomplete) {
       if (!present.contains(rank)) site_step.missing_ranks.push_back(rank);
     }
     on_close.site(site_step);
+  }
+}
+
+void RunState::TellSeries(const SiteStep& common, OpenStep* open, const OnClose& on_close) {
+  struct Entry {
+    Columns columns;
+    SeriesRow row;
+  };
+  std::vector<Entry> entries;
+  entries.reserve(open->rows.size());
+  for (const HeldRow& held : open->rows) entries.push_back({held.columns, held.view()});
+  // Of scalars that came one by one the last call of a step stands for it.
+  std::deque<double> values;
+  std::stable_sort(open->items.begin(), open->items.end(), [](const Held& a, const Held& b) {
+    return a.evidence->call() < b.evidence->call();
+  });
+  for (const Held& held : open->items) {
+    if (!held.evidence->has_scalar()) continue;
+    values.push_back(held.evidence->scalar().value());
+    entries.push_back(
+        {sets_->Single(held.evidence->site()), {held.source->rank(), &values.back(), nullptr, 0}});
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    if (a.columns != b.columns) return a.columns->key < b.columns->key;
+    return a.row.rank < b.row.rank;
+  });
+  std::vector<SeriesRow> rows;
+  for (size_t begin = 0; begin < entries.size();) {
+    rows.clear();
+    size_t end = begin;
+    for (; end < entries.size() && entries[end].columns == entries[begin].columns; ++end)
+      rows.push_back(entries[end].row);
+    on_close.series({summary_.run, common.attempt, common.role, common.step, common.world_size,
+                     entries[begin].columns, rows});
     begin = end;
   }
-  on_close.step({summary_.run, key.first, key.second, step, group.world_size});
 }
 
 void RunState::CloseAll(const OnClose& on_close) {
@@ -212,10 +316,7 @@ int64_t RunState::closed_step() const {
   int64_t closed = -1;
   for (const auto& [key, group] : groups_) {
     if (key.first != newest_attempt_ && groups_.size() > 1) continue;
-    int64_t slowest = std::numeric_limits<int64_t>::max();
-    for (const auto& [rank, state] : group.ranks) {
-      if (!state.done) slowest = std::min(slowest, state.complete_through);
-    }
+    const int64_t slowest = group.progress.slowest();
     const bool all_done = slowest == std::numeric_limits<int64_t>::max();
     closed = std::max({closed, group.closed, all_done ? group.newest_step : slowest});
   }

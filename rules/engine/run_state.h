@@ -3,31 +3,40 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "rules/engine/rank_progress.h"
+#include "rules/engine/series.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
 
 class RunState {
  public:
-  // What is called as steps close: `site` for each site of a step, then `step` once.
+  // What is called as steps close: `site` for each site of a step that the rules look at, `series`
+  // for each list of series in it (may be empty: nobody stores them), then `step` once.
   struct OnClose {
     std::function<void(const SiteStep&)> site;
+    std::function<void(const StepSeries&)> series;
     std::function<void(const StepEnd&)> step;
   };
 
-  RunState(std::string run, int64_t window_steps) : window_(window_steps) {
+  // `sets` holds what the streams declared, and must outlive this.
+  RunState(std::string run, int64_t window_steps, SeriesSets* sets)
+      : window_(window_steps), sets_(sets) {
     summary_.run = std::move(run);
   }
 
-  // What `batch` says about this run. Only sources of this run are looked at. Valid input assumed.
+  // What `batch` says about this run. Only sources of this run are looked at. Valid input assumed,
+  // its sets declared.
   void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void MarkGone(const v1::Source& source, const OnClose& on_close);
   // Closes everything that is open, complete or not.
@@ -39,43 +48,63 @@ class RunState {
   int64_t closed_step() const;
 
  private:
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+  static constexpr int64_t kNever = RankProgress::kNever;
 
-  struct Rank {
-    int64_t complete_through = kNever;
-    int64_t newest_step = kNever;
-    bool done = false;  // said goodbye, or is gone: never waited for again
-    bool said_progress = false;
-  };
+  using Columns = std::shared_ptr<const SeriesColumns>;
   struct Held {
     std::shared_ptr<const v1::Batch> batch;  // keeps the two pointers alive
     const v1::Source* source;
     const v1::Evidence* evidence;
   };
+  struct HeldRow {
+    std::shared_ptr<const v1::Batch> batch;
+    const v1::SeriesRows* rows;
+    int row;
+    const v1::Source* source;
+    Columns columns;
+    SeriesRow view() const;
+  };
+  struct OpenStep {
+    std::vector<Held> items;
+    std::vector<HeldRow> rows;
+  };
   // One attempt of one role.
   struct Group {
     uint32_t world_size = 0;
-    std::map<uint32_t, Rank> ranks;
-    std::map<int64_t, std::vector<Held>> open;  // by step
+    RankProgress progress;
+    std::map<int64_t, OpenStep> open;  // by step
     int64_t closed = kNever;
     int64_t newest_step = kNever;
   };
   using GroupKey = std::pair<uint32_t, v1::Role>;  // (attempt, role)
+  // Where the values of a list are counted: one a column, inside summary_.
+  using Counts = std::vector<RunSummary::SiteCount*>;
 
   Group& GroupOf(const v1::Source& source);
+  void Declare(const v1::Batch& batch, const v1::SiteDeclaration& declaration);
+  void NoteRank(uint32_t rank);
+  bool TooLate(const Group& group, const v1::Source& source, int64_t step, const v1::Site& site);
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
+  void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows);
+  Counts& CountsOf(const Columns& columns);
   void CountLoss(const v1::Source& source, const v1::Loss& loss);
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);
-  bool Covered(const Group& group, uint32_t rank, int64_t step) const;
+  void ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* items,
+                std::deque<v1::Evidence>* made) const;
+  void TellSites(const SiteStep& common, const std::vector<Held>& held,
+                 const std::vector<uint32_t>& incomplete, const OnClose& on_close);
+  void TellSeries(const SiteStep& common, OpenStep* open, const OnClose& on_close);
   bool FarBehind(const Group& group, int64_t step) const;
   bool Ready(const Group& group, int64_t step) const;
 
   int64_t window_;
+  SeriesSets* const sets_;
   RunSummary summary_;
   std::set<uint32_t> ranks_seen_;
   std::map<std::pair<std::string, std::string>, std::set<uint32_t>> declared_;
+  std::unordered_map<Columns, Counts> counts_;
   std::map<GroupKey, Group> groups_;
   uint32_t newest_attempt_ = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rules/engine/series.h"
+
 namespace plumbline::server {
 
 RunTable::Run& RunTable::RunOf(const v1::Source& source, Time now, int64_t unix_ns) {
@@ -70,6 +72,14 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, Time now, int
     v1::RunInfo& info = by_source[e.source()]->info;
     info.set_evidence(info.evidence() + 1);
     info.set_newest_step(std::max(info.newest_step(), e.step()));
+  }
+  for (const v1::SeriesRows& rows : batch.series()) {
+    for (int row = 0; row < rows.step_size(); ++row) {
+      const uint32_t source = rows.source(rows.source_size() == 1 ? 0 : row);
+      v1::RunInfo& info = by_source[source]->info;
+      info.set_evidence(info.evidence() + rules::CountPresent(rows, row));
+      info.set_newest_step(std::max(info.newest_step(), rows.step(row)));
+    }
   }
   for (const v1::Loss& loss : batch.losses()) {
     v1::RunInfo& info = by_source[loss.source()]->info;

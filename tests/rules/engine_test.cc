@@ -50,7 +50,8 @@ class Closing : public ::testing::Test {
   void Take(v1::Batch batch) {
     state_.Take(std::make_shared<const v1::Batch>(std::move(batch)), on_close_);
   }
-  RunState state_{"run", 64};
+  SeriesSets sets_{[](const v1::Site&) { return true; }};
+  RunState state_{"run", 64, &sets_};
   std::vector<int64_t> steps_;
   std::vector<std::vector<uint32_t>> ranks_;
   std::vector<std::vector<uint32_t>> missing_;
@@ -62,7 +63,7 @@ class Closing : public ::testing::Test {
         ranks_.push_back(ranks);
         missing_.push_back(step.missing_ranks);
       },
-      [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); }};
+      nullptr, [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); }};
 };
 
 TEST_F(Closing, AStepWaitsForAllRanks) {

@@ -161,6 +161,7 @@ std::vector<v1::Batch> RecordingServer::Batches() const {
       out.push_back(batch);
     }
   }
+  RowsToEvidence(&out);
   return out;
 }
 

@@ -103,6 +103,27 @@ AgentOptions ServerOptions(const std::string& target) {
   return options;
 }
 
+void RowsToEvidence(std::vector<v1::Batch>* batches) {
+  std::map<std::pair<uint64_t, uint64_t>, v1::SeriesSet> sets;
+  for (const v1::Batch& batch : *batches) {
+    for (const v1::SeriesSet& set : batch.series_sets()) sets[{batch.stream_id(), set.id()}] = set;
+  }
+  for (v1::Batch& batch : *batches) {
+    for (const v1::SeriesRows& rows : batch.series()) {
+      const v1::SeriesSet& set = sets.at({batch.stream_id(), rows.set()});
+      ASSERT_EQ(rows.value_size(), rows.step_size() * set.sites_size());
+      for (int i = 0; i < rows.value_size(); ++i) {
+        v1::Evidence& e = *batch.add_evidence();
+        *e.mutable_site() = set.sites(i % set.sites_size());
+        e.set_step(rows.step(i / set.sites_size()));
+        e.set_sample_size(1);
+        e.mutable_scalar()->set_value(rows.value(i));
+      }
+    }
+    batch.clear_series();
+  }
+}
+
 std::vector<v1::Batch> ReadRecord(const std::string& path) {
   std::vector<v1::Batch> batches;
   auto reader = FramedLogReader::Open(path);
@@ -126,6 +147,7 @@ std::vector<v1::Batch> ReadRecord(const std::string& path) {
     EXPECT_TRUE(batches.emplace_back().ParseFromString(payload));
   }
   EXPECT_NE(result, FramedLogReader::Result::kDamaged) << (*reader)->error();
+  RowsToEvidence(&batches);
   return batches;
 }
 

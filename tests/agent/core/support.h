@@ -72,7 +72,12 @@ class TestRun {
 AgentOptions RecordOptions(const std::string& dir);
 AgentOptions ServerOptions(const std::string& target);
 
-// Batches of a record, its header first checked. A torn tail is allowed, damage is a failure.
+// Puts an evidence item in the place of each scalar that travelled by columns. `batches` are all of
+// their streams: a set may be declared after its rows where a batch was refused.
+void RowsToEvidence(std::vector<v1::Batch>* batches);
+
+// Batches of a record, its header first checked, rows as evidence. A torn tail is allowed, damage
+// is a failure.
 std::vector<v1::Batch> ReadRecord(const std::string& path);
 
 using SiteKey = std::pair<std::string, std::string>;

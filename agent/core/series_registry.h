@@ -1,0 +1,30 @@
+// The lists of series that this process has declared: a stream says each once in a batch, and all
+// of them again whenever it says hello.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::agent {
+
+// Thread-safe.
+class SeriesRegistry {
+ public:
+  // A process whose steps log ever new combinations declares no more than these.
+  static constexpr size_t kMaxSets = 64;
+
+  // Gives the list its number and keeps it; 0: there is no room.
+  uint64_t Add(v1::SeriesSet set);
+  std::optional<v1::SeriesSet> Find(uint64_t id) const;
+  std::vector<v1::SeriesSet> All() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<v1::SeriesSet> sets_;  // number i + 1
+};
+
+}  // namespace plumbline::agent

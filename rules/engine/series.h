@@ -1,0 +1,97 @@
+// Scalars that travel by columns (v1::SeriesRows): which series the sets of a stream hold, and the
+// rows of a closed step as they go to whoever stores them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::rules {
+
+// One list of series. Streams that declare the same list share it. Immutable.
+struct SeriesColumns {
+  std::vector<v1::Site> sites;
+  std::string key;             // the same for the same sites, on every host and in every process
+  std::vector<uint32_t> read;  // columns that some rule reads, ascending
+};
+
+// One rank's values of one step. Pointers are valid during the call only.
+struct SeriesRow {
+  uint32_t rank = 0;
+  const double* values = nullptr;   // one a column
+  const uint8_t* absent = nullptr;  // nullptr: all are present
+  size_t first_bit = 0;             // of this row in `absent`
+
+  bool present(size_t column) const {
+    if (absent == nullptr) return true;
+    const size_t bit = first_bit + column;
+    return (absent[bit / 8] >> (bit % 8) & 1) == 0;
+  }
+};
+
+// All rows of one (run, attempt, role, step) over the same columns, by rank; a rank that sent
+// several has them in the order in which it sent them, and a later value is the newer one.
+struct StepSeries {
+  std::string_view run;
+  uint32_t attempt = 0;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  int64_t step = 0;
+  uint32_t world_size = 0;  // 0: unknown
+  std::shared_ptr<const SeriesColumns> columns;
+  std::span<const SeriesRow> rows;
+};
+
+// The sets that streams have declared. Not thread-safe.
+class SeriesSets {
+ public:
+  // `read`: does some rule read this series?
+  explicit SeriesSets(std::function<bool(const v1::Site&)> read) : read_(std::move(read)) {}
+
+  // InvalidArgument when the batch's sets or rows are malformed, or rows name a set that neither
+  // the batch nor an earlier one of its stream declared: "series[0]: set 00000000000000a1 was not
+  // declared on this stream".
+  absl::Status Check(const v1::Batch& batch) const;
+  // Takes the batch's declarations. It must have passed Check.
+  void Declare(const v1::Batch& batch);
+  // nullptr: not declared.
+  std::shared_ptr<const SeriesColumns> Find(uint64_t stream_id, uint64_t set) const;
+  // One list of a single series, for scalars that came one by one.
+  std::shared_ptr<const SeriesColumns> Single(const v1::Site& site);
+  // The run is over: sets of streams that spoke of no other run are forgotten.
+  void ForgetRun(const std::string& run);
+
+  // All that is declared, as batches that declare it again (stream id, sources of run alone, sets).
+  std::vector<v1::Batch> Declarations() const;
+
+ private:
+  struct Stream {
+    std::map<uint64_t, std::shared_ptr<const SeriesColumns>> sets;
+    std::set<std::string> runs;
+  };
+  std::shared_ptr<const SeriesColumns> Intern(std::vector<v1::Site> sites);
+
+  std::function<bool(const v1::Site&)> read_;
+  std::map<uint64_t, Stream> streams_;
+  std::map<std::string, std::weak_ptr<const SeriesColumns>> lists_;  // by key
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const SeriesColumns>> singles_;
+};
+
+// How many values the rows hold; of a shape that CheckSeriesRows accepts.
+uint64_t CountPresent(const v1::SeriesRows& rows);
+uint64_t CountPresent(const v1::SeriesRows& rows, int row);
+
+// Shape alone, whatever was declared: what ingest can check too. `columns`: of the row's set.
+absl::Status CheckSeriesSet(const v1::SeriesSet& set);
+absl::Status CheckSeriesRows(const v1::SeriesRows& rows, size_t columns, size_t sources);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,295 @@
+// Scalars by columns are judged, counted and stored as scalars one by one are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "rules/engine/engine.h"
+#include "rules/engine/rank_progress.h"
+
+namespace plumbline::rules {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kStream = 7000;
+
+v1::Batch Message(uint32_t rank, uint32_t world) {
+  v1::Batch batch;
+  batch.set_stream_id(kStream + rank);
+  v1::Source& source = *batch.add_sources();
+  source.set_run("run");
+  source.set_role(v1::ROLE_TRAINER);
+  source.set_rank(rank);
+  source.set_world_size(world);
+  return batch;
+}
+
+void SayProgress(v1::Batch* batch, int64_t complete_through) {
+  v1::Progress& progress = *batch->add_progress();
+  progress.set_any_step(true);
+  progress.set_complete_through(complete_through);
+  progress.set_newest_step(complete_through + 1);
+}
+
+v1::SeriesSet SetOf(uint64_t id, const std::vector<std::string>& ops) {
+  v1::SeriesSet set;
+  set.set_id(id);
+  for (const std::string& op : ops) set.add_sites()->set_op(op);
+  return set;
+}
+
+struct Value {
+  std::string op;
+  double value;
+  bool absent = false;
+};
+
+v1::Batch OneByOne(uint32_t rank, uint32_t world, int64_t step, const std::vector<Value>& values) {
+  v1::Batch batch = Message(rank, world);
+  for (const Value& value : values) {
+    if (value.absent) continue;
+    v1::Evidence& evidence = *batch.add_evidence();
+    evidence.mutable_site()->set_op(value.op);
+    evidence.set_step(step);
+    evidence.set_sample_size(1);
+    evidence.mutable_scalar()->set_value(value.value);
+  }
+  SayProgress(&batch, step);
+  return batch;
+}
+
+v1::Batch ByColumns(uint32_t rank, uint32_t world, int64_t step, const std::vector<Value>& values,
+                    bool declare) {
+  v1::Batch batch = Message(rank, world);
+  std::vector<std::string> ops;
+  v1::SeriesRows& rows = *batch.add_series();
+  rows.set_set(1);
+  rows.add_source(0);
+  rows.add_step(step);
+  std::string absent((values.size() + 7) / 8, '\0');
+  for (size_t i = 0; i < values.size(); ++i) {
+    ops.push_back(values[i].op);
+    rows.add_value(values[i].absent ? 0 : values[i].value);
+    if (values[i].absent) absent[i / 8] = static_cast<char>(absent[i / 8] | 1 << i % 8);
+  }
+  if (std::any_of(absent.begin(), absent.end(), [](char c) { return c != 0; }))
+    rows.set_absent(absent);
+  if (declare) *batch.add_series_sets() = SetOf(1, ops);
+  SayProgress(&batch, step);
+  return batch;
+}
+
+using Stored = std::map<std::tuple<int64_t, uint32_t, std::string>, uint64_t>;  // bits
+
+struct Outcome {
+  std::vector<std::string> verdicts;
+  Stored stored;
+};
+
+Engine::OnSeries StoreIn(Stored* stored) {
+  return [stored](const StepSeries& step) {
+    for (const SeriesRow& row : step.rows) {
+      for (size_t c = 0; c < step.columns->sites.size(); ++c) {
+        if (!row.present(c)) continue;
+        (*stored)[{step.step, row.rank, step.columns->sites[c].op()}] =
+            std::bit_cast<uint64_t>(row.values[c]);
+      }
+    }
+  };
+}
+
+// A run whose ranks log unequal token counts and average their means, with loss scales that fall,
+// NaN and absent values among many series that no rule reads.
+std::vector<Value> LoggedBy(uint32_t rank, int64_t step, std::mt19937_64& rng) {
+  std::uniform_real_distribution<double> uniform;
+  const double tokens[2] = {100, 900};
+  const double mean[2] = {4.0 + 0.01 * static_cast<double>(step), 2.0};
+  std::vector<Value> values = {{"loss", (mean[0] + mean[1]) / 2},
+                               {"loss_sum", tokens[rank % 2] * mean[rank % 2]},
+                               {"tokens", tokens[rank % 2]},
+                               {"loss_scale", std::ldexp(65536.0, -static_cast<int>(step % 3))}};
+  for (int i = 0; i < 7; ++i) {
+    const double value =
+        uniform(rng) < 0.1 ? std::numeric_limits<double>::quiet_NaN() : uniform(rng);
+    values.push_back({"metric." + std::to_string(i), value, uniform(rng) < 0.2});
+  }
+  return values;
+}
+
+Outcome Judge(bool by_columns, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  Outcome outcome;
+  auto engine = Engine::Create(
+      {}, [&](const v1::Verdict& v) { outcome.verdicts.push_back(v.DebugString()); });
+  EXPECT_TRUE(engine.ok());
+  (*engine)->SetOnSeries(StoreIn(&outcome.stored));
+  for (int64_t step = 0; step < 20; ++step) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const std::vector<Value> values = LoggedBy(rank, step, rng);
+      const absl::Status status =
+          (*engine)->Add(by_columns ? ByColumns(rank, 2, step, values, step == 0)
+                                    : OneByOne(rank, 2, step, values));
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+  (*engine)->Finish();
+  return outcome;
+}
+
+TEST(EngineSeries, AreJudgedAndStoredAsScalarsOneByOne) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const Outcome columns = Judge(true, seed);
+    const Outcome items = Judge(false, seed);
+    EXPECT_EQ(columns.verdicts, items.verdicts);
+    EXPECT_EQ(columns.stored, items.stored);
+    EXPECT_GT(columns.stored.size(), 300u);
+    const bool found = std::any_of(
+        columns.verdicts.begin(), columns.verdicts.end(), [](const std::string& verdict) {
+          return verdict.find("precision/loss-mean-of-means") != std::string::npos &&
+                 verdict.find("KIND_FINDING") != std::string::npos;
+        });
+    EXPECT_TRUE(found);
+  }
+}
+
+class Malformed : public ::testing::Test {
+ protected:
+  void Refused(const v1::Batch& batch, const char* why) {
+    const absl::Status status = engine_->Add(batch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
+  v1::Batch Good() { return ByColumns(0, 1, 3, {{"a", 1}, {"b", 2}}, true); }
+
+  std::unique_ptr<Engine> engine_ = *Engine::Create({}, [](const v1::Verdict&) {});
+};
+
+TEST_F(Malformed, RowsOfASetThatWasNotDeclared) {
+  v1::Batch batch = Good();
+  batch.clear_series_sets();
+  Refused(batch, "series[0]: set 0000000000000001 was not declared on this stream");
+  ASSERT_TRUE(engine_->Add(Good()).ok());
+  EXPECT_TRUE(engine_->Add(batch).ok());
+  batch.set_stream_id(kStream + 99);  // declared by another stream
+  Refused(batch, "not declared");
+}
+
+TEST_F(Malformed, ASetDeclaredWithOtherSeries) {
+  ASSERT_TRUE(engine_->Add(Good()).ok());
+  EXPECT_TRUE(engine_->Add(Good()).ok());  // the same again
+  v1::Batch batch = Good();
+  *batch.mutable_series_sets(0) = SetOf(1, {"a", "c"});
+  Refused(batch, "series_sets[0]: set 0000000000000001 was declared with other series");
+}
+
+TEST_F(Malformed, ShapesThatDoNotAgree) {
+  v1::Batch batch = Good();
+  batch.mutable_series(0)->add_value(1);
+  Refused(batch, "expected values for 1 rows of 2 columns, found 3");
+  batch = Good();
+  batch.mutable_series(0)->set_absent("abc");
+  Refused(batch, "expected 1 bytes of absent bits, found 3");
+  batch = Good();
+  batch.mutable_series(0)->set_source(0, 5);
+  Refused(batch, "expected a source index below 1, found 5");
+  batch = Good();
+  batch.mutable_series(0)->set_step(0, -1);
+  Refused(batch, "expected a step of at least 0");
+  batch = Good();
+  batch.mutable_series(0)->clear_source();
+  Refused(batch, "expected one source or 1, found 0");
+  batch = Good();
+  batch.mutable_series_sets(0)->set_id(0);
+  Refused(batch, "a set id that is not 0");
+}
+
+TEST(EngineSeries, RowsOfAClosedStepAreCountedByValue) {
+  Stored stored;
+  std::vector<v1::Verdict> verdicts;
+  auto engine = *Engine::Create({}, [&](const v1::Verdict& v) { verdicts.push_back(v); });
+  engine->SetOnSeries(StoreIn(&stored));
+  ASSERT_TRUE(engine->Add(ByColumns(0, 1, 1, {{"a", 1}, {"b", 2}, {"c", 3, true}}, true)).ok());
+  ASSERT_TRUE(engine->Add(ByColumns(0, 1, 1, {{"a", 8}, {"b", 9}, {"c", 3, true}}, false)).ok());
+  EXPECT_EQ(engine->coverage().dropped, 2u);
+  EXPECT_EQ(stored.size(), 2u);
+  EXPECT_EQ((stored[{1, 0, "a"}]), std::bit_cast<uint64_t>(1.0));
+}
+
+TEST(EngineSeries, DeclarationsAloneDoNotBeginARun) {
+  int verdicts = 0;
+  auto engine = *Engine::Create({}, [&](const v1::Verdict&) { ++verdicts; });
+  ASSERT_TRUE(engine->Add(ByColumns(0, 1, 1, {{"loss", 1}}, true)).ok());
+  engine->FinishRun("run");
+  const int after = verdicts;
+  EXPECT_GT(after, 0);
+  v1::Batch hello = Message(0, 1);
+  *hello.add_series_sets() = SetOf(1, {"loss"});
+  ASSERT_TRUE(engine->Add(hello).ok());
+  engine->FinishRun("run");
+  EXPECT_EQ(verdicts, after);
+}
+
+// The definition, rank by rank.
+struct Plain {
+  struct Rank {
+    int64_t complete = RankProgress::kNever, newest = RankProgress::kNever;
+    bool done = false;
+  };
+  std::map<uint32_t, Rank> ranks;
+  bool Covered(int64_t step, bool far_behind) const {
+    return std::all_of(ranks.begin(), ranks.end(), [&](const auto& entry) {
+      const Rank& r = entry.second;
+      if (r.done || r.complete >= step) return true;
+      const bool backlog = r.newest != RankProgress::kNever && r.newest > r.complete + 1;
+      return far_behind && !backlog;
+    });
+  }
+};
+
+TEST(RankProgress, AnswersAsRankByRankWould) {
+  std::mt19937_64 rng(11);
+  for (int round = 0; round < 200; ++round) {
+    RankProgress fast;
+    Plain plain;
+    for (int event = 0; event < 60; ++event) {
+      const auto rank = static_cast<uint32_t>(rng() % 6);
+      const auto complete =
+          rng() % 5 == 0 ? RankProgress::kNever : static_cast<int64_t>(rng() % 12);
+      const auto newest = static_cast<int64_t>(rng() % 14);
+      switch (rng() % 8) {
+        case 0:
+          fast.See(rank);
+          plain.ranks[rank];
+          break;
+        case 1:
+          fast.Finish(rank);
+          plain.ranks[rank].done = true;
+          break;
+        default:
+          fast.Advance(rank, complete, newest);
+          plain.ranks[rank].complete = std::max(plain.ranks[rank].complete, complete);
+          plain.ranks[rank].newest = std::max(plain.ranks[rank].newest, newest);
+      }
+      for (int64_t step = 0; step < 13; ++step) {
+        for (const bool far_behind : {false, true})
+          ASSERT_EQ(fast.Covered(step, far_behind), plain.Covered(step, far_behind));
+        std::vector<uint32_t> incomplete;
+        for (uint32_t r = 0; r < 8; ++r) {
+          const auto found = plain.ranks.find(r);
+          if (found == plain.ranks.end() || found->second.complete < step) incomplete.push_back(r);
+        }
+        ASSERT_EQ(fast.Incomplete(step, 8), incomplete);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::rules
