@@ -134,6 +134,7 @@ void Sample(const MeasureOptions& options, LogitScratch* scratch, LogitsCall* ca
   f.rollout_dtype = static_cast<int32_t>(call->input.rollout.dtype);
   const auto rows = static_cast<uint64_t>(RowsOf(call->input));
   f.exercised = rows > 0;
+  f.rows_seen = rows;
   if (!options.sampled || rows == 0) {
     call->input = {};
     return;
@@ -189,6 +190,7 @@ absl::Status Measure(const LogitsCall& call, const MeasureOptions& options, v1::
     if (absl::Status s = FillLogits(call.input, measure, &logits); !s.ok()) return s;
     out->set_sample_size(rows.size());
   }
+  if (f.rows_seen > logits.summary().rows()) logits.mutable_summary()->set_rows_seen(f.rows_seen);
   v1::LogitsConfig& config = *logits.mutable_config();
   config.set_vocabulary(f.vocabulary);
   config.set_train_dtype(static_cast<v1::DType>(f.train_dtype));

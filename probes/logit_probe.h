@@ -21,7 +21,8 @@ struct LogitsCall {
   struct Fields {
     double temperature = 0;  // NaN: not said
     uint64_t vocabulary = 0;
-    int32_t mode = 0;  // v1::LogprobMode
+    uint64_t rows_seen = 0;  // of the whole
+    int32_t mode = 0;        // v1::LogprobMode
     int32_t train_dtype = 0, rollout_dtype = 0;
     bool gathered = false;
     bool exercised = false;  // there are rows

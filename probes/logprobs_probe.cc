@@ -25,7 +25,7 @@ struct Column {
   bool per_sequence;  // may be [B] beside [B,S]
 };
 
-std::array<Column, 16> Columns(const LogprobsCall& c) {
+std::array<Column, 17> Columns(const LogprobsCall& c) {
   return {{{"tokens", &c.tokens, Content::kInteger, false},
            {"sequence_id", &c.sequence_id, Content::kInteger, true},
            {"position", &c.position, Content::kInteger, false},
@@ -41,7 +41,8 @@ std::array<Column, 16> Columns(const LogprobsCall& c) {
            {"turns", &c.turns, Content::kInteger, false},
            {"cached_tokens", &c.cached_tokens, Content::kInteger, true},
            {"t_start", &c.t_start, Content::kFloating, true},
-           {"t_end", &c.t_end, Content::kFloating, true}}};
+           {"t_end", &c.t_end, Content::kFloating, true},
+           {"behaviour", &c.behaviour, Content::kFloating, false}}};
 }
 
 const TensorView& Reference(const LogprobsCall& c) {
@@ -158,6 +159,7 @@ class Filler {
          [&] { return out->mutable_rollout(); });
     Side(call_.train, call_.train_entropy, call_.train_varentropy,
          [&] { return out->mutable_train(); });
+    Side(call_.behaviour, {}, {}, [&] { return out->mutable_behaviour(); });
     return status_;
   }
 

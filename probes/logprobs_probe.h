@@ -20,7 +20,7 @@ namespace plumbline::probes {
 struct LogprobsCall {
   TensorView tokens, sequence_id, position, mask, rollout, train;
   TensorView rollout_entropy, rollout_varentropy, train_entropy, train_varentropy;
-  TensorView versions, advantages, turns, cached_tokens, t_start, t_end;
+  TensorView versions, advantages, turns, cached_tokens, t_start, t_end, behaviour;
   std::string_view worker;
   struct Fields {
     double temperature = 0;  // NaN: not said, here and below

@@ -1,6 +1,7 @@
 // Observations of rollouts, on the caller's thread: of each call whole sequences are kept, and
 // those alone are copied.
 #include <algorithm>
+#include <cstddef>
 #include <string>
 
 #include "agent/core/dlpack.h"
@@ -14,6 +15,8 @@ namespace plumbline::agent {
 namespace {
 
 absl::Status CallOf(const plumbline_logprobs_t& g, probes::LogprobsCall* c) {
+  // Behind what the first version of the struct ends with: an older façade does not hand it over.
+  const bool whole = g.size >= offsetof(plumbline_logprobs_t, behaviour) + sizeof(g.behaviour);
   c->fields = {g.temperature,   g.top_p, g.kept_share, g.rescore_k2, g.top_k,
                g.train_version, g.mode,  g.selection,  g.source};
   c->worker = g.worker == nullptr ? "" : g.worker;
@@ -36,7 +39,8 @@ absl::Status CallOf(const plumbline_logprobs_t& g, probes::LogprobsCall* c) {
                  {g.turns, "turns", &c->turns},
                  {g.cached_tokens, "cached_tokens", &c->cached_tokens},
                  {g.t_start, "t_start", &c->t_start},
-                 {g.t_end, "t_end", &c->t_end}};
+                 {g.t_end, "t_end", &c->t_end},
+                 {whole ? g.behaviour : nullptr, "behaviour", &c->behaviour}};
   for (const auto& column : columns) {
     if (absl::Status s = ViewOf(column.given, column.name, column.view); !s.ok()) return s;
   }

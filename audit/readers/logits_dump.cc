@@ -153,6 +153,8 @@ absl::Status LoadLogitsDump(const InputFile& file, const SafetensorsHeader& head
   v1::Logits& logits = *evidence->mutable_logits();
   if (s = FillLogits(input, options, &logits); !s.ok()) return s;
   ReadConfig(header, &none, logits.mutable_config());
+  const auto rows = static_cast<uint64_t>(header.Find("train")->shape[0]);
+  if (rows > logits.summary().rows()) logits.mutable_summary()->set_rows_seen(rows);
   evidence->set_sample_size(logits.summary().rows());
   evidence->set_exercised(logits.summary().rows() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
   return absl::OkStatus();

@@ -188,7 +188,8 @@ class Checker {
   }
 
   bool Logprobs() {
-    for (const Column column : {Column::kRolloutLogprobs, Column::kTrainLogprobs}) {
+    for (const Column column :
+         {Column::kRolloutLogprobs, Column::kTrainLogprobs, Column::kBehaviourLogprobs}) {
       const std::vector<double>& values = Of(column).numbers;
       for (size_t token = 0; Has(column) && token < shape_->tokens; ++token) {
         const size_t index = Index(column, token);

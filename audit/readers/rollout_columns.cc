@@ -15,6 +15,7 @@ constexpr RolloutColumnInfo kInfos[] = {
     {"loss_mask", ColumnKind::kFlags, true},
     {"rollout_logprobs", ColumnKind::kNumbers},
     {"train_logprobs", ColumnKind::kNumbers},
+    {"behaviour_logprobs", ColumnKind::kNumbers},
     {"entropy", ColumnKind::kNumbers},
     {"varentropy", ColumnKind::kNumbers},
     {"rollout_entropy", ColumnKind::kNumbers},

@@ -22,6 +22,7 @@ enum class RolloutColumn : uint8_t {
   kLossMask,
   kRolloutLogprobs,
   kTrainLogprobs,
+  kBehaviourLogprobs,
   kEntropy,
   kVarentropy,
   kRolloutEntropy,

@@ -31,6 +31,10 @@ class RolloutFile {
 
   const std::string& run() const { return run_; }
   int64_t step() const { return step_; }  // of the current record; before, of the first
+  // Of the last line read.
+  uint64_t line_offset() const { return line_offset_; }
+  uint64_t line_number() const { return line_number_; }
+
   const RolloutColumns& columns() const {
     return map_.token_records ? work_->sequence : work_->record;
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "audit/readers/rollout_words.h"
@@ -38,8 +39,12 @@ class Filler {
     s_.set_id(own_id.present ? own_id.text : id);
     s_.set_length(shape_.tokens);
     s_.set_first_position(shape_.first_position);
-    Side(Column::kRolloutLogprobs, Column::kRolloutEntropy, Column::kRolloutVarentropy, true);
-    Side(Column::kTrainLogprobs, Column::kEntropy, Column::kVarentropy, false);
+    Side(Column::kRolloutLogprobs, Column::kRolloutEntropy, Column::kRolloutVarentropy,
+         [&]() -> v1::LogprobsSide& { return *s_.mutable_rollout(); });
+    Side(Column::kTrainLogprobs, Column::kEntropy, Column::kVarentropy,
+         [&]() -> v1::LogprobsSide& { return *s_.mutable_train(); });
+    Side(Column::kBehaviourLogprobs, std::nullopt, std::nullopt,
+         [&]() -> v1::LogprobsSide& { return *s_.mutable_behaviour(); });
     Integers(Column::kTokens, [&] { return s_.mutable_tokens(); });
     Integers(Column::kTurn, [&] { return s_.mutable_turns(); });
     Wide(Column::kPosition, [&] { return s_.mutable_positions(); });
@@ -100,13 +105,15 @@ class Filler {
     audit::Fill<int32_t>(v1::DTYPE_I32, narrow, value, Begin(column), shape_.tokens, target());
   }
 
-  void Side(Column logprobs, Column entropy, Column varentropy, bool rollout) {
+  template <typename Make>
+  void Side(Column logprobs, std::optional<Column> entropy, std::optional<Column> varentropy,
+            const Make& make) {
     const ColumnValue& value = Of(logprobs);
     if (!value.present) return;
-    v1::LogprobsSide& side = rollout ? *s_.mutable_rollout() : *s_.mutable_train();
+    v1::LogprobsSide& side = make();
     Numbers(logprobs, [&] { return side.mutable_logprobs(); });
-    Numbers(entropy, [&] { return side.mutable_entropy(); });
-    Numbers(varentropy, [&] { return side.mutable_varentropy(); });
+    if (entropy) Numbers(*entropy, [&] { return side.mutable_entropy(); });
+    if (varentropy) Numbers(*varentropy, [&] { return side.mutable_varentropy(); });
     if (!value.written.full) side.set_decimals(static_cast<uint32_t>(value.written.decimals));
   }
 

@@ -19,8 +19,9 @@ constexpr v1::Role kRoles[] = {v1::ROLE_TRAINER, v1::ROLE_ROLLOUT};
 
 class RolloutSource : public Source {
  public:
-  RolloutSource(std::string run, std::vector<std::unique_ptr<RolloutFile>> files)
-      : run_(std::move(run)), files_(std::move(files)) {
+  RolloutSource(std::string run, std::vector<std::unique_ptr<RolloutFile>> files,
+                uint64_t step_bytes)
+      : run_(std::move(run)), files_(std::move(files)), step_bytes_(step_bytes) {
     newest_.reserve(files_.size());
     for (size_t i = 0; i < files_.size(); ++i) {
       newest_.push_back(files_[i]->step());
@@ -45,7 +46,10 @@ class RolloutSource : public Source {
       Take(&items);
       progress = Advance();
     }
-    if (queue_.empty() && !finished_) progress = finished_ = true;
+    if (queue_.empty() && !finished_) {
+      progress = finished_ = true;
+      TellLeftOut(newest_step_);
+    }
     if (filled.evidence().empty() && !progress) return false;
     for (const v1::Evidence& item : filled.evidence()) seen_[item.source()] = true;
     if (progress && newest_step_ != kNone) AddProgress(&filled);
@@ -91,6 +95,8 @@ class RolloutSource : public Source {
         file.Refuse("a step of at least " + std::to_string(complete_ + 1) +
                         " (steps may go back by " + std::to_string(kStepLookBack) + ")",
                     std::to_string(step));
+      } else if (held_[step] >= step_bytes_) {
+        LeaveOut(step, i);
       } else {
         held_[step] += items->Add(step, file.DefaultId(), file.columns(), file.shape());
         newest_step_ = std::max(newest_step_, step);
@@ -102,6 +108,30 @@ class RolloutSource : public Source {
     if (!more) return;
     if (file.step() > newest_[i]) frontier_.insert(newest_[i] = file.step());
     queue_.emplace(file.step(), i);
+  }
+
+  void LeaveOut(int64_t step, size_t i) {
+    RolloutFile& file = *files_[i];
+    --file.report().records;
+    const auto [at, first] = left_out_.try_emplace(step);
+    if (first) at->second = {i, file.line_offset(), file.line_number(), 0};
+    ++at->second.sequences;
+  }
+
+  // Of steps up to `last`, which are complete.
+  void TellLeftOut(int64_t last) {
+    const auto end = left_out_.upper_bound(last);
+    for (auto at = left_out_.begin(); at != end; ++at) {
+      const LeftOut& over = at->second;
+      files_[over.file]->report().Add(
+          over.offset, "expected at most " + std::to_string(step_bytes_ >> 10) +
+                           " KiB of values in step " + std::to_string(at->first) +
+                           ", found more in line " + std::to_string(over.line) + ": " +
+                           std::to_string(over.sequences) +
+                           " sequences from there on were left out (split the step, and write it "
+                           "in an order that does not depend on what was drawn)");
+    }
+    left_out_.erase(left_out_.begin(), end);
   }
 
   // Which steps can get no more records; true when that changed.
@@ -120,6 +150,7 @@ class RolloutSource : public Source {
     }
     if (complete_ == before) return false;
     held_.erase(held_.begin(), held_.upper_bound(complete_));
+    TellLeftOut(complete_);
     std::erase_if(calls_, [&](const auto& call) { return std::get<0>(call.first) <= complete_; });
     return true;
   }
@@ -152,6 +183,13 @@ class RolloutSource : public Source {
   std::multiset<int64_t> frontier_;  // those of the files that have not ended
   std::vector<bool> started_;
   std::map<int64_t, uint64_t> held_;  // bytes of the steps that are not complete
+  // What a step that is too large lost: from which line on, and how many sequences.
+  struct LeftOut {
+    size_t file = 0;
+    uint64_t offset = 0, line = 0, sequences = 0;
+  };
+  std::map<int64_t, LeftOut> left_out_;
+  uint64_t step_bytes_;
   RolloutCalls calls_;
   int64_t complete_ = kNone;
   int64_t newest_step_ = kNone;
@@ -163,7 +201,8 @@ class RolloutSource : public Source {
 }  // namespace
 
 std::vector<std::unique_ptr<Source>> OpenRollouts(const ColumnMap& map,
-                                                  const std::vector<InputReport*>& files) {
+                                                  const std::vector<InputReport*>& files,
+                                                  uint64_t step_bytes) {
   std::map<std::string, std::vector<std::unique_ptr<RolloutFile>>> runs;
   for (InputReport* report : files) {
     auto file = std::make_unique<RolloutFile>(map, report);
@@ -171,7 +210,7 @@ std::vector<std::unique_ptr<Source>> OpenRollouts(const ColumnMap& map,
   }
   std::vector<std::unique_ptr<Source>> sources;
   for (auto& [run, members] : runs)
-    sources.push_back(std::make_unique<RolloutSource>(run, std::move(members)));
+    sources.push_back(std::make_unique<RolloutSource>(run, std::move(members), step_bytes));
   return sources;
 }
 

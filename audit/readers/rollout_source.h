@@ -18,10 +18,14 @@ inline constexpr char kLogprobsOp[] = "logprobs";
 // past it, or when the sequences that wait for that are of so many bytes.
 inline constexpr int64_t kStepLookBack = 8;
 inline constexpr uint64_t kLookBackBytes = 64u << 20;
+// What is held of one step, which is judged as a whole: the sequences beyond are left out, told as
+// an error of the file and counted. A GiB is some 3 GB of JSON lines.
+inline constexpr uint64_t kStepBytes = uint64_t{1} << 30;
 
 // One source a run that occurs in the files, each file opened when its first step's turn comes. A
 // file that cannot be read gets a problem in its report and no source. `map` outlives the sources.
 std::vector<std::unique_ptr<Source>> OpenRollouts(const ColumnMap& map,
-                                                  const std::vector<InputReport*>& files);
+                                                  const std::vector<InputReport*>& files,
+                                                  uint64_t step_bytes = kStepBytes);
 
 }  // namespace plumbline::audit

@@ -33,6 +33,9 @@ def arguments(argv):
                         help="in which the engine holds the weights")
     parser.add_argument("--in-flight", action="store_true",
                         help="new weights arrive in the middle of sequences")
+    parser.add_argument("--third-pass", action="store_true",
+                        help="score each batch by the weights that drew it too: splits staleness "
+                        "from numerics")
     parser.add_argument("--sin", choices=engine.SINS, default="none",
                         help="; ".join(f"{k}: {v}" for k, v in engine.SINS.items()))
     parser.add_argument("--sin-from", type=int, default=20, help="version that missed-sync misses first")
@@ -53,27 +56,47 @@ class Trainer:
         self.model = Policy()
         self.optimizer = torch.optim.Adam(self.model.parameters(), args.lr)
         self.version = 0
+        self.past = {}  # version -> weights, where a third pass is asked for
 
     def state(self):
         return {k: v.detach().clone() for k, v in self.model.state_dict().items()}
 
-    def score(self, rollout):
-        """Tokens as the trainer sees them, and its distribution at each of them."""
-        tokens = rollout.tokens
+    def tokens(self, rollout):
+        """As the trainer sees them."""
         if self.args.sin == "retokenised":
-            again = [task.tokenise(task.text(row)) for row in tokens.tolist()]
-            fit = [(row + old)[:task.RESPONSE_TOKENS] for row, old in zip(again, tokens.tolist())]
-            tokens = torch.tensor(fit)
+            drawn = rollout.tokens.tolist()
+            again = [task.tokenise(task.text(row)) for row in drawn]
+            fit = [(row + old)[:task.RESPONSE_TOKENS] for row, old in zip(again, drawn)]
+            return torch.tensor(fit)
+        return rollout.tokens
+
+    def score(self, model, rollout, tokens):
+        """The model's distribution at each token."""
         rows = torch.cat((torch.tensor(rollout.prompts), tokens), 1)
-        logits = self.model(rows[:, :-1])[:, task.PROMPT_TOKENS - 1:]
+        logits = model(rows[:, :-1])[:, task.PROMPT_TOKENS - 1:]
         if self.args.sin == "trainer-temperature":
             logits = logits / 1.1
         logp, entropy, varentropy = distribution(logits)
-        return tokens, logp.gather(2, tokens[..., None])[..., 0], entropy, varentropy
+        return logp.gather(2, tokens[..., None])[..., 0], entropy, varentropy
+
+    @torch.no_grad()
+    def behaviour(self, rollout, tokens):
+        """Log-probabilities by this trainer's own weights at the version that drew each token."""
+        self.past[self.version] = self.state()
+        model, out = Policy(), torch.full(tokens.shape, float("nan"), dtype=torch.float64)
+        for version in rollout.versions.unique().tolist():
+            model.load_state_dict(self.past[version])
+            logp, _, _ = self.score(model, rollout, tokens)
+            out = torch.where(rollout.versions == version, logp.double(), out)
+        oldest = rollout.versions.min().item() - 1  # rollouts on their way are at most as old
+        self.past = {v: w for v, w in self.past.items() if v >= oldest}
+        return out
 
     def learn(self, rollout):
         """One update; what the record says of it."""
-        tokens, logprobs, entropy, varentropy = self.score(rollout)
+        tokens = self.tokens(rollout)
+        logprobs, entropy, varentropy = self.score(self.model, rollout, tokens)
+        behaviour = self.behaviour(rollout, tokens) if self.args.third_pass else None
         rewards = torch.tensor([task.reward(p, t) for p, t in zip(rollout.prompts,
                                                                  rollout.tokens.tolist())])
         advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
@@ -85,7 +108,7 @@ class Trainer:
         scored_by, self.version = self.version, self.version + 1
         return {"tokens": tokens, "logprobs": logprobs.detach(), "entropy": entropy.detach(),
                 "varentropy": varentropy.detach(), "advantages": advantages,
-                "reward": rewards.mean().item(), "loss": loss.item(), "version": scored_by}
+                "behaviour": behaviour, "reward": rewards.mean().item(), "loss": loss.item(), "version": scored_by}
 
 
 def observe(run, rollout, learned):
@@ -93,7 +116,7 @@ def observe(run, rollout, learned):
         "policy", learned["tokens"], train=learned["logprobs"],
         sequence_id=torch.tensor(rollout.ids), train_entropy=learned["entropy"],
         train_varentropy=learned["varentropy"], advantages=learned["advantages"].double(),
-        train_version=learned["version"],
+        train_version=learned["version"], behaviour=learned["behaviour"],
     )
     run.scalar("reward", learned["reward"])
     run.scalar("loss", learned["loss"])
@@ -102,7 +125,7 @@ def observe(run, rollout, learned):
 def records(rollout, learned):
     """Native rollout records, one a sequence."""
     for i, sequence in enumerate(rollout.ids):
-        yield {
+        record = {
             "step": rollout.step, "sequence_id": sequence,
             "tokens": learned["tokens"][i].tolist(),
             "loss_mask": [1] * task.RESPONSE_TOKENS,
@@ -118,6 +141,9 @@ def records(rollout, learned):
             "logprob_mode": rollout.mode, "worker": "engine-0", "selection": "all",
             "rollout_source": "sampled", "cached_tokens": rollout.cached_tokens[i],
         }
+        if learned["behaviour"] is not None:
+            record["behaviour_logprobs"] = learned["behaviour"][i].tolist()
+        yield record
 
 
 def main(argv):

@@ -179,7 +179,7 @@ class Observations:
                          train_varentropy=None, train_version=None, mode=None, temperature=None,
                          top_p=None, top_k=None, selection=None, kept_share=None, source=None,
                          rescore_k2=None, worker=None, turns=None, cached_tokens=None,
-                         t_start=None, t_end=None):  # fmt: skip
+                         t_start=None, t_end=None, behaviour=None):  # fmt: skip
         """Log-probabilities of sampled tokens: the engine's (rollout), the trainer's, or both.
 
         Columns [T] or [B, S]; sequence_id the same number for a sequence on both sides, [T], [B, S]
@@ -188,6 +188,8 @@ class Observations:
         clipping. mask: 0 where a token is not judged. versions: optimizer updates in the weights
         that drew each token; train_version: in those that `train` is of. Entropies (nats) and
         varentropies (nats^2) belong to the distribution of the same side's values.
+        behaviour: the trainer's own log-probabilities by the weights that drew each token, a third
+        forward pass that splits d into staleness and numerics.
         mode "raw_logprobs" | "processed_logprobs": of the rollout's values; temperature, top_p,
         top_k: of the sampler. selection "all" | "filtered" (then kept_share, a lower bound on the
         share of sequences kept); cached_tokens of the prompt that a prefix cache served, t_start and
@@ -199,7 +201,7 @@ class Observations:
             (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
              rollout_varentropy, train_entropy, train_varentropy, versions, advantages, turns,
              cached_tokens, t_start, t_end, train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection,
-             source, worker),
+             source, worker, behaviour),
         )  # fmt: skip
 
     def observe_logits(self, layer, train, rollout, tokens=None, allowed=None, mode=None,

@@ -14,7 +14,7 @@ REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
 UPDATE = struct.Struct("=Ii9Q4dQ")
 MATMUL = struct.Struct("=Ii7Q")
 LOGITS = struct.Struct("=Ii4QdQ")
-LOGPROBS = struct.Struct("=Ii16Qqq4dii2Q")
+LOGPROBS = struct.Struct("=Ii16Qqq4dii3Q")
 
 DTYPES = {None: 0, "f64": 1, "f32": 2, "f16": 3, "bf16": 4, "e4m3": 5, "e5m2": 6}
 _ALIASES = {
@@ -183,16 +183,17 @@ def pack_logprobs(scratch, keep, *arguments):
     """The columns in the struct's order, then numbers, choices and the worker's name."""
     columns, rest = arguments[:len(_LOGPROBS_COLUMNS)], arguments[len(_LOGPROBS_COLUMNS):]
     (train_version, top_k, temperature, top_p, kept_share, rescore_k2, mode, selection, source,
-     worker) = rest  # fmt: skip
+     worker, behaviour) = rest  # fmt: skip
     put = _Packer(scratch, keep)
     tensors = [put.put(name, column) for name, column in zip(_LOGPROBS_COLUMNS, columns)]
+    behaviour = put.put("behaviour", behaviour)
     LOGPROBS.pack_into(
         scratch.block, 0, LOGPROBS.size, _choice("mode", MODES, mode), *tensors,
         _version("train_version", train_version), _version("top_k", top_k),
         _number("temperature", temperature, _NOT_SAID), _number("top_p", top_p, _NOT_SAID),
         _number("kept_share", kept_share, _NOT_SAID), _number("rescore_k2", rescore_k2, _NOT_SAID),
         _choice("selection", SELECTIONS, selection), _choice("source", SOURCES, source),
-        _text("worker", worker), put.stream,
+        _text("worker", worker), put.stream, behaviour,
     )  # fmt: skip
     return scratch.address
 

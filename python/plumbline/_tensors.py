@@ -17,7 +17,7 @@ CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 ON_DEVICE = (CUDA, CUDA_MANAGED)
 
 MAX_AXES = 8
-_SLOTS = 16
+_SLOTS = 17
 _SLOT_BYTES = 48 + 2 * 8 * MAX_AXES  # a DLTensor, its shape, its strides
 _ROUTING_BYTES = 256
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
+#include "rules/lib/item_verdicts.h"
 #include "rules/lib/train_infer_join.h"
 #include "rules/lib/train_infer_runs.h"
 #include "rules/lib/verdicts.h"
@@ -23,7 +24,9 @@ Training and inference send the same tokens to different experts, and rounding i
 (a rollout process, or a dump with `mode: eval`) and training. For each joined token it compares the sets
 of chosen experts, their order, and the gates. Where both sides recorded scores, a flip has a margin:
 the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The layer's median score difference
-is taken at the experts on the edge of either choice. A flip whose margin exceeds 4 times that difference
+is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared as they
+stand: that all are equal needs no margin; other choices are counted, and rounding may be the reason of some.
+A flip whose margin exceeds 4 times that difference
 on more than 0.1 % of the tokens is a finding. A token counts in the first layer where it flips: above
 that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
@@ -49,11 +52,14 @@ layers.3 is the first`.
 - Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
 - -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it beside the cache.
 
+**Level.** A warning; choices that differ without scores are a note up to a tenth of all choices (bf16 scores move 2 to
+4 % of them), a warning beyond.
+
 **Strength.** Flips: `heuristic`, 4 times and 0.1 % are customary. -1 entries, zero gates and lengths: `proved`,
 given that equal ids name the same token.
 
 **Inconclusive when** nothing joins; ids or positions are missing or repeat; the sides have other numbers
-of experts; scores of one side are missing or of another kind (then choices are compared, margins not); the
+of experts; the
 joined tokens' scores are no closer than those of unrelated tokens (ids do not mean the same, or weights are far apart); fewer than 1,000 tokens.
 
 **What it cannot see.** What moves all scores of a layer alike, as weights that one update left behind:
@@ -100,6 +106,8 @@ constexpr RuleInfo kInfo = {"causality/train-infer-routing",
                             kOptions};
 
 constexpr uint64_t kFewTokens = 1000;
+// Of all choices: what rounding of scores does not do.
+constexpr double kBeyondRounding = 0.1;
 
 // The name, value and words of one kind of finding.
 struct Told {
@@ -143,7 +151,8 @@ class TrainInferRouting : public Rule {
     uint64_t compared = 0;
     uint64_t flips = 0;
     uint64_t large_flips = 0;
-    uint64_t marked = 0;  // tokens with finite scores on both sides
+    uint64_t marked = 0;   // tokens with finite scores on both sides
+    double differing = 0;  // choices that one side alone made, in tokens' worths of k
     int64_t step_first = 0;
     int64_t step_last = 0;
     std::string reason;  // why the last step that could not be judged was not
@@ -181,6 +190,7 @@ class TrainInferRouting : public Rule {
     layer.compared += c.compared;
     layer.flips += c.flips;
     layer.large_flips += c.large_flips;
+    layer.differing += (1 - c.overlap) * static_cast<double>(c.compared);
     if (c.unmarked.empty()) layer.marked += c.scored;
     for (const Told& told : Findings(c, layer, first)) {
       if (!layer.fired.insert(told.cause).second) continue;
@@ -277,9 +287,52 @@ class TrainInferRouting : public Rule {
     Put(witness, "inference_margin", static_cast<double>(pair.infer.margin));
   }
 
+  // Choices alone, of all steps.
+  v1::Verdict Unscored(const Layer& layer) const {
+    if (layer.compared < kFewTokens) {
+      return Inconclusive(absl::StrCat("few-tokens: ", layer.compared, " tokens were compared, of ",
+                                       kFewTokens, " needed"));
+    }
+    const double share = layer.differing / static_cast<double>(layer.compared);
+    v1::Verdict verdict;
+    if (layer.flips == 0) {
+      verdict = Pass("both sides choose the same experts");
+      verdict.add_assumptions("each side's choices are its own, not the other's replayed");
+      return verdict;
+    }
+    const std::string words =
+        absl::StrFormat("%d of %d tokens choose other experts, %.2g %% of all choices", layer.flips,
+                        layer.compared, 100 * share);
+    if (!(share > share_)) return Pass(words);
+    const bool beyond = share > kBeyondRounding;
+    verdict = MakeFinding(
+        {.level = beyond ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
+         .strength = v1::STRENGTH_HEURISTIC,
+         .title = "training and inference route the same tokens differently",
+         .explanation = absl::StrCat(
+             words, beyond ? ": rounding of the scores does not do that."
+                           : ". Without scores it is not known whether rounding is the reason."),
+         .cause = "other-choices",
+         .measured = "choices that one side alone made",
+         .value = share,
+         .unit = "share",
+         .threshold = beyond ? kBeyondRounding : share_,
+         .threshold_source =
+             beyond ? "bf16 scores move 2 to 4 % of the choices" : "option flip-share",
+         .fix = "Record both sides' router scores: margins tell rounding from another arithmetic, "
+                "bias or numbering of the experts.",
+         .confidence = beyond ? 0.8 : 0.5});
+    verdict.mutable_finding()->set_sample_size(layer.compared);
+    return verdict;
+  }
+
   v1::Verdict Rest(const LayerSite& site, const Layer& layer) const {
     v1::Verdict verdict;
-    if (!layer.reason.empty()) {
+    const bool unscored =
+        layer.last.blocked.empty() && layer.marked == 0 && layer.reason.starts_with("no-scores");
+    if (unscored) {
+      verdict = Unscored(layer);
+    } else if (!layer.reason.empty()) {
       verdict = Inconclusive(layer.reason);
     } else if (layer.marked < kFewTokens) {
       verdict = Inconclusive(absl::StrCat("few-tokens: ", layer.marked,

@@ -149,35 +149,23 @@ class DriftGrowth : public DriftRule {
 
   v1::Verdict Found(const DriftSite& site, const Growth& growth,
                     const std::vector<DriftPoint>& points) const {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(v1::STRENGTH_STATISTICAL);
-    f.set_title(kInfo.title);
     const DriftCause cause = site.Cause();
     const std::string rise =
         growth.since_step > points.front().step
             ? absl::StrFormat("rose from %.2g to %.2g", growth.before, growth.after)
             : absl::StrFormat("is %.2g", growth.after);
-    f.set_explanation(
-        absl::StrFormat("Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
-                        growth.since_step, rise, growth.alarm_step, cause.words));
-    f.mutable_measured()->set_name("evidence of growth, ln R");
-    f.mutable_measured()->set_value(growth.log_largest);
-    f.mutable_measured()->set_unit("nats");
-    f.mutable_threshold()->set_value(std::log(kRunLength));
-    f.mutable_threshold()->set_source("a mean of a million steps to a false alarm");
-    f.mutable_false_alarm()->set_kind("run-length");
-    f.mutable_false_alarm()->set_value(kRunLength);
-    f.set_sample_size(growth.steps);
-    cause.Fill(f);
-    verdict.mutable_site()->set_layer(site.layer);
-    verdict.mutable_site()->set_op(site.op);
-    verdict.mutable_site()->set_step_first(growth.since_step);
-    verdict.mutable_site()->set_step_last(site.step_last);
-    for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
-    return verdict;
+    return DriftFinding(site, growth.since_step, cause,
+                        {.level = v1::LEVEL_WARNING,
+                         .title = kInfo.title,
+                         .explanation = absl::StrFormat(
+                             "Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
+                             growth.since_step, rise, growth.alarm_step, cause.words),
+                         .measured = "evidence of growth, ln R",
+                         .value = growth.log_largest,
+                         .unit = "nats",
+                         .threshold = std::log(kRunLength),
+                         .threshold_source = "a mean of a million steps to a false alarm"},
+                        {"run-length", kRunLength}, growth.steps);
   }
 
   double tail_ceiling_;

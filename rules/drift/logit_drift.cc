@@ -110,21 +110,6 @@ void Measure(v1::Finding& f, const char* name, double value, const char* unit, d
   f.mutable_threshold()->set_source(source);
 }
 
-// d on the advantage, in units of d per standard deviation of the advantage.
-struct AdvantageBias {
-  bool found = false;
-  double per_deviation = 0;
-};
-AdvantageBias FindAdvantageBias(const DriftStatistics& s) {
-  constexpr uint64_t kFewestSequences = 64;
-  const SlopeFit fit = s.on_advantage.Fit();
-  AdvantageBias bias;
-  if (fit.sequences < kFewestSequences || std::isnan(fit.slope)) return bias;
-  bias.per_deviation = fit.slope * std::sqrt(fit.variance_x);
-  bias.found = std::fabs(fit.z()) > kDriftDeviations && std::fabs(bias.per_deviation) > 1e-3;
-  return bias;
-}
-
 class LogitDriftRule : public DriftRule {
  public:
   explicit LogitDriftRule(const Options& /*options*/) {}
@@ -269,12 +254,16 @@ class LogitDriftRule : public DriftRule {
       Measure(*verdict.mutable_finding(), "mean KL, the larger direction", kl, "nats",
               warn ? kDriftWarning : kDriftHealthy, "customary; healthy FP8 rollouts reach 3e-3");
       const bool masked = !std::isfinite(kl) && d.support_differs > 0;
-      verdict.mutable_finding()->mutable_cause()->set_id(masked ? "truncation" : "unknown");
-      verdict.mutable_finding()->mutable_cause()->set_confidence(masked ? 1 : 0);
-      verdict.mutable_finding()->set_fix(
-          masked ? "Apply the sampler's top-p and top-k mask on both sides, or on neither."
-                 : "Record log-probabilities with versions and entropies: they tell the causes "
-                   "apart.");
+      const bool rounded = !masked && d.rounded();
+      v1::Finding& f = *verdict.mutable_finding();
+      f.mutable_cause()->set_id(masked ? "truncation" : rounded ? "rounded-logits" : "unknown");
+      f.mutable_cause()->set_confidence(masked ? 1 : rounded ? 0.85 : 0);
+      f.set_fix(masked ? "Apply the sampler's top-p and top-k mask on both sides, or on neither."
+                : rounded
+                    ? "Compute logits in fp32 on both sides: they are rounded to 16 bits, and "
+                      "differ by no more than that."
+                    : "Record log-probabilities with versions and entropies: they tell the "
+                      "causes apart.");
     } else {
       return Pass(figures);
     }

@@ -92,31 +92,22 @@ class MissedSyncRule : public DriftRule {
   }
 
   static v1::Verdict Found(const DriftSite& site, const StepChange& jump) {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(v1::STRENGTH_STATISTICAL);
-    f.set_title(kInfo.title);
-    const DriftCause cause = site.Cause();
-    f.set_explanation(absl::StrFormat(
-        "At step %d the drift of lag-0 tokens rose %.3g-fold (%.0f standard errors) and stayed.",
-        jump.step, std::exp(jump.jump), jump.jump / jump.standard_error));
-    f.mutable_measured()->set_name("jump of the log mean square of d");
-    f.mutable_measured()->set_value(jump.jump);
-    f.mutable_measured()->set_unit("nats");
-    f.mutable_threshold()->set_value(std::numbers::ln2);
-    f.mutable_threshold()->set_source("ln 2, 6 standard errors, half of the line's squares");
-    f.mutable_false_alarm()->set_kind("measured");
-    f.mutable_false_alarm()->set_value(3e-4);
-    f.set_sample_size(jump.steps);
-    f.add_assumptions("steps' levels are independent but for the jump or the line");
-    cause.Fill(f);
-    verdict.mutable_site()->set_layer(site.layer);
-    verdict.mutable_site()->set_op(site.op);
-    verdict.mutable_site()->set_step_first(jump.step);
-    verdict.mutable_site()->set_step_last(site.step_last);
-    for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+    v1::Verdict verdict =
+        DriftFinding(site, jump.step, site.Cause(),
+                     {.level = v1::LEVEL_WARNING,
+                      .title = kInfo.title,
+                      .explanation = absl::StrFormat("At step %d the drift of lag-0 tokens rose "
+                                                     "%.3g-fold (%.0f standard errors) and stayed.",
+                                                     jump.step, std::exp(jump.jump),
+                                                     jump.jump / jump.standard_error),
+                      .measured = "jump of the log mean square of d",
+                      .value = jump.jump,
+                      .unit = "nats",
+                      .threshold = std::numbers::ln2,
+                      .threshold_source = "ln 2, 6 standard errors, half of the line's squares"},
+                     {"measured", 3e-4}, jump.steps);
+    verdict.mutable_finding()->add_assumptions(
+        "steps' levels are independent but for the jump or the line");
     return verdict;
   }
 };

@@ -34,7 +34,8 @@ given the prefix: it sums pi over what mu can draw. Two bets are placed against 
 Rounding of the logged values is taken off first: half a unit of bf16 or f16 where all of a side's values lie on
 that grid, or of the text's last decimal. Masked tokens do not enter; a value that is NaN or infinite is counted
 apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
-no bet.
+no bet. So is a turn of a conversation whose prompt (masked tokens, from the same position on) does not begin with
+the ids that the turn before logged; ids that were only left out, as by templates that drop reasoning, are counted.
 
 **Why.** Policy-gradient ratios divide by mu. With the engine at temperature 0.9 and raw log-probabilities
 logged, the importance weights are wrong by 10 % on average for a token of -ln mu = 1, for one of 5 by 40 %, with the
@@ -51,7 +52,7 @@ again; check the shift by one between logits and labels; write no placeholder ze
 
 **Strength.** Upward `statistical`: exact at this site's share of one in a million. For `rescored` values
 `bounded`, as rho is divided by 1 + 2 rescore_k2. Downward `bounded`, by kappa; with full logits `statistical`.
-Different token ids `proved`.
+Different token ids `proved`, in halves an error, in prompts of later turns a warning.
 
 **Inconclusive when** sequences were filtered and no kept_share says how many at least are kept; values were rescored
 and no rescore_k2 says how far the engine is from itself; all values are non-finite; fewer than 1,000 tokens; for
@@ -118,7 +119,7 @@ class RecordInvalid : public Rule {
     Look(run, out);
     ForEach(run, false, [&](const Subject& s) {
       const Told& told = told_[{s.key, s.rows}];
-      if (!told.up && !told.down && !told.ids) out.Add(Complete(s, Outcome(s)));
+      if (!told.up && !told.down && !told.ids && !told.turns) out.Add(Complete(s, Outcome(s)));
       // The alarm came before its cause could be told.
       if (told.unnamed && s.drift != nullptr && s.drift->Cause().id != "unknown")
         out.Add(Broken(s, told.up));
@@ -127,7 +128,7 @@ class RecordInvalid : public Rule {
 
  private:
   struct Told {
-    bool up = false, down = false, ids = false;
+    bool up = false, down = false, ids = false, turns = false;
     bool unnamed = false;  // the last told finding's cause
   };
 
@@ -148,6 +149,8 @@ class RecordInvalid : public Rule {
     ForEach(run, true, [&](const Subject& s) {
       Told& told = told_[{s.key, s.rows}];
       if (s.test.differing_ids() > 0 && !std::exchange(told.ids, true)) out.Add(DifferingIds(s));
+      const bool prompts = s.drift != nullptr && s.drift->statistics.turns.retokenised > 0;
+      if (prompts && !std::exchange(told.turns, true)) out.Add(OtherPrompts(s));
       const double kappa = s.rows ? kDefaultKappa : kappa_;
       if (s.test.alarmed_up() && !std::exchange(told.up, true)) {
         Tell(Broken(s, true), told, out);
@@ -232,6 +235,37 @@ class RecordInvalid : public Rule {
     return Complete(s, std::move(verdict));
   }
 
+  v1::Verdict OtherPrompts(const Subject& s) const {
+    const TurnPrefixes& turns = s.drift->statistics.turns;
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_WARNING,
+         .strength = v1::STRENGTH_PROVED,
+         .title = "a turn's prompt holds other tokens than the turn before logged",
+         .explanation = absl::StrFormat(
+             "In %d of %d later turns the ids from one position on are not those that were logged "
+             "there.",
+             turns.retokenised, turns.compared),
+         .cause = "retokenisation",
+         .measured = "turns with another prompt",
+         .value = static_cast<double>(turns.retokenised),
+         .unit = "turns",
+         .threshold = 0,
+         .threshold_source = "a prompt begins with what was logged",
+         .fix = "Append each turn's token ids to the ids so far; never tokenise the text again.",
+         .confidence = .9});
+    v1::Finding& f = *verdict.mutable_finding();
+    f.set_sample_size(turns.compared);
+    f.add_assumptions("a later turn is meant to go on from the tokens of the turn before");
+    google::protobuf::Struct& witness = *f.mutable_witness();
+    Put(witness, "sequence", turns.sequence);
+    Put(witness, "step", static_cast<double>(turns.step));
+    Put(witness, "turn", static_cast<double>(turns.turn));
+    Put(witness, "position", static_cast<double>(turns.position));
+    Put(witness, "logged_token", static_cast<double>(turns.logged_token));
+    Put(witness, "found_token", static_cast<double>(turns.found_token));
+    return Complete(s, std::move(verdict));
+  }
+
   // token_1: "step 3, sequence 3.0001, position 17: log pi -0.51, log mu -8.92"
   static void FillWitness(const Extremes& extremes, google::protobuf::Struct& witness) {
     int number = 0;
@@ -308,6 +342,10 @@ class RecordInvalid : public Rule {
     count("positive_log_probabilities", test.positive());
     count("zero_filled", test.zero_filled());
     count("different_ids", test.differing_ids());
+    if (s.drift != nullptr) {
+      count("prompts_of_later_turns", s.drift->statistics.turns.compared);
+      count("shortened_prompts", s.drift->statistics.turns.shortened);
+    }
     count("later_epoch_sequences", test.left_out(Entry::kLaterEpoch));
     count("filtered_sequences", test.left_out(Entry::kFiltered));
     count("rescored_sequences", test.left_out(Entry::kRescored));

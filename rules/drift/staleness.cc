@@ -16,11 +16,19 @@ constexpr char kPage[] = R"page(
 
 Most of the drift comes from tokens that older weights drew.
 
-**What it checks.** Half the mean square of d, k2, as a function of the version lag (optimizer updates between the
-weights that drew a token and those that train on it): k2 = a at lag 0, a + b·lag + c·lag² above, b and c not
-negative, a from the tokens of lag 0 alone. A finding where b·lag + c·lag² exceeds a at the median lag of the stale
-tokens, by the lower end of a 99 % interval (a sequence is one observation). Versions are per token: a sequence that
-was under way during an update has several.
+**What it checks.** Which part of d = log π − log μ the updates made since a token was drawn. By the best evidence
+that the record has:
+- *A third forward pass* (`behaviour_logprobs`: the trainer's own, at the version v that drew the token):
+  d = [log π − log π_v] + [log π_v − log μ]. The halves of the mean squares of both parts over stale tokens, each with
+  its 99 % interval; what the trainer differs from itself at lag 0 is taken off the first. A finding where the first
+  exceeds the second, by the lower end of a 99 % interval (a sequence is one observation, here and below).
+- *The version lag* (optimizer updates between the weights that drew a token and those that train on it): half the
+  mean square of d is k2 = a at lag 0, a + b·lag + c·lag² above, b and c not negative, a from the tokens of lag 0
+  alone. A finding where b·lag + c·lag² exceeds a at the median lag of the stale tokens. Versions are per token: a
+  sequence that was under way during an update has several.
+- *Updates in flight*: k2 of up to 16 tokens right before a change of version inside a sequence and right after it.
+  The fall between them came from age, what is left after it is at least numerics: a finding where the fall exceeds
+  what is left. This needs no token of lag 0. Where both this and the lag speak, each at half the chance.
 
 **Why.** An update of 3e-2 on each logit, eight versions ago, has k2 of 4e-3 where numerics alone have 3e-4: nine
 tenths of the drift is then the price of asynchrony, bounded by the lag, and no kernel needs to be hunted.
@@ -34,14 +42,16 @@ clipped). Otherwise bound the lag, or update the engine more often.
 
 **Strength.** `statistical`, 99 % by sequences, a note.
 
-**Inconclusive when** no lag is recorded, no token has lag 0 (then a cannot be told from the rest), none is stale,
-fewer than 8 sequences have lags, or the record is not true.
+**Inconclusive when** neither a lag nor a third pass is recorded, no token has lag 0 and no sequence saw an update
+(then a cannot be told from the rest), none is stale, fewer than 8 sequences have what is needed, or the record is not
+true.
 
 **What it cannot see.** Staleness and sharpening of one lag only; the exponent of lag is printed and nothing is inferred from
 it: independent updates give 1, one push or momentum 2. Sequences drawn by the same weights share their change, so that over
-few versions the interval speaks of those versions alone.
+few versions the interval speaks of those versions alone. Without a third pass, drift that falls by half within 16
+tokens for another reason than new weights.
 
-**Cost.** Eight sums a token.
+**Cost.** Eight sums a token, six more with a third pass.
 
 **Sources.** Espeholt et al., "IMPALA", 2018; Fu et al., "AReaL", 2025, on staleness in asynchronous training.
 )page";
@@ -63,68 +73,147 @@ class Staleness : public DriftRule {
  protected:
   v1::Verdict JudgeSite(const DriftSite& site) const override {
     v1::Verdict verdict = Judged(site);
-    AssumeDrift(site, verdict);
+    if (site.statistics.split.Fit().judged) {  // needs no versions
+      AssumeHalves(site, verdict);
+    } else {
+      AssumeDrift(site, verdict);
+    }
     return verdict;
   }
 
  private:
+  using By = StalenessMark::By;
+
   static v1::Verdict Judged(const DriftSite& site) {
     const DriftStatistics& s = site.statistics;
     if (const std::string doubt = site.RecordDoubt(); !doubt.empty()) return Inconclusive(doubt);
-    if (s.with_lag == 0) return Inconclusive("no-lag: no weight version is recorded");
-    const double median = s.strata.MedianStaleLag();
-    const LagFit fit = s.by_lag.Fit(median);
-    if (fit.zero_count == 0) {
-      return Inconclusive(
-          "no-fresh-tokens: none has lag 0, and numerics cannot be told from staleness");
-    }
-    if (fit.stale_count == 0) return Inconclusive("no-stale-tokens: all have lag 0");
-    if (fit.sequences < kFewestClusters) {
-      return Inconclusive(absl::StrFormat("few-sequences: %d with lags, of %d needed",
-                                          fit.sequences, kFewestClusters));
-    }
-    const std::string words = absl::StrFormat(
-        "At the median lag of %g version%s staleness adds %.2g to k2, numerics are %.2g", median,
-        median == 1 ? "" : "s", fit.stale_part, fit.at_zero);
-    v1::Verdict verdict =
-        fit.excess > kDeviations * fit.excess_error ? Found(site, fit, words) : Pass(words);
-    Describe(s, fit, median, *verdict.mutable_details());
+    const StalenessMark mark = FindStaleness(s);
+    if (mark.by == By::kNothing) return Inconclusive(Missing(s, mark));
+    const std::string words = Words(mark);
+    v1::Verdict verdict = mark.found ? Found(site, mark, words) : Pass(words);
+    google::protobuf::Struct& details = *verdict.mutable_details();
+    if (mark.split.judged) DescribeSplit(mark.split, details);
+    if (mark.lag.fitted) DescribeLag(s, mark, details);
+    if (mark.jumps.judged) DescribeJumps(mark.jumps, details);
+    Assume(mark, verdict);
     return verdict;
   }
 
-  static v1::Verdict Found(const DriftSite& site, const LagFit& fit, const std::string& words) {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_NOTE);
-    f.set_strength(v1::STRENGTH_STATISTICAL);
-    f.set_title(kInfo.title);
+  static std::string Missing(const DriftStatistics& s, const StalenessMark& mark) {
+    if (s.with_lag == 0) {
+      return s.with_behaviour == 0
+                 ? "no-lag: no weight version is recorded"
+                 : absl::StrFormat("few-sequences: %d with a third pass, of %d needed",
+                                   mark.split.sequences, kFewestClusters);
+    }
+    if (mark.lag.zero_count == 0)
+      return "no-fresh-tokens: none has lag 0, and numerics cannot be told from staleness";
+    if (mark.lag.stale_count == 0) return "no-stale-tokens: all have lag 0";
+    return absl::StrFormat("few-sequences: %d with lags, of %d needed", mark.lag.sequences,
+                           kFewestClusters);
+  }
+
+  static std::string Words(const StalenessMark& mark) {
+    if (mark.by == By::kSplit) {
+      const SplitFit& split = mark.split;
+      return absl::StrFormat(
+          "Since stale tokens were drawn the trainer moved by k2 = %.2g ± %.1g, and was %.2g ± "
+          "%.1g "
+          "from the engine then",
+          split.staleness, kDeviations * split.staleness_error, split.numerics,
+          kDeviations * split.numerics_error);
+    }
+    if (mark.by == By::kJumps) {
+      const JumpFit& jumps = mark.jumps;
+      return absl::StrFormat(
+          "Where new weights arrive inside a sequence k2 falls by %.2g ± %.1g, from %.2g to %.2g",
+          jumps.fall, kDeviations * jumps.fall_error, jumps.before, jumps.after);
+    }
+    return absl::StrFormat(
+        "At the median lag of %g version%s staleness adds %.2g to k2, numerics are %.2g",
+        mark.median_lag, mark.median_lag == 1 ? "" : "s", mark.lag.stale_part, mark.lag.at_zero);
+  }
+
+  // What is compared with what.
+  struct Figures {
+    const char* measured;
+    double value, threshold;
+    const char* source;
+    double samples;
+  };
+  static Figures FiguresOf(const StalenessMark& mark) {
+    switch (mark.by) {
+      case By::kSplit:
+        return {"k2 of the trainer from itself at the tokens' versions", mark.split.staleness,
+                mark.split.numerics, "k2 of the trainer from the engine at those versions",
+                mark.split.stale_count};
+      case By::kJumps:
+        return {"fall of k2 where new weights arrive inside a sequence", mark.jumps.fall,
+                mark.jumps.after, "k2 right after", mark.jumps.boundaries};
+      default:
+        return {"k2 that staleness adds at the median lag", mark.lag.stale_part, mark.lag.at_zero,
+                "k2 of tokens of lag 0", mark.lag.zero_count + mark.lag.stale_count};
+    }
+  }
+
+  static v1::Verdict Found(const DriftSite& site, const StalenessMark& mark,
+                           const std::string& words) {
     const DriftCause cause = site.Cause();
-    f.set_explanation(absl::StrCat(words, ". Cause: ", cause.words, "."));
-    f.mutable_measured()->set_name("k2 that staleness adds at the median lag");
-    f.mutable_measured()->set_value(fit.stale_part);
-    f.mutable_measured()->set_unit("nats");
-    f.mutable_threshold()->set_value(fit.at_zero);
-    f.mutable_threshold()->set_source("k2 of tokens of lag 0");
-    f.mutable_false_alarm()->set_kind("probability");
-    f.mutable_false_alarm()->set_value(0.005);
-    f.set_sample_size(static_cast<uint64_t>(fit.zero_count + fit.stale_count));
-    cause.Fill(f);
-    return verdict;
+    const Figures figures = FiguresOf(mark);
+    return DriftFinding(site, site.step_first, cause,
+                        {.level = v1::LEVEL_NOTE,
+                         .title = kInfo.title,
+                         .explanation = absl::StrCat(words, ". Cause: ", cause.words, "."),
+                         .measured = figures.measured,
+                         .value = figures.value,
+                         .unit = "nats",
+                         .threshold = figures.threshold,
+                         .threshold_source = figures.source},
+                        {"probability", 0.005}, static_cast<uint64_t>(figures.samples));
   }
 
-  static void Describe(const DriftStatistics& s, const LagFit& fit, double median,
-                       google::protobuf::Struct& details) {
+  static void Assume(const StalenessMark& mark, v1::Verdict& verdict) {
+    if (mark.by == By::kSplit)
+      verdict.add_assumptions("behaviour values are of the version that drew each token");
+    if (mark.by == By::kSplit && mark.split.fresh_count == 0)
+      verdict.add_assumptions("the trainer agrees with itself at one version");
+    if (mark.by == By::kJumps)
+      verdict.add_assumptions(
+          "within 16 tokens of an update drift changes by the weights' age alone");
+  }
+
+  static void DescribeSplit(const SplitFit& split, google::protobuf::Struct& details) {
+    Put(details, "k2_staleness", split.staleness);
+    Put(details, "k2_staleness_error", split.staleness_error);
+    Put(details, "k2_numerics", split.numerics);
+    Put(details, "k2_numerics_error", split.numerics_error);
+    Put(details, "k2_cross", split.cross);
+    if (split.fresh_count > 0) Put(details, "k2_trainer_itself", split.own);
+    Put(details, "split_tokens", split.stale_count);
+  }
+
+  static void DescribeLag(const DriftStatistics& s, const StalenessMark& mark,
+                          google::protobuf::Struct& details) {
+    const LagFit& fit = mark.lag;
     Put(details, "k2_at_lag_0", fit.at_zero);
     Put(details, "k2_per_lag", fit.linear);
     Put(details, "k2_per_lag_squared", fit.quadratic);
-    Put(details, "median_lag", median);
+    Put(details, "median_lag", mark.median_lag);
     Put(details, "stale_part", fit.stale_part);
     Put(details, "excess_standard_error", fit.excess_error);
     const double exponent = s.strata.LagExponent();
     if (!std::isnan(exponent)) Put(details, "lag_exponent", exponent);
     Put(details, "tokens_at_lag_0", fit.zero_count);
     Put(details, "stale_tokens", fit.stale_count);
+  }
+
+  static void DescribeJumps(const JumpFit& jumps, google::protobuf::Struct& details) {
+    Put(details, "updates_in_flight", jumps.boundaries);
+    Put(details, "k2_before_update", jumps.before);
+    Put(details, "k2_after_update", jumps.after);
+    Put(details, "k2_fall_error", jumps.fall_error);
+    Put(details, "lag_before_update", jumps.lag_before);
+    Put(details, "lag_after_update", jumps.lag_after);
   }
 };
 

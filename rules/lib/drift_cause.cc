@@ -11,6 +11,9 @@ namespace {
 
 using Named = std::optional<DriftCause>;
 
+// More than "noise" is ever sure of: a record that proves untrue takes that word back.
+constexpr double kRefutesNoise = 0.65;
+
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -43,8 +46,28 @@ Named Misaligned(const DriftStatistics& s) {
       "prompt length and padding in the trainer's log-probability pass."};
 }
 
+constexpr char kKeepIds[] =
+    "Keep token ids from sampling to training: text that is decoded and encoded again has other "
+    "tokens. Check chat templates between turns, and tool calls that are parsed and printed.";
+
+// Prompts of later turns hold other ids than were logged, and what follows them has the drift.
+Named OtherPrompt(const DriftStatistics& s) {
+  constexpr double kFewest = 3;
+  const auto broken = static_cast<double>(s.turns.retokenised);
+  const double all = s.fresh.bounded_square() * static_cast<double>(s.fresh.count());
+  if (broken < kFewest || 100 * broken < static_cast<double>(s.turns.compared)) return {};
+  if (!(s.after_other_prompt > all / 2)) return {};
+  return DriftCause{
+      "retokenisation", 0.95,
+      absl::StrFormat("%d of %d later turns begin with other token ids than the turn before "
+                      "logged, and %.0f %% of d^2 follows them",
+                      s.turns.retokenised, s.turns.compared, 100 * s.after_other_prompt / all),
+      kKeepIds};
+}
+
 // Far outliers that lie on one side, over a bulk that agrees.
 Named Retokenised(const DriftStatistics& s) {
+  if (Named prompt = OtherPrompt(s)) return prompt;
   const uint64_t above = s.fresh.above()[3], below = s.fresh.below()[3];
   const uint64_t more = std::max(above, below), less = std::min(above, below);
   const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0);
@@ -55,8 +78,7 @@ Named Retokenised(const DriftStatistics& s) {
       absl::StrFormat("%d tokens are off by a factor above 100 %s, %d the other way; the others "
                       "agree",
                       more, above > below ? "upward" : "downward", less),
-      "Keep token ids from sampling to training: text that is decoded and encoded again has other "
-      "tokens. Check chat templates between turns, and tool calls that are parsed and printed."};
+      kKeepIds};
 }
 
 Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
@@ -125,17 +147,37 @@ Named NotSampled(const DriftStatistics& s, const DriftTests& tests) {
                     fix};
 }
 
-Named StaleCache(const DriftStatistics& s) {
+// Growth that restarts undo is half of the mark: it makes up for a weaker dependence on the cache.
+Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
+  constexpr double kBesideGrowth = 3;
   const SlopeFit fit = s.on_cached.Fit();
   // What cached tokens bring must be most of the mean.
   const double mean = s.fresh.bounded_square();
-  if (!(fit.z() > kDriftDeviations) || !(fit.intercept < mean / 2)) return {};
+  const double enough = sawtooth.found ? kBesideGrowth : kDriftDeviations;
+  if (!(fit.z() > enough) || !(fit.intercept < mean / 2)) return {};
+  const char* growth = sawtooth.found ? ", and with every step until a restart" : "";
   return DriftCause{
       "stale-cache", 0.95,
-      absl::StrFormat("d^2 grows with the tokens that the prefix cache served, from %.2g without",
-                      std::max(fit.intercept, 0.0)),
+      absl::StrFormat("d^2 grows with the tokens that the prefix cache served, from %.2g without%s",
+                      std::max(fit.intercept, 0.0), growth),
       "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
       "flush_cache)."};
+}
+
+// A cache that outlives updates, a tensor that every update skips and scales that age all do this.
+Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
+  if (!sawtooth.found) return {};
+  const bool cached = s.on_cached.Fit().count > 0;
+  return DriftCause{
+      "unknown", 0,
+      absl::StrFormat("drift grows by %.0f %% a step and falls back at each of %d restarts: a "
+                      "prefix cache that "
+                      "outlives updates, a tensor that they skip, or scales that age%s",
+                      100 * std::expm1(sawtooth.slope / 2), sawtooth.restarts,
+                      cached ? "; it does not follow the cached tokens"
+                             : "; cached_tokens would tell the cache"),
+      "Empty the engine's prefix cache with every weight update, and compare checksums of its "
+      "weights and scales with the trainer's after one."};
 }
 
 Named MissedSync(const StepChange& jump) {
@@ -149,24 +191,47 @@ Named MissedSync(const StepChange& jump) {
 }
 
 Named Stale(const DriftStatistics& s) {
-  const LagFit fit = s.by_lag.Fit(s.strata.MedianStaleLag());
-  if (!fit.fitted || !(fit.excess > 2.576 * fit.excess_error)) return {};
-  return DriftCause{
-      "staleness", 0.9,
-      absl::StrFormat("d^2 grows with the version lag, from %.2g at lag 0", 2 * fit.at_zero),
-      "Bound the lag, or weigh by truncated importance ratios of the version that "
-      "drew the token."};
+  const StalenessMark mark = FindStaleness(s);
+  if (!mark.found) return {};
+  std::string words =
+      absl::StrFormat("d^2 grows with the version lag, from %.2g at lag 0", 2 * mark.lag.at_zero);
+  if (mark.by == StalenessMark::By::kSplit) {
+    words = absl::StrFormat(
+        "the trainer itself moved by d^2 of %.2g since the tokens were drawn, and was %.2g from "
+        "the "
+        "engine then",
+        2 * mark.split.staleness, 2 * mark.split.numerics);
+  } else if (mark.by == StalenessMark::By::kJumps) {
+    words =
+        absl::StrFormat("d^2 falls from %.2g to %.2g where new weights arrive inside a sequence",
+                        2 * mark.jumps.before, 2 * mark.jumps.after);
+  }
+  return DriftCause{"staleness", mark.by == StalenessMark::By::kSplit ? 0.95 : 0.9,
+                    std::move(words),
+                    "Bound the lag, or weigh by truncated importance ratios of the version that "
+                    "drew the token."};
 }
 
 Named Rounded(const DriftStatistics& s) {
-  if (!(s.rounding_share() >= 0.5)) return {};
+  constexpr char kFix[] =
+      "Compute log-softmax and keep log-probabilities in fp32 (cast the logits up first).";
+  if (!(s.rounding_share() >= 0.5)) {
+    const Lattice lattice = s.lattice.Find();
+    if (!lattice.found) return {};
+    return DriftCause{
+        "rounded-logits", 0.85,
+        absl::StrFormat("d lies on multiples of 2^%d (%.0f %% of %d tokens within a tenth): both "
+                        "sides' logits are rounded to 16 bits",
+                        std::ilogb(lattice.unit), 100 * lattice.share, lattice.tokens),
+        kFix};
+  }
   const bool both = s.gridded_train > 0 && s.gridded_rollout > 0;
   return DriftCause{
       "rounded-logits", 0.9,
       absl::StrFormat(
           "%s values lie on a 16-bit grid, and that rounding explains the drift",
           both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's" : "the rollout's")),
-      "Compute log-softmax and keep log-probabilities in fp32 (cast the logits up first)."};
+      kFix};
 }
 
 Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
@@ -176,6 +241,13 @@ Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
                       absl::StrFormat("the trainer differs from itself by k2 = %.2g of %.2g",
                                       tests.trainer_k2, k2),
                       "Use batch-invariant kernels, or the same batch shape for both passes."};
+  }
+  if (s.rescore_k2.mean() >= k2 / 2) {
+    return DriftCause{"batch-variance", 0.8,
+                      absl::StrFormat("the engine differs from itself by k2 = %.2g of %.2g",
+                                      s.rescore_k2.mean(), k2),
+                      "Use batch-invariant kernels in the engine, or rescore at the batch shape "
+                      "that the tokens were drawn in."};
   }
   if (tests.router_flips && s.sizes.RestShare() > 1e-3) {
     return DriftCause{"router-flips", 0.8,
@@ -210,7 +282,43 @@ TemperatureMark FindTemperature(const DriftStatistics& s) {
   return mark;
 }
 
-DriftCause NameDriftCause(const DriftStatistics& s, const StepChange& jump,
+AdvantageBias FindAdvantageBias(const DriftStatistics& s) {
+  constexpr uint64_t kFewestSequences = 64;
+  const SlopeFit fit = s.on_advantage.Fit();
+  AdvantageBias bias;
+  if (fit.sequences < kFewestSequences || std::isnan(fit.slope)) return bias;
+  bias.per_deviation = fit.slope * std::sqrt(fit.variance_x);
+  bias.found = std::fabs(fit.z()) > kDriftDeviations && std::fabs(bias.per_deviation) > 1e-3;
+  return bias;
+}
+
+StalenessMark FindStaleness(const DriftStatistics& s) {
+  // One-sided: 0.5 % for one look, half of it each for two.
+  constexpr double kOne = 2.576, kEach = 2.807;
+  StalenessMark mark;
+  mark.median_lag = s.strata.MedianStaleLag();
+  mark.split = s.split.Fit();
+  mark.lag = s.by_lag.Fit(mark.median_lag);
+  mark.jumps = s.jumps.Fit();
+  const auto exceeds = [](double excess, double error, double deviations) {
+    return excess > deviations * error;
+  };
+  if (mark.split.judged) {
+    mark.by = StalenessMark::By::kSplit;
+    mark.found = exceeds(mark.split.excess, mark.split.excess_error, kOne);
+    return mark;
+  }
+  const bool by_lag = mark.lag.fitted && mark.lag.sequences >= kFewestClusters;
+  const double deviations = by_lag && mark.jumps.judged ? kEach : kOne;
+  if (by_lag) mark.by = StalenessMark::By::kLag;
+  mark.found = by_lag && exceeds(mark.lag.excess, mark.lag.excess_error, deviations);
+  if (mark.found || !mark.jumps.judged) return mark;
+  mark.found = exceeds(mark.jumps.excess, mark.jumps.excess_error, deviations);
+  if (mark.found || !by_lag) mark.by = StalenessMark::By::kJumps;
+  return mark;
+}
+
+DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns,
                           const DriftTests& tests) {
   if (Named zeros = ZeroFilled(s)) return *zeros;
   if (Named shifted = Misaligned(s)) return *shifted;
@@ -219,12 +327,20 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepChange& jump,
   if (Named cut = Truncated(s, tests)) return *cut;
   if (Named other = NotSampled(s, tests)) return *other;
   if (tests.record_failed())
-    return {"unknown", 0, "the record is not true, and no cause left its mark", ""};
-  if (Named cache = StaleCache(s)) return *cache;
-  if (Named sync = MissedSync(jump)) return *sync;
+    return {"unknown", kRefutesNoise, "the record is not true, and no cause left its mark", ""};
+  if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
+  if (Named sync = MissedSync(patterns.jump)) return *sync;
+  if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;
   if (Named rounded = Rounded(s)) return *rounded;
   if (Named numerics = Numerics(s, tests)) return *numerics;
   if (Named stale = Stale(s)) return *stale;
+  if (FindAdvantageBias(s).found) {
+    return {"unknown", 0,
+            "d moves with the advantage: the trainer had learnt from these tokens when it scored "
+            "them, or what is rewarded is scored by other code",
+            "Score a batch before the first update on it, and both sides by the same masks and "
+            "templates."};
+  }
   if (tests.record == RecordOutcome::kQuiet) {
     const bool both = tests.sampler == SamplerOutcome::kQuiet;
     return {"noise", both ? 0.6 : 0.5,

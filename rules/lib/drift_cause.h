@@ -55,7 +55,28 @@ TemperatureMark FindTemperature(const DriftStatistics& statistics);
 // A cause's mark must be this many standard errors from nothing.
 inline constexpr double kDriftDeviations = 5;
 
-DriftCause NameDriftCause(const DriftStatistics& statistics, const StepChange& jump,
+// d on the advantage, in units of d per standard deviation of the advantage.
+struct AdvantageBias {
+  bool found = false;
+  double per_deviation = 0;
+};
+AdvantageBias FindAdvantageBias(const DriftStatistics& statistics);
+
+// Do older weights make up most of the stale tokens' drift? By the best evidence there is: the
+// forward at the tokens' version; else the dependence on lag and, where versions change inside
+// sequences, the fall there, each at half the chance of a false alarm.
+struct StalenessMark {
+  enum class By { kNothing, kSplit, kLag, kJumps };
+  By by = By::kNothing;  // what `found` rests on, or would; kNothing: it cannot be told
+  bool found = false;
+  SplitFit split;
+  LagFit lag;
+  JumpFit jumps;
+  double median_lag = 0;
+};
+StalenessMark FindStaleness(const DriftStatistics& statistics);
+
+DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns& patterns,
                           const DriftTests& tests);
 
 }  // namespace plumbline::rules

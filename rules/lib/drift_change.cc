@@ -138,6 +138,74 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
   return best;
 }
 
+namespace {
+
+// Points from `begin` on of one attempt: where they end.
+size_t EndOfAttempt(std::span<const DriftPoint> points, size_t begin) {
+  size_t end = begin;
+  while (end < points.size() && points[end].attempt == points[begin].attempt) ++end;
+  return end;
+}
+
+double MeanOf(std::span<const double> values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return sum / static_cast<double>(values.size());
+}
+
+// y on the steps since each attempt began, and how far y falls at the restarts.
+void FitAges(std::span<const DriftPoint> points, std::span<const double> y, Sawtooth& out) {
+  constexpr size_t kEdge = Sawtooth::kFewestBetween;
+  double x1 = 0, xx = 0, xy = 0, yy = 0;
+  out.smallest_fall = std::numeric_limits<double>::infinity();
+  for (size_t begin = 0; begin < points.size();) {
+    const size_t end = EndOfAttempt(points, begin);
+    for (size_t i = begin; i < end; ++i) {
+      const double age =
+          static_cast<double>(points[i].step) - static_cast<double>(points[begin].step);
+      x1 += age;
+      xx += age * age;
+      xy += age * y[i];
+      yy += y[i] * y[i];
+    }
+    if (begin > 0) {
+      const double before = MeanOf(y.subspan(begin - kEdge, kEdge));
+      out.smallest_fall = std::min(out.smallest_fall, before - MeanOf(y.subspan(begin, kEdge)));
+    }
+    begin = end;
+  }
+  const double n = static_cast<double>(points.size());
+  const double spread = xx - x1 * x1 / n;  // y has mean 0
+  out.slope = xy / spread;
+  const double left = std::max(yy - xy * xy / spread, 0.0);
+  out.standard_error = std::sqrt(left / (n - 2) / spread);
+  out.residual_share = left;
+}
+
+}  // namespace
+
+Sawtooth FindSawtooth(std::span<const DriftPoint> points) {
+  Sawtooth out;
+  std::vector<double> y = LogSquares(points);
+  if (y.size() < 2 * StepChange::kFewestAside) return out;
+  for (size_t begin = 0; begin < points.size();) {
+    const size_t end = EndOfAttempt(points, begin);
+    if (end - begin < Sawtooth::kFewestBetween) return out;
+    if (begin > 0) ++out.restarts;
+    begin = end;
+  }
+  if (out.restarts == 0) return out;
+  out.judged = true;
+  const double mean = MeanOf(y);
+  for (double& v : y) v -= mean;
+  FitAges(points, y, out);
+  const double line = LineResidual(y);
+  out.residual_share = line > 0 ? out.residual_share / line : 1;
+  out.found = out.slope > 0 && out.slope >= 6 * out.standard_error && out.residual_share <= 0.5 &&
+              out.smallest_fall > 0;
+  return out;
+}
+
 Growth WatchCeiling(std::span<const DriftPoint> points, double tail_ceiling, double square_ceiling,
                     double run_length) {
   constexpr size_t kBets = 5;

@@ -28,6 +28,29 @@ struct StepChange {
 // found: jump >= ln 2 and >= 6 standard errors, and residual_share <= 1/2.
 StepChange FindStepChange(std::span<const DriftPoint> points);
 
+// Growth that begins anew with every restart of the run: a line in the steps since the attempt
+// began, against a line in the steps.
+struct Sawtooth {
+  static constexpr size_t kFewestBetween = 4;  // steps with drift of an attempt
+
+  bool judged = false;  // at least 2 such attempts, 16 steps in all
+  bool found = false;   // all conditions
+  size_t restarts = 0;
+  double slope = 0;  // of log mean d^2, a step
+  double standard_error = 0;
+  double residual_share = 0;  // squares that it leaves over those that the line in steps leaves
+  double smallest_fall = 0;   // of the log, from the last 4 steps before a restart to the first 4
+};
+
+// found: slope >= 6 standard errors, residual_share <= 1/2, every restart a fall.
+Sawtooth FindSawtooth(std::span<const DriftPoint> points);
+
+// What a site's steps show: over the tokens labelled lag 0, and over those of the commonest lag.
+struct StepPatterns {
+  StepChange jump;
+  Sawtooth sawtooth;
+};
+
 // An e-detector in Shiryaev-Roberts form: R_t = (R_{t-1} + 1) e_t, alarm at R >= A, with E[e_t |
 // past] <= 1 while nothing grows. R_t - t is then a supermartingale, so that the mean number of
 // steps to a false alarm is at least A (Shin, Ramdas and Rinaldo, 2022).

@@ -56,12 +56,32 @@ void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) 
   Put(details, "context", DriftContext(m.k3()));
 }
 
+v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftCause& cause,
+                         FindingText text, const DriftAlarm& alarm, uint64_t sample_size) {
+  text.strength = v1::STRENGTH_STATISTICAL;
+  text.cause = cause.id;
+  text.confidence = cause.confidence;
+  text.fix = cause.fix;
+  v1::Verdict verdict = MakeFinding(text);
+  v1::Finding& f = *verdict.mutable_finding();
+  f.mutable_false_alarm()->set_kind(alarm.kind);
+  f.mutable_false_alarm()->set_value(alarm.value);
+  f.set_sample_size(sample_size);
+  site.Place(verdict);
+  verdict.mutable_site()->set_step_first(step_first);
+  return verdict;
+}
+
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict) {
   const DriftStatistics& s = site.statistics;
   if (s.with_lag == 0 && s.judged > 0)
     verdict.add_assumptions(
         "no weight versions are recorded: all tokens count as drawn by the "
         "trainer's own version");
+  AssumeHalves(site, verdict);
+}
+
+void AssumeHalves(const DriftSite& site, v1::Verdict& verdict) {
   if (site.unmatched > 0)
     verdict.add_assumptions(absl::StrFormat(
         "%d halves of sequences without a counterpart are like the others", site.unmatched));

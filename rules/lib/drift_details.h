@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rules/lib/drift_run.h"
+#include "rules/lib/item_verdicts.h"
 
 namespace plumbline::rules {
 
@@ -21,8 +22,18 @@ std::string DriftContext(double k3);
 // slope and R^2 of the fits, strata of the mean square, and what is declared.
 void DescribeDrift(const DriftStatistics& statistics, google::protobuf::Struct& details);
 
-// What every drift verdict rests on.
+// A statistical finding at `site`, from `step_first` on; the text's cause, confidence and fix are
+// those of `cause`.
+struct DriftAlarm {
+  const char* kind;  // "probability", "run-length", "measured"
+  double value;
+};
+v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftCause& cause,
+                         FindingText text, const DriftAlarm& alarm, uint64_t sample_size);
+
+// What every drift verdict rests on; the second alone: of halves without a counterpart.
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict);
+void AssumeHalves(const DriftSite& site, v1::Verdict& verdict);
 
 // Ends a verdict whose details are filled: adds what it rests on, and gives a finding both.
 void RestOn(const std::vector<std::string>& assumptions, v1::Verdict& verdict);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "base/half.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -13,6 +14,7 @@ void LogitDrift::Take(const v1::Logits& call, int64_t step) {
   step_first = rows == 0 ? step : std::min(step_first, step);
   step_last = std::max(step_last, step);
   rows += s.rows();
+  rows_seen += s.rows_seen() > 0 ? s.rows_seen() : s.rows();
   non_finite += s.train_non_finite() + s.rollout_non_finite();
   support_differs += s.support_differs();
   if (s.usable() == 0) return;
@@ -28,6 +30,7 @@ void LogitDrift::Take(const v1::Logits& call, int64_t step) {
       slope.Add(row.slope());
       unexplained.Add(1 - row.fit_r2());
     }
+    TakeLattice(row);
     const double kl = std::max(row.kl_train_rollout(), row.kl_rollout_train());
     if (std::isnan(kl)) continue;
     kl_rows.Add(std::min(kl, 1.0));
@@ -37,6 +40,20 @@ void LogitDrift::Take(const v1::Logits& call, int64_t step) {
                               row.sequence_id().empty() ? "" : " of " + row.sequence_id(), kl);
     }
   }
+}
+
+void LogitDrift::TakeLattice(const v1::LogitsRow& row) {
+  ++captured;
+  if (!(row.lattice_train() == 1 && row.lattice_rollout() == 1)) return;
+  ++both_rounded;
+  const double size = std::max(std::fabs(row.lse_train()), std::fabs(row.lse_rollout()));
+  rounding_sized += row.max_abs_delta() <= 2 * UlpOf(size, DType::kBF16);
+}
+
+bool LogitDrift::rounded() const {
+  constexpr uint64_t kFewest = 16;
+  return captured >= kFewest && 100 * both_rounded >= 99 * captured &&
+         100 * rounding_sized >= 90 * captured;
 }
 
 double LogitDrift::mean_kl_train_rollout() const {
@@ -59,6 +76,7 @@ bool LogitDrift::biased() const {
 
 void LogitDrift::Describe(google::protobuf::Struct& details) const {
   Put(details, "rows", static_cast<double>(rows));
+  if (rows_seen > rows) Put(details, "rows_seen", static_cast<double>(rows_seen));
   if (usable > 0) {
     Put(details, "kl_train_rollout", mean_kl_train_rollout());
     Put(details, "kl_rollout_train", mean_kl_rollout_train());
@@ -67,6 +85,7 @@ void LogitDrift::Describe(google::protobuf::Struct& details) const {
   }
   if (support_differs > 0) Put(details, "support_differs", static_cast<double>(support_differs));
   if (non_finite > 0) Put(details, "non_finite_logits", static_cast<double>(non_finite));
+  if (both_rounded > 0) Put(details, "rows_on_16_bit_grid", static_cast<double>(both_rounded));
   if (slope.count > 0) {
     google::protobuf::Struct& fit = PutStruct(details, "affine_fit");
     Put(fit, "slope", slope.mean);

@@ -67,7 +67,11 @@ void DriftSite::EndStep() {
   sampler.EndStep();
   tests.record = OutcomeOf(record);
   tests.sampler = OutcomeOf(sampler, false);
-  if (statistics.trainer_k2.count() >= kFewTokens) tests.trainer_k2 = statistics.trainer_k2.mean();
+  tests.trainer_k2 = kNotRecorded;
+  for (const ClusteredMean* own : {&statistics.trainer_k2, &statistics.own_k2}) {
+    if (own->count() >= kFewTokens && !(own->mean() <= tests.trainer_k2))
+      tests.trainer_k2 = own->mean();
+  }
 }
 
 void DriftSite::End() {
@@ -80,7 +84,12 @@ StepChange DriftSite::Jump() const {
   return FindStepChange(statistics.series.At(0));
 }
 
-DriftCause DriftSite::Cause() const { return NameDriftCause(statistics, Jump(), tests); }
+StepPatterns DriftSite::Patterns() const {
+  const DriftSeries& series = statistics.series;
+  return {Jump(), FindSawtooth(series.At(series.CommonLag()))};
+}
+
+DriftCause DriftSite::Cause() const { return NameDriftCause(statistics, Patterns(), tests); }
 
 std::string DriftSite::RecordDoubt() const {
   if (!tests.record_failed()) return "";

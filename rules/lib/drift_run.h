@@ -49,8 +49,9 @@ struct DriftSite {
   void EndStep();
   void End();
 
-  // Over the steps' tokens labelled lag 0; not judged where no lag is recorded.
+  // The jump is not judged where no lag is recorded.
   StepChange Jump() const;
+  StepPatterns Patterns() const;
   DriftCause Cause() const;
   // Why `rule`, which rests on a true record, says nothing; empty: it may speak.
   std::string RecordDoubt() const;

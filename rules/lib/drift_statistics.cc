@@ -51,6 +51,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
     if (std::isfinite(sequence.rescore_k2)) rescore_k2.Add(sequence.rescore_k2);
     rescore_k2.EndSequence();
   }
+  broken_turn_ = turns.Take(sequence);
   strata.BeginSequence(sequence.worker);
   for (const RolloutToken& token : sequence.tokens) {
     if (token.judged && token.same_token) TakeToken(sequence, token);
@@ -59,8 +60,10 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   for (ClusteredSlope* fit :
        {&on_entropy, &on_rollout, &on_advantage, &on_entropy_stale, &on_cached})
     fit->EndSequence();
-  for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d}) mean->EndSequence();
+  for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d, &own_k2}) mean->EndSequence();
   by_lag.EndSequence();
+  jumps.EndSequence();
+  split.EndSequence();
 }
 
 void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
@@ -91,7 +94,11 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   const int64_t lag = lag_known ? token.lag : DriftSeries::kUnknownLag;
   series.Add(d, lag, sequence.train_version);
   strata.Add(d, token.rollout, token.position, token.turn, lag);
-  if (lag_known) by_lag.Add(static_cast<double>(token.lag), d * d / 2);
+  if (lag_known) {
+    by_lag.Add(static_cast<double>(token.lag), d * d / 2);
+    jumps.Add(token.lag, d);
+  }
+  TakeBehaviour(token, lag_known && token.lag == 0);
   const double centred = token.train + token.train_entropy;
   if (std::isfinite(centred)) {
     ++with_entropy;
@@ -100,10 +107,21 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   if (is_fresh) TakeFresh(sequence, token, d);
 }
 
+void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0) {
+  const double moved = token.train - token.behaviour;
+  if (!std::isfinite(moved)) return;
+  ++with_behaviour;
+  split.Add(at_lag_0, moved, token.behaviour - token.rollout);
+  if (at_lag_0) own_k2.Add(moved * moved / 2);
+}
+
 void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
                                 double d) {
   const double square = d * d;
   sizes.Add(std::fabs(d));
+  lattice.Add(d);
+  if (broken_turn_ != TurnPrefixes::kNoTurn && token.turn >= broken_turn_)
+    after_other_prompt += std::min(square, 0.25);
   bounded_k3.Add(std::min(K3(d), 1.0));
   minus_d.Add(-d);
   on_rollout.Add(token.rollout, d);

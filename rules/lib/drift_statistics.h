@@ -12,10 +12,13 @@
 #include <vector>
 
 #include "rules/lib/drift_fit.h"
+#include "rules/lib/drift_lattice.h"
 #include "rules/lib/drift_moments.h"
 #include "rules/lib/drift_series.h"
+#include "rules/lib/drift_staleness.h"
 #include "rules/lib/drift_strata.h"
 #include "rules/lib/rollout_sequence.h"
+#include "rules/lib/rollout_turns.h"
 
 namespace plumbline::rules {
 
@@ -60,8 +63,17 @@ struct DriftStatistics {
   ClusteredMean bounded_k3, minus_d;
   // min(d^2, 1/4) of fresh tokens on the tokens that a prefix cache served.
   ClusteredSlope on_cached;
-  // d^2/2 by lag.
+  // d^2/2 by lag; around changes of version inside a sequence; against a forward of the trainer's
+  // own at the version that drew the token.
   LagRegression by_lag;
+  VersionJumps jumps;
+  StalenessSplit split;
+  uint64_t with_behaviour = 0;  // tokens whose log pi_v is recorded and finite
+
+  // Prompts of later turns against what earlier turns logged; min(d^2, 1/4) of fresh tokens, summed
+  // over those from the first turn on whose prompt was tokenised again.
+  TurnPrefixes turns;
+  double after_other_prompt = 0;
 
   // log pi less log mu of the same token, the one before, the one after, where all three are
   // recorded.
@@ -73,14 +85,16 @@ struct DriftStatistics {
   // such rounding gives (half units squared over 3), summed over tokens.
   uint64_t gridded_train = 0, gridded_rollout = 0;
   double rounding_squares = 0;
+  DriftLattice lattice;  // of fresh d
 
   // Engine against engine, of sequences that were computed again.
   uint64_t rescored = 0;
   ClusteredMean rescore_k2;
 
   // Trainer against trainer: half the squared difference of log pi where a step holds a sequence
-  // again at the same train_version, which says that nothing was learnt between.
-  ClusteredMean trainer_k2;
+  // again at the same train_version, which says that nothing was learnt between; and of log pi from
+  // log pi_v at lag 0.
+  ClusteredMean trainer_k2, own_k2;
 
   DriftMoments all() const;       // fresh and stale
   double rounding_share() const;  // of the fresh tokens' mean square that 16-bit grids explain
@@ -90,12 +104,14 @@ struct DriftStatistics {
   void Declare(const RolloutSequence& sequence);
   void TakeToken(const RolloutSequence& sequence, const RolloutToken& token);
   void TakeFresh(const RolloutSequence& sequence, const RolloutToken& token, double d);
+  void TakeBehaviour(const RolloutToken& token, bool at_lag_0);
   void TakeShifts(const RolloutSequence& sequence);
 
   // The last sequence's, for its copy, which comes next.
   std::string last_id_;
   int64_t last_version_ = kNoVersion;
   std::vector<double> last_train_;
+  int64_t broken_turn_ = TurnPrefixes::kNoTurn;  // of the open sequence
 };
 
 }  // namespace plumbline::rules

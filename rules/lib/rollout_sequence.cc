@@ -43,7 +43,7 @@ struct Half {
   int64_t first_position = 0;
   const std::string* mask = nullptr;
   ColumnView logprobs, entropy, varentropy;
-  ColumnView positions, tokens, versions, advantages, turns;
+  ColumnView positions, tokens, versions, advantages, turns, behaviour;
 
   int64_t Position(size_t i) const {
     return positions.IntegerAt(i, first_position + static_cast<int64_t>(i));
@@ -69,7 +69,9 @@ absl::Status Read(const v1::LogprobsSequence& s, const v1::LogprobsSide& side, H
         View("weight_versions", s.has_weight_versions(), s.weight_versions(), n, false,
              &half->versions),
         View("advantages", s.has_advantages(), s.advantages(), n, true, &half->advantages),
-        View("turns", s.has_turns(), s.turns(), n, false, &half->turns)}) {
+        View("turns", s.has_turns(), s.turns(), n, false, &half->turns),
+        View("behaviour", s.behaviour().has_logprobs(), s.behaviour().logprobs(), n, true,
+             &half->behaviour)}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -188,10 +190,11 @@ const ColumnView& Either(const ColumnView& first, const ColumnView& second, bool
 
 void Fill(const Half& train, const Half& rollout, bool whole, RolloutSequence* out) {
   const RowMatch match(train, rollout);
-  bool version_of_rollout, advantage_of_train, turn_of_rollout;
+  bool version_of_rollout, advantage_of_train, turn_of_rollout, behaviour_of_train;
   const ColumnView& versions = Either(rollout.versions, train.versions, &version_of_rollout);
   const ColumnView& advantages = Either(train.advantages, rollout.advantages, &advantage_of_train);
   const ColumnView& turns = Either(rollout.turns, train.turns, &turn_of_rollout);
+  const ColumnView& behaviour = Either(train.behaviour, rollout.behaviour, &behaviour_of_train);
   out->tokens.clear();
   out->tokens.reserve(train.length);
   for (size_t i = 0; i < train.length; ++i) {
@@ -207,6 +210,7 @@ void Fill(const Half& train, const Half& rollout, bool whole, RolloutSequence* o
     t.train_varentropy = train.varentropy.At(i);
     t.rollout_entropy = rollout.entropy.At(j);
     t.rollout_varentropy = rollout.varentropy.At(j);
+    t.behaviour = behaviour.At(behaviour_of_train ? i : j);
     t.advantage = advantages.At(advantage_of_train ? i : j);
     t.version = versions.IntegerAt(version_of_rollout ? j : i, kNoVersion);
     t.lag = LagOf(out->train_version, t.version);

@@ -32,6 +32,7 @@ struct RolloutToken {
   int64_t token = -1;                   // id; -1: not recorded
   double train = 0;                     // log pi; NaN or infinite where the record says so
   double rollout = 0;                   // log mu, likewise
+  double behaviour = kNotRecorded;      // log pi_v: the trainer's, at the version that drew it
   double train_entropy = kNotRecorded;  // nats; NaN: not recorded, here and below
   double train_varentropy = kNotRecorded;
   double rollout_entropy = kNotRecorded;

@@ -97,6 +97,7 @@ TEST(RolloutJsonl, RandomSequencesArriveWhole) {
     column("tokens", s.has_tokens(), s.tokens());
     column("rollout_logprobs", s.rollout().has_logprobs(), s.rollout().logprobs());
     column("train_logprobs", s.train().has_logprobs(), s.train().logprobs());
+    column("behaviour_logprobs", s.behaviour().has_logprobs(), s.behaviour().logprobs());
     column("entropy", s.train().has_entropy(), s.train().entropy());
     column("varentropy", s.train().has_varentropy(), s.train().varentropy());
     column("rollout_entropy", s.rollout().has_entropy(), s.rollout().entropy());
@@ -231,6 +232,10 @@ std::vector<BadLine> BadLines() {
       nan("None", "None"),
       nan("beyond doubles", "-1e999"),
       nan("nested", "[-1]"),
+      {"a third pass above 0", With("behaviour_logprobs", "[-1, 0.5, -2]"),
+       "expected a finite log-probability of at most 0 at behaviour_logprobs[1]", "0.5"},
+      {"a third pass cut short", With("behaviour_logprobs", "[-1, -2]"),
+       "expected 3 entries of behaviour_logprobs, as many as of tokens", "[-1, -2]"},
       {"a mask of words", With("loss_mask", "[0, \"yes\", 1]"), "expected 0 or 1 at loss_mask[1]",
        "\"yes\""},
       {"half a token", With("tokens", "[5, 6.5, 7]"), "expected a whole number at tokens[1]",

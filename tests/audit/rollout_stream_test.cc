@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "audit/readers/rollout_sequence.h"
+#include "audit/readers/rollout_source.h"
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/rollout_files.h"
 
@@ -56,6 +58,36 @@ TEST(RolloutStream, CompressedByContent) {
     for (size_t i = 0; i < plain.batches.size(); ++i)
       EXPECT_EQ(read.batches[i].SerializeAsString(), plain.batches[i].SerializeAsString());
   }
+}
+
+// A step is judged as a whole and held for that: beyond a limit its sequences are left out, with
+// the line from which on and their number; other steps are not touched.
+TEST(RolloutStream, AStepThatIsTooLargeIsCutAndTold) {
+  const std::string small = Steps(0, 0, "s"), large = Steps(1, 1, "t", 200);
+  const TempDir dir;
+  InputReport report;
+  report.path = dir.Write("r.jsonl", small + large + Steps(20, 21, "u"));
+  std::map<int64_t, size_t> sequences;
+  v1::Batch batch;
+  for (const auto& source : OpenRollouts(NativeColumns(), {&report}, 16 << 10)) {
+    while (source->Next(&batch)) {
+      for (const v1::Evidence& item : batch.evidence())
+        sequences[item.step()] += static_cast<size_t>(item.logprobs().sequences_size());
+    }
+  }
+  EXPECT_EQ(sequences[0], 2u);
+  EXPECT_EQ(sequences[20], 2u);
+  EXPECT_EQ(sequences[21], 2u);
+  const size_t kept = sequences[1];
+  EXPECT_GT(kept, 20u);
+  EXPECT_LT(kept, 180u);
+  EXPECT_EQ(report.records, kept + 6);
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_TRUE(report.failed());
+  EXPECT_THAT(report.problems[0].text,
+              HasSubstr("expected at most 16 KiB of values in step 1, found more in line " +
+                        std::to_string(kept + 3) + ": " + std::to_string(200 - kept) +
+                        " sequences from there on were left out"));
 }
 
 TEST(RolloutStream, OffsetsAreInTheDecompressedStream) {

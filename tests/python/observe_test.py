@@ -134,7 +134,8 @@ run.observe_logprobs("policy", t, rollout=mu, train=2 * mu, sequence_id=t // 3, 
     rollout_varentropy=-mu, train_entropy=-2 * mu, train_varentropy=-2 * mu, train_version=5,
     mode="processed_logprobs", temperature=0.7, top_p=0.9, top_k=50, selection="filtered",
     kept_share=0.25, source="rescored", rescore_k2=1e-4, worker="w3", turns=t * 0 + 1,
-    cached_tokens=[3, 4], t_start=[0.5, 1.0], t_end=[2.0, 3.0])
+    cached_tokens=[3, 4], t_start=[0.5, 1.0], t_end=[2.0, 3.0],
+    behaviour=3 * mu)
 run.observe_logprobs("policy", t, train=mu, sequence_id=[7, 8], mode="raw")""",
         "logprobs ",
     )
@@ -148,7 +149,8 @@ run.observe_logprobs("policy", t, train=mu, sequence_id=[7, 8], mode="raw")""",
         "rollout=2:32[2,3]-10.5 train=2:32[2,3]-21 rollout_entropy=2:32[2,3]10.5 "
         "rollout_varentropy=2:32[2,3]10.5 train_entropy=2:32[2,3]21 train_varentropy=2:32[2,3]21 "
         "versions=0:64[2,3]84 advantages=2:64[2]-3 turns=0:64[2,3]21 "
-        "cached_tokens=0:64[2]11 t_start=2:64[2]2.5 t_end=2:64[2]8",
+        "cached_tokens=0:64[2]11 t_start=2:64[2]2.5 t_end=2:64[2]8 "
+        "behaviour=2:32[2,3]-31.5",
     ]
     assert "mode is 'raw'; expected" in outcome.err
 

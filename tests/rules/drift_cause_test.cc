@@ -6,6 +6,8 @@
 // - a temperature below 1 and top-p (or a leak of likely tokens) where both sides log raw values
 // and
 //   nothing is declared: "unknown";
+// - a prefix cache that outlives updates, a tensor that they skip and scales that age, where
+//   cached_tokens are not recorded: "unknown";
 // - staleness that is not recorded and noise.
 #include <gtest/gtest.h>
 
@@ -109,11 +111,38 @@ std::vector<Injected> Injectors(const std::string& family) {
   spec = BaseRun(family, "stale-cache");
   spec.size = 0.3;
   add("stale cache", spec, "stale-cache");
+  spec.size = 0.03;  // too little for cached_tokens alone
+  spec.restart_every = spec.reset;
+  add("stale cache, restarts", spec, "stale-cache");
+  spec = BaseRun(family);
+  spec.lag = 8;
+  spec.behaviour = true;
+  add("stale, third pass", spec, "staleness");
+  spec.drift = 0.002;
+  add("stale by little, third pass", spec, "noise");
+  spec = BaseRun(family);
+  spec.lag = 9;
+  spec.in_flight = 8;
+  add("updates in flight", spec, "staleness");
+  spec = BaseRun(family, "batch-variance");
+  spec.behaviour = true;
+  add("batch variance, third pass", spec, "batch-variance");
+  spec.sin = "";
+  add("dense, third pass", spec, "noise");
   spec = BaseRun(family, "sharpening");
   spec.lag = 8;
   spec.size = 0.02;
   add("sharpening", spec, "staleness");
   list.push_back({"batch variance", BaseRun(family, "batch-variance"), "noise", false});
+  spec = BaseRun(family, "rewarded");
+  spec.advantages = true;
+  spec.size = 0.01;
+  list.push_back({"by the advantage", spec, "unknown", false});
+  spec = BaseRun(family);
+  spec.rounded = "logits";
+  list.push_back({"both sides' logits rounded", spec, "rounded-logits", false});
+  spec.rounded = "train-logits";
+  list.push_back({"the trainer's logits rounded", spec, "noise", false});
   return list;
 }
 
@@ -122,7 +151,7 @@ DriftSite Simulate(RolloutSpec spec, int seed) {
   RolloutSimulator simulator(spec);
   DriftSite site("policy", "logprobs");
   for (int step = 0; step < spec.steps; ++step) {
-    site.BeginStep(0, step);
+    site.BeginStep(spec.restart_every > 0 ? step / spec.restart_every : 0, step);
     for (const RolloutSequence& sequence : simulator.Step(step)) site.Take(sequence);
     site.EndStep();
   }
@@ -197,6 +226,62 @@ TEST(DriftCause, TrainerAgainstItselfNamesBatchVariance) {
   EXPECT_NEAR(site.tests.trainer_k2, 0.005, 1e-9);
   EXPECT_EQ(site.statistics.trainer_k2.count(), 3 * 16 * 64);
   EXPECT_EQ(site.Cause().id, "batch-variance");
+}
+
+// The engine rescored its own tokens, and is as far from itself as from the trainer.
+TEST(DriftCause, TheEngineAgainstItselfNamesBatchVariance) {
+  RolloutSpec spec = BaseRun("small");
+  spec.steps = 4;
+  spec.source = "rescored";
+  for (const auto& [k2, cause] : {std::pair(5e-4, "batch-variance"), std::pair(1e-6, "noise")}) {
+    spec.rescore_k2 = k2;
+    EXPECT_EQ(Simulate(spec, 3).Cause().id, cause) << k2;
+  }
+}
+
+// d that moves with what is rewarded: found from some size on, never where nothing is planted, and
+// not called noise.
+TEST(DriftCause, BiasByTheAdvantage) {
+  const int runs = Long() ? 200 : 20;
+  for (const double size : {0.0, 0.001, 0.003, 0.01}) {
+    int found = 0, named_noise = 0;
+    for (int run = 0; run < runs; ++run) {
+      RolloutSpec spec = BaseRun("small", "rewarded");
+      spec.advantages = true;
+      spec.size = size;
+      const DriftSite site = Simulate(spec, 400 + run);
+      const AdvantageBias bias = FindAdvantageBias(site.statistics);
+      found += bias.found;
+      named_noise += bias.found && site.Cause().id == "noise";
+      if (bias.found) {
+        EXPECT_NEAR(bias.per_deviation, size, 0.3 * size);
+      }
+    }
+    std::printf("%.3f a deviation of the advantage: found in %d of %d\n", size, found, runs);
+    EXPECT_EQ(named_noise, 0);
+    EXPECT_LE(found, size == 0 ? 0 : runs);
+    EXPECT_GE(found, size >= 0.01 ? runs : 0);
+  }
+}
+
+// Growth that a restart undoes, and nothing that says what was cached: two things do that.
+TEST(DriftCause, GrowthUntilRestartWithoutCachedTokensIsUnknown) {
+  RolloutSpec spec = BaseRun("small", "stale-cache");
+  spec.size = 0.3;
+  spec.restart_every = spec.reset;
+  RolloutSimulator simulator(spec);
+  DriftSite site("policy", "logprobs");
+  for (int step = 0; step < spec.steps; ++step) {
+    site.BeginStep(static_cast<uint32_t>(step / spec.restart_every), step);
+    for (RolloutSequence& sequence : simulator.Step(step)) {
+      sequence.cached_tokens = -1;
+      site.Take(sequence);
+    }
+    site.EndStep();
+  }
+  site.End();
+  EXPECT_EQ(site.Cause().id, "unknown") << site.Cause().words;
+  EXPECT_NE(site.Cause().words.find("falls back at each of 2 restarts"), std::string::npos);
 }
 
 TEST(DriftCause, SmallVocabulary) { ExpectNamed("small", Long() ? 100 : 10); }

@@ -42,6 +42,9 @@ RolloutSpec Healthy(int run) {
   if (run % 19 == 0) spec.poison_every = 50;
   if (run % 23 == 0) spec.mask_every = 7;
   spec.sharpness = run % 29 == 0 ? 2 : 1;
+  spec.behaviour = run % 10 == 3;
+  if (run % 12 == 7 && spec.lag > 0) spec.in_flight = 1 + run % spec.lag;
+  if (run % 14 == 9) spec.restart_every = 6 + run % 3;
   return spec;
 }
 

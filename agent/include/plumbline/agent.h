@@ -161,6 +161,7 @@ class Site {
     call.cached_tokens = columns.cached_tokens.get();
     call.t_start = columns.t_start.get();
     call.t_end = columns.t_end.get();
+    call.behaviour = columns.behaviour.get();
     call.train_version = facts.train_version;
     call.top_k = facts.top_k;
     call.temperature = facts.temperature;

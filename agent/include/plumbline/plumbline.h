@@ -525,13 +525,14 @@ typedef struct plumbline_logprobs {
   int32_t source;     /* PLUMBLINE_ROLLOUT_* */
   const char* worker; /* or NULL */
   void* cuda_stream;
+  const DLTensor* behaviour; /* the trainer's own, by the weights that drew each token */
 } plumbline_logprobs_t;
 
 /* clang-format off */
 #define PLUMBLINE_LOGPROBS_INIT                                                               \
   {sizeof(plumbline_logprobs_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,     \
    NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, PLUMBLINE_NAN, 0,   \
-   0, NULL, NULL}
+   0, NULL, NULL, NULL}
 /* clang-format on */
 
 PLUMBLINE_API plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* site,

@@ -152,6 +152,7 @@ struct LogprobsColumns {
   Tensor cached_tokens = {};
   Tensor t_start = {};
   Tensor t_end = {};
+  Tensor behaviour = {};  // [T] or [B,S]
 };
 struct LogprobsFacts {
   int32_t mode = PLUMBLINE_LOGPROBS_ABSENT;

@@ -180,6 +180,7 @@ TEST(Observe, LogprobsAreKeptBySequence) {
   call.mask = mask.get();
   call.t_start = start.get();
   call.t_end = end.get();
+  call.behaviour = train.get();
   call.temperature = 0.7;
   call.train_version = 4;
   call.mode = PLUMBLINE_LOGPROBS_PROCESSED;
@@ -203,6 +204,7 @@ TEST(Observe, LogprobsAreKeptBySequence) {
   EXPECT_TRUE(std::isnan(Data<float>(s.rollout().logprobs())[2]))
       << "what was handed over, as it is";
   EXPECT_EQ(Data<double>(s.train().logprobs()), (std::vector<double>{-4, -5, -6}));
+  EXPECT_EQ(Data<double>(s.behaviour().logprobs()), (std::vector<double>{-4, -5, -6}));
   EXPECT_EQ(l.sequences(0).mask(), std::string({1, 1, 0}));
   EXPECT_EQ(l.sequences(0).cached_tokens(), 2);
   EXPECT_EQ(s.t_start(), 1);
@@ -214,6 +216,23 @@ TEST(Observe, LogprobsAreKeptBySequence) {
   EXPECT_EQ(s.mode(), v1::LOGPROB_MODE_PROCESSED);
   EXPECT_EQ(s.selection(), v1::LogprobsSequence::SELECTION_ALL);
   EXPECT_EQ(s.worker(), "w0");
+}
+
+// A façade built before the struct grew hands over a shorter one: nothing behind it is read.
+TEST(Observe, AnOlderLogprobsStructIsReadToItsEnd) {
+  TempDir dir;
+  Recorded r(dir.path());
+  Site* site = r.Declare(PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs");
+  const Batch b;
+  const Tensor ids(b.ids.data(), {2}), train(b.train.data(), {2, 3});
+  plumbline_logprobs_t call = PLUMBLINE_LOGPROBS_INIT;
+  call.sequence_id = ids.get();
+  call.train = train.get();
+  call.size = offsetof(plumbline_logprobs_t, behaviour);
+  call.behaviour = reinterpret_cast<const DLTensor*>(uintptr_t{1});
+  ASSERT_EQ(Observe(r, site, 9, call), PLUMBLINE_OK) << r.error.text;
+  const auto all = r.Close(dir.path());
+  EXPECT_FALSE(all.at(0).logprobs().sequences(0).has_behaviour());
 }
 
 // Rows of several sequences mixed, padding, positions that are not in order.

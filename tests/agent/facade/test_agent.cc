@@ -323,7 +323,7 @@ plumbline_status_t ObserveLogprobs(void*, void* site, int64_t step, const plumbl
       Show("train_varentropy", l->train_varentropy) + Show("versions", l->versions) +
       Show("advantages", l->advantages) + Show("turns", l->turns) +
       Show("cached_tokens", l->cached_tokens) + Show("t_start", l->t_start) +
-      Show("t_end", l->t_end));
+      Show("t_end", l->t_end) + Show("behaviour", l->behaviour));
   return PLUMBLINE_OK;
 }
 

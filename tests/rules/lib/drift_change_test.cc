@@ -132,5 +132,57 @@ TEST(Growth, PowerAndNearMissOfCeilings) {
   EXPECT_FALSE(WatchCeiling(Series(engine, 50, kFlat), 0, 0, 1e6).alarmed);
 }
 
+// ---- growth that restarts undo ------------------------------------------------------------------
+
+std::vector<DriftPoint> Restarted(std::vector<DriftPoint> points, int every) {
+  for (DriftPoint& p : points) p.attempt = static_cast<uint32_t>(p.step / every);
+  return points;
+}
+
+TEST(Sawtooth, FindsGrowthThatRestartsUndo) {
+  std::mt19937_64 engine(61);
+  int found = 0;
+  for (int run = 0; run < 300; ++run) {
+    const int every = 10 + run % 11;
+    const auto points =
+        Series(engine, 4 * every, [&](int t) { return std::exp(0.2 * (t % every)); });
+    const Sawtooth saw = FindSawtooth(Restarted(points, every));
+    EXPECT_EQ(saw.restarts, 3u);
+    found += saw.found && std::fabs(saw.slope - 0.2) < 0.08;
+  }
+  EXPECT_GE(found, 290);
+}
+
+// Restarts that change nothing, growth that they do not undo, a jump, a fall within attempts.
+TEST(Sawtooth, SilentElsewhere) {
+  std::mt19937_64 engine(62);
+  const int runs = Long() ? 20000 : 2000;
+  int found = 0;
+  for (int run = 0; run < runs; ++run) {
+    const int every = 4 + run % 17, steps = 2 * every + 16;
+    const double spread = 0.1 + 0.01 * (run % 90);
+    const auto of = [&](const std::function<double(int)>& scale) {
+      return FindSawtooth(Restarted(Series(engine, steps, scale, spread), every)).found;
+    };
+    found += of(kFlat);
+    found += of([](int t) { return std::exp(0.05 * t); });
+    found += of([&](int t) { return t < steps / 2 ? 1.0 : 8.0; });
+    found += of([&](int t) { return std::exp(-0.2 * (t % every)); });
+  }
+  EXPECT_EQ(found, 0);
+}
+
+TEST(Sawtooth, NotJudgedWithoutRestartsOrWithTooFewSteps) {
+  std::mt19937_64 engine(63);
+  const auto grows = [](int t) { return std::exp(0.2 * (t % 10)); };
+  EXPECT_FALSE(FindSawtooth(Series(engine, 40, grows)).judged);
+  EXPECT_FALSE(FindSawtooth(Restarted(Series(engine, 12, grows), 6)).judged);
+  EXPECT_FALSE(FindSawtooth(Restarted(Series(engine, 22, grows), 10)).judged);  // the last has 2
+  EXPECT_FALSE(FindSawtooth({}).judged);
+  std::vector<DriftPoint> same = Restarted(Series(engine, 40, grows), 10);
+  for (DriftPoint& p : same) p.mean_square = 0;
+  EXPECT_FALSE(FindSawtooth(same).judged);
+}
+
 }  // namespace
 }  // namespace plumbline::rules

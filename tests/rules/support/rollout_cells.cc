@@ -113,6 +113,10 @@ void FillMoments(RolloutCell* cell) {
   }
 }
 
+void RoundToBf16(Values* logits) {
+  for (double& z : *logits) z = RoundToFormat(z, DType::kBF16);
+}
+
 // Deviation of a healthy logit's noise. Rows differ: log-normal, so that |d| has the mean .011 and
 // d^2 the mean .0012 that dense bf16 models show.
 double NoiseOf(const RolloutSpec& spec, bool flipped, Draw& draw) {
@@ -149,24 +153,37 @@ std::vector<double> RolloutCells::BaseLogits(int context) const {
   return z;
 }
 
+// Logits after so many further updates.
+std::vector<double> RolloutCells::Moved(std::vector<double> logits, int context,
+                                        int updates) const {
+  for (int j = 1; j <= updates; ++j) {
+    Draw draw(SeedOf(spec_, 100 + static_cast<uint64_t>(j), static_cast<uint64_t>(context)));
+    for (double& z : logits) z += spec_.drift * draw.Normal();
+  }
+  return logits;
+}
+
 std::unique_ptr<RolloutCell> RolloutCells::Make(const CellKind& kind, int context) const {
   const RolloutSpec& s = spec_;
-  const Values base = BaseLogits(context);
-  Values moved = base;
-  for (int j = 1; j <= kind.behind; ++j) {
-    Draw draw(SeedOf(s, 100 + static_cast<uint64_t>(j), static_cast<uint64_t>(context)));
-    for (double& z : moved) z += s.drift * draw.Normal();
-  }
+  Values base = BaseLogits(context);
+  Values moved = Moved(base, context, kind.behind);
   Draw draw(SeedOf(s, 2 + static_cast<uint64_t>(kind.flipped), static_cast<uint64_t>(context)));
   const double own = NoiseOf(s, kind.flipped, draw);
   const double noise = std::hypot(own, kind.extra);
+  Values then = s.behaviour ? Moved(base, context, kind.behind - kind.lag) : Values();
   if (noise > 0) {
-    for (double& z : moved) z += noise * draw.Normal();
+    for (size_t v = 0; v < moved.size(); ++v) {
+      const double normal = draw.Normal();
+      moved[v] += noise * normal;
+      if (s.behaviour) then[v] += own * normal;  // the batch shape was another
+    }
   }
   if (kind.sinful && s.sin == "sharpening") {
     for (double& z : moved) z *= std::pow(1 + s.size, kind.lag);
   }
   const bool sin = kind.sinful;
+  if (s.rounded == "logits") RoundToBf16(&base);
+  if (s.rounded == "logits" || s.rounded == "train-logits") RoundToBf16(&moved);
   const bool heated = sin && (s.sin == "raw-at-temperature" || s.sin == "processed-against-raw" ||
                               s.sin == "both-raw" || s.sin == "truncated");
   const bool cut = sin && (s.sin == "both-raw" || s.sin == "truncated");
@@ -175,8 +192,11 @@ std::unique_ptr<RolloutCell> RolloutCells::Make(const CellKind& kind, int contex
   auto cell = std::make_unique<RolloutCell>();
   const bool logs_drawn = sin && (s.sin == "processed-against-raw" || s.sin == "truncated");
   cell->rollout = logs_drawn ? drawn : LogSoftmax(base);
-  cell->train = LogSoftmax(
-      moved, sin && (s.sin == "raw-at-temperature" || s.sin == "truncated") ? s.temperature : 1);
+  const double trainer_temperature =
+      sin && (s.sin == "raw-at-temperature" || s.sin == "truncated") ? s.temperature : 1;
+  cell->train = LogSoftmax(moved, trainer_temperature);
+  if (s.behaviour) cell->behaviour = LogSoftmax(then, trainer_temperature);
+  cell->flipped = kind.flipped;
   FillAlias(drawn, cell.get());
   cell->of_rollout = SpreadOf(cell->rollout);
   cell->of_train = SpreadOf(cell->train);

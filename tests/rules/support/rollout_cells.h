@@ -24,6 +24,8 @@ struct RolloutCell {
   std::vector<double> rollout, train;  // [V] logged log-probabilities; -inf: cut off
   std::vector<double> chance;          // [V] alias table of what is drawn from
   std::vector<int32_t> alias;
+  std::vector<double> behaviour;  // [V] the trainer's at the labelled version; if asked for
+  bool flipped = false;
   Spread of_rollout, of_train;  // of the logged distributions
   double kl_train_rollout = 0, kl_rollout_train = 0;
   double moment_d2 = 0;                  // sum of pi d^2 over what both support
@@ -57,6 +59,7 @@ class RolloutCells {
 
  private:
   std::vector<double> BaseLogits(int context) const;
+  std::vector<double> Moved(std::vector<double> logits, int context, int updates) const;
   std::unique_ptr<RolloutCell> Make(const CellKind& kind, int context) const;
 
   const RolloutSpec& spec_;

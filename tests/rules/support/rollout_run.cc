@@ -47,6 +47,56 @@ void FillSide(const RolloutSpec& spec, const RolloutSequence& s, bool train,
   if (spec.decimals >= 0) side->set_decimals(static_cast<uint32_t>(spec.decimals));
 }
 
+// Choices of 2 of 16 experts; where they flipped, the trainer's second one is another.
+v1::Evidence Routed(const RolloutSimulator& simulator,
+                    const std::vector<RolloutSequence>& sequences, bool train) {
+  v1::Evidence e;
+  v1::Routing& routing = *e.mutable_routing();
+  routing.mutable_config()->set_experts(16);
+  routing.mutable_config()->set_top_k(2);
+  std::string experts, ids, positions;
+  int64_t rows = 0;
+  const auto append = [](int64_t value, std::string* to) {
+    to->append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    for (size_t k = 0; k < sequences[i].tokens.size(); ++k, ++rows) {
+      const RolloutToken& t = sequences[i].tokens[k];
+      const int64_t first = t.token % 16;
+      append(first, &experts);
+      append((first + (train && simulator.Flipped(i, k) ? 2 : 1)) % 16, &experts);
+      append(static_cast<int64_t>(i), &ids);
+      append(t.position, &positions);
+    }
+  }
+  const auto put = [&](std::string bytes, int64_t columns, v1::Tensor* tensor) {
+    tensor->set_dtype(v1::DTYPE_I64);
+    tensor->add_shape(rows);
+    if (columns > 1) tensor->add_shape(columns);
+    tensor->set_data(std::move(bytes));
+  };
+  put(std::move(experts), 2, routing.mutable_sample()->mutable_topk_indices());
+  put(std::move(ids), 1, routing.mutable_sample()->mutable_sequence_id());
+  put(std::move(positions), 1, routing.mutable_sample()->mutable_position());
+  e.set_sample_size(static_cast<uint64_t>(rows));
+  e.set_exercised(v1::EXERCISED_YES);
+  return e;
+}
+
+// A trainer, and a rollout process where one sends something, of each attempt.
+void AddProcesses(const RolloutSpec& spec, v1::Batch* batch) {
+  const int attempts =
+      spec.restart_every > 0 ? (spec.steps + spec.restart_every - 1) / spec.restart_every : 1;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    AddTrainer(0, 1, batch);
+    v1::Source trainer = batch->sources(batch->sources_size() - 1);
+    trainer.set_attempt(static_cast<uint32_t>(attempt));
+    *batch->mutable_sources(batch->sources_size() - 1) = trainer;
+    trainer.set_role(v1::ROLE_ROLLOUT);
+    if (spec.halves || spec.routing) *batch->add_sources() = trainer;
+  }
+}
+
 void FillOfRollout(const RolloutSpec& spec, const RolloutSequence& s, v1::LogprobsSequence* m) {
   FillSide(spec, s, false, m->mutable_rollout());
   if (spec.versions_recorded) *m->mutable_weight_versions() = Integers(s, &RolloutToken::version);
@@ -69,6 +119,10 @@ void FillOfRollout(const RolloutSpec& spec, const RolloutSequence& s, v1::Logpro
 void FillOfTrain(const RolloutSpec& spec, const RolloutSequence& s, v1::LogprobsSequence* m) {
   FillSide(spec, s, true, m->mutable_train());
   if (spec.versions_recorded) m->set_train_version(s.train_version);
+  if (spec.behaviour) {
+    *m->mutable_behaviour()->mutable_logprobs() =
+        Floats(s, spec.decimals >= 0 ? DType::kF64 : DType::kF32, &RolloutToken::behaviour);
+  }
   if (spec.advantages) *m->mutable_advantages() = Floats(s, DType::kF32, &RolloutToken::advantage);
 }
 
@@ -115,27 +169,32 @@ v1::LogprobsSequence SequenceMessage(const RolloutSpec& spec, const RolloutSeque
 v1::Batch RolloutRun(const RolloutSpec& spec) {
   RolloutSimulator simulator(spec);
   v1::Batch batch;
-  AddTrainer(0, 1, &batch);
-  if (spec.halves) {
-    v1::Source& rollout = *batch.add_sources();
-    rollout = batch.sources(0);
-    rollout.set_role(v1::ROLE_ROLLOUT);
-  }
+  AddProcesses(spec, &batch);
+  const uint32_t roles = spec.halves || spec.routing ? 2 : 1;
   for (int step = spec.first_step; step < spec.first_step + spec.steps; ++step) {
+    const int attempt = spec.restart_every > 0 ? (step - spec.first_step) / spec.restart_every : 0;
+    const uint32_t trainer = static_cast<uint32_t>(attempt) * roles;
     if (spec.logits) {
       v1::Evidence e;
       *e.mutable_logits() = simulator.LogitsOf(step);
       e.set_sample_size(static_cast<uint64_t>(e.logits().rows_size()));
-      AddEvidence(0, "logits", step, std::move(e), &batch);
+      AddEvidence(trainer, "logits", step, std::move(e), &batch);
       continue;
     }
     const std::vector<RolloutSequence> sequences = simulator.Step(step);
+    for (const uint32_t role : {0u, 1u}) {
+      if (!spec.routing) break;
+      AddEvidence(trainer + role, "routing", step, Routed(simulator, sequences, role == 0), &batch);
+      batch.mutable_evidence(batch.evidence_size() - 1)->mutable_site()->set_layer("layers.0");
+    }
     if (!spec.halves) {
-      AddEvidence(0, "logprobs", step, Sequences(spec, sequences, RolloutHalf::kBoth), &batch);
+      AddEvidence(trainer, "logprobs", step, Sequences(spec, sequences, RolloutHalf::kBoth),
+                  &batch);
       continue;
     }
-    AddEvidence(0, "logprobs", step, Sequences(spec, sequences, RolloutHalf::kTrain), &batch);
-    AddEvidence(1, "logprobs", step, Sequences(spec, sequences, RolloutHalf::kRollout), &batch);
+    AddEvidence(trainer, "logprobs", step, Sequences(spec, sequences, RolloutHalf::kTrain), &batch);
+    AddEvidence(trainer + 1, "logprobs", step, Sequences(spec, sequences, RolloutHalf::kRollout),
+                &batch);
   }
   return batch;
 }

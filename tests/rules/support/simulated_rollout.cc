@@ -35,6 +35,8 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
                       {"workers", &s.workers},
                       {"seed", &s.seed},
                       {"lag", &s.lag},
+                      {"in_flight", &s.in_flight},
+                      {"restart_every", &s.restart_every},
                       {"top_k", &s.top_k},
                       {"from_step", &s.from_step},
                       {"versions", &s.versions},
@@ -60,6 +62,8 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
                      {"rollout_varentropy", &s.rollout_varentropy},
                      {"versions_recorded", &s.versions_recorded},
                      {"advantages", &s.advantages},
+                     {"behaviour", &s.behaviour},
+                     {"routing", &s.routing},
                      {"ids", &s.ids},
                      {"far", &s.far},
                      {"halves", &s.halves},
@@ -100,13 +104,17 @@ void RolloutSimulator::DrawTokens(int step, RolloutSequence* s, Draw& draw) {
     const double u = -std::log(1 - draw.Uniform()) * spec_.length;
     length = std::clamp(static_cast<int>(u), 1, 4 * spec_.length);
   }
-  const int lag = spec_.lag > 0 ? Below(spec_.lag + 1, draw) : 0;
+  const int first_lag = spec_.in_flight > 0 ? spec_.lag
+                        : spec_.lag > 0     ? Below(spec_.lag + 1, draw)
+                                            : 0;
   const double advantage = draw.Normal();
   s->train_version = 1000 + step;
   s->t_start = 100.0 * step;
   s->t_end = s->t_start + .01 * length;
   origins_.clear();
   for (int i = 0; i < length; ++i) {
+    const int arrived = 2 * i >= length ? spec_.in_flight : 0;
+    const int lag = std::max(0, first_lag - arrived);
     const RolloutCell& cell =
         cells_.Get(KindOf(step, lag, *s, draw), Below(cells_.contexts(), draw));
     largest_d2_ = std::max(largest_d2_, cell.moment_d2);
@@ -157,6 +165,9 @@ void RolloutSimulator::Sin(int step, RolloutSequence* s, Draw& draw) {
     if (spec_.varentropy) t.train_varentropy = trained[i].cell->of_train.varentropy;
     if (spec_.rollout_entropy) t.rollout_entropy = origins_[i].cell->of_rollout.entropy;
     if (spec_.rollout_varentropy) t.rollout_varentropy = origins_[i].cell->of_rollout.varentropy;
+    if (spec_.behaviour)
+      t.behaviour = trained[i].cell->behaviour[static_cast<size_t>(trained[i].token)];
+    if (sinful && spec_.sin == "rewarded") t.train += spec_.size * t.advantage;
     if (spec_.far) t.train = t.rollout + (i % 2 == 0 ? 20 : -20);
   }
 }

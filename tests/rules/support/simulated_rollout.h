@@ -36,8 +36,11 @@ struct RolloutSpec {
   std::string noise =
       "dense";  // bf16-like; "moe": router flips beside it; "fp8"; "none": equal bits
   double noise_scale = 1;
-  int lag = 0;         // versions; each sequence is 0 .. lag behind, in equal shares
-  double drift = .03;  // deviation of one version's change of a logit
+  int lag = 0;            // versions; each sequence is 0 .. lag behind, in equal shares
+  double drift = .03;     // deviation of one version's change of a logit
+  int in_flight = 0;      // versions by which the engine's weights advance in the middle of each
+                          // sequence; all then begin at `lag`
+  int restart_every = 0;  // steps of an attempt of the run; 0: there is one
 
   // ---- sins: "" none,
   // "raw-at-temperature"   drawn at T, rollout logs raw, trainer at T
@@ -54,6 +57,7 @@ struct RolloutSpec {
   // "sharpening"           trainer's logits (1 + size)^lag times as large
   // "leak"                 `share` of the tokens are not drawn but the likeliest, logged as if
   // drawn
+  // "rewarded"             the trainer's values move by `size` with each unit of the advantage
   std::string sin;
   double temperature = 1, top_p = 1;
   int top_k = 0;
@@ -63,13 +67,16 @@ struct RolloutSpec {
   int versions = 4, reset = 8;
 
   // ---- the record
-  std::string rounded;    // "train", "rollout", "both": to bf16; or "f16-both"
+  std::string rounded;    // "train", "rollout", "both": to bf16; or "f16-both"; "logits",
+                          // "train-logits": both sides' logits, or one's, before the softmax
   int decimals = -1;      // values read from text of so many
   std::string mode;       // "", "raw", "processed"
   bool declared = false;  // temperature, top_p, top_k of the sampler are in the record
   bool entropy = false, varentropy = false;                  // the trainer's
   bool rollout_entropy = false, rollout_varentropy = false;  // the rollout's, of what it logs
   bool versions_recorded = true;
+  bool behaviour = false;  // the trainer's values at the version each token is labelled with
+  bool routing = false;    // both sides' choices of 2 of 16 experts, in one layer
   bool advantages = false;
   bool ids = true;        // token ids
   std::string selection;  // "", "all", "filtered"
@@ -99,6 +106,11 @@ class RolloutSimulator {
   std::vector<RolloutSequence> Step(int step, uint64_t seed = 0);
   // The rows of full logits of the same tokens, of those that are judged.
   v1::Logits LogitsOf(int step, uint64_t seed = 0);
+
+  // Of a token of the last step made: did its experts flip between the sides?
+  bool Flipped(size_t sequence, size_t token) const {
+    return step_origins_[sequence][token].cell->flipped;
+  }
 
   // The largest E_pi[d^2 | context] of the contexts met so far.
   double largest_d2() const;
