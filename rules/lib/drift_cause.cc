@@ -11,9 +11,6 @@ namespace {
 
 using Named = std::optional<DriftCause>;
 
-// More than "noise" is ever sure of: a record that proves untrue takes that word back.
-constexpr double kRefutesNoise = 0.65;
-
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -327,7 +324,7 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   if (Named cut = Truncated(s, tests)) return *cut;
   if (Named other = NotSampled(s, tests)) return *other;
   if (tests.record_failed())
-    return {"unknown", kRefutesNoise, "the record is not true, and no cause left its mark", ""};
+    return {"unknown", 0, "the record is not true, and no cause left its mark", ""};
   if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
   if (Named sync = MissedSync(patterns.jump)) return *sync;
   if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;

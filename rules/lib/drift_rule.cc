@@ -3,6 +3,18 @@
 #include <algorithm>
 
 namespace plumbline::rules {
+namespace {
+
+// "Noise" was said of a record that seemed true. Where it proved untrue since, that no cause is
+// known is surer than that one.
+void Withdraw(const DriftSite& site, const v1::Cause& told, v1::Finding& finding) {
+  constexpr double kSurer = 0.05;
+  v1::Cause& cause = *finding.mutable_cause();
+  if (told.id() == "noise" && cause.id() == "unknown" && site.tests.record_failed())
+    cause.set_confidence(told.confidence() + kSurer);
+}
+
+}  // namespace
 
 void DriftRule::Judge(const SiteStep& step, VerdictSink& out) {
   DriftRun& run = run_.Take(step);
@@ -32,6 +44,7 @@ void DriftRule::Look(const DriftSite& site, bool last, VerdictSink& out) {
     if (last && told.level == v1::LEVEL_UNSPECIFIED) out.Add(std::move(verdict));
     return;
   }
+  Withdraw(site, told.cause, *verdict.mutable_finding());
   const v1::Level level = verdict.finding().level();
   const v1::Cause& cause = verdict.finding().cause();
   const bool surer = cause.id() != told.cause.id() && cause.confidence() > told.cause.confidence();

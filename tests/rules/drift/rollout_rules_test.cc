@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "rules/engine/engine.h"
+#include "rules/engine/report.h"
 #include "tests/rules/support/simulated_rollout.h"
 
 namespace plumbline::rules {
@@ -91,6 +93,65 @@ TEST(RolloutRules, HalvesOfOtherTextAreNamedAsAFact) {
   EXPECT_EQ(record->finding().cause().id(), "retokenisation");
 }
 
+// The first rows of a sequence; every tensor here has 8 or 4 bytes an element.
+v1::LogprobsSequence FirstRows(v1::LogprobsSequence m, int64_t rows) {
+  for (v1::Tensor* tensor :
+       {m.mutable_tokens(), m.mutable_weight_versions(), m.mutable_rollout()->mutable_logprobs(),
+        m.mutable_train()->mutable_logprobs()}) {
+    const size_t width = tensor->data().size() / m.length();
+    tensor->mutable_data()->resize(static_cast<size_t>(rows) * width);
+    tensor->set_shape(0, rows);
+  }
+  m.set_length(static_cast<uint64_t>(rows));
+  return m;
+}
+
+void SetTurn(int64_t turn, v1::LogprobsSequence* m) {
+  v1::Tensor& turns = *m->mutable_turns();
+  turns.set_dtype(v1::DTYPE_I64);
+  turns.add_shape(static_cast<int64_t>(m->length()));
+  for (uint64_t i = 0; i < m->length(); ++i)
+    turns.mutable_data()->append(reinterpret_cast<const char*>(&turn), sizeof turn);
+}
+
+// Each sequence as two turns: the second one's record holds the first one's tokens as its prompt.
+v1::Batch TwoTurns(int broken_every) {
+  constexpr int64_t kFirst = 32;
+  v1::Batch batch = RolloutRun({});
+  int number = 0;
+  for (v1::Evidence& e : *batch.mutable_evidence()) {
+    v1::Logprobs turns;
+    for (const v1::LogprobsSequence& whole : e.logprobs().sequences()) {
+      v1::LogprobsSequence& first = *turns.add_sequences();
+      first = FirstRows(whole, kFirst);
+      SetTurn(0, &first);
+      v1::LogprobsSequence& second = *turns.add_sequences();
+      second = whole;
+      SetTurn(1, &second);
+      for (uint64_t i = 0; i < whole.length(); ++i)
+        second.mutable_mask()->push_back(i < kFirst ? 0 : 1);
+      if (broken_every > 0 && number++ % broken_every == 0)
+        (*second.mutable_tokens()->mutable_data())[8 * 20] ^= 1;
+    }
+    *e.mutable_logprobs() = turns;
+  }
+  return batch;
+}
+
+TEST(RolloutRules, PromptsOfLaterTurnsAreCompared) {
+  const auto healthy = Judge({TwoTurns(0)});
+  ASSERT_EQ(Of(healthy, kRecord)->kind(), v1::Verdict::KIND_PASS);
+  EXPECT_EQ(Of(healthy, kRecord)->details().fields().at("prompts_of_later_turns").number_value(),
+            64);
+  const auto broken = Judge({TwoTurns(8)});
+  const v1::Verdict* record = Of(broken, kRecord);
+  ASSERT_EQ(record->kind(), v1::Verdict::KIND_FINDING);
+  EXPECT_EQ(record->finding().level(), v1::LEVEL_WARNING);
+  EXPECT_EQ(record->finding().strength(), v1::STRENGTH_PROVED);
+  EXPECT_EQ(record->finding().cause().id(), "retokenisation");
+  EXPECT_EQ(record->finding().witness().fields().at("position").number_value(), 20);
+}
+
 TEST(RolloutRules, RowsOfLogitsAreJudgedAtTheirOwnSite) {
   RolloutSpec spec{.steps = 3, .logits = true};
   for (const v1::Verdict& v : Judge(spec)) {
@@ -119,6 +180,60 @@ TEST(RolloutRules, EpochsDoNotEnterTwice) {
   const auto verdicts = Judge(spec);
   EXPECT_EQ(Of(verdicts, kRecord)->kind(), v1::Verdict::KIND_PASS);
   EXPECT_EQ(Of(verdicts, kRecord)->details().fields().at("tokens").number_value(), 4096);
+}
+
+// What the findings of a rule of one run name, one after the other, and what its report keeps.
+struct Named {
+  std::vector<std::string> told;
+  std::string kept;
+};
+Named CausesOf(const std::string& rule, v1::Batch batch) {
+  Named named;
+  Report report;
+  auto engine = Engine::Create({.rules = {"drift/*"}}, [&](const v1::Verdict& verdict) {
+    report.Add(verdict);
+    if (verdict.rule() == rule) named.told.push_back(verdict.finding().cause().id());
+  });
+  EXPECT_TRUE(engine.ok());
+  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
+  (*engine)->Finish();
+  for (const v1::Finding* f : report.findings())
+    if (f->rule() == rule) named.kept = f->cause().id();
+  return named;
+}
+
+// Every third of the trainer's values half a nat too large, from a step on: no cause does this.
+void Raise(int64_t from_step, v1::Batch* batch) {
+  for (v1::Evidence& e : *batch->mutable_evidence()) {
+    if (e.step() < from_step) continue;
+    for (v1::LogprobsSequence& s : *e.mutable_logprobs()->mutable_sequences()) {
+      std::string& data = *s.mutable_train()->mutable_logprobs()->mutable_data();
+      for (size_t i = 0; i < data.size(); i += 3 * sizeof(float)) {
+        float value;
+        std::memcpy(&value, data.data() + i, sizeof value);
+        value += 0.5f;
+        std::memcpy(data.data() + i, &value, sizeof value);
+      }
+    }
+  }
+}
+
+// Drift that is first put down to noise, of a record that proves untrue only later: the finding
+// keeps its place and gets the later word, with a cause or without one.
+TEST(RolloutRules, NoiseIsTakenBackWhenTheRecordProvesUntrue) {
+  RolloutSpec spec{.steps = 40, .noise = "fp8", .noise_scale = 2.5};
+  EXPECT_EQ(CausesOf("drift/logit-drift", RolloutRun(spec)).kept, "noise");
+  v1::Batch raised = RolloutRun(spec);
+  Raise(8, &raised);
+  const Named unknown = CausesOf("drift/logit-drift", raised);
+  EXPECT_EQ(unknown.told.front(), "noise");
+  EXPECT_EQ(unknown.kept, "unknown");
+  spec.sin = "zero-filled";
+  spec.from_step = 8;
+  spec.share = .2;
+  const Named zeros = CausesOf("drift/logit-drift", RolloutRun(spec));
+  EXPECT_EQ(zeros.told.front(), "noise");
+  EXPECT_EQ(zeros.kept, "zero-filled");
 }
 
 // Healthy runs of every kind, over seeds: nothing may be found.

@@ -255,16 +255,18 @@ TEST(Staleness, DriftThatFallsSlowlyIsNoJump) {
 // How often each evidence finds one version's change of a given size, and how often it is wrong
 // where nothing is stale.
 TEST(Staleness, LevelAndPower) {
-  const int runs = Long() ? 400 : 40;
+  const int runs = Long() ? 400 : 20;
   for (const double drift : {0.0, 0.01, 0.02, 0.03}) {
     int split = 0, jumps = 0;
     for (int run = 0; run < runs; ++run) {
       RolloutSpec spec = Stale(drift);
       spec.steps = 4;
+      spec.contexts = 64;
       spec.seed = 300 + run;
       split += FindStaleness(Simulate(spec).statistics).found;
       spec = InFlight(8, 8, drift);
       spec.steps = 4;
+      spec.contexts = 64;
       spec.seed = 300 + run;
       jumps += FindStaleness(Simulate(spec).statistics).found;
     }
