@@ -121,6 +121,7 @@ TEST(LogitsDumps, LabelsChooseRowsAndAreTheirTokens) {
     EXPECT_EQ(logits.rows(0).row(), 7u);
     EXPECT_EQ(logits.rows(1).token(), 63);
     EXPECT_EQ(logits.summary().rows(), 2u);
+    EXPECT_EQ(logits.summary().rows_seen(), static_cast<uint64_t>(kRows));
   }
   std::fill(labels.begin(), labels.end(), -100);
   dump.Tensor("labels").data = Bytes(labels);

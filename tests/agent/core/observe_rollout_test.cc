@@ -83,6 +83,8 @@ TEST(Observe, LogitsAreMeasuredByRow) {
     EXPECT_EQ(all[0].sample_size(), expected.size());
     EXPECT_EQ(logits.summary().rows(), expected.size());
     EXPECT_EQ(logits.summary().usable(), expected.size());
+    const auto seen = static_cast<uint64_t>(rows);
+    EXPECT_EQ(logits.summary().rows_seen(), expected.size() < seen ? seen : 0);
     ASSERT_EQ(logits.rows_size(), static_cast<int>(expected.size()));
     const LogitPlan plan = PlanLogits(both.Input());
     for (int i = 0; i < logits.rows_size(); ++i) {
@@ -136,6 +138,7 @@ TEST(Observe, LogitsCostNothingAtStepsWithoutSamples) {
       ++(e.logits().rows_size() > 0 ? sampled : bare);
       EXPECT_EQ(e.logits().config().vocabulary(), 30u);
       EXPECT_EQ(e.logits().summary().rows(), e.sample_size());
+      EXPECT_EQ(e.logits().summary().rows_seen(), e.sample_size() == 4 ? 0u : 4u);
     }
   }
   EXPECT_GE(sampled, 1);
