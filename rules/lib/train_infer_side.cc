@@ -296,8 +296,8 @@ void RoutedSide::Finish(size_t max_tokens) {
 size_t RoutedSide::bytes() const {
   size_t total = sizeof(*this) + sequences.size() * (sizeof(Extent) + 48);
   for (const RoutedToken& t : tokens) {
-    total += sizeof(t) + t.chosen.capacity() * sizeof(int16_t) +
-             t.gates.capacity() * sizeof(float) + t.ranked.capacity() * sizeof(EdgeScore);
+    total += sizeof(t) + t.chosen.size() * sizeof(int16_t) + t.gates.size() * sizeof(float) +
+             t.ranked.size() * sizeof(EdgeScore);
   }
   return total;
 }
