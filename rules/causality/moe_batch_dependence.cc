@@ -74,6 +74,9 @@ class MoeBatchDependence : public Rule {
     }
   }
 
+  // Each step is judged by itself.
+  void Persist(Archive& /*archive*/) override {}
+
  private:
   v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;

@@ -127,6 +127,11 @@ class MoeFutureLeak : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(unsampled_);
+  }
+
  private:
   static constexpr int64_t kSampled = -1;
 

@@ -149,6 +149,9 @@ class MoeIntervention : public Rule {
     }
   }
 
+  // Each step is judged by itself.
+  void Persist(Archive& /*archive*/) override {}
+
  private:
   static v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) {
     if (!a.blocked.empty()) return Inconclusive(a.blocked);

@@ -143,6 +143,9 @@ class MoeTieOrder : public Rule {
     }
   }
 
+  // Each step is judged by itself.
+  void Persist(Archive& /*archive*/) override {}
+
  private:
   using Analyses = std::vector<std::shared_ptr<const RoutingAnalysis>>;
 

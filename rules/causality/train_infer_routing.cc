@@ -146,6 +146,11 @@ class TrainInferRouting : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(runs_, layers_);
+  }
+
  private:
   struct Layer {
     uint64_t compared = 0;
@@ -158,6 +163,10 @@ class TrainInferRouting : public Rule {
     std::string reason;  // why the last step that could not be judged was not
     RoutingComparison last;
     std::set<std::string> fired;
+
+    void Persist(Archive& a) {
+      a(compared, flips, large_flips, marked, step_first, step_last, reason, last, fired);
+    }
   };
 
   void Tell(const ComparedStep& done, VerdictSink& out) {

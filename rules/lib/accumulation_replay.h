@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "base/half.h"
 #include "rules/lib/accumulation_case.h"
 
@@ -20,6 +21,7 @@ struct AccumulationModel {
   bool cast_first = false;  // addends are rounded into dtype before they are added
 
   std::string text() const;  // "bf16, one after the other"
+  void Persist(Archive& a) { a(dtype, rounding, via_fp32, cast_first); }
   bool half() const { return FormatOf(dtype).precision < 24; }
 };
 
@@ -44,6 +46,10 @@ struct AccumulationMatch {
   uint64_t discriminating = 0;  // least number on which another family differs from `model`
   std::string runner_up;        // the best of another family
   uint64_t runner_up_matches = 0;
+  void Persist(Archive& a) {
+    a(samples, accepted, indistinguishable, model, matches, discriminating, runner_up);
+    a(runner_up_matches);
+  }
 };
 AccumulationMatch MatchAccumulation(const Accumulation& a);
 
@@ -54,10 +60,12 @@ struct LongerSum {
   double mean = 0;  // ulp, and its 4.9 standard errors
   double half_width = 0;
   double relative = 0;  // sum of the results over the sum of the exact sums, less 1
+  void Persist(Archive& a) { a(adds, mean, half_width, relative); }
 };
 struct LongerSums {
   std::vector<LongerSum> tried;  // up to the first that breaks
   bool breaks = false;           // the last one's interval lies beyond the budget
+  void Persist(Archive& a) { a(tried, breaks); }
 };
 LongerSums Extrapolate(const Accumulation& a, const AccumulationModel& model);
 

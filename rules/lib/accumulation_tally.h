@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/accumulation_replay.h"
 #include "rules/lib/bias_stream.h"
 
@@ -33,6 +34,7 @@ class AccumulationTally {
       double result = 0;
       uint64_t element = 0;
       uint64_t adds = 0;
+      void Persist(Archive& a) { a(e, exact, result, element, adds); }
     } worst;
 
     double relative() const { return got / exact - 1; }
@@ -40,6 +42,9 @@ class AccumulationTally {
     const char* ModelName() const;  // as in details
     std::string ModelText() const;  // "Replay: bf16, one after the other, equals 64 of 64 ..."
     std::string CauseId() const;
+    void Persist(Archive& a) {
+      a(rank, stream, last_step, got, exact, fp32_errors, fp32_count, aside, lost, match, worst);
+    }
   };
 
   // alpha: the site's.
@@ -62,6 +67,12 @@ class AccumulationTally {
   std::vector<std::string> Assumptions() const;
   void Describe(google::protobuf::Struct& details) const;
   void FillWitness(const Rank& rank, google::protobuf::Struct& witness) const;
+
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(told, step_first, step_last, most_adds, unit, longer);
+    a(alpha_, ranks_, steps_, more_, repeated_, unjudged_, extrapolated_, problems_);
+  }
 
   v1::Level told = v1::LEVEL_UNSPECIFIED;  // the finding made so far
   int64_t step_first = 0;

@@ -43,6 +43,7 @@
 #include <optional>
 #include <span>
 
+#include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 #include "rules/lib/sum_error.h"
 
@@ -110,6 +111,13 @@ class BiasStream {
   BiasSide side() const;
   v1::Level level() const;
 
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(alpha_, threshold_, products_, alarm_sample_, alarm_step_, side_alarmed_, count_, steps_);
+    a(refused_, population_unknown_, mean_, squares_, origin_, step_ss_, step_sn_, step_nn_);
+    a(alike_, zero_squares_, zero_sums_, rounded_, misrounded_);
+  }
+
  private:
   static constexpr std::array<double, 4> kScales = {1, 4, 16, 64};
   static constexpr std::array<double, 5> kBets = {.05, .1, .2, .4, .7};
@@ -119,6 +127,7 @@ class BiasStream {
   struct Scaled {
     double m = 1;
     int64_t exponent = 0;
+    void Persist(Archive& a) { a(m, exponent); }
   };
   // The sum of what was drawn in this step, by (sign, scale).
   using Drawn = std::array<double, 8>;

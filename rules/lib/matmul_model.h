@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/archive.h"
 #include "base/dtype.h"
 #include "base/half.h"
 
@@ -66,6 +67,10 @@ struct MatmulModel {
   RoundingMode store = RoundingMode::kNearestEven;  // into D's dtype
 
   bool operator==(const MatmulModel&) const = default;
+  void Persist(Archive& a) {
+    a(cut, sum, accumulator, rounding, fused, compensation, tree, leaf, fraction_bits, block);
+    a(addend_inside, floored, promote, part, part_dtype, reduce_dtype, addend_last, store);
+  }
 };
 
 // "exact", "sequential", "pairwise", "aligned", "promoted", "split-k" or "tf32" (any cut).

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "base/archive.h"
 #include "rules/lib/mixture_steps.h"
 #include "rules/rule.h"
 
@@ -28,6 +29,11 @@ class MixtureRule : public Rule {
 
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
+  // All that such a rule remembers: what derives from it keeps options only.
+  void Persist(Archive& archive) final {
+    archive.Version(1);
+    archive.MapOf(layers_, [this](const MixtureKey&) { return Layer(window_steps_); });
+  }
 
  protected:
   // The finding that a full window makes, if any; `fired`: cause ids already told, not to be told
@@ -53,6 +59,7 @@ class MixtureRule : public Rule {
     int64_t step_last = 0;
     std::set<uint32_t> ranks;
     std::set<std::string> fired;
+    void Persist(Archive& a) { a(window, gaps, unusable, step_first, step_last, ranks, fired); }
   };
 
   void Take(const SiteStep& step, const JoinedMixture& joined, Layer& layer) const;

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -36,6 +37,10 @@ struct MixtureStep {
   // over the bins; 0 without drops, NaN where positions are unknown.
   double SlopePoints() const;
   double LargestOverMean() const;  // of wanted loads
+
+  void Persist(Archive& a) {
+    a(step, wanted, kept, choices, dropped, padding_choices, entropy, positions, offered, refused);
+  }
 };
 
 // Which stream of steps a summary belongs to: evaluation batches are not training's.
@@ -48,12 +53,14 @@ struct MixtureKey {
     return std::tie(role, layer, op, evaluation) <=>
            std::tie(other.role, other.layer, other.op, other.evaluation);
   }
+  void Persist(Archive& a) { a(role, layer, op, evaluation); }
 };
 
 // What was left out of a join.
 struct MixtureGaps {
   uint64_t unreadable = 0;  // calls without a summary, or whose counts do not add up
   uint64_t repeated = 0;    // calls that another rank recorded too (tensor parallel): counted once
+  void Persist(Archive& a) { a(unreadable, repeated); }
 };
 
 struct JoinedMixture {
@@ -84,6 +91,11 @@ class MixtureWindow {
   uint64_t choices() const { return choices_; }
   uint64_t dropped() const { return dropped_; }
   uint64_t padding_choices() const { return padding_choices_; }
+
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(attempt_, taken_, steps_, wanted_, kept_, choices_, dropped_, padding_choices_);
+  }
 
  private:
   void Add(const MixtureStep& step, bool add);

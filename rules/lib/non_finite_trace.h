@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "base/dtype.h"
 #include "rules/rule.h"
 
@@ -33,6 +34,10 @@ struct Observation {
   bool mask_like() const;
   // Of the backward pass or the optimizer: what a loss scale that is too large overflows.
   bool gradient_like() const;
+  void Persist(Archive& a) {
+    a(layer, op, what, rank, call, order, dtype, count, nan, pos_inf, neg_inf, unsorted, amax);
+    a(whole_rows);
+  }
 };
 
 // The first observation of a step that holds a NaN or an infinity.

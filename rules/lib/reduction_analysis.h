@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/reduction_case.h"
 #include "rules/lib/reduction_replay.h"
 #include "rules/rule.h"
@@ -19,6 +20,12 @@ struct ReductionAnalysis {
   bool replayed = false;  // else replay has the judged columns alone
 
   std::vector<uint32_t> ranks() const;  // that the verdict speaks of; empty: the step's
+
+  // What WithoutValues keeps; only that is remembered beyond its step.
+  void Persist(Archive& a) {
+    ReductionFrame& frame = c;
+    a(blocked, frame, replay, replayed);
+  }
 };
 
 // The same without its values, to be kept over steps: no joined, inputs, output, offsets, shapes.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "base/dtype.h"
 #include "base/half.h"
 
@@ -44,6 +45,11 @@ struct Arithmetic {
   int group = 1;
   DType group_partial = DType::kF32;
   bool exact_only = false;  // stands for the exact sum alone
+
+  void Persist(Archive& a) {
+    a(wire, partial, rounding, averaging, flush, through_wire, store, store_rounding, group);
+    a(group_partial, exact_only);
+  }
 
   bool wide() const { return FormatOf(partial).precision > FormatOf(wire).precision; }
   bool pre() const {

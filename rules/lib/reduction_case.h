@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/archive.h"
 #include "base/dtype.h"
 #include "rules/lib/reduction_join.h"
 
@@ -37,6 +38,12 @@ struct ReductionFrame {
   bool average() const { return op == v1::ReductionCall::OP_AVG; }
   // The dtype whose one rounding nobody can avoid: the narrower of wire and output.
   DType result_dtype() const;
+
+  void Persist(Archive& a) {
+    a(ranks, samples, input_dtype, output_dtype, wire_dtype, wire_declared, offsets_given, count);
+    a(count_given, op, ring_order, channels, chunk, algorithm, transport, differing_ranks);
+    a(first_difference, assumptions);
+  }
 };
 
 // Decoded samples of one call. Values are in the dtypes' own precision, held as doubles.

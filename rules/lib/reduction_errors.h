@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/reduction_candidates.h"
 #include "rules/lib/reduction_case.h"
 #include "rules/lib/sum_error.h"
@@ -28,6 +29,7 @@ class RelativeErrorSum {
  public:
   void Take(const ReductionCase& c);
   RelativeError Get() const;
+  void Persist(Archive& a) { a(n_, d_, s_, dd_, ds_, ss_); }
 
  private:
   uint64_t n_ = 0;
@@ -59,6 +61,7 @@ struct WhatIf {
   double rms = 0;
   double misrounded = 0;
   double lost_mass = 0;  // share of sum |x| whose addition changed nothing; NaN: no chain
+  void Persist(Archive& a) { a(model, samples, mean, rms, misrounded, lost_mass); }
 };
 std::vector<WhatIf> WhatIfTable(const ReductionCase& c, std::span<const int32_t> columns);
 

@@ -126,12 +126,12 @@ bool GrownBias::beyond_budget() const {
   return mean - half_width > kBiasBudgetUlp || mean + half_width < -kBiasBudgetUlp;
 }
 
-int Growth::breaks_at() const {
+int RankGrowth::breaks_at() const {
   return !tried.empty() && tried.back().beyond_budget() ? tried.back().ranks : 0;
 }
 
-Growth GrowReduction(const ReductionCase& c, const ReductionReplay& replay) {
-  Growth growth;
+RankGrowth GrowReduction(const ReductionCase& c, const ReductionReplay& replay) {
+  RankGrowth growth;
   const std::vector<Spread> spreads = SpreadsOf(c, replay.columns);
   if (spreads.empty()) return growth;
   // Groups of G ranks add their sums: as many partial sums are narrow as there are groups.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/reduction_errors.h"
 #include "rules/lib/reduction_replay.h"
 
@@ -18,17 +19,19 @@ struct GrownBias {
   double half_width = 0;
   double relative = 0;  // mean relative error
   bool beyond_budget() const;
+  void Persist(Archive& a) { a(ranks, mean, half_width, relative); }
 };
 
-struct Growth {
+struct RankGrowth {
   std::vector<GrownBias> tried;  // N doubled up to 2,048, until the budget is passed
   // The number of ranks at which the bias first passes the budget; 0: not up to the last tried.
   int breaks_at() const;
+  void Persist(Archive& a) { a(tried); }
 };
 
 // Addends with the mean and the deviation over ranks of the sampled elements, normal, summed as the
 // accepted class sums: rings from any start, trees, groups. Deterministic.
-Growth GrowReduction(const ReductionCase& c, const ReductionReplay& replay);
+RankGrowth GrowReduction(const ReductionCase& c, const ReductionReplay& replay);
 
 // From a call alone: addends c (1 + 0.3 normal), c log-normal, in a ring of that dtype.
 GrownBias PredictRing(DType dtype, int ranks);

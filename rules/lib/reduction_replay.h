@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 #include "rules/lib/reduction_candidates.h"
 #include "rules/lib/reduction_case.h"
@@ -58,6 +59,12 @@ struct ReductionReplay {
   // Keys of the contract: model {name, dtype, ...}, matches, samples, discriminating, runner_up,
   // runner_up_matches; beside them needed, candidates, proved.
   void AddDetails(google::protobuf::Struct& details) const;
+  // All but the shapes, which belong to the call's values.
+  void Persist(Archive& a) {
+    a(name, proved, class_proved, parameters, shared, families, columns, aside, distinct, matches);
+    a(discriminating, needed, candidates, runner_up, runner_up_matches, compensated);
+    a(compensated_differs, without_rings, narrow_partials, explained, arithmetic, shape);
+  }
 };
 
 ReductionReplay ReplayReduction(const ReductionCase& c);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/reduction_case.h"
 #include "rules/lib/reduction_orders.h"
 #include "rules/lib/reduction_segments.h"
@@ -22,6 +23,7 @@ struct SumShape {
   int16_t map = -1;   // of SumShapes::maps; -1: one start for all
   int32_t order = 0;  // of SumShapes::orders; of a tree: its number
   int32_t shift = 0;
+  void Persist(Archive& a) { a(kind, direction, step, map, order, shift); }
 };
 
 // What is tried, shared by the arithmetics with the same number of rows.

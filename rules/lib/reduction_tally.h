@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/bias_stream.h"
 #include "rules/lib/reduction_analysis.h"
 #include "rules/lib/reduction_errors.h"
@@ -39,7 +40,7 @@ class ReductionTally {
   // Without their values: replayed last, of the newest step; and the one that growth is of.
   std::shared_ptr<const ReductionAnalysis> last, narrow;
   std::vector<WhatIf> what_if;                 // of the first judged call
-  std::optional<Growth> growth;                // of the first narrow model
+  std::optional<RankGrowth> growth;            // of the first narrow model
   uint64_t calls = 0;                          // judged; one a step is in the stream
   std::map<std::string, std::string> blocked;  // reasons by id, the first of each
   std::set<std::string> told_blocked;
@@ -51,6 +52,12 @@ class ReductionTally {
   DType wire = DType::kUnspecified;
   uint32_t group_size = 0;
   uint64_t sampleless_calls = 0;
+
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(stream, last, narrow, what_if, growth, calls, blocked, told_blocked, told, step_first);
+    a(step_last, ranks, wire, group_size, sampleless_calls, any_, bias_step_);
+  }
 
  private:
   void Note(const SiteStep& step);

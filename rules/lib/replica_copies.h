@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -14,6 +15,7 @@ namespace plumbline::rules {
 struct Digest {
   uint64_t low = 0, high = 0;
   friend auto operator<=>(const Digest&, const Digest&) = default;
+  void Persist(Archive& a) { a(low, high); }
 };
 
 // One call of one site, the ranks that say they hold copies (or say nothing), ascending.

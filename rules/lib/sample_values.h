@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/archive.h"
 #include "base/dtype.h"
 #include "plumbline/v1/evidence.pb.h"
 
@@ -33,6 +34,10 @@ struct UpdateCase {
   std::vector<uint8_t> unchanged;  // `after` has the bits of `before`
 
   size_t size() const { return before.size(); }
+  void Persist(Archive& a) {
+    a(dtype, moment_dtype, offsets, before, after, intended);
+    a(gradient, moment_before, moment_after, unchanged);
+  }
 };
 
 // FailedPrecondition "no-sample: ..." or "bad-tensor: ..." with words for the verdict.
@@ -51,8 +56,8 @@ struct TensorCase {
 // As DecodeUpdate. Integer tensors are read too.
 absl::StatusOr<TensorCase> DecodeTensor(const v1::TensorState& state);
 
-// Every finite value is one of `dtype`, and at least `enough` of them are no powers of two (those fit
-// everything).
+// Every finite value is one of `dtype`, and at least `enough` of them are no powers of two (those
+// fit everything).
 bool FitsFormat(const std::vector<double>& values, DType dtype, size_t enough);
 
 // The coarsest of bf16, f16 and the given dtype that holds each of at least `enough` finite values

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/archive.h"
 #include "base/dtype.h"
 #include "base/exact_sum.h"
 
@@ -57,6 +58,7 @@ struct LostMass {
   uint64_t lost = 0;  // of these
   double mass = 0;    // sum |x|
   double lost_mass = 0;
+  void Persist(Archive& a) { a(adds, lost, mass, lost_mass); }
 
   void Take(double before, double x, double after);
   void Add(const LostMass& other);

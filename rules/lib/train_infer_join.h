@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/archive.h"
 #include "rules/lib/train_infer_side.h"
 
 namespace plumbline::rules {
@@ -37,6 +38,7 @@ struct RoutingComparison {
     RoutedToken train;
     RoutedToken infer;
     bool found = false;
+    void Persist(Archive& a) { a(train, infer, found); }
   };
   // Flips of tokens that are tied on neither side, whose smaller top-k margin exceeds
   // `factor` * difference; by key.
@@ -45,6 +47,13 @@ struct RoutingComparison {
   std::vector<TokenKey> diverged;
   Pair first_sentinel;
   Pair first_zero;
+
+  void Persist(Archive& a) {
+    a(blocked, unmarked, joined, compared, overlap, flips, order_only, weight_only);
+    a(largest_gate_difference, difference, unrelated, scored, large_flips, median_flip_margin);
+    a(sentinels, zero_gates, short_sequences, short_sequence, short_rows, short_of);
+    a(large, diverged, first_sentinel, first_zero);
+  }
 };
 
 RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor);

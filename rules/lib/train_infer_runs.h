@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/train_infer_join.h"
 #include "rules/rule.h"
 
@@ -23,12 +24,14 @@ struct LayerSite {
     return std::tie(number, layer, op) <=> std::tie(other.number, other.layer, other.op);
   }
   bool operator==(const LayerSite& other) const { return (*this <=> other) == 0; }
+  void Persist(Archive& a) { a(layer, op, number); }
 };
 LayerSite SiteOf(const v1::Site& site);
 
 struct ComparedStep {
   int64_t step = 0;
   std::map<LayerSite, RoutingComparison> layers;
+  void Persist(Archive& a) { a(step, layers); }
 };
 
 class TrainInferRuns {
@@ -52,15 +55,22 @@ class TrainInferRuns {
   // Sampled steps that still wait, by layer.
   std::map<LayerSite, Steps> Unmatched() const;
 
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(seen_, waiting_, bytes_, given_up_, compared_);
+  }
+
  private:
-  enum Side { kTrain = 0, kInfer = 1 };
+  enum Side : uint8_t { kTrain = 0, kInfer = 1 };
   struct Waiting {
     Side side;
     RoutedSide content;
+    void Persist(Archive& a) { a(side, content); }
   };
   struct Compared {
     v1::Role completed_by;
     ComparedStep step;
+    void Persist(Archive& a) { a(completed_by, step); }
   };
 
   static Side SideOf(const Item& item);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline::rules {
@@ -16,12 +17,14 @@ struct TokenKey {
   int64_t sequence = 0;
   int64_t position = 0;
   auto operator<=>(const TokenKey&) const = default;
+  void Persist(Archive& a) { a(sequence, position); }
 };
 
 // An expert near the edge of a token's own choice, and its selection value.
 struct EdgeScore {
   int16_t expert;
   float value;
+  void Persist(Archive& a) { a(expert, value); }
 };
 
 struct RoutedToken {
@@ -32,6 +35,7 @@ struct RoutedToken {
   float margin = 0;               // k-th less (k+1)-th selection value
   bool tied = false;              // the recorded precision leaves the choice open, or not finite
   bool zero_gates = false;        // every gate is zero, and nothing says that it was dropped
+  void Persist(Archive& a) { a(key, chosen, gates, ranked, margin, tied, zero_gates); }
 };
 
 // Positions that one sequence's rows hold.
@@ -39,6 +43,7 @@ struct Extent {
   int64_t rows = 0;
   int64_t first = 0;
   int64_t last = 0;
+  void Persist(Archive& a) { a(rows, first, last); }
 };
 
 // Movable. Bounded: the `max_tokens` rows whose keys hash lowest are kept, the same rows on both
@@ -60,6 +65,9 @@ struct RoutedSide {
   // Sorts, drops repeats, cuts to `max_tokens`.
   void Finish(size_t max_tokens);
   size_t bytes() const;
+  void Persist(Archive& a) {
+    a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole);
+  }
 };
 
 }  // namespace plumbline::rules

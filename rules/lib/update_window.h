@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/archive.h"
 #include "rules/lib/sample_values.h"
 #include "rules/rule.h"
 
@@ -18,6 +19,7 @@ class UpdateWindow {
   struct Gathered {
     UpdateCase sample;
     int64_t step_first = 0;
+    void Persist(Archive& a) { a(sample, step_first); }
   };
 
   // Adds the item's decoded sample to what its site and rank has gathered. Another dtype, another
@@ -26,6 +28,11 @@ class UpdateWindow {
 
   // Judged: what comes next is gathered from nothing.
   void Forget(const SiteStep& step, const Item& item);
+
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(sites_);
+  }
 
  private:
   using Key = std::tuple<v1::Role, std::string, std::string, uint32_t, uint32_t>;

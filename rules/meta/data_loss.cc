@@ -102,6 +102,9 @@ class DataLoss : public Rule {
     for (auto& [key, site] : sites) Report(run, key, site, out);
   }
 
+  // Judges the summary of the run, which the engine keeps.
+  void Persist(Archive& /*archive*/) override {}
+
  private:
   void Report(const RunSummary& run, const std::pair<std::string, std::string>& key, SiteLoss& site,
               VerdictSink& out) const {

@@ -79,6 +79,9 @@ class ProbeCoverage : public Rule {
     if (run.verdicts == 0) NoVerdict(run, evidence, out);
   }
 
+  // Judges the summary of the run, which the engine keeps.
+  void Persist(Archive& /*archive*/) override {}
+
  private:
   void SilentSite(const RunSummary& run, const std::pair<std::string, std::string>& key,
                   const RunSummary::SiteCount& site, VerdictSink& out) const {

@@ -109,6 +109,11 @@ class CollectiveMismatch : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(sites_);
+  }
+
  private:
   struct Site {
     bool any = false;
@@ -117,6 +122,7 @@ class CollectiveMismatch : public Rule {
     uint64_t compared = 0;
     std::set<uint32_t> ranks;
     std::set<std::string> told;
+    void Persist(Archive& a) { a(any, step_first, step_last, compared, ranks, told); }
   };
 
   static v1::Verdict Found(const JoinedReduction& joined, const ReductionMismatch& m) {

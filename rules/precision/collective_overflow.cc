@@ -118,6 +118,11 @@ class CollectiveOverflow : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(sites_);
+  }
+
  private:
   struct Site {
     bool any = false;
@@ -128,6 +133,9 @@ class CollectiveOverflow : public Rule {
     double largest_share = 0;  // of the dtype's largest value, over all partial sums
     std::string blocked;
     v1::Level told = v1::LEVEL_UNSPECIFIED;
+    void Persist(Archive& a) {
+      a(any, step_first, step_last, ranks, samples, largest_share, blocked, told);
+    }
   };
 
   Site& Note(const SiteStep& step) {

@@ -112,6 +112,11 @@ class CollectivePremultiply : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(sites_);
+  }
+
  private:
   struct Site {
     bool any = false;
@@ -124,6 +129,9 @@ class CollectivePremultiply : public Rule {
     RelativeErrorSum relative;
     std::optional<int64_t> measured;  // the newest step in `relative`
     std::shared_ptr<const ReductionAnalysis> last;
+    void Persist(Archive& a) {
+      a(any, told, step_first, step_last, ranks, ranks_of_group, wire, relative, measured, last);
+    }
   };
 
   Site& Note(const SiteStep& step) {

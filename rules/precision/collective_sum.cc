@@ -135,6 +135,11 @@ class CollectiveSum : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive.MapOf(sites_, [](const Key&) { return ReductionTally(0); });  // alpha is read too
+  }
+
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;
 

@@ -93,6 +93,7 @@ struct Reference {
   uint32_t attempt = 0;
   int64_t step = 0;
   uint32_t rank = 0;
+  void Persist(Archive& a) { a(models, words, library, attempt, step, rank); }
 };
 
 std::string Place(int64_t step, uint32_t rank) {
@@ -109,6 +110,12 @@ class Contract : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeMatmuls(
         step, [&](const Item& item, const MatmulAnalysis& a) { return One(step, item, a); }, out);
+  }
+
+  // The contracts held to are an option.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(references_);
   }
 
  private:

@@ -140,6 +140,11 @@ class EmaStall : public Rule {
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(window_, log_chances_);
+  }
+
  private:
   std::optional<v1::Verdict> JudgeOne(const SiteStep& step, const Item& item) {
     if (!item.evidence->has_update() || !IsAverage(item.evidence->update().config()))

@@ -105,6 +105,9 @@ class EpsilonUnderflow : public Rule {
         step, [&](const Item& item) { return JudgeOne(item); }, out);
   }
 
+  // Each step is judged by itself.
+  void Persist(Archive& /*archive*/) override {}
+
  private:
   static std::optional<v1::Verdict> JudgeOne(const Item& item) {
     if (!item.evidence->has_update()) return std::nullopt;

@@ -113,6 +113,9 @@ class FormatFitRule : public Rule {
         step, [&](const Item& item) { return JudgeOne(item); }, out);
   }
 
+  // Each step is judged by itself.
+  void Persist(Archive& /*archive*/) override {}
+
  private:
   std::optional<v1::Verdict> JudgeOne(const Item& item) const {
     if (!item.evidence->has_tensor()) return std::nullopt;

@@ -109,11 +109,17 @@ class GemmAccumulator : public Rule {
     JudgeItems(step, judge, out);
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(streams_);
+  }
+
  private:
   struct Stream {
     BiasStream stream{0};
     int64_t last_step = -1;
     v1::Level told = v1::LEVEL_UNSPECIFIED;
+    void Persist(Archive& a) { a(stream, last_step, told); }
   };
   using Key = std::tuple<v1::Role, std::string, std::string, uint32_t>;
 

@@ -121,6 +121,11 @@ class GradAccumulation : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive.MapOf(sites_, [](const Key&) { return AccumulationTally(0); });  // alpha is read too
+  }
+
  private:
   using Key = std::tuple<v1::Role, std::string, std::string>;
 

@@ -181,6 +181,12 @@ class LossMeanOfMeans : public Rule {
     open_.clear();
   }
 
+  // Between steps nothing is open.
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(history_);
+  }
+
  private:
   // What one step says of coincidence.
   struct Outcome {
@@ -191,6 +197,7 @@ class LossMeanOfMeans : public Rule {
   struct History {
     double surprise = 0;
     double logged = NAN;
+    void Persist(Archive& a) { a(surprise, logged); }
 
     // The same value again (one batch, evaluated in each step) is no news.
     double Add(const Outcome& outcome) {

@@ -128,6 +128,11 @@ class LostUpdate : public Rule {
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(stochastic_);
+  }
+
  private:
   using SiteKey = std::tuple<v1::Role, std::string, std::string, uint32_t>;  // with the rank
 

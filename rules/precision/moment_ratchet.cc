@@ -222,6 +222,11 @@ class MomentRatchet : public Rule {
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(window_);
+  }
+
  private:
   std::optional<v1::Verdict> JudgeOne(const SiteStep& step, const Item& item) {
     if (!item.evidence->has_update()) return std::nullopt;

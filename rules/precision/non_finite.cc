@@ -141,6 +141,11 @@ class NonFinite : public Rule {
     out.Add(std::move(verdict));
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(groups_, noted_, observations_, values_, masks_, found_);
+  }
+
  private:
   // What is told once it is known whether a loss scale backed off from it.
   struct Sighting {
@@ -152,12 +157,15 @@ class NonFinite : public Rule {
     bool ordered;
     bool apart;
     size_t sites;
+    void Persist(Archive& a) { a(step, first, before, ranks, finite_ranks, ordered, apart, sites); }
   };
   struct Group {
     NonFiniteTrace trace;
     std::optional<double> scale, scale_now;
     std::optional<Sighting> pending;
     bool open = false;  // the last step that observed anything was not clean
+    // Between steps the trace is empty, and so is the step's own scale.
+    void Persist(Archive& a) { a(scale, pending, open); }
   };
 
   void Look(Group& group, const StepEnd& step, bool fell, VerdictSink& out) {

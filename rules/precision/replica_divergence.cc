@@ -81,6 +81,7 @@ struct History {
   bool lockstep = false;        // they agreed on two contents
   std::set<uint32_t> told;      // odd ranks of the divergence that was told last
   int64_t step = 0;             // last seen
+  void Persist(Archive& a) { a(equal, lockstep, told, step); }
 };
 
 // Roles whose tensors are copies in some parallelism and shards in another; activations differ
@@ -133,6 +134,11 @@ class ReplicaDivergence : public Rule {
       }
     }
     if (other && !diverged) out.Add(*std::move(other));
+  }
+
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(histories_, told_outputs_);
   }
 
  private:

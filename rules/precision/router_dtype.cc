@@ -111,6 +111,7 @@ struct Precision {
   std::string name() const {
     return rounded ? "bf16 (stored as f32)" : std::string(DTypeName(static_cast<DType>(dtype)));
   }
+  void Persist(Archive& a) { a(dtype, rounded); }
 };
 
 Precision PrecisionOf(const v1::Routing& routing) {
@@ -176,6 +177,11 @@ class RouterDtype : public Rule {
     }
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(layers_);
+  }
+
  private:
   struct Layer {
     Precision coarsest;
@@ -193,6 +199,11 @@ class RouterDtype : public Rule {
     bool weighed = false;
     bool noted = false;
     bool warned = false;
+
+    void Persist(Archive& a) {
+      a(coarsest, experts, steps, step_first, step_last, ranks, tokens, tied, seen, non_finite);
+      a(untrained_calls, share, weighed, noted, warned);
+    }
   };
 
   static void Take(const v1::Routing& routing, Layer& layer) {
