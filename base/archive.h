@@ -20,6 +20,7 @@
 // Not thread-safe. Written from one program version, read by another: see Version.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -179,6 +180,9 @@ class Archive {
   template <typename T>
   void Value(std::shared_ptr<T>& value);
 
+  // Of what keeps no order.
+  template <typename K>
+  void AscendingKeys(std::vector<K>& keys);
   template <typename Range>
   void Elements(Range& values);
   template <typename Range>
@@ -271,10 +275,11 @@ void Archive::MapOf(Map& map, const Make& make) {
 
 template <typename K, typename V, typename H, typename E>
 void Archive::Value(std::unordered_map<K, V, H, E>& map) {
-  std::map<K, V> sorted(std::move_iterator(map.begin()), std::move_iterator(map.end()));
-  Value(sorted);
-  map.clear();
-  map.insert(std::move_iterator(sorted.begin()), std::move_iterator(sorted.end()));
+  std::vector<K> keys;
+  for (const auto& [key, value] : map) keys.push_back(key);
+  AscendingKeys(keys);
+  if (reading_) map.clear();
+  for (const K& key : keys) Value(map[key]);
 }
 
 template <typename K, typename C>
@@ -296,11 +301,21 @@ void Archive::Value(std::set<K, C>& set) {
 
 template <typename K, typename H, typename E>
 void Archive::Value(std::unordered_set<K, H, E>& set) {
-  std::set<K> sorted(set.begin(), set.end());
-  Value(sorted);
+  std::vector<K> keys(set.begin(), set.end());
+  AscendingKeys(keys);
   if (!reading_) return;
   set.clear();
-  set.insert(std::move_iterator(sorted.begin()), std::move_iterator(sorted.end()));
+  set.insert(keys.begin(), keys.end());
+}
+
+template <typename K>
+void Archive::AscendingKeys(std::vector<K>& keys) {
+  std::sort(keys.begin(), keys.end());
+  Value(keys);
+  const auto not_ascending = [](const K& a, const K& b) { return !(a < b); };
+  if (std::adjacent_find(keys.begin(), keys.end(), not_ascending) == keys.end()) return;
+  Fail("ascending keys");
+  keys.clear();
 }
 
 template <typename T>

@@ -87,6 +87,13 @@ std::string Options::Set(std::string_view option, std::string_view value) {
   return "";
 }
 
+std::string Options::Words() const {
+  std::string words;
+  for (const auto& [option, value] : values_)
+    absl::StrAppend(&words, words.empty() ? "" : " ", option, "=", value);
+  return words;
+}
+
 double Options::Number(std::string_view option) const {
   double value = 0;
   ParseNumber(values_.find(option)->second, &value);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/archive.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/finding.pb.h"
@@ -65,6 +66,9 @@ class Options {
   const std::string& Choice(std::string_view option) const;
   const std::string& Text(std::string_view option) const;
 
+  // "option=value" of every option, set or not, separated by blanks: equal for equal options.
+  std::string Words() const;
+
  private:
   const RuleInfo* info_;
   std::map<std::string, std::string, std::less<>> values_;
@@ -107,12 +111,14 @@ struct RunSummary {
     uint64_t evidence = 0;
     int64_t declared_step = 0;  // first step at which some rank declared it
     std::string kind;           // as declared
+    void Persist(Archive& a) { a(declared_ranks, evidence, declared_step, kind); }
   };
   struct LossCount {
     uint64_t count = 0;
     int64_t step_first = 0;
     int64_t step_last = 0;
     std::vector<uint32_t> ranks;  // sorted
+    void Persist(Archive& a) { a(count, step_first, step_last, ranks); }
   };
   std::string run;
   int64_t step_first = 0;
@@ -122,6 +128,7 @@ struct RunSummary {
   // (layer, op, cause); layer and op may be empty: loss that no site owns
   std::map<std::tuple<std::string, std::string, std::string>, LossCount> losses;
   uint64_t verdicts = 0;  // so far, of rules outside group meta
+  void Persist(Archive& a) { a(run, step_first, step_last, ranks, sites, losses, verdicts); }
 };
 
 // Where a rule puts its verdicts. Verdict.rule, site.run and finding's rule, site and fingerprint
@@ -150,6 +157,12 @@ class Rule {
 
   // Called once when the run ends (or the audit's input does); verdicts over the run as a whole.
   virtual void JudgeRun(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
+
+  // Writes or reads everything that the rule keeps from one step to the next (base/archive.h); its
+  // own version first, `archive.Version(1)`, raised whenever what follows changes. Options, and
+  // what follows from them, are not kept: an object is read into only where it was made with the
+  // same. Called between steps. A rule without memory says so by an empty body.
+  virtual void Persist(Archive& archive) = 0;
 };
 
 // 32 hex digits over (rule, run, layer, op): the same wherever the finding is reached.

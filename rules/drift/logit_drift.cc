@@ -131,6 +131,12 @@ class LogitDriftRule : public DriftRule {
     for (auto& [key, site] : logits_) TellLogits(key.first, key.second, site, true, out);
   }
 
+  void Persist(Archive& archive) override {
+    DriftRule::Persist(archive);
+    archive.Version(1);
+    archive(logits_);
+  }
+
  protected:
   v1::Verdict JudgeSite(const DriftSite& site) const override {
     v1::Verdict verdict = Size(site);
@@ -151,6 +157,7 @@ class LogitDriftRule : public DriftRule {
     LogitDrift drift;
     uint64_t next_look = 64;
     v1::Level told = v1::LEVEL_UNSPECIFIED;
+    void Persist(Archive& a) { a(drift, next_look, told); }
   };
 
   static std::string Figures(const DriftMoments& m) {

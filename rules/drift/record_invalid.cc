@@ -126,10 +126,16 @@ class RecordInvalid : public Rule {
     });
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(run_, told_);
+  }
+
  private:
   struct Told {
     bool up = false, down = false, ids = false, turns = false;
     bool unnamed = false;  // the last told finding's cause
+    void Persist(Archive& a) { a(up, down, ids, unnamed); }
   };
 
   // `touched`: those log-probabilities alone that have just grown. Rows are always looked at.

@@ -124,6 +124,11 @@ class SamplerMismatch : public Rule {
     });
   }
 
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(run_, told_);
+  }
+
  private:
   template <typename Visit>
   static void ForEach(DriftRun& run, const Visit& visit) {

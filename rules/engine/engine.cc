@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rules/catalogue.h"
+#include "rules/engine/checkpoint.h"
 #include "rules/engine/run_state.h"
 
 namespace plumbline::rules {
@@ -175,6 +176,19 @@ class Engine::Impl {
     return found == runs_.end() ? -1 : found->second->state.closed_step();
   }
 
+  std::string Checkpoint() {
+    return SealCheckpoint(Maker(), [this](Archive& archive) { Persist(archive); });
+  }
+
+  absl::Status Restore(std::string_view bytes) {
+    if (!runs_.empty() || !sets_.empty() || judged_ + inconclusive_ + finished_losses_ > 0)
+      return absl::FailedPreconditionError("checkpoint: expected an engine that has seen nothing");
+    const absl::Status status =
+        OpenCheckpoint(bytes, Maker(), [this](Archive& archive) { Persist(archive); });
+    if (!status.ok()) Forget();
+    return status;
+  }
+
  private:
   struct Run {
     Run(std::string name, int64_t window, SeriesSets* sets)
@@ -182,6 +196,35 @@ class Engine::Impl {
     RunState state;
     std::vector<std::unique_ptr<Rule>> rules;  // parallel to active_
   };
+
+  // What a state depends on beside the evidence.
+  std::string Maker() const {
+    std::string maker = absl::StrCat("window ", window_);
+    for (const ActiveRule& rule : active_)
+      absl::StrAppend(&maker, "\n", rule.entry->info->id, " ", rule.options.Words());
+    return maker;
+  }
+
+  // rules_ judge nothing; on_series_ is the host's.
+  void Persist(Archive& archive) {
+    archive(judged_, inconclusive_, finished_losses_, sets_);
+    std::vector<std::string> names;
+    for (const auto& [name, run] : runs_) names.push_back(name);
+    archive(names);
+    for (const std::string& name : names) {
+      if (!archive.ok()) return;
+      Run& run = RunOf(name);
+      archive.Section("run", [&] { run.state.Persist(archive); });
+      for (size_t i = 0; i < run.rules.size(); ++i)
+        archive.Section(active_[i].entry->info->id, [&] { run.rules[i]->Persist(archive); });
+    }
+  }
+
+  void Forget() {
+    runs_.clear();
+    sets_.Clear();
+    judged_ = inconclusive_ = finished_losses_ = 0;
+  }
 
   // Completes a verdict from the call's context, counts it and hands it on.
   class Sink : public VerdictSink {
@@ -324,5 +367,7 @@ void Engine::Finish() { impl_->Finish(); }
 void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
+std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }
+absl::Status Engine::Restore(std::string_view bytes) { return impl_->Restore(bytes); }
 
 }  // namespace plumbline::rules

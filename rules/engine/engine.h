@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -69,6 +70,16 @@ class Engine {
   Coverage coverage() const;
   // Newest closed step of a run; -1 before the first.
   int64_t closed_step(const std::string& run) const;
+
+  // Everything that the engine remembers, evidence of open steps included: another engine that
+  // reads it goes on as this one would. Not from within the callback. Equal states give equal
+  // bytes.
+  std::string Checkpoint() const;
+  // Takes over the state of the engine that wrote `bytes`; this one must be fresh. InvalidArgument
+  // when they are damaged, or were made with other rules, options, window or format: this engine is
+  // fresh then still, and what it should know is to be replayed from the start.
+  // FailedPrecondition when it is not fresh.
+  absl::Status Restore(std::string_view bytes);
 
  private:
   class Impl;

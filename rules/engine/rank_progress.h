@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/archive.h"
+
 namespace plumbline::rules {
 
 // Not thread-safe. Each question costs as much as there are ranks that lag, not ranks.
@@ -42,11 +44,14 @@ class RankProgress {
   // Ranks below `world` of which not everything of `step` has come, ascending.
   std::vector<uint32_t> Incomplete(int64_t step, uint32_t world) const;
 
+  void Persist(Archive& a) { a(ranks_, waiting_, newest_step_, any_); }
+
  private:
   struct Rank {
     int64_t complete_through = kNever;
     int64_t newest_step = kNever;
     bool done = false;
+    void Persist(Archive& a) { a(complete_through, newest_step, done); }
     bool backlog() const { return newest_step != kNever && newest_step > complete_through + 1; }
   };
 

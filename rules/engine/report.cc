@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rules/lib/archive_proto.h"
+
 namespace plumbline::rules {
 namespace {
 
@@ -82,6 +84,13 @@ std::vector<const v1::Verdict*> Report::verdicts() const {
   std::vector<const v1::Verdict*> list;
   for (const auto& [key, verdict] : verdicts_) list.push_back(&verdict);
   return list;
+}
+
+void Report::Entry::Persist(Archive& archive) { archive(finding, count); }
+
+void Report::Persist(Archive& archive) {
+  archive.Version(1);
+  archive(findings_, verdicts_);
 }
 
 }  // namespace plumbline::rules

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
 namespace plumbline::rules {
@@ -30,10 +31,14 @@ class Report {
   // In order of (rule, layer, op, first step). Steps of equal verdicts are merged into one range.
   std::vector<const v1::Verdict*> verdicts() const;
 
+  // Everything that was merged so far.
+  void Persist(Archive& archive);
+
  private:
   struct Entry {
     v1::Finding finding;
     uint64_t count = 0;
+    void Persist(Archive& archive);
   };
   std::map<std::string, Entry> findings_;  // by fingerprint
   std::map<std::tuple<std::string, std::string, std::string, std::string, int, std::string>,

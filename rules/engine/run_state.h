@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/engine/rank_progress.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
@@ -47,6 +48,10 @@ class RunState {
   // Newest step below which all is closed, over the newest attempt; -1 before the first.
   int64_t closed_step() const;
 
+  // Everything above and what is open, the window apart. The sets are read before it; counts_ is
+  // found again.
+  void Persist(Archive& archive);
+
  private:
   static constexpr int64_t kNever = RankProgress::kNever;
 
@@ -80,6 +85,9 @@ class RunState {
   // Where the values of a list are counted: one a column, inside summary_.
   using Counts = std::vector<RunSummary::SiteCount*>;
 
+  void PersistGroup(Group& group, Archive& archive);
+  static void WriteOpen(const OpenStep& open, Archive& archive);
+  OpenStep ReadOpen(Archive& archive);
   Group& GroupOf(const v1::Source& source);
   void Declare(const v1::Batch& batch, const v1::SiteDeclaration& declaration);
   void NoteRank(uint32_t rank);

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/archive_proto.h"
 
 namespace plumbline::rules {
 namespace {
@@ -173,6 +174,26 @@ void SeriesSets::ForgetRun(const std::string& run) {
   }
   singles_.clear();  // made again when asked for
   std::erase_if(lists_, [](const auto& list) { return list.second.expired(); });
+}
+
+void SeriesColumns::Persist(Archive& archive) { archive(sites); }
+
+void SeriesSets::Persist(Archive& archive) {
+  archive(streams_);
+  if (!archive.reading()) return;
+  for (auto& [id, stream] : streams_) {
+    for (auto& [set, list] : stream.sets) {
+      if (list == nullptr) archive.Fail("a list of series");
+      if (!archive.ok()) return;
+      list = Known(*list);
+    }
+  }
+}
+
+void SeriesSets::Clear() {
+  streams_.clear();
+  singles_.clear();
+  lists_.clear();
 }
 
 std::vector<v1::Batch> SeriesSets::Declarations() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/archive.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::rules {
@@ -23,6 +24,9 @@ struct SeriesColumns {
   std::vector<v1::Site> sites;
   std::string key;             // the same for the same sites, on every host and in every process
   std::vector<uint32_t> read;  // columns that some rule reads, ascending
+
+  // The key and what is read follow from the sites.
+  void Persist(Archive& archive);
 };
 
 // One rank's values of one step. Pointers are valid during the call only.
@@ -73,10 +77,20 @@ class SeriesSets {
   // All that is declared, as batches that declare it again (stream id, sources of run alone, sets).
   std::vector<v1::Batch> Declarations() const;
 
+  // What streams declared. lists_ and singles_ are found again.
+  void Persist(Archive& archive);
+  // The list of these sites as it is known here; of one that was read.
+  std::shared_ptr<const SeriesColumns> Known(const SeriesColumns& read) {
+    return Intern(read.sites);
+  }
+  bool empty() const { return streams_.empty(); }
+  void Clear();
+
  private:
   struct Stream {
     std::map<uint64_t, std::shared_ptr<const SeriesColumns>> sets;
     std::set<std::string> runs;
+    void Persist(Archive& a) { a(sets, runs); }
   };
   std::shared_ptr<const SeriesColumns> Intern(std::vector<v1::Site> sites);
 

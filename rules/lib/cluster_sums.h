@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/archive.h"
+
 namespace plumbline::rules {
 
 template <size_t K>
@@ -47,6 +49,8 @@ class ClusterSums {
     }
     return sum > 0 ? sum : 0;
   }
+
+  void Persist(Archive& a) { a(clusters_, total_, outer_); }
 
  private:
   uint64_t clusters_ = 0;

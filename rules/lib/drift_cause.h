@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 #include "rules/lib/drift_change.h"
 #include "rules/lib/drift_statistics.h"
@@ -26,6 +27,7 @@ struct DriftTests {
   // Mean d^2/2 of the trainer against itself; NaN: not measured.
   double trainer_k2 = kNotRecorded;
 
+  void Persist(Archive& a) { a(record, sampler, router_flips, trainer_k2); }
   bool record_failed() const {
     return record == RecordOutcome::kUp || record == RecordOutcome::kDown;
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/archive.h"
 #include "rules/lib/cluster_sums.h"
 
 namespace plumbline::rules {
@@ -27,6 +28,7 @@ class ClusteredMean {
   double mean() const { return sums_.total()[1] / count(); }  // NaN when empty
   double standard_error() const;
   double z() const { return mean() / standard_error(); }
+  void Persist(Archive& a) { a(v_, sums_); }
 
  private:
   ClusterSums<2>::Vector v_{};  // of the open sequence: n, sum y
@@ -58,6 +60,7 @@ class ClusteredSlope {
   void EndSequence();
   void Merge(const ClusteredSlope& other);
   SlopeFit Fit() const;
+  void Persist(Archive& a) { a(v_, sums_, yy_); }
 
  private:
   ClusterSums<5>::Vector v_{};  // n, sum x, sum y, sum x^2, sum xy
@@ -85,6 +88,7 @@ class LagRegression {
   void EndSequence();
   void Merge(const LagRegression& other) { sums_.Merge(other.sums_); }
   LagFit Fit(double lag) const;
+  void Persist(Archive& a) { a(v_, sums_); }
 
  private:
   // n0, sum y0, then of stale tokens: n, sum L^2, L^3, L^4, L, L y, L^2 y.

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/archive.h"
 #include "rules/lib/drift_moments.h"
 #include "rules/rule.h"
 
@@ -39,6 +40,11 @@ struct LogitDrift {
   // Both sides' logits are rounded to 16 bits, and differ by no more than that.
   bool rounded() const;
   double temperature_slope() const { return 1 - 1 / slope.mean; }  // c: the trainer is at 1 - c
+  void Persist(Archive& a) {
+    a(rows, usable, non_finite, support_differs, top1_differs, kl_train_rollout);
+    a(kl_rollout_train, max_abs_delta, slope, unexplained, kl_rows, step_first, step_last, worst);
+    a(worst_kl);
+  }
   void Describe(google::protobuf::Struct& details) const;
 
  private:

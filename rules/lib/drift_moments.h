@@ -12,6 +12,8 @@
 #include <limits>
 #include <string>
 
+#include "base/archive.h"
+
 namespace plumbline::rules {
 
 // log sum_i e^(x_i), streamed.
@@ -24,6 +26,7 @@ class LogSum {
   void AddPlain(double e_to_x) { plain_ += e_to_x; }
   void Merge(const LogSum& other);
   double Log() const;  // -infinity when empty
+  void Persist(Archive& a) { a(plain_, top_, scaled_); }
 
  private:
   void AddScaled(double top, double scaled);
@@ -50,6 +53,7 @@ struct DriftCell {
   void Merge(const DriftCell& other);
   double variance() const;     // m2 / count; NaN when empty
   double mean_square() const;  // of x itself
+  void Persist(Archive& a) { a(count, mean, m2); }
 };
 
 // k3(d) = e^d - 1 - d to full relative precision; infinity above d = 709.
@@ -89,6 +93,11 @@ class DriftMoments {
   double log_ess_share() const;
   double ess_share() const;
   double log_chi_square_plus_1() const { return -log_ess_share(); }
+
+  void Persist(Archive& a) {
+    a(cell_, non_finite_, ratio_, ratio_squared_, k3_large_, k3_, abs_, bounded_, above_, below_);
+    a(above_fourth_);
+  }
 
  private:
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

@@ -9,6 +9,8 @@
 
 #include <map>
 
+#include "base/archive.h"
+#include "rules/lib/archive_proto.h"
 #include "rules/lib/drift_run.h"
 #include "rules/rule.h"
 
@@ -18,6 +20,10 @@ class DriftRule : public Rule {
  public:
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(run_, told_);
+  }
 
  protected:
   // What the site's tokens so far show: a finding, a pass, or inconclusive. The site is filled by
@@ -32,6 +38,7 @@ class DriftRule : public Rule {
     size_t next_steps = 0;
     v1::Level level = v1::LEVEL_UNSPECIFIED;
     v1::Cause cause;
+    void Persist(Archive& a) { a(next_tokens, next_steps, level, cause); }
   };
   void Look(const DriftSite& site, bool last, VerdictSink& out);
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/drift_cause.h"
 #include "rules/lib/drift_statistics.h"
 #include "rules/lib/rollout_join.h"
@@ -56,6 +57,11 @@ struct DriftSite {
   // Why `rule`, which rests on a true record, says nothing; empty: it may speak.
   std::string RecordDoubt() const;
   void Place(v1::Verdict& verdict) const;  // site, steps, ranks
+
+  void Persist(Archive& a) {
+    a(layer, op, statistics, times, step_first, step_last, ranks, batches, unmatched, unreadable);
+    a(record, sampler, tests, ended);
+  }
 };
 
 // One (layer, op) whose evidence holds rows of full logits.
@@ -64,6 +70,7 @@ struct LogitSite {
   SamplerTest sampler{0};
   int64_t step_first = 0, step_last = 0;
   std::set<uint32_t> ranks;
+  void Persist(Archive& a) { a(record, sampler, step_first, step_last, ranks); }
 };
 
 class DriftRun {
@@ -78,6 +85,12 @@ class DriftRun {
   RolloutJoinCounts halves(const Key& key) const { return join_.counts(key.first, key.second); }
   // Those that the last Take or Finish added tokens to.
   const std::set<Key>& touched() const { return touched_; }
+
+  // Between steps nothing is touched.
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(join_, routing_, routed_, flipped_, finished_, sites_, logit_sites_);
+  }
 
  private:
   void Take(const std::vector<RolloutBatch>& batches);
@@ -98,6 +111,7 @@ class SharedDriftRun {
  public:
   DriftRun& Take(const SiteStep& step);
   DriftRun& Finish();
+  void Persist(Archive& a) { a(run_); }
 
  private:
   std::shared_ptr<DriftRun> run_ = std::make_shared<DriftRun>();

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/drift_moments.h"
 
 namespace plumbline::rules {
@@ -37,6 +38,9 @@ class DriftSeries {
   int64_t CommonLag() const;
   size_t steps() const { return steps_.size(); }
 
+  // Between steps none is open.
+  void Persist(Archive& a) { a(steps_); }
+
  private:
   struct Cell {
     uint64_t tokens = 0;
@@ -44,10 +48,12 @@ class DriftSeries {
     double bounded = 0;
     double squares = 0;
     int64_t version = 0;
+    void Persist(Archive& a) { a(tokens, tail, bounded, squares, version); }
   };
   struct Step {
     uint32_t attempt = 0;
     std::map<int64_t, Cell> by_lag;
+    void Persist(Archive& a) { a(attempt, by_lag); }
   };
 
   std::map<int64_t, Step> steps_;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/drift_fit.h"
 #include "rules/lib/drift_lattice.h"
 #include "rules/lib/drift_moments.h"
@@ -33,6 +34,7 @@ struct DriftDeclared {
 
   bool says_temperature() const { return temperature == temperature && temperature != 1; }
   bool says_truncation() const { return (top_p == top_p && top_p < 1) || top_k > 0; }
+  void Persist(Archive& a) { a(mode, temperature, top_p, top_k, mixed); }
 };
 
 struct DriftStatistics {
@@ -98,6 +100,15 @@ struct DriftStatistics {
 
   DriftMoments all() const;       // fresh and stale
   double rounding_share() const;  // of the fresh tokens' mean square that 16-bit grids explain
+
+  void Persist(Archive& a) {
+    a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
+    a(differing_ids, fresh, stale, sizes, strata, series, declared, on_entropy, on_rollout);
+    a(on_advantage, on_entropy_stale, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
+    a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
+    a(gridded_rollout, rounding_squares, rescored, rescore_k2, trainer_k2);
+    a(last_id_, last_version_, last_train_);
+  }
 
  private:
   void TakeAgain(const RolloutSequence& sequence);

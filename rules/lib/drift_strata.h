@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 
 namespace plumbline::rules {
@@ -25,6 +26,7 @@ class DriftHistogram {
   // A small bulk and a distant rest: share of |d| beyond 64 times the median. Noise whose scale
   // itself is spread log-normally over contexts, by e^1.3 and more, hardly gets there.
   double RestShare() const;
+  void Persist(Archive& a) { a(count_, zeros_, bins_); }
 
  private:
   static constexpr int kLowest = -40;
@@ -52,6 +54,7 @@ class DriftStrata {
       squares += other.squares;
     }
     double mean_square() const { return squares / static_cast<double>(count); }
+    void Persist(Archive& a) { a(count, squares); }
   };
 
   static constexpr size_t kProbabilityBins = 12;  // log2 of -log mu, from 2^-8
@@ -73,6 +76,8 @@ class DriftStrata {
   double LagExponent() const;
   // Mean d^2 by stratum, only of those with tokens: "log_mu", "position", "turn", "worker", "lag".
   void Describe(google::protobuf::Struct& details) const;
+  // Between sequences no worker is open.
+  void Persist(Archive& a) { a(probability_, position_, turn_, lag_, worker_); }
 
  private:
   std::array<Cell, kProbabilityBins> probability_;

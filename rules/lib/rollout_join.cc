@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "rules/lib/archive_proto.h"
 #include "rules/lib/rollout_content.h"
 
 namespace plumbline::rules {
@@ -42,6 +43,7 @@ class Memory {
     young_.insert(hash);
     return false;
   }
+  void Persist(Archive& a) { a(young_, old_); }
 
  private:
   std::unordered_set<uint64_t> young_, old_;
@@ -100,6 +102,12 @@ class RolloutJoin::State {
     return counts;
   }
 
+  // What Finish hands out is gone with the run.
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(sites_, bytes_);
+  }
+
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
@@ -108,10 +116,19 @@ class RolloutJoin::State {
     const v1::LogprobsSequence* train = nullptr;
     const v1::LogprobsSequence* rollout = nullptr;
     Message train_owner, rollout_owner;
+
+    // Between steps both messages are owned.
+    void Persist(Archive& a) {
+      bool whole = rollout != nullptr && rollout == train;
+      a(train_owner, rollout_owner, whole);
+      train = train_owner.get();
+      rollout = whole ? train : rollout_owner.get();
+    }
   };
   struct Pending {
     std::vector<Half> halves;
     std::set<uint32_t> ranks;
+    void Persist(Archive& a) { a(halves, ranks); }
   };
   struct Site {
     std::map<StepKey, Pending> pending;
@@ -121,6 +138,10 @@ class RolloutJoin::State {
     int64_t rollout_closed = kNever;
     Memory memory;
     RolloutJoinCounts counts;
+
+    void Persist(Archive& a) {
+      a(pending, rollouts, rollout_steps, train_closed, rollout_closed, memory, counts);
+    }
   };
 
   void Sort(const v1::LogprobsSequence& s, const v1::Source& source, const StepKey& key, Site& site,
@@ -140,7 +161,7 @@ class RolloutJoin::State {
     }
     *rollout = true;
     auto copy = std::make_shared<v1::LogprobsSequence>(s);
-    bytes_ += copy->SpaceUsedLong();
+    bytes_ += copy->ByteSizeLong();
     // The same id twice in a step: the later one takes the earlier one's place.
     Message& slot = site.rollouts[s.id()][key.second];
     if (slot != nullptr) Drop(slot, site.counts.given_up_rollout);
@@ -149,7 +170,7 @@ class RolloutJoin::State {
   }
 
   void Drop(const Message& message, uint64_t& counter) {
-    bytes_ -= message->SpaceUsedLong();
+    bytes_ -= message->ByteSizeLong();
     ++counter;
   }
 
@@ -170,7 +191,7 @@ class RolloutJoin::State {
     if (at == found->second.end()) return false;
     half.rollout_owner = at->second;
     half.rollout = half.rollout_owner.get();
-    bytes_ -= half.rollout->SpaceUsedLong();
+    bytes_ -= half.rollout->ByteSizeLong();
     site.rollout_steps.erase({at->first, half.train->id()});
     found->second.erase(at);
     if (found->second.empty()) site.rollouts.erase(found);
@@ -202,7 +223,7 @@ class RolloutJoin::State {
     std::stable_sort(pending.halves.begin(), pending.halves.end(),
                      [](const Half& a, const Half& b) { return a.train->id() < b.train->id(); });
     for (Half& half : pending.halves) {
-      if (half.train_owner != nullptr) bytes_ -= half.train_owner->SpaceUsedLong();
+      if (half.train_owner != nullptr) bytes_ -= half.train_owner->ByteSizeLong();
       if (half.rollout == nullptr) {
         ++site.counts.given_up_train;
         ++batch.unmatched;
@@ -224,7 +245,7 @@ class RolloutJoin::State {
         half.train_owner = std::make_shared<v1::LogprobsSequence>(*half.train);
         if (half.rollout == half.train) half.rollout = half.train_owner.get();
         half.train = half.train_owner.get();
-        bytes_ += half.train->SpaceUsedLong();
+        bytes_ += half.train->ByteSizeLong();
       }
     }
   }
@@ -295,6 +316,8 @@ RolloutJoin::Batches RolloutJoin::Take(const SiteStep& step) {
 }
 
 RolloutJoin::Batches RolloutJoin::Finish() { return state_->Finish(); }
+
+void RolloutJoin::Persist(Archive& archive) { archive(state_); }
 
 RolloutJoinCounts RolloutJoin::counts(const std::string& layer, const std::string& op) const {
   return state_->counts({layer, op});

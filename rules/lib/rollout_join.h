@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
 #include "rules/rule.h"
 
@@ -52,6 +53,9 @@ struct RolloutJoinCounts {
   uint64_t waiting_train = 0;
   uint64_t waiting_rollout = 0;
   uint64_t empty = 0;  // sequences without log-probabilities of either side
+  void Persist(Archive& a) {
+    a(sequences, given_up_train, given_up_rollout, waiting_train, waiting_rollout, empty);
+  }
 };
 
 class RolloutJoin {
@@ -67,6 +71,8 @@ class RolloutJoin {
   Batches Finish();
 
   RolloutJoinCounts counts(const std::string& layer, const std::string& op) const;
+
+  void Persist(Archive& archive);
 
   class State;
 

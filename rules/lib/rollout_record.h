@@ -33,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
 #include "rules/lib/rollout_wealth.h"
 
@@ -46,6 +47,7 @@ struct TokenWitness {
   int64_t token = -1;
   double train = 0;
   double rollout = 0;
+  void Persist(Archive& a) { a(sequence, step, position, token, train, rollout); }
 };
 
 // The tokens with the largest values of something, at most three; ties go to the first.
@@ -57,6 +59,7 @@ class Extremes {
   }
   void Add(double value, TokenWitness witness);
   const std::vector<std::pair<double, TokenWitness>>& found() const { return found_; }
+  void Persist(Archive& a) { a(found_); }
 
  private:
   std::vector<std::pair<double, TokenWitness>> found_;  // largest first
@@ -79,6 +82,7 @@ struct RatioMoments {
     return n > 0 ? static_cast<double>(rho_rise2 / n) : kNotRecorded;
   }
   double mean_rho_d2() const { return n > 0 ? static_cast<double>(rho_d2 / n) : kNotRecorded; }
+  void Persist(Archive& a) { a(n, d, d2, k3, rho_d2, rho_rise2); }
 };
 
 inline constexpr double kDefaultKappa = .02;
@@ -135,6 +139,14 @@ class RecordTest {
   double largest_eta() const { return largest_eta_; }
   const Extremes& largest() const { return largest_; }    // by d
   const Extremes& smallest() const { return smallest_; }  // by -d
+
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(alpha_, crossed_, alarm_token_, alarmed_down_, wealth_up_, wealth_down_, bounded_tokens_);
+    a(tokens_, moments_, left_out_, non_finite_, impossible_, positive_, zero_filled_);
+    a(differing_ids_, first_differing_, rescored_entered_, filtered_entered_, assumed_all_);
+    a(assumed_sampled_, largest_eta_, largest_, smallest_);
+  }
 
  private:
   using Means = google::protobuf::RepeatedField<double>;

@@ -27,6 +27,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
 #include "rules/lib/rollout_wealth.h"
 
@@ -47,6 +48,7 @@ class ClusterSum {
   double p_value() const;
   double t() const;  // of what is left of the sum when all rounding went its way
   static constexpr uint64_t kFewest = 50;
+  void Persist(Archive& a) { a(groups_, sum_, squares_, slack_); }
 
  private:
   uint64_t groups_ = 0;
@@ -91,11 +93,18 @@ class SamplerTest {
   double declared_temperature() const { return declared_temperature_; }
   void Declare(double temperature);
 
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(alpha_, wealth_, alarmed_, rows_, own_, entropy_only_, trained_, entropy_groups_);
+    a(trained_groups_, left_out_, non_finite_, cut_, declared_, declared_temperature_);
+  }
+
  private:
   static constexpr size_t kBets = 7;
   struct Sums {
     uint64_t tokens = 0;
     long double x = 0, v = 0;
+    void Persist(Archive& a) { a(tokens, x, v); }
   };
   using Both = std::array<double, 2 * kBets>;  // below, then above
 

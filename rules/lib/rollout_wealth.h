@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "base/archive.h"
+
 namespace plumbline::rules {
 
 // The mean of N products. Factors are multiplied into doubles and moved to logarithms before they
@@ -40,6 +42,7 @@ class Wealth {
   }
   // ln of the mean of the products; -infinity when all are lost.
   double log() const { return LogMean(logs()); }
+  void Persist(Archive& a) { a(log_, product_); }
 
   static double LogMean(const std::array<double, N>& logs) {
     double top = -std::numeric_limits<double>::infinity();

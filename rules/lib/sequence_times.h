@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
 
 namespace plumbline::rules {
@@ -18,6 +19,7 @@ class TimeHistogram {
   void Add(double value);
   double Quantile(double share) const;  // NaN when empty
   uint64_t count() const { return count_; }
+  void Persist(Archive& a) { a(count_, bins_); }
 
  private:
   static constexpr int kLowest = -40;  // quarter octaves below 1
@@ -38,6 +40,7 @@ class SequenceTimes {
   struct Worker {
     TimeHistogram seconds, tokens;
     uint64_t last = 0;  // times it held the sequence that a step ended with
+    void Persist(Archive& a) { a(seconds, tokens, last); }
   };
 
   uint64_t steps() const { return steps_; }        // judged
@@ -59,6 +62,12 @@ class SequenceTimes {
   const std::map<std::string, Worker>& workers() const { return workers_; }
   const TimeHistogram& tokens() const { return tokens_; }
   const TimeHistogram& seconds() const { return seconds_; }
+
+  // Between steps none is open.
+  void Persist(Archive& a) {
+    a(steps_, small_, with_times_, sequences_, reversed_, generation_, waiting_, late_);
+    a(tokens_judged_, longest_wait_, longest_step_, longest_id_, workers_, tokens_, seconds_);
+  }
 
  private:
   struct Span {
