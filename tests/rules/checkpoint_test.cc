@@ -1,0 +1,172 @@
+// An engine that is written down and read back after every batch judges as one that never was:
+// every golden case and longer simulated runs, verdicts compared bit for bit.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/archive.h"
+#include "rules/catalogue.h"
+#include "rules/engine/engine.h"
+#include "rules/engine/report.h"
+#include "rules/lib/archive_proto.h"
+#include "tests/rules/support/golden_case.h"
+#include "tests/rules/support/stepwise.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::GoldenCase;
+using testing::GoldenCases;
+using testing::InputOf;
+using testing::Stepwise;
+
+// Fields of maps in order, unlike SerializeAsString.
+template <typename Message>
+std::string Bytes(const Message& message) {
+  Archive archive;
+  Message copy = message;
+  archive(copy);
+  return archive.Take();
+}
+
+// What a run gave, in the order it was given.
+struct Judged {
+  std::vector<std::string> verdicts;
+  std::vector<std::string> report;  // findings, then lines
+  std::string coverage;
+  std::string end;  // the last state before the run's end
+  int restores = 0;
+};
+
+class Judging {
+ public:
+  Judging(std::vector<std::string> settings, int every) : every_(every) {
+    config_.settings = std::move(settings);
+    engine_ = Fresh();
+  }
+
+  Judged Run(const std::vector<v1::Batch>& batches) {
+    int n = 0;
+    for (const v1::Batch& batch : batches) {
+      // Refused batches are part of some cases.
+      (void)engine_->Add(batch);
+      if (every_ > 0 && ++n % every_ == 0) Interrupt();
+    }
+    judged_.end = engine_->Checkpoint();
+    engine_->Finish();
+    const Coverage coverage = engine_->coverage();
+    judged_.coverage =
+        absl::StrCat(coverage.judged, " ", coverage.inconclusive, " ", coverage.dropped);
+    for (const v1::Finding* finding : report_->findings())
+      judged_.report.push_back(Bytes(*finding));
+    for (const v1::Verdict* line : report_->verdicts()) judged_.report.push_back(Bytes(*line));
+    return std::move(judged_);
+  }
+
+ private:
+  std::unique_ptr<Engine> Fresh() {
+    auto engine = Engine::Create(config_, [this](const v1::Verdict& verdict) {
+      judged_.verdicts.push_back(Bytes(verdict));
+      report_->Add(verdict);
+    });
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return engine.ok() ? std::move(*engine) : nullptr;
+  }
+
+  void Interrupt() {
+    const std::string bytes = engine_->Checkpoint();
+    engine_ = Fresh();
+    const absl::Status status = engine_->Restore(bytes);
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(engine_->Checkpoint(), bytes) << "a second checkpoint differs";
+    Archive written;
+    written(*report_);
+    const std::string report = written.Take();
+    report_ = std::make_unique<Report>();
+    Archive read(report);
+    read(*report_);
+    read.End();
+    ASSERT_TRUE(read.ok()) << read.error();
+    ++judged_.restores;
+  }
+
+  EngineConfig config_;
+  int every_;
+  Judged judged_;
+  std::unique_ptr<Report> report_ = std::make_unique<Report>();
+  std::unique_ptr<Engine> engine_;
+};
+
+// The number of interruptions; fails where they are noticed.
+int Compare(const std::vector<std::string>& settings, const std::vector<v1::Batch>& batches,
+            int every) {
+  const Judged never = Judging(settings, 0).Run(batches);
+  const Judged often = Judging(settings, every).Run(batches);
+  EXPECT_EQ(never.verdicts.size(), often.verdicts.size());
+  EXPECT_TRUE(never.verdicts == often.verdicts) << "verdicts differ";
+  EXPECT_TRUE(never.report == often.report) << "reports differ";
+  EXPECT_TRUE(never.end == often.end) << "states differ";
+  EXPECT_EQ(never.coverage, often.coverage);
+  return often.restores;
+}
+
+class EveryRule : public ::testing::TestWithParam<const CatalogueEntry*> {};
+
+TEST_P(EveryRule, IsNotDisturbedByARestartAfterAnyStep) {
+  for (const GoldenCase& c : GoldenCases(PLUMBLINE_SOURCE_DIR, GetParam()->info->id)) {
+    SCOPED_TRACE(c.path.filename().string());
+    const std::vector<v1::Batch> whole = InputOf(c);
+    if (whole.size() > 1) Compare(c.settings, whole, 1);
+    EXPECT_GT(Compare(c.settings, Stepwise(whole), 1), 0);
+    if (HasFailure()) return;
+  }
+}
+
+std::vector<const CatalogueEntry*> BuiltRules() {
+  std::vector<const CatalogueEntry*> built;
+  for (const CatalogueEntry& entry : Catalogue()) {
+    if (entry.make != nullptr) built.push_back(&entry);
+  }
+  return built;
+}
+
+std::string TestName(const ::testing::TestParamInfo<const CatalogueEntry*>& info) {
+  std::string name = info.param->info->id;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, EveryRule, ::testing::ValuesIn(BuiltRules()), TestName);
+
+// Longer runs than the golden cases', whose statistics gather over steps.
+struct Simulated {
+  const char* name;
+  const char* kind;
+  const char* input;
+};
+
+class LongRun : public ::testing::TestWithParam<Simulated> {};
+
+TEST_P(LongRun, IsNotDisturbedByRestarts) {
+  GoldenCase c;
+  c.input_kind = GetParam().kind;
+  c.input = GetParam().input;
+  EXPECT_GT(Compare({}, Stepwise(InputOf(c)), 1), 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoint, LongRun,
+    ::testing::Values(
+        Simulated{"Halves", "logprobs", "steps = 24\nhalves = on\nlag = 2\nnoise = moe\n"},
+        Simulated{"Leak", "logprobs", "steps = 30\nsin = leak\nshare = .02\nids = on\n"},
+        Simulated{"MissedSync", "logprobs", "steps = 60\nsin = missed-sync\nfrom_step = 30\n"},
+        Simulated{"Logits", "logprobs", "steps = 12\nlogits = on\nsharpness = 2\n"},
+        Simulated{"Mixture", "mixture", "steps = 130\n"},
+        Simulated{"Biased", "reduction", "steps = 20\n"},
+        Simulated{"Updates", "update", "steps = 30\nmax_samples = 64\n"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace plumbline::rules

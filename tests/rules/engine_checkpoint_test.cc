@@ -1,0 +1,173 @@
+// What a checkpoint is refused for, what it holds of open steps, and that damage is noticed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/crc32c.h"
+#include "rules/engine/checkpoint.h"
+#include "rules/engine/engine.h"
+
+namespace plumbline::rules {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Batch Scalar(const std::string& run, uint32_t rank, int64_t step, double value) {
+  v1::Batch batch;
+  v1::Source& source = *batch.add_sources();
+  source.set_run(run);
+  source.set_role(v1::ROLE_TRAINER);
+  source.set_rank(rank);
+  source.set_world_size(2);
+  for (const char* op : {"loss", "loss_sum", "tokens"}) {
+    v1::Evidence& evidence = *batch.add_evidence();
+    evidence.mutable_site()->set_layer("head");
+    evidence.mutable_site()->set_op(op);
+    evidence.set_step(step);
+    evidence.mutable_scalar()->set_value(std::string(op) == "tokens" ? 100 : value);
+  }
+  v1::Progress& progress = *batch.add_progress();
+  progress.set_any_step(true);
+  progress.set_complete_through(step);
+  progress.set_newest_step(step);
+  return batch;
+}
+
+class Checkpoints : public ::testing::Test {
+ protected:
+  std::unique_ptr<Engine> Make(EngineConfig config = {}) {
+    auto engine = Engine::Create(config, [this](const v1::Verdict& verdict) {
+      verdicts_.push_back(verdict.SerializeAsString());
+    });
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return std::move(*engine);
+  }
+  // Two runs, each with a step that waits for its second rank.
+  std::unique_ptr<Engine> Busy(EngineConfig config = {}) {
+    auto engine = Make(std::move(config));
+    for (const char* run : {"a", "b"}) {
+      EXPECT_TRUE(engine->Add(Scalar(run, 0, 0, 1.5)).ok());
+      EXPECT_TRUE(engine->Add(Scalar(run, 1, 0, 2.5)).ok());
+      EXPECT_TRUE(engine->Add(Scalar(run, 0, 1, 3.5)).ok());
+    }
+    return engine;
+  }
+  std::vector<std::string> verdicts_;
+};
+
+TEST_F(Checkpoints, AFreshEngineGoesOnWhereTheOtherStood) {
+  auto first = Busy();
+  const std::string bytes = first->Checkpoint();
+  auto second = Make();
+  ASSERT_TRUE(second->Restore(bytes).ok());
+  EXPECT_EQ(second->closed_step("a"), 0);
+  EXPECT_EQ(second->Checkpoint(), bytes);
+  verdicts_.clear();
+  for (const char* run : {"a", "b"}) EXPECT_TRUE(first->Add(Scalar(run, 1, 1, 4.5)).ok());
+  first->Finish();
+  const auto expected = std::exchange(verdicts_, {});
+  for (const char* run : {"a", "b"}) EXPECT_TRUE(second->Add(Scalar(run, 1, 1, 4.5)).ok());
+  EXPECT_EQ(second->closed_step("b"), 1);
+  second->Finish();
+  EXPECT_FALSE(expected.empty());
+  EXPECT_EQ(verdicts_, expected);
+  EXPECT_EQ(second->coverage().judged, first->coverage().judged);
+  EXPECT_EQ(second->coverage().inconclusive, first->coverage().inconclusive);
+}
+
+TEST_F(Checkpoints, WhatIsCountedStaysCounted) {
+  auto first = Busy();
+  ASSERT_TRUE(first->Add(Scalar("a", 0, 0, 9)).ok());  // late
+  first->FinishRun("a");
+  const Coverage counted = first->coverage();
+  EXPECT_EQ(counted.dropped, 3u);
+  auto second = Make();
+  ASSERT_TRUE(second->Restore(first->Checkpoint()).ok());
+  EXPECT_EQ(second->coverage().dropped, counted.dropped);
+  EXPECT_EQ(second->coverage().judged, counted.judged);
+  EXPECT_EQ(second->coverage().inconclusive, counted.inconclusive);
+  EXPECT_EQ(second->closed_step("a"), -1);
+}
+
+TEST_F(Checkpoints, OtherRulesOptionsOrWindowsAreRefusedByName) {
+  const std::string bytes = Busy()->Checkpoint();
+  const auto refusal = [&](EngineConfig config) {
+    const absl::Status status = Make(std::move(config))->Restore(bytes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refusal({.window_steps = 32}),
+              HasSubstr("made with other rules or options: expected 'window 32', found 'window "
+                        "64'"));
+  EXPECT_THAT(refusal({.rules = {"precision/*"}}), HasSubstr("expected 'precision/"));
+  EXPECT_THAT(refusal({.settings = {"causality/train-infer-routing.tokens=100"}}),
+              HasSubstr("tokens=100"));
+}
+
+TEST_F(Checkpoints, AnEngineThatHasSeenAnythingIsNotReadInto) {
+  const std::string bytes = Busy()->Checkpoint();
+  EXPECT_EQ(Busy()->Restore(bytes).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(Checkpoints, ARefusedCheckpointLeavesTheEngineFresh) {
+  std::string bytes = Busy()->Checkpoint();
+  const std::string fresh = Make()->Checkpoint();
+  // Reads nearly all of it before it fails.
+  std::string cut = bytes.substr(0, bytes.size() - 5);
+  const uint32_t checksum = Crc32c(cut.data(), cut.size());
+  cut.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
+  auto engine = Make();
+  EXPECT_EQ(engine->Restore(cut).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine->Checkpoint(), fresh);
+  EXPECT_TRUE(engine->Restore(bytes).ok());
+}
+
+TEST_F(Checkpoints, EveryDamagedByteAndEveryCutIsRefused) {
+  const std::string bytes = Busy()->Checkpoint();
+  auto engine = Make();
+  for (size_t i = 0; i < bytes.size(); i += 1 + i / 64) {
+    EXPECT_FALSE(engine->Restore(std::string_view(bytes).substr(0, i)).ok()) << "cut at " << i;
+    std::string damaged = bytes;
+    damaged[i] ^= 1;
+    EXPECT_FALSE(engine->Restore(damaged).ok()) << "damaged at " << i;
+  }
+  EXPECT_TRUE(engine->Restore(bytes).ok());
+}
+
+// With a checksum to match: whatever the bytes say, reading them ends.
+TEST_F(Checkpoints, ForgedBytesNeitherCrashNorHang) {
+  const std::string bytes = Busy()->Checkpoint();
+  std::mt19937_64 random(5);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string forged = bytes.substr(0, bytes.size() - sizeof(uint32_t));
+    for (int n = 0; n < 2; ++n) {
+      char& byte = forged[random() % forged.size()];
+      byte = static_cast<char>(random() % 2 == 0 ? 0xff : byte ^ (1 << random() % 8));
+    }
+    const uint32_t checksum = Crc32c(forged.data(), forged.size());
+    forged.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
+    refused += Make()->Restore(forged).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(CheckpointEnvelope, AnotherFormatIsRefused) {
+  const std::string bytes = SealCheckpoint("maker", [](Archive&) {});
+  std::string later = bytes;
+  later[16] = 2;  // after the magic and its length
+  EXPECT_THAT(std::string(OpenCheckpoint(later, "maker", [](Archive&) {}).message()),
+              HasSubstr("version 1 to 1, found 2"));
+  EXPECT_TRUE(OpenCheckpoint(bytes, "maker", [](Archive&) {}).ok());
+}
+
+TEST(CheckpointEnvelope, WhatTheStateDoesNotReadIsRefused) {
+  uint32_t number = 7;
+  const std::string bytes = SealCheckpoint("maker", [&](Archive& a) { a(number); });
+  EXPECT_THAT(std::string(OpenCheckpoint(bytes, "maker", [](Archive&) {}).message()),
+              HasSubstr("expected the end, found 4 bytes more"));
+}
+
+}  // namespace
+}  // namespace plumbline::rules

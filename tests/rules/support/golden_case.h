@@ -1,0 +1,44 @@
+// Golden cases: tests/rules/<group>/<name>/*.case, each an input and the verdict expected of it.
+//
+//   # what the case shows
+//   [set]                    optional: settings, RULE.OPTION=VALUE
+//   [router]                 a reference router on random scores (support/synthetic_routing.h)
+//   policy = score-capacity
+//   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
+//   [routing-pair]           or: training's and inference's routing (support/routing_pair.h)
+//   [accumulation]           or: running sums of gradients (support/accumulation_run.h)
+//   [update]                 or: optimizer updates (support/update_run.h)
+//   [tensor]                 or: tensors of a model (support/tensor_run.h)
+//   [reduction]              or: collectives (support/simulated_reduction.h)
+//   [matmul]                 or: matrix products (support/matmul_run.h)
+//   [logprobs]               or: sampled tokens, both sides (support/simulated_rollout.h)
+//   [batch]                  or: batches in protobuf text format, separated by lines of ---
+//   [expect]
+//   ...
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::rules::testing {
+
+struct GoldenCase {
+  std::filesystem::path path;
+  std::string input_kind;  // the section's name: "router", "mixture", ..., "batch"
+  std::string head;        // everything up to and with the [expect] line
+  std::string input;
+  std::string expect;
+  std::vector<std::string> settings;
+};
+
+// Every case of a rule, by name; empty: it has none. `source`: the source tree.
+std::vector<GoldenCase> GoldenCases(const std::filesystem::path& source, const std::string& rule);
+GoldenCase ParseGoldenCase(const std::filesystem::path& path);
+
+// What the case gives the engine. Throws std::runtime_error where the case is malformed.
+std::vector<v1::Batch> InputOf(const GoldenCase& c);
+
+}  // namespace plumbline::rules::testing
