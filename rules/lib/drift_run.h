@@ -86,7 +86,7 @@ class DriftRun {
   // Those that the last Take or Finish added tokens to.
   const std::set<Key>& touched() const { return touched_; }
 
-  // Between steps nothing is touched.
+  // touched_ is of one call.
   void Persist(Archive& a) {
     a.Version(1);
     a(join_, routing_, routed_, flipped_, finished_, sites_, logit_sites_);

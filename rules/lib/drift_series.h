@@ -38,7 +38,7 @@ class DriftSeries {
   int64_t CommonLag() const;
   size_t steps() const { return steps_.size(); }
 
-  // Between steps none is open.
+  // Between steps nothing is open: open_, cell_ and cell_lag_ are the next one's.
   void Persist(Archive& a) { a(steps_); }
 
  private:

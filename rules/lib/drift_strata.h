@@ -76,7 +76,7 @@ class DriftStrata {
   double LagExponent() const;
   // Mean d^2 by stratum, only of those with tokens: "log_mu", "position", "turn", "worker", "lag".
   void Describe(google::protobuf::Struct& details) const;
-  // Between sequences no worker is open.
+  // open_worker_ is of one sequence.
   void Persist(Archive& a) { a(probability_, position_, turn_, lag_, worker_); }
 
  private:

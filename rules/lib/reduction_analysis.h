@@ -21,7 +21,7 @@ struct ReductionAnalysis {
 
   std::vector<uint32_t> ranks() const;  // that the verdict speaks of; empty: the step's
 
-  // What WithoutValues keeps; only that is remembered beyond its step.
+  // What WithoutValues keeps, without joined: only that is remembered beyond its step.
   void Persist(Archive& a) {
     ReductionFrame& frame = c;
     a(blocked, frame, replay, replayed);

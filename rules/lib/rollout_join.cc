@@ -102,7 +102,7 @@ class RolloutJoin::State {
     return counts;
   }
 
-  // What Finish hands out is gone with the run.
+  // rest_ is what Finish hands out, as the run ends.
   void Persist(Archive& a) {
     a.Version(1);
     a(sites_, bytes_);

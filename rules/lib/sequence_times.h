@@ -63,7 +63,7 @@ class SequenceTimes {
   const TimeHistogram& tokens() const { return tokens_; }
   const TimeHistogram& seconds() const { return seconds_; }
 
-  // Between steps none is open.
+  // Between steps nothing in open_ is looked at.
   void Persist(Archive& a) {
     a(steps_, small_, with_times_, sequences_, reversed_, generation_, waiting_, late_);
     a(tokens_judged_, longest_wait_, longest_step_, longest_id_, workers_, tokens_, seconds_);

@@ -112,7 +112,7 @@ class Contract : public Rule {
         step, [&](const Item& item, const MatmulAnalysis& a) { return One(step, item, a); }, out);
   }
 
-  // The contracts held to are an option.
+  // Those of held_ are an option.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(references_);

@@ -181,7 +181,7 @@ class LossMeanOfMeans : public Rule {
     open_.clear();
   }
 
-  // Between steps nothing is open.
+  // Between steps open_ is empty.
   void Persist(Archive& archive) override {
     archive.Version(1);
     archive(history_);

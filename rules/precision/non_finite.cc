@@ -164,7 +164,7 @@ class NonFinite : public Rule {
     std::optional<double> scale, scale_now;
     std::optional<Sighting> pending;
     bool open = false;  // the last step that observed anything was not clean
-    // Between steps the trace is empty, and so is the step's own scale.
+    // Between steps the trace is empty, and so is scale_now.
     void Persist(Archive& a) { a(scale, pending, open); }
   };
 
