@@ -78,6 +78,13 @@ class NewRule(unittest.TestCase):
         status, said = self.run_tool("check_rules")
         self.assertEqual([line for line in said.splitlines() if rule in line], [], said)
 
+        # What it keeps from then on must be named.
+        text = source.read_text()
+        source.write_text(text.replace("  double threshold_;", "  double threshold_;\n  std::set<int64_t> seen_;"))
+        status, said = self.run_tool("check_rules")
+        self.assertIn("forgets seen_", said)
+        self.assertNotIn("forgets threshold_", said)
+
     def test_a_rule_of_ones_own_begins(self):
         status, said = self.run_tool("new_rule", "health/never-heard-of")
         self.assertEqual(status, 1)
