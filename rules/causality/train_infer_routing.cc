@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
-#include "rules/lib/train_infer_join.h"
 #include "rules/lib/train_infer_runs.h"
 #include "rules/lib/verdicts.h"
 
@@ -114,8 +113,7 @@ struct Told {
   const char* cause;
   bool proved;
   double value;
-  const char* measured;
-  const char* unit;
+  const char *measured, *unit;
   std::string text;
   const RoutingComparison::Pair* pair;
 };
@@ -163,9 +161,9 @@ class TrainInferRouting : public Rule {
     std::string reason;  // why the last step that could not be judged was not
     RoutingComparison last;
     std::set<std::string> fired;
-
     void Persist(Archive& a) {
-      a(compared, flips, large_flips, marked, step_first, step_last, reason, last, fired);
+      a(compared, flips, large_flips, marked, differing, step_first, step_last, reason, last,
+        fired);
     }
   };
 

@@ -135,7 +135,7 @@ class RecordInvalid : public Rule {
   struct Told {
     bool up = false, down = false, ids = false, turns = false;
     bool unnamed = false;  // the last told finding's cause
-    void Persist(Archive& a) { a(up, down, ids, unnamed); }
+    void Persist(Archive& a) { a(up, down, ids, turns, unnamed); }
   };
 
   // `touched`: those log-probabilities alone that have just grown. Rows are always looked at.

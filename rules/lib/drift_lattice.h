@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/archive.h"
+
 namespace plumbline::rules {
 
 // Of |d| of at least half a unit, those within a tenth of a unit of a multiple: a fifth of them by
@@ -26,6 +28,7 @@ class DriftLattice {
   void Add(double d);
   // The coarsest unit that is found, of 2^-9 .. 2^-2; if none, that of the largest share.
   Lattice Find() const;
+  void Persist(Archive& a) { a(cells_, seen_, distinct_); }
 
  private:
   static constexpr double kFinest = 0x1p-9;
@@ -35,6 +38,7 @@ class DriftLattice {
 
   struct Cell {
     uint64_t tokens = 0, near = 0;
+    void Persist(Archive& a) { a(tokens, near); }
   };
   std::array<Cell, kUnits> cells_{};
   std::vector<uint64_t> seen_;  // bits, by a hash of |d|

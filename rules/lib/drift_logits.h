@@ -41,6 +41,7 @@ struct LogitDrift {
   bool rounded() const;
   double temperature_slope() const { return 1 - 1 / slope.mean; }  // c: the trainer is at 1 - c
   void Persist(Archive& a) {
+    a(rows_seen, captured, both_rounded, rounding_sized);
     a(rows, usable, non_finite, support_differs, top1_differs, kl_train_rollout);
     a(kl_rollout_train, max_abs_delta, slope, unexplained, kl_rows, step_first, step_last, worst);
     a(worst_kl);

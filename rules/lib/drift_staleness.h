@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/cluster_sums.h"
 
 namespace plumbline::rules {
@@ -30,6 +31,7 @@ class StalenessSplit {
   void Add(bool fresh, double moved, double apart);
   void EndSequence();
   SplitFit Fit() const;
+  void Persist(Archive& a) { a(v_, sums_, stale_sequences_); }
 
  private:
   enum { kN, kSS, kMM, kSM, kN0, kSS0, kSize };
@@ -61,6 +63,7 @@ class VersionJumps {
   void Add(int64_t lag, double d);
   void EndSequence();
   JumpFit Fit() const;
+  void Persist(Archive& a) { a(lags_, halves_, sums_); }
 
  private:
   enum { kN, kBefore, kAfter, kLagBefore, kLagAfter, kSize };

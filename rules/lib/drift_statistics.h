@@ -101,12 +101,14 @@ struct DriftStatistics {
   DriftMoments all() const;       // fresh and stale
   double rounding_share() const;  // of the fresh tokens' mean square that 16-bit grids explain
 
+  // Between sequences broken_turn_ is not looked at.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, on_entropy, on_rollout);
     a(on_advantage, on_entropy_stale, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
     a(gridded_rollout, rounding_squares, rescored, rescore_k2, trainer_k2);
+    a(jumps, split, with_behaviour, turns, after_other_prompt, lattice, own_k2);
     a(last_id_, last_version_, last_train_);
   }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
 
 namespace plumbline::rules {
@@ -32,11 +33,17 @@ struct TurnPrefixes {
   // The first turn of this sequence whose prompt was tokenised again, or kNoTurn.
   int64_t Take(const RolloutSequence& sequence);
 
+  void Persist(Archive& a) {
+    a(compared, retokenised, shortened, sequence, step, turn, position, logged_token, found_token);
+    a(id_, id_step_, logged_);
+  }
+
  private:
   struct Turn {
     int64_t number = kNoTurn;
     int64_t first = 0;  // position
     std::vector<int64_t> ids;
+    void Persist(Archive& a) { a(number, first, ids); }
   };
   void Compare(const RolloutSequence& sequence, const Turn& next, int64_t* broken);
 
