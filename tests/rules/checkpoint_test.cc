@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
         Simulated{"Mixture", "mixture", "steps = 130\n"},
         Simulated{"Biased", "reduction", "steps = 20\n"},
         Simulated{"Updates", "update", "steps = 30\nmax_samples = 64\n"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& run) { return std::string(run.param.name); });
 
 }  // namespace
 }  // namespace plumbline::rules
