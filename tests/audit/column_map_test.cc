@@ -160,6 +160,7 @@ sequence_id = "sample.id"
 tokens = "sample.out.ids"
 rollout_logprobs = { path = "sample.out.nll", scale = -1 }
 train_logprobs = { path = "nats2", scale = 0.5 }
+behaviour_logprobs = { path = "sample.then", scale = -0.5 }
 [constants]
 loss_mask = true
 temperature = 0.7
@@ -169,7 +170,7 @@ weight_versions = 3
 )");
   const std::string path = dir.Write(
       "dump-12.jsonl",
-      R"({"sample": {"id": 9, "out": {"ids": [4, 5], "nll": [1.25, 2], "nats": 3}, "nats2": 1}, )"
+      R"({"sample": {"id": 9, "out": {"ids": [4, 5], "nll": [1.25, 2], "nats": 3}, "nats2": 1, "then": [3, 5]}, )"
       R"("nats2": [-2.5, -4]})"
       "\n");
   const RolloutRead read = ReadMapped(map, path);
@@ -180,6 +181,7 @@ weight_versions = 3
   EXPECT_EQ(s.id(), "9");
   EXPECT_THAT(Elements(s.rollout().logprobs()), ElementsAre(-1.25, -2));
   EXPECT_THAT(Elements(s.train().logprobs()), ElementsAre(-1.25, -2));
+  EXPECT_THAT(Elements(s.behaviour().logprobs()), ElementsAre(-1.5, -2.5));
   EXPECT_EQ(s.rollout().decimals(), 2u);
   EXPECT_FALSE(s.train().has_decimals()) << "scaled: no longer the text's own digits";
   EXPECT_THAT(MaskOf(s), ElementsAre(1, 1));

@@ -69,6 +69,7 @@ TEST(RolloutJsonl, RandomSequencesArriveWhole) {
     if (random() % 2 == 0) record["cached_tokens"] = 16;
     if (random() % 2 == 0) record["reward"] = {{"score", 1}, {"why", Json::array({"a", nullptr})}};
     if (random() % 2 == 0) record["entropy"] = nullptr;
+    if (random() % 2 == 0) record["behaviour_logprobs"] = record["train_logprobs"];
     records.push_back(record);
   }
   const RolloutRead read = ReadLines(Lines(records));

@@ -20,7 +20,7 @@ constexpr char kRouting[] = "causality/train-infer-routing";
 constexpr char kDrift[] = "drift/logit-drift";
 
 // 8 steps of 20 sequences of 20 tokens; a token's experts are 8 of 64 in each of two layers.
-struct Run {
+struct Planted {
   double flips = 0;        // share of tokens one of whose experts differs between the sides
   bool unrelated = false;  // all of them do, by chance
   double far = 0;          // share of tokens with d of deviation 0.9, the others' is 0.01
@@ -38,7 +38,7 @@ Json Experts(std::mt19937& random, int first) {
   return layers;
 }
 
-std::string Records(const Run& run) {
+std::string Records(const Planted& run) {
   std::mt19937 random(17);
   std::normal_distribution<double> normal;
   std::exponential_distribution<double> surprise(1.0);
@@ -64,7 +64,7 @@ std::string Records(const Run& run) {
   return Lines(records);
 }
 
-AuditResult Audit(const Run& run) {
+AuditResult Judged(const Planted& run) {
   const TempDir dir;
   AuditOptions options;
   options.paths = {dir.Write("a.jsonl", Records(run))};
@@ -79,15 +79,15 @@ const v1::Verdict* Of(const AuditResult& result, const std::string& rule,
     if (v->rule() == rule && v->site().layer() == layer) return v;
   return nullptr;
 }
-const v1::Finding* Finding(const AuditResult& result, const std::string& rule,
-                           const std::string& layer) {
+const v1::Finding* FindingOf(const AuditResult& result, const std::string& rule,
+                             const std::string& layer) {
   for (const v1::Finding* f : result.report.findings())
     if (f->rule() == rule && f->site().layer() == layer) return f;
   return nullptr;
 }
 
 TEST(RolloutRouting, EqualChoicesPassWithTheirAssumption) {
-  const AuditResult result = Audit({});
+  const AuditResult result = Judged({});
   for (const char* layer : {"layers.0", "layers.1"}) {
     const v1::Verdict* verdict = Of(result, kRouting, layer);
     ASSERT_NE(verdict, nullptr);
@@ -99,14 +99,15 @@ TEST(RolloutRouting, EqualChoicesPassWithTheirAssumption) {
 }
 
 TEST(RolloutRouting, OtherChoicesAreCounted) {
-  const AuditResult few = Audit({.flips = 0.03});
+  const AuditResult few = Judged({.flips = 0.03});
   EXPECT_EQ(Of(few, kRouting, "layers.0")->kind(), v1::Verdict::KIND_PASS);
-  const v1::Finding* note = Finding(few, kRouting, "layers.1");
+  const v1::Finding* note = FindingOf(few, kRouting, "layers.1");
   ASSERT_NE(note, nullptr);
   EXPECT_EQ(note->level(), v1::LEVEL_NOTE);  // rounding may be the reason
   EXPECT_EQ(note->cause().id(), "other-choices");
   EXPECT_NEAR(note->measured().value(), 0.03 / 8, 0.001);
-  const v1::Finding* warning = Finding(Audit({.unrelated = true}), kRouting, "layers.0");
+  const AuditResult all = Judged({.unrelated = true});
+  const v1::Finding* warning = FindingOf(all, kRouting, "layers.0");
   ASSERT_NE(warning, nullptr);
   EXPECT_EQ(warning->level(), v1::LEVEL_WARNING);
   EXPECT_NEAR(warning->measured().value(), 7. / 8, 0.02);
@@ -114,9 +115,9 @@ TEST(RolloutRouting, OtherChoicesAreCounted) {
 
 // Far values alone are noise, other choices alone are too: both together are router flips.
 TEST(RolloutRouting, FlipsNameTheCauseOfTwoComponents) {
-  const auto cause = [](const Run& run) {
-    const AuditResult result = Audit(run);
-    const v1::Finding* finding = Finding(result, kDrift, "policy");
+  const auto cause = [](const Planted& run) {
+    const AuditResult result = Judged(run);
+    const v1::Finding* finding = FindingOf(result, kDrift, "policy");
     return finding == nullptr ? "" : finding->cause().id();
   };
   EXPECT_EQ(cause({.flips = 0.03, .far = 0.03}), "router-flips");

@@ -71,6 +71,19 @@ class Rollouts(unittest.TestCase):
                 _, jsonl = self.judge("none", "--steps", "40", *options)
                 self.assertEqual(alarms(jsonl["findings"]), [])
 
+    def test_a_third_pass_splits_staleness_from_numerics(self):
+        record, jsonl = self.judge("none", "--steps", "40", "--lag", "3", "--third-pass")
+        splits = [next(v["details"] for v in report["verdicts"] if v["rule"] == "drift/staleness")
+                  for report in (record, jsonl)]
+        for key in ("split_tokens", "k2_staleness", "k2_numerics", "k2_cross"):
+            self.assertAlmostEqual(splits[0][key], splits[1][key], delta=1e-6 + 1e-6 * splits[1][key])
+        whole = splits[0]["k2_staleness"] + splits[0]["k2_numerics"] + splits[0]["k2_cross"]
+        self.assertGreater(splits[0]["k2_staleness"], 0)
+        self.assertGreater(splits[0]["k2_numerics"], 0)
+        # In lag 0 the second pass is the first one again.
+        self.assertLess(splits[0]["k2_trainer_itself"], 1e-12)
+        self.assertLess(whole, 1)
+
     def test_the_live_server_says_the_same(self):
         with support.scratch() as folder, support.Server(folder) as server:
             train(folder, "top-p", "--steps", "40", "--server", server.address)
