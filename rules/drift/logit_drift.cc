@@ -29,6 +29,9 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
 - *Noise* has no slope. k1 = −d has the mean KL(μ‖π) even so: a negative mean of d is no bias. k3 = e^d − 1 − d and
   KL are its size.
+- *A noise floor*, where one is recorded: a batch scored twice by the trainer, its third pass (`behaviour_logprobs`) at
+  lag 0, or the engine rescoring its own tokens (`rescore_k2`). Half of k2 or more is then named batch variance. Logits
+  rounded to 16 bits are named from values on that grid, from d on multiples of a power of two, or from full logits.
 - Printed beside: tails beyond factors of 1.1, 2, 5 and 100, the effective sample size, mean squares by log μ,
   position, turn, worker and lag, and the row of the context table that the size falls in.
 

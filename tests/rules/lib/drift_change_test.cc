@@ -172,6 +172,20 @@ TEST(Sawtooth, SilentElsewhere) {
   EXPECT_EQ(found, 0);
 }
 
+// Each of many restarts takes back the last few steps' growth: the run grows all the same.
+TEST(Sawtooth, GrowthThatRestartsHardlyUndoIsALine) {
+  std::mt19937_64 engine(64);
+  int falls = 0;
+  for (int run = 0; run < 100; ++run) {
+    const auto scale = [](int t) { return std::exp(0.1 * (t - 7 * (t / 20))); };
+    const Sawtooth saw = FindSawtooth(Restarted(Series(engine, 400, scale, 0.1), 20));
+    EXPECT_TRUE(saw.judged);
+    EXPECT_FALSE(saw.found) << saw.residual_share;
+    falls += saw.smallest_fall > 0 && saw.slope > 6 * saw.standard_error;
+  }
+  EXPECT_GE(falls, 50);
+}
+
 TEST(Sawtooth, NotJudgedWithoutRestartsOrWithTooFewSteps) {
   std::mt19937_64 engine(63);
   const auto grows = [](int t) { return std::exp(0.2 * (t % 10)); };
