@@ -172,12 +172,12 @@ TEST(Sawtooth, SilentElsewhere) {
   EXPECT_EQ(found, 0);
 }
 
-// Each of many restarts takes back the last few steps' growth: the run grows all the same.
-TEST(Sawtooth, GrowthThatRestartsHardlyUndoIsALine) {
+// Restarts that take most of the growth back, and a run that grows all the same: a line says more.
+TEST(Sawtooth, AttemptsThatEachBeginHigherAreALine) {
   std::mt19937_64 engine(64);
   int falls = 0;
   for (int run = 0; run < 100; ++run) {
-    const auto scale = [](int t) { return std::exp(0.1 * (t - 7 * (t / 20))); };
+    const auto scale = [](int t) { return std::exp(0.1 * (t - 17 * (t / 20))); };
     const Sawtooth saw = FindSawtooth(Restarted(Series(engine, 400, scale, 0.1), 20));
     EXPECT_TRUE(saw.judged);
     EXPECT_FALSE(saw.found) << saw.residual_share;
