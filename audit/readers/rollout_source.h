@@ -19,7 +19,7 @@ inline constexpr char kLogprobsOp[] = "logprobs";
 inline constexpr int64_t kStepLookBack = 8;
 inline constexpr uint64_t kLookBackBytes = 64u << 20;
 // What is held of one step, which is judged as a whole: the sequences beyond are left out, told as
-// an error of the file and counted. A GiB is some 3 GB of JSON lines.
+// an error of the file and counted. A GiB is some 1.5 GB of JSON lines.
 inline constexpr uint64_t kStepBytes = uint64_t{1} << 30;
 
 // One source a run that occurs in the files, each file opened when its first step's turn comes. A
