@@ -17,7 +17,7 @@ constexpr int64_t kJudged = 256;
 constexpr uint32_t kExperts = 64;
 
 void FillTensor(uint64_t seed, v1::Evidence& e) {
-  v1::TensorState& state = *e.mutable_tensor_state();
+  v1::TensorState& state = *e.mutable_tensor();
   state.set_dtype(v1::DTYPE_BF16);
   state.set_role("gradient");
   state.add_shape(4096);
