@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
 #include "rules/engine/checkpoint.h"
 #include "rules/engine/engine.h"
@@ -11,6 +12,7 @@
 namespace plumbline::rules {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 v1::Batch Scalar(const std::string& run, uint32_t rank, int64_t step, double value) {
@@ -74,6 +76,76 @@ TEST_F(Checkpoints, AFreshEngineGoesOnWhereTheOtherStood) {
   EXPECT_EQ(verdicts_, expected);
   EXPECT_EQ(second->coverage().judged, first->coverage().judged);
   EXPECT_EQ(second->coverage().inconclusive, first->coverage().inconclusive);
+}
+
+constexpr uint64_t kStream = 7, kSet = 0xa1;
+
+// A row of (head/loss, head/loss_sum, head/tokens, head/lr), the last one absent for rank 1.
+v1::Batch Columns(uint32_t rank, int64_t step, bool declare) {
+  v1::Batch batch = Scalar("run", rank, step, 0);
+  batch.clear_evidence();
+  batch.set_stream_id(kStream);
+  if (declare) {
+    v1::SeriesSet& set = *batch.add_series_sets();
+    set.set_id(kSet);
+    for (const char* op : {"loss", "loss_sum", "tokens", "lr"}) {
+      v1::Site& site = *set.add_sites();
+      site.set_layer("head");
+      site.set_op(op);
+    }
+  }
+  v1::SeriesRows& rows = *batch.add_series();
+  rows.set_set(kSet);
+  rows.add_source(0);
+  rows.add_step(step);
+  for (const double value : {2.0 + rank, 200.0, 100.0, 1e-4}) rows.add_value(value);
+  if (rank == 1) rows.set_absent(std::string(1, 1 << 3));
+  return batch;
+}
+
+// Rows as a store sees them: "1/0: 2 200 100 0.0001".
+class StoredRows {
+ public:
+  void Watch(Engine& engine) {
+    engine.SetOnSeries([this](const StepSeries& series) {
+      for (const SeriesRow& row : series.rows) {
+        std::string line = absl::StrCat(series.step, "/", row.rank, ":");
+        for (size_t i = 0; i < series.columns->sites.size(); ++i)
+          absl::StrAppend(&line, " ", row.present(i) ? absl::StrCat(row.values[i]) : "-");
+        lines.push_back(line);
+      }
+    });
+  }
+  std::vector<std::string> lines;
+};
+
+TEST_F(Checkpoints, RowsOfOpenStepsAndDeclaredSetsAreKept) {
+  StoredRows stored;
+  auto first = Make();
+  stored.Watch(*first);
+  ASSERT_TRUE(first->Add(Columns(0, 0, true)).ok());
+  ASSERT_TRUE(first->Add(Columns(1, 0, false)).ok());
+  ASSERT_TRUE(first->Add(Columns(1, 1, false)).ok());  // waits for rank 0
+  EXPECT_THAT(stored.lines, ElementsAre("0/0: 2 200 100 0.0001", "0/1: 3 200 100 -"));
+  const std::string bytes = first->Checkpoint();
+
+  auto second = Make();
+  stored.Watch(*second);
+  ASSERT_TRUE(second->Restore(bytes).ok());
+  EXPECT_EQ(second->Checkpoint(), bytes);
+  verdicts_.clear();
+  stored.lines.clear();
+  ASSERT_TRUE(first->Add(Columns(0, 1, false)).ok());
+  first->Finish();
+  const auto verdicts = std::exchange(verdicts_, {});
+  const auto lines = std::exchange(stored.lines, {});
+  // The set is not declared again.
+  ASSERT_TRUE(second->Add(Columns(0, 1, false)).ok());
+  second->Finish();
+  EXPECT_THAT(lines, ElementsAre("1/0: 2 200 100 0.0001", "1/1: 3 200 100 -"));
+  EXPECT_EQ(stored.lines, lines);
+  EXPECT_FALSE(verdicts.empty());
+  EXPECT_EQ(verdicts_, verdicts);
 }
 
 TEST_F(Checkpoints, WhatIsCountedStaysCounted) {
