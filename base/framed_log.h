@@ -20,6 +20,7 @@ namespace plumbline {
 enum class FrameType : uint8_t {
   kRecordHeader = 1,  // v1::RecordHeader
   kBatch = 2,         // v1::Batch
+  kSpoolHeader = 3,   // v1::SpoolHeader
 };
 
 struct FramedLogOptions {
