@@ -67,7 +67,8 @@ typedef struct plumbline_error {
   char text[512];
 } plumbline_error_t;
 
-/* Everything resolved: no environment variable needs to be read again. Strings are never NULL. */
+/* Everything resolved: no environment variable needs to be read again. Strings are never NULL, but
+ * spool may be. */
 typedef struct plumbline_agent_open {
   uint32_t size;
   int32_t role;       /* PLUMBLINE_ROLE_* */
@@ -79,6 +80,8 @@ typedef struct plumbline_agent_open {
   uint32_t world_size; /* > rank */
   uint32_t every;      /* at most each n-th step is due, from the first; 0: as the cadence says */
   double budget;       /* share of step time; 0: the agent's default */
+  const char* spool;   /* "": none; NULL: RECORD/spool when there are a record and a server */
+  uint64_t spool_bytes; /* 0: the agent's default */
 } plumbline_agent_open_t;
 
 typedef struct plumbline_agent_site {

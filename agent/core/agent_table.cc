@@ -47,6 +47,13 @@ plumbline_status_t Guarded(plumbline_error_t* error, Body body) noexcept {
 
 Run& AsRun(void* run) { return *static_cast<Run*>(run); }
 
+// An older façade's struct ends before what concerns the spool.
+bool KnowsSpool(const plumbline_agent_open_t& o) {
+  return o.size >= offsetof(plumbline_agent_open_t, spool_bytes) + sizeof(o.spool_bytes);
+}
+
+uint64_t SpoolBytes(const plumbline_agent_open_t& o) { return KnowsSpool(o) ? o.spool_bytes : 0; }
+
 AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
   AgentOptions options;
   options.run = o.run;
@@ -58,6 +65,11 @@ AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
   options.world_size = o.world_size;
   options.every = o.every;
   options.budget = o.budget;
+  if (KnowsSpool(o) && o.spool != nullptr) {
+    options.spool_dir = o.spool;
+  } else if (!options.record_dir.empty() && !options.server.empty()) {
+    options.spool_dir = options.record_dir + "/spool";
+  }
   return options;
 }
 
@@ -66,6 +78,7 @@ plumbline_status_t Open(const plumbline_agent_open_t* given, void** agent_run,
   return Guarded(error, [&] {
     AgentOptions options = OptionsOf(*given);
     if (absl::Status s = ApplyEnvironment(&options); !s.ok()) return Fail(error, s);
+    if (const uint64_t bytes = SpoolBytes(*given); bytes != 0) options.spool_bytes = bytes;
     auto run = Run::Open(std::move(options));
     if (!run.ok()) return Fail(error, run.status());
     *agent_run = run->release();

@@ -61,8 +61,8 @@ void BatchBuilder::AddLoss(const char* cause, const Site* site, const LossCounte
   if (taken.count == 0) return;
   v1::Site name;
   if (site != nullptr) SetSite(*site, &name);
-  agent::AddLoss(&batch_, cause, site == nullptr ? nullptr : &name, taken.count, taken.step_first,
-                 taken.step_last);
+  transport::AddLoss(&batch_, cause, site == nullptr ? nullptr : &name, taken.count,
+                     taken.step_first, taken.step_last);
 }
 
 void BatchBuilder::StepEnded(int64_t step, bool sampled) {
@@ -80,17 +80,17 @@ bool BatchBuilder::empty() const {
 bool BatchBuilder::Due(uint64_t now_ns) const {
   if (empty()) return false;
   return step_boundary_ || items_ >= options_.batch_items || bytes_ >= options_.batch_bytes ||
-         last_step_ - first_step_ >= options_.batch_steps || IntervalPassed(now_ns);
+         last_step_ - first_step_ + 1 >= options_.batch_steps || IntervalPassed(now_ns);
 }
 
-SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) {
+transport::SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) {
   scalars_.Flush(&batch_);
   v1::Progress* progress = batch_.add_progress();
   progress->set_any_step(complete_through_ >= 0);
   progress->set_complete_through(complete_through_);
   progress->set_newest_step(newest_step);
   progress->set_finished(finished_);
-  SealedBatch sealed = Seal(batch_);
+  transport::SealedBatch sealed = transport::Seal(batch_);
 
   batch_.clear_evidence();
   batch_.clear_progress();

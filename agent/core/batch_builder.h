@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "agent/core/batch_edit.h"
 #include "agent/core/options.h"
 #include "agent/core/scalar_rows.h"
 #include "agent/core/site_table.h"
 #include "plumbline/v1/batch.pb.h"
+#include "transport/batch_edit.h"
 
 namespace plumbline::agent {
 
@@ -43,7 +43,7 @@ class BatchBuilder {
   bool empty() const;
 
   // Ends the batch and begins the next. `newest_step`: the step that the trainer is in.
-  SealedBatch Take(int64_t newest_step, uint64_t now_ns);
+  transport::SealedBatch Take(int64_t newest_step, uint64_t now_ns);
 
  private:
   void NoteStep(int64_t step);

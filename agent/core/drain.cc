@@ -21,7 +21,7 @@ constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 }  // namespace
 
 Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
-             std::shared_ptr<Outbox> outbox)
+             std::shared_ptr<transport::Outbox> outbox)
     : run_(std::move(run)),
       record_(std::move(record)),
       outbox_(std::move(outbox)),
@@ -298,7 +298,7 @@ void Drain::CollectLosses() {
   }
 }
 
-void Drain::AppendToRecord(const SealedBatch& batch, uint64_t now_ns) {
+void Drain::AppendToRecord(const transport::SealedBatch& batch, uint64_t now_ns) {
   record_->Append(batch, now_ns);
   const std::lock_guard<std::mutex> lock(record_mutex_);
   record_status_ = record_->status();
@@ -313,7 +313,8 @@ void Drain::Ship() {
   CollectLosses();
   if (builder_.empty()) return;
   const uint64_t now = MonotonicNs();
-  SealedBatch batch = builder_.Take(run_->newest_step.load(std::memory_order_relaxed), now);
+  transport::SealedBatch batch =
+      builder_.Take(run_->newest_step.load(std::memory_order_relaxed), now);
   if (record_ != nullptr) AppendToRecord(batch, now);
   if (outbox_ != nullptr) outbox_->Push(std::move(batch));
 }

@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "agent/core/batch_builder.h"
-#include "agent/core/outbox.h"
 #include "agent/core/record_sink.h"
 #include "agent/core/run_state.h"
 #include "agent/core/slots.h"
 #include "agent/core/threads.h"
 #include "probes/device_probe.h"
+#include "transport/outbox.h"
 
 namespace plumbline::agent {
 
@@ -31,7 +31,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   // `record` and `outbox` may be null.
   Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
-        std::shared_ptr<Outbox> outbox);
+        std::shared_ptr<transport::Outbox> outbox);
 
   static constexpr std::chrono::milliseconds kDeviceWait{2000};
 
@@ -80,7 +80,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void Invalid(const SlotHead& head, const absl::Status& why);
   void DeclareSites();
   void CollectLosses();
-  void AppendToRecord(const SealedBatch& batch, uint64_t now_ns);
+  void AppendToRecord(const transport::SealedBatch& batch, uint64_t now_ns);
   void Ship();
 
   // A stage that ended between two steps: it goes with the next one.
@@ -99,7 +99,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
 
   const std::shared_ptr<RunState> run_;
   const std::unique_ptr<RecordSink> record_;
-  const std::shared_ptr<Outbox> outbox_;
+  const std::shared_ptr<transport::Outbox> outbox_;
   BatchBuilder builder_;
   GuestThread thread_;
 

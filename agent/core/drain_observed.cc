@@ -1,7 +1,6 @@
 // Tensors, reductions, updates, products and logits on their way from the ring into a batch.
 #include <algorithm>
 
-#include "agent/core/batch_edit.h"
 #include "agent/core/drain.h"
 #include "kernels/sample_index.h"
 #include "probes/logit_probe.h"
@@ -58,7 +57,7 @@ void Drain::Observed(const SlotHead& head, const absl::Status& measured, v1::Evi
     builder_.RemoveLast();
     return Invalid(head, measured);
   }
-  if (HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
+  if (transport::HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -9,7 +9,7 @@
 namespace plumbline::agent {
 
 // Causes that arise before evidence enters a batch. Later ones ("queue-full", "record-write",
-// "rejected") are counted inside the batches themselves: agent/core/batch_edit.h.
+// "rejected") are counted inside the batches themselves: transport/batch_edit.h.
 enum class LossCause : uint8_t {
   kRingFull,      // "ring-full": the drain thread did not keep up
   kInvalid,       // "invalid": shapes, types or values that cannot be measured

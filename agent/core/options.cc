@@ -24,6 +24,7 @@ constexpr Variable kVariables[] = {
     {"PLUMBLINE_DEVICE_RING_BYTES", &AgentOptions::device_ring_bytes, 1ull << 16, 1ull << 34},
     {"PLUMBLINE_QUEUE_BYTES", &AgentOptions::queue_bytes, 1ull << 10, 1ull << 40},
     {"PLUMBLINE_QUEUE_BATCHES", &AgentOptions::queue_batches, 1, 1ull << 24},
+    {"PLUMBLINE_SPOOL_BYTES", &AgentOptions::spool_bytes, 1ull << 20, 1ull << 44},
 };
 
 absl::Status Apply(const Variable& v, const char* text, AgentOptions* options) {

@@ -7,6 +7,7 @@
 // | PLUMBLINE_RUN              | run     | name of the run                                                  (facade) |
 // | PLUMBLINE_SERVER           |         | host:port of plumbd, or unix:PATH                                (facade) |
 // | PLUMBLINE_RECORD           |         | directory of run records                                         (facade) |
+// | PLUMBLINE_SPOOL            | RECORD/spool | directory that keeps what the server has not yet; off: none (facade) |
 // | PLUMBLINE_ATTEMPT          | 0       | restarts before this one                                         (facade) |
 // | PLUMBLINE_EVERY            | 0       | measure each n-th step, ungoverned; 0: cadence and governor      (facade) |
 // | PLUMBLINE_BUDGET           | 0.01    | share of step time that we may cost; 1: any                      (facade) |
@@ -16,6 +17,7 @@
 // | PLUMBLINE_DEVICE_RING_BYTES| 32 MiB  | pinned memory between a GPU and our threads, once a tensor lies on it     |
 // | PLUMBLINE_QUEUE_BYTES      | 64 MiB  | evidence kept while the server has not acknowledged it                    |
 // | PLUMBLINE_QUEUE_BATCHES    | 4096    | the same, in batches                                                      |
+// | PLUMBLINE_SPOOL_BYTES      | 1 GiB   | of one process, on disk                                                   |
 // | PLUMBLINE_CUDA_LIBRARY     |         | path of libplumbline_cuda.so; else beside libplumbline_agent.so           |
 // clang-format on
 //
@@ -35,6 +37,7 @@ struct AgentOptions {
   std::string run;
   std::string server;      // empty: none
   std::string record_dir;  // empty: none
+  std::string spool_dir;   // empty: none; without a server it is not used
   Role role = Role::kTrainer;
   uint32_t attempt = 0;
   uint32_t rank = 0;
@@ -48,6 +51,7 @@ struct AgentOptions {
   uint64_t device_ring_bytes = 32ull << 20;  // rounded up to a power of two
   uint64_t queue_bytes = 64ull << 20;
   uint64_t queue_batches = 4096;
+  uint64_t spool_bytes = 1ull << 30;
 
   // A batch leaves at the first of these, and at the end of a sampled step.
   uint32_t batch_items = 512;

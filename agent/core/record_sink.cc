@@ -10,6 +10,9 @@
 #include "base/clock.h"
 
 namespace plumbline::agent {
+
+using transport::SealedBatch;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,8 +100,8 @@ void RecordSink::Append(const SealedBatch& batch, uint64_t now_ns) {
 }
 
 absl::Status RecordSink::Write(const SealedBatch& batch) {
-  const absl::Status s =
-      log_->Append(FrameType::kBatch, *batch.body + BatchNumber(stream_id_, sequence_ + 1));
+  const absl::Status s = log_->Append(
+      FrameType::kBatch, *batch.body + transport::BatchNumber(stream_id_, sequence_ + 1));
   if (s.ok()) ++sequence_;
   return s;
 }
@@ -116,8 +119,12 @@ absl::Status RecordSink::Reopen(uint64_t now_ns) {
   return log.status();
 }
 
+transport::SeriesSets RecordSink::Names() const {
+  return names_ == nullptr ? transport::SeriesSets() : names_->All();
+}
+
 void RecordSink::Keep(const SealedBatch& batch) {
-  SealedBatch emptied = batch.hollow() ? batch : WithoutEvidence(batch, kCause, names_.get());
+  SealedBatch emptied = batch.hollow() ? batch : WithoutEvidence(batch, kCause, Names());
   owed_ = owed_.body == nullptr ? std::move(emptied) : Merged(owed_, emptied);
 }
 

@@ -12,8 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "agent/core/batch_edit.h"
+#include "agent/core/series_registry.h"
 #include "base/framed_log.h"
+#include "transport/batch_edit.h"
 
 namespace plumbline::agent {
 
@@ -36,7 +37,7 @@ class RecordSink {
   // Appends one batch. When the disk refuses, the batch's evidence is counted as lost
   // ("record-write") and the count goes into the next batch that can be written; the file is opened
   // again before that, no more often than each second.
-  void Append(const SealedBatch& batch, uint64_t now_ns);
+  void Append(const transport::SealedBatch& batch, uint64_t now_ns);
 
   // The lists of series that batches may name; without it what is lost of them has no names.
   void NameSeries(std::shared_ptr<const SeriesRegistry> names) { names_ = std::move(names); }
@@ -49,16 +50,17 @@ class RecordSink {
  private:
   RecordSink(std::string path, uint64_t stream_id, std::unique_ptr<FramedLogWriter> log)
       : path_(std::move(path)), stream_id_(stream_id), log_(std::move(log)) {}
-  absl::Status Write(const SealedBatch& batch);
+  absl::Status Write(const transport::SealedBatch& batch);
   absl::Status Reopen(uint64_t now_ns);
-  void Keep(const SealedBatch& batch);
+  transport::SeriesSets Names() const;
+  void Keep(const transport::SealedBatch& batch);
 
   const std::string path_;
   const uint64_t stream_id_;
   std::unique_ptr<FramedLogWriter> log_;
   std::shared_ptr<const SeriesRegistry> names_;
   uint64_t sequence_ = 0;
-  SealedBatch owed_;  // what could not be written, emptied; body nullptr: nothing
+  transport::SealedBatch owed_;  // what could not be written, emptied; body nullptr: nothing
   uint64_t retry_ns_ = 0;
   absl::Status status_;
 };

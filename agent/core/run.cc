@@ -23,6 +23,19 @@ plumbline_status_t Unwritten(const char* call, const absl::Status& why, plumblin
               std::string(call) + ": the record is not written: " + std::string(why.message()));
 }
 
+std::string Undelivered(const transport::Outbox& outbox) {
+  const transport::Outbox::State left = outbox.state();
+  return std::to_string(left.items) + " evidence items in memory, " + std::to_string(left.batches) +
+         " batches in all,";
+}
+
+std::string WhereSpooled(const transport::Outbox& outbox) {
+  const uint64_t batches = outbox.state().spooled;
+  if (batches == 0) return "";
+  return "; " + std::to_string(batches) + " of them are kept in " + outbox.spool_path() +
+         " for the next process of this rank, or `plumb spool send`";
+}
+
 uint64_t RandomId() {
   std::random_device random;
   const uint64_t id = (static_cast<uint64_t>(random()) << 32) | random();
@@ -113,29 +126,44 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
     return absl::ResourceExhaustedError("no memory for a ring of " +
                                         std::to_string(options.ring_bytes) + " bytes");
   }
+  if (absl::Status s = run->OpenOutbox(); !s.ok()) return s;
   if (!run->StartThreads(std::move(record))) {
     return absl::ResourceExhaustedError("the system refused to start a thread");
   }
   return run;
 }
 
+absl::Status Run::OpenOutbox() {
+  const AgentOptions& options = state_->options;
+  if (options.server.empty()) return absl::OkStatus();
+  stream_id_ = RandomId();
+  std::unique_ptr<transport::Spool> spool;
+  if (!options.spool_dir.empty()) {
+    auto created = transport::Spool::Create(options.spool_dir, state_->source, stream_id_,
+                                            {options.spool_bytes, kToolVersion});
+    if (!created.ok()) return created.status();
+    spool = *std::move(created);
+  }
+  outbox_ = std::make_shared<transport::Outbox>(
+      transport::OutboxLimits{options.queue_bytes, options.queue_batches}, std::move(spool));
+  return absl::OkStatus();
+}
+
 bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
   const AgentOptions& options = state_->options;
   if (!options.server.empty()) {
-    outbox_ = std::make_shared<Outbox>(OutboxLimits{options.queue_bytes, options.queue_batches},
-                                       state_->series);
-    StreamConfig config;
+    transport::StreamConfig config;
     config.target = options.server;
-    config.source = state_->source;
-    config.stream_id = RandomId();
+    config.sources = {state_->source};
+    config.stream_id = stream_id_;
+    config.tool_version = kToolVersion;
     config.backoff_first_ms = options.backoff_first_ms;
     config.backoff_last_ms = options.backoff_last_ms;
     config.ack_timeout_ms = options.ack_timeout_ms;
     config.heartbeat_ms = options.heartbeat_ms;
     config.newest_step = [state = state_] { return state->newest_step.load(); };
-    config.series = state_->series;
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
-    stream_ = std::make_shared<ServerStream>(std::move(config), outbox_);
+    stream_ = std::make_shared<ServerStream>(std::move(config), outbox_, options.spool_dir);
     if (!stream_->Start()) return false;
   }
   if (record != nullptr) record->NameSeries(state_->series);
@@ -349,11 +377,9 @@ plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
                 "close: not everything was measured and written" + within);
   }
   if (!delivered) {
-    const Outbox::State left = outbox_->state();
     return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
                 "close: server " + state_->options.server + " has not acknowledged " +
-                    std::to_string(left.items) + " evidence items in " +
-                    std::to_string(left.batches) + " batches" + within);
+                    Undelivered(*outbox_) + within + WhereSpooled(*outbox_));
   }
   if (!written.ok()) return Unwritten("close", written, error);
   return PLUMBLINE_OK;

@@ -13,11 +13,11 @@
 #include "agent/agent_table.h"
 #include "agent/core/drain.h"
 #include "agent/core/options.h"
-#include "agent/core/outbox.h"
 #include "agent/core/run_state.h"
 #include "agent/core/server_stream.h"
 #include "probes/matmul_probe.h"
 #include "probes/routing_probe.h"
+#include "transport/outbox.h"
 
 namespace plumbline::agent {
 
@@ -67,7 +67,7 @@ class Run {
   plumbline_status_t Close(uint32_t timeout_ms, plumbline_error_t* error);
 
   const RunState& state() const { return *state_; }
-  const Outbox* outbox() const { return outbox_.get(); }
+  const transport::Outbox* outbox() const { return outbox_.get(); }
   const ServerStream* stream() const { return stream_.get(); }
   uint64_t evidence_taken() const { return drain_->evidence_taken(); }
 
@@ -78,6 +78,7 @@ class Run {
                              bool* prepared, plumbline_error_t* error);
   plumbline_status_t Invalid(const char* name, const SlotHead& head, const std::string& why,
                              plumbline_error_t* error);
+  absl::Status OpenOutbox();
   bool StartThreads(std::unique_ptr<RecordSink> record);
   plumbline_status_t Keep(const SlotHead& head, const probes::RoutingCall& call,
                           plumbline_error_t* error);
@@ -107,8 +108,9 @@ class Run {
 
   // Shared with our threads: whichever ends last frees them.
   std::shared_ptr<RunState> state_;
-  std::shared_ptr<Outbox> outbox_;        // null without a server
-  std::shared_ptr<ServerStream> stream_;  // null without a server
+  std::shared_ptr<transport::Outbox> outbox_;  // null without a server
+  std::shared_ptr<ServerStream> stream_;       // null without a server
+  uint64_t stream_id_ = 0;
   std::shared_ptr<Drain> drain_;
 };
 

@@ -1,41 +1,28 @@
 // The stream to the server: one thread that dials, sends what the outbox holds, takes
-// acknowledgements, and dials again when the stream breaks.
+// acknowledgements, and dials again when the stream breaks. Before its own it delivers what earlier
+// processes of this rank left in the spool.
 //
-// The only part of the agent that knows gRPC. Nothing of it is started before Start, and only from
-// its own thread, which blocks the trainer's signals, so that gRPC's threads do too.
+// Nothing of gRPC is started before Start, and only from this thread, which blocks the trainer's
+// signals, so that gRPC's threads do too.
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
 #include <memory>
+#include <string>
 
-#include "agent/core/options.h"
-#include "agent/core/outbox.h"
 #include "agent/core/threads.h"
-#include "plumbline/v1/evidence.pb.h"
+#include "transport/connection.h"
+#include "transport/outbox.h"
 
 namespace plumbline::agent {
-
-struct StreamConfig {
-  std::string target;  // host:port, or unix:PATH
-  v1::Source source;
-  uint64_t stream_id = 0;
-  uint32_t backoff_first_ms = 100;
-  uint32_t backoff_last_ms = 5000;
-  uint32_t ack_timeout_ms = 30000;
-  uint32_t heartbeat_ms = 1000;
-  std::function<int64_t()> newest_step;          // for heartbeats
-  std::shared_ptr<const SeriesRegistry> series;  // said in each hello; may be null
-  std::function<void()> server_forgot;           // it no longer holds what it acknowledged
-};
 
 class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:
   using Clock = GuestThread::Clock;
 
-  ServerStream(StreamConfig config, std::shared_ptr<Outbox> outbox);
+  // `spool_dir` "": no leftovers are looked for.
+  ServerStream(transport::StreamConfig config, std::shared_ptr<transport::Outbox> outbox,
+               std::string spool_dir = "");
 
   bool Start();
 
@@ -46,27 +33,21 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
 
   uint64_t CpuNs() const { return thread_.CpuNs(); }
 
-  struct Counters {
-    std::atomic<uint64_t> connections{0};  // welcomes received
-    std::atomic<uint64_t> batches_sent{0};
-    std::atomic<uint64_t> bytes_sent{0};
-  };
-  const Counters& counters() const { return counters_; }
+  const transport::StreamCounters& counters() const { return counters_; }
 
  private:
-  class Connection;
   void Loop();
-  bool Wanted() const;
-  void WaitBefore(Clock::time_point again);
+  void DeliverLeftovers();
   bool stopping() const { return stop_.load(std::memory_order_acquire); }
   bool finishing() const { return finish_.load(std::memory_order_acquire); }
 
-  const StreamConfig config_;
-  const std::shared_ptr<Outbox> outbox_;
+  const transport::StreamConfig config_;
+  const std::shared_ptr<transport::Outbox> outbox_;
+  const std::string spool_dir_;
   GuestThread thread_;
   std::atomic<bool> finish_{false};
   std::atomic<bool> stop_{false};
-  Counters counters_;
+  transport::StreamCounters counters_;
 };
 
 }  // namespace plumbline::agent

@@ -21,6 +21,9 @@ bool OwnStrings(plumbline_agent_open_t* options) {
   options->run = CopyName(options->run);
   options->server = CopyName(options->server);
   options->record = CopyName(options->record);
+  const bool spool_given = options->spool != nullptr;
+  if (spool_given) options->spool = CopyName(options->spool);
+  if (spool_given && options->spool == nullptr) return false;
   return options->run != nullptr && options->server != nullptr && options->record != nullptr;
 }
 

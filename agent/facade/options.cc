@@ -144,6 +144,9 @@ plumbline_status_t ResolveStrings(const plumbline_open_options_t& given,
   out->run = StringOption(given.run, "PLUMBLINE_RUN", "run");
   out->server = StringOption(given.server, "PLUMBLINE_SERVER", "");
   out->record = StringOption(given.record, "PLUMBLINE_RECORD", "");
+  out->spool = StringOption(given.spool, "PLUMBLINE_SPOOL", nullptr);
+  if (out->spool != nullptr && strcmp(out->spool, "off") == 0) out->spool = "";
+  out->spool_bytes = given.spool_bytes;
   const NameFault fault = CheckName(out->run);
   if (fault != NameFault::kNone) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: the run's name %s", Describe(fault));

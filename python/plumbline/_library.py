@@ -33,6 +33,8 @@ class OpenOptions(ctypes.Structure):
         ("world_size", ctypes.c_int32),
         ("every", ctypes.c_uint32),
         ("budget", ctypes.c_double),
+        ("spool", ctypes.c_char_p),
+        ("spool_bytes", ctypes.c_uint64),
     ]
 
 

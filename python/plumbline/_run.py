@@ -356,7 +356,8 @@ class NoRun(NoObservations, Run):
         return True
 
 
-def _options(run, server, record, rank, world_size, attempt, role, every, budget):
+def _options(run, server, record, rank, world_size, attempt, role, every, budget, spool,
+             spool_bytes):  # fmt: skip
     def text(value):
         return None if value is None else os.fspath(value).encode()
 
@@ -369,6 +370,7 @@ def _options(run, server, record, rank, world_size, attempt, role, every, budget
     return OpenOptions(
         ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
         number(attempt), number(rank), number(world_size), every or 0, budget or 0.0,
+        text(spool), spool_bytes or 0,
     )  # fmt: skip
 
 
@@ -380,7 +382,7 @@ def _refused(strict, text):
 
 
 def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
-         role="trainer", every=None, budget=None, strict=False):  # fmt: skip
+         role="trainer", every=None, budget=None, spool=None, spool_bytes=None, strict=False):  # fmt: skip
     """Opens a run and returns it.
 
     run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
@@ -388,7 +390,9 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
     the run was restarted before (else from torchrun). every: observe at most each n-th step (a
     site backs off further to keep its traffic budget). budget: share of the step time that may be
-    spent.
+    spent. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
+    server and record, RECORD/spool; "off": none): it survives this process, and the next one of
+    this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB).
 
     A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
     PlumblineError here and in every later call.
@@ -399,7 +403,8 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
         return _refused(strict, str(error))
     handle = ctypes.c_void_p()
     try:
-        options = _options(run, server, record, rank, world_size, attempt, role, every, budget)
+        options = _options(run, server, record, rank, world_size, attempt, role, every, budget,
+                           spool, spool_bytes)  # fmt: skip
     except (ValueError, TypeError) as error:
         return _refused(strict, f"init: {error}")
     status = library.short.plumbline_open(ctypes.byref(options), ctypes.byref(handle))

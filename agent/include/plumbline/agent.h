@@ -65,6 +65,8 @@ struct RunOptions {
   int32_t world_size = -1;
   uint32_t every = 0;
   double budget = 0.0;
+  std::string spool = {};  // directory; "off": none
+  uint64_t spool_bytes = 0;
 };
 
 // A place that observations come from. Copyable; belongs to its run, stays safe to use after it.
@@ -270,6 +272,8 @@ class Run {
     plain.world_size = options.world_size;
     plain.every = options.every;
     plain.budget = options.budget;
+    plain.spool = text(options.spool);
+    plain.spool_bytes = options.spool_bytes;
     status_ = plumbline_open(&plain, &handle_);
   }
   ~Run() { Close(); }

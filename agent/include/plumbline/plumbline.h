@@ -125,10 +125,14 @@ typedef struct plumbline_open_options {
   uint32_t every; /* measure at most each n-th step; 0: $PLUMBLINE_EVERY, else each; a site backs
                      off further where its evidence exceeds the traffic budget */
   double budget;  /* share of the step time that may be spent; 0: $PLUMBLINE_BUDGET, else default */
+  const char* spool; /* directory that keeps what the server has not yet, and survives this process;
+                        NULL: $PLUMBLINE_SPOOL, else RECORD/spool with both server and record, else
+                        none; "off": none */
+  uint64_t spool_bytes; /* of this process on disk; 0: $PLUMBLINE_SPOOL_BYTES, else 1 GiB */
 } plumbline_open_options_t;
 
 #define PLUMBLINE_OPEN_OPTIONS_INIT \
-  { sizeof(plumbline_open_options_t), 0, NULL, NULL, NULL, -1, -1, -1, 0, 0.0 }
+  { sizeof(plumbline_open_options_t), 0, NULL, NULL, NULL, -1, -1, -1, 0, 0.0, NULL, 0 }
 
 /* Opens a run. Does not load the agent: the first due call does. NULL options: all defaults.
  * *run is set in any case but INVALID_ARGUMENT, RESOURCE_EXHAUSTED; when DISABLED, to a run whose

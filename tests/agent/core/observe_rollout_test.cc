@@ -17,6 +17,7 @@
 #include "probes/logit_probe.h"
 #include "probes/logprobs_probe.h"
 #include "tests/agent/core/observed_run.h"
+#include "transport/batch_edit.h"
 
 namespace plumbline::agent {
 namespace {
@@ -105,9 +106,9 @@ TEST(Observe, LogitsAreMeasuredByRow) {
     }
     v1::Batch batch;
     *batch.add_evidence() = all[0];
-    EXPECT_TRUE(HasSample(batch.evidence(0)));
+    EXPECT_TRUE(transport::HasSample(batch.evidence(0)));
     DropSamples(&batch, "traffic");
-    EXPECT_FALSE(HasSample(batch.evidence(0)));
+    EXPECT_FALSE(transport::HasSample(batch.evidence(0)));
     EXPECT_EQ(batch.evidence(0).logits().summary().rows(), expected.size());
   }
 }

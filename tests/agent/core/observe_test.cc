@@ -9,12 +9,12 @@
 #include <numeric>
 #include <set>
 
-#include "agent/core/batch_edit.h"
 #include "kernels/sample_index.h"
 #include "kernels/tensor_evidence.h"
 #include "plumbline/agent.h"
 #include "probes/measure.h"
 #include "tests/agent/core/observed_run.h"
+#include "transport/batch_edit.h"
 
 namespace plumbline::agent {
 namespace {
@@ -394,7 +394,7 @@ TEST(Observe, StepsWithoutSamplesGiveNoIndices) {
   EXPECT_EQ(without, 60u - with);
   uint32_t samples = 0;
   for (const v1::Batch& b : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
-    for (const v1::Evidence& e : b.evidence()) samples += HasSample(e);
+    for (const v1::Evidence& e : b.evidence()) samples += transport::HasSample(e);
   }
   EXPECT_EQ(samples, with);
 }
@@ -408,9 +408,9 @@ TEST(Observe, DroppedSamplesAreCounted) {
     if (i == 1) e->mutable_reduction()->mutable_sample();
     if (i == 2) e->mutable_update()->mutable_sample();
   }
-  EXPECT_EQ(Seal(batch).samples, 3u);
+  EXPECT_EQ(transport::Seal(batch).samples, 3u);
   DropSamples(&batch, "sample-queue");
-  EXPECT_EQ(Seal(batch).samples, 0u);
+  EXPECT_EQ(transport::Seal(batch).samples, 0u);
   EXPECT_EQ(batch.evidence(1).reduction().no_sample_reason(), "dropped: sample-queue");
   EXPECT_EQ(batch.losses(0).count(), 3u);
 }

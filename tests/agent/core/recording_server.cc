@@ -150,15 +150,21 @@ void RecordingServer::ForgetEverything() {
 }
 
 std::vector<v1::Batch> RecordingServer::Batches() const {
+  const auto streams = Streams();
+  EXPECT_LE(streams.size(), 1u);
+  return streams.empty() ? std::vector<v1::Batch>() : streams.begin()->second;
+}
+
+std::map<uint64_t, std::vector<v1::Batch>> RecordingServer::Streams() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  std::vector<v1::Batch> out;
-  EXPECT_LE(state_->streams.size(), 1u);
+  std::map<uint64_t, std::vector<v1::Batch>> out;
   for (const auto& [stream, batches] : state_->streams) {
+    std::vector<v1::Batch>& list = out[stream];
     for (const auto& [sequence, batch] : batches) {
-      if (!out.empty()) {
-        EXPECT_EQ(sequence, out.back().sequence() + 1) << "a gap in the sequence";
+      if (!list.empty()) {
+        EXPECT_EQ(sequence, list.back().sequence() + 1) << "a gap in the sequence";
       }
-      out.push_back(batch);
+      list.push_back(batch);
     }
   }
   RowsToEvidence(&out);

@@ -160,7 +160,7 @@ TEST(Stream, QueueOverflowIsCountedExactly) {
     Train(&run, &call, step, 1, milliseconds(0));
     if (step % 5 == 0) run.run().Flush(0, &error);
     if (step % 20 == 0) std::this_thread::sleep_for(milliseconds(5));
-    const Outbox::State state = run.run().outbox()->state();
+    const transport::Outbox::State state = run.run().outbox()->state();
     ASSERT_LE(state.bytes, 60'000u);
     ASSERT_LE(state.batches, 40u);
   }

@@ -121,6 +121,8 @@ class RecordingServer {
 
   // Stored batches in the order of their sequence. Fails the test on a gap or on two streams.
   std::vector<v1::Batch> Batches() const;
+  // The same of each stream.
+  std::map<uint64_t, std::vector<v1::Batch>> Streams() const;
   uint64_t duplicates() const;  // batches that came again
   uint64_t heartbeats() const;
   uint64_t hellos() const;

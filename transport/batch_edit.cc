@@ -1,13 +1,10 @@
-#include "agent/core/batch_edit.h"
+#include "transport/batch_edit.h"
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <tuple>
 
-#include "rules/engine/series.h"
-
-namespace plumbline::agent {
+namespace plumbline::transport {
 namespace {
 
 using LossKey = std::tuple<std::string, std::string, std::string>;  // cause, layer, op
@@ -42,12 +39,14 @@ class LossIndex {
   std::map<LossKey, v1::Loss*> index_;
 };
 
-std::optional<v1::SeriesSet> SetOf(const v1::Batch& batch, uint64_t id,
-                                   const SeriesRegistry* names) {
+const v1::SeriesSet* SetOf(const v1::Batch& batch, uint64_t id, const SeriesSets& known) {
   for (const v1::SeriesSet& set : batch.series_sets()) {
-    if (set.id() == id) return set;
+    if (set.id() == id) return &set;
   }
-  return names == nullptr ? std::nullopt : names->Find(id);
+  for (const v1::SeriesSet& set : known) {
+    if (set.id() == id) return &set;
+  }
+  return nullptr;
 }
 
 bool Present(const v1::SeriesRows& rows, int value) {
@@ -56,10 +55,17 @@ bool Present(const v1::SeriesRows& rows, int value) {
          0;
 }
 
-void CountLost(const v1::SeriesRows& rows, const std::optional<v1::SeriesSet>& set,
-               std::string_view cause, LossIndex* losses) {
+uint64_t CountPresent(const v1::SeriesRows& rows) {
+  if (rows.absent().empty()) return static_cast<uint64_t>(rows.value_size());
+  uint64_t count = 0;
+  for (int value = 0; value < rows.value_size(); ++value) count += Present(rows, value);
+  return count;
+}
+
+void CountLost(const v1::SeriesRows& rows, const v1::SeriesSet* set, std::string_view cause,
+               LossIndex* losses) {
   const int columns = rows.step_size() == 0 ? 0 : rows.value_size() / rows.step_size();
-  const bool named = set && set->sites_size() == columns;
+  const bool named = set != nullptr && set->sites_size() == columns;
   for (int value = 0; columns > 0 && value < rows.value_size(); ++value) {
     if (!Present(rows, value)) continue;
     const int64_t step = rows.step(std::min(value / columns, rows.step_size() - 1));
@@ -98,6 +104,19 @@ void DropSample(v1::Evidence* e, const std::string& reason) {
   }
 }
 
+int64_t FirstStep(const v1::Batch& batch) {
+  int64_t first = kNoStep;
+  for (const v1::Evidence& e : batch.evidence()) first = std::min(first, e.step());
+  for (const v1::SeriesRows& rows : batch.series()) {
+    for (const int64_t step : rows.step()) first = std::min(first, step);
+  }
+  if (first != kNoStep) return first;
+  for (const v1::Progress& p : batch.progress()) {
+    if (p.any_step()) first = std::min(first, p.complete_through());
+  }
+  return first;
+}
+
 }  // namespace
 
 bool HasSample(const v1::Evidence& e) {
@@ -110,8 +129,10 @@ SealedBatch Seal(const v1::Batch& batch) {
   SealedBatch sealed;
   sealed.body = std::make_shared<const std::string>(batch.SerializeAsString());
   sealed.items = static_cast<uint64_t>(batch.evidence_size());
-  for (const v1::SeriesRows& rows : batch.series()) sealed.items += rules::CountPresent(rows);
+  for (const v1::SeriesRows& rows : batch.series()) sealed.items += CountPresent(rows);
+  sealed.sets = static_cast<uint64_t>(batch.series_sets_size());
   sealed.progress = batch.progress_size() != 0;
+  sealed.first_step = FirstStep(batch);
   for (const v1::Evidence& e : batch.evidence()) sealed.samples += HasSample(e);
   return sealed;
 }
@@ -144,13 +165,13 @@ void DropSamples(v1::Batch* batch, std::string_view cause) {
   }
 }
 
-void DropEvidence(v1::Batch* batch, std::string_view cause, const SeriesRegistry* names) {
+void DropEvidence(v1::Batch* batch, std::string_view cause, const SeriesSets& known) {
   LossIndex losses(batch);
   for (const v1::Evidence& e : batch->evidence()) {
     losses.Add(cause, &e.site(), 1, e.step(), e.step());
   }
   for (const v1::SeriesRows& rows : batch->series()) {
-    CountLost(rows, SetOf(*batch, rows.set(), names), cause, &losses);
+    CountLost(rows, SetOf(*batch, rows.set(), known), cause, &losses);
   }
   batch->clear_evidence();
   batch->clear_series();
@@ -175,9 +196,9 @@ SealedBatch WithoutSamples(const SealedBatch& sealed, std::string_view cause) {
 }
 
 SealedBatch WithoutEvidence(const SealedBatch& sealed, std::string_view cause,
-                            const SeriesRegistry* names) {
+                            const SeriesSets& known) {
   v1::Batch batch = Parsed(sealed);
-  DropEvidence(&batch, cause, names);
+  DropEvidence(&batch, cause, known);
   return Seal(batch);
 }
 
@@ -187,4 +208,4 @@ SealedBatch Merged(const SealedBatch& older, const SealedBatch& newer) {
   return Seal(batch);
 }
 
-}  // namespace plumbline::agent
+}  // namespace plumbline::transport

@@ -1,5 +1,5 @@
 // The outbox and the edits it makes: whatever is dropped, produced = received + reported lost.
-#include "agent/core/outbox.h"
+#include "transport/outbox.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,12 +9,12 @@
 
 #include "tests/agent/core/support.h"
 
-namespace plumbline::agent {
+namespace plumbline::transport {
 namespace {
 
-using testing::Account;
-using testing::AccountOf;
-using testing::SiteKey;
+using agent::testing::Account;
+using agent::testing::AccountOf;
+using agent::testing::SiteKey;
 
 v1::Evidence RoutingEvidence(const std::string& layer, int64_t step, size_t sample_bytes) {
   v1::Evidence e;
@@ -87,7 +87,7 @@ TEST(BatchEdit, EvidenceGoesProgressAndDeclarationsStay) {
   v1::Batch batch = SmallBatch(3, 5, 0);
   batch.add_declarations()->set_kind("scalar");
   AddLoss(&batch, "ring-full", &batch.evidence(1).site(), 4, 1, 2);
-  const v1::Batch hollow = Parsed(WithoutEvidence(Seal(batch), "queue-full", nullptr));
+  const v1::Batch hollow = Parsed(WithoutEvidence(Seal(batch), "queue-full", {}));
   EXPECT_EQ(hollow.evidence_size(), 0);
   EXPECT_EQ(hollow.progress(0).complete_through(), 3);
   EXPECT_EQ(hollow.declarations_size(), 1);
@@ -97,8 +97,8 @@ TEST(BatchEdit, EvidenceGoesProgressAndDeclarationsStay) {
 }
 
 TEST(BatchEdit, MergedLossesAddUpAndSpanTheirSteps) {
-  const SealedBatch a = WithoutEvidence(Seal(SmallBatch(3, 2, 0)), "queue-full", nullptr);
-  const SealedBatch b = WithoutEvidence(Seal(SmallBatch(9, 2, 0)), "queue-full", nullptr);
+  const SealedBatch a = WithoutEvidence(Seal(SmallBatch(3, 2, 0)), "queue-full", {});
+  const SealedBatch b = WithoutEvidence(Seal(SmallBatch(9, 2, 0)), "queue-full", {});
   const v1::Batch merged = Parsed(Merged(a, b));
   ASSERT_EQ(merged.losses_size(), 2);
   for (const v1::Loss& l : merged.losses()) {
@@ -285,4 +285,4 @@ TEST(Outbox, ConservesEvidenceOverRandomSchedules) {
 }
 
 }  // namespace
-}  // namespace plumbline::agent
+}  // namespace plumbline::transport

@@ -1,0 +1,261 @@
+// Runs with a spool against a real server that goes and comes, and what is left of them when they
+// are killed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "tests/agent/core/support.h"
+#include "transport/courier.h"
+
+extern char** environ;
+
+namespace plumbline::transport {
+namespace {
+
+using namespace agent::testing;  // NOLINT: the tests' own
+using std::chrono::milliseconds;
+
+// A trainer that spools, to be killed.
+class SpoolingProcess {
+ public:
+  SpoolingProcess(const std::string& server, const std::string& spool) {
+    int out[2];
+    EXPECT_EQ(pipe(out), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addclose(&actions, out[0]);
+    const std::string program =
+        std::string(PLUMBLINE_BINARY_DIR) + "/bin/transport_spooling_process";
+    char* argv[] = {const_cast<char*>(program.c_str()), const_cast<char*>(server.c_str()),
+                    const_cast<char*>(spool.c_str()), nullptr};
+    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ), 0) << program;
+    posix_spawn_file_actions_destroy(&actions);
+    close(out[1]);
+    steps_ = fdopen(out[0], "r");
+  }
+  ~SpoolingProcess() {
+    if (pid_ != 0) Kill();
+    std::fclose(steps_);
+  }
+  void WaitForStep(int64_t step) const {
+    long long seen = -1;
+    while (seen < step && std::fscanf(steps_, "%lld", &seen) == 1) {
+    }
+    EXPECT_GE(seen, step);
+  }
+  void Kill() {
+    kill(pid_, SIGKILL);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    pid_ = 0;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  std::FILE* steps_ = nullptr;
+};
+
+void Train(TestRun* run, RouterCall* call, int64_t first, int64_t steps) {
+  for (int64_t step = first; step < first + steps; ++step) {
+    run->run().StepBegin(step);
+    EXPECT_EQ(run->Observe("layers.0", step, *call), PLUMBLINE_OK);
+    EXPECT_EQ(run->run().Scalar(step, "loss", 1), PLUMBLINE_OK);
+    run->run().StepEnd(step);
+    if (step % 5 == 0) std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+// Every complete step has its three observations, once.
+void ExpectWholeSteps(const std::vector<v1::Batch>& batches, int64_t at_least) {
+  ASSERT_FALSE(batches.empty());
+  EXPECT_EQ(batches.front().sequence(), 1u);
+  const Account account = AccountOf(batches);
+  EXPECT_GE(account.complete_through, at_least);
+  EXPECT_EQ(account.lost, 0u);
+  std::map<int64_t, int> items;
+  for (const v1::Batch& b : batches) {
+    for (const v1::Evidence& e : b.evidence()) ++items[e.step()];
+  }
+  for (int64_t step = 0; step <= account.complete_through; ++step)
+    EXPECT_EQ(items[step], 3) << step;
+}
+
+std::string DeadTarget() {
+  RecordingServer server;
+  const std::string target = server.target();
+  server.Kill(true);
+  return target;
+}
+
+StreamConfig ConfigFor(const std::string& target) {
+  StreamConfig config;
+  config.target = target;
+  config.backoff_first_ms = 20;
+  config.backoff_last_ms = 100;
+  return config;
+}
+
+// The memory queue is far too small for what comes while the server is away.
+TEST(SpooledRun, NothingIsLostWhileTheServerIsAway) {
+  TempDir dir;
+  RecordingServer server;
+  server.Kill(true);
+  agent::AgentOptions options = ServerOptions(server.target());
+  options.spool_dir = dir.path();
+  options.queue_bytes = 30'000;
+  options.queue_batches = 20;
+  TestRun run(options);
+  RouterCall call(64, 8, 2);
+  plumbline_error_t error;
+  for (int64_t step = 0; step < 400; ++step) {
+    Train(&run, &call, step, 1);
+    if (step % 5 == 0) run.run().Flush(0, &error);
+  }
+  server.Start();
+  Train(&run, &call, 400, 50);
+  EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
+  const Account account = AccountOf(server.Batches());
+  EXPECT_EQ(account.items, 900u);
+  EXPECT_EQ(account.lost + account.samples_lost, 0u);
+  EXPECT_EQ(account.complete_through, 449);
+  EXPECT_TRUE(account.finished);
+  EXPECT_TRUE(FindSpools(dir.path()).empty()) << "nothing is owed";
+}
+
+TEST(SpooledRun, CloseSaysWhereTheRestIs) {
+  TempDir dir;
+  agent::AgentOptions options = ServerOptions(DeadTarget());
+  options.spool_dir = dir.path();
+  TestRun run(options);
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 20);
+  EXPECT_EQ(run.Close(300), PLUMBLINE_DEADLINE_EXCEEDED);
+  EXPECT_THAT(run.error(), ::testing::HasSubstr("are kept in " + dir.path()));
+  EXPECT_EQ(FindSpools(dir.path()).size(), 1u);
+}
+
+TEST(SpooledRun, ALaterProcessOfTheRankDeliversWhatAKilledOneLeft) {
+  TempDir dir;
+  RecordingServer server;
+  const std::string target = server.target();
+  server.Kill(true);
+  {
+    SpoolingProcess trainer(target, dir.path());
+    trainer.WaitForStep(300);
+    trainer.Kill();
+  }
+  ASSERT_EQ(FindSpools(dir.path()).size(), 1u);
+  const uint64_t dead = FindSpools(dir.path()).front().stream_id;
+  server.Start();
+  agent::AgentOptions options = ServerOptions(target);
+  options.spool_dir = dir.path();
+  options.attempt = 1;
+  TestRun run(options);
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 10);
+  EXPECT_EQ(run.Close(30000), PLUMBLINE_OK) << run.error();
+  const auto streams = server.Streams();
+  ASSERT_EQ(streams.size(), 2u);
+  ExpectWholeSteps(streams.at(dead), 280);
+  EXPECT_EQ(streams.at(dead).front().sources(0).attempt(), 0u);
+  EXPECT_TRUE(FindSpools(dir.path()).empty());
+}
+
+// Killed with the server there: what the server has is not sent twice, what it has not arrives.
+TEST(SpooledRun, AKillBesideALiveServerLosesNothingThatWasWritten) {
+  TempDir dir;
+  ServerBehaviour slow;
+  slow.ack_every = 1000;  // never hears what arrived
+  RecordingServer server(slow);
+  {
+    SpoolingProcess trainer(server.target(), dir.path());
+    trainer.WaitForStep(300);
+    trainer.Kill();
+  }
+  EXPECT_EQ(DeliverLeftovers({.dir = dir.path(),
+                              .config = ConfigFor(server.target()),
+                              .stopping = [] { return false; }}),
+            0u);
+  ExpectWholeSteps(server.Batches(), 280);
+  EXPECT_TRUE(FindSpools(dir.path()).empty());
+}
+
+TEST(SpooledRun, TwoProcessesOfOneRankDoNotTouchEachOther) {
+  TempDir dir;
+  RecordingServer server;
+  const std::string target = server.target();
+  server.Kill(true);
+  SpoolingProcess first(target, dir.path()), second(target, dir.path());
+  first.WaitForStep(50);
+  second.WaitForStep(50);
+  ASSERT_EQ(FindSpools(dir.path()).size(), 2u);
+  server.Start();
+  // Both live: a courier finds nothing that is its business.
+  EXPECT_EQ(DeliverLeftovers(
+                {.dir = dir.path(), .config = ConfigFor(target), .stopping = [] { return false; }}),
+            0u);
+  first.WaitForStep(200);
+  second.WaitForStep(200);
+  first.Kill();
+  second.Kill();
+  EXPECT_EQ(DeliverLeftovers(
+                {.dir = dir.path(), .config = ConfigFor(target), .stopping = [] { return false; }}),
+            0u);
+  const auto streams = server.Streams();
+  ASSERT_EQ(streams.size(), 2u);
+  for (const auto& [id, batches] : streams) ExpectWholeSteps(batches, 180);
+}
+
+TEST(SpooledRun, OnlyTheSameRankOfTheSameRunIsTakenUp) {
+  TempDir dir;
+  agent::AgentOptions options = ServerOptions(DeadTarget());
+  options.spool_dir = dir.path();
+  options.rank = 5;
+  options.world_size = 8;
+  {
+    TestRun run(options);
+    RouterCall call(32, 8, 2);
+    Train(&run, &call, 0, 5);
+    run.Close(200);
+  }
+  RecordingServer server;
+  v1::Source other;
+  other.set_run("test");
+  other.set_role(v1::ROLE_TRAINER);
+  other.set_rank(4);
+  Leftovers leftovers;
+  leftovers.dir = dir.path();
+  leftovers.config = ConfigFor(server.target());
+  leftovers.stopping = [] { return false; };
+  leftovers.of = other;
+  DeliverLeftovers(leftovers);
+  EXPECT_TRUE(server.Streams().empty());
+  other.set_rank(5);
+  other.set_run("another");
+  leftovers.of = other;
+  DeliverLeftovers(leftovers);
+  EXPECT_TRUE(server.Streams().empty());
+  EXPECT_EQ(FindSpools(dir.path()).size(), 1u);
+  leftovers.of.reset();
+  uint64_t told = 0;
+  leftovers.report = [&](const Spool& spool, const absl::Status& status, uint64_t batches) {
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(spool.source().rank(), 5u);
+    told += batches;
+  };
+  EXPECT_EQ(DeliverLeftovers(leftovers), 0u);
+  EXPECT_EQ(server.Batches().size(), told);
+  EXPECT_EQ(AccountOf(server.Batches()).items, 10u);
+}
+
+}  // namespace
+}  // namespace plumbline::transport

@@ -1,0 +1,70 @@
+// Batches for the transport's tests, and a disk that is full.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <string>
+
+#include "plumbline/v1/batch.pb.h"
+#include "transport/batch_edit.h"
+
+namespace plumbline::transport::testing {
+
+inline v1::Source SourceOf(uint32_t rank = 3, const std::string& run = "test") {
+  v1::Source source;
+  source.set_run(run);
+  source.set_role(v1::ROLE_TRAINER);
+  source.set_rank(rank);
+  source.set_world_size(8);
+  return source;
+}
+
+// `items` pieces of evidence of one step: routers with samples and a series in turn.
+inline v1::Batch StepBatch(int64_t step, int items, size_t sample_bytes = 0) {
+  v1::Batch batch;
+  *batch.add_sources() = SourceOf();
+  for (int i = 0; i < items; ++i) {
+    v1::Evidence& e = *batch.add_evidence();
+    e.set_step(step);
+    if (i % 2 == 1) {
+      e.mutable_site()->set_op("loss");
+      e.mutable_scalar()->set_value(static_cast<double>(step));
+      continue;
+    }
+    e.mutable_site()->set_layer("layers." + std::to_string(i));
+    e.mutable_site()->set_op("routing");
+    e.mutable_routing()->mutable_summary()->set_tokens(7);
+    if (sample_bytes != 0) {
+      std::string bytes(sample_bytes, 'x');  // incompressible enough
+      for (size_t b = 0; b < bytes.size(); ++b) {
+        bytes[b] = static_cast<char>((b * 2654435761u + static_cast<size_t>(step) * 97u) >> 13);
+      }
+      e.mutable_routing()->mutable_sample()->mutable_scores()->set_data(bytes);
+    }
+  }
+  v1::Progress* p = batch.add_progress();
+  p->set_any_step(true);
+  p->set_complete_through(step);
+  return batch;
+}
+
+// While it lives no file may grow beyond `bytes`: writing fails as on a full disk.
+class FullDisk {
+ public:
+  explicit FullDisk(uint64_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit full = before_;
+    full.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &full);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace plumbline::transport::testing

@@ -1,0 +1,181 @@
+#include "transport/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/wire.h"
+
+namespace plumbline::transport {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr uint32_t kProtocol = 1;
+constexpr milliseconds kGoodbye{300};  // for the server to close its side
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeChannel(const StreamConfig& config) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Our own backoff decides; the channel's must not be slower.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(config.backoff_first_ms));
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(config.backoff_first_ms));
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(config.backoff_first_ms));
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetMaxSendMessageSize(-1);
+  return grpc::CreateCustomChannel(config.target, grpc::InsecureChannelCredentials(), args);
+}
+
+Connection::Connection(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
+                       const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* events)
+    : config_(config), outbox_(*outbox), counters_(*counters), events_(events), stub_(channel) {}
+
+void Connection::Start() {
+  last_ack_ = last_sent_ = last_event_ = Clock::now();
+  call_ = stub_.PrepareCall(&context_, StreamMethod(), events_);
+  call_->StartCall(&started_);
+}
+
+Connection* Connection::Dispatch(void* tag, bool ok) {
+  const Tag& t = *static_cast<Tag*>(tag);
+  t.owner->Handle(t.what, ok);
+  return t.owner;
+}
+
+void Connection::Tick() {
+  if (finished_) return;
+  WatchClock();
+  SendNext();
+}
+
+void Connection::Handle(What what, bool ok) {
+  switch (what) {
+    case What::kStarted:
+      if (!ok || broken_) return Break();
+      SendHello();
+      return Read();
+    case What::kRead:
+      reading_ = false;
+      if (!ok || broken_) return Break();
+      OnMessage();
+      return broken_ ? Break() : Read();
+    case What::kWritten:
+      writing_ = false;
+      if (!ok) Break();
+      return;
+    case What::kWritesDone:
+      return;
+    case What::kFinished:
+      finished_ = true;
+      return;
+  }
+}
+
+void Connection::Read() {
+  reading_ = true;
+  call_->Read(&incoming_, &read_);
+}
+
+void Connection::Write(const grpc::ByteBuffer& buffer) {
+  writing_ = true;
+  last_sent_ = last_event_ = Clock::now();
+  call_->Write(buffer, &written_);
+}
+
+void Connection::SendHello() {
+  v1::AgentMessage message;
+  v1::Hello* hello = message.mutable_hello();
+  hello->set_stream_id(config_.stream_id);
+  hello->set_protocol(kProtocol);
+  hello->set_tool_version(config_.tool_version);
+  for (const v1::Source& source : config_.sources) *hello->add_sources() = source;
+  hello->set_next_sequence(outbox_.state().next_sequence);
+  for (v1::SeriesSet& set : outbox_.series_sets()) *hello->add_series_sets() = std::move(set);
+  Write(Frame(message));
+}
+
+void Connection::SendNext() {
+  if (!welcomed_ || writing_ || broken_ || writes_done_) return;
+  if (auto next = outbox_.TakeNext()) {
+    if (in_flight_ == 0) last_ack_ = Clock::now();
+    in_flight_ = next->sequence;
+    counters_.batches_sent.fetch_add(1, std::memory_order_relaxed);
+    counters_.bytes_sent.fetch_add(next->body->size(), std::memory_order_relaxed);
+    const std::string number = BatchNumber(config_.stream_id, next->sequence);
+    return Write(FrameBatch(std::move(next->body), number));
+  }
+  if (finishing_ && outbox_.state().empty()) return SayGoodbye();
+  if (Clock::now() - last_sent_ >= milliseconds(config_.heartbeat_ms)) SendHeartbeat();
+}
+
+void Connection::SendHeartbeat() {
+  v1::AgentMessage message;
+  v1::Heartbeat* beat = message.mutable_heartbeat();
+  beat->set_stream_id(config_.stream_id);
+  beat->set_queued_batches(outbox_.state().batches);
+  const int64_t newest = config_.newest_step ? config_.newest_step() : -1;
+  const int64_t oldest = outbox_.OldestUnsentStep();
+  beat->set_any_step(newest >= 0);
+  beat->set_newest_step(std::max<int64_t>(newest, 0));
+  beat->set_oldest_unsent_step(std::min(oldest, std::max<int64_t>(newest, 0) + 1));
+  const Clock::time_point before = last_event_;
+  Write(Frame(message));
+  last_event_ = before;  // a heartbeat does not make the stream busy
+}
+
+void Connection::SayGoodbye() {
+  writes_done_ = true;
+  goodbye_ = Clock::now();
+  call_->WritesDone(&writes_closed_);
+}
+
+void Connection::OnMessage() {
+  v1::ServerMessage message;
+  if (!Parse(incoming_, &message)) return Break();
+  last_ack_ = Clock::now();
+  if (message.has_welcome()) return OnWelcome(message.welcome());
+  if (message.has_ack()) OnAck(message.ack());
+}
+
+void Connection::OnWelcome(const v1::Welcome& welcome) {
+  if (welcomed_) return;
+  welcomed_ = true;
+  counters_.connections.fetch_add(1, std::memory_order_relaxed);
+  const bool forgot = outbox_.Restart(welcome.acknowledged());
+  if (forgot && config_.server_forgot) config_.server_forgot();
+  if (config_.on_acknowledged) config_.on_acknowledged(welcome.acknowledged());
+}
+
+void Connection::OnAck(const v1::Ack& ack) {
+  for (const v1::Rejected& r : ack.rejected()) outbox_.Reject(r.sequence());
+  outbox_.Acknowledge(ack.sequence());
+  if (ack.sequence() >= in_flight_) in_flight_ = 0;
+  last_event_ = last_ack_;
+  if (config_.on_acknowledged) config_.on_acknowledged(ack.sequence());
+}
+
+// Ends a call that has gone silent.
+void Connection::WatchClock() {
+  if (broken_) return;
+  const Clock::time_point now = Clock::now();
+  const bool waiting = !welcomed_ || in_flight_ != 0;
+  const bool silent = waiting && now - last_ack_ > milliseconds(config_.ack_timeout_ms);
+  const bool said_goodbye = writes_done_ && now - goodbye_ > kGoodbye;
+  if (silent || said_goodbye) Break();
+}
+
+// The call is over: cancels what is under way, and asks for its end once nothing is being read.
+void Connection::Break() {
+  if (finished_) return;
+  if (!broken_) {
+    broken_ = true;
+    context_.TryCancel();
+  }
+  if (finish_asked_ || reading_) return;  // the cancelled read comes back and calls again
+  finish_asked_ = true;
+  call_->Finish(&status_, &ended_);
+}
+
+}  // namespace plumbline::transport

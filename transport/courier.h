@@ -1,0 +1,61 @@
+// Runs connections one after another in the calling thread until an outbox is empty or nobody waits
+// for it any more; and delivers the spools of dead processes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "transport/connection.h"
+#include "transport/outbox.h"
+
+namespace plumbline::transport {
+
+// What the owner of a courier wants; asked often, from the courier's thread.
+struct Wishes {
+  std::function<bool()> finishing;  // nothing more is pushed: end when all is acknowledged
+  std::function<bool()> stopping;   // end now
+};
+
+// Blocks its thread. Not thread-safe.
+class Courier {
+ public:
+  using Clock = Connection::Clock;
+
+  Courier(const StreamConfig& config, Outbox* outbox, StreamCounters* counters, Wishes wishes);
+
+  // Dials until the wishes say that it is enough: a break is followed by another attempt.
+  void Run();
+
+  // The same, but ends when the server answers and will not have this stream. OK: the outbox is
+  // empty. Cancelled: stopped before. Others: what the server said.
+  absl::Status Deliver();
+
+ private:
+  bool Wanted() const;
+  bool RunOnce(grpc::Status* status);
+  void WaitBefore(Clock::time_point again);
+
+  const StreamConfig& config_;
+  Outbox& outbox_;
+  StreamCounters& counters_;
+  const Wishes wishes_;
+  const std::shared_ptr<grpc::Channel> channel_;
+};
+
+struct Leftovers {
+  std::string dir;               // where spools lie
+  std::optional<v1::Source> of;  // of this run, role and rank alone; none: all
+  StreamConfig config;           // target, version and times; sources and id are a spool's
+  std::function<bool()> stopping;
+  // After each, delivered or not; may be null. `batches`: how many were in it.
+  std::function<void(const Spool&, const absl::Status&, uint64_t batches)> report;
+};
+// Delivers the spools in `dir` whose processes are dead, each as its own stream under its own
+// numbers, and deletes them. Returns how many are left: refused, or not in time.
+uint64_t DeliverLeftovers(const Leftovers& leftovers);
+
+}  // namespace plumbline::transport

@@ -1,0 +1,24 @@
+// Messages of v1::Ingest as gRPC buffers.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <memory>
+#include <string>
+
+#include "plumbline/v1/ingest.pb.h"
+
+namespace plumbline::transport {
+
+// "/plumbline.v1.Ingest/Stream".
+std::string StreamMethod();
+
+// AgentMessage{batch} without parsing or copying the body: `number` is appended to it
+// (BatchNumber), empty when the body has it already.
+grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::string& number);
+
+grpc::ByteBuffer Frame(const v1::AgentMessage& message);
+
+bool Parse(const grpc::ByteBuffer& buffer, v1::ServerMessage* message);
+
+}  // namespace plumbline::transport
