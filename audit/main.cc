@@ -7,6 +7,7 @@
 
 #include "audit/commands/commands.h"
 #include "audit/live/live.h"
+#include "audit/live/spool.h"
 #include "audit/version.h"
 
 namespace {
@@ -30,6 +31,7 @@ int Main(int argc, char** argv) {
   RegisterExplain(app, &status);
   RegisterFingerprint(app, &status);
   RegisterLive(app, &status);
+  RegisterSpool(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -114,7 +114,8 @@ uint64_t DeliverLeftovers(const Leftovers& leftovers) {
       left += spool.status().code() == absl::StatusCode::kDataLoss;
       continue;
     }
-    if (of && (*spool)->source().run() != of->run()) continue;
+    const std::string& run = (*spool)->source().run();
+    if ((of && run != of->run()) || (!leftovers.run.empty() && run != leftovers.run)) continue;
     StreamConfig config = leftovers.config;
     config.sources = {(*spool)->source()};
     config.stream_id = (*spool)->stream_id();

@@ -49,6 +49,7 @@ class Courier {
 struct Leftovers {
   std::string dir;               // where spools lie
   std::optional<v1::Source> of;  // of this run, role and rank alone; none: all
+  std::string run;               // of this run alone; "": all
   StreamConfig config;           // target, version and times; sources and id are a spool's
   std::function<bool()> stopping;
   // After each, delivered or not; may be null. `batches`: how many were in it.

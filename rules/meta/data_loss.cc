@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "rules/catalogue.h"
@@ -14,9 +16,10 @@ constexpr char kPage[] = R"page(
 
 Evidence was measured, or due, and could not be kept.
 
-**What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring or
-queue in the agent, a failed write, a refused batch, a rank that was closed over. This rule adds the
-counts up for each site.
+**What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
+queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This rule
+adds the counts up for each site and says each cause in words. Causes that begin with `sample-` count
+raw rows whose summaries arrived; they are told apart.
 
 **Why.** A verdict over what is left can be wrong in one direction: the steps that were lost are the
 busy ones. With 1 % of a site gone, a fault that shows on one step in a hundred is missed on average
@@ -28,13 +31,22 @@ longer than the agent's queue could hold.
 **Good.** No loss. The rule then says nothing.
 
 **How to fix it.**
-- `queue-full`: raise the agent's queue (`PLUMBLINE_QUEUE_BYTES`), or record to disk beside the server
-  (`plumbline.init(server=..., record=...)`).
+- `queue-full`: give the agent a spool (`plumbline.init(..., spool=DIR)`, `PLUMBLINE_SPOOL`), which keeps
+  on disk what a server that is away has not acknowledged, or raise its queue
+  (`PLUMBLINE_QUEUE_BYTES`).
+- `spool-full`: the server was away for longer than the spool could hold: raise it
+  (`PLUMBLINE_SPOOL_BYTES`), or find out why the server was away.
+- `spool-write`: the spool's disk refused (full, or gone); what memory could not hold meanwhile is
+  missing. Free space there.
+- `spool-damaged`: what was read back from the spool fails its checksum: suspect that disk. What an
+  ended process left there counts as at least one.
 - `ring-full`: the drain thread was starved of CPU; leave it a core, or sample less often.
 - `record-write`: the record's file system is full or gone.
 - `late`: a rank reported steps that had been closed over; look for a stalled process or clock.
+- `superseded`: a later attempt of the run repeated these steps; theirs is the evidence that counts.
 - `rejected`: agent and server disagree on a message; compare their versions.
-- `sample-queue-full`: raw rows were given up, their summaries arrived; as `queue-full`.
+- `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their
+  summaries arrived; as without `sample-`. A spool gives its last quarter to summaries alone.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
 - `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
@@ -73,14 +85,97 @@ constexpr RuleInfo kInfo = {
     "meta/data-loss", "evidence was dropped", v1::LEVEL_ERROR, RuleStatus::kBuilt, "0.1.0", kPage,
     kOptions};
 
+struct Cause {
+  const char* id;
+  const char* words;  // "N were lost because ..."
+  const char* fix;
+};
+constexpr Cause kCauses[] = {
+    {"queue-full", "the agent's queue was full while the server did not acknowledge",
+     "Give the agent a spool (PLUMBLINE_SPOOL), or raise its queue (PLUMBLINE_QUEUE_BYTES)."},
+    {"spool-full", "the agent's spool was at its bound while the server was away",
+     "Raise the spool (PLUMBLINE_SPOOL_BYTES), or find out why the server was away."},
+    {"spool-write", "the spool's disk refused to take them",
+     "Free space on the spool's file system."},
+    {"spool-damaged", "the spool on disk was damaged",
+     "Suspect the spool's disk: its contents failed their checksums."},
+    {"ring-full", "the agent's drain thread did not keep up",
+     "Leave the drain thread a core, or sample less often."},
+    {"record-write", "the record could not be written", "Free space on the record's file system."},
+    {"rejected", "the server refused them", "Compare the versions of agent and server."},
+    {"late", "they came after their step had been closed",
+     "Find the rank that stalled for more than the step window."},
+    {"superseded", "a later attempt of the run repeated their steps",
+     "Nothing: the repeated steps are judged instead."},
+    {"invalid", "their tensors do not fit together",
+     "Fix the observation that the trainer's log names."},
+    {"device-kernels-not-loaded", "they lie on a device that cannot be used",
+     "Observe host tensors, or install the build with device kernels; the trainer's log says what "
+     "is "
+     "missing."},
+    {"device-ring-full", "the GPU was further behind than its ring could hold",
+     "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
+    {"sample-ring-full", "the GPU held more raw rows than its ring could hold",
+     "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
+    {"stream-capture", "their stream was being captured into a CUDA graph",
+     "Observe outside of what is captured into a CUDA graph."},
+    {"device-error", "CUDA refused, or the device failed",
+     "Fix what the trainer's log names; CUDA's own text is there."},
+    {"device-unfinished", "the run was closed while the device was at work",
+     "Wait for the device before the run is closed."},
+    {"device-streams", "the device worked on more streams at once than there is memory for",
+     nullptr},
+    {"device-starting", "another thread was getting the device ready", nullptr},
+    {"after-step-end", "they were observed while their step was being ended", nullptr},
+    {"too-many-sites", "there was no room for another site", nullptr},
+    {"too-many-open-spans", "too many spans were open", nullptr},
+};
+
+bool OfSamples(std::string_view cause) { return cause.rfind("sample-", 0) == 0; }
+
+// The cause's entry; of raw rows, that of what stood in their way.
+const Cause* Find(std::string_view id) {
+  for (const Cause& cause : kCauses) {
+    if (id == cause.id) return &cause;
+  }
+  return OfSamples(id) ? Find(id.substr(7)) : nullptr;
+}
+
+std::string Words(const std::string& id) {
+  const Cause* cause = Find(id);
+  return cause == nullptr ? id : absl::StrCat(cause->words, " (", id, ")");
+}
+
+std::string Fix(const std::string& id) {
+  const Cause* cause = Find(id);
+  if (cause != nullptr && cause->fix != nullptr) return cause->fix;
+  return "See `plumb explain meta/data-loss` for each cause.";
+}
+
 // One site's losses over all causes.
 struct SiteLoss {
-  uint64_t lost = 0;
+  uint64_t lost = 0;     // items
+  uint64_t samples = 0;  // raw rows of items that arrived
   int64_t step_first = 0;
   int64_t step_last = 0;
   std::vector<uint32_t> ranks;
   std::map<std::string, uint64_t> causes;
+
+  uint64_t all() const { return lost + samples; }
 };
+
+// "120 because ... (queue-full), and the raw rows of 3 because ... (sample-queue-full)".
+std::string Reasons(const SiteLoss& site) {
+  std::string out;
+  for (const bool of_samples : {false, true}) {
+    for (const auto& [id, count] : site.causes) {
+      if (OfSamples(id) != of_samples) continue;
+      absl::StrAppend(&out, out.empty() ? "" : ", ", of_samples ? "the raw rows of " : "", count,
+                      " because ", Words(id));
+    }
+  }
+  return out;
+}
 
 class DataLoss : public Rule {
  public:
@@ -93,9 +188,9 @@ class DataLoss : public Rule {
       const auto& [layer, op, cause] = key;
       SiteLoss& site = sites[{layer, op}];
       site.step_first =
-          site.lost == 0 ? loss.step_first : std::min(site.step_first, loss.step_first);
+          site.all() == 0 ? loss.step_first : std::min(site.step_first, loss.step_first);
       site.step_last = std::max(site.step_last, loss.step_last);
-      site.lost += loss.count;
+      (OfSamples(cause) ? site.samples : site.lost) += loss.count;
       site.causes[cause] += loss.count;
       site.ranks.insert(site.ranks.end(), loss.ranks.begin(), loss.ranks.end());
     }
@@ -117,8 +212,10 @@ class DataLoss : public Rule {
     // "late" evidence did arrive, so it is among what was kept; the others are not.
     const uint64_t arrived = site.causes.contains("late") ? site.causes.at("late") : 0;
     const uint64_t total = kept + site.lost - std::min(arrived, kept);
+    // Where every item arrived, the raw rows are what is missing.
+    const uint64_t missing = site.lost != 0 ? site.lost : site.samples;
     const double share =
-        static_cast<double>(site.lost) / static_cast<double>(std::max<uint64_t>(total, 1));
+        static_cast<double>(missing) / static_cast<double>(std::max<uint64_t>(total, 1));
     std::sort(site.ranks.begin(), site.ranks.end());
     site.ranks.erase(std::unique(site.ranks.begin(), site.ranks.end()), site.ranks.end());
 
@@ -132,19 +229,25 @@ class DataLoss : public Rule {
     for (uint32_t rank : site.ranks) where.add_ranks(rank);
 
     v1::Finding& finding = *verdict.mutable_finding();
-    const bool error = !(share <= error_share_);
+    const bool error = site.lost != 0 && !(share <= error_share_);
     finding.set_level(error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
     finding.set_strength(v1::STRENGTH_PROVED);
+    // Raw rows are the main loss only where nothing else is lost.
+    const auto weight = [&](const auto& cause) {
+      return site.lost != 0 && OfSamples(cause.first) ? 0 : cause.second;
+    };
     const auto main_cause =
         std::max_element(site.causes.begin(), site.causes.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    finding.set_title(
-        absl::StrCat(site.lost, " evidence items were lost, mostly by ", main_cause->first));
-    finding.set_explanation(absl::StrCat("Of ", total, " items measured at this site ", site.lost,
-                                         " could not be kept. Verdicts rest on the rest."));
+                         [&](const auto& x, const auto& y) { return weight(x) < weight(y); });
+    const char* what = site.lost != 0 ? " evidence items were lost, mostly by "
+                                      : " evidence items lost their raw rows, mostly by ";
+    finding.set_title(absl::StrCat(missing, what, main_cause->first));
+    finding.set_explanation(absl::StrCat(
+        "Of ", total, " items measured at this site not all could be kept: ", Reasons(site),
+        ". Verdicts rest on the rest."));
     finding.mutable_cause()->set_id(main_cause->first);
     finding.mutable_cause()->set_confidence(static_cast<double>(main_cause->second) /
-                                            static_cast<double>(site.lost));
+                                            static_cast<double>(site.all()));
     finding.mutable_measured()->set_name("lost share");
     finding.mutable_measured()->set_value(share);
     finding.mutable_measured()->set_unit("share");
@@ -157,29 +260,6 @@ class DataLoss : public Rule {
     Put(*verdict.mutable_details(), "lost", static_cast<double>(site.lost));
     Put(*verdict.mutable_details(), "kept", static_cast<double>(kept));
     out.Add(std::move(verdict));
-  }
-
-  static std::string Fix(const std::string& cause) {
-    if (cause == "queue-full")
-      return "Raise the agent's queue (PLUMBLINE_QUEUE_BYTES) or record to disk beside the server.";
-    if (cause == "ring-full") return "Leave the drain thread a core, or sample less often.";
-    if (cause == "record-write") return "Free space on the record's file system.";
-    if (cause == "sample-queue-full")
-      return "Raise the agent's queue (PLUMBLINE_QUEUE_BYTES); summaries did arrive.";
-    if (cause == "invalid") return "Fix the observation that the trainer's log names.";
-    if (cause == "device-kernels-not-loaded")
-      return "Observe host tensors, or install the build with device kernels; the trainer's log "
-             "says "
-             "what is missing.";
-    if (cause == "device-ring-full" || cause == "sample-ring-full")
-      return "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES).";
-    if (cause == "stream-capture") return "Observe outside of what is captured into a CUDA graph.";
-    if (cause == "device-error")
-      return "Fix what the trainer's log names; CUDA's own text is there.";
-    if (cause == "device-unfinished") return "Wait for the device before the run is closed.";
-    if (cause == "late") return "Find the rank that stalled for more than the step window.";
-    if (cause == "rejected") return "Compare the versions of agent and server.";
-    return "See `plumb explain meta/data-loss` for each cause.";
   }
 
   double error_share_;

@@ -101,6 +101,7 @@ StreamConfig ConfigFor(const std::string& target) {
   config.target = target;
   config.backoff_first_ms = 20;
   config.backoff_last_ms = 100;
+  config.ack_timeout_ms = 500;
   return config;
 }
 

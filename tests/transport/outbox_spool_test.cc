@@ -223,7 +223,8 @@ TEST(SpooledOutbox, ConservesEvidenceOverRandomSchedulesAndDeaths) {
         acknowledge();
         outbox->Restart(acknowledged);
       }
-      if (!refuses && !adopted && step > 60 && random() % 40 == 0) {
+      const bool dies = !refuses && !adopted && step > 60 && random() % 40 == 0;
+      if (dies && !outbox->state().empty()) {
         outbox.reset();
         outbox = AdoptedOutbox(dir, limits);
         outbox->Restart(server.held);

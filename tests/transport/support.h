@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <random>
 #include <string>
 
 #include "plumbline/v1/batch.pb.h"
@@ -36,10 +37,9 @@ inline v1::Batch StepBatch(int64_t step, int items, size_t sample_bytes = 0) {
     e.mutable_site()->set_op("routing");
     e.mutable_routing()->mutable_summary()->set_tokens(7);
     if (sample_bytes != 0) {
-      std::string bytes(sample_bytes, 'x');  // incompressible enough
-      for (size_t b = 0; b < bytes.size(); ++b) {
-        bytes[b] = static_cast<char>((b * 2654435761u + static_cast<size_t>(step) * 97u) >> 13);
-      }
+      std::mt19937 random(static_cast<uint32_t>(step));  // incompressible
+      std::string bytes(sample_bytes, 0);
+      for (char& c : bytes) c = static_cast<char>(random());
       e.mutable_routing()->mutable_sample()->mutable_scores()->set_data(bytes);
     }
   }

@@ -1,0 +1,104 @@
+#include "audit/live/spool.h"
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "audit/live/stop_signal.h"
+#include "audit/render/text_util.h"
+#include "transport/courier.h"
+
+namespace plumbline::audit {
+namespace {
+
+constexpr int kLeft = 1;
+constexpr int kFailed = 2;
+
+int Failed(const std::string& what) {
+  std::fprintf(stderr, "plumb: %s\n", Printable(what).c_str());
+  return kFailed;
+}
+
+bool Readable(const std::string& dir) {
+  std::error_code error;
+  return std::filesystem::is_directory(dir, error) && !error;
+}
+
+std::string Whose(const v1::Source& source) {
+  return absl::StrCat("run ", Printable(source.run()), ", ",
+                      source.role() == v1::ROLE_ROLLOUT ? "rollout" : "trainer", " rank ",
+                      source.rank(), ", attempt ", source.attempt(), ", host ",
+                      Printable(source.host()), ", pid ", source.pid());
+}
+
+}  // namespace
+
+int RunSpoolList(const SpoolCommandOptions& options) {
+  if (!Readable(options.dir)) return Failed(options.dir + ": expected a directory of spools");
+  for (const transport::FoundSpool& found : transport::FindSpools(options.dir)) {
+    auto spool = transport::Spool::Adopt(found.path, {});
+    if (!spool.ok()) {
+      std::printf("%s\n", Printable(std::string(spool.status().message())).c_str());
+      continue;
+    }
+    const transport::Spool& s = **spool;
+    if (!options.run.empty() && s.source().run() != options.run) continue;
+    std::printf("%s: %llu batches, %llu bytes%s; %s\n", Printable(s.path()).c_str(),
+                static_cast<unsigned long long>(s.last_sequence() + 1 - s.first_sequence()),
+                static_cast<unsigned long long>(s.bytes()),
+                s.damaged_end() ? ", damaged at the end" : "", Whose(s.source()).c_str());
+  }
+  return 0;
+}
+
+int RunSpoolSend(const SpoolCommandOptions& options) {
+  if (!Readable(options.dir)) return Failed(options.dir + ": expected a directory of spools");
+  const EndingSignalsBlocked blocked;
+  std::atomic<bool> stopped{false};
+  const StopSignal stop(options.timeout_seconds, [&] { stopped = true; });
+  transport::Leftovers leftovers;
+  leftovers.dir = options.dir;
+  leftovers.run = options.run;
+  leftovers.config.target = options.server;
+  leftovers.config.tool_version = "plumb";
+  leftovers.stopping = [&] { return stopped.load(); };
+  leftovers.report = [](const transport::Spool& spool, const absl::Status& delivered, uint64_t n) {
+    const std::string path = Printable(spool.path());
+    if (delivered.ok()) {
+      std::printf("%s: %llu batches delivered; %s\n", path.c_str(),
+                  static_cast<unsigned long long>(n), Whose(spool.source()).c_str());
+    } else {
+      std::fprintf(stderr, "plumb: %s: %s\n", path.c_str(),
+                   Printable(std::string(delivered.message())).c_str());
+    }
+    std::fflush(stdout);
+  };
+  return transport::DeliverLeftovers(leftovers) == 0 ? 0 : kLeft;
+}
+
+void RegisterSpool(CLI::App& app, int* status) {
+  auto o = std::make_shared<SpoolCommandOptions>();
+  CLI::App* spool = app.add_subcommand("spool", "what agents keep on disk for a server");
+  spool->require_subcommand(1);
+  CLI::App* list = spool->add_subcommand("list", "the spools below a directory");
+  CLI::App* send =
+      spool->add_subcommand("send", "deliver those of dead processes, then delete them");
+  for (CLI::App* command : {list, send}) {
+    command->add_option("DIR", o->dir, "directory of spools (PLUMBLINE_SPOOL, or RECORD/spool)")
+        ->required();
+    command->add_option("--run", o->run, "only of this run");
+  }
+  send->add_option("--server", o->server, "address of plumbd ($PLUMBLINE_SERVER)")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  send->add_option("--timeout", o->timeout_seconds, "end after this long")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber.description(""));
+  list->callback([o, status] { *status = RunSpoolList(*o); });
+  send->callback([o, status] { *status = RunSpoolSend(*o); });
+}
+
+}  // namespace plumbline::audit
