@@ -48,6 +48,19 @@ absl::Status CheckAddress(const char* name, const std::string& address, bool ins
   return absl::OkStatus();
 }
 
+absl::Status CheckRelay(const Config& c) {
+  if (c.relay_upstream.empty()) return absl::OkStatus();
+  if (!c.data_directory.empty() || !c.rules.empty() || !c.settings.empty()) {
+    return absl::InvalidArgumentError(
+        "--relay judges and keeps nothing: --data, --rules and --set belong to the server above "
+        "(agents keep what it has not acknowledged, in their spools)");
+  }
+  if (c.relay_upstream == c.grpc) {
+    return absl::InvalidArgumentError("--relay " + c.relay_upstream + " is its own address");
+  }
+  return CheckAddress("--relay", c.relay_upstream, c.insecure);
+}
+
 }  // namespace
 
 bool IsLoopback(const std::string& address) {
@@ -64,6 +77,7 @@ absl::Status ValidateConfig(const Config& c) {
   if (c.http != "off") {
     if (auto s = CheckAddress("--http", c.http, c.insecure); !s.ok()) return s;
   }
+  if (auto s = CheckRelay(c); !s.ok()) return s;
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   const struct {
     const char* name;

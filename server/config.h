@@ -20,6 +20,9 @@ struct Config {
   // [data]
   std::string data_directory;  // must exist or be creatable; empty: none
 
+  // [relay]
+  std::string relay_upstream;  // HOST:PORT of the server above; empty: this one judges itself
+
   // [ingest]
   double grace_seconds = 30;         // a broken stream may come back for this long
   double ack_seconds = 1;            // an acknowledgement waits at most this long

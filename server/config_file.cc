@@ -86,6 +86,7 @@ Sections KnownKeys(Config* c) {
                  {"insecure", Flag(&c->insecure)},
                  {"reflection", Flag(&c->reflection)}};
   s["data"] = {{"directory", Text(&c->data_directory)}};
+  s["relay"] = {{"upstream", Text(&c->relay_upstream)}};
   s["ingest"] = {{"grace_seconds", Number(&c->grace_seconds)},
                  {"ack_seconds", Number(&c->ack_seconds)},
                  {"ack_batches", Integer(&c->ack_batches)},

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "rules/engine/engine.h"
+#include "server/relay/relay.h"
 #include "server/server.h"
 
 namespace {
@@ -38,6 +39,9 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
   app->add_option("--http", config->http, "address for browsers and probes, or off")
       ->type_name("HOST:PORT")
       ->capture_default_str();
+  app->add_option("--relay", config->relay_upstream,
+                  "judge nothing: forward the agents of this host to that server over one stream")
+      ->type_name("HOST:PORT");
   app->add_option("--data", config->data_directory, "directory for what the server keeps")
       ->type_name("DIR");
   app->add_option("--rules", config->rules, "run only rules that match (may be repeated)")
@@ -153,7 +157,8 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 
-  auto server = plumbline::server::Server::Start(config);
+  auto server = config.relay_upstream.empty() ? plumbline::server::Server::Start(config)
+                                              : plumbline::server::StartRelay(config);
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->grpc_address();
   if (!line.port_file.empty() && !WritePortFile(line.port_file, address)) {

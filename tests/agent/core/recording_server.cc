@@ -167,7 +167,7 @@ std::map<uint64_t, std::vector<v1::Batch>> RecordingServer::Streams() const {
       list.push_back(batch);
     }
   }
-  RowsToEvidence(&out);
+  for (auto& [stream, list] : out) RowsToEvidence(&list);
   return out;
 }
 

@@ -1,0 +1,17 @@
+// plumbd --relay UPSTREAM: the processes of a host share one stream to the server. It judges and
+// keeps nothing; agents connect to it as to a server.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/config.h"
+#include "server/server.h"
+
+namespace plumbline::server {
+
+// Listens on config.grpc and forwards to config.relay_upstream, which need not be there yet.
+// Errors as Server::Start.
+absl::StatusOr<std::unique_ptr<Server>> StartRelay(const Config& config);
+
+}  // namespace plumbline::server

@@ -1,0 +1,282 @@
+#include "server/relay/switchboard.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <spdlog/spdlog.h>
+
+#include <deque>
+#include <utility>
+
+#include "transport/connection.h"
+#include "transport/wire.h"
+
+namespace plumbline::server {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+constexpr size_t kMuch = 32u << 20;  // bytes on their way up; reading stops above
+constexpr size_t kLittle = kMuch / 2;
+constexpr int kStreamIdField = 1;  // of Batch, Heartbeat, Goodbye and Hello alike
+
+}  // namespace
+
+uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message) {
+  grpc::ByteBuffer shared(agent_message);
+  grpc::ProtoBufferReader reader(&shared);
+  if (!reader.status().ok()) return 0;
+  CodedInputStream in(&reader);
+  uint64_t id = 0;
+  while (const uint32_t tag = in.ReadTag()) {
+    int size = 0;
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
+        !in.ReadVarintSizeAsInt(&size)) {
+      return 0;  // every member of AgentMessage is a message
+    }
+    const auto limit = in.PushLimit(size);
+    while (const uint32_t inner = in.ReadTag()) {
+      const bool is_id = WireFormatLite::GetTagFieldNumber(inner) == kStreamIdField &&
+                         WireFormatLite::GetTagWireType(inner) == WireFormatLite::WIRETYPE_FIXED64;
+      if (is_id ? !in.ReadLittleEndian64(&id) : !WireFormatLite::SkipField(&in, inner)) return 0;
+    }
+    if (!in.CheckEntireMessageConsumedAndPopLimit(limit)) return 0;
+  }
+  return in.ConsumedEntireMessage() ? id : 0;
+}
+
+// One call to the server above. Keeps itself until it is over.
+class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  Upstream(std::shared_ptr<Switchboard> board, const std::shared_ptr<grpc::Channel>& channel)
+      : board_(std::move(board)), stub_(channel) {}
+
+  void Begin(std::shared_ptr<Upstream> self) {
+    self_ = std::move(self);
+    stub_.PrepareBidiStreamingCall(&context_, transport::StreamMethod(), {}, this);
+    AddHold();  // writes come from other threads
+    StartRead(&incoming_);
+    StartCall();
+  }
+
+  // False: much is waiting.
+  bool Send(const grpc::ByteBuffer& message) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return true;  // the end of the call tells everybody
+    bytes_ += message.Length();
+    queue_.push_back(message);
+    PumpLocked();
+    return bytes_ <= kMuch;
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      board_->OnMessage(this, incoming_);
+      return StartRead(&incoming_);
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    LetGoLocked();
+  }
+
+  void OnWriteDone(bool ok) override {
+    bool room = false;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      writing_ = false;
+      const size_t before = bytes_;
+      bytes_ -= queue_.front().Length();
+      queue_.pop_front();
+      room = before > kLittle && bytes_ <= kLittle;
+      if (!ok) context_.TryCancel();
+      if (closed_ || !ok) {
+        LetGoLocked();
+      } else {
+        PumpLocked();
+      }
+    }
+    if (room) board_->OnRoom(this);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    board_->OnEnded(this, status);
+    self_.reset();
+  }
+
+ private:
+  void PumpLocked() {
+    if (writing_ || queue_.empty() || closed_) return;
+    writing_ = true;
+    StartWrite(&queue_.front());
+  }
+
+  void LetGoLocked() {
+    if (!closed_ || writing_ || std::exchange(let_go_, true)) return;
+    RemoveHold();
+  }
+
+  const std::shared_ptr<Switchboard> board_;
+  std::shared_ptr<Upstream> self_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::ByteBuffer incoming_;
+  std::mutex mutex_;
+  std::deque<grpc::ByteBuffer> queue_;  // the first is being written
+  size_t bytes_ = 0;
+  bool writing_ = false, closed_ = false, let_go_ = false;
+};
+
+Switchboard::Switchboard(const std::string& target)
+    : target_(target), channel_([&] {
+        transport::StreamConfig config;
+        config.target = target;
+        return transport::MakeChannel(config);
+      }()) {}
+
+Switchboard::~Switchboard() = default;
+
+std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked() {
+  if (upstream_ == nullptr) {
+    ++counters_.calls;
+    upstream_ = std::make_shared<Upstream>(shared_from_this(), channel_);
+    upstream_->Begin(upstream_);
+  }
+  return upstream_;
+}
+
+void Switchboard::Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello) {
+  std::shared_ptr<Line> older;
+  std::shared_ptr<Upstream> upstream;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!shut_) {
+      older = std::exchange(lines_[stream_id], line);
+      upstream = CallLocked();
+    }
+  }
+  if (upstream == nullptr) {
+    return line->End({grpc::StatusCode::UNAVAILABLE, "the relay is shutting down"});
+  }
+  if (older != nullptr && older != line) {
+    older->End({grpc::StatusCode::ABORTED, "this stream was opened again elsewhere"});
+  }
+  v1::AgentMessage message;
+  *message.mutable_hello() = std::move(hello);
+  message.mutable_hello()->set_shared(true);
+  ++counters_.forwarded;
+  upstream->Send(transport::Frame(message));
+}
+
+bool Switchboard::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
+                       const grpc::ByteBuffer& message) {
+  std::shared_ptr<Upstream> upstream;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = lines_.find(stream_id);
+    if (found == lines_.end() || found->second != line) return true;  // it is being ended
+    upstream = upstream_;
+  }
+  if (upstream == nullptr) return true;
+  ++counters_.forwarded;
+  if (upstream->Send(message)) return true;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  waiting_.push_back(line);
+  return false;
+}
+
+void Switchboard::Close(uint64_t stream_id, const Line* line) {
+  std::shared_ptr<Upstream> upstream;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = lines_.find(stream_id);
+    if (found == lines_.end() || found->second.get() != line) return;
+    lines_.erase(found);
+    upstream = upstream_;
+  }
+  if (upstream == nullptr) return;
+  v1::AgentMessage message;
+  message.mutable_goodbye()->set_stream_id(stream_id);
+  upstream->Send(transport::Frame(message));
+}
+
+void Switchboard::Shutdown() {
+  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
+  std::shared_ptr<Upstream> upstream;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    shut_ = true;
+    lines.swap(lines_);
+    waiting_.clear();
+    upstream = upstream_;
+  }
+  for (const auto& [id, line] : lines) {
+    line->End({grpc::StatusCode::UNAVAILABLE, "the relay is shutting down"});
+  }
+  if (upstream != nullptr) upstream->Cancel();
+}
+
+std::shared_ptr<Line> Switchboard::Find(uint64_t stream_id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = lines_.find(stream_id);
+  return found == lines_.end() ? nullptr : found->second;
+}
+
+void Switchboard::OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer) {
+  v1::ServerMessage message;
+  if (!transport::Parse(buffer, &message)) return;
+  const uint64_t id = message.has_welcome() ? message.welcome().stream_id()
+                      : message.has_ack()   ? message.ack().stream_id()
+                                            : message.directive().stream_id();
+  if (id == 0) {
+    spdlog::error("{} takes one stream a call: it is older than this relay", target_);
+    return OnEnded(from, {grpc::StatusCode::UNIMPLEMENTED,
+                          "the server above takes one stream a call; connect to it directly"});
+  }
+  const std::shared_ptr<Line> line = Find(id);
+  if (line == nullptr) {
+    ++counters_.unrouted;
+    return;
+  }
+  if (message.has_ack() && !message.ack().ended().empty()) {
+    return line->End(
+        {static_cast<grpc::StatusCode>(message.ack().ended_code()), message.ack().ended()});
+  }
+  line->Write(buffer);
+}
+
+void Switchboard::OnRoom(const Upstream* from) {
+  std::vector<std::shared_ptr<Line>> waiting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (upstream_.get() == from) waiting.swap(waiting_);
+  }
+  for (const auto& line : waiting) line->Resume();
+}
+
+// Agents keep what is not acknowledged and come back.
+void Switchboard::OnEnded(const Upstream* from, const grpc::Status& status) {
+  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
+  std::shared_ptr<Upstream> over;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (upstream_.get() != from) return;
+    over = std::exchange(upstream_, nullptr);
+    lines.swap(lines_);
+    waiting_.clear();
+    if (!shut_ && !lines.empty()) {
+      spdlog::warn("{}: {}; {} streams wait", target_,
+                   status.ok() ? "ended the call" : status.error_message(), lines.size());
+    }
+  }
+  over->Cancel();
+  const bool told = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
+  const grpc::Status reason =
+      told ? status : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server above is gone");
+  for (const auto& [id, line] : lines) line->End(reason);
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,76 @@
+// Many agents' streams over one call to the server above: who gets which answer.
+//
+// It keeps no batch: an agent holds what the server above has not acknowledged, and sends it again
+// when the call breaks. So what is acknowledged to an agent was acknowledged above, and (stream id,
+// sequence) pass unchanged: exactly once from end to end.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "plumbline/v1/ingest.pb.h"
+
+namespace plumbline::server {
+
+// One agent's end. Called from any thread, never while the switchboard holds a lock.
+class Line {
+ public:
+  virtual ~Line() = default;
+  virtual void Write(const grpc::ByteBuffer& message) = 0;  // a v1::ServerMessage
+  virtual void End(const grpc::Status& status) = 0;
+  virtual void Resume() = 0;  // there is room again
+};
+
+// The stream that a message from an agent speaks of; 0: none, or no such message.
+uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message);
+
+// Thread-safe.
+class Switchboard : public std::enable_shared_from_this<Switchboard> {
+ public:
+  explicit Switchboard(const std::string& target);
+  ~Switchboard();
+
+  // A stream begins: its hello goes up, and what comes down for it goes to `line`. An older line of
+  // that stream is ended. Calls the server above when nobody has.
+  void Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello);
+  // False: much is waiting to go up; Resume will be called.
+  bool Send(uint64_t stream_id, const std::shared_ptr<Line>& line, const grpc::ByteBuffer& message);
+  // The line is gone: says goodbye for its stream.
+  void Close(uint64_t stream_id, const Line* line);
+
+  // Ends every line and the call above.
+  void Shutdown();
+
+  struct Counters {
+    std::atomic<uint64_t> calls{0};      // made upwards
+    std::atomic<uint64_t> forwarded{0};  // messages of agents
+    std::atomic<uint64_t> unrouted{0};   // messages from above that no line waits for
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  class Upstream;
+  std::shared_ptr<Upstream> CallLocked();
+  void OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer);
+  void OnRoom(const Upstream* from);
+  void OnEnded(const Upstream* from, const grpc::Status& status);
+  std::shared_ptr<Line> Find(uint64_t stream_id);
+
+  const std::string target_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  Counters counters_;
+  std::mutex mutex_;
+  bool shut_ = false;
+  std::shared_ptr<Upstream> upstream_;  // the call; null: none
+  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines_;
+  std::vector<std::shared_ptr<Line>> waiting_;  // for room
+};
+
+}  // namespace plumbline::server
