@@ -1,0 +1,139 @@
+// Agents behind plumbd --relay: the server above sees their streams as if they were its own, each
+// batch once, whatever breaks in between.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/support.h"
+
+namespace plumbline {
+namespace {
+
+using test::AgentStream;
+using test::Eventually;
+using test::Plumbd;
+using test::ScalarStep;
+using test::SourceOf;
+
+std::unique_ptr<Plumbd> RelayTo(const Plumbd& server) {
+  return std::make_unique<Plumbd>(std::vector<std::string>{"--relay", server.address()});
+}
+
+uint64_t Evidence(const Plumbd& server, const std::string& run) {
+  const auto info = server.Run(run);
+  return info ? info->evidence() : 0;
+}
+
+TEST(Relay, ManyStreamsOneCall) {
+  Plumbd server;
+  const auto relay = RelayTo(server);
+  ASSERT_FALSE(relay->address().empty()) << relay->process().errors();
+  constexpr uint32_t kRanks = 12;
+  std::vector<std::unique_ptr<AgentStream>> agents;
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    agents.push_back(std::make_unique<AgentStream>(
+        *relay, 100 + r, std::vector<v1::Source>{SourceOf("relayed", r, kRanks)}));
+    ASSERT_TRUE(agents.back()->Welcomed());
+  }
+  for (uint64_t n = 1; n <= 20; ++n) {
+    for (uint32_t r = 0; r < kRanks; ++r) {
+      ASSERT_TRUE(agents[r]->Send(
+          ScalarStep(SourceOf("relayed", r, kRanks), static_cast<int64_t>(n) - 1), n));
+    }
+  }
+  for (const auto& agent : agents) EXPECT_TRUE(agent->Acknowledged(20));
+  EXPECT_TRUE(Eventually([&] { return Evidence(server, "relayed") == 20 * kRanks; }));
+  EXPECT_EQ(server.Run("relayed")->ranks_connected(), kRanks);
+  EXPECT_EQ(server.Run("relayed")->closed_step(), 19);
+  // One that goes is gone above, the others stay.
+  agents[3]->Break();
+  EXPECT_TRUE(Eventually([&] { return server.Run("relayed")->ranks_connected() == kRanks - 1; }));
+  ASSERT_TRUE(agents[4]->Send(ScalarStep(SourceOf("relayed", 4, kRanks), 20), 21));
+  EXPECT_TRUE(agents[4]->Acknowledged(21));
+}
+
+TEST(Relay, AServerThatComesBackHasEverythingOnce) {
+  auto server = std::make_unique<Plumbd>();
+  const std::string above = server->address();
+  const auto relay = RelayTo(*server);
+  const v1::Source source = SourceOf("relayed");
+  {
+    AgentStream agent(*relay, 7, {source});
+    ASSERT_TRUE(agent.Welcomed());
+    ASSERT_TRUE(agent.Send(ScalarStep(source, 0), 1));
+    ASSERT_TRUE(agent.Acknowledged(1));
+    server->process().Signal(SIGKILL);
+    EXPECT_EQ(agent.Ended().error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  server->process().Wait();
+  server = Plumbd::At(above);
+  ASSERT_EQ(server->address(), above);
+  // The channel of the relay may still wait before it dials again.
+  uint64_t held = 99;
+  std::unique_ptr<AgentStream> agent;
+  ASSERT_TRUE(Eventually([&] {
+    agent = std::make_unique<AgentStream>(*relay, 7, std::vector<v1::Source>{source}, 2);
+    return agent->Send(ScalarStep(source, 1), 2) && agent->Welcomed(&held);
+  }));
+  EXPECT_TRUE(agent->Send(ScalarStep(source, 1), 2)) << "again: it counts once";
+  EXPECT_TRUE(agent->Send(ScalarStep(source, 2), 3));
+  EXPECT_TRUE(agent->Acknowledged(3));
+  EXPECT_TRUE(Eventually([&] { return Evidence(*server, "relayed") == 2; }));
+}
+
+TEST(Relay, WhatIsRefusedEndsOneStreamAlone) {
+  Plumbd server;
+  const auto relay = RelayTo(server);
+  const v1::Source source = SourceOf("relayed");
+  AgentStream first(*relay, 7, {source});
+  ASSERT_TRUE(first.Welcomed());
+  AgentStream second(*relay, 8, {source});  // the same rank
+  EXPECT_EQ(second.Ended().error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  ASSERT_TRUE(first.Send(ScalarStep(source, 0), 1));
+  EXPECT_TRUE(first.Acknowledged(1));
+  // The same stream anew: the older connection ends, the stream goes on.
+  AgentStream again(*relay, 7, {source}, 2);
+  ASSERT_TRUE(again.Welcomed());
+  EXPECT_EQ(first.Ended().error_code(), grpc::StatusCode::ABORTED);
+  ASSERT_TRUE(again.Send(ScalarStep(source, 1), 2));
+  EXPECT_TRUE(again.Acknowledged(2));
+}
+
+TEST(Relay, NobodySpeaksForAnothersStream) {
+  Plumbd server;
+  const auto relay = RelayTo(server);
+  AgentStream victim(*relay, 7, {SourceOf("relayed", 0, 2)});
+  AgentStream other(*relay, 8, {SourceOf("relayed", 1, 2)});
+  ASSERT_TRUE(victim.Welcomed());
+  ASSERT_TRUE(other.Welcomed());
+  v1::AgentMessage forged;
+  *forged.mutable_batch() = ScalarStep(SourceOf("relayed", 0, 2), 0);
+  forged.mutable_batch()->set_stream_id(7);
+  forged.mutable_batch()->set_sequence(1);
+  other.SendRaw(forged);
+  EXPECT_EQ(other.Ended().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  ASSERT_TRUE(victim.Send(ScalarStep(SourceOf("relayed", 0, 2), 0), 1));
+  EXPECT_TRUE(victim.Acknowledged(1));
+}
+
+TEST(Relay, WithoutAServerAboveAgentsAreToldToWait) {
+  std::string nowhere;
+  {
+    Plumbd gone;
+    nowhere = gone.address();
+  }
+  Plumbd relay({"--relay", nowhere});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  AgentStream agent(relay, 7, {SourceOf("relayed")});
+  EXPECT_EQ(agent.Ended().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(relay.Stop(), 0);
+}
+
+TEST(Relay, KeepsNothingAndSaysSo) {
+  test::TempFolder folder;
+  test::Process relay({PLUMBD_PROGRAM, "--relay", "127.0.0.1:1", "--data", folder.File("data")});
+  EXPECT_EQ(relay.Wait(), 2);
+  EXPECT_THAT(relay.errors(), ::testing::HasSubstr("--relay judges and keeps nothing"));
+}
+
+}  // namespace
+}  // namespace plumbline
