@@ -427,6 +427,17 @@ def test_refused_open(tmp_path):
         assert strict.code == 1 and said in strict.err
 
 
+def test_the_spool_is_an_option(tmp_path):
+    code = """
+    import plumbline
+    run = plumbline.init("exp1", server="127.0.0.1:1", spool="kept", spool_bytes=1 << 20)
+    with run.step(0):
+        run.observe_routing("a", [[1.0]], top_k=1)
+    """
+    outcome = trainer.run(code, tmp_path)
+    assert outcome.calls[0].endswith("budget=0.000000 spool=kept spool_bytes=1048576")
+
+
 def test_missing_library_is_one_warning(tmp_path):
     code = """
     import plumbline

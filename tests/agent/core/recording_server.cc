@@ -1,5 +1,6 @@
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -20,6 +21,7 @@ struct RecordingServer::State {
   mutable std::mutex mutex;
   std::map<uint64_t, std::map<uint64_t, v1::Batch>> streams;  // stream id, sequence
   std::map<uint64_t, uint64_t> acknowledged;
+  std::map<uint64_t, v1::Hello> hello;  // the newest of each stream
   uint64_t duplicates = 0;
   uint64_t heartbeats = 0;
   uint64_t hellos = 0;
@@ -38,7 +40,7 @@ class RecordingServer::Service : public v1::Ingest::Service {
       if (message.has_hello()) {
         stream = message.hello().stream_id();
         reply.mutable_welcome()->set_protocol(1);
-        reply.mutable_welcome()->set_acknowledged(Welcome(stream));
+        reply.mutable_welcome()->set_acknowledged(Welcome(message.hello()));
         io->Write(reply);
         continue;
       }
@@ -73,8 +75,10 @@ class RecordingServer::Service : public v1::Ingest::Service {
     return false;
   }
 
-  uint64_t Welcome(uint64_t stream) {
+  uint64_t Welcome(const v1::Hello& hello) {
     const std::lock_guard<std::mutex> lock(state_.mutex);
+    const uint64_t stream = hello.stream_id();
+    state_.hello[stream] = hello;
     ++state_.hellos;
     // Everything contiguous from the first that it still has, or had acknowledged.
     uint64_t held = state_.acknowledged[stream];
@@ -155,6 +159,23 @@ std::vector<v1::Batch> RecordingServer::Batches() const {
   return streams.empty() ? std::vector<v1::Batch>() : streams.begin()->second;
 }
 
+namespace {
+
+// Those that no batch here declares: the batch that did was forgotten, and the hello said them.
+void AddSets(const v1::Hello& hello, std::vector<v1::Batch>* batches) {
+  for (const v1::SeriesSet& set : hello.series_sets()) {
+    const auto declares = [&](const v1::Batch& b) {
+      return std::any_of(b.series_sets().begin(), b.series_sets().end(),
+                         [&](const v1::SeriesSet& s) { return s.id() == set.id(); });
+    };
+    if (std::none_of(batches->begin(), batches->end(), declares)) {
+      *batches->front().add_series_sets() = set;
+    }
+  }
+}
+
+}  // namespace
+
 std::map<uint64_t, std::vector<v1::Batch>> RecordingServer::Streams() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   std::map<uint64_t, std::vector<v1::Batch>> out;
@@ -167,7 +188,10 @@ std::map<uint64_t, std::vector<v1::Batch>> RecordingServer::Streams() const {
       list.push_back(batch);
     }
   }
-  for (auto& [stream, list] : out) RowsToEvidence(&list);
+  for (auto& [stream, list] : out) {
+    if (!list.empty()) AddSets(state_->hello[stream], &list);
+    RowsToEvidence(&list);
+  }
   return out;
 }
 

@@ -10,9 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "tests/kernels/fake_device.h"  // first: its names must not shadow the API's
-
 #include "tests/agent/facade/scenario_kit.h"
+#include "tests/kernels/fake_device.h"  // first: its names must not shadow the API's
 
 namespace {
 

@@ -241,6 +241,13 @@ TEST(Facade, OptionsComeFromTheEnvironment) {
             "every=4 budget=0.010000");
 }
 
+TEST(Facade, TheSpoolIsNamedOrTurnedOff) {
+  Environment named = {{"PLUMBLINE_SERVER", "127.0.0.1:7433"}, {"PLUMBLINE_SPOOL", "/var/spool/p"}};
+  EXPECT_THAT(Spawn("open-only", named).calls[0], HasSubstr("budget=0.000000 spool=/var/spool/p"));
+  named["PLUMBLINE_SPOOL"] = "off";
+  EXPECT_TRUE(Spawn("open-only", named).calls[0].ends_with(" spool="));
+}
+
 TEST(Facade, LaunchersInTheirOrder) {
   const Environment record = {{"PLUMBLINE_RECORD", "r"}};
   Environment slurm = record;

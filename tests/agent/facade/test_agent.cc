@@ -82,7 +82,9 @@ plumbline_status_t Open(const plumbline_agent_open_t* o, void** run, plumbline_e
   Log(std::string("open run=") + o->run + " server=" + o->server + " record=" + o->record +
       " attempt=" + std::to_string(o->attempt) + " role=" + std::to_string(o->role) +
       " rank=" + std::to_string(o->rank) + "/" + std::to_string(o->world_size) +
-      " every=" + std::to_string(o->every) + " budget=" + std::to_string(o->budget));
+      " every=" + std::to_string(o->every) + " budget=" + std::to_string(o->budget) +
+      (o->spool == nullptr ? "" : std::string(" spool=") + o->spool) +
+      (o->spool_bytes == 0 ? "" : " spool_bytes=" + std::to_string(o->spool_bytes)));
   if (Mode("open-fails")) {
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "the record directory cannot be written to");
   }
