@@ -3,11 +3,12 @@
 // A file is a 16-byte header, then frames. Each frame carries its length, a type, the CRC-32C of
 // header and payload, and a payload that is raw or one zstd frame. Appending writes whole frames
 // with one write(2), so a file is readable while it grows and, after a crash, up to its last
-// whole frame. The layout is spelled out in framed_log.cc.
+// whole frame. The layout is spelled out in framed_log_format.h.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,22 @@ enum class FrameType : uint8_t {
   kRecordHeader = 1,  // v1::RecordHeader
   kBatch = 2,         // v1::Batch
   kSpoolHeader = 3,   // v1::SpoolHeader
+  // The server's journal (server/journal/entry.h).
+  kJournalHeader = 16,
+  kJournalStreams = 17,
+  kJournalBatch = 18,
+  kJournalSkip = 19,
+  kJournalEvent = 20,
+  // The server's checkpoints (server/journal/checkpoint_file.h).
+  kCheckpointHeader = 24,
+  kCheckpointPart = 25,
+  kCheckpointEnd = 26,
+};
+
+// A frame whose payload lies in pieces. The views must hold during the call alone.
+struct FrameToAppend {
+  FrameType type;
+  std::span<const std::string_view> parts;
 };
 
 struct FramedLogOptions {
@@ -42,6 +59,8 @@ class FramedLogWriter {
   // On failure (a full disk, say) the file is cut back to its last whole frame, the system's error
   // is returned, and a later Append may succeed. InvalidArgument beyond max_payload.
   virtual absl::Status Append(FrameType type, std::string_view payload) = 0;
+  // All of them with one write, or none: as Append.
+  virtual absl::Status AppendAll(std::span<const FrameToAppend> frames) = 0;
   // Returns when all that was appended is with the storage.
   virtual absl::Status Sync() = 0;
   virtual uint64_t size_bytes() const = 0;  // of the file, headers included
@@ -64,8 +83,14 @@ class FramedLogReader {
 
   virtual ~FramedLogReader() = default;
   // After kEnd and kTornTail, calling again tries the same place again (the writer may have gone
-  // on). kDamaged is final. Types that this version does not know are returned as they are.
+  // on). After kDamaged nothing but Resume helps. Types that this version does not know are
+  // returned as they are.
   virtual Result Next(FrameType* type, std::string* payload) = 0;
+  // Next for who wants the place and not the payload: checked, not decompressed.
+  virtual Result Skip(FrameType* type) = 0;
+  // After kDamaged: goes to the next whole frame behind the damage, found by its two checksums.
+  // False when there is none, or when the file's own header is damaged. What lay between is lost.
+  virtual bool Resume() = 0;
   // After kTornTail or kDamaged: "byte N: expected ..., found ...".
   virtual const std::string& error() const = 0;
   virtual uint64_t offset() const = 0;  // of the next frame

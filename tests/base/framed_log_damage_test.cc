@@ -160,6 +160,33 @@ TEST_F(DamageTest, LyingLengthsAreDamageBeforeAnythingIsAllocated) {
   EXPECT_EQ(ReadLog(path_).payloads, std::vector<std::string>{payloads_[3]});
 }
 
+TEST_F(DamageTest, ReadingResumesBehindTheDamagedFrame) {
+  for (size_t at = 16; at < bytes_.size(); ++at) {
+    std::string bad = bytes_;
+    bad[at] = static_cast<char>(bad[at] ^ 0x10);
+    WriteAll(path_, bad);
+    const size_t damaged =
+        static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin() - 1);
+    std::vector<std::string> expected = payloads_;
+    expected.erase(expected.begin() + static_cast<std::ptrdiff_t>(damaged));
+    auto reader = FramedLogReader::Open(path_);
+    ASSERT_TRUE(reader.ok());
+    EXPECT_FALSE((*reader)->Resume()) << "nothing is damaged yet";
+    std::vector<std::string> got;
+    FrameType type;
+    std::string payload;
+    for (;;) {
+      const Result result = (*reader)->Next(&type, &payload);
+      if (result == Result::kFrame) {
+        got.push_back(payload);
+      } else if (result != Result::kDamaged || !(*reader)->Resume()) {
+        break;
+      }
+    }
+    ASSERT_EQ(got, expected) << "byte " << at;
+  }
+}
+
 TEST_F(DamageTest, AnotherVersionIsNamed) {
   bytes_[8] = 9;
   const uint32_t crc = Crc32c(bytes_.data(), 12);

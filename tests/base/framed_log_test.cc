@@ -43,6 +43,22 @@ TEST(FramedLog, CompressesWhatGetsSmaller) {
   EXPECT_EQ(ReadLog(folder.File("raw")).payloads, std::vector<std::string>{big});
 }
 
+TEST(FramedLog, SeveralFramesInPiecesAreOneWrite) {
+  TempFolder folder;
+  auto writer = FramedLogWriter::Open(folder.File("log"));
+  ASSERT_TRUE(writer.ok());
+  const std::string big(5000, 'z');
+  const std::vector<std::string_view> first = {"a", "", "bc"}, second = {big, "end"};
+  const FrameToAppend frames[] = {
+      {FrameType::kBatch, first}, {FrameType::kRecordHeader, {}}, {FrameType::kBatch, second}};
+  ASSERT_TRUE((*writer)->AppendAll(frames).ok());
+  ASSERT_TRUE((*writer)->AppendAll({}).ok());
+  ASSERT_TRUE((*writer)->Append(FrameType::kBatch, "single").ok());
+  EXPECT_EQ((*writer)->size_bytes(), std::filesystem::file_size(folder.File("log")));
+  EXPECT_EQ(ReadLog(folder.File("log")).payloads,
+            (std::vector<std::string>{"abc", "", big + "end", "single"}));
+}
+
 TEST(FramedLog, SizeIsTheFilesSize) {
   TempFolder folder;
   auto writer = FramedLogWriter::Open(folder.File("log"));
@@ -200,6 +216,12 @@ TEST(FramedLog, AFailedAppendLeavesWholeFramesAndRecovers) {
     const SizeLimit limit(before + 100);
     const absl::Status status = (*writer)->Append(FrameType::kBatch, std::string(5000, 'n'));
     EXPECT_FALSE(status.ok());
+    // All of several frames or none, although the first alone would fit.
+    const std::string big(5000, 'n');
+    const std::string_view small_part = "s", big_part = big;
+    const FrameToAppend several[] = {{FrameType::kBatch, {&small_part, 1}},
+                                     {FrameType::kBatch, {&big_part, 1}}};
+    EXPECT_FALSE((*writer)->AppendAll(several).ok());
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(path));
     EXPECT_EQ((*writer)->size_bytes(), before);
     EXPECT_EQ(std::filesystem::file_size(path), before);
