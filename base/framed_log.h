@@ -38,6 +38,7 @@ enum class FrameType : uint8_t {
 struct FrameToAppend {
   FrameType type;
   std::span<const std::string_view> parts;
+  bool may_compress = true;  // where the writer's options ask for it
 };
 
 struct FramedLogOptions {

@@ -99,7 +99,8 @@ void Writer::BuildFrame(const FrameToAppend& frame) {
   FrameHeader h;
   h.type = static_cast<uint8_t>(frame.type);
   h.size = static_cast<uint32_t>(frames_.size() - start - kFrameHeaderSize);
-  if (options_.compress && h.size >= kCompressFrom && CompressFrom(start + kFrameHeaderSize)) {
+  if (options_.compress && frame.may_compress && h.size >= kCompressFrom &&
+      CompressFrom(start + kFrameHeaderSize)) {
     h.codec = kZstd;
   }
   h.stored = static_cast<uint32_t>(frames_.size() - start - kFrameHeaderSize);

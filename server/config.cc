@@ -92,10 +92,18 @@ absl::Status ValidateConfig(const Config& c) {
       {"ingest.waiting_bytes", static_cast<double>(c.waiting_bytes), 0, 16 * kGiB},
       {"ingest.max_streams", static_cast<double>(c.max_streams), 1, 1e7},
       {"ingest.max_name_bytes", static_cast<double>(c.max_name_bytes), 16, 65536},
+      {"journal.sync_seconds", c.journal_sync_seconds, 0.01, 3600},
+      {"journal.commit_ms", c.journal_commit_ms, 0, 1000},
+      {"journal.commit_bytes", static_cast<double>(c.journal_commit_bytes), 1, kGiB},
+      {"journal.segment_bytes", static_cast<double>(c.journal_segment_bytes), 4096, 64 * kGiB},
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
   for (const auto& r : ranges) {
     if (auto s = CheckRange(r.name, r.value, r.low, r.high); !s.ok()) return s;
+  }
+  if (c.journal_sync != "commit" && c.journal_sync != "interval" && c.journal_sync != "never") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "journal.sync must be commit, interval or never, found \"", c.journal_sync, "\""));
   }
   const char* levels[] = {"trace", "debug", "info", "warning", "error", "off"};
   if (std::find(std::begin(levels), std::end(levels), c.log_level) == std::end(levels)) {

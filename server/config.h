@@ -34,6 +34,14 @@ struct Config {
   int64_t max_streams = 20000;   // remembered, connected or not
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
 
+  // [journal]: what --data keeps
+  std::string journal_sync = "commit";     // commit, interval or never: docs/decisions/0010
+  double journal_sync_seconds = 1;         // of "interval"
+  double journal_commit_ms = 5;            // a batch waits at most so long for company
+  int64_t journal_commit_bytes = 4 << 20;  // ... or for so many bytes
+  int64_t journal_segment_bytes = 256 << 20;
+  bool journal_compress = false;
+
   // [rules]
   std::vector<std::string> rules;     // globs; empty: all
   std::vector<std::string> settings;  // "RULE.OPTION=VALUE"

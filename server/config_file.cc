@@ -96,6 +96,12 @@ Sections KnownKeys(Config* c) {
                  {"waiting_bytes", Integer(&c->waiting_bytes)},
                  {"max_streams", Integer(&c->max_streams)},
                  {"max_name_bytes", Integer(&c->max_name_bytes)}};
+  s["journal"] = {{"sync", Text(&c->journal_sync)},
+                  {"sync_seconds", Number(&c->journal_sync_seconds)},
+                  {"commit_ms", Number(&c->journal_commit_ms)},
+                  {"commit_bytes", Integer(&c->journal_commit_bytes)},
+                  {"segment_bytes", Integer(&c->journal_segment_bytes)},
+                  {"compress", Flag(&c->journal_compress)}};
   s["rules"] = {{"run", Texts(&c->rules)},
                 {"set", Texts(&c->settings)},
                 {"window_steps", Integer(&c->window_steps)}};

@@ -19,6 +19,12 @@ struct Counters {
   std::atomic<uint64_t> engine_refused{0};     // items the engine refused after our checks passed
   std::atomic<uint64_t> skipped_batches{0};    // numbers an agent says it will never send
   std::atomic<uint64_t> broken_streams{0};     // ended because of a protocol error
+  std::atomic<uint64_t> journal_commits{0};
+  std::atomic<uint64_t> journal_entries{0};
+  std::atomic<uint64_t> journal_bytes{0};
+  std::atomic<uint64_t> journal_failures{
+      0};  // writes and syncs that the system refused, retries included
+  std::atomic<uint64_t> journal_lost{0};  // entries that were found damaged or missing
 };
 
 }  // namespace plumbline::server

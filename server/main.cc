@@ -102,16 +102,6 @@ absl::Status CheckConfig(const Config& config) {
   return plumbline::rules::Engine::Create(engine, [](const auto&) {}).status();
 }
 
-absl::Status PrepareData(const std::string& directory) {
-  if (directory.empty()) return absl::OkStatus();
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error || !std::filesystem::is_directory(directory)) {
-    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
-  }
-  return absl::OkStatus();
-}
-
 // Whole or not at all: who waits for the file must not read half an address.
 bool WritePortFile(const std::string& path, const std::string& address) {
   const std::string temporary = path + ".tmp";
@@ -144,7 +134,6 @@ int main(int argc, char** argv) {
     std::puts("configuration is valid");
     return 0;
   }
-  if (auto s = PrepareData(config.data_directory); !s.ok()) return Fail(s);
 
   spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
   spdlog::set_level(spdlog::level::from_str(config.log_level));

@@ -11,6 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "server/http/http_server.h"
 #include "server/ingest/ingest_service.h"
+#include "server/journal/data_directory.h"
+#include "server/journal/journal.h"
+#include "server/journal/journal_scan.h"
 #include "server/judge/judge.h"
 #include "server/query/query_service.h"
 
@@ -43,6 +46,28 @@ IngestOptions IngestOptionsOf(const Config& c) {
   return o;
 }
 
+int64_t UnixNanos() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+JournalOptions JournalOptionsOf(const Config& c, const std::string& directory) {
+  JournalOptions o;
+  o.segments.directory = directory;
+  o.segments.tool_version = Version();
+  o.segments.sync = c.journal_sync == "commit"     ? SyncPolicy::kCommit
+                    : c.journal_sync == "interval" ? SyncPolicy::kInterval
+                                                   : SyncPolicy::kNever;
+  o.segments.sync_interval = Seconds(c.journal_sync_seconds);
+  o.segments.segment_bytes = static_cast<uint64_t>(c.journal_segment_bytes);
+  o.segments.compress = c.journal_compress;
+  o.commit_delay = Seconds(c.journal_commit_ms / 1000);
+  o.commit_bytes = static_cast<size_t>(c.journal_commit_bytes);
+  o.unix_ns = UnixNanos;
+  return o;
+}
+
 std::string WithPort(const std::string& address, int port) {
   if (address.rfind("unix:", 0) == 0) return address;
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
@@ -70,13 +95,16 @@ void SetChannelArguments(const Config& config, grpc::ServerBuilder* builder) {
 
 class ServerImpl : public Server {
  public:
-  ~ServerImpl() override { Stop(); }
+  ~ServerImpl() override {
+    Stop();
+    if (judge_ != nullptr) StopJudging();
+  }
 
   absl::Status Init(const Config& config) {
     auto judge = Judge::Create(JudgeOptionsOf(config), &book_, &counters_);
     if (!judge.ok()) return judge.status();
     judge_ = std::move(*judge);
-    ingest_ = IngestService::Create(IngestOptionsOf(config), judge_.get(), &counters_);
+    if (auto s = OpenJournal(config); !s.ok()) return s;
     query_ = QueryService::Create(Version(), judge_.get(), &book_, &counters_);
     if (config.reflection) {
       if (auto s = LoadReflection(); !s.ok()) return s;
@@ -99,11 +127,61 @@ class ServerImpl : public Server {
     ingest_->Shutdown();
     query_->Shutdown();
     grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-    judge_->Stop();
+    StopJudging();
     grpc_.reset();
   }
 
  private:
+  // Takes up what a former process left, and goes on behind it. What was acknowledged then is known
+  // when this returns; it is judged meanwhile.
+  absl::Status OpenJournal(const Config& config) {
+    JournalScan scan(static_cast<size_t>(config.max_streams));
+    Replay replay;
+    std::string directory;
+    if (config.data_directory.empty()) {
+      spdlog::warn("no --data: nothing is kept; what was acknowledged is lost with this process");
+    } else {
+      auto data = DataDirectory::Open(config.data_directory);
+      if (!data.ok()) return data.status();
+      data_ = std::move(*data);
+      directory = data_->journal();
+      auto scanned = ScanJournal(directory, 1, static_cast<size_t>(config.max_streams));
+      if (!scanned.ok()) return scanned.status();
+      scan = std::move(*scanned);
+      ReportScan(scan);
+      if (scan.oldest > 0) {
+        replay.directory = directory;
+        replay.from = scan.oldest;
+        replay.to = scan.last;
+        replay.events = std::move(scan.events);
+      }
+    }
+    JournalOptions options = JournalOptionsOf(config, directory);
+    options.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
+    journal_ = std::make_unique<Journal>(std::move(options), scan.last, scan.streams, &counters_);
+    ingest_ = IngestService::Create(IngestOptionsOf(config), scan.streams, journal_.get(),
+                                    judge_.get(), &counters_);
+    judge_->Start(journal_.get(), std::move(replay));
+    return absl::OkStatus();
+  }
+
+  void ReportScan(const JournalScan& scan) {
+    for (const LostEntries& lost : scan.lost) {
+      counters_.journal_lost += lost.last - lost.first + 1;
+      spdlog::error("journal: {}; entries {} to {} are lost", lost.where, lost.first, lost.last);
+    }
+    if (scan.oldest > 0) {
+      spdlog::info("journal: entries {} to {}, {} streams", scan.oldest, scan.last,
+                   scan.streams.streams().size());
+    }
+  }
+
+  // The journal first: what it has taken is judged, and nobody waits for it any more.
+  void StopJudging() {
+    if (journal_ != nullptr) journal_->Stop();
+    judge_->Stop();
+  }
+
   absl::Status Listen(const Config& config) {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
@@ -123,12 +201,10 @@ class ServerImpl : public Server {
   }
 
   Counters counters_;
-  IncidentBook book_{[] {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-  }};
+  std::unique_ptr<DataDirectory> data_;  // first: held until all else is gone
+  IncidentBook book_{[this] { return judge_->unix_ns(); }};
   std::unique_ptr<Judge> judge_;
+  std::unique_ptr<Journal> journal_;
   std::unique_ptr<IngestService> ingest_;
   std::unique_ptr<QueryService> query_;
   std::unique_ptr<HttpServer> http_;

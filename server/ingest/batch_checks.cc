@@ -211,6 +211,41 @@ absl::Status CheckEvidence(const v1::Batch& batch, const BatchLimits& limits) {
   return absl::OkStatus();
 }
 
+// The shape as far as it shows without the set.
+absl::Status CheckRows(const Place& place, const v1::SeriesRows& rows, int sources) {
+  const int n = rows.step_size();
+  if (rows.source_size() != n && rows.source_size() != 1) {
+    return Bad(place, absl::StrCat(".source: ", rows.source_size(), " entries for ", n,
+                                   " rows, expected one or one a row"));
+  }
+  for (const uint32_t source : rows.source()) {
+    if (source < static_cast<uint32_t>(sources)) continue;
+    return Bad(place,
+               absl::StrCat(".source: ", source, ", but the batch names ", sources, " sources"));
+  }
+  for (const int64_t step : rows.step()) {
+    if (step < 0) return Bad(place, absl::StrCat(".step: ", step, ", expected at least 0"));
+  }
+  const size_t bytes = (static_cast<size_t>(rows.value_size()) + 7) / 8;
+  if (!rows.absent().empty() && rows.absent().size() != bytes) {
+    return Bad(place, absl::StrCat(".absent: ", rows.absent().size(), " bytes for ",
+                                   rows.value_size(), " values, expected ", bytes, " or none"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSeries(const v1::Batch& batch, const BatchLimits& limits) {
+  for (int i = 0; i < batch.series_sets_size(); ++i) {
+    if (auto s = CheckSeriesSet(batch.series_sets(i), limits); !s.ok()) {
+      return Bad({"series_sets", i}, std::string(s.message()));
+    }
+  }
+  for (int i = 0; i < batch.series_size(); ++i) {
+    if (auto s = CheckRows({"series", i}, batch.series(i), batch.sources_size()); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 template <typename Entries>
 absl::Status CheckEntries(const char* name, const Entries& entries, const v1::Batch& batch,
                           const BatchLimits& limits) {
@@ -247,8 +282,26 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSeriesSet(const v1::SeriesSet& set, const BatchLimits& limits) {
+  if (set.id() == 0) return absl::InvalidArgumentError(".id: 0, expected another number");
+  if (set.sites_size() == 0 || set.sites_size() > limits.max_columns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(".sites: ", set.sites_size(), " series, expected 1 to ", limits.max_columns));
+  }
+  for (int i = 0; i < set.sites_size(); ++i) {
+    const v1::Site& site = set.sites(i);
+    const Place place{".sites", i};
+    if (site.layer().empty() && site.op().empty())
+      return Bad(place, ": names neither a layer nor an op");
+    if (auto s = CheckName(place, "layer", site.layer(), limits); !s.ok()) return s;
+    if (auto s = CheckName(place, "op", site.op(), limits); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits) {
   if (auto s = CheckSources(batch, limits); !s.ok()) return s;
+  if (auto s = CheckSeries(batch, limits); !s.ok()) return s;
   if (auto s = CheckEvidence(batch, limits); !s.ok()) return s;
   for (int i = 0; i < batch.progress_size(); ++i) {
     if (auto s = CheckSiteAndSource({"progress", i}, batch.progress(i).source(), false, {},

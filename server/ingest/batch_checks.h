@@ -12,11 +12,15 @@ namespace plumbline::server {
 struct BatchLimits {
   size_t max_name_bytes = 512;
   int max_sources = 4096;
+  int max_columns = 1 << 16;  // series of one set
+  size_t max_sets = 4096;     // of one stream
 };
 
 // InvalidArgument: "evidence[3].routing.sample.scores: 12 bytes of data for f32 [4,8], expected
 // 128".
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits);
 absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits);
+// A declared set by itself. Whether rows fit their set: series_sets.h.
+absl::Status CheckSeriesSet(const v1::SeriesSet& set, const BatchLimits& limits);
 
 }  // namespace plumbline::server

@@ -9,6 +9,8 @@
 #include "server/counters.h"
 #include "server/ingest/batch_checks.h"
 #include "server/ingest/sequencer.h"
+#include "server/journal/journal.h"
+#include "server/journal/stream_book.h"
 #include "server/judge/judge.h"
 
 namespace grpc {
@@ -30,9 +32,11 @@ class IngestService {
  public:
   virtual ~IngestService() = default;
 
-  // `judge` and `counters` must outlive the service.
-  static std::unique_ptr<IngestService> Create(const IngestOptions& options, Judge* judge,
-                                               Counters* counters);
+  // `known` are the streams of a former process. All pointers must outlive the service; the journal
+  // must be stopped before it goes.
+  static std::unique_ptr<IngestService> Create(const IngestOptions& options,
+                                               const StreamBook& known, Journal* journal,
+                                               Judge* judge, Counters* counters);
 
   virtual grpc::Service* service() = 0;
   // Acknowledges what is held and ends every stream with UNAVAILABLE: agents keep the rest and

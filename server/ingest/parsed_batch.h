@@ -2,14 +2,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "plumbline/v1/batch.pb.h"
+#include "server/journal/entry.h"
 
 namespace plumbline::server {
 
 struct ParsedBatch {
   v1::Batch batch;
   size_t bytes = 0;  // on the wire
+  WireBytes wire;    // of the batch alone, as it came; empty where nothing is kept
+  // Not empty: the batch was refused, and stands here for its number alone.
+  std::string refused;
+  uint64_t refused_items = 0;
 };
 
 }  // namespace plumbline::server

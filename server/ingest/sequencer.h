@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "server/ingest/parsed_batch.h"
@@ -25,10 +24,12 @@ class Sequencer {
     kOverflow,   // neither taken nor acknowledged: too much waits behind one gap
   };
 
-  explicit Sequencer(Limits limits) : limits_(limits) {}
+  // Everything up to `contiguous` was let through before.
+  explicit Sequencer(Limits limits, uint64_t contiguous = 0)
+      : limits_(limits), contiguous_(contiguous) {}
 
-  // A batch without content (nullopt) stands for one that was refused: its number is used up.
-  Offer Take(uint64_t sequence, std::optional<ParsedBatch> batch, std::vector<ParsedBatch>* ready);
+  // A refused batch takes its place like any other.
+  Offer Take(uint64_t sequence, ParsedBatch batch, std::vector<ParsedBatch>* ready);
 
   // The sender will never send numbers below `next`. Returns how many were skipped.
   uint64_t SkipTo(uint64_t next, std::vector<ParsedBatch>* ready);
@@ -41,9 +42,9 @@ class Sequencer {
   void Release(std::vector<ParsedBatch>* ready);
 
   Limits limits_;
-  uint64_t contiguous_ = 0;
+  uint64_t contiguous_;
   size_t waiting_bytes_ = 0;
-  std::map<uint64_t, std::optional<ParsedBatch>> waiting_;
+  std::map<uint64_t, ParsedBatch> waiting_;
 };
 
 }  // namespace plumbline::server

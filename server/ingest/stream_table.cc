@@ -12,6 +12,18 @@ std::string ClaimKey(const v1::Source& s) {
 
 }  // namespace
 
+void StreamTable::Restore(const StreamBook& book) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [age, id] : book.by_age()) {
+    const StreamBook::Stream& known = book.streams().at(id);
+    Entry entry;
+    entry.state = std::make_shared<StreamState>(id, limits_, known.sequence);
+    for (const auto& [set, record] : known.sets) entry.state->sets.Restore(record);
+    entry.idle = idle_.insert(idle_.end(), id);
+    streams_.emplace(id, std::move(entry));
+  }
+}
+
 absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_id) {
   std::lock_guard lock(mutex_);
   const auto found = streams_.find(stream_id);

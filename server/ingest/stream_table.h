@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -14,26 +13,48 @@
 #include "absl/status/statusor.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "server/ingest/sequencer.h"
+#include "server/ingest/series_sets.h"
+#include "server/journal/stream_book.h"
 
 namespace plumbline::server {
 
+// The connection that speaks for a stream. Its methods are called from any thread, never with the
+// stream's mutex held, and are quick.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // Everything up to `sequence` is held.
+  virtual void OnHeld(uint64_t sequence, bool at_once) = 0;
+  virtual void OnRefused(uint64_t sequence, const std::string& reason) = 0;
+  // A newer connection speaks for the stream from now on.
+  virtual void OnSuperseded() = 0;
+  // There is room again: read on.
+  virtual void Resume() = 0;
+};
+
 // What outlives a connection. `mutex` guards everything below it and is held while batches are
-// handed on, so that they reach the judge in order even when an old connection lingers.
+// handed on, so that they reach the journal in order even when an old connection lingers.
 struct StreamState {
-  StreamState(uint64_t stream_id, Sequencer::Limits limits) : id(stream_id), sequencer(limits) {}
+  StreamState(uint64_t stream_id, Sequencer::Limits limits, uint64_t held_before = 0)
+      : id(stream_id), sequencer(limits, held_before), held(held_before) {}
 
   const uint64_t id;
   std::mutex mutex;
-  Sequencer sequencer;
-  uint64_t connection = 0;               // the newest; older ones have nothing to say any more
-  std::function<void()> end_connection;  // ends the newest one
-  std::vector<v1::Source> sources;       // announced or named in a batch, claimed
+  Sequencer sequencer;              // what was let through; it may not be held yet
+  uint64_t held;                    // by the journal, up to here
+  uint64_t connection = 0;          // the newest; older ones have nothing to say any more
+  std::weak_ptr<Connection> owner;  // the newest one
+  std::vector<v1::Source> sources;  // announced or named in a batch, claimed
+  SeriesSets sets;                  // declared so far, in order of the numbers
 };
 
 class StreamTable {
  public:
   StreamTable(size_t max_streams, Sequencer::Limits limits)
       : max_streams_(max_streams), limits_(limits) {}
+
+  // Takes up the streams of a former process. Before anything else.
+  void Restore(const StreamBook& book);
 
   // The state of `stream_id`, new or old. ResourceExhausted when too many streams are connected.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id);

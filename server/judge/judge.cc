@@ -30,8 +30,18 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
                                       [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
   if (!engine.ok()) return engine.status();
   judge->engine_ = std::move(*engine);
-  judge->thread_ = std::thread([j = judge.get()] { j->Loop(); });
   return judge;
+}
+
+void Judge::Start(Journal* journal, Replay replay) {
+  journal_ = journal;
+  judged_entry_ = replay.from - 1;
+  catching_up_ = !replay.directory.empty();
+  thread_ = std::thread([this, replay = std::move(replay)] {
+    if (catching_up_ && !JudgeAgain(replay)) return;
+    catching_up_ = false;
+    Loop();
+  });
 }
 
 Judge::~Judge() { Stop(); }
@@ -49,22 +59,86 @@ void Judge::Loop() {
     const auto popped = queue_.Pop(next_timers, &item);
     if (popped == JudgeQueue::Popped::kClosed) return;
     if (popped == JudgeQueue::Popped::kItem) Handle(std::move(item));
-    const auto now = JudgeQueue::Clock::now();
-    if (now > stop_by_.load()) {
+    if (stopping()) {
       spdlog::warn("{} items were not judged before the server stopped", queue_.size());
       return;
     }
-    if (now < next_timers) continue;
+    const auto now = JudgeQueue::Clock::now();
+    if (now < next_timers || undecided_) continue;
     HandleTimers(now);
     next_timers = now + kTimerPeriod;
   }
+}
+
+// ---- what a former process left ------------------------------------------------------------
+
+// False: stopped before the end; the next start goes on.
+bool Judge::JudgeAgain(const Replay& replay) {
+  const auto start = JudgeQueue::Clock::now();
+  auto reader = JournalReader::Open(replay.directory, replay.from, replay.to);
+  if (!reader.ok()) {
+    spdlog::error("journal: {}", std::string(reader.status().message()));
+    return false;
+  }
+  auto event = replay.events.begin();
+  const auto apply_until = [&](uint64_t entry) {
+    for (; event != replay.events.end() && event->event.after() < entry; ++event) {
+      unix_ns_ = event->unix_ns;
+      Apply(event->event.event());
+    }
+  };
+  uint64_t judged = 0;
+  StoredEntry entry;
+  for (;;) {
+    const JournalReader::Result result = (*reader)->Next(&entry);
+    if (result == JournalReader::Result::kEnd) break;
+    if (stop_by_.load() != JudgeQueue::Clock::time_point::max()) return false;
+    if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
+    apply_until(entry.prefix.number);
+    JudgeAgain(entry);
+    ++judged;
+  }
+  apply_until(JournalReader::kAll);
+  {
+    std::lock_guard lock(mutex_);
+    runs_.DisconnectAll(JudgeQueue::Clock::now());
+  }
+  const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
+  spdlog::info("{} entries of the journal judged again in {:.3f} s", judged, took.count());
+  return true;
+}
+
+void Judge::JudgeAgain(const StoredEntry& entry) {
+  v1::Batch batch;
+  const std::string_view body = entry.body();
+  if (!batch.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
+    spdlog::error("journal: entry {} is no batch", entry.prefix.number);
+    ++counters_->journal_lost;
+    return;
+  }
+  unix_ns_ = entry.prefix.unix_ns;
+  HandleBatch(entry.prefix.stream_id, std::move(batch));
+  judged_entry_ = entry.prefix.number;
+}
+
+// ---- as it happens -------------------------------------------------------------------------
+
+void Judge::Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done) {
+  JudgeItem item;
+  item.kind = JudgeItem::Kind::kDecision;
+  item.event = std::move(event);
+  item.decided = std::move(done);
+  Push(std::move(item));
 }
 
 void Judge::Handle(JudgeItem item) {
   const auto now = JudgeQueue::Clock::now();
   switch (item.kind) {
     case JudgeItem::Kind::kBatch:
-      return HandleBatch(item.stream_id, std::move(item.batch.batch));
+      unix_ns_ = item.unix_ns;
+      HandleBatch(item.stream_id, std::move(item.batch.batch));
+      judged_entry_ = item.entry;
+      return;
     case JudgeItem::Kind::kConnected: {
       std::lock_guard lock(mutex_);
       for (const v1::Source& s : item.sources) runs_.Connected(item.stream_id, s, now, UnixNanos());
@@ -75,6 +149,11 @@ void Judge::Handle(JudgeItem item) {
       for (const v1::Source& s : item.sources) runs_.Disconnected(item.stream_id, s, now);
       return;
     }
+    case JudgeItem::Kind::kDecision: {
+      const absl::Status kept = KeepAndApply(std::move(item.event));
+      if (item.decided) item.decided(kept);
+      return;
+    }
   }
 }
 
@@ -82,7 +161,7 @@ void Judge::HandleBatch(uint64_t stream_id, v1::Batch batch) {
   std::vector<std::string> runs;
   {
     std::lock_guard lock(mutex_);
-    runs_.Account(stream_id, batch, JudgeQueue::Clock::now(), UnixNanos());
+    runs_.Account(stream_id, batch, JudgeQueue::Clock::now(), unix_ns_);
     runs = runs_.RunsOf(batch);
   }
   const auto items = static_cast<uint64_t>(batch.evidence_size());
@@ -104,17 +183,53 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     gone = runs_.TakeGone(now);
     ended = runs_.TakeEnded(now);
   }
-  for (const v1::Source& source : gone) {
+  if (!gone.empty()) {
+    v1::JudgeEvent event;
+    for (v1::Source& source : gone) *event.mutable_ranks_gone()->add_sources() = std::move(source);
+    (void)KeepAndApply(std::move(event));
+  }
+  for (const std::string& run : ended) {
+    v1::JudgeEvent event;
+    event.mutable_run_finished()->set_run(run);
+    (void)KeepAndApply(std::move(event));
+  }
+}
+
+// In the journal first, with the number of the last entry that was judged before it. An error means
+// that the server stops: a restart will decide again.
+absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
+  event.set_unix_ns(UnixNanos());
+  v1::JournalEvent kept;
+  kept.set_after(judged_entry_);
+  *kept.mutable_event() = event;
+  JournalEntry entry;
+  entry.type = FrameType::kJournalEvent;
+  entry.body = WireBytes(kept.SerializeAsString());
+  auto committed = journal_->AppendAndWait(std::move(entry));
+  if (!committed.ok()) {
+    undecided_ = true;
+    return committed.status();
+  }
+  unix_ns_ = committed->unix_ns;
+  Apply(event);
+  return absl::OkStatus();
+}
+
+void Judge::Apply(const v1::JudgeEvent& event) {
+  for (const v1::Source& source : event.ranks_gone().sources()) {
     spdlog::warn("run {:?} rank {}: gone (no stream came back within the grace period)",
                  source.run(), source.rank());
     engine_->MarkGone(source);
     std::lock_guard lock(mutex_);
+    runs_.SetGone(source);
     runs_.SetClosedStep(source.run(), engine_->closed_step(source.run()));
   }
-  for (const std::string& run : ended) {
+  if (event.has_run_finished()) {
+    const std::string& run = event.run_finished().run();
     engine_->FinishRun(run);
     spdlog::info("run {:?}: over", run);
     std::lock_guard lock(mutex_);
+    runs_.SetEnded(run);
     runs_.SetAllClosed(run);
   }
 }

@@ -1,5 +1,9 @@
-// The judging thread: owns the rule engine, feeds it what the streams delivered, turns verdicts
-// into incidents and keeps what the query service shows.
+// The judging thread: owns the rule engine, feeds it what the journal holds, turns verdicts into
+// incidents and keeps what the query service shows.
+//
+// Everything that decides a verdict has a place in the journal: batches by their numbers, and what
+// the judge finds by the clock or is told from outside as events, which are committed first and
+// then applied. After a restart the same entries and events give the same verdicts.
 #pragma once
 
 #include <atomic>
@@ -18,6 +22,8 @@
 #include "rules/engine/report.h"
 #include "server/counters.h"
 #include "server/incidents/incident_book.h"
+#include "server/journal/journal.h"
+#include "server/journal/journal_scan.h"
 #include "server/judge/judge_queue.h"
 #include "server/judge/run_table.h"
 
@@ -29,7 +35,15 @@ struct JudgeOptions {
   size_t queue_bytes = 256u << 20;
 };
 
-// Thread-safe but for Create and destruction.
+// What a former process left to be judged.
+struct Replay {
+  std::string directory;  // of the journal; empty: nothing is left
+  uint64_t from = 1;      // entries `from` to `to`, both included
+  uint64_t to = 0;
+  std::vector<StoredEvent> events;  // that were not applied, in order
+};
+
+// Thread-safe but for Create, Start and destruction.
 class Judge {
  public:
   // InvalidArgument when the engine refuses its configuration. `book` and `counters` must outlive
@@ -38,32 +52,55 @@ class Judge {
                                                        IncidentBook* book, Counters* counters);
   ~Judge();
 
-  // See JudgeQueue::Push.
-  bool Push(JudgeItem item, std::function<void()> resume) {
-    return queue_.Push(std::move(item), std::move(resume));
+  // Judges what `replay` names, then what is pushed. Once. `journal` must outlive it.
+  void Start(Journal* journal, Replay replay);
+
+  // See JudgeQueue. A batch is pushed once the journal holds it, in order of the numbers.
+  bool Admit(size_t bytes, std::function<void()> resume) {
+    return queue_.Admit(bytes, std::move(resume));
   }
+  void Push(JudgeItem item) { queue_.Push(std::move(item)); }
+  void Hold(bool held) { queue_.Hold(held); }
+
+  // Something decided outside: takes its place among the batches and is kept like them. `done` runs
+  // on the judging thread after it was applied, or with the reason why it could not be kept; never
+  // when the judge stops before.
+  void Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done);
 
   // Judges what was pushed, for a few seconds at most, then stops. Runs that go on elsewhere are
-  // not finished by it.
+  // not finished by it. The journal must have been stopped.
   void Stop();
 
   std::vector<v1::RunInfo> Runs() const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   size_t queued() const { return queue_.size(); }
+  // Entries up to this number have been judged.
+  uint64_t judged_entry() const { return judged_entry_; }
+  // Whether a former process's entries are still being judged.
+  bool catching_up() const { return catching_up_; }
+  // The time of what is being judged: of receipt, or of the event. For people, not for verdicts.
+  int64_t unix_ns() const { return unix_ns_; }
 
  private:
   Judge(const JudgeOptions& options, IncidentBook* book, Counters* counters);
 
   void Loop();
+  bool JudgeAgain(const Replay& replay);
+  void JudgeAgain(const StoredEntry& entry);
   void Handle(JudgeItem item);
   void HandleBatch(uint64_t stream_id, v1::Batch batch);
   void HandleTimers(JudgeQueue::Clock::time_point now);
+  absl::Status KeepAndApply(v1::JudgeEvent event);
+  void Apply(const v1::JudgeEvent& event);
   void OnVerdict(const v1::Verdict& verdict);
+  bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
   IncidentBook* const book_;
   Counters* const counters_;
   JudgeQueue queue_;
   std::unique_ptr<rules::Engine> engine_;  // the judging thread's own
+  Journal* journal_ = nullptr;
+  bool undecided_ = false;  // an event could not be kept: what it says must not happen
 
   struct RunReport {
     rules::Report report;
@@ -74,6 +111,9 @@ class Judge {
   RunTable runs_;
   std::map<std::string, RunReport> reports_;
 
+  std::atomic<uint64_t> judged_entry_{0};
+  std::atomic<int64_t> unix_ns_{0};
+  std::atomic<bool> catching_up_{false};
   std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
   std::thread thread_;
 };

@@ -8,19 +8,36 @@ namespace {
 // A parsed batch takes more memory than its wire bytes, and an empty one takes some.
 constexpr size_t kItemOverhead = 512;
 
-size_t Cost(const JudgeItem& item) { return item.batch.bytes + kItemOverhead; }
+size_t Cost(const JudgeItem& item) {
+  return item.kind == JudgeItem::Kind::kBatch ? item.batch.bytes + kItemOverhead : 0;
+}
 
 }  // namespace
 
-bool JudgeQueue::Push(JudgeItem item, std::function<void()> resume) {
+bool JudgeQueue::Admit(size_t bytes, std::function<void()> resume) {
   std::lock_guard lock(mutex_);
   if (closed_) return true;
-  bytes_ += Cost(item);
-  items_.push_back(std::move(item));
-  changed_.notify_one();
-  if (bytes_ <= max_bytes_ || resume == nullptr) return true;
+  bytes_ += bytes + kItemOverhead;
+  if ((bytes_ <= max_bytes_ && !held_) || resume == nullptr) return true;
   paused_.push_back(std::move(resume));
   return false;
+}
+
+void JudgeQueue::Push(JudgeItem item) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return;
+  items_.push_back(std::move(item));
+  changed_.notify_one();
+}
+
+void JudgeQueue::Hold(bool held) {
+  std::vector<std::function<void()>> resumed;
+  {
+    std::lock_guard lock(mutex_);
+    held_ = held;
+    if (!held_ && bytes_ <= max_bytes_) resumed.swap(paused_);
+  }
+  for (const auto& resume : resumed) resume();
 }
 
 JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) {
@@ -38,7 +55,7 @@ JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) 
       bytes_ -= Cost(*item);
     }
     // Half empty before reading goes on: pausing and resuming each batch would cost more.
-    if (bytes_ <= max_bytes_ / 2) resumed.swap(paused_);
+    if (bytes_ <= max_bytes_ / 2 && !held_) resumed.swap(paused_);
   }
   for (const auto& resume : resumed) resume();
   return result;

@@ -1,5 +1,6 @@
 // The bounded queue between the streams and the one judging thread. Nothing is ever dropped from
 // it: when it is full, streams are not read until there is room again, so TCP holds the senders.
+// Batches count from the moment they are read, on their way through the journal too.
 #pragma once
 
 #include <chrono>
@@ -10,7 +11,9 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "plumbline/v1/journal_event.pb.h"
 #include "server/ingest/parsed_batch.h"
 
 namespace plumbline::server {
@@ -21,11 +24,16 @@ struct JudgeItem {
     kBatch,
     kConnected,     // `sources` are there (again)
     kDisconnected,  // the stream of `sources` broke or ended
+    kDecision,      // somebody outside decided `event`
   };
   Kind kind = Kind::kBatch;
   uint64_t stream_id = 0;
   ParsedBatch batch;
+  uint64_t entry = 0;   // of the journal, of a batch
+  int64_t unix_ns = 0;  // when the batch was received
   std::vector<v1::Source> sources;
+  v1::JudgeEvent event;
+  std::function<void(absl::Status)> decided;  // after `event` was applied, or could not be kept
 };
 
 // Thread-safe.
@@ -35,9 +43,14 @@ class JudgeQueue {
 
   explicit JudgeQueue(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Takes the item always. False: the queue is full; the caller stops reading until `resume` runs
-  // (on the judging thread, so it must be quick).
-  bool Push(JudgeItem item, std::function<void()> resume);
+  // Announces a batch of so many bytes. It counts always; false: the queue is full or held, and the
+  // caller stops reading until `resume` runs (on the judging or the holding thread, so it must be
+  // quick). Without `resume` it is never false.
+  bool Admit(size_t bytes, std::function<void()> resume);
+  // Batches were announced by Admit, with the same bytes.
+  void Push(JudgeItem item);
+  // While held, nothing is admitted without pausing.
+  void Hold(bool held);
 
   enum class Popped { kItem, kTimeout, kClosed };
   Popped Pop(Clock::time_point deadline, JudgeItem* item);
@@ -55,6 +68,7 @@ class JudgeQueue {
   std::deque<JudgeItem> items_;
   size_t bytes_ = 0;
   bool closed_ = false;
+  bool held_ = false;
   std::vector<std::function<void()>> paused_;
 };
 

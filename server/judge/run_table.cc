@@ -102,6 +102,30 @@ void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time n
   }
 }
 
+void RunTable::DisconnectAll(Time now) {
+  for (auto& [name, run] : runs_) {
+    run.last_activity = now;
+    for (auto& [key, rank] : run.ranks) {
+      rank.connected = false;
+      rank.deadline = now + grace_;
+    }
+  }
+}
+
+void RunTable::SetGone(const v1::Source& source) {
+  const auto run = runs_.find(source.run());
+  if (run == runs_.end() || source.attempt() != run->second.attempt) return;
+  const auto rank = run->second.ranks.find({source.role(), source.rank()});
+  if (rank == run->second.ranks.end()) return;
+  rank->second.connected = false;
+  rank->second.gone = true;
+}
+
+void RunTable::SetEnded(const std::string& run) {
+  const auto found = runs_.find(run);
+  if (found != runs_.end()) found->second.ended = true;
+}
+
 std::vector<v1::Source> RunTable::TakeGone(Time now) {
   std::vector<v1::Source> gone;
   for (auto& [name, run] : runs_) {

@@ -26,11 +26,18 @@ class RunTable {
   // The stream ended. Its unfinished ranks may come back within the grace period.
   void Disconnected(uint64_t stream_id, const v1::Source& source, Time now);
 
+  // A former process's streams are all gone; their unfinished ranks may come back likewise.
+  void DisconnectAll(Time now);
+
   // Ranks whose grace ended, each reported once.
   std::vector<v1::Source> TakeGone(Time now);
   // Runs in which every rank has finished or is gone, each reported once until it reports again. A
   // rank that never appeared is waited for as long as one that broke off.
   std::vector<std::string> TakeEnded(Time now);
+
+  // What a former process found by the two above.
+  void SetGone(const v1::Source& source);
+  void SetEnded(const std::string& run);
 
   void SetClosedStep(const std::string& run, int64_t step);
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged

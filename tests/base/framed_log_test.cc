@@ -50,7 +50,7 @@ TEST(FramedLog, SeveralFramesInPiecesAreOneWrite) {
   const std::string big(5000, 'z');
   const std::vector<std::string_view> first = {"a", "", "bc"}, second = {big, "end"};
   const FrameToAppend frames[] = {
-      {FrameType::kBatch, first}, {FrameType::kRecordHeader, {}}, {FrameType::kBatch, second}};
+      {FrameType::kBatch, first}, {FrameType::kBatch, {}}, {FrameType::kBatch, second}};
   ASSERT_TRUE((*writer)->AppendAll(frames).ok());
   ASSERT_TRUE((*writer)->AppendAll({}).ok());
   ASSERT_TRUE((*writer)->Append(FrameType::kBatch, "single").ok());

@@ -17,12 +17,18 @@ JudgeItem OfBytes(size_t bytes) {
   return item;
 }
 
+bool Add(JudgeQueue& queue, size_t bytes, std::function<void()> resume = nullptr) {
+  const bool room = queue.Admit(bytes, std::move(resume));
+  queue.Push(OfBytes(bytes));
+  return room;
+}
+
 TEST(JudgeQueue, PausesItsSendersWhenFullAndLosesNothing) {
   JudgeQueue queue(10000);
   int resumed = 0;
-  EXPECT_TRUE(queue.Push(OfBytes(9000), [&] { ++resumed; }));
-  EXPECT_FALSE(queue.Push(OfBytes(9000), [&] { ++resumed; }));
-  EXPECT_FALSE(queue.Push(OfBytes(9000), [&] { ++resumed; }));
+  EXPECT_TRUE(Add(queue, 9000, [&] { ++resumed; }));
+  EXPECT_FALSE(Add(queue, 9000, [&] { ++resumed; }));
+  EXPECT_FALSE(Add(queue, 9000, [&] { ++resumed; }));
   EXPECT_EQ(queue.size(), 3u);
   JudgeItem item;
   EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
@@ -34,11 +40,33 @@ TEST(JudgeQueue, PausesItsSendersWhenFullAndLosesNothing) {
   EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kTimeout);
 }
 
+TEST(JudgeQueue, CountsBatchesFromTheirAnnouncement) {
+  JudgeQueue queue(10000);
+  EXPECT_TRUE(queue.Admit(9000, [] {}));
+  EXPECT_FALSE(queue.Admit(9000, [] {}));
+  EXPECT_EQ(queue.size(), 0u);
+}
+
+TEST(JudgeQueue, WhileHeldEverySenderPauses) {
+  JudgeQueue queue(10000);
+  int resumed = 0;
+  queue.Hold(true);
+  EXPECT_FALSE(Add(queue, 10, [&] { ++resumed; }));
+  EXPECT_TRUE(Add(queue, 10));  // who cannot pause is never told to
+  JudgeItem item;
+  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(resumed, 0);
+  queue.Hold(false);
+  EXPECT_EQ(resumed, 1);
+  EXPECT_TRUE(Add(queue, 10, [&] { ++resumed; }));
+}
+
 TEST(JudgeQueue, IsEmptiedBeforeItCloses) {
   JudgeQueue queue(10000);
-  queue.Push(OfBytes(1), nullptr);
+  Add(queue, 1);
   queue.Close();
-  queue.Push(OfBytes(1), nullptr);  // refused: it was not acknowledged
+  Add(queue, 1);  // refused: it was not acknowledged
   JudgeItem item;
   const auto later = Clock::now() + std::chrono::hours(1);
   EXPECT_EQ(queue.Pop(later, &item), JudgeQueue::Popped::kItem);
@@ -52,7 +80,7 @@ TEST(JudgeQueue, WakesTheOneThatWaits) {
     JudgeItem item;
     popped = queue.Pop(Clock::now() + std::chrono::hours(1), &item);
   });
-  queue.Push(OfBytes(1), nullptr);
+  Add(queue, 1);
   waiting.join();
   EXPECT_EQ(popped, JudgeQueue::Popped::kItem);
 }

@@ -43,14 +43,25 @@ TEST(Sequencer, LetsEachBatchThroughOnceAndInOrderWhateverTheArrival) {
   }
 }
 
-TEST(Sequencer, ARefusedBatchUsesUpItsNumber) {
+TEST(Sequencer, ARefusedBatchHasItsTurnAndUsesUpItsNumber) {
   Sequencer sequencer({4, 1000});
   std::vector<ParsedBatch> ready;
-  EXPECT_EQ(sequencer.Take(2, std::nullopt, &ready), Offer::kWaits);
+  ParsedBatch refused = Numbered(2);
+  refused.refused = "why";
+  EXPECT_EQ(sequencer.Take(2, std::move(refused), &ready), Offer::kWaits);
   EXPECT_EQ(sequencer.Take(1, Numbered(1), &ready), Offer::kInOrder);
   EXPECT_EQ(sequencer.Take(3, Numbered(3), &ready), Offer::kInOrder);
-  EXPECT_EQ(Sequences(ready), (std::vector<uint64_t>{1, 3}));
+  EXPECT_EQ(Sequences(ready), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(ready[1].refused, "why");
   EXPECT_EQ(sequencer.contiguous(), 3u);
+}
+
+TEST(Sequencer, GoesOnWhereAFormerOneStood) {
+  Sequencer sequencer({4, 1000}, 7);
+  std::vector<ParsedBatch> ready;
+  EXPECT_EQ(sequencer.contiguous(), 7u);
+  EXPECT_EQ(sequencer.Take(7, Numbered(7), &ready), Offer::kDuplicate);
+  EXPECT_EQ(sequencer.Take(8, Numbered(8), &ready), Offer::kInOrder);
 }
 
 TEST(Sequencer, WaitsWithinBoundsOnly) {

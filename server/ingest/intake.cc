@@ -1,0 +1,315 @@
+#include "server/ingest/intake.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plumbline/v1/journal.pb.h"
+
+namespace plumbline::server {
+namespace {
+
+bool SameRank(const v1::Source& a, const v1::Source& b) {
+  return a.rank() == b.rank() && a.attempt() == b.attempt() && a.role() == b.role() &&
+         a.run() == b.run();
+}
+
+std::function<void()> ResumptionOf(const StreamState& stream) {
+  return [weak = stream.owner] {
+    if (auto connection = weak.lock()) connection->Resume();
+  };
+}
+
+JudgeItem ConnectionItem(JudgeItem::Kind kind, const StreamState& stream) {
+  JudgeItem item;
+  item.kind = kind;
+  item.stream_id = stream.id;
+  item.sources = stream.sources;
+  return item;
+}
+
+// std::function copies what it holds, and a parsed batch must not be.
+std::shared_ptr<JudgeItem> Share(JudgeItem item) {
+  return std::make_shared<JudgeItem>(std::move(item));
+}
+
+}  // namespace
+
+absl::Status Intake::CheckHello(const v1::Hello& hello) const {
+  if (hello.protocol() == 0 || hello.stream_id() == 0) {
+    return absl::InvalidArgumentError("hello needs protocol and stream_id");
+  }
+  if (hello.sources_size() > limits_.max_sources) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hello: ", hello.sources_size(), " sources, at most ", limits_.max_sources));
+  }
+  for (const v1::Source& source : hello.sources()) {
+    if (auto s = CheckSource(source, limits_); !s.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("hello: ", std::string(s.message())));
+    }
+  }
+  for (const v1::SeriesSet& set : hello.series_sets()) {
+    if (auto s = CheckSeriesSet(set, limits_); !s.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("hello: series_sets", std::string(s.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
+                                            std::weak_ptr<Connection> owner) {
+  if (auto s = CheckHello(hello); !s.ok()) return s;
+  auto opened = table_->Open(hello.stream_id());
+  if (!opened.ok()) return opened.status();
+  Joined joined;
+  joined.stream = std::move(*opened);
+  std::shared_ptr<Connection> older;
+  {
+    StreamState& stream = *joined.stream;
+    std::lock_guard lock(stream.mutex);
+    joined.connection = ++stream.connection;
+    older = std::exchange(stream.owner, std::move(owner)).lock();
+    for (const v1::Source& source : hello.sources()) {
+      if (auto s = ClaimLocked(stream, source); !s.ok()) return s;
+    }
+    // What this server holds itself: that is nothing when it lost its memory and kept no journal,
+    // although the numbers go on, and the agent then declares its sites again.
+    joined.held = stream.held;
+    DeclareLocked(joined.stream, hello);
+    journal_->Then(
+        [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kConnected, stream))] {
+          judge->Push(std::move(*item));
+        });
+    const uint64_t first = stream.sequencer.contiguous() + 1;
+    std::vector<ParsedBatch> ready;
+    const uint64_t skipped = stream.sequencer.SkipTo(hello.next_sequence(), &ready);
+    joined.room = HandOnLocked(joined.stream, std::move(ready));
+    if (skipped > 0) {
+      if (first > 1) counters_->skipped_batches += skipped;
+      SkipLocked(joined.stream, first, hello.next_sequence() - 1);
+    }
+  }
+  if (older) older->OnSuperseded();
+  ++counters_->streams;
+  return joined;
+}
+
+void Intake::Leave(const Joined& joined) {
+  StreamState& stream = *joined.stream;
+  std::lock_guard lock(stream.mutex);
+  if (stream.connection != joined.connection) return;  // a newer one speaks for the stream
+  stream.owner.reset();
+  table_->Closed(stream.id);
+  journal_->Then(
+      [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kDisconnected, stream))] {
+        judge->Push(std::move(*item));
+      });
+}
+
+absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) {
+  for (const v1::Source& known : stream.sources) {
+    if (SameRank(known, source)) return absl::OkStatus();
+  }
+  if (auto s = table_->Claim(stream.id, source); !s.ok()) return s;
+  stream.sources.push_back(source);
+  return absl::OkStatus();
+}
+
+// The sets of a hello enter the journal like a batch, with number 0, when they are news.
+void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello) {
+  std::vector<SetRecord> fresh;
+  const absl::Status added = stream->sets.Add(hello.series_sets(), limits_.max_sets, &fresh);
+  if (!added.ok()) {
+    spdlog::warn("stream {:016x}: hello: {:?}", stream->id, std::string(added.message()));
+    return;
+  }
+  if (fresh.empty()) return;
+  ParsedBatch declaration;
+  v1::Batch head;
+  head.set_stream_id(stream->id);
+  *head.mutable_sources() = hello.sources();
+  std::string wire = head.SerializeAsString();
+  for (const auto& [id, record] : fresh) wire += record;
+  declaration.batch.ParseFromString(wire);
+  declaration.bytes = wire.size();
+
+  JournalEntry entry;
+  entry.stream_id = stream->id;
+  entry.body = WireBytes(wire);
+  entry.sets = std::move(fresh);
+  JudgeItem item;
+  item.stream_id = stream->id;
+  item.batch = std::move(declaration);
+  judge_->Admit(item.batch.bytes, nullptr);
+  journal_->Append(std::move(entry),
+                   [judge = judge_, item = Share(std::move(item))](const EntryPrefix& prefix) {
+                     item->entry = prefix.number;
+                     item->unix_ns = prefix.unix_ns;
+                     judge->Push(std::move(*item));
+                   });
+}
+
+bool Intake::IsDue(const Joined& joined, uint64_t sequence) const {
+  std::lock_guard lock(joined.stream->mutex);
+  return sequence == joined.stream->sequencer.contiguous() + 1;
+}
+
+Intake::Taken Intake::Offer(const Joined& joined, uint64_t sequence, ParsedBatch batch) {
+  StreamState& stream = *joined.stream;
+  Taken taken;
+  batch.batch.set_sequence(sequence);
+  std::lock_guard lock(stream.mutex);
+  if (stream.connection != joined.connection) {
+    taken.outcome = Outcome::kSuperseded;
+    return taken;
+  }
+  if (batch.refused.empty()) RefuseIfMalformed(stream, &batch);
+  std::vector<ParsedBatch> ready;
+  switch (stream.sequencer.Take(sequence, std::move(batch), &ready)) {
+    case Sequencer::Offer::kInOrder:
+      break;
+    case Sequencer::Offer::kWaits:
+      ++counters_->out_of_order;
+      taken.outcome = Outcome::kWaits;
+      break;
+    case Sequencer::Offer::kDuplicate:
+      ++counters_->duplicates;
+      taken.outcome = Outcome::kDuplicate;
+      break;
+    case Sequencer::Offer::kOverflow:
+      taken.outcome = Outcome::kOverflow;
+      break;
+  }
+  taken.room = HandOnLocked(joined.stream, std::move(ready));
+  taken.next = stream.sequencer.contiguous() + 1;
+  taken.held = stream.held;
+  return taken;
+}
+
+// What can be seen before the batch's turn comes.
+void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
+  absl::Status status = batch->batch.stream_id() == stream.id
+                            ? CheckBatch(batch->batch, limits_)
+                            : absl::InvalidArgumentError("stream_id is not the one of the hello");
+  for (int i = 0; status.ok() && i < batch->batch.sources_size(); ++i) {
+    status = ClaimLocked(stream, batch->batch.sources(i));
+  }
+  if (!status.ok()) batch->refused = std::string(status.message());
+}
+
+bool Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream,
+                          std::vector<ParsedBatch> ready) {
+  bool room = true;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    // One resumption is enough.
+    const bool last = i + 1 == ready.size();
+    room = KeepLocked(stream, std::move(ready[i]), last ? ResumptionOf(*stream) : nullptr);
+  }
+  if (!room) ++counters_->paused_reads;
+  return room;
+}
+
+// Hands one batch, whose turn it is, to the journal.
+bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
+                        std::function<void()> resume) {
+  const uint64_t sequence = batch.batch.sequence();
+  JournalEntry entry;
+  if (batch.refused.empty()) {
+    absl::Status fits = stream->sets.CheckRows(batch.batch);
+    if (fits.ok()) {
+      fits = stream->sets.Add(batch.batch.series_sets(), limits_.max_sets, &entry.sets);
+    }
+    if (!fits.ok()) batch.refused = std::string(fits.message());
+  }
+  if (!batch.refused.empty()) {
+    RefuseLocked(stream, sequence, std::move(batch));
+    return true;
+  }
+  ++counters_->batches;
+  counters_->evidence += static_cast<uint64_t>(batch.batch.evidence_size());
+  const bool at_once = NoteFinished(*stream, batch.batch);
+  entry.stream_id = stream->id;
+  entry.sequence = sequence;
+  entry.body = std::move(batch.wire);
+  JudgeItem item;
+  item.stream_id = stream->id;
+  item.batch = std::move(batch);
+  const bool room = judge_->Admit(item.batch.bytes, std::move(resume));
+  journal_->Append(std::move(entry), [judge = judge_, stream, at_once,
+                                      item = Share(std::move(item))](const EntryPrefix& prefix) {
+    item->entry = prefix.number;
+    item->unix_ns = prefix.unix_ns;
+    judge->Push(std::move(*item));
+    Held(*stream, prefix.sequence, at_once, "");
+  });
+  return room;
+}
+
+// The number is used up, and that it holds nothing must be as durable as what it would have held.
+void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
+                          ParsedBatch batch) {
+  const uint64_t items =
+      std::max<uint64_t>(batch.refused_items, static_cast<uint64_t>(batch.batch.evidence_size()));
+  ++counters_->rejected_batches;
+  counters_->rejected_evidence += items;
+  spdlog::warn("stream {:016x} batch {} refused: {:?}", stream->id, sequence, batch.refused);
+  v1::JournalSkip skip;
+  skip.set_first(sequence);
+  skip.set_refused(true);
+  skip.set_reason(batch.refused);
+  skip.set_evidence(items);
+  JournalEntry entry;
+  entry.type = FrameType::kJournalSkip;
+  entry.stream_id = stream->id;
+  entry.sequence = sequence;
+  entry.body = WireBytes(skip.SerializeAsString());
+  journal_->Append(std::move(entry),
+                   [stream, reason = std::move(batch.refused)](const EntryPrefix& prefix) {
+                     Held(*stream, prefix.sequence, true, reason);
+                   });
+}
+
+void Intake::SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last) {
+  v1::JournalSkip skip;
+  skip.set_first(first);
+  skip.set_reason("the agent does not hold them any more");
+  JournalEntry entry;
+  entry.type = FrameType::kJournalSkip;
+  entry.stream_id = stream->id;
+  entry.sequence = last;
+  entry.body = WireBytes(skip.SerializeAsString());
+  journal_->Append(std::move(entry), [stream](const EntryPrefix& prefix) {
+    std::lock_guard lock(stream->mutex);
+    stream->held = std::max(stream->held, prefix.sequence);
+  });
+}
+
+bool Intake::NoteFinished(const StreamState& stream, const v1::Batch& batch) {
+  bool any = false;
+  for (const v1::Progress& progress : batch.progress()) {
+    if (!progress.finished()) continue;
+    any = true;
+    table_->Release(stream.id, batch.sources(static_cast<int>(progress.source())));
+  }
+  return any;
+}
+
+void Intake::Held(StreamState& stream, uint64_t sequence, bool at_once,
+                  const std::string& refused) {
+  uint64_t held;
+  std::shared_ptr<Connection> connection;
+  {
+    std::lock_guard lock(stream.mutex);
+    stream.held = std::max(stream.held, sequence);
+    held = stream.held;
+    connection = stream.owner.lock();
+  }
+  if (connection == nullptr) return;
+  if (!refused.empty()) connection->OnRefused(sequence, refused);
+  connection->OnHeld(held, at_once);
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,83 @@
+// What becomes of the batches of a stream between the network and the journal: who may speak for
+// which rank, in which order batches count, what is refused, what is held. Knows nothing of gRPC.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/ingest.pb.h"
+#include "server/counters.h"
+#include "server/ingest/batch_checks.h"
+#include "server/ingest/stream_table.h"
+#include "server/journal/journal.h"
+#include "server/judge/judge.h"
+
+namespace plumbline::server {
+
+// Thread-safe. A batch it takes goes to the journal, and once held there to the judge and into an
+// acknowledgement.
+class Intake {
+ public:
+  // All pointers must outlive it, and the journal must be stopped before it goes.
+  Intake(BatchLimits limits, StreamTable* table, Journal* journal, Judge* judge, Counters* counters)
+      : limits_(limits), table_(table), journal_(journal), judge_(judge), counters_(counters) {}
+
+  // One connection's hold on its stream.
+  struct Joined {
+    std::shared_ptr<StreamState> stream;
+    uint64_t connection = 0;
+    uint64_t held = 0;  // highest number that needs not be sent again
+    bool room = true;   // false: read on when Connection::Resume is called
+  };
+  absl::StatusOr<Joined> Join(const v1::Hello& hello, std::weak_ptr<Connection> owner);
+  // The connection is gone.
+  void Leave(const Joined& joined);
+
+  enum class Outcome {
+    kTaken,
+    kWaits,  // for an earlier one
+    kDuplicate,
+    kOverflow,    // too much waits for batch `next`
+    kSuperseded,  // a newer connection speaks for the stream
+  };
+  struct Taken {
+    Outcome outcome = Outcome::kTaken;
+    bool room = true;
+    uint64_t next = 0;  // the number that is due
+    uint64_t held = 0;
+  };
+  // A batch with `sequence` > 0. One that is malformed, or refused already, is refused by number.
+  Taken Offer(const Joined& joined, uint64_t sequence, ParsedBatch batch);
+  // Runs `what` when all that was taken so far is held. Never when the journal stops before.
+  void WhenHeld(std::function<void()> what) { journal_->Then(std::move(what)); }
+  // Whether `sequence` is the number that is due.
+  bool IsDue(const Joined& joined, uint64_t sequence) const;
+
+ private:
+  absl::Status CheckHello(const v1::Hello& hello) const;
+  absl::Status ClaimLocked(StreamState& stream, const v1::Source& source);
+  void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch);
+  bool NoteFinished(const StreamState& stream, const v1::Batch& batch);
+  void DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello);
+  void SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last);
+  bool HandOnLocked(const std::shared_ptr<StreamState>& stream, std::vector<ParsedBatch> ready);
+  bool KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
+                  std::function<void()> resume);
+  void RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
+                    ParsedBatch batch);
+  static void Held(StreamState& stream, uint64_t sequence, bool at_once,
+                   const std::string& refused);
+
+  const BatchLimits limits_;
+  StreamTable* const table_;
+  Journal* const journal_;
+  Judge* const judge_;
+  Counters* const counters_;
+};
+
+}  // namespace plumbline::server

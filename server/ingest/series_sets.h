@@ -1,0 +1,41 @@
+// The series sets that one stream has declared, and whether rows fit them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/batch.pb.h"
+#include "server/journal/entry.h"
+
+namespace plumbline::server {
+
+// Not thread-safe.
+class SeriesSets {
+ public:
+  using Declared = google::protobuf::RepeatedPtrField<v1::SeriesSet>;
+
+  // Takes sets in; those that were not known already are added to `fresh`. InvalidArgument when one
+  // says something else than an earlier one of its id, or when there are too many: nothing is
+  // taken.
+  absl::Status Add(const Declared& sets, size_t max_sets, std::vector<SetRecord>* fresh);
+  // A set from the journal.
+  void Restore(std::string_view record);
+
+  // Do the rows of `batch`, well-formed in themselves, fit the sets declared so far or in `batch`?
+  absl::Status CheckRows(const v1::Batch& batch) const;
+
+  size_t size() const { return sets_.size(); }
+
+ private:
+  struct Known {
+    int columns = 0;
+    size_t hash = 0;  // of its bytes
+  };
+  std::unordered_map<uint64_t, Known> sets_;
+};
+
+}  // namespace plumbline::server

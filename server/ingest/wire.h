@@ -1,0 +1,18 @@
+// Messages as they come from gRPC.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include "plumbline/v1/ingest.pb.h"
+#include "server/journal/entry.h"
+
+namespace plumbline::server {
+
+// False: no valid AgentMessage; `message` then holds what was understood.
+bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message);
+
+// The bytes of the batch in `buffer`, which parsed to `message`, shared with it. A message that
+// says more than its batch (a newer agent's, or one written in pieces) has its batch written anew.
+WireBytes BatchBytes(grpc::ByteBuffer& buffer, const v1::AgentMessage& message);
+
+}  // namespace plumbline::server

@@ -1,0 +1,35 @@
+// A server's data directory: one server at a time, and where what lies.
+//
+//   DATA/lock         held while a plumbd runs; says its process id
+//   DATA/journal/     segments (entry.h)
+//   DATA/checkpoint/  (checkpoint_file.h)
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace plumbline::server {
+
+class DataDirectory {
+ public:
+  // Creates what is not there. InvalidArgument when the path cannot be a directory,
+  // FailedPrecondition when another process holds it.
+  static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path);
+  ~DataDirectory();  // lets go of it
+  DataDirectory(const DataDirectory&) = delete;
+  DataDirectory& operator=(const DataDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string journal() const { return path_ + "/journal"; }
+  std::string checkpoint() const { return path_ + "/checkpoint"; }
+
+ private:
+  DataDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
+
+  const std::string path_;
+  const int lock_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,100 @@
+// The journal: one writing thread, which numbers entries, commits many at once, and then tells who
+// handed them in, in order. What it has told is held: it will be judged, whatever happens to the
+// process (and, by the sync policy, to the host). Nothing else may be acknowledged.
+//
+// Without a directory nothing is kept; numbers and order are the same.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/counters.h"
+#include "server/journal/entry.h"
+#include "server/journal/segment_writer.h"
+#include "server/journal/stream_book.h"
+
+namespace plumbline::server {
+
+struct JournalOptions {
+  SegmentOptions segments;  // an empty directory: nothing is kept
+  std::chrono::nanoseconds commit_delay = std::chrono::milliseconds(5);
+  size_t commit_bytes = 4u << 20;
+  std::function<int64_t()> unix_ns;  // time of receipt
+  // The disk refuses (true), or takes what it is given again (false). On the writing thread.
+  std::function<void(bool)> on_stall;
+};
+
+// Thread-safe but for construction and destruction.
+class Journal {
+ public:
+  using Done = std::function<void(const EntryPrefix&)>;
+
+  // Goes on behind number `last`. `counters` must outlive it.
+  Journal(JournalOptions options, uint64_t last, StreamBook streams, Counters* counters);
+  ~Journal();
+
+  // `done` runs on the writing thread once the entry is held, in order of the numbers; it must be
+  // quick. After Stop, or when the journal stops before the entry is held: never.
+  void Append(JournalEntry entry, Done done);
+  // Runs `what` in its place between the entries, without an entry. Never after Stop.
+  void Then(std::function<void()> what);
+  // Appends and waits, without gathering company first. Unavailable when the journal stops before.
+  // Not from `done` or `what`.
+  absl::StatusOr<EntryPrefix> AppendAndWait(JournalEntry entry);
+
+  // Commits what was handed in, for a few seconds at most, and ends the thread.
+  void Stop();
+
+  // All entries up to this number are held.
+  uint64_t committed() const { return committed_; }
+  bool durable() const { return writer_ != nullptr; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Item {
+    bool is_entry = false;
+    JournalEntry entry;
+    EntryPrefix prefix;
+    Done done;
+    std::function<void()> dropped;  // the journal ends without it
+    Clock::time_point arrived;
+  };
+
+  void Push(Item item, bool urgent);
+  void Loop();
+  bool Gather(std::vector<Item>* batch);
+  bool Commit(std::vector<Item>& batch);
+  absl::Status Write(const std::vector<Item>& batch, size_t entries);
+  bool WaitToRetry(std::chrono::nanoseconds delay);
+  void SyncIdle();
+
+  const JournalOptions options_;
+  Counters* const counters_;
+  std::unique_ptr<SegmentWriter> writer_;  // this and the next two: the writing thread's
+  StreamBook streams_;
+  uint64_t last_;
+
+  std::atomic<uint64_t> committed_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  size_t queued_bytes_ = 0;
+  size_t queued_entries_ = 0;
+  bool urgent_ = false;
+  bool stopped_ = false;
+  Clock::time_point stop_by_{};
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server

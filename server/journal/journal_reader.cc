@@ -1,0 +1,121 @@
+#include "server/journal/journal_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+
+using Read = FramedLogReader::Result;
+
+absl::StatusOr<std::unique_ptr<JournalReader>> JournalReader::Open(const std::string& directory,
+                                                                   uint64_t from, uint64_t to) {
+  auto segments = ListSegments(directory);
+  if (!segments.ok()) return segments.status();
+  from = std::max<uint64_t>(from, 1);
+  // What lies wholly before `from` is not opened. What retention took is not a loss here.
+  auto& list = *segments;
+  while (list.size() >= 2 && list[1].first <= from) list.erase(list.begin());
+  if (!list.empty()) from = std::max(from, list.front().first);
+  return std::unique_ptr<JournalReader>(new JournalReader(std::move(list), from, to));
+}
+
+JournalReader::Result JournalReader::Next(StoredEntry* entry) {
+  for (;;) {
+    if (held_) {
+      held_ = false;
+      *entry = std::move(ahead_);
+      next_ = entry->prefix.number + 1;
+      return Result::kEntry;
+    }
+    if (next_ > to_) return Result::kEnd;
+    Result result = Result::kEnd;
+    if (log_ == nullptr && !OpenSegment()) {
+      if (index_ >= segments_.size()) return Result::kEnd;
+      continue;
+    }
+    FrameType type;
+    switch (log_->Next(&type, &entry->payload)) {
+      case Read::kFrame:
+        entry->type = type;
+        if (type == FrameType::kJournalStreams) return Result::kStreams;
+        if (IsEntry(type) && TakeEntry(entry, &result)) return result;
+        break;
+      case Read::kDamaged:
+        if (damage_.empty()) damage_ = absl::StrCat(path_, ": ", log_->error());
+        if (log_->Resume()) break;
+        [[fallthrough]];
+      case Read::kEnd:
+      case Read::kTornTail:
+        if (EndOfSegment(&result)) return result;
+        break;
+    }
+  }
+}
+
+// Opens segments_[index_]; false when that was not possible, and then it is passed over.
+bool JournalReader::OpenSegment() {
+  if (index_ >= segments_.size()) return false;
+  path_ = segments_[index_++].path;
+  auto log = FramedLogReader::Open(path_);
+  if (log.ok()) {
+    log_ = std::move(*log);
+    return true;
+  }
+  if (damage_.empty()) damage_ = std::string(log.status().message());
+  return false;
+}
+
+// Entries from here on belong to the next segment.
+uint64_t JournalReader::LimitOfSegment() const {
+  return index_ < segments_.size() ? segments_[index_].first : kAll;
+}
+
+// True: `result` is to be returned. The last segment stays open: a writer may go on in it.
+bool JournalReader::EndOfSegment(Result* result) {
+  if (index_ >= segments_.size()) {
+    *result = Result::kEnd;
+    return true;
+  }
+  const uint64_t first = segments_[index_].first;
+  log_.reset();
+  if (next_ >= first) {
+    damage_.clear();  // whatever it was, another segment has what was there
+    return false;
+  }
+  *result = Lose(std::min(first - 1, to_));
+  return true;
+}
+
+// True: `result` is to be returned. False: the entry is not of interest.
+bool JournalReader::TakeEntry(StoredEntry* entry, Result* result) {
+  if (!EntryPrefix::Decode(entry->payload, &entry->prefix)) return false;
+  const uint64_t number = entry->prefix.number;
+  if (number < next_ || number >= LimitOfSegment()) return false;
+  if (number > next_) {
+    if (number <= to_) {
+      ahead_ = std::move(*entry);
+      held_ = true;
+    }
+    *result = Lose(std::min(number - 1, to_));
+    return true;
+  }
+  damage_.clear();
+  next_ = number + 1;
+  *result = Result::kEntry;
+  return true;
+}
+
+JournalReader::Result JournalReader::Lose(uint64_t until) {
+  lost_.first = next_;
+  lost_.last = until;
+  lost_.where = damage_.empty()
+                    ? absl::StrCat(path_, ": entries ", next_, " to ", until, " are missing")
+                    : damage_;
+  damage_.clear();
+  next_ = until + 1;
+  return Result::kLost;
+}
+
+}  // namespace plumbline::server

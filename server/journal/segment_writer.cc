@@ -1,0 +1,112 @@
+#include "server/journal/segment_writer.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "plumbline/v1/journal.pb.h"
+#include "server/journal/segments.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr size_t kStreamsFrameBytes = 1u << 20;
+
+FramedLogOptions LogOptions() {
+  FramedLogOptions options;
+  options.compress = true;  // of frames that allow it
+  return options;
+}
+
+}  // namespace
+
+absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64_t first,
+                                   int64_t unix_ns, const StreamBook& streams) {
+  if (log_ != nullptr && holds_entries_ && log_->size_bytes() >= options_.segment_bytes) {
+    if (options_.sync == SyncPolicy::kInterval) {
+      if (auto s = SyncNow(); !s.ok()) return s;
+    }
+    log_.reset();
+  }
+  if (log_ == nullptr) {
+    if (auto s = Start(first, unix_ns, streams); !s.ok()) return s;
+  }
+  const uint64_t before = log_->size_bytes();
+  if (auto s = log_->AppendAll(frames); !s.ok()) return s;
+  if (options_.sync == SyncPolicy::kCommit) {
+    if (auto s = log_->Sync(); !s.ok()) {
+      Abandon(before);
+      return s;
+    }
+  } else if (!unsynced_) {
+    unsynced_ = true;
+    unsynced_since_ = std::chrono::steady_clock::now();
+  }
+  holds_entries_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamBook& streams) {
+  path_ = SegmentPath(options_.directory, first);
+  // A file of this name holds nothing that was ever held: no whole entry, or a failed commit.
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+  auto log = FramedLogWriter::Open(path_, LogOptions());
+  if (!log.ok()) return log.status();
+
+  v1::JournalHeader header;
+  header.set_schema("plumbline.journal/1");
+  header.set_tool_version(options_.tool_version);
+  header.set_first_entry(first);
+  header.set_created_unix_ns(unix_ns);
+  std::vector<std::string> payloads = streams.Encode(kStreamsFrameBytes);
+  payloads.insert(payloads.begin(), header.SerializeAsString());
+  std::vector<std::string_view> views(payloads.begin(), payloads.end());
+  std::vector<FrameToAppend> frames;
+  for (size_t i = 0; i < views.size(); ++i) {
+    frames.push_back(
+        {i == 0 ? FrameType::kJournalHeader : FrameType::kJournalStreams, {&views[i], 1}});
+  }
+  if (auto s = (*log)->AppendAll(frames); !s.ok()) return s;
+  log_ = std::move(*log);
+  first_ = first;
+  holds_entries_ = false;
+  unsynced_ = false;
+  return absl::OkStatus();
+}
+
+// The segment ends before the commit that failed. That it may not be possible to cut it is no harm:
+// the next segment has entries of the same numbers, and a reader then takes those.
+void SegmentWriter::Abandon(uint64_t keep_bytes) {
+  log_.reset();
+  unsynced_ = false;
+  std::error_code ignored;
+  if (holds_entries_) {
+    std::filesystem::resize_file(path_, keep_bytes, ignored);
+  } else {
+    std::filesystem::remove(path_, ignored);
+  }
+}
+
+std::chrono::steady_clock::time_point SegmentWriter::sync_due() const {
+  if (options_.sync != SyncPolicy::kInterval || !unsynced_) {
+    return std::chrono::steady_clock::time_point::max();
+  }
+  return unsynced_since_ + options_.sync_interval;
+}
+
+absl::Status SegmentWriter::SyncIfDue(std::chrono::steady_clock::time_point now) {
+  return now < sync_due() ? absl::OkStatus() : SyncNow();
+}
+
+absl::Status SegmentWriter::SyncNow() {
+  if (log_ == nullptr || !unsynced_) return absl::OkStatus();
+  unsynced_ = false;
+  const absl::Status synced = log_->Sync();
+  if (!synced.ok()) log_.reset();
+  return synced;
+}
+
+}  // namespace plumbline::server

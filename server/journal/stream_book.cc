@@ -1,0 +1,101 @@
+#include "server/journal/stream_book.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <algorithm>
+
+#include "plumbline/v1/journal.pb.h"
+
+namespace plumbline::server {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+constexpr uint32_t kSetsTag = (v1::Batch::kSeriesSetsFieldNumber << 3) | 2;
+
+SetRecord RecordOf(std::string_view record, std::string_view set_bytes) {
+  v1::SeriesSet set;
+  if (!set.ParseFromArray(set_bytes.data(), static_cast<int>(set_bytes.size()))) return {};
+  return {set.id(), std::string(record)};
+}
+
+}  // namespace
+
+std::vector<SetRecord> SetsOf(std::string_view batch_wire) {
+  std::vector<SetRecord> sets;
+  CodedInputStream in(reinterpret_cast<const uint8_t*>(batch_wire.data()),
+                      static_cast<int>(batch_wire.size()));
+  for (;;) {
+    const auto start = static_cast<size_t>(in.CurrentPosition());
+    const uint32_t tag = in.ReadTag();
+    if (tag == 0) return sets;
+    if (tag != kSetsTag) {
+      if (!WireFormatLite::SkipField(&in, tag)) return sets;
+      continue;
+    }
+    uint32_t size = 0;
+    if (!in.ReadVarint32(&size)) return sets;
+    const auto body = static_cast<size_t>(in.CurrentPosition());
+    if (!in.Skip(static_cast<int>(size))) return sets;
+    SetRecord record =
+        RecordOf(batch_wire.substr(start, body + size - start), batch_wire.substr(body, size));
+    if (record.first != 0) sets.push_back(std::move(record));
+  }
+}
+
+void StreamBook::Note(uint64_t stream_id, uint64_t sequence, const std::vector<SetRecord>& sets) {
+  Stream& stream = streams_[stream_id];
+  by_age_.erase(stream.age);
+  stream.age = ++clock_;
+  by_age_.emplace(stream.age, stream_id);
+  stream.sequence = std::max(stream.sequence, sequence);
+  for (const auto& [id, record] : sets) stream.sets[id] = record;
+  if (streams_.size() > max_streams_) {
+    streams_.erase(by_age_.begin()->second);
+    by_age_.erase(by_age_.begin());
+  }
+}
+
+std::vector<std::string> StreamBook::Encode(size_t frame_bytes) const {
+  std::vector<std::string> frames;
+  std::string frame;
+  for (const auto& [age, id] : by_age_) {
+    const Stream& stream = streams_.at(id);
+    v1::Batch head;
+    head.set_stream_id(id);
+    head.set_sequence(stream.sequence);
+    std::string batch = head.SerializeAsString();
+    for (const auto& [set, record] : stream.sets) batch += record;
+    // A message field of v1::JournalStreams: its tag, its length, its bytes.
+    uint8_t prefix[16];
+    uint8_t* at = WireFormatLite::WriteTagToArray(
+        v1::JournalStreams::kStreamsFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED, prefix);
+    at = google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
+        static_cast<uint32_t>(batch.size()), at);
+    frame.append(reinterpret_cast<const char*>(prefix), static_cast<size_t>(at - prefix));
+    frame += batch;
+    if (frame.size() >= frame_bytes) frames.push_back(std::exchange(frame, {}));
+  }
+  if (!frame.empty()) frames.push_back(std::move(frame));
+  return frames;
+}
+
+bool StreamBook::Add(std::string_view payload) {
+  v1::JournalStreams streams;
+  if (!streams.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) return false;
+  for (v1::Batch& stream : *streams.mutable_streams()) {
+    std::vector<SetRecord> sets;
+    for (v1::SeriesSet& set : *stream.mutable_series_sets()) {
+      v1::Batch one;
+      const uint64_t id = set.id();
+      one.add_series_sets()->Swap(&set);
+      sets.emplace_back(id, one.SerializeAsString());
+    }
+    Note(stream.stream_id(), stream.sequence(), sets);
+  }
+  return true;
+}
+
+}  // namespace plumbline::server
