@@ -1,5 +1,6 @@
 // plumbd with --data: what was acknowledged is there after kill -9, and means the same.
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -12,6 +13,14 @@ namespace plumbline::test {
 namespace {
 
 using testing::HasSubstr;
+
+// Equal messages have equal text: maps in order.
+std::string Text(const google::protobuf::Message& message) {
+  std::string text;
+  google::protobuf::TextFormat::Printer printer;
+  printer.PrintToString(message, &text);
+  return text;
+}
 
 // A plumbd that is killed and started again over the same data.
 class DurableTest : public testing::Test {
@@ -64,9 +73,9 @@ TEST_F(DurableTest, WhatWasAcknowledgedIsThereAfterAKill) {
   ASSERT_EQ(after.size(), before.size());
   for (size_t i = 0; i < after.size(); ++i) {
     // Times and numbers too: they are those of the evidence, not of the process.
-    EXPECT_EQ(after[i].SerializeAsString(), before[i].SerializeAsString());
+    EXPECT_EQ(Text(after[i]), Text(before[i]));
   }
-  EXPECT_EQ(server_->Verdicts("kept").SerializeAsString(), verdicts.SerializeAsString());
+  EXPECT_EQ(Text(server_->Verdicts("kept")), Text(verdicts));
 
   // The stream goes on where it was; what it sends again is counted and judged once.
   AgentStream agent(*server_, 61, {source}, 5);
@@ -99,15 +108,14 @@ TEST_F(DurableTest, WhatTheClockDecidedIsNotDecidedAgain) {
     }));
   }
   const auto before = server_->Incidents("gone");
-  const auto verdicts = server_->Verdicts("gone").SerializeAsString();
+  const std::string verdicts = Text(server_->Verdicts("gone"));
   Kill();
   Start({"--grace", "3600"});  // with which the clock would never have decided it
-  ASSERT_TRUE(
-      Eventually([&] { return server_->Verdicts("gone").SerializeAsString() == verdicts; }));
+  ASSERT_TRUE(Eventually([&] { return Text(server_->Verdicts("gone")) == verdicts; }));
   const auto after = server_->Incidents("gone");
   ASSERT_EQ(after.size(), before.size());
   for (size_t i = 0; i < after.size(); ++i) {
-    EXPECT_EQ(after[i].SerializeAsString(), before[i].SerializeAsString());
+    EXPECT_EQ(Text(after[i]), Text(before[i]));
   }
 }
 
