@@ -1,0 +1,60 @@
+// The values of closed steps, in memory until they are sealed as tiles. A closed step never changes
+// again, so the judging thread, the writer and queries share it without a copy.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rules/engine/series.h"
+#include "server/store/tile.h"
+
+namespace plumbline::server {
+
+// A list of series and the store's numbers of them. Immutable.
+struct StoredColumns {
+  std::shared_ptr<const rules::SeriesColumns> names;
+  std::vector<uint32_t> series;  // one a column
+};
+
+// Rows of one step over one list of series.
+struct StepPart {
+  std::shared_ptr<const StoredColumns> columns;
+  std::vector<uint32_t> ranks;  // one a row; of one rank, the later row counts where it has a value
+  std::vector<double> values;   // [rows, columns], C order
+  std::vector<uint64_t> absent;  // a bit a value; empty: all present
+
+  bool Absent(size_t i) const { return !absent.empty() && ((absent[i / 64] >> (i % 64)) & 1) != 0; }
+};
+
+struct ClosedStep {
+  int64_t step = 0;
+  uint64_t entry = 0;  // of the journal, that closed it
+  std::vector<StepPart> parts;
+  uint64_t samples = 0;  // values present
+  size_t bytes = 0;
+};
+using ClosedStepPtr = std::shared_ptr<const ClosedStep>;
+
+// Copies the rows.
+void AddPart(const rules::StepSeries& series, std::shared_ptr<const StoredColumns> columns,
+             ClosedStep* step);
+
+// One tile that comes out of a block of steps, and what of it had not been written before.
+struct BuiltTile {
+  uint32_t series = 0;
+  uint32_t rank_block = 0;
+  const Tile* tile = nullptr;  // valid during the callback
+  uint64_t fresh_ranks = 0;    // with a value in the fresh steps
+  uint64_t fresh_samples = 0;
+  int64_t fresh_first = 0, fresh_last = 0;  // meaningless without fresh samples
+};
+
+// The tiles of a block of steps (ascending, at most kMaxTileSteps), by rank block, then series. The
+// steps from index `fresh_from` on are the fresh ones. Stops at the first error and returns it.
+absl::Status BuildTiles(const std::vector<ClosedStepPtr>& steps, size_t fresh_from,
+                        const std::function<absl::Status(const BuiltTile&)>& take);
+
+}  // namespace plumbline::server

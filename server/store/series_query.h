@@ -1,0 +1,42 @@
+// QuerySeries and ListSeries over what is sealed and what is still in memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/query.pb.h"
+#include "server/store/catalogue.h"
+#include "server/store/closed_steps.h"
+#include "server/store/tile_reader.h"
+
+namespace plumbline::server {
+
+// A span as a query sees it: taken in one moment, so that a block that is sealed meanwhile is
+// neither missed nor seen twice.
+struct SpanView {
+  uint32_t id = 0, attempt = 0;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  int64_t first_step = 0, last_step = -1;
+  std::vector<ClosedStepPtr> steps;  // in memory, ascending; the database has what is before them
+  size_t written = 0;                // of `steps`: in short tiles, so the extents have them already
+};
+
+struct RunView {
+  std::vector<SeriesName> series;  // that the request's glob matches
+  std::vector<SpanView> spans;     // ascending: a later one has the say where both have a step
+};
+
+// "LAYER/OP", or "OP" where there is no layer.
+std::string SeriesText(const std::string& layer, const std::string& op);
+
+// InvalidArgument says what to ask instead. Numbers of tiles that could not be decoded go to
+// *damaged; their values are absent.
+absl::Status QuerySeries(const v1::QuerySeriesRequest& request, const RunView& view,
+                         TileReader* reader, v1::QuerySeriesResponse* response,
+                         std::vector<int64_t>* damaged);
+
+absl::Status ListSeries(const RunView& view, TileReader* reader, v1::ListSeriesResponse* response);
+
+}  // namespace plumbline::server

@@ -1,0 +1,430 @@
+#include "server/store/store.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rules/catalogue.h"
+#include "server/store/catalogue.h"
+#include "server/store/catalogue_loader.h"
+#include "server/store/job_queue.h"
+#include "server/store/series_query.h"
+#include "server/store/store_database.h"
+#include "server/store/tile_reader.h"
+
+namespace plumbline::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kBlockSteps = 64;
+constexpr size_t kMostBlockSteps = 256;
+constexpr size_t kTakenBytes = 64u << 20;  // of jobs in one transaction
+constexpr std::chrono::milliseconds kRetry{500};
+
+// Enough steps that a tile of few ranks is worth its row.
+size_t BlockSteps(const ClosedStep& step) {
+  size_t ranks = 1;
+  for (const StepPart& part : step.parts) ranks = std::max(ranks, part.ranks.size());
+  return std::clamp(kTileRanks * kBlockSteps / ranks, kBlockSteps, kMostBlockSteps);
+}
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+class StoreImpl : public Store {
+ public:
+  explicit StoreImpl(const StoreOptions& options)
+      : options_(options),
+        unix_s_(options.unix_s ? options.unix_s : UnixSeconds),
+        queue_(options.queue_bytes) {}
+
+  ~StoreImpl() override {
+    if (!thread_.joinable()) return;
+    Flush();
+    queue_.Close();
+    thread_.join();
+  }
+
+  absl::Status Start() {
+    auto database = StoreDatabase::Open(options_.path, options_.origin);
+    if (!database.ok()) return database.status();
+    database_ = std::move(*database);
+    problem_ = database_->problem();
+    held_ = database_->position();
+    if (auto s = LoadCatalogue(database_->writer_database(), &catalogue_); !s.ok()) return s;
+    bytes_ = database_->Bytes();
+    thread_ = std::thread([this] { WriteLoop(); });
+    return absl::OkStatus();
+  }
+
+  // ---- the judging thread ----
+
+  void BeginEntry(uint64_t entry) override { entry_ = entry; }
+
+  void AddSeries(const rules::StepSeries& series) override {
+    Span* span = SpanFor(series);
+    if (span == nullptr) return;
+    std::shared_ptr<ClosedStep>& step = building_[span];
+    if (step != nullptr && step->step != series.step) Publish(span, std::move(step));
+    if (step == nullptr) {
+      step = std::make_shared<ClosedStep>();
+      step->step = series.step;
+      step->entry = entry_;
+    }
+    AddPart(series, ColumnsFor(span, series.columns), step.get());
+  }
+
+  void EndEntry() override {
+    for (auto& [span, step] : building_) Publish(span, std::move(step));
+    building_.clear();
+  }
+
+  void FinishRun(const std::string& run) override {
+    EndEntry();
+    for (Span* span : SpansOf(run)) {
+      QueueBlock(span, true);
+      span->columns.clear();
+    }
+  }
+
+  void AddGap(const v1::Gap& gap) override { Push(GapJob{gap}, 0); }
+
+  void AddRevision(const std::string& fingerprint, const v1::IncidentRevision& revision) override {
+    Push(RevisionJob{fingerprint, revision}, 0);
+  }
+
+  void Flush() override {
+    EndEntry();
+    std::vector<Span*> spans;
+    {
+      std::lock_guard lock(mutex_);
+      spans = catalogue_.Spans();
+    }
+    for (Span* span : spans) QueueBlock(span, false);
+    if (entry_ > held_entry()) Push(PositionJob{entry_}, 0);
+  }
+
+  // ---- any thread ----
+
+  uint64_t held_entry() const override {
+    std::lock_guard lock(mutex_);
+    return held_;
+  }
+
+  bool WaitHeld(uint64_t entry, std::chrono::milliseconds time) override {
+    std::unique_lock lock(mutex_);
+    return written_.wait_for(lock, time, [&] { return held_ >= entry; });
+  }
+
+  absl::Status QuerySeries(const v1::QuerySeriesRequest& request,
+                           v1::QuerySeriesResponse* response) override {
+    const auto start = Clock::now();
+    RunView view;
+    if (auto s = View(request.run(), request.series(), &view); !s.ok()) return s;
+    std::vector<int64_t> damaged;
+    const absl::Status status = database_->Read([&](TileReader* reader) {
+      return server::QuerySeries(request, view, reader, response, &damaged);
+    });
+    for (const int64_t tile : damaged) queue_.Push(DamagedTileJob{tile}, 0);
+    if (status.code() == absl::StatusCode::kDataLoss)
+      queue_.Push(NameRows{}, 0);  // wakes the writer
+    response->set_server_ns(static_cast<uint64_t>((Clock::now() - start).count()));
+    return status;
+  }
+
+  absl::Status ListSeries(const v1::ListSeriesRequest& request,
+                          v1::ListSeriesResponse* response) override {
+    RunView view;
+    if (auto s = View(request.run(), request.series(), &view); !s.ok()) return s;
+    return database_->Read(
+        [&](TileReader* reader) { return server::ListSeries(view, reader, response); });
+  }
+
+  absl::StatusOr<std::vector<v1::IncidentRevision>> History(
+      const std::string& fingerprint) override {
+    absl::StatusOr<std::vector<v1::IncidentRevision>> history;
+    const absl::Status status = database_->Read([&](TileReader* reader) {
+      history = reader->History(fingerprint);
+      return history.status();
+    });
+    return status.ok() ? std::move(history) : absl::StatusOr<decltype(history)::value_type>(status);
+  }
+
+  void FillRun(v1::RunInfo* info) override {
+    database_
+        ->Read([&](TileReader* reader) {
+          auto gaps = reader->Gaps(info->run());
+          if (!gaps.ok()) return gaps.status();
+          for (v1::Gap& gap : *gaps) *info->add_gaps() = std::move(gap);
+          return absl::OkStatus();
+        })
+        .IgnoreError();  // Info says what is wrong with the database
+    std::lock_guard lock(mutex_);
+    std::map<uint32_t, v1::AttemptInfo> attempts;
+    for (const Span* span : catalogue_.SpansOf(catalogue_.FindRun(info->run()))) {
+      info->set_samples(info->samples() + span->samples);
+      if (span->empty()) continue;
+      const auto [at, fresh] = attempts.try_emplace(span->attempt);
+      v1::AttemptInfo& a = at->second;
+      a.set_attempt(span->attempt);
+      a.set_step_first(fresh ? span->first_step : std::min(a.step_first(), span->first_step));
+      a.set_step_last(fresh ? span->last_step : std::max(a.step_last(), span->last_step));
+    }
+    for (auto& [attempt, a] : attempts) {
+      a.set_superseded(attempt != attempts.rbegin()->first);
+      *info->add_attempts() = std::move(a);
+    }
+  }
+
+  v1::StoreInfo Info() override {
+    v1::StoreInfo info;
+    std::lock_guard lock(mutex_);
+    info.set_path(options_.path);
+    info.set_problem(problem_);
+    info.set_samples(samples_);
+    info.set_tiles(tiles_);
+    info.set_bytes(bytes_);
+    info.set_entry(held_);
+    info.set_longest_seal_wait_ns(longest_wait_.count());
+    info.set_dropped_tiles(dropped_tiles_);
+    return info;
+  }
+
+ private:
+  // nullptr: the store has this step already.
+  Span* SpanFor(const rules::StepSeries& series) {
+    std::lock_guard lock(mutex_);
+    if (entry_ <= held_) return nullptr;
+    const uint32_t run = catalogue_.Run(series.run);
+    Span* span = catalogue_.Find(run, series.attempt, series.role);
+    if (span != nullptr && span->sealed &&
+        std::pair(entry_, series.step) <= std::pair(span->sealed_entry, span->sealed_step)) {
+      return nullptr;
+    }
+    if (span == nullptr) return catalogue_.Add(run, series.attempt, series.role);
+    const auto building = building_.find(span);
+    const int64_t newest = building != building_.end() && building->second != nullptr
+                               ? building->second->step - 1
+                               : span->last_step;
+    // A step that is repeated under the same attempt: the run began anew.
+    const bool anew = !span->empty() && series.step <= newest;
+    return anew ? catalogue_.Add(run, series.attempt, series.role) : span;
+  }
+
+  std::shared_ptr<const StoredColumns> ColumnsFor(
+      Span* span, const std::shared_ptr<const rules::SeriesColumns>& names) {
+    const auto known = span->columns.find(names.get());
+    if (known != span->columns.end()) return known->second;
+    auto columns = std::make_shared<StoredColumns>();
+    columns->names = names;
+    std::lock_guard lock(mutex_);
+    for (const v1::Site& site : names->sites)
+      columns->series.push_back(catalogue_.Series(span->run, span->role, site));
+    return span->columns[names.get()] = std::move(columns);
+  }
+
+  std::vector<Span*> SpansOf(const std::string& run) {
+    std::lock_guard lock(mutex_);
+    return catalogue_.SpansOf(catalogue_.FindRun(run));
+  }
+
+  void Publish(Span* span, std::shared_ptr<ClosedStep> built) {
+    if (built == nullptr) return;
+    const ClosedStepPtr step = std::move(built);
+    bool full = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (span->empty()) span->first_step = step->step;
+      span->last_step = step->step;
+      span->samples += step->samples;
+      samples_ += step->samples;
+      if (span->block_steps == 0) span->block_steps = BlockSteps(*step);
+      span->steps.push_back(step);
+      span->block_bytes += step->bytes;
+      full = span->steps.size() - span->queued >= span->block_steps ||
+             span->block_bytes >= options_.block_bytes;
+    }
+    if (full) QueueBlock(span, true);
+  }
+
+  // Hands the open block over: whole, or what of it is not written yet.
+  void QueueBlock(Span* span, bool whole) {
+    BlockJob job;
+    size_t bytes = 0;
+    {
+      std::lock_guard lock(mutex_);
+      const size_t unsent = span->steps.size() - std::max(span->queued, span->flushed);
+      if (span->steps.size() == span->queued || (!whole && unsent == 0)) return;
+      job.steps.assign(span->steps.begin() + static_cast<ptrdiff_t>(span->queued),
+                       span->steps.end());
+      job.fresh_from = std::max(span->queued, span->flushed) - span->queued;
+      job.whole = whole;
+      const ClosedStep& last = *span->steps.back();
+      span->sealed = true;
+      span->sealed_entry = last.entry;
+      span->sealed_step = last.step;
+      job.span = {span->id,           span->run,        span->attempt,   span->generation,
+                  span->role,         span->first_step, span->last_step, span->samples,
+                  span->sealed_entry, span->sealed_step};
+      span->flushed = span->steps.size();
+      bytes = span->block_bytes;
+      if (whole) {
+        span->queued = span->steps.size();
+        span->block_bytes = 0;
+      }
+    }
+    Push(std::move(job), bytes);
+  }
+
+  // Names first: what is queued behind them uses them.
+  void Push(StoreJob job, size_t bytes) {
+    NameRows names;
+    {
+      std::lock_guard lock(mutex_);
+      names = catalogue_.TakeFresh();
+    }
+    if (!names.runs.empty() || !names.series.empty()) queue_.Push(std::move(names), 0);
+    const std::chrono::nanoseconds waited = queue_.Push(std::move(job), bytes);
+    std::lock_guard lock(mutex_);
+    longest_wait_ = std::max(longest_wait_, waited);
+  }
+
+  absl::Status View(const std::string& run_name, const std::string& glob, RunView* view) {
+    std::lock_guard lock(mutex_);
+    const uint32_t run = catalogue_.FindRun(run_name);
+    if (run == 0) {
+      return absl::NotFoundError(
+          absl::StrCat("run \"", run_name, "\" has no series here (plumb runs lists the runs)"));
+    }
+    for (const SeriesName* s : catalogue_.SeriesOf(run)) {
+      if (glob.empty() || rules::GlobMatch(glob, SeriesText(s->layer, s->op)))
+        view->series.push_back(*s);
+    }
+    for (const Span* span : catalogue_.SpansOf(run)) {
+      SpanView& v = view->spans.emplace_back();
+      v.id = span->id;
+      v.attempt = span->attempt;
+      v.role = span->role;
+      v.first_step = span->first_step;
+      v.last_step = span->last_step;
+      v.steps.assign(span->steps.begin(), span->steps.end());
+      v.written = span->written;
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- the writer's thread ----
+
+  void WriteLoop() {
+    for (;;) {
+      const std::vector<StoreJob> jobs = queue_.Take(kTakenBytes);
+      if (jobs.empty()) return;
+      if (!WriteUntilDone(jobs)) return;
+      Written(jobs);
+      queue_.Done();
+    }
+  }
+
+  // A full disk is waited for; false: the store is closed meanwhile, and what is not written is
+  // told again by the journal.
+  bool WriteUntilDone(const std::vector<StoreJob>& jobs) {
+    for (bool said = false;; said = true) {
+      const absl::Status status = database_->Write(jobs, options_.retention, unix_s_());
+      if (status.ok()) {
+        if (said) spdlog::info("{}: written again", options_.path);
+        return true;
+      }
+      if (!said) spdlog::error("the store cannot be written: {}", std::string(status.message()));
+      Problem(std::string(status.message()));
+      if (status.code() == absl::StatusCode::kDataLoss) {
+        database_->SetAside();
+        if (database_->Write({AllNames()}, {}, unix_s_()).ok()) continue;
+      }
+      if (queue_.WaitClosed(kRetry)) return false;
+    }
+  }
+
+  void Problem(std::string problem) {
+    std::lock_guard lock(mutex_);
+    problem_ = std::move(problem);
+  }
+
+  void Written(const std::vector<StoreJob>& jobs) {
+    const uint64_t bytes = database_->Bytes();
+    std::lock_guard lock(mutex_);
+    for (const StoreJob& job : jobs) {
+      if (const auto* block = std::get_if<BlockJob>(&job)) {
+        BlockWritten(*block);
+      } else if (const auto* position = std::get_if<PositionJob>(&job)) {
+        // What will be gone at the next start is not held.
+        if (!database_->set_aside()) held_ = std::max(held_, position->entry);
+      }
+    }
+    problem_ = database_->problem();
+    tiles_ = database_->tiles();
+    dropped_tiles_ = database_->dropped_tiles();
+    bytes_ = bytes;
+    written_.notify_all();
+  }
+
+  // Blocks are written in their order, so the job's steps are the first in memory.
+  void BlockWritten(const BlockJob& block) {
+    Span* span =
+        catalogue_.Find(block.span.run, block.span.attempt, block.span.role, block.span.generation);
+    const size_t count = block.steps.size();
+    span->written = count;
+    if (!block.whole) return;
+    span->steps.erase(span->steps.begin(), span->steps.begin() + static_cast<ptrdiff_t>(count));
+    span->queued -= count;
+    span->flushed -= count;
+    span->written = 0;
+  }
+
+  // A new database knows nothing of what was numbered before.
+  NameRows AllNames() {
+    std::lock_guard lock(mutex_);
+    return catalogue_.Names();
+  }
+
+  const StoreOptions options_;
+  const std::function<int64_t()> unix_s_;
+  std::unique_ptr<StoreDatabase> database_;
+  JobQueue queue_;
+
+  // The judging thread's own.
+  uint64_t entry_ = 0;
+  std::map<Span*, std::shared_ptr<ClosedStep>> building_;  // what the entry closes, span by span
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable written_;
+  Catalogue catalogue_;
+  uint64_t held_ = 0;
+  std::string problem_;
+  uint64_t samples_ = 0, tiles_ = 0, bytes_ = 0, dropped_tiles_ = 0;
+  std::chrono::nanoseconds longest_wait_{0};
+
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
+  auto store = std::make_unique<StoreImpl>(options);
+  if (auto s = store->Start(); !s.ok()) return s;
+  return std::unique_ptr<Store>(std::move(store));
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,79 @@
+// The derived store: scalars as tiles, gaps and the history of incidents, in one SQLite file. All
+// of it can be told again by the journal, so the file may be deleted.
+//
+// The judging thread hands over the rows of each closed step; they are copied once and shared from
+// then on. Blocks of closed steps go to the writer's own thread through a bounded queue. Queries
+// see what is sealed and what is still in memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/query.pb.h"
+#include "rules/engine/series.h"
+#include "server/store/schema.h"
+#include "server/store/store_writer.h"
+
+namespace plumbline::server {
+
+struct StoreOptions {
+  std::string path;  // of the database; empty: in memory alone, which ends with the object
+  StoreOrigin origin;
+  Retention retention;
+  size_t block_bytes = 128u << 20;  // of one span in memory; beyond it a block is sealed early
+  size_t queue_bytes = 256u << 20;  // that wait for the writer; beyond it the judge waits
+  std::function<int64_t()> unix_s;  // nullptr: the system's clock
+};
+
+class Store {
+ public:
+  // ResourceExhausted: the file cannot be opened or written. A damaged one is set aside, which
+  // Info says.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options);
+  // Writes what is in memory, unless that fails, and stops.
+  virtual ~Store() = default;
+
+  // ---- by the judging thread ----
+
+  // Journal entries are numbered from 1, ascending. What follows belongs to this one; what a store
+  // holds already (an entry that is replayed) is ignored.
+  virtual void BeginEntry(uint64_t entry) = 0;
+  // As the engine shows it (Engine::SetOnSeries): ascending steps of a (run, attempt, role).
+  virtual void AddSeries(const rules::StepSeries& series) = 0;
+  // The entry has been judged: queries see it from now on.
+  virtual void EndEntry() = 0;
+  // Seals what is open of the run.
+  virtual void FinishRun(const std::string& run) = 0;
+  virtual void AddGap(const v1::Gap& gap) = 0;
+  // A revision that the store has already keeps its first text.
+  virtual void AddRevision(const std::string& fingerprint,
+                           const v1::IncidentRevision& revision) = 0;
+  // Has all up to and with the newest entry written. held_entry() says when that is done: a
+  // checkpoint of the engine may replace what it was judged from only then.
+  virtual void Flush() = 0;
+
+  // ---- by any thread ----
+
+  // The entry that the database holds everything up to. At the start: a journal that is longer is
+  // replayed from the entry after it at the latest; 0: from its first.
+  virtual uint64_t held_entry() const = 0;
+  // Waits until held_entry() is that far. False: it did not become so in time.
+  virtual bool WaitHeld(uint64_t entry, std::chrono::milliseconds time) = 0;
+
+  // NotFound: no such run. InvalidArgument: see QuerySeries.
+  virtual absl::Status QuerySeries(const v1::QuerySeriesRequest& request,
+                                   v1::QuerySeriesResponse* response) = 0;
+  virtual absl::Status ListSeries(const v1::ListSeriesRequest& request,
+                                  v1::ListSeriesResponse* response) = 0;
+  virtual absl::StatusOr<std::vector<v1::IncidentRevision>> History(
+      const std::string& fingerprint) = 0;
+  // Adds gaps, attempts and samples.
+  virtual void FillRun(v1::RunInfo* info) = 0;
+  virtual v1::StoreInfo Info() = 0;
+};
+
+}  // namespace plumbline::server

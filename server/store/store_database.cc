@@ -1,0 +1,110 @@
+#include "server/store/store_database.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+
+absl::StatusOr<std::unique_ptr<StoreDatabase>> StoreDatabase::Open(const std::string& path,
+                                                                   const StoreOrigin& origin) {
+  std::unique_ptr<StoreDatabase> store(new StoreDatabase(path));
+  if (auto s = store->OpenWriter(path.empty() ? ":memory:" : path, origin); !s.ok()) return s;
+  if (!store->problem_.empty()) spdlog::warn("{}", store->problem_);
+  return store;
+}
+
+absl::Status StoreDatabase::OpenWriter(const std::string& path, const StoreOrigin& origin) {
+  auto opened = OpenDatabase(path, origin);
+  if (!opened.ok()) return opened.status();
+  auto writer = StoreWriter::Create(opened->database.get());
+  if (!writer.ok()) return writer.status();
+  database_ = std::move(opened->database);
+  writer_ = std::move(*writer);
+  position_ = opened->position;
+  problem_ = std::move(opened->problem);
+  return absl::OkStatus();
+}
+
+absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const Retention& retention,
+                                  int64_t unix_s) {
+  if (damaged_.exchange(false))
+    return absl::DataLossError(absl::StrCat(path_, ": it is damaged, as a query found"));
+  std::unique_lock lock(connection_, std::defer_lock);
+  if (in_memory()) lock.lock();
+  if (auto s = writer_->Write(jobs, unix_s); !s.ok()) return s;
+  const absl::Status retained = writer_->Retain(retention, unix_s, &dropped_tiles_);
+  // The jobs are written: the next ones try again.
+  if (!retained.ok()) spdlog::warn("the store's limits: {}", std::string(retained.message()));
+  return absl::OkStatus();
+}
+
+void StoreDatabase::SetAside() {
+  if (in_memory()) return;
+  std::unique_lock lock(file_);
+  readers_.clear();
+  former_tiles_ = tiles();
+  writer_.reset();
+  database_.reset();
+  const absl::Status aside = server::SetAside(path_);
+  set_aside_ = true;
+  if (const absl::Status s = OpenWriter(":memory:", {}); !s.ok())
+    spdlog::critical("{}", s.ToString());
+  problem_ = aside.ok()
+                 ? absl::StrCat(path_, ": it was damaged while in use and renamed to ", path_,
+                                ".aside; what is stored now is in memory, and the next "
+                                "start rebuilds it from the journal")
+                 : std::string(aside.message());
+  spdlog::error("{}", problem_);
+}
+
+uint64_t StoreDatabase::Bytes() const {
+  const auto bytes = writer_->Bytes();
+  return bytes.ok() ? *bytes : 0;
+}
+
+absl::Status StoreDatabase::ReadShared(const std::function<absl::Status(TileReader*)>& read) {
+  std::lock_guard lock(connection_);
+  auto reader = TileReader::Create(database_.get());
+  return reader.ok() ? read(reader->get()) : reader.status();
+}
+
+absl::Status StoreDatabase::Read(const std::function<absl::Status(TileReader*)>& read) {
+  std::shared_lock lock(file_);
+  if (in_memory()) return ReadShared(read);
+  auto reader = TakeReader();
+  absl::Status status = reader.status();
+  if (status.ok()) status = read((*reader)->tiles.get());
+  if (status.code() == absl::StatusCode::kDataLoss) damaged_ = true;
+  if (!status.ok()) return status;
+  std::lock_guard pool(pool_);
+  readers_.push_back(std::move(*reader));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StoreDatabase::Reader>> StoreDatabase::TakeReader() {
+  {
+    std::lock_guard lock(pool_);
+    if (!readers_.empty()) {
+      std::unique_ptr<Reader> reader = std::move(readers_.back());
+      readers_.pop_back();
+      return reader;
+    }
+  }
+  auto reader = std::make_unique<Reader>();
+  auto database = Database::Open(path_, Database::Mode::kReadOnly);
+  if (!database.ok()) return database.status();
+  reader->database = std::move(*database);
+  if (auto s = reader->database->Execute("PRAGMA mmap_size=1073741824; PRAGMA cache_size=-8192;");
+      !s.ok()) {
+    return s;
+  }
+  auto tiles = TileReader::Create(reader->database.get());
+  if (!tiles.ok()) return tiles.status();
+  reader->tiles = std::move(*tiles);
+  return reader;
+}
+
+}  // namespace plumbline::server

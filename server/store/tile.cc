@@ -1,0 +1,157 @@
+#include "server/store/tile.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "base/crc32c.h"
+#include "server/store/byte_shuffle.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+constexpr uint8_t kScatteredSteps = 1;
+constexpr uint8_t kHasAbsent = 2;
+constexpr int kLevel = 1;
+
+struct Header {
+  uint8_t version;
+  uint8_t flags;
+  uint16_t steps;
+  uint32_t crc;
+  int64_t first_step;
+  uint64_t ranks;
+  TileStats stats;
+};
+static_assert(sizeof(Header) == 56 && offsetof(Header, first_step) == 8);
+
+TileStats StatsOf(const Tile& tile) {
+  TileStats stats;
+  bool first = true;
+  for (size_t i = 0; i < tile.values.size(); ++i) {
+    if (tile.Absent(i)) continue;
+    ++stats.present;
+    const double value = tile.values[i];
+    if (!std::isfinite(value)) {
+      ++stats.non_finite;
+      continue;
+    }
+    stats.sum += value;
+    stats.min = first ? value : std::min(stats.min, value);
+    stats.max = first ? value : std::max(stats.max, value);
+    first = false;
+  }
+  return stats;
+}
+
+bool FollowEachOther(const std::vector<int64_t>& steps) {
+  return steps.back() - steps.front() == static_cast<int64_t>(steps.size()) - 1;
+}
+
+// Of all bytes but its own.
+uint32_t Checksum(const char* bytes, size_t size) {
+  return Crc32c(bytes + 8, size - 8, Crc32c(bytes, 4));
+}
+
+absl::Status Damaged(const char* what) {
+  return absl::DataLossError(absl::StrCat("a tile is damaged: ", what));
+}
+
+}  // namespace
+
+struct TileEncoder::Scratch {
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  std::vector<uint8_t> plain;
+  ~Scratch() { ZSTD_freeCCtx(context); }
+};
+
+TileEncoder::TileEncoder() : scratch_(std::make_unique<Scratch>()) {
+  if (scratch_->context == nullptr) throw std::bad_alloc();
+}
+TileEncoder::~TileEncoder() = default;
+
+TileStats TileEncoder::Encode(const Tile& tile, std::string* out) {
+  const size_t steps = tile.steps.size();
+  const size_t cells = tile.values.size();
+  const bool scattered = !FollowEachOther(tile.steps);
+  const size_t step_bytes = scattered ? 8 * steps : 0;
+  const size_t absent_bytes = tile.absent.empty() ? 0 : (cells + 7) / 8;
+  std::vector<uint8_t>& plain = scratch_->plain;
+  plain.resize(step_bytes + absent_bytes + 8 * cells);
+  for (size_t i = 0; scattered && i < steps; ++i) {
+    const int64_t offset = tile.steps[i] - tile.steps[0];
+    std::memcpy(plain.data() + 8 * i, &offset, 8);
+  }
+  if (absent_bytes > 0) std::memcpy(plain.data() + step_bytes, tile.absent.data(), absent_bytes);
+  ShuffleBytes(tile.values.data(), cells, plain.data() + step_bytes + absent_bytes);
+
+  Header header{};
+  header.version = kVersion;
+  header.flags =
+      static_cast<uint8_t>((scattered ? kScatteredSteps : 0) | (absent_bytes > 0 ? kHasAbsent : 0));
+  header.steps = static_cast<uint16_t>(steps);
+  header.first_step = tile.steps[0];
+  header.ranks = tile.ranks;
+  header.stats = StatsOf(tile);
+  out->resize(sizeof(Header) + ZSTD_compressBound(plain.size()));
+  const size_t size =
+      ZSTD_compressCCtx(scratch_->context, out->data() + sizeof(Header),
+                        out->size() - sizeof(Header), plain.data(), plain.size(), kLevel);
+  if (ZSTD_isError(size)) throw std::bad_alloc();  // the bound rules all else out
+  out->resize(sizeof(Header) + size);
+  std::memcpy(out->data(), &header, sizeof(Header));
+  header.crc = Checksum(out->data(), out->size());
+  std::memcpy(out->data(), &header, sizeof(Header));
+  return header.stats;
+}
+
+struct TileDecoder::Scratch {
+  ZSTD_DCtx* context = ZSTD_createDCtx();
+  std::vector<uint8_t> plain;
+  ~Scratch() { ZSTD_freeDCtx(context); }
+};
+
+TileDecoder::TileDecoder() : scratch_(std::make_unique<Scratch>()) {
+  if (scratch_->context == nullptr) throw std::bad_alloc();
+}
+TileDecoder::~TileDecoder() = default;
+
+absl::Status TileDecoder::Decode(std::string_view bytes, Tile* tile) {
+  Header header;
+  if (bytes.size() < sizeof(Header)) return Damaged("it is shorter than its header");
+  std::memcpy(&header, bytes.data(), sizeof(Header));
+  if (header.version != kVersion) return Damaged("its version is not known");
+  if (Checksum(bytes.data(), bytes.size()) != header.crc) return Damaged("its checksum");
+  const size_t steps = header.steps;
+  const size_t cells = steps * static_cast<size_t>(__builtin_popcountll(header.ranks));
+  if (steps == 0 || steps > kMaxTileSteps || cells == 0) return Damaged("it has no cells");
+  const bool scattered = (header.flags & kScatteredSteps) != 0;
+  const size_t step_bytes = scattered ? 8 * steps : 0;
+  const size_t absent_bytes = (header.flags & kHasAbsent) != 0 ? (cells + 7) / 8 : 0;
+  std::vector<uint8_t>& plain = scratch_->plain;
+  plain.resize(step_bytes + absent_bytes + 8 * cells);
+  const size_t size =
+      ZSTD_decompressDCtx(scratch_->context, plain.data(), plain.size(),
+                          bytes.data() + sizeof(Header), bytes.size() - sizeof(Header));
+  if (ZSTD_isError(size) || size != plain.size()) return Damaged("its length");
+
+  tile->ranks = header.ranks;
+  tile->steps.resize(steps);
+  for (size_t i = 0; i < steps; ++i) {
+    int64_t offset = static_cast<int64_t>(i);
+    if (scattered) std::memcpy(&offset, plain.data() + 8 * i, 8);
+    tile->steps[i] = header.first_step + offset;
+  }
+  tile->absent.assign(absent_bytes > 0 ? (cells + 63) / 64 : 0, 0);
+  if (absent_bytes > 0) std::memcpy(tile->absent.data(), plain.data() + step_bytes, absent_bytes);
+  tile->values.resize(cells);
+  UnshuffleBytes(plain.data() + step_bytes + absent_bytes, cells, tile->values.data());
+  return absl::OkStatus();
+}
+
+}  // namespace plumbline::server
