@@ -1,4 +1,8 @@
-// Incidents: findings of one fingerprint, merged; and their changes, in order, for watchers.
+// Incidents: findings of one fingerprint, merged; what people did to them; and their changes, in
+// order, for watchers.
+//
+// Nothing in here depends on a clock: a quiet incident is resolved by steps, and what people or
+// clocks decide comes in as an IncidentUpdate, so that a replayed journal gives the same book.
 //
 // A watcher keeps a cursor into the order of changes instead of a queue. An incident that changes
 // again before a watcher has read it moves to the end, so what a slow watcher costs is bounded by
@@ -13,7 +17,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "plumbline/v1/finding.pb.h"
+#include "plumbline/v1/incident_state.pb.h"
+#include "plumbline/v1/journal_event.pb.h"
+#include "plumbline/v1/query.pb.h"
 
 namespace plumbline::server {
 
@@ -21,51 +30,101 @@ struct IncidentFilter {
   std::string run;        // empty: all
   std::string rule_glob;  // empty: all
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
+  std::string fingerprint;  // a prefix; empty: all
 
   bool Matches(const v1::Finding& finding) const;
 };
+
+// InvalidArgument: it lacks who, why, or the end of a silence.
+absl::Status CheckUpdate(const v1::IncidentUpdate& update);
 
 // Thread-safe.
 class IncidentBook {
  public:
   struct Change {
     v1::Incident incident;
+    v1::IncidentStatus status;
     uint64_t opened_at = 0;  // position of the incident's first change
     uint64_t revision = 0;   // changes of this incident so far, this one included
   };
+  using OnRevision =
+      std::function<void(const std::string& fingerprint, const v1::IncidentRevision& revision)>;
 
+  // An incident not found again for `quiet_steps` closed steps is resolved. `unix_ns`: the time
+  // that changes are dated with.
+  explicit IncidentBook(std::function<int64_t()> unix_ns, int64_t quiet_steps = 1000);
   // `on_change` runs after each change, on the changing thread; it must be quick.
-  explicit IncidentBook(std::function<int64_t()> unix_ns) : unix_ns_(std::move(unix_ns)) {}
   void SetOnChange(std::function<void()> on_change);
+  // `on_revision` runs for each change that matters to people, on the changing thread.
+  void SetOnRevision(OnRevision on_revision);
 
   // The merged finding of its fingerprint, of `count` verdicts so far.
   void Put(const v1::Finding& finding, uint64_t count);
+  // Resolves what has been quiet, and ends silences that ran until a step before this one.
+  void StepClosed(const std::string& run, int64_t step);
+  // NotFound; InvalidArgument says what is missing. `update.fingerprint` is whole.
+  absl::Status Apply(const v1::IncidentUpdate& update);
+  // The silences whose time is over, as updates that end them.
+  std::vector<v1::IncidentUpdate> SilencesOver(int64_t unix_ns) const;
+
+  // The whole fingerprint that begins with this. NotFound; InvalidArgument where several do.
+  absl::StatusOr<std::string> Resolve(const std::string& prefix) const;
+  absl::StatusOr<Change> Get(const std::string& fingerprint) const;
 
   // Position of the newest change; 0 before the first.
   uint64_t position() const;
+  // Whose positions those are: the same after Restore, another in every other book.
+  std::string identity() const;
 
   // The first change after `*cursor` that passes the filter; moves the cursor there, or, without
   // one, to the end.
   bool Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const;
 
-  std::vector<v1::Incident> List(const IncidentFilter& filter) const;
-  uint64_t OpenIn(const std::string& run) const;
+  std::vector<Change> List(const IncidentFilter& filter) const;  // by id
+  uint64_t OpenIn(const std::string& run) const;                 // not resolved
+
+  v1::IncidentBookState Checkpoint() const;
+  void Restore(const v1::IncidentBookState& state);  // of an empty book
 
  private:
   struct Entry {
     v1::Incident incident;
+    v1::IncidentStatus status;
     uint64_t opened_at = 0;
     uint64_t changed_at = 0;
-    uint64_t revision = 0;
   };
+  struct Run {
+    uint64_t open = 0;
+    int64_t due = INT64_MAX;  // the first step at which one of them may change by itself
+    std::vector<Entry*> entries;
+  };
+  // What a change tells others once the lock is released.
+  struct Told {
+    std::function<void()> on_change;
+    OnRevision on_revision;
+    std::vector<std::pair<std::string, v1::IncidentRevision>> revisions;
+  };
+  using Revision = v1::IncidentRevision;
+
+  void Touch(Entry* entry, int64_t now);
+  void Say(const Entry& entry, Revision::Change change, const std::string& who,
+           const std::string& reason, Told* told) const;
+  void SetState(Entry* entry, v1::Incident::State state);
+  int64_t DueOf(const Entry& entry) const;
+  bool ByItself(Entry* entry, int64_t step, Told* told);
+  Told ToldNow() const;
+  static void Tell(const Told& told);
 
   const std::function<int64_t()> unix_ns_;
+  const int64_t quiet_steps_;
   mutable std::mutex mutex_;
   std::function<void()> on_change_;
+  OnRevision on_revision_;
+  std::string identity_;
   uint64_t position_ = 0;
   std::unordered_map<std::string, Entry> by_fingerprint_;
   std::map<uint64_t, const Entry*> by_change_;  // nodes of an unordered_map do not move
-  std::unordered_map<std::string, uint64_t> open_by_run_;
+  std::unordered_map<std::string, Run> runs_;
 };
 
 }  // namespace plumbline::server

@@ -2,129 +2,73 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "plumbline/v1/query.grpc.pb.h"
-#include "server/query/watch.h"
+#include "server/query/grpc_status.h"
+#include "server/query/run_stream.h"
+#include "server/query/watch_hub.h"
+#include "server/query/work_pool.h"
 
 namespace plumbline::server {
 namespace {
 
-// Wakes the watchers from a thread of its own: serialising for a hundred of them is no business
-// of the judging thread's.
-class WatchHub {
- public:
-  explicit WatchHub(IncidentBook* book) : book_(book) {
-    book_->SetOnChange([this] {
-      std::lock_guard lock(mutex_);
-      changed_ = true;
-      wake_.notify_one();
-    });
-    thread_ = std::thread([this] { Loop(); });
-  }
-
-  ~WatchHub() {
-    book_->SetOnChange(nullptr);
-    {
-      std::lock_guard lock(mutex_);
-      stopped_ = true;
-    }
-    wake_.notify_one();
-    thread_.join();
-  }
-
-  Watch* Start(const v1::WatchIncidentsRequest& request) {
-    auto watch = std::make_shared<Watch>(request, book_, [this](Watch* done) {
-      std::lock_guard lock(mutex_);
-      watches_.erase(done);
-    });
-    {
-      std::lock_guard lock(mutex_);
-      watches_[watch.get()] = watch;
-    }
-    watch->Begin();
-    return watch.get();
-  }
-
-  void EndAll(const grpc::Status& status) {
-    for (const auto& watch : All()) watch->End(status);
-  }
-
- private:
-  std::vector<std::shared_ptr<Watch>> All() {
-    std::vector<std::shared_ptr<Watch>> all;
-    std::lock_guard lock(mutex_);
-    for (const auto& [raw, weak] : watches_) {
-      if (auto watch = weak.lock()) all.push_back(std::move(watch));
-    }
-    return all;
-  }
-
-  void Loop() {
-    for (;;) {
-      {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] { return changed_ || stopped_; });
-        if (stopped_) return;
-        changed_ = false;
-      }
-      for (const auto& watch : All()) watch->Wake();
-    }
-  }
-
-  IncidentBook* const book_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool changed_ = false;
-  bool stopped_ = false;
-  std::map<Watch*, std::weak_ptr<Watch>> watches_;
-  std::thread thread_;
-};
+constexpr int kThreads = 2;
 
 class QueryServiceImpl : public QueryService, public v1::Query::CallbackService {
  public:
-  QueryServiceImpl(std::string version, const Judge* judge, IncidentBook* book,
-                   const Counters* counters)
-      : version_(std::move(version)),
+  explicit QueryServiceImpl(QuerySources sources)
+      : sources_(std::move(sources)),
         started_unix_ns_(std::chrono::duration_cast<std::chrono::nanoseconds>(
                              std::chrono::system_clock::now().time_since_epoch())
                              .count()),
-        judge_(judge),
-        book_(book),
-        counters_(counters),
-        hub_(book) {}
+        hub_(sources_.book) {
+    if (sources_.update == nullptr) {
+      sources_.update = [book = sources_.book](const v1::IncidentUpdate& update,
+                                               const std::function<void(absl::Status)>& done) {
+        done(book->Apply(update));
+      };
+    }
+  }
 
   grpc::Service* service() override { return this; }
   void Shutdown() override {
+    stopped_ = true;
     hub_.EndAll({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
   }
 
   grpc::ServerUnaryReactor* ListRuns(grpc::CallbackServerContext* context,
                                      const v1::ListRunsRequest*,
                                      v1::ListRunsResponse* response) override {
-    for (v1::RunInfo& run : judge_->Runs()) *response->add_runs() = std::move(run);
-    return Done(context);
+    return Work(context, [this, response] {
+      for (v1::RunInfo& run : sources_.judge->Runs()) {
+        sources_.store->FillRun(&run);
+        *response->add_runs() = std::move(run);
+      }
+      return absl::OkStatus();
+    });
   }
 
   grpc::ServerUnaryReactor* ListIncidents(grpc::CallbackServerContext* context,
                                           const v1::ListIncidentsRequest* request,
                                           v1::ListIncidentsResponse* response) override {
-    const IncidentFilter filter{request->run(), request->rule(), request->min_level()};
-    for (v1::Incident& i : book_->List(filter)) *response->add_incidents() = std::move(i);
-    return Done(context);
+    const IncidentFilter filter{request->run(), request->rule(), request->min_level(),
+                                request->fingerprint()};
+    for (IncidentBook::Change& i : sources_.book->List(filter)) {
+      *response->add_incidents() = std::move(i.incident);
+      *response->add_status() = std::move(i.status);
+    }
+    return Done(context, absl::OkStatus());
   }
 
   grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
                                          const v1::ListVerdictsRequest* request,
                                          v1::ListVerdictsResponse* response) override {
-    *response = judge_->Verdicts(request->run());
-    return Done(context);
+    *response = sources_.judge->Verdicts(request->run());
+    return Done(context, absl::OkStatus());
   }
 
   grpc::ServerWriteReactor<v1::IncidentEvent>* WatchIncidents(
@@ -132,46 +76,131 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     return hub_.Start(*request);
   }
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
-                                          const v1::GetServerInfoRequest*,
-                                          v1::ServerInfo* info) override {
-    info->set_version(version_);
-    info->set_protocol(1);
-    info->set_started_unix_ns(started_unix_ns_);
-    info->set_batches(counters_->batches);
-    info->set_evidence(counters_->evidence);
-    info->set_streams(counters_->streams);
-    info->set_duplicates(counters_->duplicates);
-    info->set_out_of_order(counters_->out_of_order);
-    info->set_paused_reads(counters_->paused_reads);
-    auto& dropped = *info->mutable_dropped();
-    dropped["rejected-batches"] = counters_->rejected_batches;
-    dropped["rejected-evidence"] = counters_->rejected_evidence;
-    dropped["engine-refused"] = counters_->engine_refused;
-    dropped["skipped-batches"] = counters_->skipped_batches;
-    return Done(context);
+  grpc::ServerUnaryReactor* ListIncidentHistory(
+      grpc::CallbackServerContext* context, const v1::ListIncidentHistoryRequest* request,
+      v1::ListIncidentHistoryResponse* response) override {
+    return Work(context, [this, request, response] {
+      const auto fingerprint = sources_.book->Resolve(request->fingerprint());
+      if (!fingerprint.ok()) return fingerprint.status();
+      if (auto s = Show(*fingerprint, response); !s.ok()) return s;
+      auto history = sources_.store->History(*fingerprint);
+      if (!history.ok()) return history.status();
+      for (v1::IncidentRevision& r : *history) *response->add_revisions() = std::move(r);
+      response->set_merged(response->status().revision() -
+                           std::min<uint64_t>(response->status().revision(), history->size()));
+      return absl::OkStatus();
+    });
   }
 
- private:
-  static grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context) {
+  grpc::ServerUnaryReactor* UpdateIncident(grpc::CallbackServerContext* context,
+                                           const v1::UpdateIncidentRequest* request,
+                                           v1::UpdateIncidentResponse* response) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
+    v1::IncidentUpdate update = request->update();
+    absl::Status status = CheckUpdate(update);
+    if (status.ok()) {
+      const auto fingerprint = sources_.book->Resolve(update.fingerprint());
+      status = fingerprint.status();
+      if (status.ok()) update.set_fingerprint(*fingerprint);
+    }
+    if (!status.ok()) {
+      reactor->Finish(ToGrpc(status));
+      return reactor;
+    }
+    sources_.update(
+        update, [this, reactor, response, fingerprint = update.fingerprint()](absl::Status done) {
+          if (done.ok()) done = Show(fingerprint, response);
+          reactor->Finish(ToGrpc(done));
+        });
     return reactor;
   }
 
-  const std::string version_;
+  grpc::ServerUnaryReactor* ListSeries(grpc::CallbackServerContext* context,
+                                       const v1::ListSeriesRequest* request,
+                                       v1::ListSeriesResponse* response) override {
+    return Work(context, [this, request, response] {
+      return sources_.store->ListSeries(*request, response);
+    });
+  }
+
+  grpc::ServerUnaryReactor* QuerySeries(grpc::CallbackServerContext* context,
+                                        const v1::QuerySeriesRequest* request,
+                                        v1::QuerySeriesResponse* response) override {
+    return Work(context, [this, request, response] {
+      return sources_.store->QuerySeries(*request, response);
+    });
+  }
+
+  grpc::ServerWriteReactor<v1::ReadRunResponse>* ReadRun(
+      grpc::CallbackServerContext*, const v1::ReadRunRequest* request) override {
+    auto stream = std::make_shared<RunStream>(request->run(), sources_.version, sources_.runs,
+                                              &pool_, &stopped_);
+    stream->Begin();
+    return stream.get();
+  }
+
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
+                                          const v1::GetServerInfoRequest*,
+                                          v1::ServerInfo* info) override {
+    const Counters& counters = *sources_.counters;
+    info->set_version(sources_.version);
+    info->set_protocol(1);
+    info->set_started_unix_ns(started_unix_ns_);
+    info->set_batches(counters.batches);
+    info->set_evidence(counters.evidence);
+    info->set_streams(counters.streams);
+    info->set_duplicates(counters.duplicates);
+    info->set_out_of_order(counters.out_of_order);
+    info->set_paused_reads(counters.paused_reads);
+    auto& dropped = *info->mutable_dropped();
+    dropped["rejected-batches"] = counters.rejected_batches;
+    dropped["rejected-evidence"] = counters.rejected_evidence;
+    dropped["engine-refused"] = counters.engine_refused;
+    dropped["skipped-batches"] = counters.skipped_batches;
+    *info->mutable_store() = sources_.store->Info();
+    return Done(context, absl::OkStatus());
+  }
+
+ private:
+  static grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context,
+                                        const absl::Status& status) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+
+  // The request and response live until the call is finished.
+  grpc::ServerUnaryReactor* Work(grpc::CallbackServerContext* context,
+                                 std::function<absl::Status()> work) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    pool_.Submit([this, reactor, work = std::move(work)] {
+      reactor->Finish(
+          stopped_ ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down")
+                   : ToGrpc(work()));
+    });
+    return reactor;
+  }
+
+  template <typename Response>
+  absl::Status Show(const std::string& fingerprint, Response* response) const {
+    auto change = sources_.book->Get(fingerprint);
+    if (!change.ok()) return change.status();
+    *response->mutable_incident() = std::move(change->incident);
+    *response->mutable_status() = std::move(change->status);
+    return absl::OkStatus();
+  }
+
+  QuerySources sources_;
   const int64_t started_unix_ns_;
-  const Judge* const judge_;
-  IncidentBook* const book_;
-  const Counters* const counters_;
+  std::atomic<bool> stopped_{false};
   WatchHub hub_;
+  WorkPool pool_{kThreads};  // goes first: its work uses what is above
 };
 
 }  // namespace
 
-std::unique_ptr<QueryService> QueryService::Create(std::string version, const Judge* judge,
-                                                   IncidentBook* book, const Counters* counters) {
-  return std::make_unique<QueryServiceImpl>(std::move(version), judge, book, counters);
+std::unique_ptr<QueryService> QueryService::Create(QuerySources sources) {
+  return std::make_unique<QueryServiceImpl>(std::move(sources));
 }
 
 }  // namespace plumbline::server

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+#include "plumbline/v1/journal_event.pb.h"
 #include "server/counters.h"
 #include "server/incidents/incident_book.h"
 #include "server/judge/judge.h"
+#include "server/query/run_reader.h"
+#include "server/store/store.h"
 
 namespace grpc {
 class Service;
@@ -15,16 +20,26 @@ class Service;
 
 namespace plumbline::server {
 
+// What the service answers from. All pointers outlive it.
+struct QuerySources {
+  std::string version;
+  const Judge* judge = nullptr;
+  IncidentBook* book = nullptr;
+  const Counters* counters = nullptr;
+  Store* store = nullptr;
+  RunReader* runs = nullptr;  // nullptr: there is no journal
+  // Carries out what somebody decided about an incident, at its place among the batches, and then
+  // calls `done` on any thread. Empty: the book is told at once.
+  std::function<void(v1::IncidentUpdate update, std::function<void(absl::Status)> done)> update;
+};
+
 class QueryService {
  public:
   virtual ~QueryService() = default;
-
-  // All pointers must outlive the service.
-  static std::unique_ptr<QueryService> Create(std::string version, const Judge* judge,
-                                              IncidentBook* book, const Counters* counters);
+  static std::unique_ptr<QueryService> Create(QuerySources sources);
 
   virtual grpc::Service* service() = 0;
-  // Ends every watch with UNAVAILABLE.
+  // Ends every stream with UNAVAILABLE.
   virtual void Shutdown() = 0;
 };
 

@@ -9,13 +9,17 @@ Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
     : book_(book), on_done_(std::move(on_done)), skip_existing_(request.skip_existing()) {
   filter_.run = request.run();
   filter_.min_level = request.min_level();
+  filter_.rule_glob = request.rule();
+  identity_ = book_->identity();
+  goes_on_ = request.after_position() > 0 && request.book() == identity_;
+  if (goes_on_) cursor_ = began_after_ = request.after_position();
 }
 
 void Watch::Begin() {
   self_ = shared_from_this();
   std::lock_guard lock(mutex_);
   snapshot_ = book_->position();
-  if (skip_existing_) cursor_ = snapshot_;
+  if (skip_existing_ && !goes_on_) cursor_ = snapshot_;
   Pump();
 }
 
@@ -61,35 +65,48 @@ void Watch::Pump() {
 
 bool Watch::FillNext() {
   IncidentBook::Change change;
-  if (!caught_up_ && cursor_ >= snapshot_) {
-    caught_up_ = true;
-    event_.Clear();
-    event_.set_kind(v1::IncidentEvent::KIND_CAUGHT_UP);
-    return true;
+  for (;;) {
+    if (!caught_up_ && cursor_ >= snapshot_) {
+      caught_up_ = true;
+      event_.Clear();
+      event_.set_kind(v1::IncidentEvent::KIND_CAUGHT_UP);
+      break;
+    }
+    if (book_->Next(filter_, &cursor_, &change)) {
+      if (FillChange(change)) break;
+    } else if (caught_up_) {
+      return false;  // else the cursor is at the end now
+    }
   }
-  if (book_->Next(filter_, &cursor_, &change)) {
-    FillChange(change);
-    return true;
-  }
-  return caught_up_ ? false : FillNext();  // the cursor is at the end now
+  event_.set_position(cursor_);
+  event_.set_book(identity_);
+  return true;
 }
 
-void Watch::FillChange(const IncidentBook::Change& change) {
-  event_.Clear();
-  const auto [sent, first] = sent_.try_emplace(change.incident.id(), change.revision);
+// False: nothing that this watcher should hear of.
+bool Watch::FillChange(const IncidentBook::Change& change) {
+  const bool resolved = change.incident.state() == v1::Incident::STATE_RESOLVED;
   const bool existed = change.opened_at <= snapshot_;
-  if (!first) {
-    event_.set_kind(v1::IncidentEvent::KIND_UPDATED);
-    event_.set_missed(change.revision - sent->second - 1);
-    sent->second = change.revision;
-  } else if (existed) {
-    event_.set_kind(skip_existing_ ? v1::IncidentEvent::KIND_UPDATED
-                                   : v1::IncidentEvent::KIND_EXISTING);
-  } else {
+  auto [sent, first] = sent_.try_emplace(change.incident.id());
+  const Sent before = std::exchange(sent->second, {change.revision, resolved});
+  if (first && resolved && existed && !goes_on_) return false;  // over before anybody watched
+  event_.Clear();
+  *event_.mutable_incident() = change.incident;
+  *event_.mutable_status() = change.status;
+  if (!first) event_.set_missed(change.revision - before.revision - 1);
+  if (resolved) {
+    event_.set_kind(v1::IncidentEvent::KIND_RESOLVED);
+  } else if (!first) {
+    event_.set_kind(before.resolved ? v1::IncidentEvent::KIND_OPENED
+                                    : v1::IncidentEvent::KIND_UPDATED);
+  } else if (goes_on_ ? change.opened_at > began_after_ : !existed) {
     event_.set_kind(v1::IncidentEvent::KIND_OPENED);
     event_.set_missed(change.revision - 1);
+  } else {
+    event_.set_kind(skip_existing_ || goes_on_ ? v1::IncidentEvent::KIND_UPDATED
+                                               : v1::IncidentEvent::KIND_EXISTING);
   }
-  *event_.mutable_incident() = change.incident;
+  return true;
 }
 
 }  // namespace plumbline::server

@@ -32,7 +32,7 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
  private:
   void Pump();
   bool FillNext();
-  void FillChange(const IncidentBook::Change& change);
+  bool FillChange(const IncidentBook::Change& change);
 
   const IncidentBook* const book_;
   const std::function<void(Watch*)> on_done_;
@@ -41,10 +41,17 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
   std::mutex mutex_;
   IncidentFilter filter_;
   bool skip_existing_;
+  bool goes_on_ = false;   // after a watch that broke: what it has seen is not told again
+  std::string identity_;   // of the book
   uint64_t snapshot_ = 0;  // what changed last when the watch began
   uint64_t cursor_ = 0;
+  uint64_t began_after_ = 0;
   bool caught_up_ = false;
-  std::unordered_map<uint64_t, uint64_t> sent_;  // incident id -> its revision when last sent
+  struct Sent {
+    uint64_t revision = 0;
+    bool resolved = false;
+  };
+  std::unordered_map<uint64_t, Sent> sent_;  // by incident id: as it was sent last
   v1::IncidentEvent event_;
   bool writing_ = false;
   bool ending_ = false;

@@ -1,0 +1,67 @@
+#include "server/query/run_stream.h"
+
+#include <utility>
+
+#include "server/query/grpc_status.h"
+
+namespace plumbline::server {
+
+RunStream::RunStream(std::string run, std::string version, RunReader* reader, WorkPool* pool,
+                     const std::atomic<bool>* stopped)
+    : run_(std::move(run)),
+      version_(std::move(version)),
+      reader_(reader),
+      pool_(pool),
+      stopped_(stopped) {}
+
+void RunStream::Begin() {
+  self_ = shared_from_this();
+  Submit(&RunStream::Open);
+}
+
+void RunStream::Submit(grpc::Status (RunStream::*work)()) {
+  pool_->Submit([this, work] {
+    grpc::Status status = grpc::Status::CANCELLED;
+    if (*stopped_) {
+      status = {grpc::StatusCode::UNAVAILABLE, "the server is shutting down"};
+    } else if (!cancelled_) {
+      status = (this->*work)();
+    }
+    status.ok() ? StartWrite(&response_) : Finish(status);
+  });
+}
+
+void RunStream::OnWriteDone(bool ok) {
+  if (!ok) return Finish(grpc::Status::CANCELLED);
+  if (ended_) return Finish(grpc::Status::OK);
+  Submit(&RunStream::Advance);
+}
+
+grpc::Status RunStream::Open() {
+  if (reader_ == nullptr) {
+    return {grpc::StatusCode::FAILED_PRECONDITION,
+            "this server keeps no journal: start plumbd with --data DIR"};
+  }
+  auto cursor = reader_->Read(run_);
+  if (!cursor.ok()) return ToGrpc(cursor.status());
+  cursor_ = std::move(*cursor);
+  *response_.mutable_header() = cursor_->header();
+  response_.mutable_header()->set_tool_version(version_);
+  return grpc::Status::OK;
+}
+
+grpc::Status RunStream::Advance() {
+  const auto next = cursor_->Next(response_.mutable_item());
+  if (!next.ok()) return ToGrpc(next.status());
+  if (*next) {
+    ++items_;
+    if (response_.item().entry() > cursor_->header().judged_entry()) ++not_judged_live_;
+    return grpc::Status::OK;
+  }
+  ended_ = true;
+  response_.mutable_end()->set_items(items_);
+  response_.mutable_end()->set_not_judged_live(not_judged_live_);
+  return grpc::Status::OK;
+}
+
+}  // namespace plumbline::server

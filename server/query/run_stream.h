@@ -1,0 +1,47 @@
+// One ReadRun: a run's items from the journal to one caller, one in flight at a time.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "plumbline/v1/query.pb.h"
+#include "server/query/run_reader.h"
+#include "server/query/work_pool.h"
+
+namespace plumbline::server {
+
+// Reading is the pool's work. Keeps itself alive until the call is over.
+class RunStream : public grpc::ServerWriteReactor<v1::ReadRunResponse>,
+                  public std::enable_shared_from_this<RunStream> {
+ public:
+  // `reader` may be nullptr: there is no journal. `stopped`: the server goes. All outlive it.
+  RunStream(std::string run, std::string version, RunReader* reader, WorkPool* pool,
+            const std::atomic<bool>* stopped);
+  void Begin();
+
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { cancelled_ = true; }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  grpc::Status Open();
+  grpc::Status Advance();  // fills in the next message, or says why there is none
+  void Submit(grpc::Status (RunStream::*work)());
+
+  const std::string run_;
+  const std::string version_;
+  RunReader* const reader_;
+  WorkPool* const pool_;
+  const std::atomic<bool>* const stopped_;
+  std::shared_ptr<RunStream> self_;
+  std::unique_ptr<RunCursor> cursor_;
+  v1::ReadRunResponse response_;
+  uint64_t items_ = 0, not_judged_live_ = 0;
+  bool ended_ = false;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace plumbline::server

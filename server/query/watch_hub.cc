@@ -1,0 +1,64 @@
+#include "server/query/watch_hub.h"
+
+#include <utility>
+
+namespace plumbline::server {
+
+WatchHub::WatchHub(IncidentBook* book) : book_(book) {
+  book_->SetOnChange([this] {
+    std::lock_guard lock(mutex_);
+    changed_ = true;
+    wake_.notify_one();
+  });
+  thread_ = std::thread([this] { Loop(); });
+}
+
+WatchHub::~WatchHub() {
+  book_->SetOnChange(nullptr);
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+Watch* WatchHub::Start(const v1::WatchIncidentsRequest& request) {
+  auto watch = std::make_shared<Watch>(request, book_, [this](Watch* done) {
+    std::lock_guard lock(mutex_);
+    watches_.erase(done);
+  });
+  {
+    std::lock_guard lock(mutex_);
+    watches_[watch.get()] = watch;
+  }
+  watch->Begin();
+  return watch.get();
+}
+
+void WatchHub::EndAll(const grpc::Status& status) {
+  for (const auto& watch : All()) watch->End(status);
+}
+
+std::vector<std::shared_ptr<Watch>> WatchHub::All() {
+  std::vector<std::shared_ptr<Watch>> all;
+  std::lock_guard lock(mutex_);
+  for (const auto& [raw, weak] : watches_) {
+    if (auto watch = weak.lock()) all.push_back(std::move(watch));
+  }
+  return all;
+}
+
+void WatchHub::Loop() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return changed_ || stopped_; });
+      if (stopped_) return;
+      changed_ = false;
+    }
+    for (const auto& watch : All()) watch->Wake();
+  }
+}
+
+}  // namespace plumbline::server

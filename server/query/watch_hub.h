@@ -1,0 +1,40 @@
+// All watchers of incidents. Wakes them from a thread of its own: serialising for a hundred of them
+// is no business of the judging thread's.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "plumbline/v1/query.pb.h"
+#include "server/incidents/incident_book.h"
+#include "server/query/watch.h"
+
+namespace plumbline::server {
+
+// Thread-safe. Takes the book's SetOnChange.
+class WatchHub {
+ public:
+  explicit WatchHub(IncidentBook* book);
+  ~WatchHub();
+
+  Watch* Start(const v1::WatchIncidentsRequest& request);
+  void EndAll(const grpc::Status& status);
+
+ private:
+  std::vector<std::shared_ptr<Watch>> All();
+  void Loop();
+
+  IncidentBook* const book_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool changed_ = false;
+  bool stopped_ = false;
+  std::map<Watch*, std::weak_ptr<Watch>> watches_;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server
