@@ -96,6 +96,9 @@ absl::Status ValidateConfig(const Config& c) {
       {"journal.commit_ms", c.journal_commit_ms, 0, 1000},
       {"journal.commit_bytes", static_cast<double>(c.journal_commit_bytes), 1, kGiB},
       {"journal.segment_bytes", static_cast<double>(c.journal_segment_bytes), 4096, 64 * kGiB},
+      {"store.bytes", static_cast<double>(c.store_bytes), 0, 1e6 * kGiB},
+      {"store.days", c.store_days, 0, 36500},
+      {"incidents.quiet_steps", static_cast<double>(c.quiet_steps), 1, 1e12},
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
   for (const auto& r : ranges) {

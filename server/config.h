@@ -42,6 +42,13 @@ struct Config {
   int64_t journal_segment_bytes = 256 << 20;
   bool journal_compress = false;
 
+  // [store]: scalars, kept for queries
+  int64_t store_bytes = int64_t{64} << 30;  // of its file; the oldest go first. 0: no limit
+  double store_days = 0;                    // that it keeps them; 0: no limit
+
+  // [incidents]
+  int64_t quiet_steps = 1000;  // an incident that is not found again for so long is resolved
+
   // [rules]
   std::vector<std::string> rules;     // globs; empty: all
   std::vector<std::string> settings;  // "RULE.OPTION=VALUE"

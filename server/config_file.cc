@@ -102,6 +102,8 @@ Sections KnownKeys(Config* c) {
                   {"commit_bytes", Integer(&c->journal_commit_bytes)},
                   {"segment_bytes", Integer(&c->journal_segment_bytes)},
                   {"compress", Flag(&c->journal_compress)}};
+  s["store"] = {{"bytes", Integer(&c->store_bytes)}, {"days", Number(&c->store_days)}};
+  s["incidents"] = {{"quiet_steps", Integer(&c->quiet_steps)}};
   s["rules"] = {{"run", Texts(&c->rules)},
                 {"set", Texts(&c->settings)},
                 {"window_steps", Integer(&c->window_steps)}};

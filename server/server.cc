@@ -5,7 +5,9 @@
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +18,13 @@
 #include "server/journal/journal_scan.h"
 #include "server/judge/judge.h"
 #include "server/query/query_service.h"
+#include "server/store/store.h"
 
 namespace plumbline::server {
 namespace {
+
+// Without --data scalars are kept in memory, the newest ones.
+constexpr uint64_t kStoreBytesInMemory = 256u << 20;
 
 std::chrono::nanoseconds Seconds(double s) {
   return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
@@ -68,6 +74,20 @@ JournalOptions JournalOptionsOf(const Config& c, const std::string& directory) {
   return o;
 }
 
+StoreOptions StoreOptionsOf(const Config& c, const DataDirectory* data, uint64_t newest_entry) {
+  StoreOptions o;
+  o.retention.max_bytes = static_cast<uint64_t>(c.store_bytes);
+  o.retention.max_age_s = static_cast<int64_t>(c.store_days * 86400);
+  if (data == nullptr) {
+    o.retention.max_bytes = std::min(o.retention.max_bytes, kStoreBytesInMemory);
+    return o;
+  }
+  o.path = data->store();
+  o.origin.journal_id = data->journal_id();
+  o.origin.newest_entry = newest_entry;
+  return o;
+}
+
 std::string WithPort(const std::string& address, int port) {
   if (address.rfind("unix:", 0) == 0) return address;
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
@@ -101,11 +121,8 @@ class ServerImpl : public Server {
   }
 
   absl::Status Init(const Config& config) {
-    auto judge = Judge::Create(JudgeOptionsOf(config), &book_, &counters_);
-    if (!judge.ok()) return judge.status();
-    judge_ = std::move(*judge);
     if (auto s = OpenJournal(config); !s.ok()) return s;
-    query_ = QueryService::Create(Version(), judge_.get(), &book_, &counters_);
+    query_ = QueryService::Create(SourcesOfQueries());
     if (config.reflection) {
       if (auto s = LoadReflection(); !s.ok()) return s;
     }
@@ -156,6 +173,7 @@ class ServerImpl : public Server {
         replay.events = std::move(scan.events);
       }
     }
+    if (auto s = OpenJudge(config, scan.last); !s.ok()) return s;
     JournalOptions options = JournalOptionsOf(config, directory);
     options.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
     journal_ = std::make_unique<Journal>(std::move(options), scan.last, scan.streams, &counters_);
@@ -163,6 +181,38 @@ class ServerImpl : public Server {
                                     judge_.get(), &counters_);
     judge_->Start(journal_.get(), std::move(replay));
     return absl::OkStatus();
+  }
+
+  // `newest`: the last entry of the journal.
+  absl::Status OpenJudge(const Config& config, uint64_t newest) {
+    auto store = Store::Open(StoreOptionsOf(config, data_.get(), newest));
+    if (!store.ok()) return store.status();
+    store_ = std::move(*store);
+    if (data_ != nullptr) book_.SetIdentity(data_->journal_id());
+    book_.SetOnRevision([this](const std::string& fingerprint, const v1::IncidentRevision& r) {
+      store_->AddRevision(fingerprint, r);
+    });
+    JudgeOptions options = JudgeOptionsOf(config);
+    options.store = store_.get();
+    auto judge = Judge::Create(options, &book_, &counters_);
+    if (!judge.ok()) return judge.status();
+    judge_ = std::move(*judge);
+    return absl::OkStatus();
+  }
+
+  QuerySources SourcesOfQueries() {
+    QuerySources sources;
+    sources.version = Version();
+    sources.judge = judge_.get();
+    sources.book = &book_;
+    sources.counters = &counters_;
+    sources.store = store_.get();
+    sources.update = [this](v1::IncidentUpdate update, std::function<void(absl::Status)> done) {
+      v1::JudgeEvent event;
+      *event.mutable_incident() = std::move(update);
+      judge_->Decide(std::move(event), std::move(done));
+    };
+    return sources;
   }
 
   void ReportScan(const JournalScan& scan) {
@@ -203,6 +253,7 @@ class ServerImpl : public Server {
   Counters counters_;
   std::unique_ptr<DataDirectory> data_;  // first: held until all else is gone
   IncidentBook book_{[this] { return judge_->unix_ns(); }};
+  std::unique_ptr<Store> store_;
   std::unique_ptr<Judge> judge_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<IngestService> ingest_;

@@ -269,6 +269,11 @@ uint64_t IncidentBook::position() const {
   return position_;
 }
 
+void IncidentBook::SetIdentity(std::string identity) {
+  std::lock_guard lock(mutex_);
+  identity_ = std::move(identity);
+}
+
 std::string IncidentBook::identity() const {
   std::lock_guard lock(mutex_);
   return identity_;

@@ -73,8 +73,10 @@ class IncidentBook {
 
   // Position of the newest change; 0 before the first.
   uint64_t position() const;
-  // Whose positions those are: the same after Restore, another in every other book.
+  // Whose positions those are: a book that is made again from the same journal has the same ones.
+  // By chance another in every book, unless it is set or restored.
   std::string identity() const;
+  void SetIdentity(std::string identity);
 
   // The first change after `*cursor` that passes the filter; moves the cursor there, or, without
   // one, to the end.

@@ -6,6 +6,9 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/segments.h"
@@ -25,6 +28,16 @@ std::string Holder(int fd) {
   char text[32] = {};
   const ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
   return n > 0 ? std::string(text, static_cast<size_t>(n)) : "unknown\n";
+}
+
+absl::StatusOr<std::string> JournalId(const std::string& path) {
+  std::string id;
+  if (std::ifstream(path) >> id) return id;
+  std::random_device random;
+  id = absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+  std::ofstream out(path);
+  if (out << id << "\n" && out.flush()) return id;
+  return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot write"));
 }
 
 }  // namespace
@@ -49,6 +62,9 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   if (ftruncate(fd, 0) != 0 || pwrite(fd, id.data(), id.size(), 0) < 0) {
     // For people alone: a full disk must not keep a server from starting.
   }
+  auto journal_id = JournalId(held->journal() + "/id");
+  if (!journal_id.ok()) return journal_id.status();
+  held->journal_id_ = std::move(*journal_id);
   if (auto s = SyncDirectory(path); !s.ok()) return s;
   return held;
 }

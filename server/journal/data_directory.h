@@ -1,7 +1,8 @@
 // A server's data directory: one server at a time, and where what lies.
 //
 //   DATA/lock         held while a plumbd runs; says its process id
-//   DATA/journal/     segments (entry.h)
+//   DATA/journal/     segments (entry.h), and in `id` which journal this is
+//   DATA/store.sqlite what is derived from it (server/store): may be deleted
 //   DATA/checkpoint/  (checkpoint_file.h)
 #pragma once
 
@@ -24,12 +25,16 @@ class DataDirectory {
   const std::string& path() const { return path_; }
   std::string journal() const { return path_ + "/journal"; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
+  std::string store() const { return path_ + "/store.sqlite"; }
+  // Made by chance with the journal, and gone with it.
+  const std::string& journal_id() const { return journal_id_; }
 
  private:
   DataDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
 
   const std::string path_;
   const int lock_;
+  std::string journal_id_;
 };
 
 }  // namespace plumbline::server

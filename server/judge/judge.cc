@@ -21,7 +21,11 @@ int64_t UnixNanos() {
 }  // namespace
 
 Judge::Judge(const JudgeOptions& options, IncidentBook* book, Counters* counters)
-    : book_(book), counters_(counters), queue_(options.queue_bytes), runs_(options.grace) {}
+    : book_(book),
+      counters_(counters),
+      store_(options.store),
+      queue_(options.queue_bytes),
+      runs_(options.grace) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
                                                      IncidentBook* book, Counters* counters) {
@@ -30,6 +34,8 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
                                       [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
   if (!engine.ok()) return engine.status();
   judge->engine_ = std::move(*engine);
+  judge->engine_->SetOnSeries(
+      [store = options.store](const rules::StepSeries& series) { store->AddSeries(series); });
   return judge;
 }
 
@@ -117,7 +123,7 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
     return;
   }
   unix_ns_ = entry.prefix.unix_ns;
-  HandleBatch(entry.prefix.stream_id, std::move(batch));
+  HandleBatch(entry.prefix.number, entry.prefix.stream_id, std::move(batch));
   judged_entry_ = entry.prefix.number;
 }
 
@@ -136,7 +142,7 @@ void Judge::Handle(JudgeItem item) {
   switch (item.kind) {
     case JudgeItem::Kind::kBatch:
       unix_ns_ = item.unix_ns;
-      HandleBatch(item.stream_id, std::move(item.batch.batch));
+      HandleBatch(item.entry, item.stream_id, std::move(item.batch.batch));
       judged_entry_ = item.entry;
       return;
     case JudgeItem::Kind::kConnected: {
@@ -157,7 +163,7 @@ void Judge::Handle(JudgeItem item) {
   }
 }
 
-void Judge::HandleBatch(uint64_t stream_id, v1::Batch batch) {
+void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, v1::Batch batch) {
   std::vector<std::string> runs;
   {
     std::lock_guard lock(mutex_);
@@ -165,14 +171,22 @@ void Judge::HandleBatch(uint64_t stream_id, v1::Batch batch) {
     runs = runs_.RunsOf(batch);
   }
   const auto items = static_cast<uint64_t>(batch.evidence_size());
+  store_->BeginEntry(entry);
   const absl::Status added = engine_->Add(std::move(batch));
+  store_->EndEntry();
   if (!added.ok()) {
     counters_->engine_refused += items;
     spdlog::warn("{} evidence items refused by the rule engine: {}", items,
                  std::string(added.message()));
   }
+  for (const std::string& run : runs) SetClosedStep(run);
+}
+
+void Judge::SetClosedStep(const std::string& run) {
+  const int64_t step = engine_->closed_step(run);
+  book_->StepClosed(run, step);
   std::lock_guard lock(mutex_);
-  for (const std::string& run : runs) runs_.SetClosedStep(run, engine_->closed_step(run));
+  runs_.SetClosedStep(run, step);
 }
 
 void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
@@ -191,6 +205,11 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   for (const std::string& run : ended) {
     v1::JudgeEvent event;
     event.mutable_run_finished()->set_run(run);
+    (void)KeepAndApply(std::move(event));
+  }
+  for (v1::IncidentUpdate& update : book_->SilencesOver(UnixNanos())) {
+    v1::JudgeEvent event;
+    *event.mutable_incident() = std::move(update);
     (void)KeepAndApply(std::move(event));
   }
 }
@@ -216,22 +235,27 @@ absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
 }
 
 void Judge::Apply(const v1::JudgeEvent& event) {
+  store_->BeginEntry(judged_entry_);
   for (const v1::Source& source : event.ranks_gone().sources()) {
     spdlog::warn("run {:?} rank {}: gone (no stream came back within the grace period)",
                  source.run(), source.rank());
     engine_->MarkGone(source);
+    SetClosedStep(source.run());
     std::lock_guard lock(mutex_);
     runs_.SetGone(source);
-    runs_.SetClosedStep(source.run(), engine_->closed_step(source.run()));
   }
   if (event.has_run_finished()) {
     const std::string& run = event.run_finished().run();
     engine_->FinishRun(run);
+    store_->FinishRun(run);
     spdlog::info("run {:?}: over", run);
     std::lock_guard lock(mutex_);
     runs_.SetEnded(run);
     runs_.SetAllClosed(run);
   }
+  // It was checked before it was kept; what has happened since decides again when it is replayed.
+  if (event.has_incident()) book_->Apply(event.incident()).IgnoreError();
+  store_->EndEntry();
 }
 
 void Judge::OnVerdict(const v1::Verdict& verdict) {

@@ -26,6 +26,7 @@
 #include "server/journal/journal_scan.h"
 #include "server/judge/judge_queue.h"
 #include "server/judge/run_table.h"
+#include "server/store/store.h"
 
 namespace plumbline::server {
 
@@ -33,6 +34,7 @@ struct JudgeOptions {
   rules::EngineConfig engine;
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
   size_t queue_bytes = 256u << 20;
+  Store* store = nullptr;  // of what closes; must outlive the judge
 };
 
 // What a former process left to be judged.
@@ -88,15 +90,17 @@ class Judge {
   bool JudgeAgain(const Replay& replay);
   void JudgeAgain(const StoredEntry& entry);
   void Handle(JudgeItem item);
-  void HandleBatch(uint64_t stream_id, v1::Batch batch);
+  void HandleBatch(uint64_t entry, uint64_t stream_id, v1::Batch batch);
   void HandleTimers(JudgeQueue::Clock::time_point now);
   absl::Status KeepAndApply(v1::JudgeEvent event);
   void Apply(const v1::JudgeEvent& event);
   void OnVerdict(const v1::Verdict& verdict);
+  void SetClosedStep(const std::string& run);
   bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
   IncidentBook* const book_;
   Counters* const counters_;
+  Store* const store_;
   JudgeQueue queue_;
   std::unique_ptr<rules::Engine> engine_;  // the judging thread's own
   Journal* journal_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "plumbline/v1/query.grpc.pb.h"
 #include "server/query/grpc_status.h"
+#include "server/query/pending_calls.h"
 #include "server/query/run_stream.h"
 #include "server/query/watch_hub.h"
 #include "server/query/work_pool.h"
@@ -37,7 +39,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   grpc::Service* service() override { return this; }
   void Shutdown() override {
     stopped_ = true;
-    hub_.EndAll({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
+    const grpc::Status status{grpc::StatusCode::UNAVAILABLE, "the server is shutting down"};
+    hub_.EndAll(status);
+    pending_.EndAll(status);
   }
 
   grpc::ServerUnaryReactor* ListRuns(grpc::CallbackServerContext* context,
@@ -107,11 +111,15 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
       reactor->Finish(ToGrpc(status));
       return reactor;
     }
-    sources_.update(
-        update, [this, reactor, response, fingerprint = update.fingerprint()](absl::Status done) {
-          if (done.ok()) done = Show(fingerprint, response);
-          reactor->Finish(ToGrpc(done));
-        });
+    const auto call = pending_.Add(reactor);
+    sources_.update(update,
+                    [this, call, response, fingerprint = update.fingerprint()](absl::Status done) {
+                      call->Finish([&] {
+                        if (done.ok()) done = Show(fingerprint, response);
+                        return ToGrpc(done);
+                      });
+                      pending_.Remove(call);
+                    });
     return reactor;
   }
 
@@ -194,6 +202,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   const int64_t started_unix_ns_;
   std::atomic<bool> stopped_{false};
   WatchHub hub_;
+  PendingCalls pending_;
   WorkPool pool_{kThreads};  // goes first: its work uses what is above
 };
 

@@ -106,7 +106,7 @@ class StoreImpl : public Store {
     Push(RevisionJob{fingerprint, revision}, 0);
   }
 
-  void Flush() override {
+  uint64_t Flush() override {
     EndEntry();
     std::vector<Span*> spans;
     {
@@ -114,7 +114,8 @@ class StoreImpl : public Store {
       spans = catalogue_.Spans();
     }
     for (Span* span : spans) QueueBlock(span, false);
-    if (entry_ > held_entry()) Push(PositionJob{entry_}, 0);
+    Push(PositionJob{entry_, ++ticket_}, 0);
+    return ticket_;
   }
 
   // ---- any thread ----
@@ -124,9 +125,9 @@ class StoreImpl : public Store {
     return held_;
   }
 
-  bool WaitHeld(uint64_t entry, std::chrono::milliseconds time) override {
+  bool WaitFlushed(uint64_t ticket, std::chrono::milliseconds time) override {
     std::unique_lock lock(mutex_);
-    return written_.wait_for(lock, time, [&] { return held_ >= entry; });
+    return written_.wait_for(lock, time, [&] { return flushed_ >= ticket; });
   }
 
   absl::Status QuerySeries(const v1::QuerySeriesRequest& request,
@@ -207,7 +208,6 @@ class StoreImpl : public Store {
   // nullptr: the store has this step already.
   Span* SpanFor(const rules::StepSeries& series) {
     std::lock_guard lock(mutex_);
-    if (entry_ <= held_) return nullptr;
     const uint32_t run = catalogue_.Run(series.run);
     Span* span = catalogue_.Find(run, series.attempt, series.role);
     if (span != nullptr && span->sealed &&
@@ -370,7 +370,9 @@ class StoreImpl : public Store {
         BlockWritten(*block);
       } else if (const auto* position = std::get_if<PositionJob>(&job)) {
         // What will be gone at the next start is not held.
-        if (!database_->set_aside()) held_ = std::max(held_, position->entry);
+        if (database_->set_aside()) continue;
+        held_ = std::max(held_, position->entry);
+        flushed_ = position->ticket;
       }
     }
     problem_ = database_->problem();
@@ -406,12 +408,14 @@ class StoreImpl : public Store {
 
   // The judging thread's own.
   uint64_t entry_ = 0;
+  uint64_t ticket_ = 0;
   std::map<Span*, std::shared_ptr<ClosedStep>> building_;  // what the entry closes, span by span
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable written_;
   Catalogue catalogue_;
   uint64_t held_ = 0;
+  uint64_t flushed_ = 0;  // ticket
   std::string problem_;
   uint64_t samples_ = 0, tiles_ = 0, bytes_ = 0, dropped_tiles_ = 0;
   std::chrono::nanoseconds longest_wait_{0};

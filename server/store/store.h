@@ -6,10 +6,12 @@
 // see what is sealed and what is still in memory.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,8 +41,9 @@ class Store {
 
   // ---- by the judging thread ----
 
-  // Journal entries are numbered from 1, ascending. What follows belongs to this one; what a store
-  // holds already (an entry that is replayed) is ignored.
+  // Entries of the journal come in ascending order. What follows belongs to this one (and to events
+  // that stand behind it); steps that the store holds already, of entries that are replayed, are
+  // ignored.
   virtual void BeginEntry(uint64_t entry) = 0;
   // As the engine shows it (Engine::SetOnSeries): ascending steps of a (run, attempt, role).
   virtual void AddSeries(const rules::StepSeries& series) = 0;
@@ -52,17 +55,18 @@ class Store {
   // A revision that the store has already keeps its first text.
   virtual void AddRevision(const std::string& fingerprint,
                            const v1::IncidentRevision& revision) = 0;
-  // Has all up to and with the newest entry written. held_entry() says when that is done: a
-  // checkpoint of the engine may replace what it was judged from only then.
-  virtual void Flush() = 0;
+  // Has all that was added so far written. The ticket is for WaitFlushed: a checkpoint of the
+  // engine may take the place of the entries behind it only when that is done.
+  virtual uint64_t Flush() = 0;
 
   // ---- by any thread ----
 
-  // The entry that the database holds everything up to. At the start: a journal that is longer is
-  // replayed from the entry after it at the latest; 0: from its first.
+  // The entry that the database holds everything up to, so that a replay may begin behind it. 0: it
+  // holds nothing, and what it should hold is told again by a journal from its first entry on.
   virtual uint64_t held_entry() const = 0;
-  // Waits until held_entry() is that far. False: it did not become so in time.
-  virtual bool WaitHeld(uint64_t entry, std::chrono::milliseconds time) = 0;
+  // False: the flush was not written in time; later it may be. Never, where the database was set
+  // aside: then nothing that is written outlives the process.
+  virtual bool WaitFlushed(uint64_t ticket, std::chrono::milliseconds time) = 0;
 
   // NotFound: no such run. InvalidArgument: see QuerySeries.
   virtual absl::Status QuerySeries(const v1::QuerySeriesRequest& request,

@@ -35,6 +35,7 @@ struct BlockJob {
 };
 struct PositionJob {
   uint64_t entry = 0;
+  uint64_t ticket = 0;  // of the flush
 };
 struct GapJob {
   v1::Gap gap;

@@ -361,8 +361,7 @@ TEST_F(StoreTest, ReplayedEntriesAreStoredOnce) {
     for (int i = 0; i < 330; ++i) trainer.Step(store.get(), &again);
     EXPECT_EQ(again, truth);
     EXPECT_EQ(Cells(Ask(store.get(), All())), truth) << "seed " << seed;
-    store->Flush();
-    ASSERT_TRUE(store->WaitHeld(trainer.entry(), kLong));
+    ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
     v1::ListSeriesRequest request;
     request.set_run("r");
     v1::ListSeriesResponse list;
@@ -380,8 +379,7 @@ TEST_F(StoreTest, ListsSeries) {
   for (int i = 0; i < 100; ++i) trainer.Step(store.get(), &truth);
   for (const bool flushed : {false, true}) {
     if (flushed) {
-      store->Flush();
-      ASSERT_TRUE(store->WaitHeld(trainer.entry(), kLong));
+      ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
     } else {
       ASSERT_TRUE(Eventually([&] { return store->Info().tiles() > 0; }));
     }
@@ -419,8 +417,7 @@ TEST_F(StoreTest, RetentionTakesTheOldestAndSaysSo) {
   Trainer trainer(14, Ranks(0, 64));
   Truth truth;
   for (int i = 0; i < 640; ++i) trainer.Step(store.get(), &truth);
-  store->Flush();
-  ASSERT_TRUE(store->WaitHeld(trainer.entry(), kLong));
+  ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
   const v1::StoreInfo info = store->Info();
   EXPECT_LE(info.bytes(), options.retention.max_bytes);
   EXPECT_GT(info.dropped_tiles(), 0u);
@@ -450,8 +447,7 @@ TEST_F(StoreTest, RetentionByAge) {
   auto store = Opened(options);
   Truth more;
   for (int i = 0; i < 256; ++i) trainer.Step(store.get(), &more);
-  store->Flush();
-  ASSERT_TRUE(store->WaitHeld(trainer.entry(), kLong));
+  ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
   EXPECT_EQ(Cells(Ask(store.get(), All())), more);
 }
 
@@ -539,8 +535,7 @@ TEST_F(StoreTest, KeepsGapsAndTheHistoryOfIncidents) {
       r.set_unix_ns(again + 1);
       store->AddRevision("f", r);
     }
-    store->Flush();
-    ASSERT_TRUE(store->WaitHeld(1, kLong));
+    ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
     const auto history = store->History("f");
     ASSERT_TRUE(history.ok());
     ASSERT_EQ(history->size(), 3u);
