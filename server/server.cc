@@ -189,6 +189,7 @@ class ServerImpl : public Server {
     if (!store.ok()) return store.status();
     store_ = std::move(*store);
     if (data_ != nullptr) book_.SetIdentity(data_->journal_id());
+    book_.SetQuietSteps(config.quiet_steps);
     book_.SetOnRevision([this](const std::string& fingerprint, const v1::IncidentRevision& r) {
       store_->AddRevision(fingerprint, r);
     });

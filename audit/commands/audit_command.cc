@@ -12,6 +12,7 @@
 #include "audit/audit.h"
 #include "audit/commands/commands.h"
 #include "audit/commands/progress_line.h"
+#include "audit/commands/server_run.h"
 #include "audit/readers/column_map.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
@@ -30,6 +31,8 @@ struct Arguments {
   std::vector<std::string> rules;
   std::vector<std::string> settings;
   std::vector<std::string> contracts;
+  std::string server;
+  std::string run;
   bool quiet = false;
 };
 
@@ -72,7 +75,40 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
   return "";
 }
 
+int Report(const Arguments& arguments, const absl::StatusOr<AuditResult>& result) {
+  if (!result.ok()) return Fail(std::string(result.status().message()));
+  if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
+  return ExitStatus(*result, FailLevel(arguments.fail_on));
+}
+
+int RunOnServer(const Arguments& arguments) {
+  if (arguments.server.empty()) return Fail("--run: expected --server ADDR too");
+  if (arguments.run.empty())
+    return Fail("--server: expected --run RUN too (plumb runs --server " + arguments.server +
+                " lists the runs)");
+  if (!arguments.paths.empty() || !arguments.as.empty() || !arguments.map.empty())
+    return Fail(
+        "--server: expected no PATH, --as or --map beside it: what is audited is what the "
+        "server holds");
+  ServerRunOptions options;
+  options.server = arguments.server;
+  options.run = arguments.run;
+  options.engine.rules = arguments.rules;
+  options.engine.settings = arguments.settings;
+  if (const std::string wrong = HoldTo(arguments.contracts, &options.engine.settings);
+      !wrong.empty())
+    return Fail(wrong);
+  absl::StatusOr<AuditResult> result;
+  {
+    ProgressLine line(arguments.quiet);
+    result =
+        AuditServerRun(options, [&line](const AuditProgress& progress) { line.Show(progress); });
+  }
+  return Report(arguments, result);
+}
+
 int Run(const Arguments& arguments) {
+  if (!arguments.server.empty() || !arguments.run.empty()) return RunOnServer(arguments);
   if (arguments.paths.empty())
     return Fail("audit: expected at least one PATH; see plumb audit --help");
   AuditOptions options;
@@ -108,9 +144,7 @@ int Run(const Arguments& arguments) {
     ProgressLine line(arguments.quiet);
     result = RunAudit(options, [&line](const AuditProgress& progress) { line.Show(progress); });
   }
-  if (!result.ok()) return Fail(std::string(result.status().message()));
-  if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
-  return ExitStatus(*result, FailLevel(arguments.fail_on));
+  return Report(arguments, result);
 }
 
 }  // namespace
@@ -157,6 +191,12 @@ void RegisterAudit(CLI::App& app, int* status) {
                    "Lowest level of a finding that makes the exit status 1")
       ->check(CLI::IsMember({"note", "warning", "error"}))
       ->capture_default_str();
+  command
+      ->add_option("--server", arguments->server,
+                   "Audit what a plumbd at this address holds of --run, in the order in which it "
+                   "was judged")
+      ->type_name("HOST:PORT");
+  command->add_option("--run", arguments->run, "The run, with --server")->type_name("RUN");
   command->add_flag("--quiet", arguments->quiet, "No progress on standard error");
   command->callback([arguments, status] { *status = Run(*arguments); });
 }

@@ -12,10 +12,10 @@ struct FunctionRequest {
   std::string library;   // a path, or a name that the loader finds
   std::string function;  // sdot, ddot, dsdot, sgemv, dgemv, sgemm, dgemm, with or without cblas_ or
                          // a trailing _; any other symbol needs a kind
-  std::string kind;   // "sum" or "dot": T f(const T* a[, const T* b], size_t n)
-  std::string dtype;  // of that T: f64, f32, f16, bf16 (16-bit ones as uint16_t)
-  int n = 4096;       // addends of a sum or dot
-  int rows = 8;       // of a product's result
+  std::string kind;      // "sum" or "dot": T f(const T* a[, const T* b], size_t n)
+  std::string dtype;     // of that T: f64, f32, f16, bf16 (16-bit ones as uint16_t)
+  int n = 4096;          // addends of a sum or dot
+  int rows = 8;          // of a product's result
   int columns = 8;
   int inner = 0;  // addends of a product; 0: n
 };

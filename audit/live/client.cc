@@ -115,6 +115,28 @@ class Client::Impl {
     return ToAbsl(status);
   }
 
+  absl::Status ReadRun(const std::string& run,
+                       const std::function<bool(const v1::ReadRunResponse&)>& on_message) {
+    grpc::ClientContext context;
+    v1::ReadRunRequest request;
+    request.set_run(run);
+    auto reader = query_->ReadRun(&context, request);
+    v1::ReadRunResponse message;
+    bool wanted = true, ended = false;
+    while (wanted && reader->Read(&message)) {
+      ended = message.has_end();
+      wanted = on_message(message);
+    }
+    if (!wanted) context.TryCancel();
+    const grpc::Status status = reader->Finish();
+    if (!wanted) return absl::OkStatus();
+    if (status.ok() && !ended) {
+      return absl::DataLossError(
+          absl::StrCat(address_, " ended the run's items before the last of them"));
+    }
+    return ToAbsl(status);
+  }
+
   void Cancel() {
     std::lock_guard lock(mutex_);
     cancelled_ = true;
@@ -186,6 +208,39 @@ absl::StatusOr<v1::ListVerdictsResponse> Client::Verdicts(const std::string& run
   request.set_run(run);
   return impl_->Call<v1::ListVerdictsRequest, v1::ListVerdictsResponse>(
       &v1::Query::Stub::ListVerdicts, request, timeout_seconds);
+}
+
+absl::StatusOr<v1::ListIncidentHistoryResponse> Client::History(const std::string& fingerprint,
+                                                                double timeout_seconds) {
+  v1::ListIncidentHistoryRequest request;
+  request.set_fingerprint(fingerprint);
+  return impl_->Call<v1::ListIncidentHistoryRequest, v1::ListIncidentHistoryResponse>(
+      &v1::Query::Stub::ListIncidentHistory, request, timeout_seconds);
+}
+
+absl::StatusOr<v1::UpdateIncidentResponse> Client::Update(const v1::IncidentUpdate& update,
+                                                          double timeout_seconds) {
+  v1::UpdateIncidentRequest request;
+  *request.mutable_update() = update;
+  return impl_->Call<v1::UpdateIncidentRequest, v1::UpdateIncidentResponse>(
+      &v1::Query::Stub::UpdateIncident, request, timeout_seconds);
+}
+
+absl::StatusOr<v1::ListSeriesResponse> Client::ListSeries(const v1::ListSeriesRequest& request,
+                                                          double timeout_seconds) {
+  return impl_->Call<v1::ListSeriesRequest, v1::ListSeriesResponse>(&v1::Query::Stub::ListSeries,
+                                                                    request, timeout_seconds);
+}
+
+absl::StatusOr<v1::QuerySeriesResponse> Client::QuerySeries(const v1::QuerySeriesRequest& request,
+                                                            double timeout_seconds) {
+  return impl_->Call<v1::QuerySeriesRequest, v1::QuerySeriesResponse>(&v1::Query::Stub::QuerySeries,
+                                                                      request, timeout_seconds);
+}
+
+absl::Status Client::ReadRun(const std::string& run,
+                             const std::function<bool(const v1::ReadRunResponse&)>& on_message) {
+  return impl_->ReadRun(run, on_message);
 }
 
 absl::Status Client::Watch(const v1::WatchIncidentsRequest& request,

@@ -26,6 +26,20 @@ class Client {
                                                       double timeout_seconds);
   absl::StatusOr<v1::ListVerdictsResponse> Verdicts(const std::string& run, double timeout_seconds);
 
+  absl::StatusOr<v1::ListIncidentHistoryResponse> History(const std::string& fingerprint,
+                                                          double timeout_seconds);
+  absl::StatusOr<v1::UpdateIncidentResponse> Update(const v1::IncidentUpdate& update,
+                                                    double timeout_seconds);
+  absl::StatusOr<v1::ListSeriesResponse> ListSeries(const v1::ListSeriesRequest& request,
+                                                    double timeout_seconds);
+  absl::StatusOr<v1::QuerySeriesResponse> QuerySeries(const v1::QuerySeriesRequest& request,
+                                                      double timeout_seconds);
+
+  // All that the server's journal holds of a run. Calls `on_message` for each message until it
+  // returns false (OK) or the stream ends. DataLoss: it ended before its last message.
+  absl::Status ReadRun(const std::string& run,
+                       const std::function<bool(const v1::ReadRunResponse&)>& on_message);
+
   // Calls `on_event` for each event until it returns false (OK), the server ends the stream (its
   // status) or Cancel is called (Cancelled).
   absl::Status Watch(const v1::WatchIncidentsRequest& request,

@@ -42,6 +42,8 @@ void RegisterWatch(CLI::App& app, int* status) {
   command->add_option("RUN", o->run, "only this run");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
+  command->add_option("--run", o->run, "only this run, as RUN");
+  command->add_option("--rule", o->rule, "only rules that match")->type_name("GLOB");
   AddLevel(command, &o->min_level);
   AddTimeout(command, &o->timeout_seconds, "end after this long");
   command->add_flag("--once", o->once, "print what exists, then end");
@@ -50,25 +52,120 @@ void RegisterWatch(CLI::App& app, int* status) {
 
 void RegisterRuns(CLI::App& app, int* status) {
   auto o = std::make_shared<QueryOptions>();
-  CLI::App* command = app.add_subcommand("runs", "the runs a server knows");
+  CLI::App* command = app.add_subcommand(
+      "runs", "the runs a server knows: ranks, steps, what was lost, attempts, gaps");
   command->add_option("RUN", o->run, "only this run");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   command->callback([o, status] { *status = RunRuns(*o); });
 }
 
-void RegisterQuery(CLI::App& app, int* status) {
-  auto o = std::make_shared<QueryOptions>();
-  CLI::App* command = app.add_subcommand("query", "what a server holds");
-  command->add_option("WHAT", o->what, "incidents, verdicts or info")
-      ->check(CLI::IsMember({"incidents", "verdicts", "info"}))
-      ->capture_default_str();
+void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {
   command->add_option("--run", o->run, "only this run");
-  command->add_option("--rule", o->rule, "only rules that match, of incidents")->type_name("GLOB");
+  command->add_option("--rule", o->rule, "only rules that match")->type_name("GLOB");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   AddLevel(command, &o->min_level);
-  command->callback([o, status] { *status = RunQuery(*o); });
+}
+
+void RegisterVerdicts(CLI::App* query, int* status) {
+  auto o = std::make_shared<QueryOptions>();
+  CLI::App* command = query->add_subcommand("verdicts", "what was judged, and how");
+  command->add_option("--run", o->run, "only this run");
+  AddServer(command, &o->server);
+  AddFormat(command, &o->format);
+  command->callback([o, status] { *status = QueryVerdicts(*o); });
+}
+
+void RegisterInfo(CLI::App* query, int* status) {
+  auto o = std::make_shared<QueryOptions>();
+  CLI::App* command = query->add_subcommand("info", "the server itself: what it counts");
+  AddServer(command, &o->server);
+  AddFormat(command, &o->format);
+  command->callback([o, status] { *status = QueryInfo(*o); });
+}
+
+void AddIncident(CLI::App* command, const std::shared_ptr<IncidentOptions>& o) {
+  command->add_option("FINGERPRINT", o->fingerprint, "of the incident; its first digits will do")
+      ->required();
+  AddServer(command, &o->server);
+  AddFormat(command, &o->format);
+}
+
+void RegisterHistory(CLI::App* query, int* status) {
+  auto o = std::make_shared<IncidentOptions>();
+  CLI::App* command = query->add_subcommand("history", "what happened to one incident");
+  AddIncident(command, o);
+  command->callback([o, status] { *status = QueryHistory(*o); });
+}
+
+void RegisterIncident(CLI::App* query, int* status) {
+  auto o = std::make_shared<IncidentOptions>();
+  CLI::App* command =
+      query->add_subcommand("incident", "acknowledges, silences or reopens one incident");
+  AddIncident(command, o);
+  command->add_flag("--acknowledge", o->acknowledge, "somebody has taken it up");
+  command
+      ->add_option("--silence-until", o->silence_until,
+                   "a step (1200), a time from now (30m, 12h, 7d) or a date (2026-11-30)")
+      ->type_name("WHEN");
+  command->add_flag("--reopen", o->reopen, "open again");
+  command->add_option("--reason", o->reason, "why; required with the three above")
+      ->type_name("TEXT");
+  command->add_option("--who", o->who, "who says so; by default the user's name")
+      ->type_name("NAME");
+  command->callback([o, status] { *status = UpdateIncident(*o); });
+}
+
+void RegisterSeries(CLI::App* query, int* status) {
+  auto o = std::make_shared<SeriesOptions>();
+  CLI::App* command =
+      query->add_subcommand("series", "values of scalars; without SERIES, which series a run has");
+  command->add_option("SERIES", o->series, "LAYER/OP, or OP where there is no layer")
+      ->type_name("GLOB");
+  command->add_option("--run", o->run, "of this run")->required();
+  command->add_option("--ranks", o->ranks, "only these ranks; separate them by commas")
+      ->delimiter(',')
+      ->type_name("RANK")
+      ->allow_extra_args(false);
+  command->add_option("--role", o->role, "trainer or rollout")
+      ->check(CLI::IsMember({"trainer", "rollout"}));
+  command->add_option("--attempt", o->attempt, "only this attempt, superseded or not")
+      ->type_name("N");
+  command->add_option("--from", o->first, "first step")->type_name("STEP");
+  command->add_option("--to", o->last, "last step")->type_name("STEP");
+  command->add_option("--last", o->last_steps, "only so many newest steps")->type_name("N");
+  command
+      ->add_option(
+          "--cells", o->cells,
+          "at most so many values; steps are joined until they fit (mean, minimum, maximum)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}).description(""))
+      ->type_name("N");
+  command->add_flag("--over-ranks", o->over_ranks, "mean, minimum and maximum over the ranks");
+  AddServer(command, &o->server);
+  command->add_option("--format", o->format, "text, json (one series a line) or csv")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str();
+  command->callback([o, status] { *status = QuerySeries(*o); });
+}
+
+void RegisterQuery(CLI::App& app, int* status) {
+  auto o = std::make_shared<QueryOptions>();
+  CLI::App* query = app.add_subcommand("query", "what a server holds; without a word, incidents");
+  query->require_subcommand(0, 1);
+  AddIncidentFilters(query, o);
+  query->callback([o, query, status] {
+    if (query->get_subcommands().empty()) *status = QueryIncidents(*o);
+  });
+  auto filters = std::make_shared<QueryOptions>();
+  CLI::App* incidents = query->add_subcommand("incidents", "the incidents, with their states");
+  AddIncidentFilters(incidents, filters);
+  incidents->callback([filters, status] { *status = QueryIncidents(*filters); });
+  RegisterHistory(query, status);
+  RegisterIncident(query, status);
+  RegisterSeries(query, status);
+  RegisterVerdicts(query, status);
+  RegisterInfo(query, status);
 }
 
 void RegisterDoctor(CLI::App& app, int* status) {

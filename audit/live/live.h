@@ -2,9 +2,13 @@
 // went wrong on standard error, and returns the exit status.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "plumbline/v1/finding.pb.h"
+#include "plumbline/v1/journal_event.pb.h"
 
 namespace CLI {
 class App;
@@ -18,29 +22,71 @@ std::string DefaultServer();
 struct WatchOptions {
   std::string server = DefaultServer();
   std::string run;              // empty: all
+  std::string rule;             // glob over rules; empty: all
   std::string format = "text";  // or "json": one event a line
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
   bool once = false;           // what exists, then end
   double timeout_seconds = 0;  // end after this long; 0: never
 };
 
-// Incidents as they happen. Reconnects when the server goes away; SIGINT and SIGTERM end it with 0.
+// Incidents as they happen. Reconnects when the server goes away, and goes on where it was; SIGINT
+// and SIGTERM end it with 0.
 // 2: with `once`, the server could not be reached; or the server refused the request.
 int RunWatch(const WatchOptions& options);
 
 struct QueryOptions {
   std::string server = DefaultServer();
-  std::string what = "incidents";  // or "verdicts", "info"
-  std::string run;                 // empty: all
-  std::string rule;                // glob over rules, of incidents; empty: all
+  std::string run;   // empty: all
+  std::string rule;  // glob over rules, of incidents; empty: all
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
   std::string format = "text";  // or "json"
   double timeout_seconds = 10;
 };
 
-// 0, or 2 when the server could not be reached.
+// What the server holds. 0, or 2 when the server could not be reached.
 int RunRuns(const QueryOptions& options);
-int RunQuery(const QueryOptions& options);
+int QueryIncidents(const QueryOptions& options);
+int QueryVerdicts(const QueryOptions& options);
+int QueryInfo(const QueryOptions& options);
+
+struct IncidentOptions {
+  std::string server = DefaultServer();
+  std::string fingerprint;  // or the first digits of it
+  bool acknowledge = false;
+  bool reopen = false;
+  std::string silence_until;  // a step, a time, or a time from now: see ParseUntil
+  std::string who;            // empty: the user's name
+  std::string reason;
+  std::string format = "text";  // or "json"
+  double timeout_seconds = 10;
+};
+
+// The history of one incident; before it, what is to become of the incident, if anything. 2: no
+// such incident, no reason given, or no server.
+int QueryHistory(const IncidentOptions& options);
+int UpdateIncident(const IncidentOptions& options);
+
+// "1200": that step. "30m", "12h", "7d": so long from `now_unix_ns`. "2026-11-30" or
+// "2026-11-30T12:00": that time, local. False: none of these.
+bool ParseUntil(const std::string& text, int64_t now_unix_ns, v1::IncidentUpdate* update);
+
+struct SeriesOptions {
+  std::string server = DefaultServer();
+  std::string run;
+  std::string series;  // glob; empty: the series are listed
+  std::vector<uint32_t> ranks;
+  std::string role;  // "trainer", "rollout"; empty: see QuerySeriesRequest
+  std::optional<uint32_t> attempt;
+  std::optional<int64_t> first, last;  // steps
+  uint64_t last_steps = 0;
+  uint64_t cells = 0;  // 0: the server's choice
+  bool over_ranks = false;
+  std::string format = "text";  // or "json" (one series a line), "csv" (one cell a line)
+  double timeout_seconds = 30;
+};
+
+// 2: no such run, no such series, or no server.
+int QuerySeries(const SeriesOptions& options);
 
 struct DoctorOptions {
   std::string server = DefaultServer();

@@ -54,6 +54,7 @@ int RunWatch(const WatchOptions& options) {
   v1::WatchIncidentsRequest request;
   request.set_run(options.run);
   request.set_min_level(options.min_level);
+  request.set_rule(options.rule);
   WatchPrinter printer(
       options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText,
       StyleFor(STDOUT_FILENO));
@@ -75,6 +76,9 @@ int RunWatch(const WatchOptions& options) {
             options.server + "; " + Plural(open, "incident") + " open so far");
       }
       pause = kFirstPause;
+      // Where a watch goes on that breaks after this event.
+      request.set_after_position(event.position());
+      request.set_book(event.book());
       const std::string text = printer.Event(event);
       std::fwrite(text.data(), 1, text.size(), stdout);
       // Whoever read us has gone (`| head`): nothing is left to do.

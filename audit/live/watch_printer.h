@@ -17,8 +17,9 @@ class WatchPrinter {
   WatchPrinter(Format format, TextStyle style) : format_(format), style_(style) {}
 
   // The text to print, empty when the event says nothing new to a person: an incident is printed
-  // whole when it opens and when its level, strength or cause changes, and in one line each time it
-  // has been seen ten times as often. JSON prints every event.
+  // whole when it opens and when its level, strength or cause changes, and in one line when its
+  // state changes and each time it has been seen ten times as often. JSON prints every event. An
+  // event that was printed already (a server that forgot who watches) is never printed again.
   std::string Event(const v1::IncidentEvent& event);
 
  private:
@@ -28,21 +29,35 @@ class WatchPrinter {
     std::string cause;
     uint64_t count = 0;
     int64_t opened_unix_ns = 0;
+    v1::Incident::State state = v1::Incident::STATE_OPEN;
+  };
+  struct Seen {
+    int64_t opened_unix_ns = 0;
+    uint64_t revision = 0;
   };
 
+  bool Repeated(const v1::IncidentEvent& event);
   std::string Text(const v1::IncidentEvent& event);
   std::string Headline(const std::string& what, int64_t unix_ns) const;
 
   const Format format_;
   const TextStyle style_;
   std::map<std::string, Shown> shown_;  // by fingerprint
+  std::map<std::string, Seen> seen_;    // of every event, by fingerprint
 };
 
 // "2026-11-21 12:03:41", local time.
 std::string TimeText(int64_t unix_ns);
 // One event as one line of JSON, ended by a newline.
 std::string EventJson(const v1::IncidentEvent& event);
-// An incident on one line: {"id":…,"state":…,"count":…,"opened":…,"updated":…,"finding":{…}}.
-std::string IncidentJson(const v1::Incident& incident);
+// An incident on one line: {"id":…,"state":…,"count":…,"opened":…,"updated":…, who put it into that
+// state and why where somebody did, "finding":{…}}.
+std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus& status = {});
+// "open", "acknowledged", "silenced", "resolved".
+const char* StateName(v1::Incident::State state);
+// RFC 3339 with milliseconds, UTC.
+std::string Rfc3339(int64_t unix_ns);
+// " by ann: known since Monday, until step 900"; empty when nobody did anything.
+std::string StatusText(const v1::Incident& incident, const v1::IncidentStatus& status);
 
 }  // namespace plumbline::audit

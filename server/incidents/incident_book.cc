@@ -274,6 +274,11 @@ void IncidentBook::SetIdentity(std::string identity) {
   identity_ = std::move(identity);
 }
 
+void IncidentBook::SetQuietSteps(int64_t steps) {
+  std::lock_guard lock(mutex_);
+  quiet_steps_ = steps;
+}
+
 std::string IncidentBook::identity() const {
   std::lock_guard lock(mutex_);
   return identity_;

@@ -77,6 +77,8 @@ class IncidentBook {
   // By chance another in every book, unless it is set or restored.
   std::string identity() const;
   void SetIdentity(std::string identity);
+  // Before the first change.
+  void SetQuietSteps(int64_t steps);
 
   // The first change after `*cursor` that passes the filter; moves the cursor there, or, without
   // one, to the end.
@@ -118,7 +120,7 @@ class IncidentBook {
   static void Tell(const Told& told);
 
   const std::function<int64_t()> unix_ns_;
-  const int64_t quiet_steps_;
+  int64_t quiet_steps_;
   mutable std::mutex mutex_;
   std::function<void()> on_change_;
   OnRevision on_revision_;

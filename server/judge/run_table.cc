@@ -84,6 +84,7 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, Time now, int
   for (const v1::Loss& loss : batch.losses()) {
     v1::RunInfo& info = by_source[loss.source()]->info;
     info.set_lost(info.lost() + loss.count());
+    (*info.mutable_lost_by_cause())[loss.cause()] += loss.count();
   }
   for (const v1::Progress& progress : batch.progress()) {
     Run& run = *by_source[progress.source()];

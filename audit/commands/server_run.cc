@@ -1,0 +1,207 @@
+#include "audit/commands/server_run.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "audit/live/client.h"
+#include "rules/engine/engine.h"
+
+namespace plumbline::audit {
+namespace {
+
+// What retention took is as it was meant to be; any other gap is a loss.
+bool Meant(const v1::Gap& gap) { return gap.reason().rfind("retention", 0) == 0; }
+
+class Replay {
+ public:
+  Replay(const ServerRunOptions& options, const std::function<void(const AuditProgress&)>& progress)
+      : options_(options), on_progress_(progress) {
+    input_.path = absl::StrCat(options.server, "/", options.run);
+    input_.format = "server";
+    input_.named = true;
+    progress_.files = 1;
+  }
+
+  absl::StatusOr<AuditResult> Run() {
+    Client client(options_.server);
+    absl::Status wrong;
+    const absl::Status read = client.ReadRun(options_.run, [&](const v1::ReadRunResponse& message) {
+      wrong = Take(message);
+      return wrong.ok();
+    });
+    if (!wrong.ok()) return wrong;
+    if (engine_ == nullptr) {
+      return read.ok() ? absl::DataLossError(
+                             absl::StrCat(options_.server, " sent nothing of run ", options_.run))
+                       : read;
+    }
+    if (!read.ok()) {
+      input_.Add(input_.bytes, absl::StrCat("expected the rest of the run, found: ",
+                                            std::string(read.message())));
+    }
+    engine_->Finish();
+    result_.coverage = engine_->coverage();
+    result_.inputs.push_back(std::move(input_));
+    return std::move(result_);
+  }
+
+ private:
+  absl::Status Take(const v1::ReadRunResponse& message) {
+    if (message.has_header()) return Begin(message.header());
+    if (engine_ == nullptr) return absl::DataLossError("the server sent an item before its header");
+    if (message.has_end()) {
+      End(message.end());
+    } else if (message.item().has_event()) {
+      Apply(message.item().event());
+    } else {
+      TakeBatch(message.item().batch());
+    }
+    if (on_progress_) on_progress_(progress_);
+    return absl::OkStatus();
+  }
+
+  absl::Status Begin(const v1::ReadRunHeader& header) {
+    rules::EngineConfig config = options_.engine;
+    if (config.rules.empty()) config.rules = {header.rules().begin(), header.rules().end()};
+    if (config.settings.empty())
+      config.settings = {header.settings().begin(), header.settings().end()};
+    if (header.window_steps() > 0) config.window_steps = header.window_steps();
+    auto engine = rules::Engine::Create(config, [this](const v1::Verdict& v) {
+      if (v.site().run() == options_.run) result_.report.Add(v);
+    });
+    if (!engine.ok()) return engine.status();
+    engine_ = std::move(*engine);
+    for (const v1::Gap& gap : header.gaps()) {
+      const std::string items = gap.items() > 0 ? absl::StrCat(gap.items(), " items") : "evidence";
+      input_.Add(0,
+                 absl::StrCat("expected steps ", gap.step_first(), " to ", gap.step_last(),
+                              " of attempt ", gap.attempt(), " whole, found that ", items,
+                              " are gone (", gap.reason(), ")"),
+                 !Meant(gap));
+    }
+    return absl::OkStatus();
+  }
+
+  void TakeBatch(const std::string& bytes) {
+    v1::Batch batch;
+    const uint64_t offset = input_.bytes;
+    input_.bytes += bytes.size();
+    progress_.bytes_done = progress_.bytes = input_.bytes;
+    if (!batch.ParseFromString(bytes)) {
+      input_.Add(offset, "expected a batch, found bytes that are none");
+      return;
+    }
+    KeepRun(options_.run, &batch);
+    input_.records += static_cast<uint64_t>(batch.evidence_size());
+    for (const v1::SeriesRows& rows : batch.series())
+      input_.records += static_cast<uint64_t>(rows.value_size());
+    if (batch.sources().empty() && batch.series_sets().empty()) return;
+    // As the server did: what the engine refuses is counted and said.
+    if (const absl::Status added = engine_->Add(std::move(batch)); !added.ok())
+      input_.Add(offset, absl::StrCat("expected a batch that can be judged, found: ",
+                                      std::string(added.message())));
+  }
+
+  void Apply(const v1::JudgeEvent& event) {
+    for (const v1::Source& source : event.ranks_gone().sources()) {
+      if (source.run() == options_.run) engine_->MarkGone(source);
+    }
+    if (event.has_run_finished() && event.run_finished().run() == options_.run)
+      engine_->FinishRun(options_.run);
+    if (!event.has_stream_sets()) return;
+    v1::Batch declared;
+    declared.set_stream_id(event.stream_sets().stream_id());
+    declared.add_sources()->set_run(options_.run);
+    *declared.mutable_series_sets() = event.stream_sets().sets();
+    if (const absl::Status added = engine_->Add(std::move(declared)); !added.ok())
+      input_.Add(input_.bytes,
+                 absl::StrCat("expected series sets, found: ", std::string(added.message())));
+  }
+
+  void End(const v1::ReadRunEnd& end) {
+    progress_.files_done = 1;
+    if (end.not_judged_live() == 0) return;
+    input_.Add(input_.bytes,
+               absl::StrCat("expected that the server has judged all ", end.items(),
+                            " items, found that it has not come to the last ",
+                            end.not_judged_live(), " of them yet"),
+               false);
+  }
+
+  const ServerRunOptions& options_;
+  const std::function<void(const AuditProgress&)>& on_progress_;
+  AuditProgress progress_;
+  InputReport input_;
+  AuditResult result_;
+  std::unique_ptr<rules::Engine> engine_;
+};
+
+// Keeps the elements whose source is kept, under its new number.
+template <typename List>
+void KeepOf(const std::vector<int>& place, List* list) {
+  int kept = 0;
+  for (int i = 0; i < list->size(); ++i) {
+    const uint32_t source = list->Get(i).source();
+    if (source >= place.size() || place[source] < 0) continue;
+    list->Mutable(i)->set_source(static_cast<uint32_t>(place[source]));
+    list->SwapElements(kept++, i);
+  }
+  list->DeleteSubrange(kept, list->size() - kept);
+}
+
+void KeepRows(const std::vector<int>& place, v1::SeriesRows* rows) {
+  const int count = rows->step_size();
+  if (count == 0 || rows->source().empty() || rows->value_size() % count != 0) return;
+  const int width = rows->value_size() / count;
+  v1::SeriesRows kept;
+  kept.set_set(rows->set());
+  std::string absent;
+  for (int r = 0; r < count; ++r) {
+    const uint32_t source = rows->source(rows->source_size() == 1 ? 0 : r);
+    if (source >= place.size() || place[source] < 0) continue;
+    kept.add_source(static_cast<uint32_t>(place[source]));
+    kept.add_step(rows->step(r));
+    for (int c = 0; c < width; ++c) {
+      const auto from =
+          static_cast<size_t>(r) * static_cast<size_t>(width) + static_cast<size_t>(c);
+      const auto to = static_cast<size_t>(kept.value_size());
+      kept.add_value(rows->value(static_cast<int>(from)));
+      if (to % 8 == 0) absent += '\0';
+      if (from / 8 < rows->absent().size() && (rows->absent()[from / 8] >> (from % 8) & 1) != 0)
+        absent[to / 8] = static_cast<char>(absent[to / 8] | 1 << (to % 8));
+    }
+  }
+  if (!rows->absent().empty()) kept.set_absent(std::move(absent));
+  *rows = std::move(kept);
+}
+
+}  // namespace
+
+void KeepRun(const std::string& run, v1::Batch* batch) {
+  std::vector<int> place;
+  int kept = 0;
+  for (const v1::Source& source : batch->sources())
+    place.push_back(source.run() == run ? kept++ : -1);
+  if (kept == batch->sources_size()) return;
+  KeepOf(place, batch->mutable_evidence());
+  KeepOf(place, batch->mutable_progress());
+  KeepOf(place, batch->mutable_losses());
+  KeepOf(place, batch->mutable_declarations());
+  for (v1::SeriesRows& rows : *batch->mutable_series()) KeepRows(place, &rows);
+  for (int i = batch->series_size() - 1; i >= 0; --i) {
+    if (batch->series(i).step().empty()) batch->mutable_series()->DeleteSubrange(i, 1);
+  }
+  auto* sources = batch->mutable_sources();
+  for (int i = sources->size() - 1; i >= 0; --i) {
+    if (place[static_cast<size_t>(i)] < 0) sources->DeleteSubrange(i, 1);
+  }
+}
+
+absl::StatusOr<AuditResult> AuditServerRun(
+    const ServerRunOptions& options, const std::function<void(const AuditProgress&)>& on_progress) {
+  return Replay(options, on_progress).Run();
+}
+
+}  // namespace plumbline::audit

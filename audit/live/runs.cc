@@ -1,0 +1,100 @@
+// plumb runs.
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "audit/live/client.h"
+#include "audit/live/live.h"
+#include "audit/live/output.h"
+#include "audit/live/watch_printer.h"
+#include "audit/render/finding_text.h"
+
+namespace plumbline::audit {
+namespace {
+
+using Causes = std::map<std::string, uint64_t>;  // in order
+
+Causes CausesOf(const v1::RunInfo& run) {
+  return {run.lost_by_cause().begin(), run.lost_by_cause().end()};
+}
+
+std::string StateOf(const v1::RunInfo& run) {
+  if (run.ranks_seen() > 0 && run.ranks_finished() == run.ranks_seen()) return "finished";
+  return run.ranks_connected() > 0 ? "running" : "gone";
+}
+
+std::string GapText(const v1::Gap& gap) {
+  const std::string items = gap.items() > 0 ? absl::StrCat(gap.items(), " items") : "not known";
+  return absl::StrCat("  gap: attempt ", gap.attempt(), ", steps ", gap.step_first(), "-",
+                      gap.step_last(), ", ", items, ": ", Printable(gap.reason()), "\n");
+}
+
+std::string RunText(const v1::RunInfo& run) {
+  const std::string name = Printable(run.run());
+  const std::string world = run.world_size() > 0 ? absl::StrCat("/", run.world_size()) : "";
+  std::string text =
+      Padded(name.empty() ? "(unnamed)" : name, 24) + Padded(StateOf(run), 8) +
+      Padded(absl::StrCat(run.ranks_seen(), world, " ranks"), 12) +
+      Padded(absl::StrCat("step ", run.newest_step(), " (judged ", run.closed_step(), ")"), 24) +
+      Padded(absl::StrCat(run.evidence(), " items, ", run.lost(), " lost"), 28) +
+      Padded(Plural(run.open_incidents(), "incident"), 13) + "since " +
+      TimeText(run.first_seen_unix_ns()) + "\n";
+  for (const auto& [cause, count] : CausesOf(run))
+    absl::StrAppend(&text, "  lost: ", count, " by ", Printable(cause), "\n");
+  for (const v1::AttemptInfo& a : run.attempts()) {
+    if (run.attempts_size() < 2) break;
+    absl::StrAppend(&text, "  attempt ", a.attempt(), ": steps ", a.step_first(), "-",
+                    a.step_last(), a.superseded() ? ", superseded" : "", "\n");
+  }
+  for (const v1::Gap& gap : run.gaps()) text += GapText(gap);
+  return text;
+}
+
+std::string RunJson(const v1::RunInfo& run) {
+  std::string json = absl::StrCat(
+      "{\"run\":", JsonString(run.run()), ",\"state\":\"", StateOf(run),
+      "\",\"attempt\":", run.attempt(), ",\"world_size\":", run.world_size(),
+      ",\"ranks_seen\":", run.ranks_seen(), ",\"ranks_connected\":", run.ranks_connected(),
+      ",\"ranks_finished\":", run.ranks_finished(), ",\"newest_step\":", run.newest_step(),
+      ",\"closed_step\":", run.closed_step(), ",\"evidence\":", run.evidence(),
+      ",\"samples\":", run.samples(), ",\"lost\":", run.lost(), ",\"lost_by_cause\":{");
+  const char* comma = "";
+  for (const auto& [cause, count] : CausesOf(run)) {
+    absl::StrAppend(&json, comma, JsonString(cause), ":", count);
+    comma = ",";
+  }
+  absl::StrAppend(&json, "},\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
+                  Rfc3339(run.first_seen_unix_ns()), "\",\"attempts\":[");
+  comma = "";
+  for (const v1::AttemptInfo& a : run.attempts()) {
+    absl::StrAppend(&json, comma, "{\"attempt\":", a.attempt(), ",\"step_first\":", a.step_first(),
+                    ",\"step_last\":", a.step_last(),
+                    ",\"superseded\":", a.superseded() ? "true" : "false", "}");
+    comma = ",";
+  }
+  json += "],\"gaps\":[";
+  comma = "";
+  for (const v1::Gap& gap : run.gaps()) {
+    absl::StrAppend(&json, comma, "{\"attempt\":", gap.attempt(),
+                    ",\"step_first\":", gap.step_first(), ",\"step_last\":", gap.step_last(),
+                    ",\"items\":", gap.items(), ",\"reason\":", JsonString(gap.reason()), "}");
+    comma = ",";
+  }
+  return json + "]}\n";
+}
+
+}  // namespace
+
+int RunRuns(const QueryOptions& options) {
+  Client client(options.server);
+  const auto response = client.Runs(options.timeout_seconds);
+  if (!response.ok()) return LiveFailed(response.status());
+  std::string out;
+  for (const v1::RunInfo& run : response->runs()) {
+    if (!options.run.empty() && options.run != run.run()) continue;
+    out += options.format == "json" ? RunJson(run) : RunText(run);
+  }
+  if (out.empty() && options.format != "json") out = "no runs\n";
+  return LivePrint(out);
+}
+
+}  // namespace plumbline::audit
