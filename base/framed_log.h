@@ -28,6 +28,7 @@ enum class FrameType : uint8_t {
   kJournalBatch = 18,
   kJournalSkip = 19,
   kJournalEvent = 20,
+  kJournalGaps = 21,
   // The server's checkpoints (server/journal/checkpoint_file.h).
   kCheckpointHeader = 24,
   kCheckpointPart = 25,

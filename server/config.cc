@@ -99,6 +99,10 @@ absl::Status ValidateConfig(const Config& c) {
       {"store.bytes", static_cast<double>(c.store_bytes), 0, 1e6 * kGiB},
       {"store.days", c.store_days, 0, 36500},
       {"incidents.quiet_steps", static_cast<double>(c.quiet_steps), 1, 1e12},
+      {"journal.keep_days", c.journal_keep_days, 0, 100000},
+      {"journal.keep_bytes", static_cast<double>(c.journal_keep_bytes), 0, 1e18},
+      {"checkpoint.bytes", static_cast<double>(c.checkpoint_bytes), 1, 1024 * kGiB},
+      {"checkpoint.seconds", c.checkpoint_seconds, 0.01, 86400},
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
   for (const auto& r : ranges) {

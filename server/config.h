@@ -41,6 +41,12 @@ struct Config {
   int64_t journal_commit_bytes = 4 << 20;  // ... or for so many bytes
   int64_t journal_segment_bytes = 256 << 20;
   bool journal_compress = false;
+  double journal_keep_days = 0;    // older segments go; 0: no limit
+  int64_t journal_keep_bytes = 0;  // of all segments; 0: no limit
+
+  // [checkpoint]: a restart judges again what came after the newest one
+  int64_t checkpoint_bytes = 256 << 20;  // written after so much evidence was judged
+  double checkpoint_seconds = 60;        // ... or after so long
 
   // [store]: scalars, kept for queries
   int64_t store_bytes = int64_t{64} << 30;  // of its file; the oldest go first. 0: no limit

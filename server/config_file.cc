@@ -101,7 +101,11 @@ Sections KnownKeys(Config* c) {
                   {"commit_ms", Number(&c->journal_commit_ms)},
                   {"commit_bytes", Integer(&c->journal_commit_bytes)},
                   {"segment_bytes", Integer(&c->journal_segment_bytes)},
-                  {"compress", Flag(&c->journal_compress)}};
+                  {"compress", Flag(&c->journal_compress)},
+                  {"keep_days", Number(&c->journal_keep_days)},
+                  {"keep_bytes", Integer(&c->journal_keep_bytes)}};
+  s["checkpoint"] = {{"bytes", Integer(&c->checkpoint_bytes)},
+                     {"seconds", Number(&c->checkpoint_seconds)}};
   s["store"] = {{"bytes", Integer(&c->store_bytes)}, {"days", Number(&c->store_days)}};
   s["incidents"] = {{"quiet_steps", Integer(&c->quiet_steps)}};
   s["rules"] = {{"run", Texts(&c->rules)},

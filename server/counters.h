@@ -22,8 +22,9 @@ struct Counters {
   std::atomic<uint64_t> journal_commits{0};
   std::atomic<uint64_t> journal_entries{0};
   std::atomic<uint64_t> journal_bytes{0};
-  std::atomic<uint64_t> journal_failures{
-      0};  // writes and syncs that the system refused, retries included
+  std::atomic<uint64_t> journal_failures{0};  // writes and syncs refused, retries included
+  std::atomic<uint64_t> checkpoints{0};
+  std::atomic<uint64_t> checkpoint_failures{0};
   std::atomic<uint64_t> journal_lost{0};  // entries that were found damaged or missing
 };
 

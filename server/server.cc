@@ -5,7 +5,6 @@
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -13,31 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "server/http/http_server.h"
 #include "server/ingest/ingest_service.h"
-#include "server/journal/data_directory.h"
-#include "server/journal/journal.h"
-#include "server/journal/journal_scan.h"
-#include "server/judge/judge.h"
+#include "server/pipeline.h"
 #include "server/query/query_service.h"
-#include "server/store/store.h"
 
 namespace plumbline::server {
 namespace {
 
-// Without --data scalars are kept in memory, the newest ones.
-constexpr uint64_t kStoreBytesInMemory = 256u << 20;
-
 std::chrono::nanoseconds Seconds(double s) {
   return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
-}
-
-JudgeOptions JudgeOptionsOf(const Config& c) {
-  JudgeOptions o;
-  o.engine.rules = c.rules;
-  o.engine.settings = c.settings;
-  o.engine.window_steps = c.window_steps;
-  o.grace = Seconds(c.grace_seconds);
-  o.queue_bytes = static_cast<size_t>(c.queue_bytes);
-  return o;
 }
 
 IngestOptions IngestOptionsOf(const Config& c) {
@@ -49,42 +31,6 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.max_streams = static_cast<size_t>(c.max_streams);
   o.ack_batches = static_cast<uint64_t>(c.ack_batches);
   o.ack_delay = Seconds(c.ack_seconds);
-  return o;
-}
-
-int64_t UnixNanos() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-JournalOptions JournalOptionsOf(const Config& c, const std::string& directory) {
-  JournalOptions o;
-  o.segments.directory = directory;
-  o.segments.tool_version = Version();
-  o.segments.sync = c.journal_sync == "commit"     ? SyncPolicy::kCommit
-                    : c.journal_sync == "interval" ? SyncPolicy::kInterval
-                                                   : SyncPolicy::kNever;
-  o.segments.sync_interval = Seconds(c.journal_sync_seconds);
-  o.segments.segment_bytes = static_cast<uint64_t>(c.journal_segment_bytes);
-  o.segments.compress = c.journal_compress;
-  o.commit_delay = Seconds(c.journal_commit_ms / 1000);
-  o.commit_bytes = static_cast<size_t>(c.journal_commit_bytes);
-  o.unix_ns = UnixNanos;
-  return o;
-}
-
-StoreOptions StoreOptionsOf(const Config& c, const DataDirectory* data, uint64_t newest_entry) {
-  StoreOptions o;
-  o.retention.max_bytes = static_cast<uint64_t>(c.store_bytes);
-  o.retention.max_age_s = static_cast<int64_t>(c.store_days * 86400);
-  if (data == nullptr) {
-    o.retention.max_bytes = std::min(o.retention.max_bytes, kStoreBytesInMemory);
-    return o;
-  }
-  o.path = data->store();
-  o.origin.journal_id = data->journal_id();
-  o.origin.newest_entry = newest_entry;
   return o;
 }
 
@@ -117,11 +63,14 @@ class ServerImpl : public Server {
  public:
   ~ServerImpl() override {
     Stop();
-    if (judge_ != nullptr) StopJudging();
+    pipeline_.Stop();  // it may run although nothing listens
   }
 
   absl::Status Init(const Config& config) {
-    if (auto s = OpenJournal(config); !s.ok()) return s;
+    if (auto s = pipeline_.Open(config, Version()); !s.ok()) return s;
+    ingest_ = IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
+                                    &pipeline_.journal(), &pipeline_.judge(), &counters_);
+    run_reader_ = pipeline_.MakeReader(config);
     query_ = QueryService::Create(SourcesOfQueries());
     if (config.reflection) {
       if (auto s = LoadReflection(); !s.ok()) return s;
@@ -144,93 +93,26 @@ class ServerImpl : public Server {
     ingest_->Shutdown();
     query_->Shutdown();
     grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-    StopJudging();
+    pipeline_.Stop();
     grpc_.reset();
   }
 
  private:
-  // Takes up what a former process left, and goes on behind it. What was acknowledged then is known
-  // when this returns; it is judged meanwhile.
-  absl::Status OpenJournal(const Config& config) {
-    JournalScan scan(static_cast<size_t>(config.max_streams));
-    Replay replay;
-    std::string directory;
-    if (config.data_directory.empty()) {
-      spdlog::warn("no --data: nothing is kept; what was acknowledged is lost with this process");
-    } else {
-      auto data = DataDirectory::Open(config.data_directory);
-      if (!data.ok()) return data.status();
-      data_ = std::move(*data);
-      directory = data_->journal();
-      auto scanned = ScanJournal(directory, 1, static_cast<size_t>(config.max_streams));
-      if (!scanned.ok()) return scanned.status();
-      scan = std::move(*scanned);
-      ReportScan(scan);
-      if (scan.oldest > 0) {
-        replay.directory = directory;
-        replay.from = scan.oldest;
-        replay.to = scan.last;
-        replay.events = std::move(scan.events);
-      }
-    }
-    if (auto s = OpenJudge(config, scan.last); !s.ok()) return s;
-    JournalOptions options = JournalOptionsOf(config, directory);
-    options.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
-    journal_ = std::make_unique<Journal>(std::move(options), scan.last, scan.streams, &counters_);
-    ingest_ = IngestService::Create(IngestOptionsOf(config), scan.streams, journal_.get(),
-                                    judge_.get(), &counters_);
-    judge_->Start(journal_.get(), std::move(replay));
-    return absl::OkStatus();
-  }
-
-  // `newest`: the last entry of the journal.
-  absl::Status OpenJudge(const Config& config, uint64_t newest) {
-    auto store = Store::Open(StoreOptionsOf(config, data_.get(), newest));
-    if (!store.ok()) return store.status();
-    store_ = std::move(*store);
-    if (data_ != nullptr) book_.SetIdentity(data_->journal_id());
-    book_.SetQuietSteps(config.quiet_steps);
-    book_.SetOnRevision([this](const std::string& fingerprint, const v1::IncidentRevision& r) {
-      store_->AddRevision(fingerprint, r);
-    });
-    JudgeOptions options = JudgeOptionsOf(config);
-    options.store = store_.get();
-    auto judge = Judge::Create(options, &book_, &counters_);
-    if (!judge.ok()) return judge.status();
-    judge_ = std::move(*judge);
-    return absl::OkStatus();
-  }
-
   QuerySources SourcesOfQueries() {
     QuerySources sources;
     sources.version = Version();
-    sources.judge = judge_.get();
-    sources.book = &book_;
+    sources.judge = &pipeline_.judge();
+    sources.book = &pipeline_.book();
     sources.counters = &counters_;
-    sources.store = store_.get();
-    sources.update = [this](v1::IncidentUpdate update, std::function<void(absl::Status)> done) {
+    sources.store = &pipeline_.store();
+    sources.runs = run_reader_.get();
+    sources.update = [judge = &pipeline_.judge()](v1::IncidentUpdate update,
+                                                  std::function<void(absl::Status)> done) {
       v1::JudgeEvent event;
       *event.mutable_incident() = std::move(update);
-      judge_->Decide(std::move(event), std::move(done));
+      judge->Decide(std::move(event), std::move(done));
     };
     return sources;
-  }
-
-  void ReportScan(const JournalScan& scan) {
-    for (const LostEntries& lost : scan.lost) {
-      counters_.journal_lost += lost.last - lost.first + 1;
-      spdlog::error("journal: {}; entries {} to {} are lost", lost.where, lost.first, lost.last);
-    }
-    if (scan.oldest > 0) {
-      spdlog::info("journal: entries {} to {}, {} streams", scan.oldest, scan.last,
-                   scan.streams.streams().size());
-    }
-  }
-
-  // The journal first: what it has taken is judged, and nobody waits for it any more.
-  void StopJudging() {
-    if (journal_ != nullptr) journal_->Stop();
-    judge_->Stop();
   }
 
   absl::Status Listen(const Config& config) {
@@ -252,12 +134,9 @@ class ServerImpl : public Server {
   }
 
   Counters counters_;
-  std::unique_ptr<DataDirectory> data_;  // first: held until all else is gone
-  IncidentBook book_{[this] { return judge_->unix_ns(); }};
-  std::unique_ptr<Store> store_;
-  std::unique_ptr<Judge> judge_;
-  std::unique_ptr<Journal> journal_;
+  Pipeline pipeline_{&counters_};
   std::unique_ptr<IngestService> ingest_;
+  std::unique_ptr<RunReader> run_reader_;
   std::unique_ptr<QueryService> query_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<grpc::Server> grpc_;

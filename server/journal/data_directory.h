@@ -4,6 +4,7 @@
 //   DATA/journal/     segments (entry.h), and in `id` which journal this is
 //   DATA/store.sqlite what is derived from it (server/store): may be deleted
 //   DATA/checkpoint/  (checkpoint_file.h)
+//   DATA/gaps.plg     what the journal no longer holds (gap_book.h)
 #pragma once
 
 #include <memory>
@@ -28,6 +29,7 @@ class DataDirectory {
   std::string store() const { return path_ + "/store.sqlite"; }
   // Made by chance with the journal, and gone with it.
   const std::string& journal_id() const { return journal_id_; }
+  std::string gaps() const { return path_ + "/gaps.plg"; }
 
  private:
   DataDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}

@@ -22,7 +22,7 @@ class StreamBook {
   struct Stream {
     uint64_t sequence = 0;
     std::map<uint64_t, std::string> sets;  // SetRecord
-    uint64_t age = 0;  // key in by_age()
+    uint64_t age = 0;                      // key in by_age()
   };
 
   explicit StreamBook(size_t max_streams) : max_streams_(max_streams) {}

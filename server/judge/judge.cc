@@ -20,16 +20,21 @@ int64_t UnixNanos() {
 
 }  // namespace
 
-Judge::Judge(const JudgeOptions& options, IncidentBook* book, Counters* counters)
+Judge::Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gaps,
+             Counters* counters)
     : book_(book),
+      gaps_(gaps),
       counters_(counters),
       store_(options.store),
       queue_(options.queue_bytes),
+      checkpoint_bytes_(options.checkpoint_bytes),
+      checkpoint_interval_(options.checkpoint_interval),
       runs_(options.grace) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
-                                                     IncidentBook* book, Counters* counters) {
-  std::unique_ptr<Judge> judge(new Judge(options, book, counters));
+                                                     IncidentBook* book, const GapBook* gaps,
+                                                     Counters* counters) {
+  std::unique_ptr<Judge> judge(new Judge(options, book, gaps, counters));
   auto engine = rules::Engine::Create(options.engine,
                                       [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
   if (!engine.ok()) return engine.status();
@@ -39,14 +44,18 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
   return judge;
 }
 
-void Judge::Start(Journal* journal, Replay replay) {
+void Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay replay) {
   journal_ = journal;
+  checkpointer_ = checkpointer;
   judged_entry_ = replay.from - 1;
+  next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
   catching_up_ = !replay.directory.empty();
   thread_ = std::thread([this, replay = std::move(replay)] {
-    if (catching_up_ && !JudgeAgain(replay)) return;
-    catching_up_ = false;
-    Loop();
+    if (!catching_up_ || JudgeAgain(replay)) {
+      catching_up_ = false;
+      Loop();
+    }
+    HandInCheckpoint();
   });
 }
 
@@ -65,6 +74,7 @@ void Judge::Loop() {
     const auto popped = queue_.Pop(next_timers, &item);
     if (popped == JudgeQueue::Popped::kClosed) return;
     if (popped == JudgeQueue::Popped::kItem) Handle(std::move(item));
+    CheckpointIfDue();
     if (stopping()) {
       spdlog::warn("{} items were not judged before the server stopped", queue_.size());
       return;
@@ -91,6 +101,7 @@ bool Judge::JudgeAgain(const Replay& replay) {
     for (; event != replay.events.end() && event->event.after() < entry; ++event) {
       unix_ns_ = event->unix_ns;
       Apply(event->event.event());
+      applied_event_ = event->number;
     }
   };
   uint64_t judged = 0;
@@ -103,6 +114,7 @@ bool Judge::JudgeAgain(const Replay& replay) {
     apply_until(entry.prefix.number);
     JudgeAgain(entry);
     ++judged;
+    CheckpointIfDue();
   }
   apply_until(JournalReader::kAll);
   {
@@ -123,6 +135,7 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
     return;
   }
   unix_ns_ = entry.prefix.unix_ns;
+  bytes_since_checkpoint_ += entry.payload.size();
   HandleBatch(entry.prefix.number, entry.prefix.stream_id, std::move(batch));
   judged_entry_ = entry.prefix.number;
 }
@@ -142,6 +155,7 @@ void Judge::Handle(JudgeItem item) {
   switch (item.kind) {
     case JudgeItem::Kind::kBatch:
       unix_ns_ = item.unix_ns;
+      bytes_since_checkpoint_ += item.batch.bytes;
       HandleBatch(item.entry, item.stream_id, std::move(item.batch.batch));
       judged_entry_ = item.entry;
       return;
@@ -231,6 +245,7 @@ absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
   }
   unix_ns_ = committed->unix_ns;
   Apply(event);
+  applied_event_ = committed->number;
   return absl::OkStatus();
 }
 
@@ -286,7 +301,10 @@ std::vector<v1::RunInfo> Judge::Runs() const {
     std::lock_guard lock(mutex_);
     list = runs_.List();
   }
-  for (v1::RunInfo& info : list) info.set_open_incidents(book_->OpenIn(info.run()));
+  for (v1::RunInfo& info : list) {
+    info.set_open_incidents(book_->OpenIn(info.run()));
+    for (v1::Gap& gap : gaps_->Of(info.run())) *info.add_gaps() = std::move(gap);
+  }
   return list;
 }
 

@@ -22,6 +22,8 @@
 #include "rules/engine/report.h"
 #include "server/counters.h"
 #include "server/incidents/incident_book.h"
+#include "server/journal/checkpointer.h"
+#include "server/journal/gap_book.h"
 #include "server/journal/journal.h"
 #include "server/journal/journal_scan.h"
 #include "server/judge/judge_queue.h"
@@ -35,6 +37,9 @@ struct JudgeOptions {
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
   size_t queue_bytes = 256u << 20;
   Store* store = nullptr;  // of what closes; must outlive the judge
+  // What is judged between two checkpoints: so many bytes, or so much time, whichever is first.
+  uint64_t checkpoint_bytes = 256u << 20;
+  std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);
 };
 
 // What a former process left to be judged.
@@ -48,14 +53,19 @@ struct Replay {
 // Thread-safe but for Create, Start and destruction.
 class Judge {
  public:
-  // InvalidArgument when the engine refuses its configuration. `book` and `counters` must outlive
-  // it.
+  // InvalidArgument when the engine refuses its configuration. All pointers must outlive it.
   static absl::StatusOr<std::unique_ptr<Judge>> Create(const JudgeOptions& options,
-                                                       IncidentBook* book, Counters* counters);
+                                                       IncidentBook* book, const GapBook* gaps,
+                                                       Counters* counters);
   ~Judge();
 
-  // Judges what `replay` names, then what is pushed. Once. `journal` must outlive it.
-  void Start(Journal* journal, Replay replay);
+  // Takes over what another judge knew. An error says why that was not possible; this one then
+  // knows nothing, as before. Before Start.
+  absl::Status Restore(const Checkpoint& checkpoint);
+
+  // Judges what `replay` names, then what is pushed. Once. `journal` must outlive it, and so must
+  // `checkpointer`, which may be null: nothing is kept then.
+  void Start(Journal* journal, Checkpointer* checkpointer, Replay replay);
 
   // See JudgeQueue. A batch is pushed once the journal holds it, in order of the numbers.
   bool Admit(size_t bytes, std::function<void()> resume) {
@@ -84,11 +94,12 @@ class Judge {
   int64_t unix_ns() const { return unix_ns_; }
 
  private:
-  Judge(const JudgeOptions& options, IncidentBook* book, Counters* counters);
+  Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gaps, Counters* counters);
 
   void Loop();
   bool JudgeAgain(const Replay& replay);
   void JudgeAgain(const StoredEntry& entry);
+  void HandInCheckpoint();
   void Handle(JudgeItem item);
   void HandleBatch(uint64_t entry, uint64_t stream_id, v1::Batch batch);
   void HandleTimers(JudgeQueue::Clock::time_point now);
@@ -96,20 +107,33 @@ class Judge {
   void Apply(const v1::JudgeEvent& event);
   void OnVerdict(const v1::Verdict& verdict);
   void SetClosedStep(const std::string& run);
+  void CheckpointIfDue();
+  Checkpoint TakeCheckpoint();
+  void PersistReports(Archive& archive);
   bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
   IncidentBook* const book_;
+  const GapBook* const gaps_;
   Counters* const counters_;
   Store* const store_;
   JudgeQueue queue_;
   std::unique_ptr<rules::Engine> engine_;  // the judging thread's own
   Journal* journal_ = nullptr;
-  bool undecided_ = false;  // an event could not be kept: what it says must not happen
+  Checkpointer* checkpointer_ = nullptr;
+  const uint64_t checkpoint_bytes_;
+  const std::chrono::nanoseconds checkpoint_interval_;
+  uint64_t bytes_since_checkpoint_ = 0;
+  JudgeQueue::Clock::time_point next_checkpoint_{};
+  uint64_t checkpointed_entry_ = 0;
+  uint64_t checkpointed_event_ = 0;
+  uint64_t applied_event_ = 0;  // number of the last one
+  bool undecided_ = false;      // an event could not be kept: what it says must not happen
 
   struct RunReport {
     rules::Report report;
     uint64_t judged = 0;
     uint64_t inconclusive = 0;
+    void Persist(Archive& archive) { archive(report, judged, inconclusive); }
   };
   mutable std::mutex mutex_;  // guards the two below, which queries read
   RunTable runs_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rules/engine/series.h"
+#include "rules/lib/archive_proto.h"
 
 namespace plumbline::server {
 
@@ -184,6 +185,15 @@ std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) const {
       runs.push_back(source.run());
   }
   return runs;
+}
+
+void RunTable::RankState::Persist(Archive& archive) { archive(source, stream_id, finished, gone); }
+
+void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, world, info); }
+
+void RunTable::Persist(Archive& archive) {
+  archive.Version(1);
+  archive(runs_);
 }
 
 std::vector<v1::RunInfo> RunTable::List() const {

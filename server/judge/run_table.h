@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/archive.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/query.pb.h"
 
@@ -43,6 +44,9 @@ class RunTable {
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   std::vector<std::string> RunsOf(const v1::Batch& batch) const;
 
+  // Everything but times: call DisconnectAll after reading.
+  void Persist(Archive& archive);
+
   // Name order; `open_incidents` is left to the caller.
   std::vector<v1::RunInfo> List() const;
 
@@ -57,6 +61,7 @@ class RunTable {
     Time deadline{};  // of a rank that is not connected
     bool waiting() const { return !connected && !finished && !gone; }
     bool over() const { return finished || gone; }
+    void Persist(Archive& archive);
   };
   struct Run {
     uint32_t attempt = 0;
@@ -65,6 +70,7 @@ class RunTable {
     std::map<int, uint32_t> world;    // by role
     Time last_activity{};
     v1::RunInfo info;  // counters and steps; ranks are counted when listed
+    void Persist(Archive& archive);
   };
 
   void Touch(Run& run, uint64_t stream_id, const v1::Source& source);

@@ -1,0 +1,64 @@
+#include "server/journal/checkpointer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+namespace plumbline::server {
+
+Checkpointer::Checkpointer(std::string directory, std::string tool_version, Counters* counters,
+                           std::function<void(uint64_t)> after_write)
+    : directory_(std::move(directory)),
+      tool_version_(std::move(tool_version)),
+      counters_(counters),
+      after_write_(std::move(after_write)),
+      thread_([this] { Loop(); }) {}
+
+Checkpointer::~Checkpointer() { Stop(); }
+
+void Checkpointer::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Checkpointer::Write(Checkpoint checkpoint) {
+  std::lock_guard lock(mutex_);
+  idle_ = false;
+  next_ = std::move(checkpoint);
+  changed_.notify_all();
+}
+
+void Checkpointer::Loop() {
+  for (;;) {
+    Checkpoint checkpoint;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopped_ || next_.has_value(); });
+      if (!next_) return;
+      checkpoint = std::move(*next_);
+      next_.reset();
+    }
+    WriteOne(checkpoint);
+    std::lock_guard lock(mutex_);
+    if (!next_) idle_ = true;
+  }
+}
+
+void Checkpointer::WriteOne(const Checkpoint& checkpoint) {
+  const absl::Status written = WriteCheckpoint(directory_, tool_version_, checkpoint);
+  if (!written.ok()) {
+    ++counters_->checkpoint_failures;
+    spdlog::error("checkpoint at entry {}: {}; the older ones are kept", checkpoint.entry,
+                  std::string(written.message()));
+    return;
+  }
+  ++counters_->checkpoints;
+  auto kept = ListCheckpoints(directory_);
+  if (kept.ok() && !kept->empty() && after_write_) after_write_(kept->back().entry);
+}
+
+}  // namespace plumbline::server

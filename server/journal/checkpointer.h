@@ -1,0 +1,49 @@
+// Writes checkpoints beside the judge, one at a time, and says which the journal may rely on.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "server/counters.h"
+#include "server/journal/checkpoint_file.h"
+
+namespace plumbline::server {
+
+// Thread-safe but for construction and destruction.
+class Checkpointer {
+ public:
+  // `after_write` runs on the writing thread after each checkpoint that was written, with the
+  // number of the entry that the oldest one kept stands at. `counters` must outlive it.
+  Checkpointer(std::string directory, std::string tool_version, Counters* counters,
+               std::function<void(uint64_t)> after_write);
+  ~Checkpointer();  // waits for the one that is being written
+
+  // Whether a checkpoint would be written now; false while another one is.
+  bool idle() const { return idle_; }
+  void Write(Checkpoint checkpoint);
+  // Ends when what was handed in is written.
+  void Stop();
+
+ private:
+  void Loop();
+  void WriteOne(const Checkpoint& checkpoint);
+
+  const std::string directory_;
+  const std::string tool_version_;
+  Counters* const counters_;
+  const std::function<void(uint64_t)> after_write_;
+  std::atomic<bool> idle_{true};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Checkpoint> next_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,101 @@
+#include "server/journal/gap_book.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+namespace {
+
+std::vector<v1::JournalGaps> ReadAll(const std::string& path, bool* damaged) {
+  std::vector<v1::JournalGaps> all;
+  auto log = FramedLogReader::Open(path);
+  *damaged = !log.ok() && !absl::IsNotFound(log.status());
+  if (!log.ok()) return all;
+  for (;;) {
+    FrameType type;
+    std::string payload;
+    const FramedLogReader::Result result = (*log)->Next(&type, &payload);
+    if (result == FramedLogReader::Result::kFrame) {
+      v1::JournalGaps gaps;
+      if (type == FrameType::kJournalGaps && gaps.ParseFromString(payload)) all.push_back(gaps);
+      continue;
+    }
+    if (result != FramedLogReader::Result::kDamaged) return all;
+    *damaged = true;
+    if (!(*log)->Resume()) return all;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GapBook>> GapBook::Open(const std::string& path) {
+  bool damaged = false;
+  const std::vector<v1::JournalGaps> known = ReadAll(path, &damaged);
+  if (damaged) std::rename(path.c_str(), (path + ".damaged").c_str());
+  auto log = FramedLogWriter::Open(path);
+  if (!log.ok()) return log.status();
+  auto book = std::make_unique<GapBook>();
+  book->path_ = path;
+  book->log_ = std::move(*log);
+  for (const v1::JournalGaps& gaps : known) {
+    if (!damaged) {
+      book->Take(gaps);
+    } else if (auto s = book->Add(gaps); !s.ok()) {
+      return s;
+    }
+  }
+  return book;
+}
+
+std::unique_ptr<GapBook> GapBook::InMemory() { return std::make_unique<GapBook>(); }
+
+absl::Status GapBook::Add(const v1::JournalGaps& gaps) {
+  std::lock_guard lock(mutex_);
+  if (known_.contains({gaps.first_entry(), gaps.last_entry()})) return absl::OkStatus();
+  if (log_ != nullptr) {
+    if (auto s = log_->Append(FrameType::kJournalGaps, gaps.SerializeAsString()); !s.ok()) return s;
+    if (auto s = log_->Sync(); !s.ok()) return s;
+  }
+  Take(gaps);
+  return absl::OkStatus();
+}
+
+absl::Status GapBook::AddLost(const LostEntries& lost) {
+  v1::JournalGaps gaps;
+  gaps.set_first_entry(lost.first);
+  gaps.set_last_entry(lost.last);
+  gaps.add_gaps()->set_reason(absl::StrCat("journal-damaged: entries ", lost.first, " to ",
+                                           lost.last, " cannot be read (", lost.where, ")"));
+  return Add(gaps);
+}
+
+void GapBook::Take(const v1::JournalGaps& gaps) {
+  if (!known_.emplace(gaps.first_entry(), gaps.last_entry()).second) return;
+  for (const v1::Gap& gap : gaps.gaps()) {
+    const auto same = std::find_if(merged_.begin(), merged_.end(), [&](const v1::Gap& other) {
+      return other.run() == gap.run() && other.attempt() == gap.attempt() &&
+             other.reason() == gap.reason();
+    });
+    if (same == merged_.end()) {
+      merged_.push_back(gap);
+      continue;
+    }
+    same->set_step_first(std::min(same->step_first(), gap.step_first()));
+    same->set_step_last(std::max(same->step_last(), gap.step_last()));
+    same->set_items(same->items() + gap.items());
+  }
+}
+
+std::vector<v1::Gap> GapBook::Of(const std::string& run) const {
+  std::lock_guard lock(mutex_);
+  std::vector<v1::Gap> gaps;
+  for (const v1::Gap& gap : merged_) {
+    if (run.empty() || gap.run().empty() || gap.run() == run) gaps.push_back(gap);
+  }
+  return gaps;
+}
+
+}  // namespace plumbline::server

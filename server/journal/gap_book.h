@@ -1,0 +1,46 @@
+// What the journal no longer holds: taken by retention, or lost to damage. Never forgotten.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/framed_log.h"
+#include "plumbline/v1/journal.pb.h"
+#include "plumbline/v1/query.pb.h"
+#include "server/journal/journal_reader.h"
+
+namespace plumbline::server {
+
+// Thread-safe but for construction. A framed log of v1::JournalGaps.
+class GapBook {
+ public:
+  // Creates the file when it is not there. A damaged one is set aside as PATH.damaged: what it
+  // still says is kept.
+  static absl::StatusOr<std::unique_ptr<GapBook>> Open(const std::string& path);
+  static std::unique_ptr<GapBook> InMemory();
+
+  // Durable when it returns OK; an equal one that is there already is not added again.
+  absl::Status Add(const v1::JournalGaps& gaps);
+  // Entries that damage took: of which runs nobody knows.
+  absl::Status AddLost(const LostEntries& lost);
+
+  // Of one run, and those of unknown runs; empty: all. Merged by run, attempt and reason.
+  std::vector<v1::Gap> Of(const std::string& run) const;
+
+ private:
+  void Take(const v1::JournalGaps& gaps);
+
+  std::string path_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<FramedLogWriter> log_;  // null: in memory
+  std::set<std::pair<uint64_t, uint64_t>> known_;
+  std::vector<v1::Gap> merged_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,83 @@
+// What a judge knows, written down at one entry and taken over by another.
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/archive.h"
+#include "rules/lib/archive_proto.h"
+#include "server/judge/judge.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr char kEngine[] = "engine";
+constexpr char kServer[] = "server";
+
+}  // namespace
+
+void Judge::PersistReports(Archive& archive) {
+  archive.Version(1);
+  archive.Section("runs", [&] { archive(runs_); });
+  archive.Section("reports", [&] { archive(reports_); });
+  archive.Section("incidents", [&] { book_->Persist(archive); });
+}
+
+Checkpoint Judge::TakeCheckpoint() {
+  Checkpoint checkpoint;
+  checkpoint.entry = judged_entry_;
+  checkpoint.event = applied_event_;
+  checkpoint.unix_ns = unix_ns_;
+  checkpoint.parts[kEngine] = engine_->Checkpoint();
+  Archive archive;
+  {
+    std::lock_guard lock(mutex_);
+    PersistReports(archive);
+  }
+  checkpoint.parts[kServer] = archive.Take();
+  return checkpoint;
+}
+
+absl::Status Judge::Restore(const Checkpoint& checkpoint) {
+  const auto engine = checkpoint.parts.find(kEngine);
+  const auto server = checkpoint.parts.find(kServer);
+  if (engine == checkpoint.parts.end() || server == checkpoint.parts.end()) {
+    return absl::InvalidArgumentError("a part is missing");
+  }
+  if (auto s = engine_->Restore(engine->second); !s.ok()) return s;
+  Archive archive(server->second);
+  std::lock_guard lock(mutex_);
+  PersistReports(archive);
+  archive.End();
+  // The engine knows something now and the rest does not: the caller starts over with a new judge.
+  if (!archive.ok()) return absl::DataLossError(archive.error());
+  runs_.DisconnectAll(JudgeQueue::Clock::now());
+  unix_ns_ = checkpoint.unix_ns;
+  applied_event_ = checkpointed_event_ = checkpoint.event;
+  checkpointed_entry_ = checkpoint.entry;
+  return absl::OkStatus();
+}
+
+void Judge::CheckpointIfDue() {
+  if (checkpointer_ == nullptr || !checkpointer_->idle()) return;
+  const bool bytes = bytes_since_checkpoint_ >= checkpoint_bytes_;
+  if (!bytes && JudgeQueue::Clock::now() < next_checkpoint_) return;
+  next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
+  HandInCheckpoint();
+}
+
+// Hands in a checkpoint, unless there is nothing new, or something was decided that nobody kept.
+void Judge::HandInCheckpoint() {
+  const bool news = judged_entry_ != checkpointed_entry_ || applied_event_ != checkpointed_event_;
+  if (checkpointer_ == nullptr || undecided_ || !news) return;
+  const auto start = JudgeQueue::Clock::now();
+  Checkpoint checkpoint = TakeCheckpoint();
+  checkpointed_entry_ = checkpoint.entry;
+  checkpointed_event_ = checkpoint.event;
+  bytes_since_checkpoint_ = 0;
+  const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
+  spdlog::debug("checkpoint at entry {} taken in {:.3f} s", checkpoint.entry, took.count());
+  checkpointer_->Write(std::move(checkpoint));
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,66 @@
+// What lies behind the sockets: the journal, the judge that follows it, and what a restart takes
+// up.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/config.h"
+#include "server/counters.h"
+#include "server/incidents/incident_book.h"
+#include "server/journal/checkpointer.h"
+#include "server/journal/data_directory.h"
+#include "server/journal/gap_book.h"
+#include "server/journal/journal.h"
+#include "server/journal/journal_scan.h"
+#include "server/journal/retention.h"
+#include "server/judge/judge.h"
+
+namespace plumbline::server {
+
+// Thread-safe but for Open, Stop and destruction.
+class Pipeline {
+ public:
+  // `counters` must outlive it.
+  explicit Pipeline(Counters* counters) : counters_(counters) {}
+  ~Pipeline();
+
+  // Takes up what a former process left and goes on behind it: when this returns, all that was
+  // acknowledged then is known; it is judged meanwhile. InvalidArgument: the configuration is
+  // wrong. FailedPrecondition: another server has the data directory.
+  absl::Status Open(const Config& config, const std::string& version);
+
+  // The journal first: what it has taken is judged, and nobody waits for it any more. Bounded.
+  void Stop();
+
+  IncidentBook& book() { return *book_; }
+  Store& store() { return *store_; }
+  Judge& judge() { return *judge_; }
+  Journal& journal() { return *journal_; }
+  const GapBook& gaps() const { return *gaps_; }
+  // Streams of former processes, as Open found them.
+  const StreamBook& known_streams() const { return scan_.streams; }
+  // Empty: nothing is kept.
+  std::string journal_directory() const { return data_ ? data_->journal() : ""; }
+
+ private:
+  absl::Status MakeJudge(const JudgeOptions& options);
+  absl::Status RestoreNewest(const JudgeOptions& options, Checkpoint* restored);
+  absl::Status TakeUp(const JudgeOptions& options, const Config& config, const std::string& version,
+                      Replay* replay);
+  void ReportScan();
+
+  Counters* const counters_;
+  std::unique_ptr<DataDirectory> data_;  // held until all else is gone
+  std::unique_ptr<GapBook> gaps_;
+  std::unique_ptr<Retention> retention_;
+  std::unique_ptr<IncidentBook> book_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  std::unique_ptr<Judge> judge_;
+  std::unique_ptr<Journal> journal_;
+  JournalScan scan_{0};
+};
+
+}  // namespace plumbline::server
