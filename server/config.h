@@ -62,11 +62,16 @@ struct Config {
 
   // [log]
   std::string log_level = "info";  // trace debug info warning error off
+
+  bool operator==(const Config&) const = default;
 };
 
 // Reads `path` over `config`. An error names file, line, key and what was expected; an unknown key
 // names the nearest known one.
 absl::Status LoadConfigFile(const std::string& path, Config* config);
+
+// All keys that a file may have, "table.key", in order.
+std::vector<std::string> ConfigKeys();
 
 // Ranges and addresses. The message says which option and what it may be.
 absl::Status ValidateConfig(const Config& config);

@@ -169,6 +169,15 @@ absl::Status ReadSection(const std::string& path, const std::string& name, const
 
 }  // namespace
 
+std::vector<std::string> ConfigKeys() {
+  Config unused;
+  std::vector<std::string> keys;
+  for (const auto& [table, section] : KnownKeys(&unused)) {
+    for (const auto& [key, setter] : section) keys.push_back(absl::StrCat(table, ".", key));
+  }
+  return keys;
+}
+
 absl::Status LoadConfigFile(const std::string& path, Config* config) {
   std::ifstream file(path);
   std::stringstream text;

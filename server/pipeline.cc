@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "server/journal/checkpoint_file.h"
+#include "server/journal/journal_run_reader.h"
 
 namespace plumbline::server {
 namespace {
@@ -143,6 +144,18 @@ absl::Status Pipeline::RestoreNewest(const JudgeOptions& options, Checkpoint* re
   }
   *restored = Checkpoint();
   return MakeJudge(options);
+}
+
+std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
+  if (data_ == nullptr) return nullptr;
+  RunReaderOptions options;
+  options.directory = data_->journal();
+  options.committed = [journal = journal_.get()] { return journal->committed(); };
+  options.judged = [judge = judge_.get()] { return judge->judged_entry(); };
+  options.window_steps = config.window_steps;
+  options.rules = config.rules;
+  options.settings = config.settings;
+  return MakeRunReader(std::move(options), gaps_.get());
 }
 
 void Pipeline::ReportScan() {

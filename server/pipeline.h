@@ -16,6 +16,7 @@
 #include "server/journal/journal_scan.h"
 #include "server/journal/retention.h"
 #include "server/judge/judge.h"
+#include "server/query/run_reader.h"
 
 namespace plumbline::server {
 
@@ -41,8 +42,8 @@ class Pipeline {
   const GapBook& gaps() const { return *gaps_; }
   // Streams of former processes, as Open found them.
   const StreamBook& known_streams() const { return scan_.streams; }
-  // Empty: nothing is kept.
-  std::string journal_directory() const { return data_ ? data_->journal() : ""; }
+  // Null: nothing is kept. What it makes must go before this.
+  std::unique_ptr<RunReader> MakeReader(const Config& config);
 
  private:
   absl::Status MakeJudge(const JudgeOptions& options);

@@ -52,9 +52,11 @@ absl::StatusOr<std::unique_ptr<GapBook>> GapBook::Open(const std::string& path) 
 
 std::unique_ptr<GapBook> GapBook::InMemory() { return std::make_unique<GapBook>(); }
 
-absl::Status GapBook::Add(const v1::JournalGaps& gaps) {
+absl::Status GapBook::Add(const v1::JournalGaps& gaps, bool* known) {
   std::lock_guard lock(mutex_);
-  if (known_.contains({gaps.first_entry(), gaps.last_entry()})) return absl::OkStatus();
+  const bool before = known_.contains({gaps.first_entry(), gaps.last_entry()});
+  if (known != nullptr) *known = before;
+  if (before) return absl::OkStatus();
   if (log_ != nullptr) {
     if (auto s = log_->Append(FrameType::kJournalGaps, gaps.SerializeAsString()); !s.ok()) return s;
     if (auto s = log_->Sync(); !s.ok()) return s;
@@ -63,13 +65,13 @@ absl::Status GapBook::Add(const v1::JournalGaps& gaps) {
   return absl::OkStatus();
 }
 
-absl::Status GapBook::AddLost(const LostEntries& lost) {
+absl::Status GapBook::AddLost(const LostEntries& lost, bool* known) {
   v1::JournalGaps gaps;
   gaps.set_first_entry(lost.first);
   gaps.set_last_entry(lost.last);
   gaps.add_gaps()->set_reason(absl::StrCat("journal-damaged: entries ", lost.first, " to ",
                                            lost.last, " cannot be read (", lost.where, ")"));
-  return Add(gaps);
+  return Add(gaps, known);
 }
 
 void GapBook::Take(const v1::JournalGaps& gaps) {

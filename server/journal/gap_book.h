@@ -26,9 +26,9 @@ class GapBook {
   static std::unique_ptr<GapBook> InMemory();
 
   // Durable when it returns OK; an equal one that is there already is not added again.
-  absl::Status Add(const v1::JournalGaps& gaps);
-  // Entries that damage took: of which runs nobody knows.
-  absl::Status AddLost(const LostEntries& lost);
+  absl::Status Add(const v1::JournalGaps& gaps, bool* known = nullptr);
+  // Entries that damage took: of which runs nobody knows. `known`: whether it was noted before.
+  absl::Status AddLost(const LostEntries& lost, bool* known = nullptr);
 
   // Of one run, and those of unknown runs; empty: all. Merged by run, attempt and reason.
   std::vector<v1::Gap> Of(const std::string& run) const;

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <vector>
 
 namespace plumbline::server {
 namespace {
@@ -48,7 +49,7 @@ TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
   } cases[] = {
       {"[listen]\n\ngrcp = 'x'\n", ":3: unknown key \"grcp\" in [listen]; did you mean \"grpc\"?"},
       {"[listn]\n", ":1: unknown table [listn]; did you mean \"listen\"?"},
-      {"[zzzzzz]\n", "known: data, ingest"},
+      {"[zzzzzz]\n", "known: checkpoint, data, ingest"},
       {"[ingest]\nqueue_bytes = 'many'\n",
        ":2: ingest.queue_bytes must be an integer, found a string"},
       {"[ingest]\nqueue_bytes = 1.5\n", "must be an integer, found a number with a fraction"},
@@ -100,6 +101,41 @@ TEST_F(ConfigTest, KnowsLoopback) {
   for (const char* no :
        {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.example.org:1", "host:1", "1270.0.0.1:1"}) {
     EXPECT_FALSE(IsLoopback(no)) << no;
+  }
+}
+
+TEST_F(ConfigTest, TheExampleNamesEveryOptionWithItsDefault) {
+  const std::string path = PLUMBLINE_SOURCE_DIR "/packaging/plumbd.toml";
+  const absl::Status loaded = LoadConfigFile(path, &config_);
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  EXPECT_TRUE(ValidateConfig(config_).ok());
+  EXPECT_EQ(config_, Config());
+  std::ifstream file(path);
+  std::string table, line;
+  std::vector<std::string> named;
+  while (std::getline(file, line)) {
+    if (!line.empty() && line[0] == '[') table = line.substr(1, line.find(']') - 1);
+    if (line.rfind("# ", 0) == 0) line.erase(0, 2);
+    const size_t space = line.find(" = ");
+    if (space != std::string::npos) named.push_back(table + "." + line.substr(0, space));
+  }
+  for (const std::string& key : ConfigKeys()) EXPECT_THAT(named, testing::Contains(key));
+}
+
+TEST_F(ConfigTest, RefusesWhatAJournalCannotBe) {
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {
+      {"[journal]\nsync = 'sometimes'\n", "journal.sync must be commit, interval or never"},
+      {"[journal]\nsegment_bytes = 1\n", "journal.segment_bytes must be between"},
+      {"[journal]\nkeep_days = -1.0\n", "journal.keep_days must be between"},
+      {"[checkpoint]\nseconds = 0\n", "checkpoint.seconds must be between"},
+  };
+  for (const auto& c : cases) {
+    config_ = Config();
+    ASSERT_TRUE(Load(c.text).ok());
+    EXPECT_THAT(std::string(ValidateConfig(config_).message()), HasSubstr(c.message));
   }
 }
 

@@ -115,7 +115,7 @@ double Process::cpu_seconds() const {
 std::string Process::output() const { return ReadFile(folder_.File("out")); }
 std::string Process::errors() const { return ReadFile(folder_.File("err")); }
 
-Plumbd::Plumbd(std::vector<std::string> options) {
+Plumbd::Plumbd(std::vector<std::string> options, std::vector<std::string> environment) {
   const auto has = [&](const char* name) {
     return std::find(options.begin(), options.end(), name) != options.end();
   };
@@ -123,7 +123,7 @@ Plumbd::Plumbd(std::vector<std::string> options) {
   if (!has("--grpc")) command.insert(command.end(), {"--grpc", "127.0.0.1:0"});
   if (!has("--http")) command.insert(command.end(), {"--http", "off"});
   command.insert(command.end(), options.begin(), options.end());
-  process_ = std::make_unique<Process>(command);
+  process_ = std::make_unique<Process>(command, std::move(environment));
   Eventually([&] {
     address_ = ReadFile(folder_.File("port"));
     return !address_.empty() || !process_->running();
@@ -288,6 +288,16 @@ grpc::Status AgentStream::Ended() {
 uint64_t AgentStream::acks() const {
   std::lock_guard lock(mutex_);
   return acks_;
+}
+
+uint64_t AgentStream::acknowledged() const {
+  std::lock_guard lock(mutex_);
+  return acknowledged_;
+}
+
+bool AgentStream::over() const {
+  std::lock_guard lock(mutex_);
+  return ended_;
 }
 
 v1::Batch LeakingStep(const v1::Source& source, int64_t step, const std::string& layer) {

@@ -59,7 +59,7 @@ class Process {
 // plumbd on a free loopback port. Empty address(): it did not start; see errors().
 class Plumbd {
  public:
-  explicit Plumbd(std::vector<std::string> options = {});
+  explicit Plumbd(std::vector<std::string> options = {}, std::vector<std::string> environment = {});
   // On the port a former one had.
   static std::unique_ptr<Plumbd> At(const std::string& address);
 
@@ -103,6 +103,8 @@ class AgentStream {
   std::string RejectedReason(uint64_t sequence);  // empty: was not rejected in time
   grpc::Status Ended();                           // waits for the server to end the stream
   uint64_t acks() const;
+  uint64_t acknowledged() const;  // so far
+  bool over() const;              // the call has ended
 
  private:
   void ReadLoop();

@@ -1,0 +1,255 @@
+#include "server/journal/journal_run_reader.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/journal/journal_reader.h"
+#include "server/journal/journal_scan.h"
+#include "server/journal/stream_book.h"
+
+namespace plumbline::server {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+// Does the batch name a source of `run`? Sources are read, evidence is passed over.
+bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
+  constexpr uint32_t kSourcesTag = (v1::Batch::kSourcesFieldNumber << 3) | 2;
+  CodedInputStream in(reinterpret_cast<const uint8_t*>(batch_wire.data()),
+                      static_cast<int>(batch_wire.size()));
+  for (;;) {
+    const uint32_t tag = in.ReadTag();
+    if (tag == 0) return false;
+    if (tag != kSourcesTag) {
+      if (!WireFormatLite::SkipField(&in, tag)) return false;
+      continue;
+    }
+    std::string bytes;
+    v1::Source source;
+    if (!WireFormatLite::ReadBytes(&in, &bytes) || !source.ParseFromString(bytes)) return false;
+    if (source.run() == run) return true;
+  }
+}
+
+// The event as far as it concerns `run`; false when it does not.
+bool Narrow(v1::JudgeEvent* event, const std::string& run) {
+  if (event->has_run_finished()) return event->run_finished().run() == run;
+  if (!event->has_ranks_gone()) return true;
+  v1::RanksGone ours;
+  for (v1::Source& source : *event->mutable_ranks_gone()->mutable_sources()) {
+    if (source.run() == run) *ours.add_sources() = std::move(source);
+  }
+  *event->mutable_ranks_gone() = std::move(ours);
+  return event->ranks_gone().sources_size() > 0;
+}
+
+class Cursor : public RunCursor {
+ public:
+  Cursor(std::string run, const RunReaderOptions& options, GapBook* gaps)
+      : run_(std::move(run)), directory_(options.directory), gaps_(gaps) {
+    header_.set_judged_entry(options.judged());
+    header_.set_newest_entry(options.committed());
+    header_.set_window_steps(options.window_steps);
+    *header_.mutable_rules() = {options.rules.begin(), options.rules.end()};
+    *header_.mutable_settings() = {options.settings.begin(), options.settings.end()};
+  }
+
+  // Finds the events. NotFound: there is nothing of the run.
+  absl::Status Start();
+
+  const v1::ReadRunHeader& header() const override { return header_; }
+  absl::StatusOr<bool> Next(v1::ReadRunItem* item) override;
+
+ private:
+  absl::Status FindEvents();
+  absl::Status Rewind();
+  void TakeBatch(StoredEntry& entry);
+  void TakeStreams(std::string_view payload);
+  void QueueEventsBefore(uint64_t entry);
+  void QueueSets(uint64_t stream_id, uint64_t entry, const std::vector<SetRecord>& sets);
+  absl::Status Lost(const LostEntries& lost);
+
+  const std::string run_;
+  const std::string directory_;
+  GapBook* const gaps_;
+  v1::ReadRunHeader header_;
+  std::unique_ptr<JournalReader> reader_;
+  std::vector<StoredEvent> events_;
+  size_t next_event_ = 0;
+  bool found_ = false;
+  bool ended_ = false;
+  StreamBook book_{~size_t{0}};                  // of streams not told of yet
+  std::map<uint64_t, std::set<uint64_t>> told_;  // sets, by stream
+  std::deque<v1::ReadRunItem> queue_;
+};
+
+absl::Status Cursor::Rewind() {
+  auto reader = JournalReader::Open(directory_, 1, header_.newest_entry());
+  if (!reader.ok()) return reader.status();
+  reader_ = std::move(*reader);
+  header_.set_oldest_entry(reader_->next());
+  return absl::OkStatus();
+}
+
+absl::Status Cursor::Start() {
+  if (auto s = FindEvents(); !s.ok()) return s;
+  for (v1::Gap& gap : gaps_->Of(run_)) {
+    found_ |= gap.run() == run_;
+    *header_.add_gaps() = std::move(gap);
+  }
+  if (!found_) return absl::NotFoundError(absl::StrCat("the journal holds nothing of ", run_));
+  return Rewind();
+}
+
+absl::Status Cursor::FindEvents() {
+  if (auto s = Rewind(); !s.ok()) return s;
+  StoredEntry entry;
+  for (;;) {
+    const JournalReader::Result result = reader_->Next(&entry);
+    if (result == JournalReader::Result::kEnd) return absl::OkStatus();
+    if (result == JournalReader::Result::kLost) {
+      if (auto s = Lost(reader_->lost()); !s.ok()) return s;
+    }
+    if (result != JournalReader::Result::kEntry) continue;
+    if (entry.type == FrameType::kJournalBatch) {
+      found_ = found_ || SpeaksOf(entry.body(), run_);
+    }
+    if (entry.type != FrameType::kJournalEvent) continue;
+    StoredEvent stored{entry.prefix.number, entry.prefix.unix_ns, {}};
+    const std::string_view body = entry.body();
+    if (stored.event.ParseFromArray(body.data(), static_cast<int>(body.size())) &&
+        Narrow(stored.event.mutable_event(), run_)) {
+      events_.push_back(std::move(stored));
+    }
+  }
+}
+
+// Damage is passed over once it is on record, and never before.
+absl::Status Cursor::Lost(const LostEntries& lost) {
+  auto segments = ListSegments(directory_);
+  if (segments.ok() && !segments->empty() && lost.last < segments->front().first) {
+    return absl::AbortedError("retention took what was being read; ask again");
+  }
+  bool known = true;
+  if (auto s = gaps_->AddLost(lost, &known); !s.ok()) return s;
+  if (known) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(lost.where, "; entries ", lost.first, " to ", lost.last));
+}
+
+absl::StatusOr<bool> Cursor::Next(v1::ReadRunItem* item) {
+  while (queue_.empty()) {
+    if (ended_) return false;
+    StoredEntry entry;
+    switch (reader_->Next(&entry)) {
+      case JournalReader::Result::kEnd:
+        QueueEventsBefore(JournalReader::kAll);
+        ended_ = true;
+        break;
+      case JournalReader::Result::kLost:
+        if (auto s = Lost(reader_->lost()); !s.ok()) return s;
+        break;
+      case JournalReader::Result::kStreams:
+        TakeStreams(entry.payload);
+        break;
+      case JournalReader::Result::kEntry:
+        if (entry.type == FrameType::kJournalBatch) TakeBatch(entry);
+        break;
+    }
+  }
+  *item = std::move(queue_.front());
+  queue_.pop_front();
+  return true;
+}
+
+void Cursor::QueueEventsBefore(uint64_t entry) {
+  for (; next_event_ < events_.size() && events_[next_event_].event.after() < entry;
+       ++next_event_) {
+    v1::ReadRunItem& item = queue_.emplace_back();
+    item.set_entry(events_[next_event_].number);
+    *item.mutable_event() = events_[next_event_].event.event();
+  }
+}
+
+void Cursor::QueueSets(uint64_t stream_id, uint64_t entry, const std::vector<SetRecord>& sets) {
+  std::set<uint64_t>& told = told_[stream_id];
+  v1::Batch fresh;
+  for (const auto& [id, record] : sets) {
+    if (told.insert(id).second) fresh.MergeFromString(record);
+  }
+  if (fresh.series_sets_size() == 0) return;
+  v1::ReadRunItem& item = queue_.emplace_back();
+  item.set_entry(entry);
+  v1::StreamSets& event = *item.mutable_event()->mutable_stream_sets();
+  event.set_stream_id(stream_id);
+  *event.mutable_sets() = std::move(*fresh.mutable_series_sets());
+}
+
+void Cursor::TakeStreams(std::string_view payload) {
+  StreamBook streams(~size_t{0});
+  streams.Add(payload);
+  for (const auto& [id, stream] : streams.streams()) {
+    const std::vector<SetRecord> sets(stream.sets.begin(), stream.sets.end());
+    if (told_.contains(id)) {
+      QueueSets(id, reader_->next(), sets);
+    } else {
+      book_.Note(id, stream.sequence, sets);
+    }
+  }
+}
+
+void Cursor::TakeBatch(StoredEntry& entry) {
+  const uint64_t stream = entry.prefix.stream_id;
+  const uint64_t number = entry.prefix.number;
+  const std::vector<SetRecord> sets = SetsOf(entry.body());
+  if (entry.prefix.sequence == 0 || !SpeaksOf(entry.body(), run_)) {
+    if (told_.contains(stream)) {
+      QueueSets(stream, number, sets);
+    } else if (!sets.empty()) {
+      book_.Note(stream, 0, sets);
+    }
+    return;
+  }
+  QueueEventsBefore(number);
+  if (!told_.contains(stream)) {
+    const auto known = book_.streams().find(stream);
+    QueueSets(stream, number,
+              known == book_.streams().end()
+                  ? std::vector<SetRecord>()
+                  : std::vector<SetRecord>(known->second.sets.begin(), known->second.sets.end()));
+  }
+  for (const auto& [id, record] : sets) told_[stream].insert(id);
+  v1::ReadRunItem& item = queue_.emplace_back();
+  item.set_entry(number);
+  item.set_batch(entry.payload.substr(EntryPrefix::kSize));
+}
+
+class JournalRunReader : public RunReader {
+ public:
+  JournalRunReader(RunReaderOptions options, GapBook* gaps)
+      : options_(std::move(options)), gaps_(gaps) {}
+
+  absl::StatusOr<std::unique_ptr<RunCursor>> Read(const std::string& run) override {
+    auto cursor = std::make_unique<Cursor>(run, options_, gaps_);
+    if (auto s = cursor->Start(); !s.ok()) return s;
+    return std::unique_ptr<RunCursor>(std::move(cursor));
+  }
+
+ private:
+  const RunReaderOptions options_;
+  GapBook* const gaps_;
+};
+
+}  // namespace
+
+std::unique_ptr<RunReader> MakeRunReader(RunReaderOptions options, GapBook* gaps) {
+  return std::make_unique<JournalRunReader>(std::move(options), gaps);
+}
+
+}  // namespace plumbline::server
