@@ -12,6 +12,9 @@
 namespace plumbline::server {
 namespace {
 
+// Without --data scalars are kept in memory, the newest ones.
+constexpr uint64_t kStoreBytesInMemory = 256u << 20;
+
 std::chrono::nanoseconds Seconds(double s) {
   return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
 }
@@ -43,10 +46,24 @@ JournalOptions JournalOptionsOf(const Config& c, const std::string& version) {
   return o;
 }
 
-RetentionOptions RetentionOptionsOf(const Config& c) {
-  RetentionOptions o;
+JournalRetentionOptions RetentionOptionsOf(const Config& c) {
+  JournalRetentionOptions o;
   o.keep_bytes = static_cast<uint64_t>(c.journal_keep_bytes);
   o.keep = Seconds(c.journal_keep_days * 86400);
+  return o;
+}
+
+StoreOptions StoreOptionsOf(const Config& c, const DataDirectory* data, uint64_t newest_entry) {
+  StoreOptions o;
+  o.retention.max_bytes = static_cast<uint64_t>(c.store_bytes);
+  o.retention.max_age_s = static_cast<int64_t>(c.store_days * 86400);
+  if (data == nullptr) {
+    o.retention.max_bytes = std::min(o.retention.max_bytes, kStoreBytesInMemory);
+    return o;
+  }
+  o.path = data->store();
+  o.origin.journal_id = data->journal_id();
+  o.origin.newest_entry = newest_entry;
   return o;
 }
 
@@ -60,8 +77,23 @@ void Pipeline::Stop() {
   if (checkpointer_ != nullptr) checkpointer_->Stop();
 }
 
-absl::Status Pipeline::MakeJudge(const JudgeOptions& options) {
+absl::Status Pipeline::OpenStore(const Config& config, uint64_t newest_entry) {
+  auto store = Store::Open(StoreOptionsOf(config, data_.get(), newest_entry));
+  if (!store.ok()) return store.status();
+  store_ = std::move(*store);
+  return absl::OkStatus();
+}
+
+// A judge and a book that know nothing yet.
+absl::Status Pipeline::MakeJudge(const Config& config) {
   book_ = std::make_unique<IncidentBook>([this] { return judge_->unix_ns(); });
+  if (data_ != nullptr) book_->SetIdentity(data_->journal_id());
+  book_->SetQuietSteps(config.quiet_steps);
+  book_->SetOnRevision([this](const std::string& fingerprint, const v1::IncidentRevision& r) {
+    store_->AddRevision(fingerprint, r);
+  });
+  JudgeOptions options = JudgeOptionsOf(config);
+  options.store = store_.get();
   auto judge = Judge::Create(options, book_.get(), gaps_.get(), counters_);
   if (!judge.ok()) return judge.status();
   judge_ = std::move(*judge);
@@ -69,15 +101,15 @@ absl::Status Pipeline::MakeJudge(const JudgeOptions& options) {
 }
 
 absl::Status Pipeline::Open(const Config& config, const std::string& version) {
-  const JudgeOptions options = JudgeOptionsOf(config);
   JournalOptions journal = JournalOptionsOf(config, version);
   Replay replay;
   if (config.data_directory.empty()) {
     spdlog::warn("no --data: nothing is kept; what was acknowledged is lost with this process");
     gaps_ = GapBook::InMemory();
-    if (auto s = MakeJudge(options); !s.ok()) return s;
+    if (auto s = OpenStore(config, 0); !s.ok()) return s;
+    if (auto s = MakeJudge(config); !s.ok()) return s;
   } else {
-    if (auto s = TakeUp(options, config, version, &replay); !s.ok()) return s;
+    if (auto s = TakeUp(config, version, &replay); !s.ok()) return s;
     journal.segments.directory = data_->journal();
   }
   journal.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
@@ -86,22 +118,26 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   return absl::OkStatus();
 }
 
-absl::Status Pipeline::TakeUp(const JudgeOptions& options, const Config& config,
-                              const std::string& version, Replay* replay) {
+absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, Replay* replay) {
   auto data = DataDirectory::Open(config.data_directory);
   if (!data.ok()) return data.status();
   data_ = std::move(*data);
   auto gaps = GapBook::Open(data_->gaps());
   if (!gaps.ok()) return gaps.status();
   gaps_ = std::move(*gaps);
-  Checkpoint restored;
-  if (auto s = RestoreNewest(options, &restored); !s.ok()) return s;
+  auto checkpoints = ListCheckpoints(data_->checkpoint());
+  if (!checkpoints.ok()) return checkpoints.status();
 
-  auto scan =
-      ScanJournal(data_->journal(), restored.entry + 1, static_cast<size_t>(config.max_streams));
-  if (!scan.ok()) return scan.status();
-  scan_ = std::move(*scan);
+  const uint64_t first = checkpoints->empty() ? 1 : checkpoints->back().entry + 1;
+  if (auto s = Scan(config, first); !s.ok()) return s;
+  if (auto s = OpenStore(config, scan_.last); !s.ok()) return s;
+  Checkpoint restored;
+  if (auto s = RestoreNewest(config, *checkpoints, &restored); !s.ok()) return s;
+  if (restored.entry + 1 < first) {  // none of them would do
+    if (auto s = Scan(config, 1); !s.ok()) return s;
+  }
   ReportScan();
+
   replay->directory = data_->journal();
   replay->from = std::max(restored.entry + 1, scan_.oldest);
   replay->to = scan_.last;
@@ -117,22 +153,39 @@ absl::Status Pipeline::TakeUp(const JudgeOptions& options, const Config& config,
   scan_.last = std::max({scan_.last, restored.entry, restored.event});
 
   retention_ =
-      std::make_unique<Retention>(data_->journal(), RetentionOptionsOf(config), gaps_.get());
+      std::make_unique<JournalRetention>(data_->journal(), RetentionOptionsOf(config), gaps_.get());
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_,
       [this](uint64_t entry) { retention_->Apply(entry, static_cast<int64_t>(UnixNs())); });
   return absl::OkStatus();
 }
 
+absl::Status Pipeline::Scan(const Config& config, uint64_t from) {
+  auto scan = ScanJournal(data_->journal(), from, static_cast<size_t>(config.max_streams));
+  if (!scan.ok()) return scan.status();
+  scan_ = std::move(*scan);
+  return absl::OkStatus();
+}
+
+// A store that was set aside is told everything again, as long as the journal goes back to the
+// beginning: then no checkpoint may leave that out.
+bool Pipeline::Usable(const CheckpointName& name) const {
+  return store_->held_entry() >= name.entry || scan_.oldest > 1;
+}
+
 // The newest checkpoint that can be read makes the judge; without one it knows nothing.
-absl::Status Pipeline::RestoreNewest(const JudgeOptions& options, Checkpoint* restored) {
-  auto checkpoints = ListCheckpoints(data_->checkpoint());
-  if (!checkpoints.ok()) return checkpoints.status();
-  for (const CheckpointName& name : *checkpoints) {
+absl::Status Pipeline::RestoreNewest(const Config& config,
+                                     const std::vector<CheckpointName>& checkpoints,
+                                     Checkpoint* restored) {
+  for (const CheckpointName& name : checkpoints) {
+    if (!Usable(name)) {
+      spdlog::warn("{} is not used: the store stands at entry {}", name.path, store_->held_entry());
+      continue;
+    }
     auto checkpoint = ReadCheckpoint(name.path);
     absl::Status usable = checkpoint.status();
     if (usable.ok()) {
-      if (auto s = MakeJudge(options); !s.ok()) return s;
+      if (auto s = MakeJudge(config); !s.ok()) return s;
       usable = judge_->Restore(*checkpoint);
     }
     if (usable.ok()) {
@@ -143,7 +196,7 @@ absl::Status Pipeline::RestoreNewest(const JudgeOptions& options, Checkpoint* re
     spdlog::warn("{} is not used: {}", name.path, std::string(usable.message()));
   }
   *restored = Checkpoint();
-  return MakeJudge(options);
+  return MakeJudge(config);
 }
 
 std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "server/config.h"
@@ -17,6 +18,7 @@
 #include "server/journal/retention.h"
 #include "server/judge/judge.h"
 #include "server/query/run_reader.h"
+#include "server/store/store.h"
 
 namespace plumbline::server {
 
@@ -46,16 +48,19 @@ class Pipeline {
   std::unique_ptr<RunReader> MakeReader(const Config& config);
 
  private:
-  absl::Status MakeJudge(const JudgeOptions& options);
-  absl::Status RestoreNewest(const JudgeOptions& options, Checkpoint* restored);
-  absl::Status TakeUp(const JudgeOptions& options, const Config& config, const std::string& version,
-                      Replay* replay);
+  absl::Status OpenStore(const Config& config, uint64_t newest_entry);
+  absl::Status MakeJudge(const Config& config);
+  absl::Status TakeUp(const Config& config, const std::string& version, Replay* replay);
+  absl::Status Scan(const Config& config, uint64_t from);
+  bool Usable(const CheckpointName& name) const;
+  absl::Status RestoreNewest(const Config& config, const std::vector<CheckpointName>& checkpoints,
+                             Checkpoint* restored);
   void ReportScan();
 
   Counters* const counters_;
   std::unique_ptr<DataDirectory> data_;  // held until all else is gone
   std::unique_ptr<GapBook> gaps_;
-  std::unique_ptr<Retention> retention_;
+  std::unique_ptr<JournalRetention> retention_;
   std::unique_ptr<IncidentBook> book_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Checkpointer> checkpointer_;

@@ -25,31 +25,34 @@ void Checkpointer::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Checkpointer::Write(Checkpoint checkpoint) {
+void Checkpointer::Write(Checkpoint checkpoint, std::function<bool()> ready) {
   std::lock_guard lock(mutex_);
   idle_ = false;
-  next_ = std::move(checkpoint);
+  next_ = {std::move(checkpoint), std::move(ready)};
   changed_.notify_all();
 }
 
 void Checkpointer::Loop() {
   for (;;) {
-    Checkpoint checkpoint;
+    Waiting waiting;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopped_ || next_.has_value(); });
       if (!next_) return;
-      checkpoint = std::move(*next_);
+      waiting = std::move(*next_);
       next_.reset();
     }
-    WriteOne(checkpoint);
+    WriteOne(waiting);
     std::lock_guard lock(mutex_);
     if (!next_) idle_ = true;
   }
 }
 
-void Checkpointer::WriteOne(const Checkpoint& checkpoint) {
-  const absl::Status written = WriteCheckpoint(directory_, tool_version_, checkpoint);
+void Checkpointer::WriteOne(const Waiting& waiting) {
+  const Checkpoint& checkpoint = waiting.checkpoint;
+  const absl::Status written =
+      waiting.ready() ? WriteCheckpoint(directory_, tool_version_, checkpoint)
+                      : absl::UnavailableError("the store does not write what belongs to it");
   if (!written.ok()) {
     ++counters_->checkpoint_failures;
     spdlog::error("checkpoint at entry {}: {}; the older ones are kept", checkpoint.entry,

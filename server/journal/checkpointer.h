@@ -26,13 +26,19 @@ class Checkpointer {
 
   // Whether a checkpoint would be written now; false while another one is.
   bool idle() const { return idle_; }
-  void Write(Checkpoint checkpoint);
+  // Writes it once `ready` returns true; false: it is left out. On the writing thread.
+  void Write(Checkpoint checkpoint, std::function<bool()> ready);
   // Ends when what was handed in is written.
   void Stop();
 
  private:
+  struct Waiting {
+    Checkpoint checkpoint;
+    std::function<bool()> ready;
+  };
+
   void Loop();
-  void WriteOne(const Checkpoint& checkpoint);
+  void WriteOne(const Waiting& waiting);
 
   const std::string directory_;
   const std::string tool_version_;
@@ -41,7 +47,7 @@ class Checkpointer {
   std::atomic<bool> idle_{true};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Checkpoint> next_;
+  std::optional<Waiting> next_;
   bool stopped_ = false;
   std::thread thread_;
 };

@@ -88,7 +88,7 @@ absl::StatusOr<v1::JournalGaps> Summarise(const std::string& directory, const Se
   return gaps;
 }
 
-int Retention::Apply(uint64_t checkpoint_entry, int64_t now_unix_ns) {
+int JournalRetention::Apply(uint64_t checkpoint_entry, int64_t now_unix_ns) {
   if (options_.keep_bytes == 0 && options_.keep.count() == 0) return 0;
   auto segments = ListSegments(directory_);
   if (!segments.ok()) return 0;
@@ -120,8 +120,8 @@ int Retention::Apply(uint64_t checkpoint_entry, int64_t now_unix_ns) {
   return removed;
 }
 
-absl::Status Retention::Remove(const Segment& segment, uint64_t last_entry,
-                               const std::string& reason) {
+absl::Status JournalRetention::Remove(const Segment& segment, uint64_t last_entry,
+                                      const std::string& reason) {
   auto gaps = Summarise(directory_, segment, last_entry, reason);
   if (!gaps.ok()) return gaps.status();
   if (auto s = gaps_->Add(*gaps); !s.ok()) return s;

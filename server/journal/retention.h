@@ -12,7 +12,7 @@
 
 namespace plumbline::server {
 
-struct RetentionOptions {
+struct JournalRetentionOptions {
   uint64_t keep_bytes = 0;          // of the whole journal; 0: no limit
   std::chrono::nanoseconds keep{};  // since receipt; 0: no limit
 };
@@ -23,10 +23,10 @@ absl::StatusOr<v1::JournalGaps> Summarise(const std::string& directory, const Se
                                           uint64_t last_entry, const std::string& reason);
 
 // Not thread-safe.
-class Retention {
+class JournalRetention {
  public:
   // `gaps` must outlive it.
-  Retention(std::string directory, RetentionOptions options, GapBook* gaps)
+  JournalRetention(std::string directory, JournalRetentionOptions options, GapBook* gaps)
       : directory_(std::move(directory)), options_(options), gaps_(gaps) {}
 
   // Removes what the options allow to go among the segments all of whose entries have numbers up to
@@ -38,7 +38,7 @@ class Retention {
   absl::Status Remove(const Segment& segment, uint64_t last_entry, const std::string& reason);
 
   const std::string directory_;
-  const RetentionOptions options_;
+  const JournalRetentionOptions options_;
   GapBook* const gaps_;
 };
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr char kEngine[] = "engine";
 constexpr char kServer[] = "server";
+constexpr std::chrono::seconds kFlushTime{10};
 
 }  // namespace
 
@@ -20,7 +21,12 @@ void Judge::PersistReports(Archive& archive) {
   archive.Version(1);
   archive.Section("runs", [&] { archive(runs_); });
   archive.Section("reports", [&] { archive(reports_); });
-  archive.Section("incidents", [&] { book_->Persist(archive); });
+  archive.Section("incidents", [&] {
+    v1::IncidentBookState state;
+    if (!archive.reading()) state = book_->Checkpoint();
+    archive(state);
+    if (archive.reading() && archive.ok()) book_->Restore(state);
+  });
 }
 
 Checkpoint Judge::TakeCheckpoint() {
@@ -77,7 +83,10 @@ void Judge::HandInCheckpoint() {
   bytes_since_checkpoint_ = 0;
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
   spdlog::debug("checkpoint at entry {} taken in {:.3f} s", checkpoint.entry, took.count());
-  checkpointer_->Write(std::move(checkpoint));
+  // What the store has not written yet would otherwise be told by the entries before this one.
+  const uint64_t ticket = store_->Flush();
+  checkpointer_->Write(std::move(checkpoint),
+                       [store = store_, ticket] { return store->WaitFlushed(ticket, kFlushTime); });
 }
 
 }  // namespace plumbline::server

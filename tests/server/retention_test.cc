@@ -46,8 +46,8 @@ class RetentionTest : public testing::Test {
     gaps_ = std::move(*gaps);
   }
   std::string Path() { return folder_.path() + "/../gaps.plg"; }
-  int Apply(RetentionOptions options, uint64_t checkpoint, int64_t now) {
-    return Retention(folder_.path(), options, gaps_.get()).Apply(checkpoint, now);
+  int Apply(JournalRetentionOptions options, uint64_t checkpoint, int64_t now) {
+    return JournalRetention(folder_.path(), options, gaps_.get()).Apply(checkpoint, now);
   }
 
   int64_t now_ = 0;
@@ -62,7 +62,7 @@ TEST_F(RetentionTest, WithoutLimitsNothingGoes) {
 }
 
 TEST_F(RetentionTest, OnlyWhatACheckpointKnowsMayGo) {
-  RetentionOptions all;
+  JournalRetentionOptions all;
   all.keep_bytes = 1;
   EXPECT_EQ(Apply(all, 0, 0), 0);
   const auto before = folder_.Segments();
@@ -73,7 +73,7 @@ TEST_F(RetentionTest, OnlyWhatACheckpointKnowsMayGo) {
 
 TEST_F(RetentionTest, BySizeTheOldestGoesAndIsListed) {
   const auto before = folder_.Segments();
-  RetentionOptions half;
+  JournalRetentionOptions half;
   half.keep_bytes = 5000;
   EXPECT_GT(Apply(half, 100, 0), 0);
   uint64_t size = 0;
@@ -99,7 +99,7 @@ TEST_F(RetentionTest, BySizeTheOldestGoesAndIsListed) {
 }
 
 TEST_F(RetentionTest, ByAgeWhatIsWhollyOlderGoes) {
-  RetentionOptions ten_days;
+  JournalRetentionOptions ten_days;
   ten_days.keep = std::chrono::hours(240);
   EXPECT_EQ(Apply(ten_days, 100, 5 * kDay), 0);
   EXPECT_GT(Apply(ten_days, 100, 25 * kDay), 0);
@@ -114,7 +114,7 @@ TEST_F(RetentionTest, ByAgeWhatIsWhollyOlderGoes) {
 TEST_F(RetentionTest, ASegmentIsNotedOnce) {
   const Segment first = folder_.Segments()[0];
   const std::string bytes = ReadFile(first.path);
-  RetentionOptions one;
+  JournalRetentionOptions one;
   one.keep_bytes = 1;
   const uint64_t last = folder_.Segments()[1].first - 1;
   ASSERT_EQ(Apply(one, last, 0), 1);
