@@ -67,34 +67,43 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
   Joined joined;
   joined.stream = std::move(*opened);
   std::shared_ptr<Connection> older;
+  absl::Status claimed;
   {
     StreamState& stream = *joined.stream;
     std::lock_guard lock(stream.mutex);
     joined.connection = ++stream.connection;
     older = std::exchange(stream.owner, std::move(owner)).lock();
-    for (const v1::Source& source : hello.sources()) {
-      if (auto s = ClaimLocked(stream, source); !s.ok()) return s;
+    for (int i = 0; claimed.ok() && i < hello.sources_size(); ++i) {
+      claimed = ClaimLocked(stream, hello.sources(i));
     }
-    // What this server holds itself: that is nothing when it lost its memory and kept no journal,
-    // although the numbers go on, and the agent then declares its sites again.
-    joined.held = stream.held;
-    DeclareLocked(joined.stream, hello);
-    journal_->Then(
-        [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kConnected, stream))] {
-          judge->Push(std::move(*item));
-        });
-    const uint64_t first = stream.sequencer.contiguous() + 1;
-    std::vector<ParsedBatch> ready;
-    const uint64_t skipped = stream.sequencer.SkipTo(hello.next_sequence(), &ready);
-    joined.room = HandOnLocked(joined.stream, std::move(ready));
-    if (skipped > 0) {
-      if (first > 1) counters_->skipped_batches += skipped;
-      SkipLocked(joined.stream, first, hello.next_sequence() - 1);
-    }
+    if (claimed.ok()) JoinLocked(hello, &joined);
   }
   if (older) older->OnSuperseded();
+  if (!claimed.ok()) {
+    Leave(joined);
+    return claimed;
+  }
   ++counters_->streams;
   return joined;
+}
+
+void Intake::JoinLocked(const v1::Hello& hello, Joined* joined) {
+  StreamState& stream = *joined->stream;
+  // What this server holds itself: that is nothing when it lost its memory and kept no journal,
+  // although the numbers go on, and the agent then declares its sites again.
+  joined->held = stream.held;
+  DeclareLocked(joined->stream, hello);
+  journal_->Then(
+      [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kConnected, stream))] {
+        judge->Push(std::move(*item));
+      });
+  const uint64_t first = stream.sequencer.contiguous() + 1;
+  std::vector<ParsedBatch> ready;
+  const uint64_t skipped = stream.sequencer.SkipTo(hello.next_sequence(), &ready);
+  joined->room = HandOnLocked(joined->stream, std::move(ready));
+  if (skipped == 0) return;
+  if (first > 1) counters_->skipped_batches += skipped;
+  SkipLocked(joined->stream, first, hello.next_sequence() - 1);
 }
 
 void Intake::Leave(const Joined& joined) {

@@ -60,6 +60,7 @@ class Intake {
 
  private:
   absl::Status CheckHello(const v1::Hello& hello) const;
+  void JoinLocked(const v1::Hello& hello, Joined* joined);
   absl::Status ClaimLocked(StreamState& stream, const v1::Source& source);
   void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch);
   bool NoteFinished(const StreamState& stream, const v1::Batch& batch);

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
@@ -31,11 +32,19 @@ void Session::End(const grpc::Status& status) {
   if (ending_) return;
   ending_ = true;
   status_ = status;
+  for (const auto& [id, leg] : legs_) {
+    if (leg->acks.anything() && leg->welcomed) QueueAckLocked(leg);
+  }
   Pump();
 }
 
 void Session::OnDone() {
-  if (joined_) context_->intake->Leave(*joined_);
+  std::unordered_map<uint64_t, LegPtr> legs;
+  {
+    std::lock_guard lock(mutex_);
+    legs.swap(legs_);
+  }
+  for (const auto& [id, leg] : legs) context_->intake->Leave(leg->joined);
   on_done_(this);
   self_.reset();
 }
@@ -55,7 +64,6 @@ void Session::OnReadDone(bool ok) {
 
 // Half-closed, or broken: OnCancel tells. What was taken is still owed an acknowledgement.
 void Session::OnNoMore() {
-  if (!joined_) return End(grpc::Status::OK);
   context_->intake->WhenHeld([weak = weak_from_this()] {
     if (auto session = weak.lock()) session->End(grpc::Status::OK);
   });
@@ -92,6 +100,9 @@ bool Session::Consume() {
     case v1::AgentMessage::kBatch:
       batch.batch = std::move(*message.mutable_batch());
       return OnBatch(std::move(batch));
+    case v1::AgentMessage::kGoodbye:
+      OnGoodbye(message.goodbye().stream_id());
+      break;
     case v1::AgentMessage::kHeartbeat:
     case v1::AgentMessage::WHAT_NOT_SET:  // from a newer agent
       break;
@@ -99,122 +110,227 @@ bool Session::Consume() {
   return true;
 }
 
-bool Session::Fail(grpc::StatusCode code, const std::string& what) {
+// Ends the stream; and the call, unless that carries others. `leg` null: the call.
+bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what) {
   ++context_->counters->broken_streams;
-  spdlog::warn("stream {:016x} ended: {:?}", joined_ ? joined_->stream->id : 0, what);
-  End(grpc::Status(code, what));
+  spdlog::warn("stream {:016x} ended: {:?}", leg ? leg->stream_id : 0, what);
+  if (leg != nullptr && leg->shared) {
+    Leave(leg);
+    EndLeg(leg, grpc::Status(code, what));
+  } else {
+    End(grpc::Status(code, what));
+  }
   return true;
 }
 
 // A message of which the parser understood the number of the batch that is due is refused by that
-// number; otherwise nobody can say what was lost and the stream ends.
+// number; otherwise nobody can say what was lost and the call ends.
 bool Session::Unparsable(const v1::AgentMessage& message) {
   ParsedBatch batch;
   batch.refused = absl::StrCat("message ", messages_, " is no valid AgentMessage");
   const uint64_t sequence = message.has_batch() ? message.batch().sequence() : 0;
-  if (joined_ && sequence > 0 && context_->intake->IsDue(*joined_, sequence)) {
-    return Offer(sequence, std::move(batch));
+  const LegPtr leg = Find(message.batch().stream_id());
+  if (leg != nullptr && sequence > 0 && context_->intake->IsDue(leg->joined, sequence)) {
+    return Offer(leg, sequence, std::move(batch));
   }
-  return Fail(grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
+  return Fail(nullptr, grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
 }
 
 bool Session::OnHello(const v1::Hello& hello) {
-  if (joined_) return Fail(grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
-  auto joined = context_->intake->Join(hello, weak_from_this());
-  if (!joined.ok()) {
-    ++context_->counters->broken_streams;
-    spdlog::warn("hello refused: {:?}", std::string(joined.status().message()));
-    End(ToGrpc(joined.status()));
-    return true;
+  auto leg = std::make_shared<Leg>(weak_from_this(), hello.stream_id(), hello.shared(),
+                                   context_->ack_batches);
+  bool second = false;
+  {
+    std::lock_guard lock(mutex_);
+    second = greeted_ && !(shared_ && hello.shared());
+    greeted_ = true;
+    shared_ = hello.shared();
+    // A process behind a relay that came back: its older leg ends without a word.
+    const auto same = legs_.find(leg->stream_id);
+    if (!second && same != legs_.end()) {
+      same->second->over = true;
+      legs_.erase(same);
+    }
   }
-  joined_ = std::move(*joined);
-  Welcome(joined_->held);
-  return joined_->room;
+  if (second) {
+    return Fail(nullptr, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
+  }
+  auto joined = context_->intake->Join(hello, std::static_pointer_cast<Connection>(leg));
+  if (!joined.ok()) {
+    return Fail(leg, static_cast<grpc::StatusCode>(joined.status().raw_code()),
+                std::string(joined.status().message()));
+  }
+  const bool room = joined->room;
+  {
+    std::lock_guard lock(mutex_);
+    leg->joined = std::move(*joined);
+    legs_[leg->stream_id] = leg;
+  }
+  Welcome(leg);
+  return room;
 }
 
 bool Session::OnBatch(ParsedBatch batch) {
-  if (!joined_) {
-    return Fail(grpc::StatusCode::FAILED_PRECONDITION, "the first message must be a hello");
+  const LegPtr leg = Find(batch.batch.stream_id());
+  if (leg == nullptr) {
+    std::lock_guard lock(mutex_);
+    if (shared_) return true;  // of a stream that was just ended
+  }
+  if (leg == nullptr) {
+    return Fail(nullptr, grpc::StatusCode::FAILED_PRECONDITION,
+                "the first message must be a hello");
   }
   const uint64_t sequence = batch.batch.sequence();
   if (sequence == 0) {
-    return Fail(grpc::StatusCode::INVALID_ARGUMENT, "a batch without a sequence number");
+    return Fail(leg, grpc::StatusCode::INVALID_ARGUMENT, "a batch without a sequence number");
   }
-  return Offer(sequence, std::move(batch));
+  return Offer(leg, sequence, std::move(batch));
 }
 
-bool Session::Offer(uint64_t sequence, ParsedBatch batch) {
-  const Intake::Taken taken = context_->intake->Offer(*joined_, sequence, std::move(batch));
+bool Session::Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch) {
+  const Intake::Taken taken = context_->intake->Offer(leg->joined, sequence, std::move(batch));
   if (taken.outcome == Intake::Outcome::kOverflow) {
-    return Fail(grpc::StatusCode::FAILED_PRECONDITION,
+    return Fail(leg, grpc::StatusCode::FAILED_PRECONDITION,
                 absl::StrCat("batch ", sequence, " came, but too much waits for batch ", taken.next,
                              "; send again from there"));
   }
   // Its sender has not heard that it is held.
-  if (taken.outcome == Intake::Outcome::kDuplicate) OnHeld(taken.held, false);
+  if (taken.outcome == Intake::Outcome::kDuplicate) OnHeld(leg, taken.held, false);
   return taken.room;
+}
+
+void Session::OnGoodbye(uint64_t stream_id) {
+  LegPtr leg;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = legs_.find(stream_id);
+    if (found == legs_.end() || !found->second->shared) return;
+    leg = found->second;
+  }
+  Leave(leg);
+}
+
+// ---- streams -------------------------------------------------------------------------------
+
+// The only stream of a call that is not shared takes every message: what does not name it is
+// refused by number.
+Session::LegPtr Session::Find(uint64_t stream_id) {
+  std::lock_guard lock(mutex_);
+  if (!shared_) return legs_.empty() ? nullptr : legs_.begin()->second;
+  const auto found = legs_.find(stream_id);
+  return found == legs_.end() ? nullptr : found->second;
+}
+
+// False: it was not there any more.
+bool Session::Forget(const LegPtr& leg) {
+  std::lock_guard lock(mutex_);
+  leg->over = true;
+  const auto found = legs_.find(leg->stream_id);
+  if (found == legs_.end() || found->second != leg) return false;
+  legs_.erase(found);
+  return true;
+}
+
+void Session::Leave(const LegPtr& leg) {
+  if (Forget(leg)) context_->intake->Leave(leg->joined);
+}
+
+// Tells a shared call that one of its streams has ended.
+void Session::EndLeg(const LegPtr& leg, const grpc::Status& status) {
+  std::lock_guard lock(mutex_);
+  v1::Ack& ack = *queue_.emplace_back().mutable_ack();
+  ack = leg->acks.Take();
+  ack.set_stream_id(leg->stream_id);
+  ack.set_ended(status.error_message());
+  ack.set_ended_code(status.error_code());
+  Pump();
+}
+
+void Session::OnSuperseded(const LegPtr& leg) {
+  const grpc::Status status(grpc::StatusCode::ABORTED, "this stream was opened again elsewhere");
+  if (!leg->shared) return End(status);
+  bool was_over;
+  {
+    std::lock_guard lock(mutex_);
+    was_over = leg->over;
+  }
+  if (was_over) return;
+  Forget(leg);
+  EndLeg(leg, status);
 }
 
 // ---- writing -------------------------------------------------------------------------------
 
-void Session::Welcome(uint64_t held) {
+void Session::Welcome(const LegPtr& leg) {
   v1::ServerMessage message;
   message.mutable_welcome()->set_protocol(kProtocol);
   message.mutable_welcome()->set_server_version(context_->server_version);
-  message.mutable_welcome()->set_acknowledged(held);
+  message.mutable_welcome()->set_acknowledged(leg->joined.held);
+  message.mutable_welcome()->set_stream_id(leg->stream_id);
   std::lock_guard lock(mutex_);
-  // An acknowledgement may be owed already; the welcome goes first.
-  queue_.insert(queue_.begin(), std::move(message));
-  welcomed_ = true;
+  queue_.push_back(std::move(message));
+  leg->welcomed = true;
+  OweLocked(leg);  // something may have been held meanwhile
   Pump();
 }
 
-void Session::OnHeld(uint64_t sequence, bool at_once) {
+void Session::OnHeld(const LegPtr& leg, uint64_t sequence, bool at_once) {
   std::lock_guard lock(mutex_);
-  acks_.Held(sequence);
-  if (at_once) acks_.Urgent();
-  ScheduleLocked();
+  leg->acks.Held(sequence);
+  if (at_once) leg->acks.Urgent();
+  OweLocked(leg);
   Pump();
 }
 
-void Session::OnRefused(uint64_t sequence, const std::string& reason) {
+void Session::OnRefused(const LegPtr& leg, uint64_t sequence, const std::string& reason) {
   std::lock_guard lock(mutex_);
-  acks_.Refused(sequence, reason);
+  leg->acks.Refused(sequence, reason);
 }
 
-void Session::OnSuperseded() {
-  End({grpc::StatusCode::ABORTED, "this stream was opened again elsewhere"});
+// An acknowledgement is due, or a timer will look again.
+void Session::OweLocked(const LegPtr& leg) {
+  if (leg->over || !leg->welcomed || !leg->acks.anything()) return;
+  if (leg->acks.due()) {
+    if (!std::exchange(leg->owed, true)) owed_.push_back(leg);
+  } else if (!std::exchange(leg->scheduled, true)) {
+    context_->timer->Schedule([weak = weak_from_this(), weak_leg = std::weak_ptr<Leg>(leg)] {
+      auto session = weak.lock();
+      auto owing = weak_leg.lock();
+      if (session && owing) session->OnAckTimer(owing);
+    });
+  }
 }
 
-void Session::ScheduleLocked() {
-  if (acks_.due() || ack_scheduled_) return;
-  ack_scheduled_ = true;
-  context_->timer->Schedule([weak = weak_from_this()] {
-    if (auto session = weak.lock()) session->OnAckTimer();
-  });
-}
-
-void Session::OnAckTimer() {
+void Session::OnAckTimer(const LegPtr& leg) {
   std::lock_guard lock(mutex_);
-  ack_scheduled_ = false;
-  if (acks_.anything()) acks_.Urgent();
+  leg->scheduled = false;
+  if (leg->acks.anything()) leg->acks.Urgent();
+  OweLocked(leg);
   Pump();
+}
+
+void Session::QueueAckLocked(const LegPtr& leg) {
+  v1::Ack& ack = *queue_.emplace_back().mutable_ack();
+  ack = leg->acks.Take();
+  ack.set_stream_id(leg->stream_id);
 }
 
 // Writes the next message, or ends the call when it should end and nothing is owed. One operation
 // at a time.
 void Session::Pump() {
   if (writing_ || finished_) return;
-  const bool acks_owed = acks_.due() || (ending_ && acks_.anything());
-  if (!broken_ && queue_.empty() && welcomed_ && acks_owed) {
-    *queue_.emplace_back().mutable_ack() = acks_.Take();
+  while (!broken_ && queue_.empty() && !owed_.empty()) {
+    const LegPtr leg = std::move(owed_.front());
+    owed_.pop_front();
+    leg->owed = false;
+    if (!leg->over && leg->acks.anything()) QueueAckLocked(leg);
   }
   if (!broken_ && !queue_.empty()) {
     outgoing_.Clear();
     bool own_buffer = false;
     grpc::SerializationTraits<v1::ServerMessage>::Serialize(queue_.front(), &outgoing_,
                                                             &own_buffer);
-    queue_.erase(queue_.begin());
+    queue_.pop_front();
     writing_ = true;
     StartWrite(&outgoing_);
     return;

@@ -1,20 +1,21 @@
-// One connection of an agent: reads messages, hands them to the intake, writes what is owed.
+// One call of an agent or of a relay: reads messages, hands them to the intake, writes what is
+// owed.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <vector>
+#include <unordered_map>
 
 #include "absl/status/status.h"
 #include "plumbline/v1/ingest.pb.h"
-#include "server/ingest/ack_policy.h"
 #include "server/ingest/ack_timer.h"
 #include "server/ingest/intake.h"
+#include "server/ingest/leg.h"
 
 namespace plumbline::server {
 
@@ -28,14 +29,14 @@ struct SessionContext {
   bool keep_wire = false;  // the journal wants the bytes
 };
 
-// Reads are handled one after another by gRPC; writes, the end and the resumption of reading are
-// guarded by `mutex_`. Lives until OnDone, then tells its owner.
+// Reads are handled one after another by gRPC; everything else is guarded by `mutex_`. Lives until
+// OnDone, then tells its owner.
 class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                public Connection,
+                public LegOwner,
                 public std::enable_shared_from_this<Session> {
  public:
   Session(const SessionContext* context, std::function<void(Session*)> on_done)
-      : context_(context), on_done_(std::move(on_done)), acks_(context->ack_batches) {}
+      : context_(context), on_done_(std::move(on_done)) {}
 
   // Keeps itself alive from here on and reads.
   void Begin();
@@ -47,23 +48,32 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnCancel() override { End(grpc::Status::CANCELLED); }
   void OnDone() override;
 
-  void OnHeld(uint64_t sequence, bool at_once) override;
-  void OnRefused(uint64_t sequence, const std::string& reason) override;
-  void OnSuperseded() override;
+  void OnHeld(const std::shared_ptr<Leg>& leg, uint64_t sequence, bool at_once) override;
+  void OnRefused(const std::shared_ptr<Leg>& leg, uint64_t sequence,
+                 const std::string& reason) override;
+  void OnSuperseded(const std::shared_ptr<Leg>& leg) override;
   void Resume() override;
 
  private:
+  using LegPtr = std::shared_ptr<Leg>;
+
   void OnNoMore();
   bool Consume();
-  bool Fail(grpc::StatusCode code, const std::string& what);
+  bool Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what);
   bool Unparsable(const v1::AgentMessage& message);
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
-  bool Offer(uint64_t sequence, ParsedBatch batch);
+  bool Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch);
+  void OnGoodbye(uint64_t stream_id);
+  LegPtr Find(uint64_t stream_id);
+  bool Forget(const LegPtr& leg);
+  void Leave(const LegPtr& leg);
+  void EndLeg(const LegPtr& leg, const grpc::Status& status);
   void ReadLocked();
-  void Welcome(uint64_t held);
-  void ScheduleLocked();
-  void OnAckTimer();
+  void Welcome(const LegPtr& leg);
+  void OweLocked(const LegPtr& leg);
+  void OnAckTimer(const LegPtr& leg);
+  void QueueAckLocked(const LegPtr& leg);
   void Pump();
 
   const SessionContext* const context_;
@@ -73,15 +83,15 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   // Read side.
   grpc::ByteBuffer incoming_;
   uint64_t messages_ = 0;
-  std::optional<Intake::Joined> joined_;  // empty before the hello
 
   std::mutex mutex_;
+  std::unordered_map<uint64_t, LegPtr> legs_;
+  bool greeted_ = false;  // there was a hello
+  bool shared_ = false;   // ... of a call that carries several streams
   bool paused_ = false;
   bool resumed_early_ = false;
-  AckPolicy acks_;
-  bool ack_scheduled_ = false;
-  bool welcomed_ = false;
-  std::vector<v1::ServerMessage> queue_;
+  std::deque<LegPtr> owed_;
+  std::deque<v1::ServerMessage> queue_;
   grpc::ByteBuffer outgoing_;
   bool writing_ = false;
   bool broken_ = false;  // a write failed: nobody listens

@@ -133,7 +133,7 @@ class ChaosTest : public testing::Test {
 TEST_F(ChaosTest, WhatWasAcknowledgedIsThereOnceAndMeansTheSame) {
   const int rounds = Long() ? kLongRounds : kShortRounds;
   const char* faults[] = {"none", "full", "sync", "write"};
-  const int64_t steps = 60 * rounds;
+  const int64_t steps = 200 + 20 * rounds;
   AddAttempt(0, steps);
   Start("30");
   for (int round = 0; round < rounds && !HasFailure(); ++round) {

@@ -1,0 +1,59 @@
+// One stream of a call: a call from an agent has one, a call from a relay has many.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/ingest/ack_policy.h"
+#include "server/ingest/intake.h"
+
+namespace plumbline::server {
+
+class Leg;
+
+// The call, as its legs see it. Thread-safe.
+class LegOwner {
+ public:
+  virtual ~LegOwner() = default;
+  virtual void OnHeld(const std::shared_ptr<Leg>& leg, uint64_t sequence, bool at_once) = 0;
+  virtual void OnRefused(const std::shared_ptr<Leg>& leg, uint64_t sequence,
+                         const std::string& reason) = 0;
+  virtual void OnSuperseded(const std::shared_ptr<Leg>& leg) = 0;
+  virtual void Resume() = 0;
+};
+
+// Its public members are the owner's, guarded by the owner's lock.
+class Leg : public Connection, public std::enable_shared_from_this<Leg> {
+ public:
+  Leg(std::weak_ptr<LegOwner> owner, uint64_t id, bool is_shared, uint64_t ack_batches)
+      : stream_id(id), shared(is_shared), acks(ack_batches), owner_(std::move(owner)) {}
+
+  void OnHeld(uint64_t sequence, bool at_once) override {
+    if (auto owner = owner_.lock()) owner->OnHeld(shared_from_this(), sequence, at_once);
+  }
+  void OnRefused(uint64_t sequence, const std::string& reason) override {
+    if (auto owner = owner_.lock()) owner->OnRefused(shared_from_this(), sequence, reason);
+  }
+  void OnSuperseded() override {
+    if (auto owner = owner_.lock()) owner->OnSuperseded(shared_from_this());
+  }
+  void Resume() override {
+    if (auto owner = owner_.lock()) owner->Resume();
+  }
+
+  const uint64_t stream_id;
+  const bool shared;  // the call goes on when this stream ends
+  Intake::Joined joined;
+  AckPolicy acks;
+  bool welcomed = false;
+  bool over = false;       // it is told nothing more
+  bool scheduled = false;  // a timer looks at `acks`
+  bool owed = false;       // it waits for its turn to be acknowledged
+
+ private:
+  const std::weak_ptr<LegOwner> owner_;
+};
+
+}  // namespace plumbline::server
