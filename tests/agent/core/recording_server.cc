@@ -24,6 +24,7 @@ struct RecordingServer::State {
   std::map<uint64_t, v1::Hello> hello;  // the newest of each stream
   uint64_t duplicates = 0;
   uint64_t heartbeats = 0;
+  v1::Heartbeat heartbeat;
   uint64_t hellos = 0;
 };
 
@@ -47,6 +48,7 @@ class RecordingServer::Service : public v1::Ingest::Service {
       if (message.has_heartbeat()) {
         const std::lock_guard<std::mutex> lock(state_.mutex);
         ++state_.heartbeats;
+        state_.heartbeat = message.heartbeat();
         continue;
       }
       newest = message.batch().sequence();
@@ -203,6 +205,11 @@ uint64_t RecordingServer::duplicates() const {
 uint64_t RecordingServer::heartbeats() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->heartbeats;
+}
+
+v1::Heartbeat RecordingServer::heartbeat() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->heartbeat;
 }
 
 uint64_t RecordingServer::hellos() const {

@@ -233,6 +233,16 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
     std::this_thread::sleep_for(milliseconds(20));
   }
   EXPECT_GE(server.heartbeats(), 3u);
+  EXPECT_FALSE(server.heartbeat().any_step());
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 20, milliseconds(0));
+  plumbline_error_t error;
+  ASSERT_EQ(run.run().Flush(20000, &error), PLUMBLINE_OK) << error.text;
+  while (!server.heartbeat().any_step() && Seconds(Clock::now() - start) < 30) {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_EQ(server.heartbeat().newest_step(), 19);
+  EXPECT_EQ(server.heartbeat().oldest_unsent_step(), 20) << "all is sent";
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }
 

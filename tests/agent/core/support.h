@@ -16,6 +16,7 @@
 #include "agent/core/run.h"
 #include "plumbline/plumbline.h"
 #include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/ingest.pb.h"
 
 namespace plumbline::agent::testing {
 
@@ -125,6 +126,7 @@ class RecordingServer {
   std::map<uint64_t, std::vector<v1::Batch>> Streams() const;
   uint64_t duplicates() const;  // batches that came again
   uint64_t heartbeats() const;
+  v1::Heartbeat heartbeat() const;  // the last
   uint64_t hellos() const;
   // True when the condition on the stored batches comes true in time.
   bool WaitFor(const std::function<bool(const Account&)>& condition, int seconds = 60) const;
