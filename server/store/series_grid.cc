@@ -111,8 +111,14 @@ void SeriesGrid::Add(const Columns& columns, int64_t step, uint32_t attempt) {
   if (step < shape_.first_step || step > shape_.last_step) return;
   const size_t bucket = BucketOf(step);
   std::map<uint32_t, double> by_rank;  // where a rank may occur twice
+  const std::array<int32_t, kTileRanks>* rows = nullptr;
+  uint32_t block = std::numeric_limits<uint32_t>::max();
   const auto put = [&](uint32_t rank, double value) {
-    const int32_t row = RowOf(rank);
+    if (rank / kTileRanks != block) {
+      block = rank / kTileRanks;
+      rows = RowsOf(block);
+    }
+    const int32_t row = rows == nullptr ? kNoRow : (*rows)[rank % kTileRanks];
     if (row == kNoRow) return;
     used_[bucket] = 1;
     attempts_[bucket] = std::max(attempts_[bucket], attempt);
@@ -131,11 +137,6 @@ void SeriesGrid::Add(const Columns& columns, int64_t step, uint32_t attempt) {
     }
   }
   for (const auto& [rank, value] : by_rank) put(rank, value);
-}
-
-int32_t SeriesGrid::RowOf(uint32_t rank) const {
-  const auto* rows = RowsOf(rank / kTileRanks);
-  return rows == nullptr ? kNoRow : (*rows)[rank % kTileRanks];
 }
 
 void SeriesGrid::Finish(v1::SeriesColumns* out) {

@@ -54,7 +54,6 @@ class SeriesGrid {
                                shape_.bucket_steps);
   }
   const std::array<int32_t, kTileRanks>* RowsOf(uint32_t rank_block) const;
-  int32_t RowOf(uint32_t rank) const;
   void Put(size_t row, size_t bucket, double value);
   void AddExact(const Tile& tile, size_t begin, size_t end, const std::array<int32_t, 64>& rows);
   void FinishExact(const std::vector<size_t>& used, v1::SeriesColumns* out);

@@ -22,6 +22,18 @@ constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
 // Ranks that have a series, as masks by rank block.
 using RankMasks = std::map<uint32_t, uint64_t>;
 
+void AddRanks(const std::vector<uint32_t>& ranks, RankMasks* masks) {
+  uint64_t* mask = nullptr;
+  uint32_t block = 0;
+  for (const uint32_t rank : ranks) {
+    if (mask == nullptr || rank / kTileRanks != block) {
+      block = rank / kTileRanks;
+      mask = &(*masks)[block];
+    }
+    *mask |= uint64_t{1} << (rank % kTileRanks);
+  }
+}
+
 // The columns of a part that hold one of the wanted series.
 class WantedColumns {
  public:
@@ -126,8 +138,7 @@ class Query {
       for (const ClosedStepPtr& step : c.span->steps) {
         for (const StepPart& part : step->parts) {
           for (const auto& [i, column] : wanted.Of(part)) {
-            for (const uint32_t r : part.ranks)
-              masks[i][r / kTileRanks] |= uint64_t{1} << (r % kTileRanks);
+            AddRanks(part.ranks, &masks[i]);
           }
         }
       }
