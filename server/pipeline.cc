@@ -55,10 +55,10 @@ JournalRetentionOptions RetentionOptionsOf(const Config& c) {
 
 StoreOptions StoreOptionsOf(const Config& c, const DataDirectory* data, uint64_t newest_entry) {
   StoreOptions o;
-  o.retention.max_bytes = static_cast<uint64_t>(c.store_bytes);
-  o.retention.max_age_s = static_cast<int64_t>(c.store_days * 86400);
+  o.limits.max_bytes = static_cast<uint64_t>(c.store_bytes);
+  o.limits.max_age_s = static_cast<int64_t>(c.store_days * 86400);
   if (data == nullptr) {
-    o.retention.max_bytes = std::min(o.retention.max_bytes, kStoreBytesInMemory);
+    o.limits.max_bytes = std::min(o.limits.max_bytes, kStoreBytesInMemory);
     return o;
   }
   o.path = data->store();

@@ -342,7 +342,7 @@ class StoreImpl : public Store {
   // told again by the journal.
   bool WriteUntilDone(const std::vector<StoreJob>& jobs) {
     for (bool said = false;; said = true) {
-      const absl::Status status = database_->Write(jobs, options_.retention, unix_s_());
+      const absl::Status status = database_->Write(jobs, options_.limits, unix_s_());
       if (status.ok()) {
         if (said) spdlog::info("{}: written again", options_.path);
         return true;

@@ -28,14 +28,14 @@ absl::Status StoreDatabase::OpenWriter(const std::string& path, const StoreOrigi
   return absl::OkStatus();
 }
 
-absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const Retention& retention,
+absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const StoreLimits& limits,
                                   int64_t unix_s) {
   if (damaged_.exchange(false))
     return absl::DataLossError(absl::StrCat(path_, ": it is damaged, as a query found"));
   std::unique_lock lock(connection_, std::defer_lock);
   if (in_memory()) lock.lock();
   if (auto s = writer_->Write(jobs, unix_s); !s.ok()) return s;
-  const absl::Status retained = writer_->Retain(retention, unix_s, &dropped_tiles_);
+  const absl::Status retained = writer_->Retain(limits, unix_s, &dropped_tiles_);
   // The jobs are written: the next ones try again.
   if (!retained.ok()) spdlog::warn("the store's limits: {}", std::string(retained.message()));
   return absl::OkStatus();

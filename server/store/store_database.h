@@ -25,9 +25,9 @@ class StoreDatabase {
   static absl::StatusOr<std::unique_ptr<StoreDatabase>> Open(const std::string& path,
                                                              const StoreOrigin& origin);
 
-  // The jobs, then what retention takes. After an error nothing of the jobs is there. DataLoss: the
+  // The jobs, then what the limits take. After an error nothing of the jobs is there. DataLoss: the
   // file is damaged; see SetAside.
-  absl::Status Write(const std::vector<StoreJob>& jobs, const Retention& retention, int64_t unix_s);
+  absl::Status Write(const std::vector<StoreJob>& jobs, const StoreLimits& limits, int64_t unix_s);
 
   // Renames the file and goes on in memory, so that the next start finds none and rebuilds it.
   void SetAside();

@@ -145,14 +145,14 @@ absl::StatusOr<uint64_t> StoreWriter::Bytes() const {
 }
 
 // The newest tile that must go; 0: none.
-absl::StatusOr<int64_t> StoreWriter::OldestToGo(const Retention& retention, int64_t unix_s,
+absl::StatusOr<int64_t> StoreWriter::OldestToGo(const StoreLimits& limits, int64_t unix_s,
                                                 uint64_t* count) {
   uint64_t excess = 0;
-  if (retention.max_bytes > 0) {
+  if (limits.max_bytes > 0) {
     const auto bytes = Bytes();
     if (!bytes.ok()) return bytes.status();
     // A tenth below the limit: not a little after each block.
-    if (*bytes > retention.max_bytes) excess = *bytes - retention.max_bytes / 10 * 9;
+    if (*bytes > limits.max_bytes) excess = *bytes - limits.max_bytes / 10 * 9;
   }
   auto oldest = database_->Prepare("SELECT id, sealed_s, length(data) FROM tiles ORDER BY id");
   if (!oldest.ok()) return oldest.status();
@@ -162,7 +162,7 @@ absl::StatusOr<int64_t> StoreWriter::OldestToGo(const Retention& retention, int6
     const auto row = oldest->Next();
     if (!row.ok()) return row.status();
     if (!*row) return last;
-    const bool old = retention.max_age_s > 0 && oldest->Int(1) + retention.max_age_s < unix_s;
+    const bool old = limits.max_age_s > 0 && oldest->Int(1) + limits.max_age_s < unix_s;
     if (!old && bytes >= excess) return last;
     last = oldest->Int(0);
     bytes += oldest->Unsigned(2) + kPageOverhead;
@@ -170,9 +170,9 @@ absl::StatusOr<int64_t> StoreWriter::OldestToGo(const Retention& retention, int6
   }
 }
 
-absl::Status StoreWriter::Retain(const Retention& retention, int64_t unix_s, uint64_t* dropped) {
+absl::Status StoreWriter::Retain(const StoreLimits& limits, int64_t unix_s, uint64_t* dropped) {
   uint64_t count = 0;
-  const auto last = OldestToGo(retention, unix_s, &count);
+  const auto last = OldestToGo(limits, unix_s, &count);
   if (!last.ok() || *last == 0) return last.status();
   if (auto s = database_->Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
   absl::Status status =

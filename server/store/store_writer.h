@@ -50,7 +50,7 @@ struct DamagedTileJob {
 };
 using StoreJob = std::variant<NameRows, BlockJob, PositionJob, GapJob, RevisionJob, DamagedTileJob>;
 
-struct Retention {
+struct StoreLimits {
   uint64_t max_bytes = 0;  // of the database; 0: no limit
   int64_t max_age_s = 0;   // of a tile since it was sealed; 0: no limit
 };
@@ -63,7 +63,7 @@ class StoreWriter {
 
   absl::Status Write(const std::vector<StoreJob>& jobs, int64_t unix_s);
   // Takes the oldest tiles until the limits hold; what went becomes gaps. Adds to *dropped.
-  absl::Status Retain(const Retention& retention, int64_t unix_s, uint64_t* dropped);
+  absl::Status Retain(const StoreLimits& limits, int64_t unix_s, uint64_t* dropped);
   absl::StatusOr<uint64_t> Bytes() const;    // in use
   uint64_t tiles() const { return tiles_; }  // written by this object
 
@@ -79,7 +79,7 @@ class StoreWriter {
   absl::Status PutTile(const BlockJob& job, int64_t first_step, const BuiltTile& built);
   absl::Status PutSpan(const SpanRow& span);
   absl::Status DropTiles(int64_t last_id, const std::string& reason);
-  absl::StatusOr<int64_t> OldestToGo(const Retention& retention, int64_t unix_s, uint64_t* count);
+  absl::StatusOr<int64_t> OldestToGo(const StoreLimits& limits, int64_t unix_s, uint64_t* count);
 
   Database* const database_;
   Statement insert_tile_, drop_short_, extent_, span_, run_, series_, position_, gap_, revision_;

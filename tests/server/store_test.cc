@@ -412,14 +412,14 @@ TEST_F(StoreTest, ListsSeries) {
 
 TEST_F(StoreTest, RetentionTakesTheOldestAndSaysSo) {
   StoreOptions options = At(path_);
-  options.retention.max_bytes = 400'000;
+  options.limits.max_bytes = 400'000;
   auto store = Opened(options);
   Trainer trainer(14, Ranks(0, 64));
   Truth truth;
   for (int i = 0; i < 640; ++i) trainer.Step(store.get(), &truth);
   ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
   const v1::StoreInfo info = store->Info();
-  EXPECT_LE(info.bytes(), options.retention.max_bytes);
+  EXPECT_LE(info.bytes(), options.limits.max_bytes);
   EXPECT_GT(info.dropped_tiles(), 0u);
   v1::RunInfo run;
   run.set_run("r");
@@ -435,7 +435,7 @@ TEST_F(StoreTest, RetentionByAge) {
   StoreOptions options = At(path_);
   int64_t now = 1000;
   options.unix_s = [&now] { return now; };
-  options.retention.max_age_s = 100;
+  options.limits.max_age_s = 100;
   Truth truth;
   Trainer trainer(15, Ranks(0, 2));
   {
