@@ -20,13 +20,16 @@ inline constexpr int kChunk = 2048;
 inline constexpr int kGroup = 32;  // elements of the shortest scaled block
 inline constexpr int kGroups = kChunk / kGroup;
 
-// What one pass over a chunk sees. Magnitudes are words without their sign.
+// What passes over a chunk see, each when it is asked for. Magnitudes are words without their sign.
 template <typename W>
 struct ChunkScan {
-  W most[kGroups];   // largest magnitude of each group
-  W least[kGroups];  // smallest but zero, less 1: zeros wrap around and drop out; all ones if none
-  W most_of_all;
+  // Scan:
+  W least[kGroups];  // smallest magnitude but zero, less 1: zeros wrap around; all ones if none
   W least_of_all;
+  W most_of_all;  // largest magnitude
+  // ScanMost:
+  W most[kGroups];  // largest magnitude of each group
+  // ScanSigns:
   W positive;  // the largest word that has no sign; 0 when there is none
   W negative;  // the largest magnitude with a sign; 0 when there is none
 };
@@ -85,27 +88,41 @@ struct PortableLoops {
 
   template <typename W>
   static void Scan(const W* words, int n, ChunkScan<W>* scan) {
-    W positive = 0;
-    W negative = 0;
     scan->most_of_all = 0;
     scan->least_of_all = std::numeric_limits<W>::max();
     for (int g = 0; g < n / kGroup; ++g) {
       W most = 0;
       W least = std::numeric_limits<W>::max();
       for (int i = 0; i < kGroup; ++i) {
-        const W word = words[g * kGroup + i];
-        const W m = word & kMagnitudeMask<W>;
-        const W less = static_cast<W>(m - 1);
-        const bool is_negative = word != m;
+        const W m = words[g * kGroup + i] & kMagnitudeMask<W>;
         most = std::max(most, m);
-        least = std::min(least, less);
-        positive = std::max(positive, is_negative ? W{0} : m);
-        negative = std::max(negative, is_negative ? m : W{0});
+        least = std::min(least, static_cast<W>(m - 1));
       }
-      scan->most[g] = most;
       scan->least[g] = least;
       scan->most_of_all = std::max(scan->most_of_all, most);
       scan->least_of_all = std::min(scan->least_of_all, least);
+    }
+  }
+
+  template <typename W>
+  static void ScanMost(const W* words, int n, ChunkScan<W>* scan) {
+    for (int g = 0; g < n / kGroup; ++g) {
+      W most = 0;
+      for (int i = 0; i < kGroup; ++i)
+        most = std::max(most, static_cast<W>(words[g * kGroup + i] & kMagnitudeMask<W>));
+      scan->most[g] = most;
+    }
+  }
+
+  template <typename W>
+  static void ScanSigns(const W* words, int n, ChunkScan<W>* scan) {
+    W positive = 0;
+    W negative = 0;
+    for (int i = 0; i < n; ++i) {
+      const W m = words[i] & kMagnitudeMask<W>;
+      const bool is_negative = words[i] != m;
+      positive = std::max(positive, is_negative ? W{0} : m);
+      negative = std::max(negative, is_negative ? m : W{0});
     }
     scan->positive = positive;
     scan->negative = negative;

@@ -21,9 +21,16 @@ struct Avx2Loops : PortableLoops {
   using PortableLoops::SumGroups;
 
   static void Widen(const std::byte* data, DType t, int n, uint32_t* words);
+  // The scans of 16-bit and 32-bit words: n is a multiple of 4 groups.
   static void Scan(const uint64_t* words, int n, ChunkScan<uint64_t>* scan);
   static void Scan(const uint16_t* words, int n, ChunkScan<uint16_t>* scan);
   static void Scan(const uint32_t* words, int n, ChunkScan<uint32_t>* scan);
+  static void ScanMost(const uint64_t* words, int n, ChunkScan<uint64_t>* scan);
+  static void ScanMost(const uint16_t* words, int n, ChunkScan<uint16_t>* scan);
+  static void ScanMost(const uint32_t* words, int n, ChunkScan<uint32_t>* scan);
+  static void ScanSigns(const uint64_t* words, int n, ChunkScan<uint64_t>* scan);
+  static void ScanSigns(const uint16_t* words, int n, ChunkScan<uint16_t>* scan);
+  static void ScanSigns(const uint32_t* words, int n, ChunkScan<uint32_t>* scan);
   static void CountBelow(const uint16_t* words, int n, uint16_t low, uint16_t high,
                          uint64_t* below_low, uint64_t* below_high);
   static void CountBelow(const uint32_t* words, int n, uint32_t low, uint32_t high,

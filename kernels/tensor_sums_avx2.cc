@@ -77,47 +77,60 @@ PLUMB_AVX2 int Avx2Loops::SumGroups(const uint32_t* words, int n, const ChunkSca
   return chosen;
 }
 
-// 8-bit significands: with |x| < 2^(E+1) and every x a multiple of 2^(E-21), x 2^(21-E) is an
-// integer of 22 bits, and 256 of them fit a lane.
+// Sums of integers of 32 bits and, of even and of odd ones, of their squares.
+struct IntegerSums {
+  __m256i sum;
+  __m256i magnitudes;
+  __m256i even;
+  __m256i odd;
+};
+
+// Adds bf16 times `factor`, which makes them integers; n is a multiple of 16.
+PLUMB_AVX2_INLINE void AddIntegers(const uint16_t* words, int n, __m256 factor, IntegerSums* to) {
+  const __m256i zero = _mm256_setzero_si256();
+  IntegerSums s = *to;
+  for (int i = 0; i < n; i += 16) {
+    const __m256i word = Load(words + i);
+    const __m256i wide[2] = {_mm256_unpacklo_epi16(zero, word), _mm256_unpackhi_epi16(zero, word)};
+    for (const __m256i w : wide) {
+      const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(w), factor));
+      const __m256i other = _mm256_srli_epi64(q, 32);
+      s.sum = _mm256_add_epi32(s.sum, q);
+      s.magnitudes = _mm256_add_epi32(s.magnitudes, _mm256_abs_epi32(q));
+      s.even = _mm256_add_epi64(s.even, _mm256_mul_epi32(q, q));
+      s.odd = _mm256_add_epi64(s.odd, _mm256_mul_epi32(other, other));
+    }
+  }
+  *to = s;
+}
+
+// 8-bit significands: with |x| < 2^(E+1) and every x a multiple of 2^(E-22), x 2^(22-E) is an
+// integer of 23 bits, at most 255 2^15, and 256 of them stay below 2^31.
 PLUMB_AVX2 int Avx2Loops::SumGroups(const uint16_t* words, int n, const ChunkScan<uint16_t>& scan,
                                     bool* added, ChunkSums* sums) {
   static_assert(kChunk / 8 <= 1 << 8);
   const int field = scan.most_of_all >> 7;
   if (field < 27) return 0;  // the factor would overflow
   const int e = field - 127;
-  const auto bound = static_cast<uint16_t>((field - 14) << 7);
+  const auto bound = static_cast<uint16_t>((field - 15) << 7);
   const int chosen = ChooseGroups(scan, n / kGroup, bound, added);
   if (chosen == 0) return 0;
-  const __m256 factor = _mm256_set1_ps(static_cast<float>(PowerOfTwo(21 - e)));
-  const __m256i zero = _mm256_setzero_si256();
-  __m256i sum = zero;
-  __m256i magnitudes = zero;
-  __m256i even = zero;
-  __m256i odd = zero;
-  for (int g = 0; g < n / kGroup; ++g) {
-    if (!added[g]) continue;
-    for (int i = 0; i < kGroup; i += 16) {
-      const __m256i word = Load(words + g * kGroup + i);
-      for (int k = 0; k < 2; ++k) {
-        const __m256i wide =
-            k == 0 ? _mm256_unpacklo_epi16(zero, word) : _mm256_unpackhi_epi16(zero, word);
-        const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(wide), factor));
-        sum = _mm256_add_epi32(sum, q);
-        magnitudes = _mm256_add_epi32(magnitudes, _mm256_abs_epi32(q));
-        even = _mm256_add_epi64(even, _mm256_mul_epi32(q, q));
-        const __m256i other = _mm256_srli_epi64(q, 32);
-        odd = _mm256_add_epi64(odd, _mm256_mul_epi32(other, other));
-      }
-    }
+  const __m256 factor = _mm256_set1_ps(static_cast<float>(PowerOfTwo(22 - e)));
+  IntegerSums lanes{};
+  if (chosen == n / kGroup) {
+    AddIntegers(words, n, factor, &lanes);
+  } else {
+    for (int g = 0; g < n / kGroup; ++g)
+      if (added[g]) AddIntegers(words + g * kGroup, kGroup, factor, &lanes);
   }
   alignas(32) int32_t lane[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), sum);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), lanes.sum);
   int64_t total = 0;
   for (const int32_t part : lane) total += part;
-  sums->unit = e - 21;
+  sums->unit = e - 22;
   sums->sum = total;
-  sums->magnitudes = Sum32(magnitudes);
-  sums->squares = Sum64(_mm256_add_epi64(even, odd));
+  sums->magnitudes = Sum32(lanes.magnitudes);
+  sums->squares = Sum64(_mm256_add_epi64(lanes.even, lanes.odd));
   return chosen;
 }
 

@@ -19,7 +19,10 @@ class ExponentBins {
   // That many values fit: fractions of 52 bits square to 104.
   static constexpr int64_t kMostValues = int64_t{1} << 22;
 
-  void Add(const W* words, int n) {
+  // `least` and `most`: exponent fields that those of the words' values do not leave.
+  void Add(const W* words, int n, int least, int most) {
+    least_ = std::min(least_, least);
+    most_ = std::max(most_, most);
     for (int i = 0; i < n; ++i) {
       const uint64_t fraction = words[i] & kFractionMask<W>;
       Bin& bin = bins_[words[i] >> WordFormat<W>::kFractionBits];
@@ -36,10 +39,11 @@ class ExponentBins {
   void Drain(TensorTotals* totals) {
     constexpr int kM = WordFormat<W>::kFractionBits;
     constexpr int kFields = WordFormat<W>::kFields;
-    for (int i = 0; i < 2 * kFields; ++i) {
-      Bin& bin = bins_[i];
+    for (int i = 2 * least_; i < 2 * most_ + 2; ++i) {
+      const int field = i / 2;
+      const bool negative = i % 2 != 0;
+      Bin& bin = bins_[negative ? field + kFields : field];
       if (bin.count == 0) continue;
-      const int field = i % kFields;
       const int unit = std::max(field, 1) - WordFormat<W>::kBias - kM;
       Uint128 sum = bin.fractions;
       if (field > 0) {
@@ -49,10 +53,12 @@ class ExponentBins {
       }
       totals->squares.Add(bin.squares, 2 * unit);
       totals->magnitudes.Add(sum, unit);
-      totals->sum.Add(sum, unit, i >= kFields);
+      totals->sum.Add(sum, unit, negative);
       bin = Bin{};
     }
     values_ = 0;
+    least_ = WordFormat<W>::kFields;
+    most_ = -1;
   }
 
  private:
@@ -61,7 +67,9 @@ class ExponentBins {
     Uint128 squares;
     uint64_t count;
   };
-  Bin bins_[2 * WordFormat<W>::kFields] = {};
+  Bin bins_[2 * WordFormat<W>::kFields] = {};  // those of zeros are of no account
+  int least_ = WordFormat<W>::kFields;
+  int most_ = -1;
   int64_t values_ = 0;
 };
 
@@ -71,7 +79,6 @@ class WordMeasure {
  public:
   explicit WordMeasure(TensorTotals* totals)
       : totals_(totals),
-        bins_(std::make_unique<ExponentBins<W>>()),
         least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(totals->dtype).min_exponent))) {
     for (size_t i = 0; i < kFormatFits; ++i) {
       if (kFormatFitTargets[i].block == 0) bounds_[i] = BoundsOf<W>(kFormatFitTargets[i].format);
@@ -90,7 +97,7 @@ class WordMeasure {
     }
     const uint64_t zeros = CountExponents(words, n) - static_cast<uint64_t>(absent);
     totals_->zero += zeros;
-    if (absent < n) Extremes(zeros);
+    if (absent < n) Extremes(words, n, zeros);
     if (scan_.least_of_all < least_normal_ - 1) {
       uint64_t ignored = 0;
       Loops::CountBelow(words, n, least_normal_, least_normal_, &totals_->subnormal, &ignored);
@@ -98,6 +105,8 @@ class WordMeasure {
     Sum(words, n);
     const int groups = n / kGroup;
     Fits(words, groups);
+    if (NoScaledFits()) return;
+    Loops::ScanMost(words, n, &scan_);
     ScaledFits(words, scan_.most, scan_.least, groups, 1);
     W most[kGroups / 4];
     W least[kGroups / 4];
@@ -110,7 +119,10 @@ class WordMeasure {
     ScaledFits(words, most, least, groups / 4, 4);
   }
 
-  void Finish() { bins_->Drain(totals_); }
+  void Finish() {
+    AddPending();
+    if (bins_ != nullptr) bins_->Drain(totals_);
+  }
 
  private:
   static constexpr int kM = WordFormat<W>::kFractionBits;
@@ -146,7 +158,9 @@ class WordMeasure {
         --others;
       }
     } else {
-      uint32_t counts[WordFormat<W>::kFields] = {};
+      uint32_t counts[WordFormat<W>::kFields];
+      counts[0] = 0;  // other fields have no words
+      std::fill(counts + first, counts + last + 1, 0);
       Loops::CountFields(words, n, scan_.least, first, last, counts);
       for (int field = first; field <= last; ++field) {
         totals_->exponents[static_cast<size_t>(field - 1 + kM)] += counts[field];
@@ -168,44 +182,71 @@ class WordMeasure {
   }
 
   // Of a chunk with finite elements.
-  void Extremes(uint64_t zeros) {
-    const W nearest = static_cast<W>(scan_.least_of_all + 1);
-    if (scan_.negative != 0) Note(scan_.negative, true);
-    if (scan_.positive != 0) Note(scan_.positive, false);
-    if (zeros > 0) Note(0, false);
-    // Without zeros, the end that lies nearest to zero when all have one sign.
-    if (zeros == 0 && scan_.negative == 0) Note(nearest, false);
-    if (zeros == 0 && scan_.positive == 0) Note(nearest, true);
+  void Extremes(const W* words, int n, uint64_t zeros) {
+    const double most = ValueOf(scan_.most_of_all);
+    if (totals_->min <= -most && totals_->max >= most) return;
+    Loops::ScanSigns(words, n, &scan_);
+    if (scan_.negative != 0) Note(-ValueOf(scan_.negative));
+    if (scan_.positive != 0) Note(ValueOf(scan_.positive));
+    if (zeros > 0) return Note(0);
+    // The end that lies nearest to zero when all have one sign.
+    const double nearest = ValueOf(static_cast<W>(scan_.least_of_all + 1));
+    if (scan_.negative == 0) Note(nearest);
+    if (scan_.positive == 0) Note(-nearest);
   }
 
-  void Note(W magnitude, bool negative) {
-    double value;
+  static double ValueOf(W magnitude) {
     if constexpr (sizeof(W) == 8) {
-      value = __builtin_bit_cast(double, magnitude);
+      return __builtin_bit_cast(double, magnitude);
     } else {
-      value =
-          __builtin_bit_cast(float, static_cast<uint32_t>(magnitude) << (sizeof(W) == 2 ? 16 : 0));
+      return __builtin_bit_cast(float, static_cast<uint32_t>(magnitude)
+                                           << (sizeof(W) == 2 ? 16 : 0));
     }
-    if (negative) value = -value;
+  }
+
+  void Note(double value) {
     totals_->min = std::min(totals_->min, value);
     totals_->max = std::max(totals_->max, value);
   }
 
   void Sum(const W* words, int n) {
+    if (scan_.most_of_all == 0) return;
     bool added[kGroups];
     ChunkSums sums;
     const int chosen = Loops::SumGroups(words, n, scan_, added, &sums);
-    if (chosen > 0) {
-      totals_->sum.Add(static_cast<Uint128>(sums.sum < 0 ? -sums.sum : sums.sum), sums.unit,
-                       sums.sum < 0);
-      totals_->magnitudes.Add(sums.magnitudes, sums.unit);
-      totals_->squares.Add(sums.squares, 2 * sums.unit);
-    }
+    if (chosen > 0) Keep(sums);
     if (chosen == n / kGroup) return;
+    if (bins_ == nullptr) bins_ = std::make_unique<ExponentBins<W>>();
+    const int first = static_cast<W>(scan_.least_of_all + 1) >> kM;
+    const int last = scan_.most_of_all >> kM;
     for (int g = 0; g < n / kGroup; ++g) {
-      if (chosen == 0 || !added[g]) bins_->Add(words + g * kGroup, kGroup);
+      if (chosen == 0 || !added[g]) bins_->Add(words + g * kGroup, kGroup, first, last);
     }
     if (bins_->values() + kChunk > ExponentBins<W>::kMostValues) bins_->Drain(totals_);
+  }
+
+  // Sums of the same unit are added as integers before they join the totals: a chunk's squares are
+  // below 2^96.
+  void Keep(const ChunkSums& sums) {
+    constexpr int kMostKept = 1 << 20;
+    if (kept_ == kMostKept || (kept_ > 0 && pending_.unit != sums.unit)) AddPending();
+    if (kept_ == 0) {
+      pending_ = sums;
+    } else {
+      pending_.sum += sums.sum;
+      pending_.magnitudes += sums.magnitudes;
+      pending_.squares += sums.squares;
+    }
+    ++kept_;
+  }
+
+  void AddPending() {
+    if (kept_ == 0) return;
+    const ChunkSums& p = pending_;
+    totals_->sum.Add(static_cast<Uint128>(p.sum < 0 ? -p.sum : p.sum), p.unit, p.sum < 0);
+    totals_->magnitudes.Add(p.magnitudes, p.unit);
+    totals_->squares.Add(p.squares, 2 * p.unit);
+    kept_ = 0;
   }
 
   void Fits(const W* words, int groups) {
@@ -228,7 +269,11 @@ class WordMeasure {
         Loops::GroupsBelow(scan_.least, groups, static_cast<W>(bounds.normal_from - 1));
     uint64_t flushed = 0;
     uint64_t small = 0;
-    Loops::CountBelowIn(words, some, bounds.subnormal_from, bounds.normal_from, &flushed, &small);
+    if (some == ~uint64_t{0}) {
+      Loops::CountBelow(words, kChunk, bounds.subnormal_from, bounds.normal_from, &flushed, &small);
+    } else {
+      Loops::CountBelowIn(words, some, bounds.subnormal_from, bounds.normal_from, &flushed, &small);
+    }
     fit->flushed += flushed;
     fit->subnormal += small - flushed;
   }
@@ -239,6 +284,14 @@ class WordMeasure {
     Loops::CountBelow(words, n, bounds.subnormal_from, bounds.normal_from, &flushed, &small);
     fit->flushed += flushed;
     fit->subnormal += small - flushed;
+  }
+
+  // Is nothing small in any scaled block? Bounds grow with a block's largest magnitude, so none is
+  // above that of the chunk's.
+  bool NoScaledFits() const {
+    const W least = static_cast<W>(scan_.least_of_all + 1);
+    return least >> kM >= kLeastScalableField &&
+           least >= ScaledNormalFrom<W>(true, scan_.most_of_all);
   }
 
   // Both formats of the scaled blocks of `groups` groups each. kFormatFitTargets keeps e4m3 at 4
@@ -280,7 +333,9 @@ class WordMeasure {
   friend class WordMeasure;
 
   TensorTotals* totals_;
-  std::unique_ptr<ExponentBins<W>> bins_;
+  std::unique_ptr<ExponentBins<W>> bins_;  // from the first value that needs them
+  ChunkSums pending_{};                    // of kept_ chunks
+  int kept_ = 0;
   W least_normal_;  // of the tensor's dtype
   FitBounds<W> bounds_[kFormatFits] = {};
   ChunkScan<W> scan_{};

@@ -17,12 +17,30 @@ void Normalise(WideDigits* digits) {
   }
 }
 
+// Digits [first, end) of `from` times `sign`, in [0, 2^32) each; returns what is carried out.
+int64_t Carried(const WideDigits& from, int sign, int first, int end, WideDigits* to) {
+  int64_t carry = 0;
+  for (int i = first; i < end; ++i) {
+    const int64_t value = sign * from.digit[i] + carry;
+    to->digit[i] = value & 0xffffffff;
+    carry = value >> 32;
+  }
+  return carry;
+}
+
+template <int kN>
+bool AllZero(const int64_t* digits) {
+  int64_t any = 0;
+  for (int i = 0; i < kN; ++i) any |= digits[i];
+  return any == 0;
+}
+
 uint64_t BitAt(const WideDigits& digits, int bit) {
   return bit < 0 ? 0 : (static_cast<uint64_t>(digits.digit[bit / 32]) >> (bit % 32)) & 1;
 }
 
-bool AnyBelow(const WideDigits& digits, int bit) {
-  for (int i = 0; i < bit / 32; ++i) {
+bool AnyBelow(const WideDigits& digits, int bit, int first) {
+  for (int i = first; i < bit / 32; ++i) {
     if (digits.digit[i] != 0) return true;
   }
   return bit > 0 && (digits.digit[bit / 32] & ((int64_t{1} << (bit % 32)) - 1)) != 0;
@@ -59,22 +77,29 @@ void WideSum::Add(const WideDigits& digits) {
 void WideSum::Add(const WideSum& other) { Add(other.digits_); }
 
 double WideSum::Nearest() const {
-  WideDigits d = digits_;
-  Normalise(&d);
-  const bool negative = d.digit[kCount - 1] < 0;
-  if (negative) {
-    for (int64_t& digit : d.digit) digit = -digit;
-    Normalise(&d);
-  }
-  int top = kCount - 1;
-  while (top >= 0 && d.digit[top] == 0) --top;
-  if (top < 0) return 0;
+  // Most digits are zero.
+  constexpr int kStride = 4;
+  const int64_t* const all = digits_.digit;
+  int first = 0;
+  int end = kCount;
+  while (first + kStride <= end && AllZero<kStride>(all + first)) first += kStride;
+  while (first < end && all[first] == 0) ++first;
+  while (end - kStride >= first && AllZero<kStride>(all + end - kStride)) end -= kStride;
+  while (end > first && all[end - 1] == 0) --end;
+  WideDigits d{};
+  int64_t carry = Carried(digits_, 1, first, end, &d);
+  const bool negative = carry < 0;
+  if (negative) carry = Carried(digits_, -1, first, end, &d);
+  for (int i = end; i < kCount && carry != 0; ++i, carry >>= 32) d.digit[i] = carry & 0xffffffff;
+  int top = end + 2 < kCount ? end + 2 : kCount - 1;  // two digits hold any carry
+  while (top >= first && d.digit[top] == 0) --top;
+  if (top < first) return 0;
   const int highest = 32 * top + 63 - __builtin_clzll(static_cast<uint64_t>(d.digit[top]));
   // The unit of the result: 52 bits below the highest, or that of the f64 subnormals.
   constexpr int kLeastUnit = -1074 - WideDigits::kLowestBit;
   const int unit = highest - 52 > kLeastUnit ? highest - 52 : kLeastUnit;
   uint64_t q = Significand(d, unit);
-  if (BitAt(d, unit - 1) != 0 && ((q & 1) != 0 || AnyBelow(d, unit - 1))) ++q;
+  if (BitAt(d, unit - 1) != 0 && ((q & 1) != 0 || AnyBelow(d, unit - 1, first))) ++q;
   // The leading one of q adds one to the exponent field; a carry out of the rounding does too.
   const auto field = static_cast<uint64_t>(unit - kLeastUnit);
   const uint64_t bits = field >= 2046 ? 0x7ffull << 52 : (field << 52) + q;

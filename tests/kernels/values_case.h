@@ -50,6 +50,7 @@ enum class Kind {
   kCancelling,  // x, -x and crumbs
   kTies,        // at and beside the places where formats round
   kNonFinite,   // nothing else
+  kFull,        // one sign and the largest fractions: what fills sums; some 2^10 to 2^40 smaller
   kHuge,        // the largest, with and without sign
   kCount,
 };
@@ -128,6 +129,11 @@ class ValuesMaker {
         const uint64_t code = CodeOf(places[random_() % 6] * scale, t) & below_sign;
         const uint64_t moved = code + random_() % 3 - 1;
         return sign | (moved & below_sign);
+      }
+      case Kind::kFull: {
+        const int down = random_() % 200 == 0 ? 10 + static_cast<int>(random_() % 31) : 0;
+        const double full = 2 - PowerOfTwo(1 - f.precision);
+        return CodeOf(full * PowerOfTwo(-down), t);
       }
       case Kind::kNonFinite:
         if (t == DType::kE4M3) return sign | 0x7f;
