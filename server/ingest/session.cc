@@ -14,12 +14,6 @@ namespace {
 
 constexpr uint32_t kProtocol = 1;
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  // The codes of both libraries are the same numbers.
-  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),
-                      std::string(status.message()));
-}
-
 }  // namespace
 
 void Session::Begin() {
@@ -157,6 +151,7 @@ bool Session::OnHello(const v1::Hello& hello) {
   }
   auto joined = context_->intake->Join(hello, std::static_pointer_cast<Connection>(leg));
   if (!joined.ok()) {
+    // The codes of both libraries are the same numbers.
     return Fail(leg, static_cast<grpc::StatusCode>(joined.status().raw_code()),
                 std::string(joined.status().message()));
   }
