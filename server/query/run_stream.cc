@@ -55,7 +55,9 @@ grpc::Status RunStream::Advance() {
   if (!next.ok()) return ToGrpc(next.status());
   if (*next) {
     ++items_;
-    if (response_.item().entry() > cursor_->header().judged_entry()) ++not_judged_live_;
+    // An event is a batch's successor: it was applied when it was journalled.
+    const bool waits = response_.item().entry() > cursor_->header().judged_entry();
+    if (waits && response_.item().has_batch()) ++not_judged_live_;
     return grpc::Status::OK;
   }
   ended_ = true;
