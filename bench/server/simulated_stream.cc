@@ -30,8 +30,9 @@ SimulatedStream::SimulatedStream(const SimulatorOptions& options, uint32_t index
       random_(options.seed * 1'000'003 + index) {
   config_.target = options.server;
   config_.tool_version = "simulator";
-  do config_.stream_id = random_();
-  while (config_.stream_id == 0);
+  // Of its own each time, as a process has: a server remembers streams.
+  std::random_device entropy;
+  config_.stream_id = (uint64_t{entropy()} << 32 | entropy()) | 1;
   for (uint32_t r = 0; r < RanksOf(options, index); ++r) {
     config_.sources.push_back(test::SourceOf(options.run, index * options.ranks_per_stream + r,
                                              options.ranks, options.attempt));
