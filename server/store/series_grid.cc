@@ -18,7 +18,7 @@ SeriesGrid::SeriesGrid(GridShape shape)
     block->second[shape_.ranks[i] % kTileRanks] = shape_.over_ranks ? 0 : static_cast<int32_t>(i);
   }
   if (exact()) {
-    values_.resize(shape_.rows() * buckets_);
+    values_.Resize(static_cast<int>(shape_.rows() * buckets_), 0.0);
     present_.resize(shape_.rows() * buckets_);
   } else {
     cells_.resize(shape_.rows() * buckets_);
@@ -33,7 +33,7 @@ const std::array<int32_t, kTileRanks>* SeriesGrid::RowsOf(uint32_t rank_block) c
 void SeriesGrid::Put(size_t row, size_t bucket, double value) {
   const size_t i = row * buckets_ + bucket;
   if (exact()) {
-    values_[i] = value;
+    values_.mutable_data()[i] = value;
     present_[i] = 1;
     return;
   }
@@ -59,8 +59,9 @@ void SeriesGrid::Add(const Tile& tile, uint32_t rank_block, int64_t first, int64
   const size_t begin = index(std::lower_bound(tile.steps.begin(), tile.steps.end(), first));
   const size_t end = index(std::upper_bound(tile.steps.begin(), tile.steps.end(), last));
   if (begin >= end) return;
+  bucket_of_.resize(end - begin);
   for (size_t s = begin; s < end; ++s) {
-    const size_t bucket = BucketOf(tile.steps[s]);
+    const size_t bucket = bucket_of_[s - begin] = BucketOf(tile.steps[s]);
     attempts_[bucket] = std::max(attempts_[bucket], attempt);
   }
   if (exact() && tile.absent.empty()) return AddExact(tile, begin, end, *rows);
@@ -71,7 +72,7 @@ void SeriesGrid::Add(const Tile& tile, uint32_t rank_block, int64_t first, int64
     if (row == kNoRow) continue;
     for (size_t s = begin; s < end; ++s) {
       if (tile.Absent(s * width + column)) continue;
-      const size_t bucket = BucketOf(tile.steps[s]);
+      const size_t bucket = bucket_of_[s - begin];
       used_[bucket] = 1;
       Put(static_cast<size_t>(row), bucket, tile.values[s * width + column]);
     }
@@ -84,7 +85,8 @@ void SeriesGrid::AddExact(const Tile& tile, size_t begin, size_t end,
   const size_t width = tile.columns();
   const bool consecutive =
       tile.steps[end - 1] - tile.steps[begin] == static_cast<int64_t>(end - begin) - 1;
-  const size_t first = BucketOf(tile.steps[begin]);
+  const size_t first = bucket_of_[0];
+  double* values = values_.mutable_data();
   size_t column = 0;
   for (uint64_t left = tile.ranks; left != 0; left &= left - 1, ++column) {
     const int32_t row = rows[static_cast<size_t>(std::countr_zero(left))];
@@ -92,15 +94,15 @@ void SeriesGrid::AddExact(const Tile& tile, size_t begin, size_t end,
     const size_t base = static_cast<size_t>(row) * buckets_;
     const double* value = tile.values.data() + begin * width + column;
     if (consecutive) {
-      double* to = values_.data() + base + first;
+      double* to = values + base + first;
       for (size_t i = 0; i < end - begin; ++i) to[i] = value[i * width];
       std::fill_n(present_.begin() + static_cast<ptrdiff_t>(base + first), end - begin, 1);
       std::fill_n(used_.begin() + static_cast<ptrdiff_t>(first), end - begin, 1);
       continue;
     }
     for (size_t s = begin; s < end; ++s) {
-      const size_t bucket = BucketOf(tile.steps[s]);
-      values_[base + bucket] = value[(s - begin) * width];
+      const size_t bucket = bucket_of_[s - begin];
+      values[base + bucket] = value[(s - begin) * width];
       present_[base + bucket] = 1;
       used_[bucket] = 1;
     }
@@ -158,21 +160,18 @@ void SeriesGrid::Finish(v1::SeriesColumns* out) {
 
 void SeriesGrid::FinishExact(const std::vector<size_t>& used, v1::SeriesColumns* out) {
   const size_t cells = shape_.rows() * used.size();
-  auto& mean = *out->mutable_mean();
-  mean.Resize(static_cast<int>(cells), 0.0);
-  double* to = mean.mutable_data();
-  size_t absent = 0;
-  for (size_t row = 0; row < shape_.rows(); ++row) {
-    const double* from = values_.data() + row * buckets_;
-    const uint8_t* present = present_.data() + row * buckets_;
-    if (used.size() == buckets_) {
-      to = std::copy_n(from, buckets_, to);
-    } else {
+  if (used.size() < buckets_) {  // to the front, without the others
+    double* to = values_.mutable_data();
+    const double* from = to;
+    for (size_t row = 0; row < shape_.rows(); ++row, from += buckets_) {
       for (const size_t b : used) *to++ = from[b];
     }
-    for (const size_t b : used) absent += present[b] == 0 ? 1u : 0u;
+    values_.Truncate(static_cast<int>(cells));
   }
-  if (absent == 0) return;
+  out->mutable_mean()->Swap(&values_);
+  // A cell with a value lies in a bucket that is used.
+  const auto present = static_cast<size_t>(std::count(present_.begin(), present_.end(), 1));
+  if (present == cells) return;
   std::string bits((cells + 7) / 8, '\0');
   size_t cell = 0;
   for (size_t row = 0; row < shape_.rows(); ++row) {

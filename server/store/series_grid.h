@@ -62,11 +62,12 @@ class SeriesGrid {
   const GridShape shape_;
   const size_t buckets_;
   std::unordered_map<uint32_t, std::array<int32_t, kTileRanks>> rows_;  // by rank block
-  std::vector<double> values_;                                          // exact: [rows, buckets]
-  std::vector<uint8_t> present_;                                        // exact: [rows, buckets]
-  std::vector<Cell> cells_;                                             // reduced: [rows, buckets]
-  std::vector<uint8_t> used_;                                           // a bucket: has it a value?
+  google::protobuf::RepeatedField<double> values_;                      // exact: [rows, buckets]
+  std::vector<uint8_t> present_;  // exact: [rows, buckets], 1: has a value
+  std::vector<Cell> cells_;       // reduced: [rows, buckets]
+  std::vector<uint8_t> used_;     // a bucket: has it a value?
   std::vector<uint32_t> attempts_;
+  std::vector<size_t> bucket_of_;  // of the steps of the tile at hand
 };
 
 }  // namespace plumbline::server

@@ -244,7 +244,7 @@ class StoreImpl : public Store {
   void Publish(Span* span, std::shared_ptr<ClosedStep> built) {
     if (built == nullptr) return;
     const ClosedStepPtr step = std::move(built);
-    bool full = false;
+    Span* full = nullptr;
     {
       std::lock_guard lock(mutex_);
       if (span->empty()) span->first_step = step->step;
@@ -254,10 +254,21 @@ class StoreImpl : public Store {
       if (span->block_steps == 0) span->block_steps = BlockSteps(*step);
       span->steps.push_back(step);
       span->block_bytes += step->bytes;
-      full = span->steps.size() - span->queued >= span->block_steps ||
-             span->block_bytes >= options_.block_bytes;
+      open_bytes_ += step->bytes;
+      if (span->steps.size() - span->queued >= span->block_steps) {
+        full = span;
+      } else if (open_bytes_ >= options_.open_bytes) {
+        full = Largest();
+      }
     }
-    if (full) QueueBlock(span, true);
+    if (full != nullptr) QueueBlock(full, true);
+  }
+
+  Span* Largest() const {
+    const std::vector<Span*> spans = catalogue_.Spans();
+    return *std::max_element(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
+      return a->block_bytes < b->block_bytes;
+    });
   }
 
   // Hands the open block over: whole, or what of it is not written yet.
@@ -283,6 +294,7 @@ class StoreImpl : public Store {
       bytes = span->block_bytes;
       if (whole) {
         span->queued = span->steps.size();
+        open_bytes_ -= bytes;
         span->block_bytes = 0;
       }
     }
@@ -417,6 +429,7 @@ class StoreImpl : public Store {
   uint64_t held_ = 0;
   uint64_t flushed_ = 0;  // ticket
   std::string problem_;
+  size_t open_bytes_ = 0;  // of steps that are in no block yet
   uint64_t samples_ = 0, tiles_ = 0, bytes_ = 0, dropped_tiles_ = 0;
   std::chrono::nanoseconds longest_wait_{0};
 

@@ -26,7 +26,7 @@ struct StoreOptions {
   std::string path;  // of the database; empty: in memory alone, which ends with the object
   StoreOrigin origin;
   StoreLimits limits;
-  size_t block_bytes = 128u << 20;  // of one span in memory; beyond it a block is sealed early
+  size_t open_bytes = 128u << 20;   // of open blocks; beyond it the largest one is sealed early
   size_t queue_bytes = 256u << 20;  // that wait for the writer; beyond it the judge waits
   std::function<int64_t()> unix_s;  // nullptr: the system's clock
 };

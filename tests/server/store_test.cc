@@ -172,7 +172,7 @@ TEST_F(StoreTest, GivesBackEveryBitWhereverBlocksEnd) {
       for (const bool in_memory : {true, false}) {
         TempFolder folder;
         StoreOptions options = At(in_memory ? "" : folder.File("s"));
-        options.block_bytes = seed % 3 == 0 ? 20'000 : options.block_bytes;
+        options.open_bytes = seed % 3 == 0 ? 20'000 : options.open_bytes;
         auto store = Opened(options);
         Trainer trainer(++seed, ranks);
         Truth truth;
@@ -376,7 +376,7 @@ TEST_F(StoreTest, ListsSeries) {
   auto store = Opened(At(path_));
   Trainer trainer(13, Ranks(0, 67), false);
   Truth truth;
-  for (int i = 0; i < 100; ++i) trainer.Step(store.get(), &truth);
+  for (int i = 0; i < 260; ++i) trainer.Step(store.get(), &truth);
   for (const bool flushed : {false, true}) {
     if (flushed) {
       ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
