@@ -8,16 +8,18 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rules/catalogue.h"
 #include "server/store/catalogue.h"
 #include "server/store/catalogue_loader.h"
 #include "server/store/job_queue.h"
+#include "server/store/open_block.h"
 #include "server/store/series_query.h"
+#include "server/store/span_view.h"
 #include "server/store/store_database.h"
 #include "server/store/tile_reader.h"
 
@@ -26,17 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kBlockSteps = 64;
-constexpr size_t kMostBlockSteps = 256;
 constexpr size_t kTakenBytes = 64u << 20;  // of jobs in one transaction
 constexpr std::chrono::milliseconds kRetry{500};
-
-// Enough steps that a tile of few ranks is worth its row.
-size_t BlockSteps(const ClosedStep& step) {
-  size_t ranks = 1;
-  for (const StepPart& part : step.parts) ranks = std::max(ranks, part.ranks.size());
-  return std::clamp(kTileRanks * kBlockSteps / ranks, kBlockSteps, kMostBlockSteps);
-}
 
 int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -174,20 +167,7 @@ class StoreImpl : public Store {
         })
         .IgnoreError();  // Info says what is wrong with the database
     std::lock_guard lock(mutex_);
-    std::map<uint32_t, v1::AttemptInfo> attempts;
-    for (const Span* span : catalogue_.SpansOf(catalogue_.FindRun(info->run()))) {
-      info->set_samples(info->samples() + span->samples);
-      if (span->empty()) continue;
-      const auto [at, fresh] = attempts.try_emplace(span->attempt);
-      v1::AttemptInfo& a = at->second;
-      a.set_attempt(span->attempt);
-      a.set_step_first(fresh ? span->first_step : std::min(a.step_first(), span->first_step));
-      a.set_step_last(fresh ? span->last_step : std::max(a.step_last(), span->last_step));
-    }
-    for (auto& [attempt, a] : attempts) {
-      a.set_superseded(attempt != attempts.rbegin()->first);
-      *info->add_attempts() = std::move(a);
-    }
+    AddAttempts(catalogue_, info);
   }
 
   v1::StoreInfo Info() override {
@@ -273,32 +253,16 @@ class StoreImpl : public Store {
 
   // Hands the open block over: whole, or what of it is not written yet.
   void QueueBlock(Span* span, bool whole) {
-    BlockJob job;
+    std::optional<BlockJob> job;
     size_t bytes = 0;
     {
       std::lock_guard lock(mutex_);
-      const size_t unsent = span->steps.size() - std::max(span->queued, span->flushed);
-      if (span->steps.size() == span->queued || (!whole && unsent == 0)) return;
-      job.steps.assign(span->steps.begin() + static_cast<ptrdiff_t>(span->queued),
-                       span->steps.end());
-      job.fresh_from = std::max(span->queued, span->flushed) - span->queued;
-      job.whole = whole;
-      const ClosedStep& last = *span->steps.back();
-      span->sealed = true;
-      span->sealed_entry = last.entry;
-      span->sealed_step = last.step;
-      job.span = {span->id,           span->run,        span->attempt,   span->generation,
-                  span->role,         span->first_step, span->last_step, span->samples,
-                  span->sealed_entry, span->sealed_step};
-      span->flushed = span->steps.size();
       bytes = span->block_bytes;
-      if (whole) {
-        span->queued = span->steps.size();
-        open_bytes_ -= bytes;
-        span->block_bytes = 0;
-      }
+      job = TakeBlock(span, whole);
+      if (!job) return;
+      if (whole) open_bytes_ -= bytes;
     }
-    Push(std::move(job), bytes);
+    Push(std::move(*job), bytes);
   }
 
   // Names first: what is queued behind them uses them.
@@ -314,28 +278,9 @@ class StoreImpl : public Store {
     longest_wait_ = std::max(longest_wait_, waited);
   }
 
-  absl::Status View(const std::string& run_name, const std::string& glob, RunView* view) {
+  absl::Status View(const std::string& run, const std::string& glob, RunView* view) {
     std::lock_guard lock(mutex_);
-    const uint32_t run = catalogue_.FindRun(run_name);
-    if (run == 0) {
-      return absl::NotFoundError(
-          absl::StrCat("run \"", run_name, "\" has no series here (plumb runs lists the runs)"));
-    }
-    for (const SeriesName* s : catalogue_.SeriesOf(run)) {
-      if (glob.empty() || rules::GlobMatch(glob, SeriesText(s->layer, s->op)))
-        view->series.push_back(*s);
-    }
-    for (const Span* span : catalogue_.SpansOf(run)) {
-      SpanView& v = view->spans.emplace_back();
-      v.id = span->id;
-      v.attempt = span->attempt;
-      v.role = span->role;
-      v.first_step = span->first_step;
-      v.last_step = span->last_step;
-      v.steps.assign(span->steps.begin(), span->steps.end());
-      v.written = span->written;
-    }
-    return absl::OkStatus();
+    return ViewRun(catalogue_, run, glob, view);
   }
 
   // ---- the writer's thread ----
@@ -379,7 +324,8 @@ class StoreImpl : public Store {
     std::lock_guard lock(mutex_);
     for (const StoreJob& job : jobs) {
       if (const auto* block = std::get_if<BlockJob>(&job)) {
-        BlockWritten(*block);
+        const SpanRow& row = block->span;
+        BlockWritten(*block, catalogue_.Find(row.run, row.attempt, row.role, row.generation));
       } else if (const auto* position = std::get_if<PositionJob>(&job)) {
         // What will be gone at the next start is not held.
         if (database_->set_aside()) continue;
@@ -392,19 +338,6 @@ class StoreImpl : public Store {
     dropped_tiles_ = database_->dropped_tiles();
     bytes_ = bytes;
     written_.notify_all();
-  }
-
-  // Blocks are written in their order, so the job's steps are the first in memory.
-  void BlockWritten(const BlockJob& block) {
-    Span* span =
-        catalogue_.Find(block.span.run, block.span.attempt, block.span.role, block.span.generation);
-    const size_t count = block.steps.size();
-    span->written = count;
-    if (!block.whole) return;
-    span->steps.erase(span->steps.begin(), span->steps.begin() + static_cast<ptrdiff_t>(count));
-    span->queued -= count;
-    span->flushed -= count;
-    span->written = 0;
   }
 
   // A new database knows nothing of what was numbered before.

@@ -1,0 +1,20 @@
+// What queries and lists take from the catalogue, under its owner's lock.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/query.pb.h"
+#include "server/store/catalogue.h"
+#include "server/store/series_query.h"
+
+namespace plumbline::server {
+
+// The spans of a run and its series that match the glob (empty: all). NotFound: no such run.
+absl::Status ViewRun(const Catalogue& catalogue, const std::string& run, const std::string& glob,
+                     RunView* view);
+
+// Adds the run's attempts, oldest first, and its samples.
+void AddAttempts(const Catalogue& catalogue, v1::RunInfo* info);
+
+}  // namespace plumbline::server
