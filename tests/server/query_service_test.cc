@@ -29,7 +29,7 @@ class FakeJournal : public server::RunReader {
   }
 
   v1::ReadRunItem* Add() {
-    items.emplace_back().set_entry(items.size() + 1);
+    items.emplace_back().set_entry(items.size());
     header.set_newest_entry(items.size());
     return &items.back();
   }
@@ -260,7 +260,7 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   *journal_.Add()->mutable_event()->mutable_ranks_gone()->add_sources() = SourceOf("r", 1, 2);
   journal_.Add()->set_batch(LeakingStep(source, 1).SerializeAsString());
   journal_.Add()->mutable_event()->mutable_run_finished()->set_run("r");
-  journal_.header.set_judged_entry(3);
+  journal_.header.set_judged_entry(2);
   v1::Gap* gap = journal_.header.add_gaps();
   gap->set_step_last(7);
   gap->set_items(5);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
+#include <filesystem>
 
 #include "audit/live/client.h"
 #include "audit/live/doctor_batch.h"
@@ -183,6 +185,65 @@ TEST_F(QueryTest, ListsRunsVerdictsAndItself) {
   EXPECT_EQ(server_.Info().protocol(), 1u);
   EXPECT_EQ(server_.Info().batches(), 3u);
   EXPECT_EQ(server_.Info().streams(), 2u);
+}
+
+// What plumbd keeps of a series, as "step value" pairs.
+std::vector<std::string> Kept(const Plumbd& server, const std::string& run) {
+  audit::Client client(server.address());
+  v1::QuerySeriesRequest request;
+  request.set_run(run);
+  const auto answer = client.QuerySeries(request, 30);
+  std::vector<std::string> kept;
+  if (!answer.ok() || answer->series().empty()) return kept;
+  const v1::SeriesColumns& c = answer->series(0);
+  for (int i = 0; i < c.step_size(); ++i)
+    kept.push_back(std::to_string(c.step(i)) + " " + std::to_string(c.mean(i)));
+  return kept;
+}
+
+TEST(StoredSeries, AreThereOnceAfterAKillAStopAndTheLossOfTheStore) {
+  TempFolder folder;
+  const std::string data = folder.File("data");
+  const v1::Source source = SourceOf("kept");
+  std::vector<std::string> expected;
+  int64_t next = 0;
+  const auto report = [&](const Plumbd& server, uint64_t stream) {
+    AgentStream agent(server, stream, {source});
+    for (uint64_t sequence = 1; sequence <= 150; ++sequence, ++next) {
+      agent.Send(ScalarStep(source, next, 0.5 * static_cast<double>(next)), sequence);
+      expected.push_back(std::to_string(next) + " " +
+                         std::to_string(0.5 * static_cast<double>(next)));
+    }
+    ASSERT_TRUE(agent.Acknowledged(150));
+    ASSERT_TRUE(Eventually([&] { return Kept(server, "kept").size() == expected.size(); }));
+  };
+  {
+    Plumbd server({"--data", data});
+    ASSERT_FALSE(server.address().empty()) << server.process().errors();
+    report(server, 71);
+    server.process().Signal(SIGKILL);
+    server.process().Wait();
+  }
+  {
+    Plumbd server({"--data", data});
+    ASSERT_TRUE(Eventually([&] { return Kept(server, "kept").size() == expected.size(); }))
+        << server.process().errors();
+    EXPECT_EQ(Kept(server, "kept"), expected);
+    report(server, 72);
+    EXPECT_EQ(server.Stop(), 0);  // with a checkpoint of all that
+  }
+  for (const bool lost : {false, true}) {
+    if (lost) std::filesystem::remove(data + "/store.sqlite");
+    Plumbd server({"--data", data});
+    ASSERT_FALSE(server.address().empty()) << server.process().errors();
+    // No stream goes on, so its newest step may still be open; all others were told again.
+    ASSERT_TRUE(Eventually([&] { return Kept(server, "kept").size() + 1 >= expected.size(); }))
+        << lost << server.process().errors();
+    auto kept = Kept(server, "kept");
+    kept.resize(expected.size() - 1);
+    EXPECT_EQ(kept, std::vector<std::string>(expected.begin(), expected.end() - 1));
+    EXPECT_EQ(server.Stop(), 0);
+  }
 }
 
 TEST_F(QueryTest, HealthIsServedAndReflectionOnlyWhenAskedFor) {
