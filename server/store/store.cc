@@ -107,7 +107,9 @@ class StoreImpl : public Store {
       spans = catalogue_.Spans();
     }
     for (Span* span : spans) QueueBlock(span, false);
-    Push(PositionJob{entry_, ++ticket_}, 0);
+    // Before the first entry, and while entries are replayed, the store stands further on than
+    // they.
+    Push(PositionJob{std::max(entry_, held_entry()), ++ticket_}, 0);
     return ticket_;
   }
 
@@ -120,7 +122,8 @@ class StoreImpl : public Store {
 
   bool WaitFlushed(uint64_t ticket, std::chrono::milliseconds time) override {
     std::unique_lock lock(mutex_);
-    return written_.wait_for(lock, time, [&] { return flushed_ >= ticket; });
+    written_.wait_for(lock, time, [&] { return flushed_ >= ticket || set_aside_; });
+    return flushed_ >= ticket;
   }
 
   absl::Status QuerySeries(const v1::QuerySeriesRequest& request,
@@ -328,7 +331,8 @@ class StoreImpl : public Store {
         BlockWritten(*block, catalogue_.Find(row.run, row.attempt, row.role, row.generation));
       } else if (const auto* position = std::get_if<PositionJob>(&job)) {
         // What will be gone at the next start is not held.
-        if (database_->set_aside()) continue;
+        set_aside_ = database_->set_aside();
+        if (set_aside_) continue;
         held_ = std::max(held_, position->entry);
         flushed_ = position->ticket;
       }
@@ -361,6 +365,7 @@ class StoreImpl : public Store {
   Catalogue catalogue_;
   uint64_t held_ = 0;
   uint64_t flushed_ = 0;  // ticket
+  bool set_aside_ = false;
   std::string problem_;
   size_t open_bytes_ = 0;  // of steps that are in no block yet
   uint64_t samples_ = 0, tiles_ = 0, bytes_ = 0, dropped_tiles_ = 0;

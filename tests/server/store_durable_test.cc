@@ -104,6 +104,24 @@ TEST_F(DurableStore, RetentionByAge) {
   EXPECT_EQ(Cells(Ask(store.get(), All())), more);
 }
 
+// A start that judges nothing new must not tell the next one that the store holds nothing.
+TEST_F(DurableStore, AStartWithoutAnEntryKeepsItsPlace) {
+  Truth truth;
+  Trainer trainer(19, Ranks(0, 2));
+  {
+    auto store = Opened(At(path_));
+    for (int i = 0; i < 10; ++i) trainer.Step(store.get(), &truth);
+  }
+  Opened(At(path_)).reset();
+  auto store = Opened(At(path_));
+  EXPECT_EQ(store->held_entry(), trainer.entry());
+  store->BeginEntry(3);  // replayed
+  store->EndEntry();
+  ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
+  EXPECT_EQ(store->held_entry(), trainer.entry());
+  EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
+}
+
 TEST_F(DurableStore, WhatIsNoStoreOfThisJournalIsSetAsideAndSaid) {
   const auto write = [&](const std::string& text) { std::ofstream(path_) << text; };
   Truth truth;
