@@ -28,6 +28,15 @@
 
 namespace plumbline::server {
 
+// What a frame of the journal may hold: whatever gRPC was told to let in, and more.
+inline constexpr uint64_t kMaxJournalFrame = uint64_t{2} << 30;  // bytes
+inline FramedLogOptions JournalLogOptions() {
+  FramedLogOptions options;
+  options.compress = true;  // of frames that allow it
+  options.max_payload = kMaxJournalFrame;
+  return options;
+}
+
 struct EntryPrefix {
   static constexpr size_t kSize = 32;
 

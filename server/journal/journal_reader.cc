@@ -58,7 +58,7 @@ JournalReader::Result JournalReader::Next(StoredEntry* entry) {
 bool JournalReader::OpenSegment() {
   if (index_ >= segments_.size()) return false;
   path_ = segments_[index_++].path;
-  auto log = FramedLogReader::Open(path_);
+  auto log = FramedLogReader::Open(path_, JournalLogOptions());
   if (log.ok()) {
     log_ = std::move(*log);
     return true;

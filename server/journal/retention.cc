@@ -21,7 +21,7 @@ uint64_t SizeOf(const Segment& segment) {
 
 // When the segment was begun; 0: it does not say.
 int64_t CreatedAt(const Segment& segment) {
-  auto log = FramedLogReader::Open(segment.path);
+  auto log = FramedLogReader::Open(segment.path, JournalLogOptions());
   FrameType type;
   std::string payload;
   v1::JournalHeader header;

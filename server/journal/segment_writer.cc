@@ -14,12 +14,6 @@ namespace {
 
 constexpr size_t kStreamsFrameBytes = 1u << 20;
 
-FramedLogOptions LogOptions() {
-  FramedLogOptions options;
-  options.compress = true;  // of frames that allow it
-  return options;
-}
-
 }  // namespace
 
 absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64_t first,
@@ -53,7 +47,7 @@ absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamB
   // A file of this name holds nothing that was ever held: no whole entry, or a failed commit.
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
-  auto log = FramedLogWriter::Open(path_, LogOptions());
+  auto log = FramedLogWriter::Open(path_, JournalLogOptions());
   if (!log.ok()) return log.status();
 
   v1::JournalHeader header;

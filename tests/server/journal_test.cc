@@ -265,6 +265,17 @@ TEST_F(JournalTest, EveryPolicyKeepsWhatItTells) {
   }
 }
 
+// A batch larger than a framed log takes by itself must not stop all others for ever.
+TEST_F(JournalTest, TakesWhateverCouldBeReceived) {
+  auto journal = folder_.Open(&counters_);
+  const std::string big((size_t{64} << 20) + 1, 'b');
+  EXPECT_EQ(Keep(*journal, 3, 1, big).number, 1u);
+  EXPECT_EQ(Keep(*journal, 3, 2, "next").number, 2u);
+  const Everything all = ReadJournal(folder_.path());
+  ASSERT_THAT(all.bodies, SizeIs(2));
+  EXPECT_TRUE(all.bodies[0] == big);
+}
+
 TEST_F(JournalTest, WithoutADirectoryNumbersAndOrderAreTheSame) {
   JournalOptions options = folder_.Options();
   options.segments.directory = "";
