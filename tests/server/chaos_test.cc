@@ -106,7 +106,9 @@ class ChaosTest : public testing::Test {
 
   uintmax_t JournalBytes() const {
     uintmax_t bytes = 0;
-    for (const auto& segment : *server::ListSegments(Journal())) {
+    const auto segments = server::ListSegments(Journal());
+    if (!segments.ok()) return 0;
+    for (const server::Segment& segment : *segments) {
       bytes += std::filesystem::file_size(segment.path);
     }
     return bytes;

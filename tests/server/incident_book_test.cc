@@ -176,11 +176,7 @@ TEST(IncidentBook, AFewDigitsNameAnIncident) {
   EXPECT_EQ(book.Resolve("eeee").status().code(), absl::StatusCode::kNotFound);
 }
 
-std::string Written(IncidentBook& book) {
-  Archive archive;
-  book.Persist(archive);
-  return archive.Take();
-}
+std::string Written(const IncidentBook& book) { return book.Checkpoint().DebugString(); }
 
 TEST(IncidentBook, ARestoredBookGoesOnAsTheOldOneWould) {
   IncidentBook one([] { return 7; }, 50);
@@ -190,11 +186,7 @@ TEST(IncidentBook, ARestoredBookGoesOnAsTheOldOneWould) {
   silence.set_until_step(130);
   ASSERT_TRUE(one.Apply(silence).ok());
   IncidentBook two([] { return 7; }, 50);
-  const std::string bytes = Written(one);
-  Archive reading(bytes);
-  two.Persist(reading);
-  reading.End();
-  ASSERT_TRUE(reading.ok()) << reading.error();
+  two.Restore(one.Checkpoint());
   for (IncidentBook* book : {&one, &two}) {
     book->Put(FoundAt(101), 2);
     book->StepClosed("r", 131);

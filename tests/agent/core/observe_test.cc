@@ -19,6 +19,7 @@
 namespace plumbline::agent {
 namespace {
 
+using namespace transport;  // NOLINT: what leaves
 using namespace testing;  // NOLINT: the tests' own
 using ::testing::HasSubstr;
 

@@ -10,10 +10,12 @@
 #include <string>
 #include <tuple>
 
-#include "agent/core/batch_edit.h"
+#include "transport/batch_edit.h"
 
 namespace plumbline::agent {
 namespace {
+
+using namespace transport;  // NOLINT: what leaves
 
 using Key = std::tuple<std::string, int64_t, uint32_t>;  // op, step, call
 
@@ -110,7 +112,7 @@ TEST_F(Rows, WhatIsDroppedIsCountedByName) {
   rows_.EndSteps(8, &batch_);
   batch_.clear_series_sets();                                    // declared in an earlier batch
   batch_.mutable_series(0)->set_absent(std::string(1, '\x01'));  // "a" of step 7 is not there
-  DropEvidence(&batch_, "queue-full", registry_.get());
+  DropEvidence(&batch_, "queue-full", registry_->All());
   EXPECT_EQ(batch_.series_size(), 0);
   std::map<std::string, uint64_t> lost;
   for (const v1::Loss& loss : batch_.losses()) lost[loss.site().op()] += loss.count();

@@ -10,8 +10,11 @@
 #include <string>
 #include <thread>
 
+// First: its names must not shadow the API's.
+// clang-format off
+#include "tests/kernels/fake_device.h"
 #include "tests/agent/facade/scenario_kit.h"
-#include "tests/kernels/fake_device.h"  // first: its names must not shadow the API's
+// clang-format on
 
 namespace {
 
