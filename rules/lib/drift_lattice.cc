@@ -1,6 +1,9 @@
 #include "rules/lib/drift_lattice.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 
 namespace plumbline::rules {
 namespace {
@@ -28,20 +31,29 @@ void DriftLattice::Add(double d) {
   double x = size / kFinest;
   for (size_t i = 0; i < kUnits && x >= 0.5; ++i, x /= 2) {
     ++cells_[i].tokens;
-    cells_[i].near += std::fabs(x - Rounded(x)) < 0.1 ? 1 : 0;
+    const double multiple = Rounded(x);
+    if (!(std::fabs(x - multiple) < 0.1)) continue;
+    const auto far = static_cast<size_t>(std::min(multiple, 4.0));  // 1 .. 4
+    ++cells_[i].near[d < 0 ? 4 - far : 3 + far];
   }
 }
 
 Lattice DriftLattice::Find() const {
   constexpr uint64_t kFewest = 32;
-  constexpr double kChance = 0.2, kDeviations = 8;
+  constexpr double kChance = 0.2, kDeviations = 8, kLeastShare = 0.1;
+  constexpr std::ptrdiff_t kMultiples = 4;
   Lattice best;
   for (size_t i = 0; i < kUnits; ++i) {
     const Cell& cell = cells_[i];
     if (cell.tokens < kFewest) continue;
-    const double n = static_cast<double>(cell.tokens), near = static_cast<double>(cell.near);
+    const double n = static_cast<double>(cell.tokens);
+    const double near =
+        static_cast<double>(std::accumulate(cell.near.begin(), cell.near.end(), uint64_t{0}));
     const double z = (near - kChance * n) / std::sqrt(kChance * (1 - kChance) * n);
-    const bool found = near >= n / 2 && z > kDeviations;
+    const auto multiples = std::count_if(cell.near.begin(), cell.near.end(), [near](uint64_t at) {
+      return static_cast<double>(at) >= kLeastShare * near;
+    });
+    const bool found = near >= n / 2 && z > kDeviations && multiples >= kMultiples;
     if (!found && (best.found || near / n < best.share)) continue;
     best = {found, std::ldexp(kFinest, static_cast<int>(i)), cell.tokens, near / n};
   }

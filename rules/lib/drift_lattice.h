@@ -15,7 +15,10 @@ namespace plumbline::rules {
 // Of |d| of at least half a unit, those within a tenth of a unit of a multiple: a fifth of them by
 // chance, fewer where the density falls.
 struct Lattice {
-  bool found = false;  // at least half of them, and 8 deviations more than a fifth
+  // At least half of them, 8 deviations more than a fifth, and a tenth and more of these at
+  // each of four multiples, signs apart: tokens of one context that repeats lie together, which may
+  // be at any one multiple or two.
+  bool found = false;
   double unit = 0;
   uint64_t tokens = 0;  // with distinct |d| of at least half a unit
   double share = 0;     // within a tenth
@@ -37,7 +40,8 @@ class DriftLattice {
   static constexpr uint64_t kMost = kBits / 2;
 
   struct Cell {
-    uint64_t tokens = 0, near = 0;
+    uint64_t tokens = 0;
+    std::array<uint64_t, 8> near{};  // at -4 and beyond, -3 .. 3, 4 and beyond, not 0
     void Persist(Archive& a) { a(tokens, near); }
   };
   std::array<Cell, kUnits> cells_{};

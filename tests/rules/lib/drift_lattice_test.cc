@@ -67,6 +67,25 @@ TEST(DriftLattice, RepeatedValuesCountOnce) {
   }
 }
 
+// A few contexts whose values are moved a little from sequence to sequence: each is a cluster, of
+// distinct values, and one or two of them may lie at a multiple.
+TEST(DriftLattice, ClustersAreNoLattice) {
+  int found = 0;
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    std::mt19937_64 engine(seed);
+    std::normal_distribution<double> normal;
+    std::vector<double> contexts(1 + seed % 5);
+    for (double& d : contexts) d = 0.15 * normal(engine);
+    if (seed == 1) contexts.assign(1, 0.125);
+    DriftLattice lattice;
+    for (int i = 0; i < 4000; ++i)
+      lattice.Add(contexts[engine() % contexts.size()] + 0.003 * normal(engine));
+    found += lattice.Find().found;
+    EXPECT_FALSE(contexts.size() < 4 && lattice.Find().found) << seed;
+  }
+  EXPECT_LE(found, 2);  // four or five clusters that all lie at multiples by chance
+}
+
 // Values read from text of few digits lie on a lattice of their own, which is none of these.
 TEST(DriftLattice, DecimalsAreNoPowersOfTwo) {
   std::mt19937_64 engine(9);
