@@ -15,7 +15,7 @@ namespace plumbline::agent {
 namespace {
 
 constexpr uint64_t kMaxComplaints = 10;
-constexpr uint32_t kIdleFactor = 5;
+constexpr uint32_t kIdleFactor = 2;
 constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 
 }  // namespace

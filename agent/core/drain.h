@@ -1,9 +1,9 @@
 // The drain thread: takes what the trainer's threads left in the ring and measures it, and what
 // GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
 // the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
-// what does not depend on them goes on meanwhile. It sleeps at least poll_ms between looks, five
-// times as long after one that found nothing (a look costs 80 us of a small step), and is woken
-// early when the ring fills.
+// what does not depend on them goes on meanwhile. It sleeps at least poll_ms between looks,
+// twice as long after one that found nothing (a look costs 80 us of a small step, and batches leave
+// each 100 ms anyway), and is woken early when the ring fills.
 #pragma once
 
 #include <atomic>

@@ -43,7 +43,7 @@ class Probes:
                  patience=2.0):
         """watch: "updates", "averages", "gradients", "weights", "activations": besides hooks."""
         self._run = import_plumbline().init(run=run, server=server, record=record, budget=budget)
-        self._watch, self._patience = set(watch), patience
+        self._watch, self._patience, self._weights = set(watch), patience, None
         self.step, self.scalar = self._run.step, self._run.scalar
         self.hook = self._run.observed
 
@@ -62,8 +62,10 @@ class Probes:
     def weights(self, model):
         """Every rank holds the same weights: their digests are compared."""
         if "weights" in self._watch:
-            for name, parameter in model.named_parameters():
-                self._run.observe_tensor(name, parameter.detach(), role="weight", replicas="world")
+            if self._weights is None:  # the same storage throughout: walked and detached once
+                self._weights = [(n, p.detach()) for n, p in model.named_parameters()]
+            for name, weight in self._weights:
+                self._run.observe_tensor(name, weight, role="weight", replicas="world")
 
     def activations(self, model):
         """Every module's output, as it is made."""
