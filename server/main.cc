@@ -1,6 +1,7 @@
 // plumbd: the analysis server.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -115,6 +116,19 @@ bool WritePortFile(const std::string& path, const std::string& address) {
   return !error;
 }
 
+// Each stream is a connection, and the usual soft limit is 1,024.
+void RaiseOpenFiles(int64_t max_streams) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  constexpr rlim_t kOwn = 256;  // segments, store, listeners, watchers
+  if (files.rlim_max < static_cast<rlim_t>(max_streams) + kOwn) {
+    spdlog::warn("at most {} files may be open (ulimit -Hn): fewer than the {} streams allowed",
+                 files.rlim_max, max_streams);
+  }
+}
+
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "plumbd: %s\n", std::string(status.message()).c_str());
   return status.code() == absl::StatusCode::kInvalidArgument ? kUsage : 1;
@@ -137,6 +151,7 @@ int main(int argc, char** argv) {
 
   spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
   spdlog::set_level(spdlog::level::from_str(config.log_level));
+  RaiseOpenFiles(config.max_streams);
 
   // Before any thread starts, so that all of them inherit it and only sigwait sees the signals.
   sigset_t signals;
