@@ -124,7 +124,7 @@ void RaiseOpenFiles(int64_t max_streams) {
   if (setrlimit(RLIMIT_NOFILE, &files) != 0) return;
   constexpr rlim_t kOwn = 256;  // segments, store, listeners, watchers
   if (files.rlim_max < static_cast<rlim_t>(max_streams) + kOwn) {
-    spdlog::warn("at most {} files may be open (ulimit -Hn): fewer than the {} streams allowed",
+    spdlog::info("at most {} files may be open (ulimit -Hn), too few for the {} streams allowed",
                  files.rlim_max, max_streams);
   }
 }

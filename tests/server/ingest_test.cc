@@ -243,8 +243,12 @@ TEST_F(IngestTest, AStepWaitsForItsLateRank) {
   EXPECT_TRUE(server_.Incidents("join", audit::kDoctorRule).empty()) << "judged without rank 1";
   late.Send(LeakingStep(rank1, 0), 1);
   ASSERT_TRUE(HasIncident(server_, "join"));
-  EXPECT_THAT(server_.Incidents("join", audit::kDoctorRule)[0].finding().site().ranks(),
-              ElementsAre(0, 1));
+  // The verdicts of a step are told one after another: the incident gathers its ranks.
+  EXPECT_TRUE(Eventually([&] {
+    const auto finding = server_.Incidents("join", audit::kDoctorRule)[0].finding();
+    return finding.site().ranks_size() == 2 && finding.site().ranks(0) == 0 &&
+           finding.site().ranks(1) == 1;
+  }));
   EXPECT_EQ(server_.Run("join")->lost(), 0u);
 }
 
