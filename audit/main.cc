@@ -1,6 +1,5 @@
 // plumb: the offline audit, the catalogue, and the client of a running server.
 #include <google/protobuf/stubs/logging.h>
-#include <sys/resource.h>
 
 #include <csignal>
 #include <new>
@@ -9,16 +8,9 @@
 #include "audit/live/live.h"
 #include "audit/live/spool.h"
 #include "audit/version.h"
+#include "base/open_files.h"
 
 namespace {
-
-// Thousands of ranks' records are open at once.
-void RaiseFileLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 int Main(int argc, char** argv) {
   using namespace plumbline::audit;
@@ -46,7 +38,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, which has its exit status
   google::protobuf::SetLogHandler(nullptr);  // a message that does not parse is our problem to word
-  RaiseFileLimit();
+  plumbline::RaiseOpenFiles();               // thousands of ranks' records are open at once
   try {
     return Main(argc, argv);
   } catch (const std::bad_alloc&) {

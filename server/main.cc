@@ -1,7 +1,6 @@
 // plumbd: the analysis server.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -12,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/open_files.h"
 #include "rules/engine/engine.h"
 #include "server/relay/relay.h"
 #include "server/server.h"
@@ -116,16 +116,13 @@ bool WritePortFile(const std::string& path, const std::string& address) {
   return !error;
 }
 
-// Each stream is a connection, and the usual soft limit is 1,024.
-void RaiseOpenFiles(int64_t max_streams) {
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  constexpr rlim_t kOwn = 256;  // segments, store, listeners, watchers
-  if (files.rlim_max < static_cast<rlim_t>(max_streams) + kOwn) {
+// Each stream is a connection.
+void PrepareForStreams(uint64_t max_streams) {
+  constexpr uint64_t kOwn = 256;  // segments, store, listeners, watchers
+  const uint64_t files = plumbline::RaiseOpenFiles();
+  if (files != 0 && files < max_streams + kOwn) {
     spdlog::info("at most {} files may be open (ulimit -Hn), too few for the {} streams allowed",
-                 files.rlim_max, max_streams);
+                 files, max_streams);
   }
 }
 
@@ -151,7 +148,7 @@ int main(int argc, char** argv) {
 
   spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
   spdlog::set_level(spdlog::level::from_str(config.log_level));
-  RaiseOpenFiles(config.max_streams);
+  PrepareForStreams(static_cast<uint64_t>(config.max_streams));
 
   // Before any thread starts, so that all of them inherit it and only sigwait sees the signals.
   sigset_t signals;

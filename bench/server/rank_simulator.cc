@@ -5,7 +5,6 @@
 // Prints one JSON object: what was sent and acknowledged, the rate, how long acknowledgements took,
 // and with faults how long after the beginning of its step each was seen by a watch. Bounded by
 // --steps and --seconds. Exit status 1: not everything was acknowledged, or a fault not seen.
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +17,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "audit/live/client.h"
+#include "base/open_files.h"
 #include "bench/server/simulated_stream.h"
 
 namespace plumbline::bench {
@@ -334,13 +334,6 @@ int Simulate(const SimulatorOptions& options) {
   return acknowledged == sent && sent > 0 && watch.SawAll() ? 0 : 1;
 }
 
-void RaiseFileLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 int Main(int argc, char** argv) {
   SimulatorOptions o;
   CLI::App app{"plumb_simulator: many ranks in one process, to load a server", "plumb_simulator"};
@@ -368,7 +361,7 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", o.seed)->capture_default_str();
   app.add_flag("!--no-goodbye", o.goodbye, "end as if killed");
   CLI11_PARSE(app, argc, argv);
-  RaiseFileLimit();
+  plumbline::RaiseOpenFiles();
   return Simulate(o);
 }
 

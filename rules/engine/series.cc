@@ -34,26 +34,6 @@ absl::Status At(const char* field, int index, const absl::Status& status) {
       absl::StrCat(field, "[", index, "]: ", std::string(status.message())));
 }
 
-}  // namespace
-
-uint64_t CountPresent(const v1::SeriesRows& rows) {
-  uint64_t absent = 0;
-  for (const char byte : rows.absent())
-    absent += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(byte)));
-  const auto values = static_cast<uint64_t>(rows.value_size());
-  return values - std::min(values, absent);
-}
-
-uint64_t CountPresent(const v1::SeriesRows& rows, int row) {
-  const auto columns = static_cast<size_t>(rows.value_size() / rows.step_size());
-  if (rows.absent().empty()) return columns;
-  const SeriesRow view{0, nullptr, reinterpret_cast<const uint8_t*>(rows.absent().data()),
-                       static_cast<size_t>(row) * columns};
-  uint64_t present = 0;
-  for (size_t column = 0; column < columns; ++column) present += view.present(column) ? 1 : 0;
-  return present;
-}
-
 absl::Status CheckSeriesSet(const v1::SeriesSet& set) {
   if (set.id() == 0) return absl::InvalidArgumentError("expected a set id that is not 0");
   if (set.sites().empty())
@@ -95,6 +75,26 @@ absl::Status CheckSeriesRows(const v1::SeriesRows& rows, size_t columns, size_t 
     }
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t CountPresent(const v1::SeriesRows& rows) {
+  uint64_t absent = 0;
+  for (const char byte : rows.absent())
+    absent += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(byte)));
+  const auto values = static_cast<uint64_t>(rows.value_size());
+  return values - std::min(values, absent);
+}
+
+uint64_t CountPresent(const v1::SeriesRows& rows, int row) {
+  const auto columns = static_cast<size_t>(rows.value_size() / rows.step_size());
+  if (rows.absent().empty()) return columns;
+  const SeriesRow view{0, nullptr, reinterpret_cast<const uint8_t*>(rows.absent().data()),
+                       static_cast<size_t>(row) * columns};
+  uint64_t present = 0;
+  for (size_t column = 0; column < columns; ++column) present += view.present(column) ? 1 : 0;
+  return present;
 }
 
 absl::Status SeriesSets::Check(const v1::Batch& batch) const {
@@ -194,21 +194,6 @@ void SeriesSets::Clear() {
   streams_.clear();
   singles_.clear();
   lists_.clear();
-}
-
-std::vector<v1::Batch> SeriesSets::Declarations() const {
-  std::vector<v1::Batch> batches;
-  for (const auto& [id, stream] : streams_) {
-    v1::Batch& batch = batches.emplace_back();
-    batch.set_stream_id(id);
-    for (const std::string& run : stream.runs) batch.add_sources()->set_run(run);
-    for (const auto& [set_id, list] : stream.sets) {
-      v1::SeriesSet& set = *batch.add_series_sets();
-      set.set_id(set_id);
-      for (const v1::Site& site : list->sites) *set.add_sites() = site;
-    }
-  }
-  return batches;
 }
 
 }  // namespace plumbline::rules

@@ -74,9 +74,6 @@ class SeriesSets {
   // The run is over: sets of streams that spoke of no other run are forgotten.
   void ForgetRun(const std::string& run);
 
-  // All that is declared, as batches that declare it again (stream id, sources of run alone, sets).
-  std::vector<v1::Batch> Declarations() const;
-
   // What streams declared. lists_ and singles_ are found again.
   void Persist(Archive& archive);
   // The list of these sites as it is known here; of one that was read.
@@ -100,12 +97,8 @@ class SeriesSets {
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const SeriesColumns>> singles_;
 };
 
-// How many values the rows hold; of a shape that CheckSeriesRows accepts.
+// How many values the rows hold, or one of them; of rows that SeriesSets::Check accepts.
 uint64_t CountPresent(const v1::SeriesRows& rows);
 uint64_t CountPresent(const v1::SeriesRows& rows, int row);
-
-// Shape alone, whatever was declared: what ingest can check too. `columns`: of the row's set.
-absl::Status CheckSeriesSet(const v1::SeriesSet& set);
-absl::Status CheckSeriesRows(const v1::SeriesRows& rows, size_t columns, size_t sources);
 
 }  // namespace plumbline::rules

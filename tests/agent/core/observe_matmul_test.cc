@@ -84,14 +84,7 @@ TEST(Observe, ProductsAreNamedByWhatIsKept) {
 
 TEST(Observe, ProductsKeepNothingAtStepsWithoutSamples) {
   TempDir dir;
-  AgentOptions options = RecordOptions(dir.path());
-  options.traffic_bytes = 1;
-  auto run = *Run::Open(std::move(options));
-  plumbline_error_t error{};
-  uint64_t due = 0;
-  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_MATMUL, "up", "matmul", 0, &due};
-  void* made = nullptr;
-  ASSERT_EQ(run->DeclareSite(site, &made, &error), PLUMBLINE_OK);
+  SparseRun r(dir.path(), PLUMBLINE_KIND_MATMUL, "up", "matmul");
   const Multiplied p(3, 8, 5);
   const Tensor a(p.a.data(), {3, 8}), b(p.w.data(), {8, 5}), d(p.d.data(), {3, 5});
   plumbline_matmul_t call = PLUMBLINE_MATMUL_INIT;
@@ -99,11 +92,11 @@ TEST(Observe, ProductsKeepNothingAtStepsWithoutSamples) {
   call.b = b.get();
   call.d = d.get();
   for (int64_t step = 0; step < 40; ++step) {
-    run->StepBegin(step);
-    EXPECT_EQ(run->ObserveMatmul(static_cast<Site*>(made), step, call, &error), PLUMBLINE_OK);
-    run->StepEnd(step);
+    r.run->StepBegin(step);
+    EXPECT_EQ(r.run->ObserveMatmul(r.site, step, call, &r.error), PLUMBLINE_OK);
+    r.run->StepEnd(step);
   }
-  ASSERT_EQ(run->Close(20000, &error), PLUMBLINE_OK);
+  ASSERT_EQ(r.run->Close(20000, &r.error), PLUMBLINE_OK);
   int sampled = 0, bare = 0;
   for (const v1::Batch& batch : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
     for (const v1::Evidence& e : batch.evidence()) {

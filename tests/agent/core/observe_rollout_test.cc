@@ -23,7 +23,7 @@ namespace plumbline::agent {
 namespace {
 
 using namespace transport;  // NOLINT: what leaves
-using namespace testing;  // NOLINT: the tests' own
+using namespace testing;    // NOLINT: the tests' own
 using ::testing::HasSubstr;
 
 // Logits of a rollout in bf16 and of a trainer in f32, with rounding noise.
@@ -116,24 +116,17 @@ TEST(Observe, LogitsAreMeasuredByRow) {
 
 TEST(Observe, LogitsCostNothingAtStepsWithoutSamples) {
   TempDir dir;
-  AgentOptions options = RecordOptions(dir.path());
-  options.traffic_bytes = 1;
-  auto run = *Run::Open(std::move(options));
-  plumbline_error_t error{};
-  uint64_t due = 0;
-  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_LOGITS, "policy", "logits", 0, &due};
-  void* made = nullptr;
-  ASSERT_EQ(run->DeclareSite(site, &made, &error), PLUMBLINE_OK);
+  SparseRun r(dir.path(), PLUMBLINE_KIND_LOGITS, "policy", "logits");
   const BothLogits both(4, 30);
   const Tensor train(both.train.data(), {4, 30});
   plumbline_logits_t call = PLUMBLINE_LOGITS_INIT;
   call.train = call.rollout = train.get();
   for (int64_t step = 0; step < 40; ++step) {
-    run->StepBegin(step);
-    EXPECT_EQ(run->ObserveLogits(static_cast<Site*>(made), step, call, &error), PLUMBLINE_OK);
-    run->StepEnd(step);
+    r.run->StepBegin(step);
+    EXPECT_EQ(r.run->ObserveLogits(r.site, step, call, &r.error), PLUMBLINE_OK);
+    r.run->StepEnd(step);
   }
-  ASSERT_EQ(run->Close(20000, &error), PLUMBLINE_OK);
+  ASSERT_EQ(r.run->Close(20000, &r.error), PLUMBLINE_OK);
   int sampled = 0, bare = 0;
   for (const v1::Batch& batch : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
     for (const v1::Evidence& e : batch.evidence()) {
@@ -305,20 +298,13 @@ TEST(Observe, LogprobsStayWithinTheirBudget) {
 
 TEST(Observe, LogprobsAreDueAtEveryStep) {
   TempDir dir;
-  AgentOptions options = RecordOptions(dir.path());
-  options.traffic_bytes = 1;
-  auto run = *Run::Open(std::move(options));
-  plumbline_error_t error{};
-  uint64_t due = 77;
-  plumbline_agent_site_t site{sizeof(site), PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs", 0, &due};
-  void* made = nullptr;
-  ASSERT_EQ(run->DeclareSite(site, &made, &error), PLUMBLINE_OK);
+  SparseRun r(dir.path(), PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs", 77);
   for (int64_t step = 0; step < 40; ++step) {
-    EXPECT_LE(due, static_cast<uint64_t>(step));
-    run->StepBegin(step);
-    run->StepEnd(step);
+    EXPECT_LE(r.due, static_cast<uint64_t>(step));
+    r.run->StepBegin(step);
+    r.run->StepEnd(step);
   }
-  EXPECT_EQ(run->Close(20000, &error), PLUMBLINE_OK);
+  EXPECT_EQ(r.run->Close(20000, &r.error), PLUMBLINE_OK);
 }
 
 TEST(Observe, LogprobMistakesNameTheColumn) {

@@ -60,6 +60,27 @@ class Recorded {
   uint64_t due_ = 0;
 };
 
+// A run with one site and a budget so small that hardly a step keeps elements.
+class SparseRun {
+ public:
+  SparseRun(const std::string& dir, int32_t kind, const char* layer, const char* op,
+            uint64_t due_at_first = 0)
+      : due(due_at_first) {
+    AgentOptions options = RecordOptions(dir);
+    options.traffic_bytes = 1;
+    run = *Run::Open(std::move(options));
+    plumbline_agent_site_t declared{sizeof(declared), kind, layer, op, 0, &due};
+    void* made = nullptr;
+    EXPECT_EQ(run->DeclareSite(declared, &made, &error), PLUMBLINE_OK) << error.text;
+    site = static_cast<Site*>(made);
+  }
+
+  std::unique_ptr<Run> run;
+  Site* site = nullptr;
+  uint64_t due;
+  plumbline_error_t error{};
+};
+
 inline std::vector<float> Ramp(size_t n, float scale = 1) {
   std::vector<float> v(n);
   for (size_t i = 0; i < n; ++i) v[i] = scale * static_cast<float>(i);
