@@ -8,12 +8,13 @@ namespace plumbline::server {
 
 // Thread-safe; each value only grows.
 struct Counters {
-  std::atomic<uint64_t> batches{0};       // accepted, each once
-  std::atomic<uint64_t> evidence{0};      // items in them
-  std::atomic<uint64_t> streams{0};       // ever welcomed, reconnections included
-  std::atomic<uint64_t> duplicates{0};    // batches that were held already
-  std::atomic<uint64_t> out_of_order{0};  // batches that waited for an earlier one
-  std::atomic<uint64_t> paused_reads{0};  // times a stream was not read because the queue was full
+  std::atomic<uint64_t> batches{0};        // accepted, each once
+  std::atomic<uint64_t> evidence{0};       // items in them
+  std::atomic<uint64_t> streams{0};        // ever welcomed, reconnections included
+  std::atomic<uint64_t> duplicates{0};     // batches that were held already
+  std::atomic<uint64_t> out_of_order{0};   // batches that waited for an earlier one
+  std::atomic<uint64_t> paused_reads{0};   // times a stream was not read because the queue was full
+  std::atomic<uint64_t> stopped_ahead{0};  // ... because it was far ahead of another
   std::atomic<uint64_t> rejected_batches{0};   // malformed, refused by number
   std::atomic<uint64_t> rejected_evidence{0};  // items in those
   std::atomic<uint64_t> engine_refused{0};     // items the engine refused after our checks passed

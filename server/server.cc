@@ -28,6 +28,7 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.limits.max_name_bytes = static_cast<size_t>(c.max_name_bytes);
   o.waiting.waiting_batches = static_cast<size_t>(c.waiting_batches);
   o.waiting.waiting_bytes = static_cast<size_t>(c.waiting_bytes);
+  o.window_steps = c.window_steps;
   o.max_streams = static_cast<size_t>(c.max_streams);
   o.ack_batches = static_cast<uint64_t>(c.ack_batches);
   o.ack_delay = Seconds(c.ack_seconds);

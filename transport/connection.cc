@@ -92,6 +92,7 @@ void Connection::SendHello() {
   hello->set_tool_version(config_.tool_version);
   for (const v1::Source& source : config_.sources) *hello->add_sources() = source;
   hello->set_next_sequence(outbox_.state().next_sequence);
+  *hello->mutable_state() = State();
   for (v1::SeriesSet& set : outbox_.series_sets()) *hello->add_series_sets() = std::move(set);
   Write(Frame(message));
 }
@@ -104,22 +105,28 @@ void Connection::SendNext() {
     counters_.batches_sent.fetch_add(1, std::memory_order_relaxed);
     counters_.bytes_sent.fetch_add(next->body->size(), std::memory_order_relaxed);
     const std::string number = BatchNumber(config_.stream_id, next->sequence);
-    return Write(FrameBatch(std::move(next->body), number));
+    return Write(FrameBatch(std::move(next->body), number, next->unsent + NotMade().batches));
   }
   if (finishing_ && outbox_.state().empty()) return SayGoodbye();
   if (Clock::now() - last_sent_ >= milliseconds(config_.heartbeat_ms)) SendHeartbeat();
 }
 
+v1::Heartbeat Connection::State() {
+  v1::Heartbeat beat;
+  beat.set_stream_id(config_.stream_id);
+  const Unmade unmade = NotMade();
+  beat.set_queued_batches(outbox_.state().batches + unmade.batches);
+  const int64_t newest = config_.newest_step ? config_.newest_step() : -1;
+  const int64_t oldest = std::min(outbox_.OldestUnsentStep(), unmade.oldest_step);
+  beat.set_any_step(newest >= 0);
+  beat.set_newest_step(std::max<int64_t>(newest, 0));
+  beat.set_oldest_unsent_step(std::min(oldest, std::max<int64_t>(newest, 0) + 1));
+  return beat;
+}
+
 void Connection::SendHeartbeat() {
   v1::AgentMessage message;
-  v1::Heartbeat* beat = message.mutable_heartbeat();
-  beat->set_stream_id(config_.stream_id);
-  beat->set_queued_batches(outbox_.state().batches);
-  const int64_t newest = config_.newest_step ? config_.newest_step() : -1;
-  const int64_t oldest = outbox_.OldestUnsentStep();
-  beat->set_any_step(newest >= 0);
-  beat->set_newest_step(std::max<int64_t>(newest, 0));
-  beat->set_oldest_unsent_step(std::min(oldest, std::max<int64_t>(newest, 0) + 1));
+  *message.mutable_heartbeat() = State();
   const Clock::time_point before = last_event_;
   Write(Frame(message));
   last_event_ = before;  // a heartbeat does not make the stream busy

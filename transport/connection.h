@@ -19,6 +19,12 @@
 
 namespace plumbline::transport {
 
+// Batches that exist somewhere and are not pushed yet: a simulator's.
+struct Unmade {
+  uint64_t batches = 0;
+  int64_t oldest_step = kNoStep;
+};
+
 struct StreamConfig {
   std::string target;  // host:port, or unix:PATH
   std::vector<v1::Source> sources;
@@ -29,6 +35,7 @@ struct StreamConfig {
   uint32_t ack_timeout_ms = 30000;
   uint32_t heartbeat_ms = 1000;
   std::function<int64_t()> newest_step;           // for heartbeats; negative: no step yet
+  std::function<Unmade()> unmade;                 // may be null: none
   std::function<void()> server_forgot;            // it no longer holds what it acknowledged
   std::function<void(uint64_t)> on_acknowledged;  // through which sequence; may be null
 };
@@ -84,6 +91,8 @@ class Connection {
   void SendHello();
   void SendNext();
   void SendHeartbeat();
+  v1::Heartbeat State();
+  Unmade NotMade() const { return config_.unmade ? config_.unmade() : Unmade(); }
   void SayGoodbye();
   void OnMessage();
   void OnWelcome(const v1::Welcome& welcome);

@@ -52,7 +52,7 @@ std::optional<Outbox::Numbered> Outbox::TakeNext() {
   if (entry.sequence == 0) entry.sequence = ++last_sequence_;
   sent_bytes_ += entry.batch.body->size();
   sent_through_ = std::max(sent_through_, entry.sequence);
-  return Numbered{entry.sequence, entry.batch.body};
+  return Numbered{entry.sequence, entry.batch.body, queue_.size() - sent_ + OnDiskAlone()};
 }
 
 bool Outbox::Restart(uint64_t acknowledged) {

@@ -45,6 +45,7 @@ class Outbox {
   struct Numbered {
     uint64_t sequence = 0;
     std::shared_ptr<const std::string> body;
+    uint64_t unsent = 0;  // batches that wait behind it
   };
   // The next batch to be sent on the present stream, numbered; nothing when all are sent.
   std::optional<Numbered> TakeNext();

@@ -18,13 +18,20 @@ std::string StreamMethod() {
   return std::string("/") + v1::Ingest::service_full_name() + "/Stream";
 }
 
-// Field key, length, body, number.
-grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::string& number) {
+// The backlog in front; then the batch's field key, length, body, number.
+grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::string& number,
+                            uint64_t unsent) {
   using google::protobuf::io::CodedOutputStream;
   constexpr uint32_t kLengthDelimited = 2;
-  uint8_t head[16];
-  uint8_t* end = CodedOutputStream::WriteVarint32ToArray(
-      (v1::AgentMessage::kBatchFieldNumber << 3) | kLengthDelimited, head);
+  uint8_t head[40];
+  uint8_t* end = head;
+  if (unsent != 0) {
+    v1::AgentMessage backlog;
+    backlog.mutable_backlog()->set_unsent_batches(unsent);
+    end = backlog.SerializeWithCachedSizesToArray((static_cast<void>(backlog.ByteSizeLong()), end));
+  }
+  end = CodedOutputStream::WriteVarint32ToArray(
+      (v1::AgentMessage::kBatchFieldNumber << 3) | kLengthDelimited, end);
   end = CodedOutputStream::WriteVarint64ToArray(body->size() + number.size(), end);
 
   auto* owner = new std::shared_ptr<const std::string>(std::move(body));

@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -13,9 +14,10 @@ namespace plumbline::transport {
 // "/plumbline.v1.Ingest/Stream".
 std::string StreamMethod();
 
-// AgentMessage{batch} without parsing or copying the body: `number` is appended to it
-// (BatchNumber), empty when the body has it already.
-grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::string& number);
+// AgentMessage{backlog, batch} without parsing or copying the body: `number` is appended to it
+// (BatchNumber), empty when the body has it already. `unsent`: batches that wait behind it.
+grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::string& number,
+                            uint64_t unsent);
 
 grpc::ByteBuffer Frame(const v1::AgentMessage& message);
 

@@ -84,6 +84,7 @@ int QueryInfo(const QueryOptions& options) {
   number("duplicates", info->duplicates());
   number("out-of-order", info->out_of_order());
   number("paused-reads", info->paused_reads());
+  number("stopped-ahead", info->stopped_ahead());
   for (const auto& [cause, count] :
        std::map<std::string, uint64_t>(info->dropped().begin(), info->dropped().end())) {
     number(cause, count);

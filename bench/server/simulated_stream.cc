@@ -37,7 +37,19 @@ SimulatedStream::SimulatedStream(const SimulatorOptions& options, uint32_t index
     config_.sources.push_back(test::SourceOf(options.run, index * options.ranks_per_stream + r,
                                              options.ranks, options.attempt));
   }
-  config_.newest_step = [this] { return next_step_ - 1; };
+  // Without a rate all of its steps are over, as after an outage: they only wait to be sent.
+  if (options.rate > 0) {
+    config_.newest_step = [this] { return next_step_ - 1; };
+  } else {
+    config_.newest_step = [this] { return options_.steps - 1; };
+    config_.unmade = [this] {
+      const int64_t left = options_.steps - next_step_;
+      if (left == 0) return transport::Unmade();
+      return transport::Unmade{
+          static_cast<uint64_t>((left + options_.batch_steps - 1) / options_.batch_steps),
+          next_step_};
+    };
+  }
   config_.on_acknowledged = [this](uint64_t through) { OnAcknowledged(through); };
   channel_ = transport::MakeChannel(config_);
   // Like training curves: a slow drift and noise, with the digits of a float.

@@ -22,11 +22,14 @@ class IngestServiceImpl : public IngestService,
   IngestServiceImpl(const IngestOptions& options, const StreamBook& known, Journal* journal,
                     Judge* judge, Counters* counters)
       : table_(options.max_streams, options.waiting),
-        intake_(options.limits, &table_, journal, judge, counters),
+        pacer_({options.window_steps, options.patience}),
+        intake_(options.limits, &table_, &pacer_, journal, judge, counters),
         timer_(options.ack_delay),
+        pace_timer_(options.patience / 8),
         context_{&intake_,          &timer_, counters, options.server_version, options.ack_batches,
                  journal->durable()} {
     table_.Restore(known);
+    Pace();
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(
@@ -64,9 +67,19 @@ class IngestServiceImpl : public IngestService,
   }
 
  private:
+  // Those whom only the silent hold.
+  void Pace() {
+    std::vector<Pacer::Resume> free;
+    pacer_.Tick(&free);
+    for (const auto& resume : free) resume();
+    pace_timer_.Schedule([this] { Pace(); });
+  }
+
   StreamTable table_;
+  Pacer pacer_;
   Intake intake_;
   AckTimer timer_;
+  AckTimer pace_timer_;
   const SessionContext context_;
   mutable std::mutex mutex_;
   std::map<Session*, std::weak_ptr<Session>> sessions_;

@@ -24,6 +24,8 @@ struct IngestOptions {
   BatchLimits limits;
   Sequencer::Limits waiting;
   size_t max_streams = 20000;
+  int64_t window_steps = 64;                                    // of the engine
+  std::chrono::nanoseconds patience = std::chrono::seconds(5);  // see pacer.h
   uint64_t ack_batches = 8;
   std::chrono::nanoseconds ack_delay = std::chrono::seconds(1);
 };

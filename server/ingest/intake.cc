@@ -30,6 +30,11 @@ JudgeItem ConnectionItem(JudgeItem::Kind kind, const StreamState& stream) {
   return item;
 }
 
+// With no lock held.
+void Run(const std::vector<Pacer::Resume>& free) {
+  for (const Pacer::Resume& resume : free) resume();
+}
+
 // std::function copies what it holds, and a parsed batch must not be.
 std::shared_ptr<JudgeItem> Share(JudgeItem item) {
   return std::make_shared<JudgeItem>(std::move(item));
@@ -67,6 +72,7 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
   Joined joined;
   joined.stream = std::move(*opened);
   std::shared_ptr<Connection> older;
+  std::vector<Pacer::Resume> free;
   absl::Status claimed;
   {
     StreamState& stream = *joined.stream;
@@ -76,8 +82,9 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
     for (int i = 0; claimed.ok() && i < hello.sources_size(); ++i) {
       claimed = ClaimLocked(stream, hello.sources(i));
     }
-    if (claimed.ok()) JoinLocked(hello, &joined);
+    if (claimed.ok()) JoinLocked(hello, &joined, &free);
   }
+  Run(free);
   if (older) older->OnSuperseded();
   if (!claimed.ok()) {
     Leave(joined);
@@ -87,8 +94,9 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
   return joined;
 }
 
-void Intake::JoinLocked(const v1::Hello& hello, Joined* joined) {
+void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free) {
   StreamState& stream = *joined->stream;
+  if (const auto owner = stream.owner.lock()) pacer_->Join(stream.id, owner->call(), hello, free);
   // What this server holds itself: that is nothing when it lost its memory and kept no journal,
   // although the numbers go on, and the agent then declares its sites again.
   joined->held = stream.held;
@@ -100,7 +108,7 @@ void Intake::JoinLocked(const v1::Hello& hello, Joined* joined) {
   const uint64_t first = stream.sequencer.contiguous() + 1;
   std::vector<ParsedBatch> ready;
   const uint64_t skipped = stream.sequencer.SkipTo(hello.next_sequence(), &ready);
-  joined->room = HandOnLocked(joined->stream, std::move(ready));
+  joined->room = HandOnLocked(joined->stream, std::move(ready), free);
   if (skipped == 0) return;
   if (first > 1) counters_->skipped_batches += skipped;
   SkipLocked(joined->stream, first, hello.next_sequence() - 1);
@@ -108,14 +116,30 @@ void Intake::JoinLocked(const v1::Hello& hello, Joined* joined) {
 
 void Intake::Leave(const Joined& joined) {
   StreamState& stream = *joined.stream;
-  std::lock_guard lock(stream.mutex);
-  if (stream.connection != joined.connection) return;  // a newer one speaks for the stream
-  stream.owner.reset();
-  table_->Closed(stream.id);
-  journal_->Then(
-      [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kDisconnected, stream))] {
-        judge->Push(std::move(*item));
-      });
+  std::vector<Pacer::Resume> free;
+  {
+    std::lock_guard lock(stream.mutex);
+    if (stream.connection != joined.connection) return;  // a newer one speaks for the stream
+    stream.owner.reset();
+    table_->Closed(stream.id);
+    pacer_->Leave(stream.id, &free);
+    journal_->Then(
+        [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kDisconnected, stream))] {
+          judge->Push(std::move(*item));
+        });
+  }
+  Run(free);
+}
+
+void Intake::Hear(const Joined& joined, const v1::Heartbeat& heartbeat) {
+  StreamState& stream = *joined.stream;
+  std::vector<Pacer::Resume> free;
+  {
+    std::lock_guard lock(stream.mutex);
+    if (stream.connection != joined.connection) return;
+    pacer_->Hear(stream.id, heartbeat, &free);
+  }
+  Run(free);
 }
 
 absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) {
@@ -167,6 +191,14 @@ bool Intake::IsDue(const Joined& joined, uint64_t sequence) const {
 }
 
 Intake::Taken Intake::Offer(const Joined& joined, uint64_t sequence, ParsedBatch batch) {
+  std::vector<Pacer::Resume> free;
+  const Taken taken = OfferLocked(joined, sequence, std::move(batch), &free);
+  Run(free);
+  return taken;
+}
+
+Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, ParsedBatch batch,
+                                  std::vector<Pacer::Resume>* free) {
   StreamState& stream = *joined.stream;
   Taken taken;
   batch.batch.set_sequence(sequence);
@@ -192,7 +224,7 @@ Intake::Taken Intake::Offer(const Joined& joined, uint64_t sequence, ParsedBatch
       taken.outcome = Outcome::kOverflow;
       break;
   }
-  taken.room = HandOnLocked(joined.stream, std::move(ready));
+  taken.room = HandOnLocked(joined.stream, std::move(ready), free);
   taken.next = stream.sequencer.contiguous() + 1;
   taken.held = stream.held;
   return taken;
@@ -210,15 +242,19 @@ void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
 }
 
 bool Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream,
-                          std::vector<ParsedBatch> ready) {
-  bool room = true;
+                          std::vector<ParsedBatch> ready, std::vector<Pacer::Resume>* free) {
+  bool room = true, near = true;
   for (size_t i = 0; i < ready.size(); ++i) {
     // One resumption is enough.
-    const bool last = i + 1 == ready.size();
-    room = KeepLocked(stream, std::move(ready[i]), last ? ResumptionOf(*stream) : nullptr);
+    Pacer::Resume resume = i + 1 == ready.size() ? ResumptionOf(*stream) : nullptr;
+    if (ready[i].refused.empty()) {
+      near = pacer_->Hear(stream->id, ready[i].batch, ready[i].unsent, resume, free);
+    }
+    room = KeepLocked(stream, std::move(ready[i]), near ? std::move(resume) : nullptr);
   }
   if (!room) ++counters_->paused_reads;
-  return room;
+  if (!near) ++counters_->stopped_ahead;
+  return room && near;
 }
 
 // Hands one batch, whose turn it is, to the journal.

@@ -13,6 +13,7 @@
 #include "plumbline/v1/ingest.pb.h"
 #include "server/counters.h"
 #include "server/ingest/batch_checks.h"
+#include "server/ingest/pacer.h"
 #include "server/ingest/stream_table.h"
 #include "server/journal/journal.h"
 #include "server/judge/judge.h"
@@ -24,8 +25,14 @@ namespace plumbline::server {
 class Intake {
  public:
   // All pointers must outlive it, and the journal must be stopped before it goes.
-  Intake(BatchLimits limits, StreamTable* table, Journal* journal, Judge* judge, Counters* counters)
-      : limits_(limits), table_(table), journal_(journal), judge_(judge), counters_(counters) {}
+  Intake(BatchLimits limits, StreamTable* table, Pacer* pacer, Journal* journal, Judge* judge,
+         Counters* counters)
+      : limits_(limits),
+        table_(table),
+        pacer_(pacer),
+        journal_(journal),
+        judge_(judge),
+        counters_(counters) {}
 
   // One connection's hold on its stream.
   struct Joined {
@@ -53,6 +60,8 @@ class Intake {
   };
   // A batch with `sequence` > 0. One that is malformed, or refused already, is refused by number.
   Taken Offer(const Joined& joined, uint64_t sequence, ParsedBatch batch);
+  // How far the stream says it is while it has nothing to send.
+  void Hear(const Joined& joined, const v1::Heartbeat& heartbeat);
   // Runs `what` when all that was taken so far is held. Never when the journal stops before.
   void WhenHeld(std::function<void()> what) { journal_->Then(std::move(what)); }
   // Whether `sequence` is the number that is due.
@@ -60,13 +69,16 @@ class Intake {
 
  private:
   absl::Status CheckHello(const v1::Hello& hello) const;
-  void JoinLocked(const v1::Hello& hello, Joined* joined);
+  void JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free);
   absl::Status ClaimLocked(StreamState& stream, const v1::Source& source);
   void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch);
   bool NoteFinished(const StreamState& stream, const v1::Batch& batch);
   void DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello);
   void SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last);
-  bool HandOnLocked(const std::shared_ptr<StreamState>& stream, std::vector<ParsedBatch> ready);
+  Taken OfferLocked(const Joined& joined, uint64_t sequence, ParsedBatch batch,
+                    std::vector<Pacer::Resume>* free);
+  bool HandOnLocked(const std::shared_ptr<StreamState>& stream, std::vector<ParsedBatch> ready,
+                    std::vector<Pacer::Resume>* free);
   bool KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
                   std::function<void()> resume);
   void RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
@@ -76,6 +88,7 @@ class Intake {
 
   const BatchLimits limits_;
   StreamTable* const table_;
+  Pacer* const pacer_;
   Journal* const journal_;
   Judge* const judge_;
   Counters* const counters_;

@@ -43,6 +43,8 @@ class Leg : public Connection, public std::enable_shared_from_this<Leg> {
     if (auto owner = owner_.lock()) owner->Resume();
   }
 
+  const void* call() const override { return owner_.lock().get(); }
+
   const uint64_t stream_id;
   const bool shared;  // the call goes on when this stream ends
   Intake::Joined joined;

@@ -12,8 +12,9 @@ namespace plumbline::server {
 
 struct ParsedBatch {
   v1::Batch batch;
-  size_t bytes = 0;  // on the wire
-  WireBytes wire;    // of the batch alone, as it came; empty where nothing is kept
+  size_t bytes = 0;     // on the wire
+  uint64_t unsent = 0;  // batches of its stream that waited behind it
+  WireBytes wire;       // of the batch alone, as it came; empty where nothing is kept
   // Not empty: the batch was refused, and stands here for its number alone.
   std::string refused;
   uint64_t refused_items = 0;

@@ -93,11 +93,14 @@ bool Session::Consume() {
       return OnHello(message.hello());
     case v1::AgentMessage::kBatch:
       batch.batch = std::move(*message.mutable_batch());
+      batch.unsent = message.backlog().unsent_batches();
       return OnBatch(std::move(batch));
     case v1::AgentMessage::kGoodbye:
       OnGoodbye(message.goodbye().stream_id());
       break;
     case v1::AgentMessage::kHeartbeat:
+      OnHeartbeat(message.heartbeat());
+      break;
     case v1::AgentMessage::WHAT_NOT_SET:  // from a newer agent
       break;
   }
@@ -192,6 +195,12 @@ bool Session::Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch) {
   // Its sender has not heard that it is held.
   if (taken.outcome == Intake::Outcome::kDuplicate) OnHeld(leg, taken.held, false);
   return taken.room;
+}
+
+void Session::OnHeartbeat(const v1::Heartbeat& heartbeat) {
+  if (const LegPtr leg = Find(heartbeat.stream_id())) {
+    context_->intake->Hear(leg->joined, heartbeat);
+  }
 }
 
 void Session::OnGoodbye(uint64_t stream_id) {

@@ -64,6 +64,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
   bool Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch);
+  void OnHeartbeat(const v1::Heartbeat& heartbeat);
   void OnGoodbye(uint64_t stream_id);
   LegPtr Find(uint64_t stream_id);
   bool Forget(const LegPtr& leg);

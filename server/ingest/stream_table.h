@@ -30,6 +30,8 @@ class Connection {
   virtual void OnSuperseded() = 0;
   // There is room again: read on.
   virtual void Resume() = 0;
+  // What is read together with it: the same for all streams of one call.
+  virtual const void* call() const = 0;
 };
 
 // What outlives a connection. `mutex` guards everything below it and is held while batches are

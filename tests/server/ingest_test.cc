@@ -327,5 +327,39 @@ TEST(Ingest, AFullQueueStopsTheStreamsAndLosesNothing) {
   EXPECT_EQ(server.Incidents("flood", audit::kDoctorRule).size(), 41u);
 }
 
+// Of two ranks with everything to send the one that is read first does not close the other's steps.
+TEST(Ingest, WhoIsFarAheadOfABacklogWaitsForIt) {
+  Plumbd server;
+  const v1::Source fast = SourceOf("race", 0, 2), slow = SourceOf("race", 1, 2);
+  AgentStream ahead(server, 41, {fast}), behind(server, 42, {slow});
+  constexpr uint64_t kSteps = 200;
+  const auto send = [](AgentStream* to, uint64_t id, const v1::Source& source, uint64_t step) {
+    v1::AgentMessage message;
+    message.mutable_backlog()->set_unsent_batches(kSteps - 1 - step);
+    *message.mutable_batch() = ScalarStep(source, static_cast<int64_t>(step));
+    message.mutable_batch()->set_stream_id(id);
+    message.mutable_batch()->set_sequence(step + 1);
+    ASSERT_TRUE(to->SendRaw(message));
+  };
+  send(&behind, 42, slow, 0);
+  ASSERT_TRUE(behind.Acknowledged(1));
+  for (uint64_t step = 0; step < kSteps; ++step) send(&ahead, 41, fast, step);
+  v1::AgentMessage waiting;
+  waiting.mutable_heartbeat()->set_stream_id(42);
+  waiting.mutable_heartbeat()->set_any_step(true);
+  waiting.mutable_heartbeat()->set_newest_step(kSteps - 1);
+  waiting.mutable_heartbeat()->set_oldest_unsent_step(1);
+  ASSERT_TRUE(Eventually([&] {
+    behind.SendRaw(waiting);
+    return server.Info().stopped_ahead() > 0;
+  }));
+  EXPECT_LT(ahead.acknowledged(), 40u);
+  for (uint64_t step = 1; step < kSteps; ++step) send(&behind, 42, slow, step);
+  EXPECT_TRUE(ahead.Acknowledged(kSteps));
+  EXPECT_TRUE(behind.Acknowledged(kSteps));
+  ASSERT_TRUE(Judged(server, "race", 2 * kSteps, kSteps - 1));
+  EXPECT_EQ(server.Run("race")->lost(), 0u);
+}
+
 }  // namespace
 }  // namespace plumbline::test

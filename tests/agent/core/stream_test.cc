@@ -16,6 +16,7 @@
 
 #include "agent/core/record_sink.h"
 #include "tests/agent/core/support.h"
+#include "tests/transport/slow_link.h"
 
 extern char** environ;
 
@@ -221,6 +222,20 @@ TEST(Stream, RejectedBatchesAreReportedLost) {
   const Account account = AccountOf(server.Batches());
   EXPECT_GT(account.lost_by_cause.at("rejected"), 0u);
   EXPECT_EQ(account.lost, account.lost_by_cause.at("rejected"));
+}
+
+// Ten thousand processes that dial at once answer each other's handshakes late; who then dials
+// again makes it worse.
+TEST(Stream, AHandshakeMayTakeLongerThanTheBackoff) {
+  RecordingServer server;
+  transport::testing::SlowLink link(server.target(), milliseconds(1000));
+  ASSERT_TRUE(link.ok());
+  TestRun run(ServerOptions(link.address()));
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 20, milliseconds(1));
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
+  ExpectAllArrived(server, 60, 19);
+  EXPECT_EQ(link.accepted(), 1);
 }
 
 TEST(Stream, HeartbeatsWhileNothingHappens) {

@@ -1,0 +1,121 @@
+// Keeps the streams of a run near each other: what is read of one that is far ahead would close
+// steps over a rank whose evidence is only waiting to be read.
+//
+// A stream holds the others of its run (same attempt and role) while batches of it wait behind the
+// last one that was read; a stream more than `lead` steps ahead of the slowest that holds is not
+// read until that has come closer. A rank that is slow by itself has no backlog and holds nobody;
+// one that is `window` behind has been closed over already and holds nobody any more; nor does one
+// that was not heard of for `patience`.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "plumbline/v1/ingest.pb.h"
+
+namespace plumbline::server {
+
+// Thread-safe. Streams that may be read again are handed to the caller in `free`, which calls them
+// while it holds no lock.
+class Pacer {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Resume = std::function<void()>;
+
+  struct Options {
+    int64_t window = 64;  // steps
+    std::chrono::nanoseconds patience = std::chrono::seconds(5);
+    std::function<Clock::time_point()> now = [] { return Clock::now(); };
+  };
+
+  explicit Pacer(Options options) : options_(std::move(options)) {}
+  Pacer(const Pacer&) = delete;
+  Pacer& operator=(const Pacer&) = delete;
+
+  // A connection speaks for the stream. Streams of one `call` are read together, so they stop
+  // together: when the slowest of them is ahead. Another connection's word is forgotten.
+  void Join(uint64_t stream, const void* call, const v1::Hello& hello, std::vector<Resume>* free);
+  // It no longer does. The ranks that had not finished hold others until patience ends: their
+  // process may be about to come back.
+  void Leave(uint64_t stream, std::vector<Resume>* free);
+
+  // A batch of a stream that joined was read, whose progress names sources that it has; `unsent`
+  // wait behind it. False: it is ahead; do not read on before `resume`, which comes back once in
+  // somebody's `free`. Null: it is not stopped whatever it says.
+  bool Hear(uint64_t stream, const v1::Batch& batch, uint64_t unsent, Resume resume,
+            std::vector<Resume>* free);
+  // A heartbeat was.
+  void Hear(uint64_t stream, const v1::Heartbeat& heartbeat, std::vector<Resume>* free);
+
+  // Lets go whom only the silent hold, and forgets those who do not come back: call every second or
+  // so.
+  void Tick(std::vector<Resume>* free);
+
+  size_t streams() const;  // known
+  size_t stopped() const;
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+
+  struct Stopped {
+    uint64_t stream;
+    Resume resume;
+  };
+  // The ranks of one attempt of one role of one run.
+  struct Group {
+    std::set<std::pair<int64_t, uint64_t>> holders;  // (position, stream)
+    std::multimap<int64_t, Stopped> stopped;         // by position
+    int64_t newest = kNever;                         // that any stream has reached
+    size_t parts = 0;
+  };
+  struct Rank {
+    uint32_t rank = 0;
+    int64_t through = kNever;  // complete
+    bool finished = false;
+  };
+  // What a stream says of one group.
+  struct Part {
+    std::string run;
+    uint32_t attempt = 0;
+    int role = 0;
+    Group* group = nullptr;
+    std::vector<Rank> ranks;
+    int64_t held_at = kNever;  // its place in `holders`
+  };
+  struct Stream {
+    const void* call = nullptr;  // null: nobody speaks for it
+    std::vector<Part> parts;
+    bool backlog = false;
+    Clock::time_point heard;
+  };
+
+  static int64_t Position(const Part& part);
+  int64_t CallPosition(const Stream& stream, const Part& part) const;
+  Part& PartOf(Stream* stream, const v1::Source& source);
+  void Place(uint64_t id, const Stream& stream, Part* part);
+  void Settle(uint64_t id, Stream* stream, std::vector<Resume>* free);
+  bool Stop(uint64_t id, const Stream& stream, Resume resume);
+  void TakeFromCall(uint64_t id, Stream* stream);
+  void Forget(uint64_t id, std::vector<Resume>* free);
+  int64_t Limit(Group* group);
+  void Release(Group* group, std::vector<Resume>* free);
+  void ReleaseStream(uint64_t id, const Stream& stream, std::vector<Resume>* free);
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Group> groups_;
+  std::unordered_map<uint64_t, Stream> streams_;
+  std::unordered_map<const void*, std::vector<uint64_t>> calls_;
+  size_t stopped_ = 0;
+};
+
+}  // namespace plumbline::server
