@@ -160,6 +160,7 @@ typedef struct plumbline_agent_table {
                                          plumbline_error_t* error);
   plumbline_status_t (*observe_logits)(void* agent_run, void* agent_site, int64_t step,
                                        const plumbline_logits_t* logits, plumbline_error_t* error);
+  void (*charge)(void* agent_run, uint64_t ns);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

@@ -106,6 +106,8 @@ plumbline_status_t ObserveRouting(void* run, void* site, int64_t step,
   });
 }
 
+void Charge(void* run, uint64_t ns) { AsRun(run).Charge(ns); }
+
 plumbline_status_t Scalar(void* run, int64_t step, const char* name, double value,
                           plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).Scalar(step, name, value); });
@@ -216,6 +218,7 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::ObserveUpdate,   plumbline::agent::SampleIndices,
     plumbline::agent::FingerprintCall, plumbline::agent::ObserveMatmul,
     plumbline::agent::ObserveLogprobs, plumbline::agent::ObserveLogits,
+    plumbline::agent::Charge,
 };
 
 }  // extern "C"

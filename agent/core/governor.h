@@ -1,8 +1,8 @@
 // Keeps what the agent costs below its share of the trainer's time.
 //
 // Cost is the time that due calls take on the trainer's threads, each clipped at 10 times its
-// site's median (a pre-empted call is not ours), plus the CPU time of our own threads. Once a
-// second it is set against the time that passed. Above the budget, sites become due at every S-th
+// site's median (a pre-empted call is not ours), what a binding says it spent around them
+// (plumbline_charge), and the CPU time of our own threads. Once a second it is set against the time that passed. Above the budget, sites become due at every S-th
 // of the steps that the cadence would measure; S is the least power of two that brings the cost
 // below, and it is halved again when half of it would do with a fifth to spare. Ranks may differ in
 // S: being powers of two, they still meet. An explicit `every` is what the trainer asked for, and

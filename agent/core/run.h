@@ -61,6 +61,9 @@ class Run {
                                plumbline_error_t* error);
   plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
 
+  // The caller's own part of due observations, since it last said so. Any thread.
+  void Charge(uint64_t ns) { state_->governor.Charge(ns); }
+
   plumbline_status_t Flush(uint32_t timeout_ms, plumbline_error_t* error);
   // Ends the run; nothing may be called afterwards. DEADLINE_EXCEEDED: not everything reached the
   // server in time.

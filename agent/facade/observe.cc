@@ -106,6 +106,16 @@ plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
                              ThreadError());
 }
 
+plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), charge)) return OlderAgent("charge");
+  call.agent().charge(call.agent_run(), ns);
+  return PLUMBLINE_OK;
+}
+
 int64_t StepOfSpan(Run* run) {
   const uint64_t step = OpenStep(run);
   if (step != PLUMBLINE_NO_STEP) return static_cast<int64_t>(step);
@@ -203,6 +213,12 @@ plumbline_status_t plumbline_scalar(plumbline_run_t* run, const char* name, doub
   if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "scalar: run is NULL");
   if (InForkedChild()) return PLUMBLINE_DISABLED;
   return RecordScalar(FromHandle(run), name, value);
+}
+
+plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t ns) {
+  if (run == nullptr) return Fail(PLUMBLINE_INVALID_ARGUMENT, "charge: run is NULL");
+  if (InForkedChild()) return PLUMBLINE_DISABLED;
+  return ChargeCaller(FromHandle(run), ns);
 }
 
 plumbline_status_t plumbline_span_begin(plumbline_run_t* run, const char* kind, const char* name,

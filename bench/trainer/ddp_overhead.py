@@ -73,7 +73,8 @@ def threads_ns():
 
 
 def alternating(probes, clock, block):
-    """Stands for the example's Probes: these in every other block of steps, silence in between.
+    """Stands for the example's Probes: these in every other block of steps, silence in between;
+    block 0: in all.
 
     With probes the steps have numbers of their own, as in a run that always has them: the cadence
     goes by the number.
@@ -95,8 +96,8 @@ def alternating(probes, clock, block):
 
         @contextlib.contextmanager
         def _step_or_not(self, number):
-            pair, place = divmod(number, 2 * block)
-            self.on = place < block
+            pair, place = divmod(number, 2 * block) if block else (0, number)
+            self.on = place < block or not block
             if not self.on:
                 yield
                 return
@@ -177,6 +178,8 @@ def arguments():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--block", type=int, default=16)
+    parser.add_argument("--always", action="store_true",
+                        help="probes in every step, as in use: attributed alone")
     parser.add_argument("--warm-up", type=int, default=128, help="steps left out at the start")
     parser.add_argument("--every", type=int, help="PLUMBLINE_EVERY: measure each n-th step")
     parser.add_argument("--bin", default=os.environ.get("PLUMBLINE_BIN_DIR"),
@@ -217,7 +220,8 @@ def train(options, folder, address):
     import ranks
 
     status = ranks.launch(options.ranks, [
-        os.path.abspath(__file__), "--out", str(folder), "--block", str(options.block), "--warm-up",
+        os.path.abspath(__file__), "--out", str(folder), "--block",
+        str(0 if options.always else options.block), "--warm-up",
         str(options.warm_up), "--", "--steps", str(options.steps), *to, *options.trainer])
     if status != 0:
         raise SystemExit(f"training ended with {status}")
@@ -253,7 +257,7 @@ def attributed(found, options):
     shares = []
     for rank in found:
         on = [step for number, step in enumerate(rank["steps"]) if number >= options.warm_up
-              and number // options.block % 2 == 0]
+              and (options.always or number // options.block % 2 == 0)]
         ours = {part: sum(step[part] for step in on) for part in ("calls", "threads")}
         shares.append({f"{part} of {quantity}": ours[part] / sum(step[quantity] for step in on)
                        for quantity in ("cpu", "wall") for part in ours})
@@ -262,7 +266,7 @@ def attributed(found, options):
 
 def parts_us(rank, options):
     """Microseconds of each part in a step with probes, warm-up left out."""
-    on = (len(rank["steps"]) - options.warm_up) / 2
+    on = (len(rank["steps"]) - options.warm_up) / (1 if options.always else 2)
     return {name: ns / 1e3 / on for name, ns in sorted(rank["spent"].items())}
 
 
@@ -278,7 +282,8 @@ def main():
             found = train(options, folder, address)
     result = {"ranks": options.ranks, "steps": options.steps, "every": options.every or "default",
               "to": "server" if options.bin else "record", "trainer": options.trainer,
-              "paired": {q: paired(found, options, q) for q in ("wall", "cpu")},
+              "paired": {} if options.always else
+                        {q: paired(found, options, q) for q in ("wall", "cpu")},
               "attributed": attributed(found, options),
               "rank 0, us a step": parts_us(found[0], options)}
     for quantity, p in result["paired"].items():

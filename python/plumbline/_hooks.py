@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 import sys
+from time import thread_time_ns
 
 from ._capture import Capture
 from ._library import KIND_REDUCTION, NO_STEP
@@ -45,6 +46,21 @@ def _factor(before, after, ranks):
     return 0.0
 
 
+def _charged(method):
+    """What a due call spends here counts against the run's budget."""
+
+    @functools.wraps(method)
+    def charged(self, *arguments):
+        run, began = self._run, thread_time_ns()
+        spent = run._spent
+        try:
+            return method(self, *arguments)
+        finally:
+            run._spent = spent + thread_time_ns() - began  # calls within are in it
+
+    return charged
+
+
 class _Kept:
     """One collective of a hook call: its sampled elements, in and out."""
 
@@ -77,6 +93,7 @@ class _Call:
         sampled = None if site is None else self._run._indices(site, count)
         return None if sampled is None else as_indices(sampled)
 
+    @_charged
     def started(self, group, tensor, op):
         """A collective is about to start."""
         try:
@@ -89,21 +106,29 @@ class _Call:
             same = number == 0 and op == self._op and tensor.numel() == self._elements
             indices = self._indices if same else self._sampled(layer, op, tensor.numel())
             kept = _Kept(layer, op, describe_group(group), tensor, indices)
+            if indices is None:  # nothing of the result is needed
+                self._observe(kept, None)
+                return None
             self._kept.append(kept)
             return functools.partial(self._ended, kept, tensor)
         except Exception as error:
             self._hook.tell(error)
             return None
 
+    @_charged
     def _ended(self, kept, tensor):
         try:
-            if kept.indices is not None:
-                kept.output = elements(tensor, kept.indices)
+            kept.output = elements(tensor, kept.indices)
         except Exception as error:
             self._hook.tell(error)
 
+    def waits(self):
+        """Whether there is more to tell when the hook's future has its value."""
+        return bool(self._kept) or self._count == 0
+
+    @_charged
     def finished(self, result):
-        """The hook's future has its value."""
+        """It has."""
         try:
             if self._kept:
                 for kept in self._kept:
@@ -186,12 +211,18 @@ class _Observed:
             return None
 
     def __call__(self, state, bucket):
+        began = thread_time_ns()
         call = self._prepare(state, bucket)
         if call is None:
             return self.hook(state, bucket)
         group = group_of_state(state)
         with Capture(world() if group is None else group, call.started):
+            entered = thread_time_ns()
             future = self.hook(state, bucket)
+            left = thread_time_ns()
+        self.run._spent += entered - began + thread_time_ns() - left
+        if not call.waits():
+            return future
 
         def finish(done):
             value = done.value()  # raises what the hook's future holds

@@ -91,6 +91,7 @@ def _declare(short, blocking):
         "plumbline_sample_indices": [c.c_void_p, c.c_uint64, c.c_void_p, c.c_uint32,
                                      c.POINTER(c.c_uint32)],
         "plumbline_scalar": [run, c.c_char_p, c.c_double],
+        "plumbline_charge": [run, c.c_uint64],
         "plumbline_span_begin": [run, c.c_char_p, c.c_char_p, c.POINTER(c.c_uint64)],
         "plumbline_span_end": [run, c.c_uint64],
         "plumbline_flush": [run, c.c_uint32],

@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+from time import thread_time_ns
 
 from . import _observe
 from ._accumulation import watch_accumulation
@@ -53,6 +54,7 @@ class Observations:
         self._open_sites = {}  # (kind, layer, op) -> Site
         self._sequences = {}  # group name -> counter of its hooks' calls
         self._at_step_end = []
+        self._spent = 0  # CPU ns of ours around due calls, not yet told: the budget is of all
 
     # ---- tensors -------------------------------------------------------------------------------
 
@@ -339,7 +341,10 @@ class Observations:
                 words[0][words[1]] = site.word
             if self._step < site.word[0]:
                 return
-            status = site.observe(site.handle, pack(_scratch, keep, *arguments))
+            began = thread_time_ns()
+            packed = pack(_scratch, keep, *arguments)
+            self._spent += thread_time_ns() - began
+            status = site.observe(site.handle, packed)
             if status < 0:
                 self._check((site.key,), status)
         except self._mistake:

@@ -6,6 +6,7 @@ import operator
 import os
 import sys
 import warnings
+from time import thread_time_ns
 
 from . import _library, _routing
 from ._library import (
@@ -148,6 +149,9 @@ class Run(Observations):
         if self._step != NO_STEP:
             if self._at_step_end:
                 self._end_observations()
+            if self._spent:
+                spent, self._spent = self._spent, 0
+                self._short.plumbline_charge(self._handle, spent)
             self._step = NO_STEP
             self._check("step", self._short.plumbline_step_end(self._handle))
 
@@ -223,7 +227,10 @@ class Run(Observations):
                 site = self._new_site(layer)
                 if site is None or self._step < self._due[layer][0]:
                     return
-            status = self._observe_routing(site, _routing.pack(_scratch, keep, *call))
+            began = thread_time_ns()
+            packed = _routing.pack(_scratch, keep, *call)
+            self._spent += thread_time_ns() - began
+            status = self._observe_routing(site, packed)
         except PlumblineError:
             raise
         except Unsupported as error:

@@ -576,6 +576,11 @@ static inline plumbline_status_t plumbline_observe_logits_if_due(plumbline_site_
 PLUMBLINE_API plumbline_status_t plumbline_scalar(plumbline_run_t* run, const char* name,
                                                   double value);
 
+/* CPU time that a caller spent on due observations besides the calls themselves, in nanoseconds,
+ * since it last said so: a binding to another language that converts arguments. It counts against
+ * the budget as the calls do. Any thread. */
+PLUMBLINE_API plumbline_status_t plumbline_charge(plumbline_run_t* run, uint64_t ns);
+
 /* A stage of the training loop. Always due. `kind` is one of "data", "forward", "backward",
  * "optimizer", "collective", "checkpoint", "evaluation", "compile" or "other"; `name` NULL: the
  * kind's. May lie outside a step (it then belongs to the step last begun, or 0). *span is the

@@ -397,6 +397,23 @@ TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
   EXPECT_GT(stretch, 1.0);
 }
 
+// What a binding spends around the calls counts too, although the calls cost nothing.
+TEST(Record, TheGovernorCountsWhatTheCallerSays) {
+  TempDir dir;
+  AgentOptions options = RecordOptions(dir.path());
+  options.budget = 0.9;
+  TestRun run(options);
+  const auto stretch = [&] { return run.run().state().governor.stretch(); };
+  for (int64_t step = 0; stretch() == 1 && step < 3000; ++step) {
+    run.run().StepBegin(step);
+    run.run().Charge(100'000'000);  // of a step of milliseconds
+    run.run().StepEnd(step);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(stretch(), 1u);
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+}
+
 TEST(Record, EachNthStepWhenAsked) {
   TempDir dir;
   AgentOptions options = RecordOptions(dir.path());

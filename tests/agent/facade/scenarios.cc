@@ -86,6 +86,7 @@ void Mistakes() {
   REQUIRE(plumbline_step_begin(run, -1) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(plumbline_step_begin(nullptr, 0) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_FAILED_PRECONDITION);
+  REQUIRE(plumbline_charge(nullptr, 1) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(!AgentIsLoaded());  // mistakes load nothing
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_begin(run, 5) == PLUMBLINE_FAILED_PRECONDITION);
