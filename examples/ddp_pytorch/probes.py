@@ -43,7 +43,7 @@ class Probes:
                  patience=2.0):
         """watch: "updates", "averages", "gradients", "weights", "activations": besides hooks."""
         self._run = import_plumbline().init(run=run, server=server, record=record, budget=budget)
-        self._watch, self._patience, self._weights = set(watch), patience, None
+        self._watch, self._patience = set(watch), patience
         self.step, self.scalar = self._run.step, self._run.scalar
         self.hook = self._run.observed
 
@@ -62,10 +62,7 @@ class Probes:
     def weights(self, model):
         """Every rank holds the same weights: their digests are compared."""
         if "weights" in self._watch:
-            if self._weights is None:  # the same storage throughout: walked and detached once
-                self._weights = [(n, p.detach()) for n, p in model.named_parameters()]
-            for name, weight in self._weights:
-                self._run.observe_tensor(name, weight, role="weight", replicas="world")
+            self._run.observe_parameters(model, replicas="world")
 
     def activations(self, model):
         """Every module's output, as it is made."""

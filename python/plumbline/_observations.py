@@ -2,11 +2,12 @@
 
 import array
 import ctypes
+import weakref
 from time import thread_time_ns
 
 from . import _observe
 from ._accumulation import watch_accumulation
-from ._hooks import observed, plain_hook
+from ._hooks import observed
 from ._library import (
     KIND_LOGITS,
     KIND_LOGPROBS,
@@ -53,6 +54,7 @@ class Observations:
         self._reduction_words = {}  # (name, op) -> due word
         self._open_sites = {}  # (kind, layer, op) -> Site
         self._sequences = {}  # group name -> counter of its hooks' calls
+        self._models = {}  # id -> (weak reference, due word of a parameter)
         self._at_step_end = []
         self._spent = 0  # CPU ns of ours around due calls, not yet told: the budget is of all
 
@@ -80,6 +82,28 @@ class Observations:
             KIND_TENSOR, layer, role or "tensor", (self._tensor_words, (layer, role)),
             _observe.pack_tensor, (x, role, target_format, replicas),
         )  # fmt: skip
+
+    def observe_parameters(self, model, role="weight", replicas=None):
+        """Every parameter of a model (what its `named_parameters` names), as by observe_tensor.
+
+        With replicas="world" the ranks of data parallel training are held to equal weights, to the
+        bit. One call a step; while nothing is due it costs one comparison.
+        """
+        known = self._models.get(id(model))
+        if known is not None and known[0]() is model and self._step < known[1][0]:
+            return
+        try:
+            named = list(model.named_parameters())
+        except Exception as error:
+            self._tell((KIND_TENSOR, "parameters"), f"observe_parameters: {error!r}; expected a "
+                       "model with named_parameters()")  # fmt: skip
+            return
+        for name, parameter in named:
+            self.observe_tensor(name, parameter, role=role, replicas=replicas)
+        # All sites are due at the same steps.
+        word = self._tensor_words.get((named[0][0], role)) if named else None
+        if word is not None:
+            self._models[id(model)] = (weakref.ref(model), word)
 
     # ---- updates -------------------------------------------------------------------------------
 
@@ -358,43 +382,3 @@ class Observations:
         """What was gathered over the step leaves before it ends."""
         for call in self._at_step_end:
             call()
-
-
-class NoObservations:
-    """The same calls of a run that does nothing."""
-
-    def observe_tensor(self, layer, x=None, **_):
-        return None
-
-    def observe_update(self, layer, before=None, after=None, intended=None, **_):
-        return None
-
-    def observe_matmul(self, layer, a=None, b=None, d=None, **_):
-        return None
-
-    def observe_logits(self, layer, train=None, rollout=None, tokens=None, **_):
-        return None
-
-    def observe_logprobs(self, layer, tokens=None, **_):
-        return None
-
-    def due(self, layer, what="update"):
-        return False
-
-    def observe_accumulation(self, layer, before=None, after=None, addend=None, **_):
-        return None
-
-    def observe_reduction(self, name, inputs=None, output=None, **_):
-        return None
-
-    def reducing(self, name, tensor=None, **_):
-        return NOTHING
-
-    def observed(self, hook=None, name="gradients"):
-        return plain_hook(hook)
-
-    def sample_indices(self, name, count, **_):
-        return None
-
-    def watch_accumulation(self, parameters, limit=16):
-        return NOTHING

@@ -19,7 +19,8 @@ from ._library import (
     LibraryMissing,
     OpenOptions,
 )
-from ._observations import NoObservations, Observations
+from ._no_observations import NoObservations
+from ._observations import Observations
 from ._tensors import Scratch, Unsupported
 
 _ROLES = {"trainer": 1, "rollout": 2}

@@ -40,6 +40,49 @@ run.observe_tensor("scalar", torch.tensor(2.5))""",
     assert outcome.err == ""
 
 
+def test_parameters(tmp_path):
+    lines, outcome = calls(
+        tmp_path,
+        """
+model = torch.nn.Linear(2, 1)
+torch.nn.init.ones_(model.weight), torch.nn.init.zeros_(model.bias)
+run.observe_parameters(model, replicas="world")
+run.observe_parameters(model, role="gradient")
+run.observe_parameters(3)""",
+        "tensor ",
+    )
+    assert lines == [
+        "tensor weight/weight step=3 target=0 role=weight replicas=world values=2:32[1,2]3",
+        "tensor bias/weight step=3 target=0 role=weight replicas=world values=2:32[1]0",
+        "tensor weight/gradient step=3 target=0 role=gradient values=2:32[1,2]3",
+        "tensor bias/gradient step=3 target=0 role=gradient values=2:32[1]0",
+    ]
+    assert "expected a model with named_parameters()" in outcome.err
+
+
+def test_parameters_that_are_not_due_are_not_walked(tmp_path):
+    code = OPEN.format("") + """
+    class Model:
+        walked = 0
+        def named_parameters(self):
+            Model.walked += 1
+            return [("w", torch.ones(2))]
+    model = Model()
+    for step in range(8):
+        with run.step(step):
+            run.observe_parameters(model)
+            due = run.due("w", "weight")
+            if not due:
+                before = Model.walked
+                run.observe_parameters(model)
+                assert Model.walked == before
+    run.finish()
+    print("walked", Model.walked)
+"""
+    outcome = trainer.run(code, tmp_path).ok()
+    assert "walked" in outcome.out
+
+
 def test_update(tmp_path):
     lines, _ = calls(
         tmp_path,
