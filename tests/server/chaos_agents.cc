@@ -30,6 +30,19 @@ v1::Batch SeriesStep(const v1::Source& source, int64_t step, bool declares) {
   return batch;
 }
 
+// A field that only a newer build knows.
+void AddUnknown(google::protobuf::Message* message) {
+  message->GetReflection()->MutableUnknownFields(message)->AddLengthDelimited(900)->assign("news");
+}
+
+// The same step as a newer agent tells it: more is said of everything, and of something new too.
+void MakeNewer(v1::Batch* batch) {
+  AddUnknown(batch);
+  for (v1::Evidence& e : *batch->mutable_evidence()) AddUnknown(&e);
+  for (v1::Source& s : *batch->mutable_sources()) AddUnknown(&s);
+  for (v1::Progress& p : *batch->mutable_progress()) AddUnknown(&p);
+}
+
 void TakeChange(const rules::Report::Change& change, Findings* findings) {
   if (change.finding == nullptr) return;
   const v1::Finding& finding = *change.finding;
@@ -44,8 +57,9 @@ void Apply(const v1::JudgeEvent& event, rules::Engine& engine) {
 
 }  // namespace
 
-ChaosAgent::ChaosAgent(uint64_t stream_id, const v1::Source& source, int64_t steps, unsigned seed)
-    : stream_id_(stream_id), source_(source), random_(seed) {
+ChaosAgent::ChaosAgent(uint64_t stream_id, const v1::Source& source, int64_t steps, unsigned seed,
+                       Age age)
+    : stream_id_(stream_id), source_(source), age_(age), random_(seed) {
   bool declared = false;
   for (int64_t step = 0; step < steps; ++step) {
     switch (random_() % 4) {
@@ -53,6 +67,10 @@ ChaosAgent::ChaosAgent(uint64_t stream_id, const v1::Source& source, int64_t ste
         batches_.push_back(LeakingStep(source, step));
         break;
       case 1:
+        if (age_ == Age::kOldest) {
+          batches_.push_back(ScalarStep(source, step));
+          break;
+        }
         batches_.push_back(SeriesStep(source, step, !std::exchange(declared, true)));
         break;
       default:
@@ -63,7 +81,21 @@ ChaosAgent::ChaosAgent(uint64_t stream_id, const v1::Source& source, int64_t ste
   for (size_t i = 0; i < batches_.size(); ++i) {
     batches_[i].set_stream_id(stream_id);
     batches_[i].set_sequence(i + 1);
+    if (age_ == Age::kNewer) MakeNewer(&batches_[i]);
   }
+}
+
+void ChaosAgent::Send(uint64_t sequence) {
+  v1::AgentMessage message;
+  *message.mutable_batch() = batch(sequence);
+  if (age_ != Age::kOldest) message.mutable_backlog()->set_unsent_batches(size() - sequence);
+  if (age_ == Age::kNewer) {
+    AddUnknown(&message);
+    v1::AgentMessage unheard_of;  // not even its kind is known
+    AddUnknown(&unheard_of);
+    stream_->SendRaw(unheard_of);
+  }
+  stream_->SendRaw(message);
 }
 
 void ChaosAgent::Connect(const Plumbd& server) {
@@ -94,7 +126,7 @@ void ChaosAgent::Act(const Plumbd& server) {
   }
   if (random_() % 4 == 0) std::shuffle(now.begin(), now.end(), random_);
   if (random_() % 3 == 0) now.push_back(1 + random_() % std::max<uint64_t>(sent_, 1));
-  for (const uint64_t sequence : now) stream_->Send(batch(sequence), sequence);
+  for (const uint64_t sequence : now) Send(sequence);
 }
 
 void ChaosAgent::Break() {

@@ -12,11 +12,15 @@
 
 namespace plumbline::test {
 
+// Which version of the protocol an agent speaks. The oldest knows no columns and no
+// backlog; a newer one says in every message what this server has never heard of.
+enum class Age { kOldest, kOwn, kNewer };
+
 // One stream and all that it will ever send. Remembers what was acknowledged.
 class ChaosAgent {
  public:
   // Batches of `steps` steps of `source`, then a goodbye.
-  ChaosAgent(uint64_t stream_id, const v1::Source& source, int64_t steps, unsigned seed);
+  ChaosAgent(uint64_t stream_id, const v1::Source& source, int64_t steps, unsigned seed, Age age);
 
   // Connects when it is not, sends a few batches that are not acknowledged yet, some twice, some
   // out of order. Does not wait.
@@ -35,9 +39,11 @@ class ChaosAgent {
 
  private:
   void Connect(const Plumbd& server);
+  void Send(uint64_t sequence);
 
   const uint64_t stream_id_;
   const v1::Source source_;
+  const Age age_;
   std::vector<v1::Batch> batches_;
   std::mt19937 random_;
   std::unique_ptr<AgentStream> stream_;

@@ -130,9 +130,9 @@ class ChaosTest : public testing::Test {
 
   void AddAttempt(uint32_t attempt, int64_t steps) {
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      agents_.push_back(std::make_unique<ChaosAgent>(100 * (attempt + 1) + rank,
-                                                     SourceOf("chaos", rank, kRanks, attempt),
-                                                     steps, 1000 * attempt + rank));
+      agents_.push_back(std::make_unique<ChaosAgent>(
+          100 * (attempt + 1) + rank, SourceOf("chaos", rank, kRanks, attempt), steps,
+          1000 * attempt + rank, static_cast<Age>(rank % 3)));
     }
   }
 
