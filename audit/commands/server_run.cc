@@ -1,11 +1,13 @@
 #include "audit/commands/server_run.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/client.h"
+#include "rules/catalogue.h"
 #include "rules/engine/engine.h"
 
 namespace plumbline::audit {
@@ -13,6 +15,22 @@ namespace {
 
 // What retention took is as it was meant to be; any other gap is a loss.
 bool Meant(const v1::Gap& gap) { return gap.reason().rfind("retention", 0) == 0; }
+
+// The server's own, so that it is judged as there, and after them what was asked for here; none of
+// the server's for rules that were not asked for.
+std::vector<std::string> SettingsOf(const v1::ReadRunHeader& header,
+                                    const rules::EngineConfig& asked) {
+  std::vector<std::string> settings;
+  for (const std::string& setting : header.settings()) {
+    const std::string rule = setting.substr(0, setting.substr(0, setting.find('=')).rfind('.'));
+    const bool wanted = asked.rules.empty() ||
+                        std::any_of(asked.rules.begin(), asked.rules.end(),
+                                    [&](const auto& glob) { return rules::GlobMatch(glob, rule); });
+    if (wanted) settings.push_back(setting);
+  }
+  settings.insert(settings.end(), asked.settings.begin(), asked.settings.end());
+  return settings;
+}
 
 class Replay {
  public:
@@ -64,9 +82,8 @@ class Replay {
 
   absl::Status Begin(const v1::ReadRunHeader& header) {
     rules::EngineConfig config = options_.engine;
+    config.settings = SettingsOf(header, config);
     if (config.rules.empty()) config.rules = {header.rules().begin(), header.rules().end()};
-    if (config.settings.empty())
-      config.settings = {header.settings().begin(), header.settings().end()};
     if (header.window_steps() > 0) config.window_steps = header.window_steps();
     auto engine = rules::Engine::Create(config, [this](const v1::Verdict& v) {
       if (v.site().run() == options_.run) result_.report.Add(v);

@@ -292,6 +292,14 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   EXPECT_THAT(unknown->errors(), HasSubstr("nothing of run x"));
   EXPECT_EQ(audit({})->Wait(), 2);
 
+  // What was asked for here comes to the server's own settings, and does not replace them.
+  journal_.header.add_settings(std::string(audit::kDoctorRule) + ".nonsense=1");
+  const auto both = audit({"--run", "r", "--set", "drift/logit-drift.alpha=0.01"});
+  EXPECT_EQ(both->Wait(), 2);
+  EXPECT_THAT(both->errors(), HasSubstr("nonsense"));
+  EXPECT_EQ(audit({"--run", "r", "--rules", "drift/*"})->errors(), "");
+  journal_.header.clear_settings();
+
   journal_.end = absl::DataLossError("journal/1.plj: byte 9: expected a frame");
   const auto damaged = audit({"--run", "r"});
   EXPECT_EQ(damaged->Wait(), 2);
