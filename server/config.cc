@@ -112,6 +112,7 @@ absl::Status ValidateConfig(const Config& c) {
     return absl::InvalidArgumentError(absl::StrCat(
         "journal.sync must be commit, interval or never, found \"", c.journal_sync, "\""));
   }
+  if (auto s = ValidateAlerts(c.alerts, c.insecure); !s.ok()) return s;
   const char* levels[] = {"trace", "debug", "info", "warning", "error", "off"};
   if (std::find(std::begin(levels), std::end(levels), c.log_level) == std::end(levels)) {
     return absl::InvalidArgumentError(

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/alerts/alert_config.h"
 
 namespace plumbline::server {
 
@@ -54,6 +55,9 @@ struct Config {
 
   // [incidents]
   int64_t quiet_steps = 1000;  // an incident that is not found again for so long is resolved
+
+  // [alerts] and [[alerts.route]]: who is told of incidents
+  AlertConfig alerts;
 
   // [rules]
   std::vector<std::string> rules;     // globs; empty: all

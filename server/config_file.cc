@@ -1,82 +1,24 @@
 #include <toml++/toml.h>
 
-#include <algorithm>
 #include <fstream>
-#include <functional>
-#include <limits>
 #include <map>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "server/alerts/alert_config_file.h"
 #include "server/config.h"
+#include "server/config_reader.h"
 
 namespace plumbline::server {
 namespace {
 
-std::string Where(const std::string& path, const toml::node& node) {
-  return absl::StrCat(path, ":", node.source().begin.line);
-}
-
-const char* TypeName(const toml::node& node) {
-  if (node.is_string()) return "a string";
-  if (node.is_integer()) return "an integer";
-  if (node.is_floating_point()) return "a number with a fraction";
-  if (node.is_boolean()) return "true or false";
-  if (node.is_array()) return "an array";
-  if (node.is_table()) return "a table";
-  return "a date or time";
-}
-
-// Sets one option from its node; the returned text says what was expected, empty on success.
-using Setter = std::function<std::string(const toml::node&)>;
-
-Setter Text(std::string* out) {
-  return [out](const toml::node& n) -> std::string {
-    if (!n.is_string()) return "a string";
-    *out = **n.as_string();
-    return "";
-  };
-}
-
-Setter Flag(bool* out) {
-  return [out](const toml::node& n) -> std::string {
-    if (!n.is_boolean()) return "true or false";
-    *out = **n.as_boolean();
-    return "";
-  };
-}
-
-Setter Integer(int64_t* out) {
-  return [out](const toml::node& n) -> std::string {
-    if (!n.is_integer()) return "an integer";
-    *out = **n.as_integer();
-    return "";
-  };
-}
-
-Setter Number(double* out) {
-  return [out](const toml::node& n) -> std::string {
-    if (!n.is_number()) return "a number";
-    *out = *n.value<double>();
-    return "";
-  };
-}
-
-Setter Texts(std::vector<std::string>* out) {
-  return [out](const toml::node& n) -> std::string {
-    const toml::array* array = n.as_array();
-    if (array == nullptr) return "an array of strings";
-    std::vector<std::string> values;
-    for (const toml::node& element : *array) {
-      if (!element.is_string()) return "an array of strings";
-      values.push_back(**element.as_string());
-    }
-    *out = std::move(values);
-    return "";
-  };
-}
-
-using Section = std::map<std::string, Setter, std::less<>>;
+using keys::Flag;
+using keys::Integer;
+using keys::Number;
+using keys::Section;
+using keys::Text;
+using keys::Texts;
+using keys::Where;
 using Sections = std::map<std::string, Section, std::less<>>;
 
 Sections KnownKeys(Config* c) {
@@ -111,71 +53,21 @@ Sections KnownKeys(Config* c) {
   s["rules"] = {{"run", Texts(&c->rules)},
                 {"set", Texts(&c->settings)},
                 {"window_steps", Integer(&c->window_steps)}};
+  s["alerts"] = AlertKeys(&c->alerts);
   s["log"] = {{"level", Text(&c->log_level)}};
   return s;
-}
-
-// Levenshtein distance: insertions, deletions and replacements of one character.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t up = row[j];
-      row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = up;
-    }
-  }
-  return row[b.size()];
-}
-
-template <typename Map>
-std::string DidYouMean(std::string_view word, const Map& known) {
-  std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
-  std::string all;
-  for (const auto& [name, unused] : known) {
-    const size_t d = EditDistance(word, name);
-    if (d < best_distance) {
-      best_distance = d;
-      best = name;
-    }
-    absl::StrAppend(&all, all.empty() ? "" : ", ", name);
-  }
-  if (best_distance <= 1 + word.size() / 3) return absl::StrCat("; did you mean \"", best, "\"?");
-  return absl::StrCat("; known: ", all);
-}
-
-absl::Status ReadSection(const std::string& path, const std::string& name, const toml::table& table,
-                         const Section& known) {
-  for (const auto& [key, node] : table) {
-    const std::string k(key.str());
-    const auto setter = known.find(k);
-    if (setter == known.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown key \"", k,
-                                                     "\" in [", name, "]", DidYouMean(k, known)));
-    }
-    const std::string expected = setter->second(node);
-    if (!expected.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name, ".", k,
-                                                     " must be ", expected, ", found ",
-                                                     TypeName(node)));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
 
 std::vector<std::string> ConfigKeys() {
   Config unused;
-  std::vector<std::string> keys;
+  std::vector<std::string> all;
   for (const auto& [table, section] : KnownKeys(&unused)) {
-    for (const auto& [key, setter] : section) keys.push_back(absl::StrCat(table, ".", key));
+    for (const auto& [key, setter] : section) all.push_back(absl::StrCat(table, ".", key));
   }
-  return keys;
+  for (const std::string& key : AlertRouteKeys()) all.push_back("alerts.route." + key);
+  return all;
 }
 
 absl::Status LoadConfigFile(const std::string& path, Config* config) {
@@ -197,13 +89,15 @@ absl::Status LoadConfigFile(const std::string& path, Config* config) {
     const auto section = known.find(name);
     if (section == known.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(Where(path, node), ": unknown table [", name, "]", DidYouMean(name, known)));
+          absl::StrCat(Where(path, node), ": unknown table [", name, "]", keys::DidYouMean(name, keys::NamesOf(known))));
     }
     if (!node.is_table()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(Where(path, node), ": ", name, " must be a table, found ", TypeName(node)));
+          absl::StrCat(Where(path, node), ": ", name, " must be a table, found ", keys::TypeName(node)));
     }
-    if (auto s = ReadSection(path, name, *node.as_table(), section->second); !s.ok()) return s;
+    if (auto s = keys::ReadSection(path, name, *node.as_table(), section->second); !s.ok()) return s;
+    if (name != "alerts") continue;
+    if (auto s = ReadAlertRoutes(path, *node.as_table(), &config->alerts); !s.ok()) return s;
   }
   return absl::OkStatus();
 }

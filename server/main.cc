@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/open_files.h"
 #include "rules/engine/engine.h"
+#include "server/alerts/test_alerts.h"
 #include "server/relay/relay.h"
 #include "server/server.h"
 
@@ -26,6 +27,7 @@ struct CommandLine {
   std::string config_file;
   std::string port_file;
   bool check_config = false;
+  bool test_alerts = false;
 };
 
 void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
@@ -34,6 +36,8 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
       ->type_name("FILE");
   app->add_flag("--check-config", line->check_config,
                 "read the configuration, say what is wrong, and end");
+  app->add_flag("--test-alerts", line->test_alerts,
+                "send a test notification through every alerts.route, say what came of it, and end");
   app->add_option("--grpc", config->grpc, "address for agents and queries; port 0 takes a free one")
       ->type_name("HOST:PORT")
       ->capture_default_str();
@@ -146,6 +150,13 @@ int main(int argc, char** argv) {
     return 0;
   }
 
+  std::signal(SIGPIPE, SIG_IGN);
+  if (line.test_alerts) {
+    bool delivered = false;
+    std::fputs(plumbline::server::TestAlerts(config.alerts, &delivered).c_str(), stdout);
+    return delivered ? 0 : 1;
+  }
+
   spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   PrepareForStreams(static_cast<uint64_t>(config.max_streams));
@@ -156,7 +167,6 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
 
   auto server = config.relay_upstream.empty() ? plumbline::server::Server::Start(config)
                                               : plumbline::server::StartRelay(config);

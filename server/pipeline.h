@@ -42,6 +42,8 @@ class Pipeline {
   Judge& judge() { return *judge_; }
   Journal& journal() { return *journal_; }
   const GapBook& gaps() const { return *gaps_; }
+  // Where alerts are remembered; empty: nothing is kept.
+  std::string alert_log() const { return data_ != nullptr ? data_->alerts() : ""; }
   // Streams of former processes, as Open found them.
   const StreamBook& known_streams() const { return scan_.streams; }
   // Null: nothing is kept. What it makes must go before this.

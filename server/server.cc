@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/alerts/alert_center.h"
 #include "server/http/http_server.h"
 #include "server/ingest/ingest_service.h"
+#include "server/metrics/server_metrics.h"
 #include "server/pipeline.h"
 #include "server/query/query_service.h"
 
@@ -72,13 +74,15 @@ class ServerImpl : public Server {
     ingest_ = IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
                                     &pipeline_.journal(), &pipeline_.judge(), &counters_);
     run_reader_ = pipeline_.MakeReader(config);
+    if (auto s = StartAlerts(config); !s.ok()) return s;
     query_ = QueryService::Create(SourcesOfQueries());
     if (config.reflection) {
       if (auto s = LoadReflection(); !s.ok()) return s;
     }
     if (auto s = Listen(config); !s.ok()) return s;
     if (config.http == "off") return absl::OkStatus();
-    auto http = HttpServer::Start(config.http, Version());
+    metrics_ = std::make_unique<ServerMetrics>(SourcesOfMetrics());
+    auto http = HttpServer::Start(config.http, {Version(), [this] { return metrics_->Text(); }});
     if (!http.ok()) return http.status();
     http_ = std::move(*http);
     return absl::OkStatus();
@@ -95,6 +99,7 @@ class ServerImpl : public Server {
     query_->Shutdown();
     grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     pipeline_.Stop();
+    alerts_->Stop();  // what was judged last is told, too
     grpc_.reset();
   }
 
@@ -107,12 +112,39 @@ class ServerImpl : public Server {
     sources.counters = &counters_;
     sources.store = &pipeline_.store();
     sources.runs = run_reader_.get();
+    sources.alerts = [alerts = alerts_.get()](const std::string& fingerprint) {
+      return alerts->Deliveries(fingerprint);
+    };
     sources.update = [judge = &pipeline_.judge()](v1::IncidentUpdate update,
                                                   std::function<void(absl::Status)> done) {
       v1::JudgeEvent event;
       *event.mutable_incident() = std::move(update);
       judge->Decide(std::move(event), std::move(done));
     };
+    return sources;
+  }
+
+  absl::Status StartAlerts(const Config& config) {
+    AlertOptions options;
+    options.config = config.alerts;
+    options.path = pipeline_.alert_log();
+    options.settled = [judge = &pipeline_.judge()] { return !judge->catching_up(); };
+    auto alerts = AlertCenter::Start(std::move(options), &pipeline_.book());
+    if (!alerts.ok()) return alerts.status();
+    alerts_ = std::move(*alerts);
+    return absl::OkStatus();
+  }
+
+  MetricSources SourcesOfMetrics() {
+    MetricSources sources;
+    sources.version = Version();
+    sources.counters = &counters_;
+    sources.judge = &pipeline_.judge();
+    sources.book = &pipeline_.book();
+    sources.journal = &pipeline_.journal();
+    sources.store = &pipeline_.store();
+    sources.alerts = alerts_.get();
+    sources.streams = [ingest = ingest_.get()] { return ingest->connected(); };
     return sources;
   }
 
@@ -138,7 +170,9 @@ class ServerImpl : public Server {
   Pipeline pipeline_{&counters_};
   std::unique_ptr<IngestService> ingest_;
   std::unique_ptr<RunReader> run_reader_;
+  std::unique_ptr<AlertCenter> alerts_;
   std::unique_ptr<QueryService> query_;
+  std::unique_ptr<ServerMetrics> metrics_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<grpc::Server> grpc_;
   std::string grpc_address_;

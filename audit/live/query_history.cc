@@ -49,6 +49,24 @@ std::string RevisionText(const v1::IncidentRevision& r) {
   return text + "\n";
 }
 
+std::string DeliveryText(const v1::AlertDelivery& a) {
+  const int64_t at = a.done_unix_ns() != 0 ? a.done_unix_ns() : a.decided_unix_ns();
+  std::string text = TimeText(at) + "  told " + Padded(Printable(a.route()), 12) +
+                     Padded(Printable(a.event()), 11) + Printable(a.state());
+  if (a.tries() > 1) absl::StrAppend(&text, " after ", a.tries(), " tries");
+  if (!a.problem().empty()) absl::StrAppend(&text, ": ", Printable(a.problem()));
+  return text + "\n";
+}
+
+std::string DeliveryJson(const v1::AlertDelivery& a) {
+  return absl::StrCat("{\"alert\":", JsonString(a.route()), ",\"event\":", JsonString(a.event()),
+                      ",\"revision\":", a.revision(), ",\"state\":", JsonString(a.state()),
+                      ",\"tries\":", a.tries(), ",\"decided\":\"", Rfc3339(a.decided_unix_ns()),
+                      "\",\"done\":",
+                      a.done_unix_ns() == 0 ? "null" : "\"" + Rfc3339(a.done_unix_ns()) + "\"",
+                      ",\"problem\":", JsonString(a.problem()), "}\n");
+}
+
 std::string RevisionJson(const v1::IncidentRevision& r) {
   return absl::StrCat(
       "{\"revision\":", r.revision(), ",\"change\":\"", ChangeName(r.change()), "\",\"state\":\"",
@@ -134,6 +152,8 @@ int QueryHistory(const IncidentOptions& options) {
   if (!json && response->merged() > 0) {
     absl::StrAppend(&out, Plural(response->merged(), "more verdict"), " merged\n");
   }
+  for (const v1::AlertDelivery& a : response->alerts())
+    out += json ? DeliveryJson(a) : DeliveryText(a);
   return LivePrint(out);
 }
 

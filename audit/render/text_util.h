@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace plumbline::audit {
 
 struct TextStyle {
@@ -17,12 +19,8 @@ struct TextStyle {
 // anything but nothing); plain and 100 columns otherwise.
 TextStyle StyleFor(int fd);
 
-// Valid UTF-8 that cannot steer a terminal: control characters (C0, DEL, C1), bidirectional
-// overrides and bytes that are no UTF-8 become visible escapes (\n, \x1b, \u202e, \xff).
-std::string Printable(std::string_view text);
-
-// Valid UTF-8 and nothing else changed: bytes that are no UTF-8 become \xNN.
-std::string ValidUtf8(std::string_view text);
+using plumbline::Printable;
+using plumbline::ValidUtf8;
 
 // Shortest text that reads back as the same double, integers without a fraction; "nan", "inf",
 // "-inf".

@@ -20,15 +20,19 @@ class HttpServerImpl : public HttpServer {
     if (thread_.joinable()) thread_.join();
   }
 
-  absl::Status Init(const std::string& address, const std::string& version) {
+  absl::Status Init(const std::string& address, Pages pages) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     server_.set_keep_alive_timeout(5);
     server_.set_payload_max_length(1 << 16);
     server_.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
       response.set_content("ok\n", "text/plain");
     });
-    server_.Get("/version", [version](const httplib::Request&, httplib::Response& response) {
+    server_.Get("/version", [version = pages.version](const httplib::Request&, httplib::Response& response) {
       response.set_content(absl::StrCat("{\"version\":\"", version, "\"}\n"), "application/json");
+    });
+    server_.Get("/metrics", [metrics = std::move(pages.metrics)](const httplib::Request&,
+                                                                 httplib::Response& response) {
+      response.set_content(metrics(), "text/plain; version=0.0.4; charset=utf-8");
     });
     return Listen(address);
   }
@@ -69,9 +73,9 @@ class HttpServerImpl : public HttpServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
-                                                              const std::string& version) {
+                                                              Pages pages) {
   auto server = std::make_unique<HttpServerImpl>();
-  if (auto s = server->Init(address, version); !s.ok()) return s;
+  if (auto s = server->Init(address, std::move(pages)); !s.ok()) return s;
   return std::unique_ptr<HttpServer>(std::move(server));
 }
 

@@ -32,9 +32,15 @@ bool IncidentFilter::Matches(const v1::Finding& finding) const {
 IncidentBook::IncidentBook(std::function<int64_t()> unix_ns, int64_t quiet_steps)
     : unix_ns_(std::move(unix_ns)), quiet_steps_(quiet_steps), identity_(NewIdentity()) {}
 
-void IncidentBook::SetOnChange(std::function<void()> on_change) {
+int IncidentBook::Subscribe(std::function<void()> on_change) {
   std::lock_guard lock(mutex_);
-  on_change_ = std::move(on_change);
+  on_change_.emplace(next_subscription_, std::move(on_change));
+  return next_subscription_++;
+}
+
+void IncidentBook::Unsubscribe(int subscription) {
+  std::lock_guard lock(mutex_);
+  on_change_.erase(subscription);
 }
 
 void IncidentBook::SetOnRevision(OnRevision on_revision) {
@@ -42,14 +48,18 @@ void IncidentBook::SetOnRevision(OnRevision on_revision) {
   on_revision_ = std::move(on_revision);
 }
 
-IncidentBook::Told IncidentBook::ToldNow() const { return {on_change_, on_revision_, {}}; }
+IncidentBook::Told IncidentBook::ToldNow() const {
+  Told told{{}, on_revision_, {}};
+  for (const auto& [number, on_change] : on_change_) told.on_change.push_back(on_change);
+  return told;
+}
 
 void IncidentBook::Tell(const Told& told) {
   if (told.on_revision) {
     for (const auto& [fingerprint, revision] : told.revisions)
       told.on_revision(fingerprint, revision);
   }
-  if (told.on_change) told.on_change();
+  for (const auto& on_change : told.on_change) on_change();
 }
 
 void IncidentBook::Touch(Entry* entry, int64_t now) {
@@ -315,6 +325,16 @@ uint64_t IncidentBook::OpenIn(const std::string& run) const {
   std::lock_guard lock(mutex_);
   const auto found = runs_.find(run);
   return found == runs_.end() ? 0 : found->second.open;
+}
+
+std::map<std::pair<std::string, v1::Level>, uint64_t> IncidentBook::OpenByRule() const {
+  std::map<std::pair<std::string, v1::Level>, uint64_t> out;
+  std::lock_guard lock(mutex_);
+  for (const auto& [fingerprint, entry] : by_fingerprint_) {
+    if (entry.incident.state() == v1::Incident::STATE_RESOLVED) continue;
+    ++out[{entry.incident.finding().rule(), entry.incident.finding().level()}];
+  }
+  return out;
 }
 
 v1::IncidentBookState IncidentBook::Checkpoint() const {

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,8 +54,10 @@ class IncidentBook {
   // An incident not found again for `quiet_steps` closed steps is resolved. `unix_ns`: the time
   // that changes are dated with.
   explicit IncidentBook(std::function<int64_t()> unix_ns, int64_t quiet_steps = 1000);
-  // `on_change` runs after each change, on the changing thread; it must be quick.
-  void SetOnChange(std::function<void()> on_change);
+  // `on_change` runs after each change, on the changing thread; it must be quick. It may still run
+  // once while, and shortly after, Unsubscribe gives its number back.
+  int Subscribe(std::function<void()> on_change);
+  void Unsubscribe(int subscription);
   // `on_revision` runs for each change that matters to people, on the changing thread.
   void SetOnRevision(OnRevision on_revision);
 
@@ -86,6 +89,8 @@ class IncidentBook {
 
   std::vector<Change> List(const IncidentFilter& filter) const;  // by id
   uint64_t OpenIn(const std::string& run) const;                 // not resolved
+  // How many are not resolved, by rule and level.
+  std::map<std::pair<std::string, v1::Level>, uint64_t> OpenByRule() const;
 
   v1::IncidentBookState Checkpoint() const;
   void Restore(const v1::IncidentBookState& state);  // of an empty book
@@ -104,7 +109,7 @@ class IncidentBook {
   };
   // What a change tells others once the lock is released.
   struct Told {
-    std::function<void()> on_change;
+    std::vector<std::function<void()>> on_change;
     OnRevision on_revision;
     std::vector<std::pair<std::string, v1::IncidentRevision>> revisions;
   };
@@ -122,7 +127,8 @@ class IncidentBook {
   const std::function<int64_t()> unix_ns_;
   int64_t quiet_steps_;
   mutable std::mutex mutex_;
-  std::function<void()> on_change_;
+  std::map<int, std::function<void()>> on_change_;
+  int next_subscription_ = 1;
   OnRevision on_revision_;
   std::string identity_;
   uint64_t position_ = 0;

@@ -4,6 +4,7 @@
 //   DATA/journal/     segments (entry.h), and in `id` which journal this is
 //   DATA/store.sqlite what is derived from it (server/store): may be deleted
 //   DATA/checkpoint/  (checkpoint_file.h)
+//   DATA/alerts.sqlite what was told to whom (server/alerts)
 //   DATA/gaps.plg     what the journal no longer holds (gap_book.h)
 #pragma once
 
@@ -29,6 +30,7 @@ class DataDirectory {
   std::string store() const { return path_ + "/store.sqlite"; }
   // Made by chance with the journal, and gone with it.
   const std::string& journal_id() const { return journal_id_; }
+  std::string alerts() const { return path_ + "/alerts.sqlite"; }
   std::string gaps() const { return path_ + "/gaps.plg"; }
 
  private:

@@ -86,6 +86,8 @@ class Judge {
   std::vector<v1::RunInfo> Runs() const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   size_t queued() const { return queue_.size(); }
+  size_t queued_bytes() const { return queue_.bytes(); }
+  int64_t oldest_queued_unix_ns() const { return queue_.oldest_unix_ns(); }
   // Entries up to this number have been judged.
   uint64_t judged_entry() const { return judged_entry_; }
   // Whether a former process's entries are still being judged.

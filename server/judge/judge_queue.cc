@@ -72,4 +72,17 @@ size_t JudgeQueue::size() const {
   return items_.size();
 }
 
+size_t JudgeQueue::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+int64_t JudgeQueue::oldest_unix_ns() const {
+  std::lock_guard lock(mutex_);
+  for (const JudgeItem& item : items_) {
+    if (item.kind == JudgeItem::Kind::kBatch) return item.unix_ns;
+  }
+  return 0;
+}
+
 }  // namespace plumbline::server

@@ -60,6 +60,9 @@ class JudgeQueue {
   void Close();
 
   size_t size() const;
+  size_t bytes() const;  // announced and not popped
+  // When the first batch in it was received; 0: there is none.
+  int64_t oldest_unix_ns() const;
 
  private:
   const size_t max_bytes_;

@@ -92,6 +92,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
       for (v1::IncidentRevision& r : *history) *response->add_revisions() = std::move(r);
       response->set_merged(response->status().revision() -
                            std::min<uint64_t>(response->status().revision(), history->size()));
+      if (sources_.alerts == nullptr) return absl::OkStatus();
+      for (v1::AlertDelivery& a : sources_.alerts(*fingerprint))
+        *response->add_alerts() = std::move(a);
       return absl::OkStatus();
     });
   }

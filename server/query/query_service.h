@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "plumbline/v1/journal_event.pb.h"
@@ -31,6 +32,8 @@ struct QuerySources {
   // Carries out what somebody decided about an incident, at its place among the batches, and then
   // calls `done` on any thread. Empty: the book is told at once.
   std::function<void(v1::IncidentUpdate update, std::function<void(absl::Status)> done)> update;
+  // Who was told of an incident. Empty: nobody ever is.
+  std::function<std::vector<v1::AlertDelivery>(const std::string& fingerprint)> alerts;
 };
 
 class QueryService {

@@ -5,7 +5,7 @@
 namespace plumbline::server {
 
 WatchHub::WatchHub(IncidentBook* book) : book_(book) {
-  book_->SetOnChange([this] {
+  subscription_ = book_->Subscribe([this] {
     std::lock_guard lock(mutex_);
     changed_ = true;
     wake_.notify_one();
@@ -14,7 +14,7 @@ WatchHub::WatchHub(IncidentBook* book) : book_(book) {
 }
 
 WatchHub::~WatchHub() {
-  book_->SetOnChange(nullptr);
+  book_->Unsubscribe(subscription_);
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;

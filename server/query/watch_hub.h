@@ -15,7 +15,7 @@
 
 namespace plumbline::server {
 
-// Thread-safe. Takes the book's SetOnChange.
+// Thread-safe.
 class WatchHub {
  public:
   explicit WatchHub(IncidentBook* book);
@@ -29,6 +29,7 @@ class WatchHub {
   void Loop();
 
   IncidentBook* const book_;
+  int subscription_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool changed_ = false;

@@ -114,8 +114,9 @@ TEST_F(ConfigTest, TheExampleNamesEveryOptionWithItsDefault) {
   std::string table, line;
   std::vector<std::string> named;
   while (std::getline(file, line)) {
-    if (!line.empty() && line[0] == '[') table = line.substr(1, line.find(']') - 1);
     if (line.rfind("# ", 0) == 0) line.erase(0, 2);
+    const size_t name = line.find_first_not_of('[');
+    if (name > 0 && name != std::string::npos) table = line.substr(name, line.find(']') - name);
     const size_t space = line.find(" = ");
     if (space != std::string::npos) named.push_back(table + "." + line.substr(0, space));
   }

@@ -65,13 +65,16 @@ TEST(IncidentBook, ASlowReaderGetsTheNewestStateOfEachIncidentAndCanCountWhatItM
 TEST(IncidentBook, TellsOfEachChange) {
   IncidentBook book([] { return 0; });
   int changes = 0;
-  book.SetOnChange([&] { ++changes; });
+  int others = 0;
+  const int subscription = book.Subscribe([&] { ++changes; });
+  book.Subscribe([&] { ++others; });
   book.Put(Finding("a"), 1);
   book.Put(Finding("a"), 2);
   EXPECT_EQ(changes, 2);
-  book.SetOnChange(nullptr);
+  book.Unsubscribe(subscription);
   book.Put(Finding("a"), 3);
   EXPECT_EQ(changes, 2);
+  EXPECT_EQ(others, 3);
 }
 
 v1::IncidentUpdate Update(v1::IncidentUpdate::Action action, const std::string& fingerprint = "a") {

@@ -1,0 +1,16 @@
+// Text that came from somebody else, made safe for a person to see. Thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plumbline {
+
+// Valid UTF-8 that cannot steer a terminal: control characters (C0, DEL, C1), bidirectional
+// overrides and bytes that are no UTF-8 become visible escapes (\n, \x1b, \u202e, \xff).
+std::string Printable(std::string_view text);
+
+// Valid UTF-8 and nothing else changed: bytes that are no UTF-8 become \xNN.
+std::string ValidUtf8(std::string_view text);
+
+}  // namespace plumbline

@@ -1,0 +1,222 @@
+#include "server/alerts/alert_center.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::milliseconds kLeastPause{20};  // a burst of changes is looked at together
+constexpr std::chrono::seconds kRetry{1};             // after the log could not be written
+constexpr std::chrono::hours kRetention{1};
+constexpr int64_t kKeptNs = int64_t{30} * 86400 * 1'000'000'000;  // of what is done
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AlertCenter>> AlertCenter::Start(AlertOptions options,
+                                                                IncidentBook* book) {
+  std::unique_ptr<AlertCenter> center(new AlertCenter(std::move(options), book));
+  if (auto s = center->Init(); !s.ok()) return s;
+  return center;
+}
+
+absl::Status AlertCenter::Init() {
+  if (!options_.clock) options_.clock = [] { return static_cast<int64_t>(UnixNs()); };
+  if (!options_.settled) options_.settled = [] { return true; };
+  if (!options_.make_sink) {
+    options_.make_sink = [clock = options_.clock](const AlertRoute& r) {
+      return MakeSink(r, clock);
+    };
+  }
+  auto log = AlertLog::Open(options_.path);
+  if (!log.ok()) return log.status();
+  log_ = std::move(*log);
+  for (const AlertRoute& route : options_.config.routes) {
+    senders_.push_back(std::make_unique<RouteSender>(route, options_.config.page, log_.get(),
+                                                     options_.make_sink(route), options_.clock,
+                                                     options_.times));
+  }
+  subscription_ = book_->Subscribe([this] {
+    std::lock_guard lock(mutex_);
+    changed_ = true;
+    wake_.notify_one();
+  });
+  thread_ = std::thread([this] { Loop(); });
+  return absl::OkStatus();
+}
+
+AlertCenter::~AlertCenter() { Stop(); }
+
+void AlertCenter::Stop() {
+  book_->Unsubscribe(subscription_);
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+  for (const auto& sender : senders_) sender->Stop();
+}
+
+void AlertCenter::Loop() {
+  if (!WaitSettled()) return;
+  while (!TakeUp().ok()) {
+    if (!WaitForNews(Clock::now() + kRetry)) return;
+  }
+  for (;;) {
+    Look();
+    const Clock::time_point next = DecideDue(false);
+    if (!WaitForNews(next)) break;
+  }
+  Look();
+  DecideDue(true);
+}
+
+// False: it stops before.
+bool AlertCenter::WaitSettled() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    const bool settled = options_.settled();
+    lock.lock();
+    if (settled) return true;
+    wake_.wait_for(lock, kLeastPause, [this] { return stopping_; });
+  }
+  return false;
+}
+
+// False: it stops.
+bool AlertCenter::WaitForNews(Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, kLeastPause, [this] { return stopping_; });
+  wake_.wait_until(lock, until, [this] { return changed_ || stopping_; });
+  changed_ = false;
+  return !stopping_;
+}
+
+// What receivers know, as a former process left it.
+absl::Status AlertCenter::TakeUp() {
+  const auto position = log_->Position();
+  if (!position.ok()) return position.status();
+  uint64_t known = book_->position();  // without a past, what is over is no news
+  if (position->first == book_->identity()) {
+    known = std::min(known, position->second);
+  } else if (!position->first.empty()) {
+    spdlog::warn("alerts: the log is of another journal's incidents: what is open is told again");
+    if (auto s = log_->Forget(); !s.ok()) return s;
+  }
+  auto told = log_->AllTold();
+  if (!told.ok()) return told.status();
+  std::set<std::string> routes;
+  for (const AlertRoute& route : options_.config.routes) routes.insert(route.name);
+  if (auto s = log_->GiveUpOthers(routes, options_.clock()); !s.ok()) return s;
+  decider_ = std::make_unique<AlertDecider>(options_.config, std::move(*told), known);
+  position_ = known;
+  const std::vector<AlertDecision> stale = decider_->Stale(*book_);
+  if (auto s = log_->Keep(stale, book_->identity(), position_, options_.clock()); !s.ok()) return s;
+  decider_->Apply(stale);
+  return absl::OkStatus();
+}
+
+void AlertCenter::Look() {
+  const Clock::time_point now = Clock::now();
+  const auto gather = std::chrono::nanoseconds(
+      static_cast<int64_t>(options_.config.gather_seconds * 1e9));
+  IncidentBook::Change change;
+  while (book_->Next({}, &cursor_, &change)) {
+    const std::string& fingerprint = change.incident.finding().fingerprint();
+    if (pending_.contains(fingerprint)) continue;
+    const std::vector<AlertDecision> decisions = decider_->Decide(change);
+    if (decisions.empty()) continue;
+    pending_[fingerprint] = AlertDecider::Opens(decisions) ? now + gather : now;
+  }
+}
+
+// Decides what is due (or all), as things stand now. Returns when the next is.
+AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
+  const Clock::time_point now = Clock::now();
+  std::vector<AlertDecision> decisions;
+  std::vector<std::string> done;
+  Clock::time_point next = now + kRetention;
+  for (const auto& [fingerprint, due] : pending_) {
+    if (due > now && !all) {
+      next = std::min(next, due);
+      continue;
+    }
+    done.push_back(fingerprint);
+    const auto change = book_->Get(fingerprint);
+    if (!change.ok()) continue;
+    for (AlertDecision& d : decider_->Decide(*change)) decisions.push_back(std::move(d));
+  }
+  if (done.size() == pending_.size()) position_ = cursor_;
+  if (!decisions.empty() && !Keep(decisions)) return now + kRetry;
+  for (const std::string& fingerprint : done) pending_.erase(fingerprint);
+  if (now >= next_retention_) {
+    log_->Retain(options_.clock() - kKeptNs).IgnoreError();
+    next_retention_ = now + kRetention;
+  }
+  return next;
+}
+
+bool AlertCenter::Keep(const std::vector<AlertDecision>& decisions) {
+  if (decisions.empty()) return true;
+  const absl::Status kept =
+      log_->Keep(decisions, book_->identity(), position_, options_.clock());
+  if (!kept.ok()) {
+    if (!complained_) spdlog::error("alerts: {}", std::string(kept.message()));
+    complained_ = true;
+    return false;
+  }
+  complained_ = false;
+  decider_->Apply(decisions);
+  for (const auto& sender : senders_) {
+    bool mine = false, refresh = false;
+    for (const AlertDecision& d : decisions) {
+      if (d.route != sender->route().name) continue;
+      mine = true;
+      refresh = refresh || !d.notification;
+    }
+    if (mine) sender->Wake(refresh);
+  }
+  return true;
+}
+
+std::vector<AlertCenter::Route> AlertCenter::Routes() const {
+  std::vector<Route> out;
+  for (const auto& sender : senders_) {
+    const auto waiting = log_->WaitingOf(sender->route().name);
+    out.push_back({sender->route().name, sender->route().sink(), &sender->counts(),
+                   waiting.ok() ? *waiting : AlertLog::Waiting()});
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<AlertDelivery>> AlertCenter::History(
+    const std::string& fingerprint) const {
+  return log_->History(fingerprint);
+}
+
+std::vector<v1::AlertDelivery> AlertCenter::Deliveries(const std::string& fingerprint) const {
+  std::vector<v1::AlertDelivery> out;
+  const auto history = History(fingerprint);
+  if (!history.ok()) return out;
+  for (const AlertDelivery& d : *history) {
+    v1::AlertDelivery& one = out.emplace_back();
+    one.set_route(d.route);
+    one.set_event(EventWord(d.event));
+    one.set_revision(d.revision);
+    one.set_state(StateWord(d.state));
+    one.set_tries(d.tries);
+    one.set_decided_unix_ns(d.decided_unix_ns);
+    one.set_done_unix_ns(d.done_unix_ns);
+    one.set_problem(d.problem);
+  }
+  return out;
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,99 @@
+// From incidents to notifications. Follows the book as a watcher does, so that the judging thread
+// waits for nothing here: one thread decides and keeps what is to be told (alert_log.h), one thread
+// a route delivers it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plumbline/v1/query.pb.h"
+#include "server/alerts/alert_config.h"
+#include "server/alerts/alert_decider.h"
+#include "server/alerts/alert_log.h"
+#include "server/alerts/route_sender.h"
+#include "server/alerts/sink.h"
+#include "server/incidents/incident_book.h"
+
+namespace plumbline::server {
+
+struct AlertOptions {
+  AlertConfig config;
+  std::string path;  // of the log; empty: nothing outlives the process
+  // False while the book is still being taken up from a journal: nothing is decided then, because
+  // what it says is the past. Any thread. Empty: always true.
+  std::function<bool()> settled;
+  UnixClock clock;  // empty: the system's
+  SenderTimes times;
+  // Empty: MakeSink.
+  std::function<std::unique_ptr<AlertSink>(const AlertRoute&)> make_sink;
+};
+
+// Thread-safe.
+class AlertCenter {
+ public:
+  struct Route {
+    std::string name;
+    AlertRoute::Sink sink;
+    const AlertCounts* counts;
+    AlertLog::Waiting waiting;
+  };
+
+  // The configuration was validated. ResourceExhausted: the log cannot be written. `book` must
+  // outlive it.
+  static absl::StatusOr<std::unique_ptr<AlertCenter>> Start(AlertOptions options,
+                                                            IncidentBook* book);
+  ~AlertCenter();
+
+  // Decides what has happened, tries to deliver it for a moment, and stops.
+  void Stop();
+
+  std::vector<Route> Routes() const;
+  // What was told of an incident, and what came of it.
+  absl::StatusOr<std::vector<AlertDelivery>> History(const std::string& fingerprint) const;
+  // The same for queries; empty where the log cannot be read.
+  std::vector<v1::AlertDelivery> Deliveries(const std::string& fingerprint) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  AlertCenter(AlertOptions options, IncidentBook* book)
+      : options_(std::move(options)), book_(book) {}
+  absl::Status Init();
+  void Loop();
+  bool WaitSettled();
+  absl::Status TakeUp();
+  void Look();
+  Clock::time_point DecideDue(bool all);
+  bool Keep(const std::vector<AlertDecision>& decisions);
+  bool WaitForNews(Clock::time_point until);
+
+  AlertOptions options_;
+  IncidentBook* const book_;
+  std::unique_ptr<AlertLog> log_;
+  std::vector<std::unique_ptr<RouteSender>> senders_;
+
+  // The deciding thread's own.
+  std::unique_ptr<AlertDecider> decider_;
+  uint64_t cursor_ = 0;                               // up to here the book was looked at
+  uint64_t position_ = 0;                             // ... and decided
+  std::map<std::string, Clock::time_point> pending_;  // by fingerprint: when to decide
+  Clock::time_point next_retention_{};
+  bool complained_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool changed_ = false;
+  bool stopping_ = false;
+  int subscription_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server

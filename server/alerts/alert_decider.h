@@ -1,0 +1,44 @@
+// Who has to be told what, from what they know and how an incident stands. Compares states instead
+// of following changes: however many were missed, merged or repeated, the answer is the same.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "server/alerts/alert_config.h"
+#include "server/alerts/alert_log.h"
+#include "server/incidents/incident_book.h"
+
+namespace plumbline::server {
+
+// Not thread-safe.
+class AlertDecider {
+ public:
+  // `known`: incidents that opened at or before this position of the book and are resolved by now,
+  // untold, are old news.
+  AlertDecider(const AlertConfig& config, std::map<AlertLog::ToldKey, Told> told, uint64_t known)
+      : config_(config), told_(std::move(told)), known_(known) {}
+
+  // What has to be told or remembered now.
+  std::vector<AlertDecision> Decide(const IncidentBook::Change& change) const;
+  // Whether one of those would say that the incident is open.
+  static bool Opens(const std::vector<AlertDecision>& decisions);
+  // They were kept.
+  void Apply(const std::vector<AlertDecision>& decisions);
+
+  // What receivers were told of incidents that `book` does not have, or by routes that are
+  // configured no more: forgotten.
+  std::vector<AlertDecision> Stale(const IncidentBook& book) const;
+
+ private:
+  const Told* Find(const std::string& route, const std::string& fingerprint) const;
+  std::optional<AlertEvent> EventFor(const AlertRoute& route, const Told* told,
+                                     const IncidentBook::Change& change) const;
+
+  const AlertConfig config_;
+  std::map<AlertLog::ToldKey, Told> told_;
+  const uint64_t known_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,121 @@
+// What was decided to be told to whom, and what came of it: DATA/alerts.sqlite. A decision is kept
+// before it is sent, so a kill loses none; what was delivered is kept too, so a restart repeats
+// none (but for one that was on its way at that moment: its id is the same then).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/finding.pb.h"
+#include "server/alerts/notification.h"
+#include "server/alerts/sink.h"
+#include "server/store/database.h"
+
+namespace plumbline::server {
+
+// What a route's receiver knows of an incident.
+struct Told {
+  bool firing = false;  // false: that it is resolved
+  bool quiet = false;   // people have acknowledged or silenced it since
+  v1::Level level = v1::LEVEL_UNSPECIFIED;
+  uint64_t revision = 0;
+  std::string who, reason;  // of the quiet
+  std::string body;         // of the last notification, while firing
+};
+
+// A change of what one receiver knows, and the notification that makes it so, if there is one.
+struct AlertDecision {
+  std::string route;
+  std::string fingerprint;
+  Told told;
+  std::optional<Notification> notification;
+};
+
+// A notification on its way.
+struct WaitingAlert {
+  int64_t row = 0;
+  Notification notification;
+  int64_t decided_unix_ns = 0;
+  uint32_t tries = 0;
+};
+
+// One line of an incident's history of alerts.
+struct AlertDelivery {
+  enum class State { kWaiting, kDelivered, kGivenUp, kHeldBack, kSummarised };
+  std::string route;
+  AlertEvent event = AlertEvent::kTest;
+  uint64_t revision = 0;
+  State state = State::kWaiting;
+  uint32_t tries = 0;
+  int64_t decided_unix_ns = 0;
+  int64_t done_unix_ns = 0;  // 0: not yet
+  std::string problem;       // of the last try that failed
+};
+const char* StateWord(AlertDelivery::State state);
+
+// Thread-safe. Errors name the file; nothing of what failed was kept then.
+class AlertLog {
+ public:
+  // An empty path: in memory alone. A file that is damaged is set aside and begun anew: then what is
+  // open is told again. ResourceExhausted: it cannot be written.
+  static absl::StatusOr<std::unique_ptr<AlertLog>> Open(const std::string& path);
+
+  using ToldKey = std::pair<std::string, std::string>;  // route, fingerprint
+  absl::StatusOr<std::map<ToldKey, Told>> AllTold();
+  // Up to which position of which book everything has been decided.
+  absl::StatusOr<std::pair<std::string, uint64_t>> Position();
+  // All of it or nothing.
+  absl::Status Keep(const std::vector<AlertDecision>& decisions, const std::string& book,
+                    uint64_t position, int64_t unix_ns);
+  // Forgets what receivers knew: of another book.
+  absl::Status Forget();
+
+  // The oldest that waits to be delivered to a route.
+  absl::StatusOr<std::optional<WaitingAlert>> NextWaiting(const std::string& route);
+  absl::Status Tried(int64_t row, const std::string& problem);
+  absl::Status Done(int64_t row, AlertDelivery::State state, int64_t unix_ns,
+                    const std::string& problem);
+
+  // Sets everything that waits aside until Summarise. Returns how many there were.
+  absl::StatusOr<uint64_t> HoldBack(const std::string& route);
+  absl::StatusOr<std::vector<Notification>> HeldBack(const std::string& route);
+  // The summary waits in the place of what was held back.
+  absl::Status Summarise(const std::string& route, const Notification& summary, int64_t unix_ns);
+
+  absl::StatusOr<std::vector<OpenAlert>> OpenOf(const std::string& route);
+  struct Waiting {
+    uint64_t count = 0;
+    int64_t oldest_unix_ns = 0;
+  };
+  absl::StatusOr<Waiting> WaitingOf(const std::string& route);
+  absl::StatusOr<std::vector<AlertDelivery>> History(const std::string& fingerprint);
+
+  // What waits for routes that are not among these.
+  absl::Status GiveUpOthers(const std::set<std::string>& routes, int64_t unix_ns);
+  // What is done and older goes.
+  absl::Status Retain(int64_t before_unix_ns);
+
+ private:
+  explicit AlertLog(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  absl::Status Prepare();
+  absl::Status InTransaction(const std::function<absl::Status()>& work);
+  absl::Status Put(const AlertDecision& decision, int64_t unix_ns);
+  absl::Status Insert(const std::string& route, const Notification& n, int64_t unix_ns);
+
+  std::mutex mutex_;
+  std::unique_ptr<Database> database_;
+  Statement all_told_, put_told_, insert_, next_, tried_, done_, hold_, held_, summarised_, open_,
+      waiting_, history_, put_meta_, get_meta_, unfinished_, give_up_, retain_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,168 @@
+#include "server/alerts/alertmanager_sink.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/printable.h"
+#include "server/alerts/http_client.h"
+
+namespace plumbline::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostAPost = 256;  // alerts in one request
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string TextOf(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Labels make an alert's identity: nothing in them changes while an incident stays at its level.
+Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
+  const Json finding = body.value("finding", Json::object());
+  const Json site = finding.value("site", Json::object());
+  const Json incident = body.value("incident", Json::object());
+  Json alert = {{"labels",
+                 {{"alertname", TextOf(finding, "rule")},
+                  {"fingerprint", TextOf(incident, "fingerprint")},
+                  {"level", level},
+                  {"run", TextOf(site, "run")},
+                  {"source", "plumbline"}}},
+                {"annotations",
+                 {{"summary", TextOf(finding, "title")},
+                  {"description", TextOf(body, "text")},
+                  {"explanation", TextOf(finding, "explanation")},
+                  {"strength", TextOf(finding, "strength")},
+                  {"fix", TextOf(finding, "fix")},
+                  {"ranks", TextOf(site, "rank_text")}}},
+                {"startsAt", TextOf(incident, "opened")},
+                {"endsAt", AlertTime(ends_at)}};
+  for (const char* key : {"layer", "op"}) {
+    if (const std::string text = TextOf(site, key); !text.empty()) alert["labels"][key] = text;
+  }
+  if (finding.contains("cause")) alert["annotations"]["cause"] = TextOf(finding["cause"], "id");
+  if (const std::string link = TextOf(body, "link"); !link.empty()) alert["generatorURL"] = link;
+  return alert;
+}
+
+// Of a test: an alert that ends at once.
+Json TestAlert(const Json& body, int64_t ends_at) {
+  return {{"labels",
+           {{"alertname", "plumbline/test"}, {"level", "note"}, {"source", "plumbline"}}},
+          {"annotations", {{"summary", "a test"}, {"description", TextOf(body, "text")}}},
+          {"endsAt", AlertTime(ends_at)}};
+}
+
+class AlertmanagerSink : public AlertSink {
+ public:
+  AlertmanagerSink(const AlertRoute& route, UnixClock clock)
+      : route_(route), clock_(std::move(clock)), http_(route, route.alertmanager) {}
+
+  SendResult Send(const Notification& n) override {
+    const Json body = Json::parse(n.body, nullptr, false);
+    if (!body.is_object()) return {SendResult::Kind::kRefused, "the notification is damaged"};
+    const int64_t now = clock_();
+    if (n.event == AlertEvent::kTest) return Post(Json::array({TestAlert(body, now + Life())}));
+    const std::string level = TextOf(body.value("finding", Json::object()), "level");
+    Json alerts = Json::array();
+    if (n.event == AlertEvent::kResolved) {
+      alerts.push_back(AlertOf(body, level, now));
+    } else {
+      alerts.push_back(AlertOf(body, level, now + Life()));
+    }
+    // The level is part of the identity (people route by it): the one before ends.
+    if (n.event == AlertEvent::kEscalated)
+      alerts.push_back(AlertOf(body, TextOf(body, "previous_level"), now));
+    const SendResult ended = EndSilence(n.fingerprint);
+    if (ended.kind != SendResult::Kind::kDelivered) return ended;
+    return Post(alerts);
+  }
+
+  std::chrono::nanoseconds refresh_period() const override {
+    return std::chrono::nanoseconds(static_cast<int64_t>(route_.resend_seconds * 1e9));
+  }
+
+  SendResult Refresh(const std::vector<OpenAlert>& open) override {
+    Json alerts = Json::array();
+    for (const OpenAlert& alert : open) {
+      const Json body = Json::parse(alert.body, nullptr, false);
+      if (!body.is_object()) continue;
+      if (alert.quiet) {
+        if (auto r = Silence(alert); r.kind != SendResult::Kind::kDelivered) return r;
+      }
+      const std::string level = TextOf(body.value("finding", Json::object()), "level");
+      alerts.push_back(AlertOf(body, level, clock_() + Life()));
+      if (alerts.size() < kMostAPost) continue;
+      if (auto r = Post(std::exchange(alerts, Json::array()));
+          r.kind != SendResult::Kind::kDelivered) {
+        return r;
+      }
+    }
+    return alerts.empty() ? SendResult() : Post(alerts);
+  }
+
+  void Cancel() override { http_.Cancel(); }
+
+ private:
+  int64_t Life() const { return 4 * refresh_period().count(); }
+
+  SendResult Post(const Json& alerts) {
+    return ResultOf(http_.Do("POST", "/api/v2/alerts", Dump(alerts), {}));
+  }
+
+  // A silence of one fingerprint, made or drawn out.
+  SendResult Silence(const OpenAlert& alert) {
+    const int64_t now = clock_();
+    Json silence = {{"matchers", Json::array({{{"name", "fingerprint"},
+                                               {"value", Printable(alert.fingerprint)},
+                                               {"isRegex", false},
+                                               {"isEqual", true}}})},
+                    {"startsAt", AlertTime(now)},
+                    {"endsAt", AlertTime(now + Life())},
+                    {"createdBy", Printable(alert.who)},
+                    {"comment", Printable(alert.reason)}};
+    const auto known = silences_.find(alert.fingerprint);
+    if (known != silences_.end()) silence["id"] = known->second;
+    HttpAnswer answer = http_.Do("POST", "/api/v2/silences", Dump(silence), {});
+    if (answer.status == 404 && known != silences_.end()) {  // it has forgotten that one
+      silences_.erase(known);
+      silence.erase("id");
+      answer = http_.Do("POST", "/api/v2/silences", Dump(silence), {});
+    }
+    SendResult result = ResultOf(answer);
+    if (result.kind != SendResult::Kind::kDelivered) return result;
+    const Json said = Json::parse(answer.body, nullptr, false);
+    if (said.is_object()) silences_[alert.fingerprint] = TextOf(said, "silenceID");
+    return result;
+  }
+
+  // One that another process made ends by itself, in four periods at most.
+  SendResult EndSilence(const std::string& fingerprint) {
+    const auto known = silences_.find(fingerprint);
+    if (known == silences_.end()) return {};
+    const HttpAnswer answer = http_.Do("DELETE", "/api/v2/silence/" + known->second, "", {});
+    SendResult result = ResultOf(answer);
+    if (result.kind == SendResult::Kind::kTryAgain && answer.status == 0) return result;
+    silences_.erase(known);  // gone, or not known there any more
+    return {};
+  }
+
+  const AlertRoute route_;
+  const UnixClock clock_;
+  AlertHttpClient http_;
+  std::map<std::string, std::string> silences_;  // by fingerprint: their ids
+};
+
+}  // namespace
+
+std::unique_ptr<AlertSink> MakeAlertmanagerSink(const AlertRoute& route, UnixClock clock) {
+  return std::make_unique<AlertmanagerSink>(route, std::move(clock));
+}
+
+}  // namespace plumbline::server

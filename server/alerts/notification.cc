@@ -1,0 +1,304 @@
+#include "server/alerts/notification.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "base/printable.h"
+#include "server/alerts/alert_config.h"
+
+namespace plumbline::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostText = 4000;  // bytes of one sentence that came from outside
+constexpr size_t kMostRanks = 64;   // listed by number; their count is always said
+constexpr size_t kMostRanges = 8;
+constexpr size_t kMostListed = 20;  // incidents in a summary
+
+constexpr const char* kEvents[] = {"opened",   "escalated", "returned", "reopened",
+                                   "resolved", "summary",   "test"};
+
+std::string Cut(std::string text) {
+  if (text.size() <= kMostText) return text;
+  size_t end = kMostText;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+std::string Safe(const std::string& text) { return Cut(Printable(text)); }
+
+const char* StrengthWord(v1::Strength strength) {
+  constexpr const char* kWords[] = {"unspecified", "heuristic", "statistical", "bounded", "proved"};
+  const int i = static_cast<int>(strength);
+  return i >= 0 && i < 5 ? kWords[i] : kWords[0];
+}
+
+const char* StateWord(v1::Incident::State state) {
+  constexpr const char* kWords[] = {"open", "acknowledged", "silenced", "resolved"};
+  const int i = static_cast<int>(state);
+  return i >= 0 && i < 4 ? kWords[i] : kWords[0];
+}
+
+// As reports write it: what is not finite is a string.
+Json Number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+std::string ShortNumber(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+// "0-3, 7"
+std::string RankText(const v1::FindingSite& site) {
+  std::vector<uint32_t> ranks(site.ranks().begin(), site.ranks().end());
+  std::sort(ranks.begin(), ranks.end());
+  std::string out;
+  size_t ranges = 0;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t j = i;
+    while (j + 1 < ranks.size() && ranks[j + 1] <= ranks[j] + 1) ++j;
+    if (++ranges > kMostRanges) return out + ", ...";
+    absl::StrAppend(&out, i == 0 ? "" : ", ", ranks[i]);
+    if (ranks[j] != ranks[i]) absl::StrAppend(&out, "-", ranks[j]);
+    i = j + 1;
+  }
+  return out;
+}
+
+std::string StepText(const v1::FindingSite& site) {
+  if (site.step_first() == site.step_last()) return absl::StrCat("step ", site.step_first());
+  return absl::StrCat("steps ", site.step_first(), " to ", site.step_last());
+}
+
+std::string SiteText(const v1::FindingSite& site) {
+  std::string out = absl::StrCat("run ", Safe(site.run()), ", ", StepText(site));
+  if (!site.layer().empty()) absl::StrAppend(&out, ", ", Safe(site.layer()));
+  if (!site.op().empty()) absl::StrAppend(&out, ", ", Safe(site.op()));
+  const int ranks = site.ranks_size();
+  if (ranks == 1) absl::StrAppend(&out, ", rank ", site.ranks(0));
+  if (ranks > 1) absl::StrAppend(&out, ", ", ranks, " ranks (", RankText(site), ")");
+  return out;
+}
+
+Json SiteJson(const v1::FindingSite& site) {
+  std::vector<uint32_t> ranks(site.ranks().begin(), site.ranks().end());
+  ranks.resize(std::min(ranks.size(), kMostRanks));
+  return {{"run", Safe(site.run())},         {"step_first", site.step_first()},
+          {"step_last", site.step_last()},   {"layer", Safe(site.layer())},
+          {"op", Safe(site.op())},           {"ranks", ranks},
+          {"rank_count", site.ranks_size()}, {"rank_text", RankText(site)}};
+}
+
+Json FindingJson(const v1::Finding& f) {
+  Json out = {{"rule", Safe(f.rule())},
+              {"level", LevelWord(f.level())},
+              {"strength", StrengthWord(f.strength())},
+              {"title", Safe(f.title())},
+              {"explanation", Safe(f.explanation())},
+              {"site", SiteJson(f.site())},
+              {"fix", Safe(f.fix())}};
+  if (f.has_cause() && !f.cause().id().empty()) {
+    out["cause"] = {{"id", Safe(f.cause().id())}, {"confidence", Number(f.cause().confidence())}};
+  }
+  if (f.has_measured()) {
+    out["measured"] = {{"name", Safe(f.measured().name())},
+                       {"value", Number(f.measured().value())},
+                       {"unit", Safe(f.measured().unit())}};
+  }
+  if (f.has_threshold()) {
+    out["threshold"] = {{"value", Number(f.threshold().value())},
+                        {"source", Safe(f.threshold().source())}};
+  }
+  return out;
+}
+
+// How a person looks closer. The fingerprint and the rule's id are ours: no quoting is needed.
+std::vector<std::string> Checks(const v1::Finding& f) {
+  return {"plumb query incident " + Safe(f.fingerprint()), "plumb explain " + Safe(f.rule())};
+}
+
+std::string Link(const std::string& page, const std::string& fingerprint) {
+  if (page.empty()) return "";
+  return absl::StrCat(page, page.back() == '/' ? "" : "/", "#incident/", Printable(fingerprint));
+}
+
+std::string Upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::string Headline(AlertEvent event, const v1::Finding& f) {
+  return absl::StrCat("[", event == AlertEvent::kResolved ? "RESOLVED" : Upper(LevelWord(f.level())),
+                      "] ", Safe(f.rule()), ": ", Safe(f.title()));
+}
+
+std::string What(AlertEvent event, const IncidentBook::Change& change, v1::Level previous,
+                 int64_t quiet_from) {
+  const std::string reason = Safe(change.status.reason());
+  switch (event) {
+    case AlertEvent::kEscalated:
+      return absl::StrCat("Was ", LevelWord(previous), " before.\n");
+    case AlertEvent::kReturned:
+      return "Found again after it was resolved.\n";
+    case AlertEvent::kReopened:
+      return absl::StrCat("Open again", reason.empty() ? "" : " (" + reason + ")", ".\n");
+    case AlertEvent::kResolved:
+      return absl::StrCat("Last found in step ", quiet_from, ", then quiet; it had opened at ",
+                          AlertTime(change.incident.opened_unix_ns()), ".\n");
+    default:
+      return "";
+  }
+}
+
+std::string Text(AlertEvent event, const IncidentBook::Change& change, v1::Level previous,
+                 const std::string& link) {
+  const v1::Finding& f = change.incident.finding();
+  std::string out = absl::StrCat(Headline(event, f), "\n", SiteText(f.site()), "\n");
+  out += What(event, change, previous, change.status.seen_step());
+  absl::StrAppend(&out, "\n", Safe(f.explanation()), "\n\n");
+  absl::StrAppend(&out, "Strength: ", StrengthWord(f.strength()), ", found ",
+                  change.incident.count() == 1 ? std::string("once")
+                                               : absl::StrCat(change.incident.count(), " times"),
+                  "\n");
+  if (f.has_measured()) {
+    absl::StrAppend(&out, "Measured: ", Safe(f.measured().name()), " ",
+                    ShortNumber(f.measured().value()), " ", Safe(f.measured().unit()));
+    if (f.has_threshold()) {
+      absl::StrAppend(&out, " (threshold ", ShortNumber(f.threshold().value()), ", ",
+                      Safe(f.threshold().source()), ")");
+    }
+    out += "\n";
+  }
+  if (!f.cause().id().empty()) {
+    absl::StrAppend(&out, "Probable cause: ", Safe(f.cause().id()), " (confidence ",
+                    ShortNumber(f.cause().confidence()), ")\n");
+  }
+  if (!f.fix().empty()) absl::StrAppend(&out, "Fix: ", Safe(f.fix()), "\n");
+  out += "Check:";
+  for (const std::string& check : Checks(f)) absl::StrAppend(&out, "\n  ", check);
+  out += "\n";
+  if (!link.empty()) absl::StrAppend(&out, "Page: ", link, "\n");
+  return out;
+}
+
+Json Head(AlertEvent event, const std::string& id, const std::string& route, int64_t unix_ns) {
+  return {{"schema", "plumbline.alert/1"},
+          {"id", id},
+          {"route", route},
+          {"event", EventWord(event)},
+          {"status", event == AlertEvent::kResolved ? "resolved" : "firing"},
+          {"time", AlertTime(unix_ns)}};
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+const char* EventWord(AlertEvent event) { return kEvents[static_cast<size_t>(event)]; }
+
+AlertEvent EventOf(const std::string& word) {
+  for (size_t i = 0; i < std::size(kEvents); ++i) {
+    if (word == kEvents[i]) return static_cast<AlertEvent>(i);
+  }
+  return AlertEvent::kTest;
+}
+
+std::string AlertTime(int64_t unix_ns) {
+  const std::time_t seconds = unix_ns / 1'000'000'000;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[80];
+  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", parts.tm_year + 1900,
+                parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                static_cast<int>(unix_ns / 1'000'000 % 1000));
+  return text;
+}
+
+Notification MakeNotification(AlertEvent event, const IncidentBook::Change& change,
+                              v1::Level previous, const std::string& page,
+                              const std::string& route) {
+  const v1::Incident& incident = change.incident;
+  const v1::Finding& finding = incident.finding();
+  Notification n;
+  n.fingerprint = finding.fingerprint();
+  n.revision = change.revision;
+  n.event = event;
+  n.id = absl::StrCat(Printable(n.fingerprint), "-", n.revision);
+  const std::string link = Link(page, n.fingerprint);
+  Json json = Head(event, n.id, route, incident.updated_unix_ns());
+  json["incident"] = {{"id", incident.id()},
+                      {"fingerprint", Safe(n.fingerprint)},
+                      {"revision", n.revision},
+                      {"state", StateWord(incident.state())},
+                      {"count", incident.count()},
+                      {"opened", AlertTime(incident.opened_unix_ns())},
+                      {"updated", AlertTime(incident.updated_unix_ns())}};
+  json["finding"] = FindingJson(finding);
+  if (event == AlertEvent::kEscalated) json["previous_level"] = LevelWord(previous);
+  json["check"] = Checks(finding);
+  if (!link.empty()) json["link"] = link;
+  json["text"] = Text(event, change, previous, link);
+  n.body = Dump(json);
+  return n;
+}
+
+Notification MakeSummary(const std::string& id, const std::vector<Notification>& held,
+                         const std::string& page, const std::string& route, int64_t unix_ns) {
+  std::map<std::string, uint64_t> kinds;  // "error causality/moe-future-leak opened" -> how often
+  Json listed = Json::array();
+  std::string lines;
+  for (const Notification& n : held) {
+    const Json one = Json::parse(n.body, nullptr, false);
+    if (!one.is_object() || !one.contains("finding")) continue;
+    const Json& finding = one["finding"];
+    ++kinds[absl::StrCat(finding.value("level", ""), " ", finding.value("rule", ""), " ",
+                         EventWord(n.event))];
+    if (listed.size() >= kMostListed) continue;
+    listed.push_back({{"fingerprint", n.fingerprint},
+                      {"revision", n.revision},
+                      {"event", EventWord(n.event)},
+                      {"level", finding.value("level", "")},
+                      {"rule", finding.value("rule", "")},
+                      {"title", finding.value("title", "")},
+                      {"run", finding["site"].value("run", "")},
+                      {"layer", finding["site"].value("layer", "")}});
+  }
+  Notification n;
+  n.id = id;
+  n.event = AlertEvent::kSummary;
+  Json json = Head(n.event, id, route, unix_ns);
+  json["held_back"] = held.size();
+  json["kinds"] = kinds;
+  json["incidents"] = std::move(listed);
+  json["check"] = {"plumb query incidents"};
+  if (!page.empty()) json["link"] = page;
+  std::string text = absl::StrCat(held.size(),
+                                  " notifications were held back: more than this route takes in a "
+                                  "minute.\n");
+  for (const auto& [kind, count] : kinds) absl::StrAppend(&text, "  ", count, "  ", kind, "\n");
+  json["text"] = absl::StrCat(text, "Check:\n  plumb query incidents\n");
+  n.body = Dump(json);
+  return n;
+}
+
+Notification MakeTest(const std::string& route, int64_t unix_ns) {
+  Notification n;
+  n.id = absl::StrCat("test-", unix_ns);
+  Json json = Head(n.event, n.id, route, unix_ns);
+  json["text"] = "A test of plumbd --test-alerts: nothing is wrong.\n";
+  n.body = Dump(json);
+  return n;
+}
+
+}  // namespace plumbline::server

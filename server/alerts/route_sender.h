@@ -1,0 +1,99 @@
+// Delivers what waits for one route, on a thread of its own: in order, within the route's limit,
+// tried again with longer and longer pauses.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "server/alerts/alert_config.h"
+#include "server/alerts/alert_log.h"
+#include "server/alerts/sink.h"
+
+namespace plumbline::server {
+
+struct SenderTimes {
+  std::chrono::nanoseconds first_pause = std::chrono::milliseconds(500);
+  std::chrono::nanoseconds longest_pause = std::chrono::seconds(60);
+  std::chrono::nanoseconds window = std::chrono::seconds(60);  // of the limit "a minute"
+  std::chrono::nanoseconds drain = std::chrono::seconds(2);    // for what waits when it stops
+};
+
+// Thread-safe; each value only grows.
+struct AlertCounts {
+  static constexpr std::array<double, 12> kSeconds = {0.1, 0.25, 0.5, 1,   2,    5,
+                                                      10,  30,   60,  300, 3600, 86400};
+  std::atomic<uint64_t> delivered{0};
+  std::atomic<uint64_t> failed_tries{0};
+  std::atomic<uint64_t> given_up{0};   // refused by the receiver, or too old
+  std::atomic<uint64_t> held_back{0};  // told in a summary instead
+  std::atomic<uint64_t> log_failures{0};
+  // From the decision to the delivery: how many took at most kSeconds, and all of them together.
+  std::array<std::atomic<uint64_t>, kSeconds.size()> within{};
+  std::atomic<uint64_t> total_ms{0};
+};
+
+// Thread-safe.
+class RouteSender {
+ public:
+  // `log` must outlive it.
+  RouteSender(const AlertRoute& route, const std::string& page, AlertLog* log,
+              std::unique_ptr<AlertSink> sink, UnixClock clock, const SenderTimes& times);
+  ~RouteSender();
+
+  // Something waits; `refresh`: an Alertmanager has to be told again what is open.
+  void Wake(bool refresh);
+  // Tries what waits once more, for a moment, and stops.
+  void Stop();
+
+  const AlertRoute& route() const { return route_; }
+  const AlertCounts& counts() const { return counts_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Loop();
+  Clock::time_point Work(bool stopping);
+  Clock::time_point Deliver(WaitingAlert alert);
+  Clock::time_point HoldBack();
+  Clock::time_point Idle(bool stopping);
+  Clock::time_point Pause();
+  bool Limited() const;
+  void Count(int64_t decided_unix_ns);
+  bool Kept(const absl::Status& status);
+
+  const AlertRoute route_;
+  const std::string page_;
+  AlertLog* const log_;
+  const std::unique_ptr<AlertSink> sink_;
+  const UnixClock clock_;
+  const SenderTimes times_;
+  AlertCounts counts_;
+
+  // The thread's own.
+  std::chrono::nanoseconds pause_{0};
+  Clock::time_point paused_until_{};
+  Clock::time_point window_end_{};
+  int64_t sent_in_window_ = 0;
+  bool held_ = false;
+  Clock::time_point refresh_due_{};
+  std::set<int64_t> delivered_;  // rows that the log could not be told of yet
+  Clock::time_point complained_{};
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool woken_ = true;
+  bool refresh_ = false;
+  bool stopping_ = false;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server

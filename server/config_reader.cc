@@ -1,0 +1,124 @@
+#include "server/config_reader.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server::keys {
+namespace {
+
+// Levenshtein distance: insertions, deletions and replacements of one character.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t up = row[j];
+      row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = up;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string Where(const std::string& path, const toml::node& node) {
+  return absl::StrCat(path, ":", node.source().begin.line);
+}
+
+const char* TypeName(const toml::node& node) {
+  if (node.is_string()) return "a string";
+  if (node.is_integer()) return "an integer";
+  if (node.is_floating_point()) return "a number with a fraction";
+  if (node.is_boolean()) return "true or false";
+  if (node.is_array()) return "an array";
+  if (node.is_table()) return "a table";
+  return "a date or time";
+}
+
+Setter Text(std::string* out) {
+  return [out](const toml::node& n) -> std::string {
+    if (!n.is_string()) return "a string";
+    *out = **n.as_string();
+    return "";
+  };
+}
+
+Setter Flag(bool* out) {
+  return [out](const toml::node& n) -> std::string {
+    if (!n.is_boolean()) return "true or false";
+    *out = **n.as_boolean();
+    return "";
+  };
+}
+
+Setter Integer(int64_t* out) {
+  return [out](const toml::node& n) -> std::string {
+    if (!n.is_integer()) return "an integer";
+    *out = **n.as_integer();
+    return "";
+  };
+}
+
+Setter Number(double* out) {
+  return [out](const toml::node& n) -> std::string {
+    if (!n.is_number()) return "a number";
+    *out = *n.value<double>();
+    return "";
+  };
+}
+
+Setter Texts(std::vector<std::string>* out) {
+  return [out](const toml::node& n) -> std::string {
+    const toml::array* array = n.as_array();
+    if (array == nullptr) return "an array of strings";
+    std::vector<std::string> values;
+    for (const toml::node& element : *array) {
+      if (!element.is_string()) return "an array of strings";
+      values.push_back(**element.as_string());
+    }
+    *out = std::move(values);
+    return "";
+  };
+}
+
+std::string DidYouMean(std::string_view word, const std::vector<std::string>& known) {
+  std::string best;
+  size_t best_distance = std::numeric_limits<size_t>::max();
+  std::string all;
+  for (const std::string& name : known) {
+    const size_t d = EditDistance(word, name);
+    if (d < best_distance) {
+      best_distance = d;
+      best = name;
+    }
+    absl::StrAppend(&all, all.empty() ? "" : ", ", name);
+  }
+  if (best_distance <= 1 + word.size() / 3) return absl::StrCat("; did you mean \"", best, "\"?");
+  return absl::StrCat("; known: ", all);
+}
+
+absl::Status ReadSection(const std::string& path, const std::string& name, const toml::table& table,
+                         const Section& known) {
+  for (const auto& [key, node] : table) {
+    const std::string k(key.str());
+    const auto setter = known.find(k);
+    if (setter == known.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown key \"", k,
+                                                     "\" in [", name, "]", DidYouMean(k, NamesOf(known))));
+    }
+    const std::string expected = setter->second(node);
+    if (!expected.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name, ".", k,
+                                                     " must be ", expected, ", found ",
+                                                     TypeName(node)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace plumbline::server::keys

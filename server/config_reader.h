@@ -1,0 +1,44 @@
+// How tables of a TOML file are read: each key sets one option, an unknown one is refused with the
+// nearest known, and every message begins with file and line.
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace plumbline::server::keys {
+
+// Sets one option from its node; the returned text says what was expected, empty on success.
+using Setter = std::function<std::string(const toml::node&)>;
+using Section = std::map<std::string, Setter, std::less<>>;
+
+// What they point to must outlive the setter.
+Setter Text(std::string* out);
+Setter Flag(bool* out);
+Setter Integer(int64_t* out);
+Setter Number(double* out);
+Setter Texts(std::vector<std::string>* out);
+
+std::string Where(const std::string& path, const toml::node& node);  // "FILE:LINE"
+const char* TypeName(const toml::node& node);
+// "; did you mean \"grpc\"?", or the known ones where none is near.
+std::string DidYouMean(std::string_view word, const std::vector<std::string>& known);
+
+template <typename Map>
+std::vector<std::string> NamesOf(const Map& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : map) names.push_back(name);
+  return names;
+}
+
+// `name` is that of the table, for messages.
+absl::Status ReadSection(const std::string& path, const std::string& name, const toml::table& table,
+                         const Section& known);
+
+}  // namespace plumbline::server::keys

@@ -1,0 +1,56 @@
+// Counters.h as metrics.
+#include "server/metrics/server_metrics.h"
+
+namespace plumbline::server {
+namespace {
+
+struct CounterMetric {
+  const char* field;
+  std::atomic<uint64_t> Counters::*value;
+  const char* name;
+  const char* help;
+};
+
+// A counter of counters.h that is missing here fails the test of the metrics.
+#define PLUMB_COUNTER(field, name, help) {#field, &Counters::field, "plumbline_" name "_total", help}
+constexpr CounterMetric kCounters[] = {
+    PLUMB_COUNTER(batches, "batches", "Batches accepted, each once."),
+    PLUMB_COUNTER(evidence, "evidence", "Evidence items in accepted batches."),
+    PLUMB_COUNTER(streams, "streams", "Streams ever welcomed, reconnections included."),
+    PLUMB_COUNTER(duplicates, "duplicate_batches", "Batches that were held already."),
+    PLUMB_COUNTER(out_of_order, "out_of_order_batches", "Batches that waited for an earlier one."),
+    PLUMB_COUNTER(paused_reads, "paused_reads",
+                  "Times a stream was not read because the queue to the rules was full."),
+    PLUMB_COUNTER(rejected_batches, "rejected_batches", "Malformed batches, refused by number."),
+    PLUMB_COUNTER(rejected_evidence, "rejected_evidence", "Evidence items in refused batches."),
+    PLUMB_COUNTER(engine_refused, "engine_refused_evidence",
+                  "Evidence items that the rule engine refused."),
+    PLUMB_COUNTER(skipped_batches, "skipped_batches",
+                  "Batches that an agent says it will never send."),
+    PLUMB_COUNTER(broken_streams, "broken_streams", "Streams ended because of a protocol error."),
+    PLUMB_COUNTER(journal_commits, "journal_commits", "Commits of the journal."),
+    PLUMB_COUNTER(journal_entries, "journal_entries", "Entries written to the journal."),
+    PLUMB_COUNTER(journal_bytes, "journal_bytes", "Bytes written to the journal."),
+    PLUMB_COUNTER(journal_failures, "journal_failures",
+                  "Writes and syncs of the journal that the disk refused, retries included."),
+    PLUMB_COUNTER(journal_lost, "journal_lost_entries",
+                  "Entries of the journal that were found damaged or missing."),
+    PLUMB_COUNTER(checkpoints, "checkpoints", "Checkpoints written."),
+    PLUMB_COUNTER(checkpoint_failures, "checkpoint_failures", "Checkpoints not written."),
+};
+#undef PLUMB_COUNTER
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> CounterMetricNames() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const CounterMetric& c : kCounters) out.emplace_back(c.field, c.name);
+  return out;
+}
+
+void AddCounters(const Counters& counters, MetricFamilies* out) {
+  for (const CounterMetric& c : kCounters)
+    out->Counter(c.name, c.help, static_cast<double>((counters.*c.value).load()));
+}
+
+}  // namespace plumbline::server

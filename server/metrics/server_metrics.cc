@@ -1,0 +1,161 @@
+#include "server/metrics/server_metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace plumbline::server {
+namespace {
+
+double UnixSeconds() { return static_cast<double>(UnixNs()) / 1e9; }
+double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
+  out->Gauge("plumbline_judge_queue_items", "Items that wait for the rules.",
+             static_cast<double>(s.judge->queued()));
+  out->Gauge("plumbline_judge_queue_bytes",
+             "Bytes of batches on their way to the rules, through the journal too.",
+             static_cast<double>(s.judge->queued_bytes()));
+  const int64_t oldest = s.judge->oldest_queued_unix_ns();
+  out->Gauge("plumbline_judge_lag_seconds",
+             "Age of the oldest batch that the rules have not seen; 0: they have seen all.",
+             oldest == 0 ? 0 : std::max(0.0, now - Seconds(oldest)));
+  out->Gauge("plumbline_judge_catching_up",
+             "1 while what a former process left is being judged again.",
+             s.judge->catching_up() ? 1 : 0);
+  if (s.journal == nullptr) return;
+  const uint64_t committed = s.journal->committed();
+  const uint64_t judged = s.judge->judged_entry();
+  out->Gauge("plumbline_journal_lag_entries", "Entries that are committed and not judged.",
+             committed > judged ? static_cast<double>(committed - judged) : 0);
+}
+
+void AddIncidents(const IncidentBook& book, MetricFamilies* out) {
+  for (const auto& [key, count] : book.OpenByRule()) {
+    out->Gauge("plumbline_open_incidents",
+               "Incidents that are not resolved, acknowledged and silenced ones included.",
+               static_cast<double>(count),
+               {{"level", LevelWord(key.second)}, {"rule", key.first}});
+  }
+}
+
+// Runs come and go, and their names are not ours: only those seen last have series of their own.
+void AddRuns(const Judge& judge, MetricFamilies* out) {
+  std::vector<v1::RunInfo> runs = judge.Runs();
+  uint64_t connected = 0;
+  for (const v1::RunInfo& run : runs) connected += run.ranks_connected();
+  out->Gauge("plumbline_runs", "Runs known.", static_cast<double>(runs.size()));
+  out->Gauge("plumbline_ranks_connected", "Ranks of all runs whose stream is open.",
+             static_cast<double>(connected));
+  std::sort(runs.begin(), runs.end(), [](const v1::RunInfo& a, const v1::RunInfo& b) {
+    return a.last_seen_unix_ns() > b.last_seen_unix_ns();
+  });
+  runs.resize(std::min(runs.size(), ServerMetrics::kMostRuns));
+  for (const v1::RunInfo& run : runs) {
+    const MetricFamilies::Labels labels = {{"run", run.run()}};
+    out->Gauge("plumbline_run_newest_step", "Newest step reported by a rank.",
+               static_cast<double>(run.newest_step()), labels);
+    out->Gauge("plumbline_run_closed_step", "Newest step judged.",
+               static_cast<double>(run.closed_step()), labels);
+    out->Gauge("plumbline_run_last_seen_timestamp_seconds", "When evidence came last.",
+               Seconds(run.last_seen_unix_ns()), labels);
+    out->Gauge("plumbline_run_ranks_connected", "Ranks whose stream is open.",
+               static_cast<double>(run.ranks_connected()), labels);
+    out->Gauge("plumbline_run_world_size", "Ranks that the run says it has.",
+               static_cast<double>(run.world_size()), labels);
+    out->Gauge("plumbline_run_open_incidents", "Incidents that are not resolved.",
+               static_cast<double>(run.open_incidents()), labels);
+    out->Counter("plumbline_run_lost_evidence_total", "Evidence items reported as lost.",
+                 static_cast<double>(run.lost()), labels);
+  }
+}
+
+void AddStore(Store* store, MetricFamilies* out) {
+  const v1::StoreInfo info = store->Info();
+  out->Gauge("plumbline_store_bytes", "Bytes of the store on disk.",
+             static_cast<double>(info.bytes()));
+  out->Counter("plumbline_store_samples_total", "Values put into the store.",
+               static_cast<double>(info.samples()));
+  out->Counter("plumbline_store_tiles_total", "Tiles sealed.", static_cast<double>(info.tiles()));
+  out->Counter("plumbline_store_dropped_tiles_total", "Tiles that retention took.",
+               static_cast<double>(info.dropped_tiles()));
+  out->Gauge("plumbline_store_longest_seal_wait_seconds",
+             "Longest time that the rules waited for the store.",
+             Seconds(info.longest_seal_wait_ns()));
+  out->Gauge("plumbline_store_has_problem", "1: the store says that something happened to it.",
+             info.problem().empty() ? 0 : 1);
+}
+
+}  // namespace
+
+prometheus::ClientMetric& MetricFamilies::Add(const std::string& name, const std::string& help,
+                                              prometheus::MetricType type, Labels labels) {
+  auto family = std::find_if(families_.begin(), families_.end(),
+                             [&](const prometheus::MetricFamily& f) { return f.name == name; });
+  if (family == families_.end()) family = families_.insert(family, {name, help, type, {}});
+  prometheus::ClientMetric& metric = family->metric.emplace_back();
+  metric.label = std::move(labels);
+  return metric;
+}
+
+void MetricFamilies::Counter(const std::string& name, const std::string& help, double value,
+                             Labels labels) {
+  Add(name, help, prometheus::MetricType::Counter, std::move(labels)).counter.value = value;
+}
+
+void MetricFamilies::Gauge(const std::string& name, const std::string& help, double value,
+                           Labels labels) {
+  Add(name, help, prometheus::MetricType::Gauge, std::move(labels)).gauge.value = value;
+}
+
+void MetricFamilies::Histogram(const std::string& name, const std::string& help,
+                               const std::vector<double>& bounds,
+                               const std::vector<uint64_t>& cumulative, uint64_t count, double sum,
+                               Labels labels) {
+  prometheus::ClientMetric& metric =
+      Add(name, help, prometheus::MetricType::Histogram, std::move(labels));
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    // They are counted one after another: a scrape between two must not see more below than above.
+    metric.histogram.bucket.push_back({std::min(cumulative[i], count), bounds[i]});
+  }
+  metric.histogram.bucket.push_back({count, std::numeric_limits<double>::infinity()});
+  metric.histogram.sample_count = count;
+  metric.histogram.sample_sum = sum;
+}
+
+ServerMetrics::ServerMetrics(MetricSources sources)
+    : sources_(std::move(sources)), started_unix_s_(UnixSeconds()) {}
+
+std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
+  MetricFamilies out;
+  const double now = UnixSeconds();
+  out.Gauge("plumbline_build_info", "The version of this server.", 1,
+            {{"version", sources_.version}});
+  out.Gauge("plumbline_start_time_seconds", "When this process began to serve.", started_unix_s_);
+  if (sources_.counters != nullptr) AddCounters(*sources_.counters, &out);
+  if (sources_.streams)
+    out.Gauge("plumbline_streams_connected", "Calls of agents and relays that are open.",
+              static_cast<double>(sources_.streams()));
+  if (sources_.judge != nullptr) {
+    AddJudge(sources_, now, &out);
+    AddRuns(*sources_.judge, &out);
+  }
+  if (sources_.book != nullptr) AddIncidents(*sources_.book, &out);
+  if (sources_.store != nullptr) AddStore(sources_.store, &out);
+  if (sources_.alerts != nullptr) AddAlerts(*sources_.alerts, now, &out);
+  AddProcess(&out);
+  return out.Take();
+}
+
+std::string ServerMetrics::Text() const {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, Collect());
+  return out.str();
+}
+
+}  // namespace plumbline::server

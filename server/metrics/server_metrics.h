@@ -1,0 +1,76 @@
+// What plumbd says about itself at /metrics, by prometheus-cpp. Labels are bounded: rules and levels
+// of the catalogue, routes of the configuration, and the names of the runs seen last; nothing else
+// that came from a trainer.
+#pragma once
+
+#include <prometheus/client_metric.h>
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/alerts/alert_center.h"
+#include "server/counters.h"
+#include "server/incidents/incident_book.h"
+#include "server/journal/journal.h"
+#include "server/judge/judge.h"
+#include "server/store/store.h"
+
+namespace plumbline::server {
+
+// What is asked at each scrape. All of it must outlive the metrics; pointers may be null.
+struct MetricSources {
+  std::string version;
+  const Counters* counters = nullptr;
+  const Judge* judge = nullptr;
+  const IncidentBook* book = nullptr;
+  const Journal* journal = nullptr;
+  Store* store = nullptr;
+  const AlertCenter* alerts = nullptr;
+  std::function<size_t()> streams;  // connected now
+};
+
+// Thread-safe.
+class ServerMetrics : public prometheus::Collectable {
+ public:
+  static constexpr size_t kMostRuns = 20;  // with series of their own: those seen last
+
+  explicit ServerMetrics(MetricSources sources);
+  std::vector<prometheus::MetricFamily> Collect() const override;
+  // Collect in Prometheus' text format, version 0.0.4.
+  std::string Text() const;
+
+ private:
+  const MetricSources sources_;
+  const double started_unix_s_;
+};
+
+// Families by kind, for those who make them.
+class MetricFamilies {
+ public:
+  using Labels = std::vector<prometheus::ClientMetric::Label>;
+
+  void Counter(const std::string& name, const std::string& help, double value, Labels labels = {});
+  void Gauge(const std::string& name, const std::string& help, double value, Labels labels = {});
+  // `cumulative`: how many were at most bounds[i]; `count` and `sum` of all.
+  void Histogram(const std::string& name, const std::string& help,
+                 const std::vector<double>& bounds, const std::vector<uint64_t>& cumulative,
+                 uint64_t count, double sum, Labels labels);
+  std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  prometheus::ClientMetric& Add(const std::string& name, const std::string& help,
+                                prometheus::MetricType type, Labels labels);
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+// The counters of counters.h, "batches" and so on: what each is called at /metrics.
+std::vector<std::pair<std::string, std::string>> CounterMetricNames();
+
+void AddCounters(const Counters& counters, MetricFamilies* out);
+void AddProcess(MetricFamilies* out);
+void AddAlerts(const AlertCenter& alerts, double unix_s, MetricFamilies* out);
+
+}  // namespace plumbline::server

@@ -1,0 +1,319 @@
+// What alerts are made of, each alone: configuration, decisions, log, text, signature.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "server/alerts/alert_decider.h"
+#include "server/alerts/alert_log.h"
+#include "server/alerts/signature.h"
+#include "server/config.h"
+#include "tests/server/alert_support.h"
+
+namespace plumbline::server {
+namespace {
+
+using test::AlertFinding;
+using test::AlertUpdate;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Action = v1::IncidentUpdate;
+
+AlertRoute RouteTo(const std::string& name, const std::string& webhook = "http://127.0.0.1:9") {
+  AlertRoute route;
+  route.name = name;
+  route.webhook = webhook;
+  return route;
+}
+
+class AlertConfigTest : public testing::Test {
+ protected:
+  absl::Status Load(const std::string& text) {
+    std::ofstream(path_) << text;
+    config_ = Config();
+    if (auto s = LoadConfigFile(path_, &config_); !s.ok()) return s;
+    return ValidateConfig(config_);
+  }
+  void SetUp() override { std::ofstream(secret_) << "0123456789abcdef0123\n"; }
+  void TearDown() override {
+    std::remove(path_.c_str());
+    std::remove(secret_.c_str());
+  }
+  std::string Secret() const { return "secret_file = '" + secret_ + "'\n"; }
+
+  const std::string path_ = testing::TempDir() + "plumbd_alert_config_test.toml";
+  const std::string secret_ = testing::TempDir() + "plumbd_alert_secret";
+  Config config_;
+};
+
+TEST_F(AlertConfigTest, ReadsRoutes) {
+  const absl::Status s = Load(
+      "[alerts]\npage = 'https://plumb.example'\ngather_seconds = 1\n"
+      "[[alerts.route]]\nname = 'a'\nalertmanager = 'http://localhost:9093'\nlevel = 'note'\n"
+      "[[alerts.route]]\nname = 'b'\nwebhook = 'https://example.com/hook?x=1'\n" +
+      Secret() +
+      "rules = ['causality/*', 'precision/*']\nruns = ['exp*']\nmost_a_minute = 5\n"
+      "resolved = false\n"
+      "[[alerts.route]]\nname = 'c'\ncommand = ['/bin/true', 'x']\n");
+  ASSERT_TRUE(s.ok()) << s;
+  ASSERT_EQ(config_.alerts.routes.size(), 3u);
+  EXPECT_EQ(config_.alerts.gather_seconds, 1);
+  const AlertRoute& b = config_.alerts.routes[1];
+  EXPECT_EQ(b.sink(), AlertRoute::Sink::kWebhook);
+  EXPECT_EQ(b.most_a_minute, 5);
+  EXPECT_FALSE(b.resolved);
+  EXPECT_THAT(b.rules, ElementsAre("causality/*", "precision/*"));
+  EXPECT_EQ(config_.alerts.routes[0].level, v1::LEVEL_NOTE);
+  v1::Finding finding = AlertFinding("f", v1::LEVEL_WARNING, "exp7");
+  EXPECT_TRUE(b.Matches(finding));
+  finding.set_level(v1::LEVEL_NOTE);
+  EXPECT_FALSE(b.Matches(finding));
+  EXPECT_TRUE(config_.alerts.routes[0].Matches(finding));
+  finding = AlertFinding("f", v1::LEVEL_ERROR, "other");
+  EXPECT_FALSE(b.Matches(finding));
+  finding = AlertFinding("f", v1::LEVEL_ERROR, "exp7");
+  finding.set_rule("health/loss-spike");
+  EXPECT_FALSE(b.Matches(finding));
+}
+
+TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
+  const std::string route = "[alerts]\n\n[[alerts.route]]\nname = 'a'\n";
+  const struct {
+    std::string text;
+    const char* message;
+  } cases[] = {
+      {route + "webhok = 'x'\n", ":5: unknown key \"webhok\" in [alerts.route]; did you mean"},
+      {route + "level = 'loud'\n", ":5: alerts.route.level must be \"note\", \"warning\" or"},
+      {route, ":3: route \"a\": expected one of alertmanager, webhook and command, found 0"},
+      {route + "webhook = 'http://127.0.0.1/'\nalertmanager = 'http://127.0.0.1/'\n", "found 2"},
+      {route + "webhook = 'http://127.0.0.1/'\n", "expected secret_file"},
+      {route + "webhook = 'http://127.0.0.1/'\nsecret_file = '/nonexistent'\n", "cannot be read"},
+      {route + "alertmanager = 'http://10.0.0.1:9093'\n", "expected https://"},
+      {route + "alertmanager = 'ftp://127.0.0.1'\n", "expected a URL like"},
+      {route + "alertmanager = 'http://u:p@127.0.0.1'\n", "no user or password"},
+      {route + "alertmanager = 'http://127.0.0.1:99999'\n", "no port between"},
+      {route + "command = ['notify']\n", "absolute path"},
+      {route + "command = ['/nonexistent/notify']\n", "cannot be executed"},
+      {route + "command = ['/bin/true']\ntimeout_seconds = 0\n", "timeout_seconds must be between"},
+      {"[[alerts.route]]\ncommand = ['/bin/true']\n", ":1: this route: expected name"},
+      {route + "command = ['/bin/true']\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
+       "taken by another route"},
+      {"[alerts]\nroute = 3\n", ":2: alerts.route must be written as [[alerts.route]]"},
+      {"[alerts]\ngather_seconds = -1\n", "alerts.gather_seconds must be between"},
+      {"[alerts]\npage = 'x'\n", "alerts.page"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(std::string(Load(c.text).message()), HasSubstr(c.message)) << c.text;
+  }
+  std::ofstream(secret_) << "short\n";
+  EXPECT_THAT(std::string(Load(route + "webhook = 'http://127.0.0.1/'\n" + Secret()).message()),
+              HasSubstr("at least 16 bytes"));
+}
+
+TEST(AlertSignature, IsHmacSha256) {
+  // RFC 4231, test case 2.
+  EXPECT_EQ(HmacSha256Hex("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(WebhookSignature("k", "12", "body"), "sha256=" + HmacSha256Hex("k", "12.body"));
+}
+
+// ---- decisions -----------------------------------------------------------------------------
+
+class AlertDeciderTest : public testing::Test {
+ protected:
+  AlertDeciderTest() {
+    config_.routes = {RouteTo("all")};
+    Restart(0);
+  }
+  void Restart(uint64_t known) { decider_.emplace(config_, told_, known); }
+
+  // The events decided for the first route, applied.
+  std::vector<std::string> Decide(const std::string& fingerprint = "f") {
+    const auto decisions = decider_->Decide(*book_.Get(fingerprint));
+    decider_->Apply(decisions);
+    std::vector<std::string> events;
+    for (const AlertDecision& d : decisions) {
+      told_[{d.route, d.fingerprint}] = d.told;
+      events.push_back(d.route + " " +
+                       (d.notification ? EventWord(d.notification->event) : "nothing"));
+    }
+    return events;
+  }
+  void Put(v1::Level level = v1::LEVEL_ERROR, int64_t step = 0) {
+    v1::Finding finding = AlertFinding("f", level);
+    finding.mutable_site()->set_step_last(step);
+    book_.Put(finding, ++count_);
+  }
+
+  IncidentBook book_{[] { return int64_t{5'000'000'000}; }, 10};
+  AlertConfig config_;
+  std::map<AlertLog::ToldKey, Told> told_;
+  std::optional<AlertDecider> decider_;
+  uint64_t count_ = 0;
+};
+
+TEST_F(AlertDeciderTest, TellsOnceHoweverOftenItIsFound) {
+  Put();
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+  for (int i = 0; i < 4096; ++i) Put();
+  EXPECT_THAT(Decide(), ElementsAre());
+  Restart(0);  // another process that read what was kept
+  EXPECT_THAT(Decide(), ElementsAre());
+}
+
+TEST_F(AlertDeciderTest, TellsOfARaisedLevelAndOfTheEnd) {
+  Put(v1::LEVEL_WARNING);
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+  Put(v1::LEVEL_ERROR);
+  EXPECT_THAT(Decide(), ElementsAre("all escalated"));
+  book_.StepClosed("run1", 100);
+  EXPECT_THAT(Decide(), ElementsAre("all resolved"));
+  EXPECT_THAT(Decide(), ElementsAre());
+  Put(v1::LEVEL_ERROR, 101);
+  EXPECT_THAT(Decide(), ElementsAre("all returned"));
+}
+
+TEST_F(AlertDeciderTest, ALevelRaisedPastARoutesThresholdOpensThere) {
+  config_.routes.push_back(RouteTo("errors"));
+  config_.routes[1].level = v1::LEVEL_ERROR;
+  Restart(0);
+  Put(v1::LEVEL_WARNING);
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+  Put(v1::LEVEL_ERROR);
+  EXPECT_THAT(Decide(), ElementsAre("all escalated", "errors opened"));
+}
+
+TEST_F(AlertDeciderTest, SaysNothingWhileAcknowledgedOrSilenced) {
+  Put(v1::LEVEL_WARNING);
+  Decide();
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all nothing"));  // remembered, not told
+  Put(v1::LEVEL_ERROR);
+  EXPECT_THAT(Decide(), ElementsAre());
+  Put(v1::LEVEL_ERROR, 1);
+  EXPECT_THAT(Decide(), ElementsAre());
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all escalated"));
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_ACKNOWLEDGE)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all nothing"));
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all reopened"));
+}
+
+TEST_F(AlertDeciderTest, OneThatWasSilencedBeforeItWasToldIsToldWhenTheSilenceEnds) {
+  Put();
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
+  EXPECT_THAT(Decide(), ElementsAre());
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+}
+
+TEST_F(AlertDeciderTest, WhatCameAndWentIsToldOnceAndOldNewsIsNot) {
+  Put();
+  book_.StepClosed("run1", 100);
+  Restart(book_.position());
+  EXPECT_THAT(Decide(), ElementsAre());
+  Restart(0);
+  EXPECT_THAT(Decide(), ElementsAre("all resolved"));
+  EXPECT_THAT(Decide(), ElementsAre());
+}
+
+TEST_F(AlertDeciderTest, ForgetsIncidentsThatTheBookDoesNotHave) {
+  Put();
+  Decide();
+  EXPECT_TRUE(decider_->Stale(book_).empty());
+  IncidentBook other([] { return 0; });
+  EXPECT_EQ(decider_->Stale(other).size(), 1u);
+  config_.routes[0].name = "renamed";
+  Restart(0);
+  EXPECT_EQ(decider_->Stale(book_).size(), 1u);
+}
+
+// ---- text ----------------------------------------------------------------------------------
+
+TEST(AlertText, HasWhatAPersonNeedsAndNothingThatSteersATerminal) {
+  IncidentBook book([] { return int64_t{1'700'000'000'250'000'000}; });
+  v1::Finding finding = AlertFinding("0123abcd");
+  finding.set_title("title \x1b[31mred\n\xff");
+  finding.mutable_measured()->set_name("leak_bits");
+  finding.mutable_measured()->set_value(std::numeric_limits<double>::quiet_NaN());
+  book.Put(finding, 1);
+  const Notification n = MakeNotification(AlertEvent::kOpened, *book.Get("0123abcd"),
+                                          v1::LEVEL_UNSPECIFIED, "https://p.example/x", "r");
+  const auto json = nlohmann::json::parse(n.body);
+  EXPECT_EQ(n.id, "0123abcd-1");
+  EXPECT_EQ(json["schema"], "plumbline.alert/1");
+  EXPECT_EQ(json["status"], "firing");
+  EXPECT_EQ(json["incident"]["opened"], "2023-11-14T22:13:20.250Z");
+  EXPECT_EQ(json["finding"]["title"], "title \\x1b[31mred\\n\\xff");
+  EXPECT_EQ(json["finding"]["measured"]["value"], "nan");
+  EXPECT_EQ(json["finding"]["site"]["rank_text"], "0-7");
+  EXPECT_EQ(json["link"], "https://p.example/x/#incident/0123abcd");
+  const std::string text = json["text"];
+  for (const char* part :
+       {"[ERROR] causality/moe-future-leak", "run run1", "layers.3", "8 ranks (0-7)", "proved",
+        "Token 17 lost", "drop-by-score", "Drop by position", "plumb query incident 0123abcd",
+        "plumb explain causality/moe-future-leak"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+// ---- log -----------------------------------------------------------------------------------
+
+AlertDecision DecisionOf(const std::string& route, const std::string& id, bool firing = true) {
+  AlertDecision d;
+  d.route = route;
+  d.fingerprint = id;
+  d.told.firing = firing;
+  d.told.body = "{}";
+  d.notification = Notification{id, id, 1, AlertEvent::kOpened, "{}"};
+  return d;
+}
+
+TEST(AlertLog, KeepsWhatWasDecidedInOrderUntilItIsDone) {
+  test::TempFolder folder;
+  const std::string path = folder.File("alerts.sqlite");
+  {
+    auto log = AlertLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE((*log)->Keep({DecisionOf("r", "a"), DecisionOf("r", "b")}, "book", 7, 10).ok());
+    ASSERT_TRUE((*log)->Keep({DecisionOf("r", "a")}, "book", 8, 11).ok());  // the same id again
+  }
+  auto log = AlertLog::Open(path);
+  ASSERT_TRUE(log.ok());
+  EXPECT_EQ(*(*log)->Position(), std::make_pair(std::string("book"), uint64_t{8}));
+  EXPECT_EQ((*log)->WaitingOf("r")->count, 2u);
+  EXPECT_EQ((*log)->WaitingOf("r")->oldest_unix_ns, 10);
+  EXPECT_EQ((*log)->OpenOf("r")->size(), 2u);
+  auto next = (*log)->NextWaiting("r");
+  ASSERT_TRUE(next.ok() && next->has_value());
+  EXPECT_EQ((*next)->notification.id, "a");
+  ASSERT_TRUE((*log)->Tried((*next)->row, "refused").ok());
+  EXPECT_EQ((*(*log)->NextWaiting("r"))->tries, 1u);
+  ASSERT_TRUE((*log)->Done((*next)->row, AlertDelivery::State::kDelivered, 20, "").ok());
+  EXPECT_EQ((*(*log)->NextWaiting("r"))->notification.id, "b");
+  const auto history = (*log)->History("a");
+  ASSERT_EQ(history->size(), 1u);
+  EXPECT_EQ(history->at(0).tries, 2u);
+  EXPECT_EQ(history->at(0).done_unix_ns, 20);
+  EXPECT_FALSE((*log)->NextWaiting("other")->has_value());
+  ASSERT_TRUE((*log)->GiveUpOthers({"other"}, 30).ok());
+  EXPECT_EQ((*log)->WaitingOf("r")->count, 0u);
+  ASSERT_TRUE((*log)->Retain(100).ok());
+  EXPECT_TRUE((*log)->History("a")->empty());
+}
+
+TEST(AlertLog, ADamagedFileIsSetAside) {
+  test::TempFolder folder;
+  const std::string path = folder.File("alerts.sqlite");
+  std::ofstream(path) << std::string(8192, 'x');
+  auto log = AlertLog::Open(path);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_TRUE((*log)->AllTold()->empty());
+  EXPECT_TRUE(std::ifstream(path + ".aside").good());
+}
+
+}  // namespace
+}  // namespace plumbline::server

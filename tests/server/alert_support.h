@@ -1,0 +1,77 @@
+// A receiver of notifications on loopback, incidents to notify of, and Debian's Alertmanager.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/incidents/incident_book.h"
+#include "tests/server/support.h"
+
+namespace httplib {
+class Server;
+}
+
+namespace plumbline::test {
+
+struct ReceivedRequest {
+  std::string method, path, body;
+  std::map<std::string, std::string> headers;
+  nlohmann::json json() const { return nlohmann::json::parse(body, nullptr, false); }
+};
+
+// Answers every request with one status, and remembers it.
+class HttpReceiver {
+ public:
+  HttpReceiver();
+  ~HttpReceiver();
+  std::string url(const std::string& path = "") const;
+  int port() const { return port_; }
+  void Answer(int status);
+  std::vector<ReceivedRequest> requests() const;
+  // The requests' bodies once there are `count`; fewer after kPatience.
+  std::vector<nlohmann::json> Wait(size_t count) const;
+
+ private:
+  std::unique_ptr<httplib::Server> server_;
+  int port_ = 0;
+  std::thread thread_;
+  mutable std::mutex mutex_;
+  int status_ = 200;
+  std::vector<ReceivedRequest> requests_;
+};
+
+// GET; the body, or empty.
+std::string HttpGet(const std::string& address, const std::string& path);
+
+// Debian's Alertmanager on loopback, with a webhook receiver behind it.
+class Alertmanager {
+ public:
+  // Groups by fingerprint and waits for nothing. Not ok(): see errors().
+  explicit Alertmanager(const std::string& webhook_url);
+  bool ok() const { return ok_; }
+  std::string url() const { return "http://" + address_; }
+  const std::string& address() const { return address_; }
+  nlohmann::json Alerts() const;  // GET /api/v2/alerts
+  std::string errors() const { return process_->errors(); }
+
+ private:
+  TempFolder folder_;
+  std::string address_;
+  std::unique_ptr<Process> process_;
+  bool ok_ = false;
+};
+
+// A port that was free a moment ago.
+int FreePort();
+
+v1::Finding AlertFinding(const std::string& fingerprint, v1::Level level = v1::LEVEL_ERROR,
+                         const std::string& run = "run1");
+v1::IncidentUpdate AlertUpdate(const std::string& fingerprint, v1::IncidentUpdate::Action action);
+
+}  // namespace plumbline::test

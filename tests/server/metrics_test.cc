@@ -1,0 +1,168 @@
+// /metrics of a real plumbd, read by Debian's promtool and Prometheus; rules and dashboard over it.
+#include "server/metrics/server_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tests/server/alert_support.h"
+
+namespace plumbline::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kSource[] = PLUMBLINE_SOURCE_DIR;
+
+std::string ReadAll(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// All that a pattern's first group matches.
+std::set<std::string> Matches(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::set<std::string> out;
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it)
+    out.insert((*it)[1]);
+  return out;
+}
+
+// Standard output and error, after it ended with status 0.
+testing::AssertionResult Succeeds(std::vector<std::string> command) {
+  Process process(std::move(command));
+  if (process.Wait() == 0) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << process.output() << process.errors();
+}
+
+// A plumbd that has seen a run with a fault, with a route and a store.
+class MetricsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream(folder_.File("secret")) << "0123456789abcdef0123\n";
+    std::ofstream(folder_.File("plumbd.toml"))
+        << "[[alerts.route]]\nname = \"hook\"\nwebhook = \"" << receiver_.url()
+        << "\"\nsecret_file = \"" << folder_.File("secret") << "\"\n";
+    http_ = "127.0.0.1:" + std::to_string(FreePort());
+    server_ = std::make_unique<Plumbd>(std::vector<std::string>{
+        "--http", http_, "--config", folder_.File("plumbd.toml"), "--data", folder_.File("data")});
+    const v1::Source source = SourceOf("quote\" back\\slash\nline");
+    agent_ = std::make_unique<AgentStream>(*server_, 5, std::vector<v1::Source>{source});
+    agent_->Send(LeakingStep(source, 0), 1);
+    ASSERT_TRUE(agent_->Acknowledged(1));
+    ASSERT_EQ(receiver_.Wait(1).size(), 1u);
+    ASSERT_TRUE(Eventually([&] {
+      return Scrape().find("plumbline_alerts_delivered_total{route=\"hook\",sink=\"webhook\"} 1") !=
+             std::string::npos;
+    }));
+  }
+  std::string Scrape() const { return HttpGet(http_, "/metrics"); }
+  std::set<std::string> Names() const { return Matches("\n" + Scrape(), "\n([a-z_]+)[{ ]"); }
+
+  TempFolder folder_;
+  HttpReceiver receiver_;
+  std::string http_;
+  std::unique_ptr<Plumbd> server_;
+  std::unique_ptr<AgentStream> agent_;
+};
+
+TEST(Metrics, EveryCounterHasOne) {
+  const std::set<std::string> counters = Matches(
+      ReadAll(std::string(kSource) + "/server/counters.h"), "std::atomic<uint64_t> ([a-z_]+)\\{0\\}");
+  EXPECT_GE(counters.size(), 18u);
+  std::set<std::string> shown, names;
+  for (const auto& [field, name] : server::CounterMetricNames()) {
+    shown.insert(field);
+    names.insert(name);
+  }
+  EXPECT_EQ(shown, counters) << "server/metrics/counter_metrics.cc";
+  EXPECT_EQ(names.size(), shown.size());
+}
+
+TEST_F(MetricsTest, SayWhatHappenedInAFormThatPromtoolAccepts) {
+  const std::string text = Scrape();
+  for (const char* line :
+       {"plumbline_batches_total 1\n", "plumbline_evidence_total 1\n",
+        "plumbline_streams_connected 1\n", "plumbline_ranks_connected 1\n",
+        "plumbline_open_incidents{level=\"error\",rule=\"causality/moe-future-leak\"} 1\n",
+        "plumbline_run_newest_step{run=\"quote\\\" back\\\\slash\\nline\"} 0\n",
+        "plumbline_judge_lag_seconds 0\n", "plumbline_journal_lag_entries 0\n",
+        "plumbline_alert_delivery_seconds_count{route=\"hook\",sink=\"webhook\"} 1\n",
+        "# TYPE plumbline_batches_total counter\n", "# TYPE plumbline_store_bytes gauge\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  std::ofstream(folder_.File("metrics")) << text;
+  EXPECT_TRUE(Succeeds({"/bin/sh", "-c", std::string(PLUMB_PROMTOOL) + " check metrics < " +
+                                             folder_.File("metrics")}));
+}
+
+TEST_F(MetricsTest, RunsAreBounded) {
+  for (uint64_t i = 0; i < 25; ++i) {
+    const v1::Source source = SourceOf("run" + std::to_string(i));
+    AgentStream agent(*server_, 100 + i, {source});
+    agent.Send(ScalarStep(source, 1), 1);
+    ASSERT_TRUE(agent.Acknowledged(1));
+  }
+  ASSERT_TRUE(Eventually(
+      [&] { return Scrape().find("plumbline_runs 26\n") != std::string::npos; }));
+  EXPECT_EQ(Matches(Scrape(), "plumbline_run_newest_step\\{run=\"([^}]*)\"").size(),
+            server::ServerMetrics::kMostRuns);
+}
+
+TEST_F(MetricsTest, EveryMetricOfTheDashboardAndOfTheRulesExists) {
+  const std::set<std::string> names = Names();
+  for (const char* path : {"/dashboards/grafana/plumbline.json",
+                           "/dashboards/prometheus/plumbline.rules.yml"}) {
+    const std::set<std::string> used =
+        Matches(ReadAll(std::string(kSource) + path), "\\b((?:plumbline|process)_[a-z_]+)\\b");
+    EXPECT_GE(used.size(), 10u) << path;
+    for (const std::string& name : used) EXPECT_TRUE(names.contains(name)) << name << " in " << path;
+  }
+  const auto dashboard =
+      nlohmann::json::parse(ReadAll(std::string(kSource) + "/dashboards/grafana/plumbline.json"));
+  EXPECT_GE(dashboard["panels"].size(), 10u);
+}
+
+TEST(Metrics, PromtoolAcceptsTheRulesAndTheirTests) {
+  EXPECT_TRUE(Succeeds({PLUMB_PROMTOOL, "check", "rules",
+                        std::string(kSource) + "/dashboards/prometheus/plumbline.rules.yml"}));
+  EXPECT_TRUE(Succeeds({PLUMB_PROMTOOL, "test", "rules",
+                        std::string(kSource) + "/tests/server/plumbline.rules.test.yml"}));
+}
+
+TEST_F(MetricsTest, PrometheusScrapesItAndItsRuleFires) {
+  const std::string address = "127.0.0.1:" + std::to_string(FreePort());
+  std::ofstream(folder_.File("prometheus.yml"))
+      << "global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}\n"
+      << "rule_files: [" << kSource << "/dashboards/prometheus/plumbline.rules.yml]\n"
+      << "scrape_configs:\n  - job_name: plumbd\n    static_configs: [{targets: [\"" << http_
+      << "\"]}]\n";
+  Process prometheus({PLUMB_PROMETHEUS, "--config.file=" + folder_.File("prometheus.yml"),
+                      "--storage.tsdb.path=" + folder_.File("tsdb"),
+                      "--web.listen-address=" + address, "--log.level=warn"});
+  const auto alerts = [&] {
+    return nlohmann::json::parse(HttpGet(address, "/api/v1/alerts"), nullptr, false);
+  };
+  std::string found;
+  EXPECT_TRUE(Eventually([&] {
+    const auto answer = alerts();
+    if (!answer.is_object()) return false;
+    for (const auto& alert : answer["data"]["alerts"]) {
+      if (alert["labels"]["alertname"] == "PlumblineOpenErrors" && alert["state"] == "firing")
+        found = alert["labels"]["rule"];
+    }
+    return !found.empty();
+  })) << prometheus.errors();
+  EXPECT_EQ(found, "causality/moe-future-leak");
+  const auto up = nlohmann::json::parse(
+      HttpGet(address, "/api/v1/query?query=plumbline_batches_total"), nullptr, false);
+  EXPECT_EQ(up["data"]["result"][0]["value"][1], "1");
+}
+
+}  // namespace
+}  // namespace plumbline::test
