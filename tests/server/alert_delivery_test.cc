@@ -202,7 +202,8 @@ TEST_F(AlertDeliveryTest, TriesAgainInOrderUntilTheReceiverIsBack) {
   ASSERT_TRUE(Eventually([&] { return Counts().delivered == 2; }));
   const auto bodies = receiver_.Wait(4);
   for (const auto& r : receiver_.requests()) {
-    if (r.json()["event"] == "opened") EXPECT_EQ(r.headers.at("Idempotency-Key"), "f-1");
+    const bool opened = r.json()["event"] == "opened";
+    EXPECT_EQ(r.headers.at("Idempotency-Key"), opened ? "f-1" : "f-2");
   }
   EXPECT_EQ(bodies.back()["event"], "resolved");
   EXPECT_GE(Counts().failed_tries, 3u);
