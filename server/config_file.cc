@@ -88,14 +88,16 @@ absl::Status LoadConfigFile(const std::string& path, Config* config) {
     const std::string name(key.str());
     const auto section = known.find(name);
     if (section == known.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Where(path, node), ": unknown table [", name, "]", keys::DidYouMean(name, keys::NamesOf(known))));
+      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown table [", name,
+                                                     "]",
+                                                     keys::DidYouMean(name, keys::NamesOf(known))));
     }
     if (!node.is_table()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Where(path, node), ": ", name, " must be a table, found ", keys::TypeName(node)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          Where(path, node), ": ", name, " must be a table, found ", keys::TypeName(node)));
     }
-    if (auto s = keys::ReadSection(path, name, *node.as_table(), section->second); !s.ok()) return s;
+    if (auto s = keys::ReadSection(path, name, *node.as_table(), section->second); !s.ok())
+      return s;
     if (name != "alerts") continue;
     if (auto s = ReadAlertRoutes(path, *node.as_table(), &config->alerts); !s.ok()) return s;
   }

@@ -109,7 +109,8 @@ absl::Status ReadSection(const std::string& path, const std::string& name, const
     const auto setter = known.find(k);
     if (setter == known.end()) {
       return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown key \"", k,
-                                                     "\" in [", name, "]", DidYouMean(k, NamesOf(known))));
+                                                     "\" in [", name, "]",
+                                                     DidYouMean(k, NamesOf(known))));
     }
     const std::string expected = setter->second(node);
     if (!expected.empty()) {

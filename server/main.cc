@@ -36,8 +36,9 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
       ->type_name("FILE");
   app->add_flag("--check-config", line->check_config,
                 "read the configuration, say what is wrong, and end");
-  app->add_flag("--test-alerts", line->test_alerts,
-                "send a test notification through every alerts.route, say what came of it, and end");
+  app->add_flag(
+      "--test-alerts", line->test_alerts,
+      "send a test notification through every alerts.route, say what came of it, and end");
   app->add_option("--grpc", config->grpc, "address for agents and queries; port 0 takes a free one")
       ->type_name("HOST:PORT")
       ->capture_default_str();

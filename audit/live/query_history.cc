@@ -59,12 +59,12 @@ std::string DeliveryText(const v1::AlertDelivery& a) {
 }
 
 std::string DeliveryJson(const v1::AlertDelivery& a) {
-  return absl::StrCat("{\"alert\":", JsonString(a.route()), ",\"event\":", JsonString(a.event()),
-                      ",\"revision\":", a.revision(), ",\"state\":", JsonString(a.state()),
-                      ",\"tries\":", a.tries(), ",\"decided\":\"", Rfc3339(a.decided_unix_ns()),
-                      "\",\"done\":",
-                      a.done_unix_ns() == 0 ? "null" : "\"" + Rfc3339(a.done_unix_ns()) + "\"",
-                      ",\"problem\":", JsonString(a.problem()), "}\n");
+  return absl::StrCat(
+      "{\"alert\":", JsonString(a.route()), ",\"event\":", JsonString(a.event()),
+      ",\"revision\":", a.revision(), ",\"state\":", JsonString(a.state()),
+      ",\"tries\":", a.tries(), ",\"decided\":\"", Rfc3339(a.decided_unix_ns()),
+      "\",\"done\":", a.done_unix_ns() == 0 ? "null" : "\"" + Rfc3339(a.done_unix_ns()) + "\"",
+      ",\"problem\":", JsonString(a.problem()), "}\n");
 }
 
 std::string RevisionJson(const v1::IncidentRevision& r) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "audit/live/client.h"
+#include "base/clock.h"
 #include "base/open_files.h"
 #include "bench/server/simulated_stream.h"
 
@@ -34,6 +36,7 @@ class FaultWatch {
  public:
   FaultWatch(const SimulatorOptions& options) : client_(options.server) {
     if (options.fault_every <= 0) return;
+    if (!options.fault_log.empty()) log_.open(options.fault_log);
     thread_ = std::thread([this, run = options.run] { Watch(run); });
     while (!caught_up_) std::this_thread::sleep_for(milliseconds(1));
   }
@@ -44,7 +47,9 @@ class FaultWatch {
 
   void Began(int64_t step, Clock::time_point at) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    began_.try_emplace(FaultLayer(step), at);
+    if (!began_.try_emplace(FaultLayer(step), at).second || !log_.is_open()) return;
+    const std::chrono::nanoseconds ago = Clock::now() - at;
+    log_ << FaultLayer(step) << " " << UnixNs() - static_cast<uint64_t>(ago.count()) << std::endl;
   }
   bool SawAll() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -83,6 +88,7 @@ class FaultWatch {
   std::atomic<bool> caught_up_{false};
   mutable std::mutex mutex_;
   std::map<std::string, Clock::time_point> began_, seen_;
+  std::ofstream log_;
   std::thread thread_;
 };
 
@@ -356,6 +362,7 @@ int Main(int argc, char** argv) {
   app.add_option("--window", o.window, "unacknowledged batches of a stream")->capture_default_str();
   app.add_option("--seconds", o.seconds, "end after this long")->capture_default_str();
   app.add_option("--fault-every", o.fault_every, "each n-th step a router leaks; 0: never");
+  app.add_option("--fault-log", o.fault_log, "write there when each fault began");
   app.add_option("--breaks", o.breaks_a_second, "connections cut a second");
   app.add_option("--threads", o.threads)->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--seed", o.seed)->capture_default_str();

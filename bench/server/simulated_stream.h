@@ -34,6 +34,7 @@ struct SimulatorOptions {
   double seconds = 120;        // nothing takes longer
   int64_t fault_every = 0;     // each n-th step one rank's router leaks; 0: never
   double breaks_a_second = 0;  // connections cut, anywhere
+  std::string fault_log;       // a line "LAYER UNIX_NANOSECONDS" when each begins; empty: none
   uint32_t threads = 1;
   uint64_t seed = 1;
   bool goodbye = true;  // ranks say that they have finished

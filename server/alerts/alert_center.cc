@@ -125,16 +125,26 @@ absl::Status AlertCenter::TakeUp() {
 
 void AlertCenter::Look() {
   const Clock::time_point now = Clock::now();
-  const auto gather = std::chrono::nanoseconds(
-      static_cast<int64_t>(options_.config.gather_seconds * 1e9));
+  const auto seconds = [](double s) {
+    return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
+  };
+  const auto gather = seconds(options_.config.gather_seconds);
+  const auto most = std::max(gather, seconds(options_.config.gather_most_seconds));
   IncidentBook::Change change;
   while (book_->Next({}, &cursor_, &change)) {
     const std::string& fingerprint = change.incident.finding().fingerprint();
     if (pending_.contains(fingerprint)) continue;
     const std::vector<AlertDecision> decisions = decider_->Decide(change);
     if (decisions.empty()) continue;
-    pending_[fingerprint] = AlertDecider::Opens(decisions) ? now + gather : now;
+    pending_[fingerprint] =
+        AlertDecider::Opens(decisions) ? Pending{now + gather, now + most} : Pending{now, now};
   }
+}
+
+// More ranks may be found in its newest step.
+bool AlertCenter::StillGathers(const IncidentBook::Change& change,
+                               const std::vector<AlertDecision>& decisions) const {
+  return AlertDecider::Opens(decisions) && change.status.seen_step() > change.closed_step;
 }
 
 // Decides what is due (or all), as things stand now. Returns when the next is.
@@ -143,15 +153,20 @@ AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
   std::vector<AlertDecision> decisions;
   std::vector<std::string> done;
   Clock::time_point next = now + kRetention;
-  for (const auto& [fingerprint, due] : pending_) {
-    if (due > now && !all) {
-      next = std::min(next, due);
+  for (const auto& [fingerprint, when] : pending_) {
+    if (when.due > now && !all) {
+      next = std::min(next, when.due);
+      continue;
+    }
+    const auto change = book_->Get(fingerprint);
+    std::vector<AlertDecision> mine;
+    if (change.ok()) mine = decider_->Decide(*change);
+    if (change.ok() && !all && now < when.latest && StillGathers(*change, mine)) {
+      next = std::min(next, now + kLeastPause);
       continue;
     }
     done.push_back(fingerprint);
-    const auto change = book_->Get(fingerprint);
-    if (!change.ok()) continue;
-    for (AlertDecision& d : decider_->Decide(*change)) decisions.push_back(std::move(d));
+    for (AlertDecision& d : mine) decisions.push_back(std::move(d));
   }
   if (done.size() == pending_.size()) position_ = cursor_;
   if (!decisions.empty() && !Keep(decisions)) return now + kRetry;
@@ -165,8 +180,7 @@ AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
 
 bool AlertCenter::Keep(const std::vector<AlertDecision>& decisions) {
   if (decisions.empty()) return true;
-  const absl::Status kept =
-      log_->Keep(decisions, book_->identity(), position_, options_.clock());
+  const absl::Status kept = log_->Keep(decisions, book_->identity(), position_, options_.clock());
   if (!kept.ok()) {
     if (!complained_) spdlog::error("alerts: {}", std::string(kept.message()));
     complained_ = true;

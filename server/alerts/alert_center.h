@@ -72,6 +72,8 @@ class AlertCenter {
   absl::Status TakeUp();
   void Look();
   Clock::time_point DecideDue(bool all);
+  bool StillGathers(const IncidentBook::Change& change,
+                    const std::vector<AlertDecision>& decisions) const;
   bool Keep(const std::vector<AlertDecision>& decisions);
   bool WaitForNews(Clock::time_point until);
 
@@ -82,9 +84,13 @@ class AlertCenter {
 
   // The deciding thread's own.
   std::unique_ptr<AlertDecider> decider_;
-  uint64_t cursor_ = 0;                               // up to here the book was looked at
-  uint64_t position_ = 0;                             // ... and decided
-  std::map<std::string, Clock::time_point> pending_;  // by fingerprint: when to decide
+  uint64_t cursor_ = 0;    // up to here the book was looked at
+  uint64_t position_ = 0;  // ... and decided
+  struct Pending {
+    Clock::time_point due;     // not before
+    Clock::time_point latest;  // nor after, whether its step is closed or not
+  };
+  std::map<std::string, Pending> pending_;  // by fingerprint
   Clock::time_point next_retention_{};
   bool complained_ = false;
 

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rules/catalogue.h"
@@ -46,8 +47,8 @@ absl::Status CheckUrl(const AlertRoute& route, const std::string& url, bool inse
 absl::Status CheckCommand(const AlertRoute& route) {
   const std::string& program = route.command[0];
   if (program.empty() || program[0] != '/')
-    return Wrong(route, "command must begin with the absolute path of a program, found \"" +
-                            program + "\"");
+    return Wrong(
+        route, "command must begin with the absolute path of a program, found \"" + program + "\"");
   if (access(program.c_str(), X_OK) != 0)
     return Wrong(route, "command " + program + " cannot be executed by plumbd");
   return absl::OkStatus();
@@ -103,8 +104,8 @@ absl::Status CheckRoute(const AlertRoute& route, bool insecure) {
   const int sinks = (route.alertmanager.empty() ? 0 : 1) + (route.webhook.empty() ? 0 : 1) +
                     (route.command.empty() ? 0 : 1);
   if (sinks != 1)
-    return Wrong(
-        route, absl::StrCat("expected one of alertmanager, webhook and command, found ", sinks));
+    return Wrong(route,
+                 absl::StrCat("expected one of alertmanager, webhook and command, found ", sinks));
   for (const std::string& url : {route.alertmanager, route.webhook}) {
     if (url.empty()) continue;
     if (auto s = CheckUrl(route, url, insecure); !s.ok()) return s;
@@ -164,25 +165,27 @@ absl::Status ParseHttpUrl(const std::string& url, HttpUrl* out) {
   out->path = slash < url.size() ? url.substr(slash) : "/";
   if (out->path[0] != '/') out->path = "/" + out->path;
   out->encrypted = name == "https";
-  out->loopback = plain == "localhost" || plain == "[::1]" ||
-                  (plain.rfind("127.", 0) == 0 &&
-                   plain.find_first_not_of("0123456789.") == std::string::npos);
+  out->loopback =
+      plain == "localhost" || plain == "[::1]" ||
+      (plain.rfind("127.", 0) == 0 && plain.find_first_not_of("0123456789.") == std::string::npos);
   return absl::OkStatus();
 }
 
 absl::Status ValidateAlerts(const AlertConfig& config, bool insecure) {
-  if (!(config.gather_seconds >= 0 && config.gather_seconds <= 60))
-    return absl::InvalidArgumentError(absl::StrCat(
-        "alerts.gather_seconds must be between 0 and 60, found ", config.gather_seconds));
+  for (const auto& [name, value] : {std::pair("gather_seconds", config.gather_seconds),
+                                    std::pair("gather_most_seconds", config.gather_most_seconds)}) {
+    if (value >= 0 && value <= 60) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("alerts.", name, " must be between 0 and 60, found ", value));
+  }
   if (!config.page.empty()) {
     HttpUrl unused;
     if (auto s = ParseHttpUrl(config.page, &unused); !s.ok())
       return absl::InvalidArgumentError("alerts.page: " + std::string(s.message()));
   }
   if (config.routes.size() > kMostRoutes)
-    return absl::InvalidArgumentError(absl::StrCat("expected at most ", kMostRoutes,
-                                                   " [[alerts.route]], found ",
-                                                   config.routes.size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "expected at most ", kMostRoutes, " [[alerts.route]], found ", config.routes.size()));
   std::set<std::string> names;
   for (const AlertRoute& route : config.routes) {
     if (auto s = CheckRoute(route, insecure); !s.ok()) return s;

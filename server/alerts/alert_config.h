@@ -39,8 +39,11 @@ struct AlertRoute {
 };
 
 struct AlertConfig {
-  std::string page;             // where people reach this server's page; empty: no links
-  double gather_seconds = 0.3;  // an incident that opens gathers ranks and causes for so long
+  std::string page;  // where people reach this server's page; empty: no links
+  // An incident that opens gathers ranks and causes for so long, and until its step is closed, but
+  // no longer than the second.
+  double gather_seconds = 0.3;
+  double gather_most_seconds = 1.5;
   std::vector<AlertRoute> routes;
 
   bool operator==(const AlertConfig&) const = default;

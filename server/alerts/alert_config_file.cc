@@ -41,6 +41,7 @@ keys::Section RouteKeys(AlertRoute* r) {
 keys::Section AlertKeys(AlertConfig* out) {
   return {{"page", keys::Text(&out->page)},
           {"gather_seconds", keys::Number(&out->gather_seconds)},
+          {"gather_most_seconds", keys::Number(&out->gather_most_seconds)},
           {"route", [](const toml::node& node) -> std::string {
              const toml::array* array = node.as_array();
              const bool tables =

@@ -50,16 +50,15 @@ std::vector<AlertDecision> AlertDecider::Decide(const IncidentBook::Change& chan
     d.fingerprint = finding.fingerprint();
     if (told != nullptr) d.told = *told;
     if (const auto event = EventFor(route, told, change)) {
-      Notification n =
-          MakeNotification(*event, change, d.told.level, config_.page, route.name);
+      Notification n = MakeNotification(*event, change, d.told.level, config_.page, route.name);
       const bool resolved = *event == AlertEvent::kResolved;
       d.told = Told();
       d.told.firing = !resolved;
       d.told.level = finding.level();
       d.told.revision = change.revision;
       if (!resolved) d.told.body = n.body;
-      const bool wanted = !resolved || route.resolved ||
-                          route.sink() == AlertRoute::Sink::kAlertmanager;
+      const bool wanted =
+          !resolved || route.resolved || route.sink() == AlertRoute::Sink::kAlertmanager;
       if (wanted) d.notification = std::move(n);
     } else if (told != nullptr && told->firing && IsQuiet(change) && !told->quiet) {
       d.told.quiet = true;

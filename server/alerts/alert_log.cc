@@ -96,7 +96,8 @@ absl::Status AlertLog::Prepare() {
     Statement* statement;
     const char* sql;
   } all[] = {
-      {&all_told_, "SELECT route, fingerprint, firing, quiet, level, revision, who, reason, body FROM told"},
+      {&all_told_,
+       "SELECT route, fingerprint, firing, quiet, level, revision, who, reason, body FROM told"},
       {&put_told_, "INSERT OR REPLACE INTO told VALUES(?,?,?,?,?,?,?,?,?)"},
       {&insert_,
        "INSERT OR IGNORE INTO alerts(route, id, fingerprint, revision, event, body, state, tries,"
@@ -164,8 +165,8 @@ absl::StatusOr<std::pair<std::string, uint64_t>> AlertLog::Position() {
       !s.ok()) {
     return s;
   }
-  if (auto s = Each(&get_meta_.BindText(1, "position"),
-                    [&] { out.second = get_meta_.Unsigned(0); });
+  if (auto s =
+          Each(&get_meta_.BindText(1, "position"), [&] { out.second = get_meta_.Unsigned(0); });
       !s.ok()) {
     return s;
   }
@@ -275,8 +276,8 @@ absl::StatusOr<std::vector<OpenAlert>> AlertLog::OpenOf(const std::string& route
   std::lock_guard lock(mutex_);
   std::vector<OpenAlert> out;
   const absl::Status status = Each(&open_.BindText(1, route), [&] {
-    out.push_back({Copy(open_, 0), Copy(open_, 1), open_.Int(2) != 0, Copy(open_, 3),
-                   Copy(open_, 4)});
+    out.push_back(
+        {Copy(open_, 0), Copy(open_, 1), open_.Int(2) != 0, Copy(open_, 3), Copy(open_, 4)});
   });
   if (!status.ok()) return status;
   return out;

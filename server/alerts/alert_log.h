@@ -66,8 +66,8 @@ const char* StateWord(AlertDelivery::State state);
 // Thread-safe. Errors name the file; nothing of what failed was kept then.
 class AlertLog {
  public:
-  // An empty path: in memory alone. A file that is damaged is set aside and begun anew: then what is
-  // open is told again. ResourceExhausted: it cannot be written.
+  // An empty path: in memory alone. A file that is damaged is set aside and begun anew: then what
+  // is open is told again. ResourceExhausted: it cannot be written.
   static absl::StatusOr<std::unique_ptr<AlertLog>> Open(const std::string& path);
 
   using ToldKey = std::pair<std::string, std::string>;  // route, fingerprint

@@ -53,8 +53,7 @@ Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
 
 // Of a test: an alert that ends at once.
 Json TestAlert(const Json& body, int64_t ends_at) {
-  return {{"labels",
-           {{"alertname", "plumbline/test"}, {"level", "note"}, {"source", "plumbline"}}},
+  return {{"labels", {{"alertname", "plumbline/test"}, {"level", "note"}, {"source", "plumbline"}}},
           {"annotations", {{"summary", "a test"}, {"description", TextOf(body, "text")}}},
           {"endsAt", AlertTime(ends_at)}};
 }

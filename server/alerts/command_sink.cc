@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostShown = 400;                 // of its standard error
-constexpr std::chrono::milliseconds kLook{100};    // how often a cancellation is looked for
+constexpr size_t kMostShown = 400;               // of its standard error
+constexpr std::chrono::milliseconds kLook{100};  // how often a cancellation is looked for
 constexpr const char* kEnvironment[] = {"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"};
 
 class Pipe {
@@ -81,8 +81,8 @@ int Spawn(std::vector<std::string> command, std::vector<std::string> environment
   posix_spawnattr_setsigmask(&attributes, &none);  // plumbd's threads block what it waits for
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   const int error = posix_spawn(pid, command[0].c_str(), &files, &attributes,
                                 Pointers(&command).data(), Pointers(&environment).data());
   posix_spawn_file_actions_destroy(&files);

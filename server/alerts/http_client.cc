@@ -33,7 +33,8 @@ HttpAnswer AlertHttpClient::Do(const std::string& method, const std::string& pat
                                const std::string& body,
                                std::multimap<std::string, std::string> headers) {
   HttpAnswer answer;
-  const auto timeout = std::chrono::microseconds(static_cast<int64_t>(route_.timeout_seconds * 1e6));
+  const auto timeout =
+      std::chrono::microseconds(static_cast<int64_t>(route_.timeout_seconds * 1e6));
   if (!route_.token_file.empty()) {
     std::string token;
     if (auto s = ReadSecret(route_.token_file, 1, &token); !s.ok()) {
@@ -100,11 +101,11 @@ SendResult ResultOf(const HttpAnswer& answer) {
     result.detail = answer.error;
     return result;
   }
-  const bool later = answer.status == 408 || answer.status == 425 || answer.status == 429 ||
-                     answer.status >= 500;
+  const bool later =
+      answer.status == 408 || answer.status == 425 || answer.status == 429 || answer.status >= 500;
   result.kind = later ? SendResult::Kind::kTryAgain : SendResult::Kind::kRefused;
-  result.detail = absl::StrCat("status ", answer.status, ": ",
-                               Printable(answer.body.substr(0, kMostShown)));
+  result.detail =
+      absl::StrCat("status ", answer.status, ": ", Printable(answer.body.substr(0, kMostShown)));
   return result;
 }
 

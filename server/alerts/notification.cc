@@ -137,7 +137,8 @@ std::string Upper(std::string text) {
 }
 
 std::string Headline(AlertEvent event, const v1::Finding& f) {
-  return absl::StrCat("[", event == AlertEvent::kResolved ? "RESOLVED" : Upper(LevelWord(f.level())),
+  return absl::StrCat("[",
+                      event == AlertEvent::kResolved ? "RESOLVED" : Upper(LevelWord(f.level())),
                       "] ", Safe(f.rule()), ": ", Safe(f.title()));
 }
 

@@ -10,14 +10,13 @@
 namespace plumbline::server {
 namespace {
 
-constexpr std::chrono::seconds kLogPause{1};      // after the log could not be read or written
+constexpr std::chrono::seconds kLogPause{1};  // after the log could not be read or written
 constexpr std::chrono::seconds kComplainEvery{60};
 
 }  // namespace
 
 RouteSender::RouteSender(const AlertRoute& route, const std::string& page, AlertLog* log,
-                         std::unique_ptr<AlertSink> sink, UnixClock clock,
-                         const SenderTimes& times)
+                         std::unique_ptr<AlertSink> sink, UnixClock clock, const SenderTimes& times)
     : route_(route),
       page_(page),
       log_(log),
@@ -80,8 +79,8 @@ RouteSender::Clock::time_point RouteSender::Work(bool stopping) {
     if (!Kept(held.status())) return now + kLogPause;
     const std::string id = absl::StrCat("summary-", route_.name, "-", clock_());
     if (!held->empty() &&
-        !Kept(log_->Summarise(route_.name,
-                              MakeSummary(id, *held, page_, route_.name, clock_()), clock_()))) {
+        !Kept(log_->Summarise(route_.name, MakeSummary(id, *held, page_, route_.name, clock_()),
+                              clock_()))) {
       return now + kLogPause;
     }
     held_ = false;
@@ -176,8 +175,7 @@ RouteSender::Clock::time_point RouteSender::Idle(bool stopping) {
 }
 
 void RouteSender::Count(int64_t decided_unix_ns) {
-  const double seconds =
-      std::max(0.0, static_cast<double>(clock_() - decided_unix_ns) / 1e9);
+  const double seconds = std::max(0.0, static_cast<double>(clock_() - decided_unix_ns) / 1e9);
   counts_.total_ms += static_cast<uint64_t>(seconds * 1e3);
   for (size_t i = 0; i < AlertCounts::kSeconds.size(); ++i) {
     if (seconds <= AlertCounts::kSeconds[i]) ++counts_.within[i];

@@ -10,10 +10,9 @@ namespace plumbline::server {
 std::string HmacSha256Hex(std::string_view secret, std::string_view message) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
-  if (secret.size() > INT_MAX ||
-      HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-           reinterpret_cast<const unsigned char*>(message.data()), message.size(), digest,
-           &size) == nullptr) {
+  if (secret.size() > INT_MAX || HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+                                      reinterpret_cast<const unsigned char*>(message.data()),
+                                      message.size(), digest, &size) == nullptr) {
     return "";
   }
   constexpr char kHex[] = "0123456789abcdef";

@@ -18,12 +18,12 @@ class WebhookSink : public AlertSink {
     if (auto s = ReadSecret(route_.secret_file, 1, &secret); !s.ok())
       return {SendResult::Kind::kTryAgain, "secret_file " + std::string(s.message())};
     const std::string timestamp = std::to_string(clock_() / 1'000'000'000);
-    return ResultOf(http_.Do("POST", "", n.body,
-                             {{"Idempotency-Key", n.id},
-                              {"X-Plumbline-Event", EventWord(n.event)},
-                              {"X-Plumbline-Timestamp", timestamp},
-                              {"X-Plumbline-Signature",
-                               WebhookSignature(secret, timestamp, n.body)}}));
+    return ResultOf(
+        http_.Do("POST", "", n.body,
+                 {{"Idempotency-Key", n.id},
+                  {"X-Plumbline-Event", EventWord(n.event)},
+                  {"X-Plumbline-Timestamp", timestamp},
+                  {"X-Plumbline-Signature", WebhookSignature(secret, timestamp, n.body)}}));
   }
 
   void Cancel() override { http_.Cancel(); }

@@ -27,7 +27,8 @@ class HttpServerImpl : public HttpServer {
     server_.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
       response.set_content("ok\n", "text/plain");
     });
-    server_.Get("/version", [version = pages.version](const httplib::Request&, httplib::Response& response) {
+    server_.Get("/version", [version = pages.version](const httplib::Request&,
+                                                      httplib::Response& response) {
       response.set_content(absl::StrCat("{\"version\":\"", version, "\"}\n"), "application/json");
     });
     server_.Get("/metrics", [metrics = std::move(pages.metrics)](const httplib::Request&,

@@ -147,7 +147,9 @@ void IncidentBook::StepClosed(const std::string& name, int64_t step) {
   {
     std::lock_guard lock(mutex_);
     const auto found = runs_.find(name);
-    if (found == runs_.end() || step < found->second.due) return;
+    if (found == runs_.end()) return;
+    found->second.closed_step = step;
+    if (step < found->second.due) return;
     told = ToldNow();
     bool changed = false;
     Run& run = found->second;
@@ -271,7 +273,9 @@ absl::StatusOr<IncidentBook::Change> IncidentBook::Get(const std::string& finger
   if (found == by_fingerprint_.end())
     return absl::NotFoundError(absl::StrCat("no incident ", fingerprint));
   const Entry& entry = found->second;
-  return Change{entry.incident, entry.status, entry.opened_at, entry.status.revision()};
+  const auto run = runs_.find(entry.incident.finding().site().run());
+  return Change{entry.incident, entry.status, entry.opened_at, entry.status.revision(),
+                run == runs_.end() ? INT64_MIN : run->second.closed_step};
 }
 
 uint64_t IncidentBook::position() const {
@@ -300,7 +304,7 @@ bool IncidentBook::Next(const IncidentFilter& filter, uint64_t* cursor, Change* 
     const Entry& entry = *it->second;
     if (!filter.Matches(entry.incident.finding())) continue;
     *cursor = it->first;
-    *out = {entry.incident, entry.status, entry.opened_at, entry.status.revision()};
+    *out = {entry.incident, entry.status, entry.opened_at, entry.status.revision(), INT64_MIN};
     return true;
   }
   *cursor = std::max(*cursor, position_);
@@ -313,7 +317,8 @@ std::vector<IncidentBook::Change> IncidentBook::List(const IncidentFilter& filte
     std::lock_guard lock(mutex_);
     for (const auto& [fingerprint, entry] : by_fingerprint_) {
       if (filter.Matches(entry.incident.finding()))
-        list.push_back({entry.incident, entry.status, entry.opened_at, entry.status.revision()});
+        list.push_back(
+            {entry.incident, entry.status, entry.opened_at, entry.status.revision(), INT64_MIN});
     }
   }
   std::sort(list.begin(), list.end(),

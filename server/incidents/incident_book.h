@@ -45,8 +45,9 @@ class IncidentBook {
   struct Change {
     v1::Incident incident;
     v1::IncidentStatus status;
-    uint64_t opened_at = 0;  // position of the incident's first change
-    uint64_t revision = 0;   // changes of this incident so far, this one included
+    uint64_t opened_at = 0;           // position of the incident's first change
+    uint64_t revision = 0;            // changes of this incident so far, this one included
+    int64_t closed_step = INT64_MIN;  // of its run, as far as the book was told; by Get alone
   };
   using OnRevision =
       std::function<void(const std::string& fingerprint, const v1::IncidentRevision& revision)>;
@@ -104,6 +105,7 @@ class IncidentBook {
   };
   struct Run {
     uint64_t open = 0;
+    int64_t closed_step = INT64_MIN;
     int64_t due = INT64_MAX;  // the first step at which one of them may change by itself
     std::vector<Entry*> entries;
   };

@@ -12,7 +12,8 @@ struct CounterMetric {
 };
 
 // A counter of counters.h that is missing here fails the test of the metrics.
-#define PLUMB_COUNTER(field, name, help) {#field, &Counters::field, "plumbline_" name "_total", help}
+#define PLUMB_COUNTER(field, name, help) \
+  { #field, &Counters::field, "plumbline_" name "_total", help }
 constexpr CounterMetric kCounters[] = {
     PLUMB_COUNTER(batches, "batches", "Batches accepted, each once."),
     PLUMB_COUNTER(evidence, "evidence", "Evidence items in accepted batches."),

@@ -39,8 +39,7 @@ void AddIncidents(const IncidentBook& book, MetricFamilies* out) {
   for (const auto& [key, count] : book.OpenByRule()) {
     out->Gauge("plumbline_open_incidents",
                "Incidents that are not resolved, acknowledged and silenced ones included.",
-               static_cast<double>(count),
-               {{"level", LevelWord(key.second)}, {"rule", key.first}});
+               static_cast<double>(count), {{"level", LevelWord(key.second)}, {"rule", key.first}});
   }
 }
 

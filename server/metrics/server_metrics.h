@@ -1,6 +1,6 @@
-// What plumbd says about itself at /metrics, by prometheus-cpp. Labels are bounded: rules and levels
-// of the catalogue, routes of the configuration, and the names of the runs seen last; nothing else
-// that came from a trainer.
+// What plumbd says about itself at /metrics, by prometheus-cpp. Labels are bounded: rules and
+// levels of the catalogue, routes of the configuration, and the names of the runs seen last;
+// nothing else that came from a trainer.
 #pragma once
 
 #include <prometheus/client_metric.h>

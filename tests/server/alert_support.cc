@@ -84,8 +84,8 @@ Alertmanager::Alertmanager(const std::string& webhook_url) {
       PLUMB_ALERTMANAGER, "--config.file=" + folder_.File("alertmanager.yml"),
       "--storage.path=" + folder_.File("data"), "--web.listen-address=" + address_,
       "--cluster.listen-address="});
-  ok_ = Eventually(
-      [this] { return !process_->running() || !HttpGet(address_, "/-/ready").empty(); });
+  ok_ =
+      Eventually([this] { return !process_->running() || !HttpGet(address_, "/-/ready").empty(); });
   ok_ = ok_ && process_->running();
 }
 

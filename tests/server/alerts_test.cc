@@ -100,7 +100,8 @@ class AlertsTest : public testing::Test {
 TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
   Alertmanager am(behind_.url("/from-am"));
   ASSERT_TRUE(am.ok()) << am.errors();
-  auto server = Start(AlertmanagerRoute(am) + WebhookRoute());
+  auto server =
+      Start("[alerts]\ngather_most_seconds = 60.0\n" + AlertmanagerRoute(am) + WebhookRoute());
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   ManyRanks ranks(*server, "big");
   ranks.Leak();

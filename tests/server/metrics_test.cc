@@ -1,6 +1,4 @@
 // /metrics of a real plumbd, read by Debian's promtool and Prometheus; rules and dashboard over it.
-#include "server/metrics/server_metrics.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "server/metrics/server_metrics.h"
 #include "tests/server/alert_support.h"
 
 namespace plumbline::test {
@@ -46,8 +45,8 @@ class MetricsTest : public testing::Test {
   void SetUp() override {
     std::ofstream(folder_.File("secret")) << "0123456789abcdef0123\n";
     std::ofstream(folder_.File("plumbd.toml"))
-        << "[[alerts.route]]\nname = \"hook\"\nwebhook = \"" << receiver_.url()
-        << "\"\nsecret_file = \"" << folder_.File("secret") << "\"\n";
+        << "[ingest]\nack_seconds = 0.01\n[[alerts.route]]\nname = \"hook\"\nwebhook = \""
+        << receiver_.url() << "\"\nsecret_file = \"" << folder_.File("secret") << "\"\n";
     http_ = "127.0.0.1:" + std::to_string(FreePort());
     server_ = std::make_unique<Plumbd>(std::vector<std::string>{
         "--http", http_, "--config", folder_.File("plumbd.toml"), "--data", folder_.File("data")});
@@ -72,8 +71,9 @@ class MetricsTest : public testing::Test {
 };
 
 TEST(Metrics, EveryCounterHasOne) {
-  const std::set<std::string> counters = Matches(
-      ReadAll(std::string(kSource) + "/server/counters.h"), "std::atomic<uint64_t> ([a-z_]+)\\{0\\}");
+  const std::set<std::string> counters =
+      Matches(ReadAll(std::string(kSource) + "/server/counters.h"),
+              "std::atomic<uint64_t> ([a-z_]+)\\{0\\}");
   EXPECT_GE(counters.size(), 18u);
   std::set<std::string> shown, names;
   for (const auto& [field, name] : server::CounterMetricNames()) {
@@ -97,8 +97,9 @@ TEST_F(MetricsTest, SayWhatHappenedInAFormThatPromtoolAccepts) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   std::ofstream(folder_.File("metrics")) << text;
-  EXPECT_TRUE(Succeeds({"/bin/sh", "-c", std::string(PLUMB_PROMTOOL) + " check metrics < " +
-                                             folder_.File("metrics")}));
+  EXPECT_TRUE(
+      Succeeds({"/bin/sh", "-c",
+                std::string(PLUMB_PROMTOOL) + " check metrics < " + folder_.File("metrics")}));
 }
 
 TEST_F(MetricsTest, RunsAreBounded) {
@@ -108,20 +109,21 @@ TEST_F(MetricsTest, RunsAreBounded) {
     agent.Send(ScalarStep(source, 1), 1);
     ASSERT_TRUE(agent.Acknowledged(1));
   }
-  ASSERT_TRUE(Eventually(
-      [&] { return Scrape().find("plumbline_runs 26\n") != std::string::npos; }));
+  ASSERT_TRUE(
+      Eventually([&] { return Scrape().find("plumbline_runs 26\n") != std::string::npos; }));
   EXPECT_EQ(Matches(Scrape(), "plumbline_run_newest_step\\{run=\"([^}]*)\"").size(),
             server::ServerMetrics::kMostRuns);
 }
 
 TEST_F(MetricsTest, EveryMetricOfTheDashboardAndOfTheRulesExists) {
   const std::set<std::string> names = Names();
-  for (const char* path : {"/dashboards/grafana/plumbline.json",
-                           "/dashboards/prometheus/plumbline.rules.yml"}) {
+  for (const char* path :
+       {"/dashboards/grafana/plumbline.json", "/dashboards/prometheus/plumbline.rules.yml"}) {
     const std::set<std::string> used =
         Matches(ReadAll(std::string(kSource) + path), "\\b((?:plumbline|process)_[a-z_]+)\\b");
     EXPECT_GE(used.size(), 10u) << path;
-    for (const std::string& name : used) EXPECT_TRUE(names.contains(name)) << name << " in " << path;
+    for (const std::string& name : used)
+      EXPECT_TRUE(names.contains(name)) << name << " in " << path;
   }
   const auto dashboard =
       nlohmann::json::parse(ReadAll(std::string(kSource) + "/dashboards/grafana/plumbline.json"));
