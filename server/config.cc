@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/loopback.h"
 
 namespace plumbline::server {
 namespace {
@@ -13,15 +15,6 @@ absl::Status CheckRange(const char* name, double value, double low, double high)
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(name, " must be between ", low, " and ", high, ", found ", value));
-}
-
-std::string_view HostOf(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  std::string_view host = address.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return host;
 }
 
 bool HasPort(std::string_view address) {
@@ -33,17 +26,88 @@ bool HasPort(std::string_view address) {
   return error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
 }
 
-absl::Status CheckAddress(const char* name, const std::string& address, bool insecure) {
-  const bool unix_socket = address.rfind("unix:", 0) == 0;
-  if (!unix_socket && !HasPort(address)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " must be HOST:PORT, found \"", address, "\""));
+absl::Status CheckPort(const char* name, const std::string& address) {
+  if (address.rfind("unix:", 0) == 0 || HasPort(address)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " must be HOST:PORT, found \"", address, "\""));
+}
+
+// Tokens must not cross a network in the clear, whatever --insecure allows; and gRPC knows only these
+// as local.
+absl::Status CheckGuardedAddress(const char* name, const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
+      address.rfind("unix:", 0) == 0) {
+    return absl::OkStatus();
   }
-  if (!IsLoopback(address) && !insecure) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " ", address, ": with [[access]] and without [tls] it must be on "
+                   "127.0.0.1, [::1], localhost or unix:PATH: tokens do not cross a network in the "
+                   "clear"));
+}
+
+absl::Status CheckAddress(const char* name, const std::string& address, const Config& c) {
+  if (auto s = CheckPort(name, address); !s.ok()) return s;
+  const bool encrypted = !c.tls_cert.empty();
+  if (!c.access.empty() && !encrypted) return CheckGuardedAddress(name, address);
+  if (IsLoopback(address) || c.insecure || (encrypted && !c.access.empty())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, " ", address, " is not a loopback address and ",
+      encrypted ? "whoever reaches it could do everything: say who may in [[access]] (\"encrypted\" "
+                  "is not \"authenticated\")"
+                : "nothing would be encrypted or authenticated: give [tls] and [[access]] in the "
+                  "configuration file, use 127.0.0.1 behind a tunnel",
+      ", or --insecure on a network you trust (docs/security.md)"));
+}
+
+absl::Status CheckTls(const Config& c) {
+  if (c.tls_cert.empty() != c.tls_key.empty()) {
+    return absl::InvalidArgumentError(c.tls_cert.empty()
+                                          ? "tls.key is set and tls.cert is not: both, or neither"
+                                          : "tls.cert is set and tls.key is not: both, or neither");
+  }
+  if (!c.tls_client_ca.empty() && c.tls_cert.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " ", address,
-                     " is not a loopback address and nothing would be encrypted or authenticated; "
-                     "use 127.0.0.1 behind a tunnel, or --insecure on a network you trust"));
+        "tls.client_ca needs tls.cert and tls.key: only TLS clients show certificates");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckScopes(const AccessEntry& entry) {
+  for (const std::string& scope : entry.scopes) {
+    if (scope == "read" || scope == "write" || scope == "admin") continue;
+    return absl::InvalidArgumentError(absl::StrCat("access \"", entry.name, "\": scope \"", scope,
+                                                   "\", expected read, write or admin"));
+  }
+  if (!entry.scopes.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "access \"", entry.name, "\": scopes is empty, expected some of read, write, admin"));
+}
+
+absl::Status CheckAccess(const Config& c) {
+  std::set<std::string> names;
+  for (const AccessEntry& entry : c.access) {
+    if (entry.name.empty() || !names.insert(entry.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "each [[access]] needs a name of its own, found \"", entry.name, "\" ",
+          entry.name.empty() ? "" : "twice"));
+    }
+    if (auto s = CheckScopes(entry); !s.ok()) return s;
+    if (entry.san.empty() && entry.token_file.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "access \"", entry.name, "\" lets everybody in: expected san, token_file or both"));
+    }
+    if (!entry.san.empty() && c.tls_client_ca.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "access \"", entry.name,
+          "\": a san is known only of clients that show a certificate: set tls.client_ca"));
+    }
+    if (entry.runs.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("access \"", entry.name, "\": runs is empty, expected globs or [\"*\"]"));
+    }
   }
   return absl::OkStatus();
 }
@@ -58,24 +122,26 @@ absl::Status CheckRelay(const Config& c) {
   if (c.relay_upstream == c.grpc) {
     return absl::InvalidArgumentError("--relay " + c.relay_upstream + " is its own address");
   }
-  return CheckAddress("--relay", c.relay_upstream, c.insecure);
+  if (auto s = CheckPort("--relay", c.relay_upstream); !s.ok()) return s;
+  if (!c.relay_tls_ca.empty() || IsLoopback(c.relay_upstream) || c.insecure) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--relay ", c.relay_upstream,
+                   " is not a loopback address and the connection would not be encrypted: name the "
+                   "server's authority in relay.tls_ca, or --insecure on a network you trust"));
 }
 
 }  // namespace
 
-bool IsLoopback(const std::string& address) {
-  if (address.rfind("unix:", 0) == 0) return true;
-  const std::string_view host = HostOf(address);
-  if (host == "localhost" || host == "::1") return true;
-  // 127.0.0.0/8 and nothing that merely begins like it ("127.example.org").
-  return host.substr(0, 4) == "127." &&
-         host.find_first_not_of("0123456789.") == std::string_view::npos;
-}
+bool IsLoopback(const std::string& address) { return IsLoopbackAddress(address); }
 
 absl::Status ValidateConfig(const Config& c) {
-  if (auto s = CheckAddress("--grpc", c.grpc, c.insecure); !s.ok()) return s;
+  if (auto s = CheckTls(c); !s.ok()) return s;
+  if (auto s = CheckAccess(c); !s.ok()) return s;
+  if (auto s = CheckAddress("--grpc", c.grpc, c); !s.ok()) return s;
   if (c.http != "off") {
-    if (auto s = CheckAddress("--http", c.http, c.insecure); !s.ok()) return s;
+    if (auto s = CheckAddress("--http", c.http, c); !s.ok()) return s;
   }
   if (auto s = CheckRelay(c); !s.ok()) return s;
   constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -92,6 +158,9 @@ absl::Status ValidateConfig(const Config& c) {
       {"ingest.waiting_bytes", static_cast<double>(c.waiting_bytes), 0, 16 * kGiB},
       {"ingest.max_streams", static_cast<double>(c.max_streams), 1, 1e7},
       {"ingest.max_name_bytes", static_cast<double>(c.max_name_bytes), 16, 65536},
+      {"ingest.max_series", static_cast<double>(c.max_series), 1, 1e8},
+      {"ingest.max_runs", static_cast<double>(c.max_runs), 1, 1e7},
+      {"ingest.hello_seconds", c.hello_seconds, 0.1, 3600},
       {"journal.sync_seconds", c.journal_sync_seconds, 0.01, 3600},
       {"journal.commit_ms", c.journal_commit_ms, 0, 1000},
       {"journal.commit_bytes", static_cast<double>(c.journal_commit_bytes), 1, kGiB},

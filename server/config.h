@@ -11,6 +11,17 @@
 
 namespace plumbline::server {
 
+// One [[access]]: who shows all that it names may do what `scopes` says, to runs that match.
+struct AccessEntry {
+  std::string name;        // in messages and in the history of incidents
+  std::string san;         // glob over the names in a client's certificate; empty: none is asked for
+  std::string token_file;  // tokens that are accepted; empty: none is asked for
+  std::vector<std::string> scopes;       // read, write, admin
+  std::vector<std::string> runs = {"*"};  // globs
+
+  bool operator==(const AccessEntry&) const = default;
+};
+
 struct Config {
   // [listen]
   std::string grpc = "127.0.0.1:7433";  // port 0: any free one
@@ -18,11 +29,19 @@ struct Config {
   bool insecure = false;    // allows addresses off loopback although nothing is encrypted
   bool reflection = false;  // gRPC reflection
 
+  // [tls]: of both addresses. Paths of PEM files
+  std::string tls_cert, tls_key;  // empty: nothing is encrypted
+  std::string tls_client_ca;      // gRPC clients must show a certificate of these authorities
+
+  // [[access]]; empty: whoever reaches an address may do everything
+  std::vector<AccessEntry> access;
+
   // [data]
   std::string data_directory;  // must exist or be creatable; empty: none
 
   // [relay]
   std::string relay_upstream;  // HOST:PORT of the server above; empty: this one judges itself
+  std::string relay_tls_ca, relay_tls_cert, relay_tls_key, relay_token_file;  // who we are there
 
   // [ingest]
   double grace_seconds = 30;         // a broken stream may come back for this long
@@ -34,6 +53,9 @@ struct Config {
   int64_t waiting_bytes = 16 << 20;
   int64_t max_streams = 20000;   // remembered, connected or not
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
+  int64_t max_series = 100'000;  // names of series and sites of one run; more are refused
+  int64_t max_runs = 10'000;     // names of runs since the start; more are refused
+  double hello_seconds = 30;     // a call says hello within this time, or is ended
 
   // [journal]: what --data keeps
   std::string journal_sync = "commit";     // commit, interval or never: docs/decisions/0010

@@ -1,6 +1,8 @@
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <sstream>
 
@@ -28,7 +30,14 @@ Sections KnownKeys(Config* c) {
                  {"insecure", Flag(&c->insecure)},
                  {"reflection", Flag(&c->reflection)}};
   s["data"] = {{"directory", Text(&c->data_directory)}};
-  s["relay"] = {{"upstream", Text(&c->relay_upstream)}};
+  s["tls"] = {{"cert", Text(&c->tls_cert)},
+              {"key", Text(&c->tls_key)},
+              {"client_ca", Text(&c->tls_client_ca)}};
+  s["relay"] = {{"upstream", Text(&c->relay_upstream)},
+                {"tls_ca", Text(&c->relay_tls_ca)},
+                {"tls_cert", Text(&c->relay_tls_cert)},
+                {"tls_key", Text(&c->relay_tls_key)},
+                {"token_file", Text(&c->relay_token_file)}};
   s["ingest"] = {{"grace_seconds", Number(&c->grace_seconds)},
                  {"ack_seconds", Number(&c->ack_seconds)},
                  {"ack_batches", Integer(&c->ack_batches)},
@@ -37,7 +46,10 @@ Sections KnownKeys(Config* c) {
                  {"waiting_batches", Integer(&c->waiting_batches)},
                  {"waiting_bytes", Integer(&c->waiting_bytes)},
                  {"max_streams", Integer(&c->max_streams)},
-                 {"max_name_bytes", Integer(&c->max_name_bytes)}};
+                 {"max_name_bytes", Integer(&c->max_name_bytes)},
+                 {"max_series", Integer(&c->max_series)},
+                 {"max_runs", Integer(&c->max_runs)},
+                 {"hello_seconds", Number(&c->hello_seconds)}};
   s["journal"] = {{"sync", Text(&c->journal_sync)},
                   {"sync_seconds", Number(&c->journal_sync_seconds)},
                   {"commit_ms", Number(&c->journal_commit_ms)},
@@ -58,6 +70,35 @@ Sections KnownKeys(Config* c) {
   return s;
 }
 
+Section KeysOf(AccessEntry* entry) {
+  return {{"name", Text(&entry->name)},
+          {"san", Text(&entry->san)},
+          {"token_file", Text(&entry->token_file)},
+          {"scopes", Texts(&entry->scopes)},
+          {"runs", Texts(&entry->runs)}};
+}
+
+// Tables that may be there many times; each call of their function begins another one.
+using RepeatedTables = std::map<std::string, std::function<Section()>, std::less<>>;
+RepeatedTables KnownRepeated(Config* c) {
+  return {{"access", [c] { return KeysOf(&c->access.emplace_back()); }}};
+}
+
+absl::Status ReadRepeated(const std::string& path, const std::string& name, const toml::node& node,
+                          const std::function<Section()>& add) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr || !array->is_array_of_tables()) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name,
+                                                   " must be tables [[", name, "]], found ",
+                                                   keys::TypeName(node)));
+  }
+  for (const toml::node& element : *array) {
+    const Section section = add();
+    if (auto s = keys::ReadSection(path, name, *element.as_table(), section); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<std::string> ConfigKeys() {
@@ -67,6 +108,9 @@ std::vector<std::string> ConfigKeys() {
     for (const auto& [key, setter] : section) all.push_back(absl::StrCat(table, ".", key));
   }
   for (const std::string& key : AlertRouteKeys()) all.push_back("alerts.route." + key);
+  for (const auto& [table, add] : KnownRepeated(&unused)) {
+    for (const auto& [key, setter] : add()) all.push_back(absl::StrCat(table, ".", key));
+  }
   return all;
 }
 
@@ -84,13 +128,20 @@ absl::Status LoadConfigFile(const std::string& path, Config* config) {
         absl::StrCat(path, ":", e.source().begin.line, ": ", std::string(e.description())));
   }
   const Sections known = KnownKeys(config);
+  const auto repeated = KnownRepeated(config);
+  std::vector<std::string> names = keys::NamesOf(known);
+  for (const auto& [name, add] : repeated) names.push_back(name);
+  std::sort(names.begin(), names.end());
   for (const auto& [key, node] : root) {
     const std::string name(key.str());
+    if (const auto tables = repeated.find(name); tables != repeated.end()) {
+      if (auto s = ReadRepeated(path, name, node, tables->second); !s.ok()) return s;
+      continue;
+    }
     const auto section = known.find(name);
     if (section == known.end()) {
       return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown table [", name,
-                                                     "]",
-                                                     keys::DidYouMean(name, keys::NamesOf(known))));
+                                                     "]", keys::DidYouMean(name, names)));
     }
     if (!node.is_table()) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -20,6 +20,10 @@ struct Counters {
   std::atomic<uint64_t> engine_refused{0};     // items the engine refused after our checks passed
   std::atomic<uint64_t> skipped_batches{0};    // numbers an agent says it will never send
   std::atomic<uint64_t> broken_streams{0};     // ended because of a protocol error
+  std::atomic<uint64_t> unauthenticated{0};    // calls refused: nobody that is known here
+  std::atomic<uint64_t> forbidden{0};          // ... or not allowed to do that
+  std::atomic<uint64_t> revoked_calls{0};      // ended because a token expired or was revoked
+  std::atomic<uint64_t> slow_hellos{0};        // calls ended that said no hello in time
   std::atomic<uint64_t> journal_commits{0};
   std::atomic<uint64_t> journal_entries{0};
   std::atomic<uint64_t> journal_bytes{0};

@@ -13,6 +13,8 @@
 #include "absl/synchronization/mutex.h"
 #include "base/open_files.h"
 #include "rules/engine/engine.h"
+#include "server/access/gate.h"
+#include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
 #include "server/relay/relay.h"
 #include "server/server.h"
@@ -26,6 +28,7 @@ constexpr int kUsage = 2;
 struct CommandLine {
   std::string config_file;
   std::string port_file;
+  std::string new_token;
   bool check_config = false;
   bool test_alerts = false;
 };
@@ -63,6 +66,9 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
       ->capture_default_str();
   app->add_flag("--insecure", config->insecure,
                 "listen off loopback although nothing is encrypted");
+  app->add_option("--new-token", line->new_token,
+                  "draw a token, write it to a new FILE, print the line for a token file, and end")
+      ->type_name("FILE");
   app->add_flag("--reflection", config->reflection, "serve gRPC reflection");
   app->add_option("--log-level", config->log_level, "trace, debug, info, warning, error or off")
       ->type_name("LEVEL")
@@ -105,7 +111,13 @@ absl::Status CheckConfig(const Config& config) {
   plumbline::rules::EngineConfig engine;
   engine.rules = config.rules;
   engine.settings = config.settings;
-  return plumbline::rules::Engine::Create(engine, [](const auto&) {}).status();
+  if (auto s = plumbline::rules::Engine::Create(engine, [](const auto&) {}).status(); !s.ok()) {
+    return s;
+  }
+  plumbline::server::Counters unused;
+  const absl::Status gate = plumbline::server::Gate::Open(config, &unused).status();
+  if (gate.ok()) return gate;
+  return absl::InvalidArgumentError(std::string(gate.message()));
 }
 
 // Whole or not at all: who waits for the file must not read half an address.
@@ -131,6 +143,16 @@ void PrepareForStreams(uint64_t max_streams) {
   }
 }
 
+int NewToken(const std::string& path) {
+  const auto line = plumbline::server::MakeToken(path);
+  if (!line.ok()) {
+    std::fprintf(stderr, "plumbd: --new-token: %s\n", std::string(line.status().message()).c_str());
+    return 1;
+  }
+  std::printf("%s\n", line->c_str());
+  return 0;
+}
+
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "plumbd: %s\n", std::string(status.message()).c_str());
   return status.code() == absl::StatusCode::kInvalidArgument ? kUsage : 1;
@@ -145,6 +167,10 @@ int main(int argc, char** argv) {
   Config config;
   CommandLine line;
   if (const int status = Configure(argc, argv, &config, &line); status >= 0) return status;
+  if (!line.new_token.empty()) return NewToken(line.new_token);
+  // Before the first line is logged.
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
+  spdlog::set_level(spdlog::level::from_str(config.log_level));
   if (auto s = CheckConfig(config); !s.ok()) return Fail(s);
   if (line.check_config) {
     std::puts("configuration is valid");
@@ -158,8 +184,6 @@ int main(int argc, char** argv) {
     return delivered ? 0 : 1;
   }
 
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
-  spdlog::set_level(spdlog::level::from_str(config.log_level));
   PrepareForStreams(static_cast<uint64_t>(config.max_streams));
 
   // Before any thread starts, so that all of them inherit it and only sigwait sees the signals.

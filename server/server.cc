@@ -32,6 +32,9 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.waiting.waiting_bytes = static_cast<size_t>(c.waiting_bytes);
   o.window_steps = c.window_steps;
   o.max_streams = static_cast<size_t>(c.max_streams);
+  o.max_runs = static_cast<size_t>(c.max_runs);
+  o.max_series = static_cast<size_t>(c.max_series);
+  o.hello_within = Seconds(c.hello_seconds);
   o.ack_batches = static_cast<uint64_t>(c.ack_batches);
   o.ack_delay = Seconds(c.ack_seconds);
   return o;
@@ -51,8 +54,24 @@ absl::Status LoadReflection() {
   return absl::UnavailableError(absl::StrCat("--reflection: ", dlerror()));
 }
 
-void SetChannelArguments(const Config& config, grpc::ServerBuilder* builder) {
+}  // namespace
+
+void SetLimits(const Config& config, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(config.message_bytes));
+  // gRPC unpacks a message before it measures it: a few KiB would become GiB. Nobody of ours packs.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  // Who connects and dawdles, and who has nothing to say any more.
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20000);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300000);
+  // Of one connection: an agent has one call, a page some.
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1000);
+}
+
+namespace {
+
+void SetChannelArguments(grpc::ServerBuilder* builder) {
   // Two servers on one port would share its connections by chance.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // A host that lost its power is noticed; agents may do the same.
@@ -70,9 +89,13 @@ class ServerImpl : public Server {
   }
 
   absl::Status Init(const Config& config) {
+    auto gate = Gate::Open(config, &counters_);
+    if (!gate.ok()) return gate.status();
+    gate_ = *std::move(gate);
     if (auto s = pipeline_.Open(config, Version()); !s.ok()) return s;
-    ingest_ = IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
-                                    &pipeline_.journal(), &pipeline_.judge(), &counters_);
+    ingest_ =
+        IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
+                              &pipeline_.journal(), &pipeline_.judge(), gate_.get(), &counters_);
     run_reader_ = pipeline_.MakeReader(config);
     if (auto s = StartAlerts(config); !s.ok()) return s;
     query_ = QueryService::Create(SourcesOfQueries());
@@ -82,7 +105,14 @@ class ServerImpl : public Server {
     if (auto s = Listen(config); !s.ok()) return s;
     if (config.http == "off") return absl::OkStatus();
     metrics_ = std::make_unique<ServerMetrics>(SourcesOfMetrics());
-    auto http = HttpServer::Start(config.http, {Version(), [this] { return metrics_->Text(); }});
+    HttpOptions options;
+    options.tls_cert = config.tls_cert;
+    options.tls_key = config.tls_key;
+    options.admit = [gate = gate_.get()](std::string_view header) {
+      return gate->AdmitHttp(header);
+    };
+    auto http =
+        HttpServer::Start(config.http, {Version(), [this] { return metrics_->Text(); }}, options);
     if (!http.ok()) return http.status();
     http_ = std::move(*http);
     return absl::OkStatus();
@@ -112,6 +142,7 @@ class ServerImpl : public Server {
     sources.counters = &counters_;
     sources.store = &pipeline_.store();
     sources.runs = run_reader_.get();
+    sources.gate = gate_.get();
     sources.alerts = [alerts = alerts_.get()](const std::string& fingerprint) {
       return alerts->Deliveries(fingerprint);
     };
@@ -152,8 +183,9 @@ class ServerImpl : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(config.grpc, grpc::InsecureServerCredentials(), &port);
-    SetChannelArguments(config, &builder);
+    builder.AddListeningPort(config.grpc, gate_->ListenerCredentials(config.grpc), &port);
+    SetChannelArguments(&builder);
+    SetLimits(config, &builder);
     builder.RegisterService(ingest_->service());
     builder.RegisterService(query_->service());
     grpc_ = builder.BuildAndStart();
@@ -167,6 +199,7 @@ class ServerImpl : public Server {
   }
 
   Counters counters_;
+  std::unique_ptr<Gate> gate_;
   Pipeline pipeline_{&counters_};
   std::unique_ptr<IngestService> ingest_;
   std::unique_ptr<RunReader> run_reader_;

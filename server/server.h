@@ -7,10 +7,17 @@
 #include "absl/status/statusor.h"
 #include "server/config.h"
 
+namespace grpc {
+class ServerBuilder;
+}
+
 namespace plumbline::server {
 
 // The version of this build, "0.1.0".
 std::string Version();
+
+// What a listener, of a server or a relay, takes from anybody.
+void SetLimits(const Config& config, grpc::ServerBuilder* builder);
 
 class Server {
  public:

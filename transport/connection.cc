@@ -15,7 +15,7 @@ constexpr milliseconds kGoodbye{300};  // for the server to close its side
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const StreamConfig& config) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const StreamConfig& config) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Our own backoff decides; the channel's must not be slower. The least one keeps gRPC's default:
@@ -25,7 +25,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const StreamConfig& config) {
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetMaxSendMessageSize(-1);
-  return grpc::CreateCustomChannel(config.target, grpc::InsecureChannelCredentials(), args);
+  return OpenChannel(config.target, config.credentials, args);
 }
 
 Connection::Connection(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,

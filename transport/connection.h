@@ -15,6 +15,7 @@
 
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/ingest.pb.h"
+#include "transport/credentials.h"
 #include "transport/outbox.h"
 
 namespace plumbline::transport {
@@ -38,6 +39,9 @@ struct StreamConfig {
   std::function<Unmade()> unmade;                 // may be null: none
   std::function<void()> server_forgot;            // it no longer holds what it acknowledged
   std::function<void(uint64_t)> on_acknowledged;  // through which sequence; may be null
+  Credentials credentials;
+  // The server was there and will not have us, or our credentials cannot be used; may be null.
+  std::function<void(const grpc::Status&)> on_refused;
 };
 
 struct StreamCounters {
@@ -46,8 +50,9 @@ struct StreamCounters {
   std::atomic<uint64_t> bytes_sent{0};
 };
 
-// A channel that dials when our own backoff says so.
-std::shared_ptr<grpc::Channel> MakeChannel(const StreamConfig& config);
+// A channel that dials when our own backoff says so. Errors as OpenChannel; none without
+// credentials.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const StreamConfig& config);
 
 // Not thread-safe: all calls from the thread that runs `events`. What it is given must outlive it.
 class Connection {

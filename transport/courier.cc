@@ -37,15 +37,27 @@ Courier::Courier(const StreamConfig& config, Outbox* outbox, StreamCounters* cou
     : config_(config),
       outbox_(*outbox),
       counters_(*counters),
-      wishes_(std::move(wishes)),
-      channel_(MakeChannel(config)) {}
+      wishes_(std::move(wishes)) {}
 
 bool Courier::Wanted() const {
   return !wishes_.stopping() && !(wishes_.finishing() && outbox_.state().empty());
 }
 
+// Credentials are read anew for each connection: they are changed while a trainer runs.
+absl::Status Courier::Prepare() {
+  if (channel_ != nullptr && !config_.credentials.any()) return absl::OkStatus();
+  auto channel = MakeChannel(config_);
+  if (!channel.ok()) return channel.status();
+  channel_ = *std::move(channel);
+  return absl::OkStatus();
+}
+
 // One connection. True when the server welcomed us.
 bool Courier::RunOnce(grpc::Status* status) {
+  if (const absl::Status ready = Prepare(); !ready.ok()) {
+    *status = {grpc::StatusCode::FAILED_PRECONDITION, std::string(ready.message())};
+    return false;
+  }
   grpc::CompletionQueue events;
   Connection connection(config_, &outbox_, &counters_, channel_, &events);
   connection.Start();
@@ -78,9 +90,10 @@ void Courier::WaitBefore(Clock::time_point again) {
 
 void Courier::Run() {
   uint32_t backoff_ms = config_.backoff_first_ms;
-  grpc::Status ignored;
+  grpc::Status status;
   while (Wanted()) {
-    if (RunOnce(&ignored)) backoff_ms = config_.backoff_first_ms;
+    if (RunOnce(&status)) backoff_ms = config_.backoff_first_ms;
+    if (Refused(status) && config_.on_refused) config_.on_refused(status);
     WaitBefore(Clock::now() + milliseconds(backoff_ms));
     backoff_ms = std::min(backoff_ms * 2, config_.backoff_last_ms);
   }

@@ -37,13 +37,14 @@ class Courier {
  private:
   bool Wanted() const;
   bool RunOnce(grpc::Status* status);
+  absl::Status Prepare();
   void WaitBefore(Clock::time_point again);
 
   const StreamConfig& config_;
   Outbox& outbox_;
   StreamCounters& counters_;
   const Wishes wishes_;
-  const std::shared_ptr<grpc::Channel> channel_;
+  std::shared_ptr<grpc::Channel> channel_;  // null: to be made
 };
 
 struct Leftovers {

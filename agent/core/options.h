@@ -18,6 +18,7 @@
 // | PLUMBLINE_QUEUE_BYTES      | 64 MiB  | evidence kept while the server has not acknowledged it                    |
 // | PLUMBLINE_QUEUE_BATCHES    | 4096    | the same, in batches                                                      |
 // | PLUMBLINE_SPOOL_BYTES      | 1 GiB   | of one process, on disk                                                   |
+// | PLUMBLINE_TLS_CA, _CERT, _KEY, PLUMBLINE_TOKEN_FILE | | who we are: transport/credentials.h                 |
 // | PLUMBLINE_CUDA_LIBRARY     |         | path of libplumbline_cuda.so; else beside libplumbline_agent.so           |
 // clang-format on
 //

@@ -149,6 +149,22 @@ absl::Status Run::OpenOutbox() {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Says once what a server has against this process: without it, evidence would only pile up.
+std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
+  return [server, said = std::string()](const grpc::Status& status) mutable {
+    if (said == status.error_message()) return;
+    said = status.error_message();
+    std::fprintf(stderr,
+                 "plumbline: %s does not take this process's evidence, which is kept meanwhile: "
+                 "%s\n",
+                 server.c_str(), said.c_str());
+  };
+}
+
+}  // namespace
+
 bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
   const AgentOptions& options = state_->options;
   if (!options.server.empty()) {
@@ -162,6 +178,8 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.ack_timeout_ms = options.ack_timeout_ms;
     config.heartbeat_ms = options.heartbeat_ms;
     config.newest_step = [state = state_] { return state->newest_step.load(); };
+    config.credentials = transport::CredentialsFromEnvironment();
+    config.on_refused = SayOnce(options.server);
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
     stream_ = std::make_shared<ServerStream>(std::move(config), outbox_, options.spool_dir);
     if (!stream_->Start()) return false;

@@ -13,6 +13,7 @@
 #include "audit/commands/commands.h"
 #include "audit/commands/progress_line.h"
 #include "audit/commands/server_run.h"
+#include "audit/live/live.h"
 #include "audit/readers/column_map.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
@@ -197,6 +198,7 @@ void RegisterAudit(CLI::App& app, int* status) {
                    "was judged")
       ->type_name("HOST:PORT");
   command->add_option("--run", arguments->run, "The run, with --server")->type_name("RUN");
+  AddCredentials(command);
   command->add_flag("--quiet", arguments->quiet, "No progress on standard error");
   command->callback([arguments, status] { *status = Run(*arguments); });
 }

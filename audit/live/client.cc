@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "plumbline/v1/query.grpc.pb.h"
+#include "transport/credentials.h"
 
 namespace plumbline::audit {
 namespace {
@@ -21,7 +22,7 @@ std::chrono::system_clock::time_point In(double seconds) {
              std::chrono::duration<double>(seconds));
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(256 << 20);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy cannot reach our loopback
@@ -31,7 +32,12 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   // A server whose host vanished is noticed.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return transport::OpenChannel(address, transport::CredentialsFromEnvironment(), arguments);
+}
+
+// Reaches nobody: a client whose credentials cannot be used says so at its first call.
+std::shared_ptr<grpc::Channel> DeadChannel() {
+  return grpc::CreateChannel("unix:/nonexistent", grpc::InsecureChannelCredentials());
 }
 
 }  // namespace
@@ -40,12 +46,14 @@ class Client::Impl {
  public:
   explicit Impl(const std::string& address)
       : address_(address),
-        channel_(Connect(address)),
+        connected_(Connect(address)),
+        channel_(connected_.ok() ? *connected_ : DeadChannel()),
         query_(v1::Query::NewStub(channel_)),
         ingest_(v1::Ingest::NewStub(channel_)) {}
 
   absl::Status ToAbsl(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
+    if (!connected_.ok()) return connected_.status();
     std::string message = status.error_message();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       message = absl::StrCat("no server answers at ", address_, " (", message, ")");
@@ -173,6 +181,7 @@ class Client::Impl {
 
  private:
   const std::string address_;
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> connected_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Query::Stub> query_;
   std::unique_ptr<v1::Ingest::Stub> ingest_;

@@ -1,8 +1,10 @@
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "audit/live/live.h"
 
 namespace plumbline::audit {
@@ -12,6 +14,7 @@ void AddServer(CLI::App* command, std::string* server) {
   command->add_option("--server", *server, "address of plumbd ($PLUMBLINE_SERVER)")
       ->type_name("HOST:PORT")
       ->capture_default_str();
+  AddCredentials(command);
 }
 
 void AddFormat(CLI::App* command, std::string* format) {
@@ -178,6 +181,22 @@ void RegisterDoctor(CLI::App& app, int* status) {
 }
 
 }  // namespace
+
+void AddCredentials(CLI::App* command) {
+  constexpr const char* kOptions[][3] = {
+      {"--token-file", "PLUMBLINE_TOKEN_FILE", "file with our token, mode 0600"},
+      {"--tls-ca", "PLUMBLINE_TLS_CA", "authorities of servers (PEM), or system; turns TLS on"},
+      {"--tls-cert", "PLUMBLINE_TLS_CERT", "our certificate (PEM)"},
+      {"--tls-key", "PLUMBLINE_TLS_KEY", "its key (PEM), mode 0600"},
+  };
+  for (const auto& [option, variable, text] : kOptions) {
+    command
+        ->add_option_function<std::string>(
+            option, [name = variable](const std::string& path) { setenv(name, path.c_str(), 1); },
+            absl::StrCat(text, " ($", variable, ")"))
+        ->type_name("FILE");
+  }
+}
 
 void RegisterLive(CLI::App& app, int* status) {
   RegisterWatch(app, status);

@@ -96,6 +96,11 @@ struct DoctorOptions {
 // Is everything here that watching a trainer needs? 0 when all that is required works, 1 otherwise.
 int RunDoctor(const DoctorOptions& options);
 
+// --token-file, --tls-ca, --tls-cert, --tls-key: other words for the environment variables that
+// clients read (transport/credentials.h), of this process and of those it starts. Files, never secrets:
+// everybody on the host can read a command line.
+void AddCredentials(CLI::App* command);
+
 // Declares watch, runs, query and doctor; the one that is parsed leaves its exit status in *status.
 void RegisterLive(CLI::App& app, int* status);
 

@@ -64,6 +64,7 @@ int RunSpoolSend(const SpoolCommandOptions& options) {
   leftovers.run = options.run;
   leftovers.config.target = options.server;
   leftovers.config.tool_version = "plumb";
+  leftovers.config.credentials = transport::CredentialsFromEnvironment();
   leftovers.stopping = [&] { return stopped.load(); };
   leftovers.report = [](const transport::Spool& spool, const absl::Status& delivered, uint64_t n) {
     const std::string path = Printable(spool.path());
@@ -94,6 +95,7 @@ void RegisterSpool(CLI::App& app, int* status) {
   send->add_option("--server", o->server, "address of plumbd ($PLUMBLINE_SERVER)")
       ->type_name("HOST:PORT")
       ->capture_default_str();
+  AddCredentials(send);
   send->add_option("--timeout", o->timeout_seconds, "end after this long")
       ->type_name("SECONDS")
       ->check(CLI::NonNegativeNumber.description(""));

@@ -51,7 +51,7 @@ SimulatedStream::SimulatedStream(const SimulatorOptions& options, uint32_t index
     };
   }
   config_.on_acknowledged = [this](uint64_t through) { OnAcknowledged(through); };
-  channel_ = transport::MakeChannel(config_);
+  channel_ = *transport::MakeChannel(config_);
   // Like training curves: a slow drift and noise, with the digits of a float.
   std::normal_distribution<float> normal(0, 0.01f);
   for (size_t i = 0; i < kNoise; ++i) noise_.push_back(static_cast<double>(2.0f + normal(random_)));

@@ -1,13 +1,23 @@
-// The HTTP side of plumbd: is it alive, which version is it, its metrics. Loopback by default.
+// The HTTP side of plumbd: is it alive, which version is it, its metrics. Loopback by default; TLS
+// with [tls].
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace plumbline::server {
+
+struct HttpOptions {
+  std::string tls_cert, tls_key;  // read at each handshake; empty: plain HTTP
+  // Asked before every path but /healthz, with the Authorization header; Unauthenticated is
+  // answered with 401, anything else with 403. Null: nobody is asked.
+  std::function<absl::Status(std::string_view authorization)> admit;
+};
 
 class HttpServer {
  public:
@@ -20,7 +30,8 @@ class HttpServer {
   };
 
   // Unavailable when the address cannot be listened on.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Pages pages);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Pages pages,
+                                                           const HttpOptions& options = {});
   // With the port that was found for port 0.
   virtual std::string address() const = 0;
 };

@@ -26,7 +26,8 @@ bool Stronger(const v1::Finding& a, const v1::Finding& b) {
 bool IncidentFilter::Matches(const v1::Finding& finding) const {
   return (run.empty() || run == finding.site().run()) && finding.level() >= min_level &&
          (rule_glob.empty() || rules::GlobMatch(rule_glob, finding.rule())) &&
-         finding.fingerprint().rfind(fingerprint, 0) == 0;
+         finding.fingerprint().rfind(fingerprint, 0) == 0 &&
+         (visible == nullptr || visible(finding.site().run()));
 }
 
 IncidentBook::IncidentBook(std::function<int64_t()> unix_ns, int64_t quiet_steps)

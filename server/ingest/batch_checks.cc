@@ -275,6 +275,11 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
                                                      " are accepted"));
     }
   }
+  if (source.world_size() > limits.max_world || source.rank() >= limits.max_world) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", source.rank(), " of ",
+                                                   source.world_size(), " ranks, at most ",
+                                                   limits.max_world, " are accepted"));
+  }
   if (source.world_size() != 0 && source.rank() >= source.world_size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", source.rank(), " of ", source.world_size(), " ranks"));

@@ -14,6 +14,7 @@ struct BatchLimits {
   int max_sources = 4096;
   int max_columns = 1 << 16;  // series of one set
   size_t max_sets = 4096;     // of one stream
+  uint32_t max_world = 1u << 17;  // as the engine
 };
 
 // InvalidArgument: "evidence[3].routing.sample.scores: 12 bytes of data for f32 [4,8], expected

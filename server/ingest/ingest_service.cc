@@ -20,29 +20,44 @@ class IngestServiceImpl : public IngestService,
                           public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {
  public:
   IngestServiceImpl(const IngestOptions& options, const StreamBook& known, Journal* journal,
-                    Judge* judge, Counters* counters)
-      : table_(options.max_streams, options.waiting),
+                    Judge* judge, Gate* gate, Counters* counters)
+      : gate_(gate),
+        max_calls_(2 * options.max_streams),
+        table_(options.max_streams, options.waiting),
+        names_(options.max_runs, options.max_series),
         pacer_({options.window_steps, options.patience}),
-        intake_(options.limits, &table_, &pacer_, journal, judge, counters),
+        intake_(options.limits, &table_, &names_, &pacer_, journal, judge, counters),
         timer_(options.ack_delay),
         pace_timer_(options.patience / 8),
-        context_{&intake_,          &timer_, counters, options.server_version, options.ack_batches,
-                 journal->durable()} {
+        context_{&intake_,
+                 &timer_,
+                 counters,
+                 options.server_version,
+                 options.ack_batches,
+                 journal->durable(),
+                 options.hello_within} {
     table_.Restore(known);
     Pace();
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(
-      grpc::CallbackServerContext*) override {
-    auto session = std::make_shared<Session>(&context_, [this](Session* done) {
-      std::lock_guard lock(mutex_);
-      sessions_.erase(done);
-    });
+      grpc::CallbackServerContext* context) override {
+    auto session =
+        std::make_shared<Session>(&context_, gate_->Enter(*context), [this](Session* done) {
+          std::lock_guard lock(mutex_);
+          sessions_.erase(done);
+        });
+    bool room;
     {
       std::lock_guard lock(mutex_);
       sessions_[session.get()] = session;
+      room = sessions_.size() <= max_calls_;
     }
     session->Begin();
+    if (!room) {
+      session->End({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                    "too many calls at once (ingest.max_streams); come back later"});
+    }
     return session.get();
   }
 
@@ -75,7 +90,10 @@ class IngestServiceImpl : public IngestService,
     pace_timer_.Schedule([this] { Pace(); });
   }
 
+  Gate* const gate_;
+  const size_t max_calls_;  // those that have not said hello included
   StreamTable table_;
+  NameBook names_;
   Pacer pacer_;
   Intake intake_;
   AckTimer timer_;
@@ -89,8 +107,8 @@ class IngestServiceImpl : public IngestService,
 
 std::unique_ptr<IngestService> IngestService::Create(const IngestOptions& options,
                                                      const StreamBook& known, Journal* journal,
-                                                     Judge* judge, Counters* counters) {
-  return std::make_unique<IngestServiceImpl>(options, known, journal, judge, counters);
+                                                     Judge* judge, Gate* gate, Counters* counters) {
+  return std::make_unique<IngestServiceImpl>(options, known, journal, judge, gate, counters);
 }
 
 }  // namespace plumbline::server

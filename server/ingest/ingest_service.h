@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "server/access/gate.h"
 #include "server/counters.h"
 #include "server/ingest/batch_checks.h"
 #include "server/ingest/sequencer.h"
@@ -26,6 +27,9 @@ struct IngestOptions {
   size_t max_streams = 20000;
   int64_t window_steps = 64;                                    // of the engine
   std::chrono::nanoseconds patience = std::chrono::seconds(5);  // see pacer.h
+  size_t max_runs = 10000;
+  size_t max_series = 100000;  // names of one run
+  std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
   uint64_t ack_batches = 8;
   std::chrono::nanoseconds ack_delay = std::chrono::seconds(1);
 };
@@ -38,7 +42,7 @@ class IngestService {
   // must be stopped before it goes.
   static std::unique_ptr<IngestService> Create(const IngestOptions& options,
                                                const StreamBook& known, Journal* journal,
-                                               Judge* judge, Counters* counters);
+                                               Judge* judge, Gate* gate, Counters* counters);
 
   virtual grpc::Service* service() = 0;
   // Acknowledges what is held and ends every stream with UNAVAILABLE: agents keep the rest and

@@ -65,8 +65,14 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
 }
 
 absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
-                                            std::weak_ptr<Connection> owner) {
+                                            std::weak_ptr<Connection> owner,
+                                            const MayWrite& may_write) {
   if (auto s = CheckHello(hello); !s.ok()) return s;
+  for (const v1::Source& source : hello.sources()) {
+    if (auto s = may_write(source.run()); !s.ok()) return s;
+    if (auto s = names_->AddRun(source.run()); !s.ok()) return s;
+  }
+  if (auto s = table_->MayTakeOver(hello.stream_id(), may_write); !s.ok()) return s;
   auto opened = table_->Open(hello.stream_id());
   if (!opened.ok()) return opened.status();
   Joined joined;
@@ -151,10 +157,28 @@ absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) 
   return absl::OkStatus();
 }
 
+// A set with more names than its run may have is not known here, and its rows are refused by number;
+// the stream goes on.
+SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
+  SeriesSets::Declared fit;
+  for (const v1::SeriesSet& set : hello.series_sets()) {
+    absl::Status full;
+    for (const v1::Source& source : hello.sources()) {
+      if (full.ok()) full = names_->Add(source.run(), set);
+    }
+    if (full.ok()) {
+      *fit.Add() = set;
+    } else {
+      spdlog::warn("stream {:016x}: hello: {:?}", hello.stream_id(), std::string(full.message()));
+    }
+  }
+  return fit;
+}
+
 // The sets of a hello enter the journal like a batch, with number 0, when they are news.
 void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello) {
   std::vector<SetRecord> fresh;
-  const absl::Status added = stream->sets.Add(hello.series_sets(), limits_.max_sets, &fresh);
+  const absl::Status added = stream->sets.Add(SetsThatFit(hello), limits_.max_sets, &fresh);
   if (!added.ok()) {
     spdlog::warn("stream {:016x}: hello: {:?}", stream->id, std::string(added.message()));
     return;
@@ -235,6 +259,7 @@ void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
   absl::Status status = batch->batch.stream_id() == stream.id
                             ? CheckBatch(batch->batch, limits_)
                             : absl::InvalidArgumentError("stream_id is not the one of the hello");
+  if (status.ok()) status = names_->Add(batch->batch);
   for (int i = 0; status.ok() && i < batch->batch.sources_size(); ++i) {
     status = ClaimLocked(stream, batch->batch.sources(i));
   }

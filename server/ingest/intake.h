@@ -13,6 +13,7 @@
 #include "plumbline/v1/ingest.pb.h"
 #include "server/counters.h"
 #include "server/ingest/batch_checks.h"
+#include "server/ingest/name_book.h"
 #include "server/ingest/pacer.h"
 #include "server/ingest/stream_table.h"
 #include "server/journal/journal.h"
@@ -25,10 +26,11 @@ namespace plumbline::server {
 class Intake {
  public:
   // All pointers must outlive it, and the journal must be stopped before it goes.
-  Intake(BatchLimits limits, StreamTable* table, Pacer* pacer, Journal* journal, Judge* judge,
-         Counters* counters)
+  Intake(BatchLimits limits, StreamTable* table, NameBook* names, Pacer* pacer, Journal* journal,
+         Judge* judge, Counters* counters)
       : limits_(limits),
         table_(table),
+        names_(names),
         pacer_(pacer),
         journal_(journal),
         judge_(judge),
@@ -41,7 +43,11 @@ class Intake {
     uint64_t held = 0;  // highest number that needs not be sent again
     bool room = true;   // false: read on when Connection::Resume is called
   };
-  absl::StatusOr<Joined> Join(const v1::Hello& hello, std::weak_ptr<Connection> owner);
+  // `may_write`: OK when who says this hello may write the run; asked about the runs it names and
+  // those the stream has spoken for before.
+  using MayWrite = std::function<absl::Status(const std::string& run)>;
+  absl::StatusOr<Joined> Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
+                              const MayWrite& may_write);
   // The connection is gone.
   void Leave(const Joined& joined);
 
@@ -69,6 +75,7 @@ class Intake {
 
  private:
   absl::Status CheckHello(const v1::Hello& hello) const;
+  SeriesSets::Declared SetsThatFit(const v1::Hello& hello) const;
   void JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free);
   absl::Status ClaimLocked(StreamState& stream, const v1::Source& source);
   void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch);
@@ -88,6 +95,7 @@ class Intake {
 
   const BatchLimits limits_;
   StreamTable* const table_;
+  NameBook* const names_;
   Pacer* const pacer_;
   Journal* const journal_;
   Judge* const judge_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/ingest/wire.h"
+#include "server/query/grpc_status.h"
 
 namespace plumbline::server {
 namespace {
@@ -18,6 +19,17 @@ constexpr uint32_t kProtocol = 1;
 
 void Session::Begin() {
   self_ = shared_from_this();
+  const auto weak = weak_from_this();
+  hello_due_.Set(std::chrono::system_clock::now() +
+                     std::chrono::duration_cast<std::chrono::system_clock::duration>(
+                         context_->hello_within),
+                 [weak](bool ran_out) {
+                   auto session = ran_out ? weak.lock() : nullptr;
+                   if (session != nullptr) session->OnHelloDue();
+                 });
+  lease_->OnRevoked([weak](const absl::Status& why) {
+    if (auto session = weak.lock()) session->End(ToGrpc(why));
+  });
   StartRead(&incoming_);
 }
 
@@ -107,6 +119,18 @@ bool Session::Consume() {
   return true;
 }
 
+// Who opens calls and says nothing holds memory for nothing.
+void Session::OnHelloDue() {
+  {
+    std::lock_guard lock(mutex_);
+    if (greeted_ || ending_) return;
+  }
+  ++context_->counters->slow_hellos;
+  const double seconds = std::chrono::duration<double>(context_->hello_within).count();
+  End({grpc::StatusCode::DEADLINE_EXCEEDED,
+       absl::StrCat("no hello within ", seconds, " s (ingest.hello_seconds)")});
+}
+
 // Ends the stream; and the call, unless that carries others. `leg` null: the call.
 bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what) {
   ++context_->counters->broken_streams;
@@ -152,7 +176,9 @@ bool Session::OnHello(const v1::Hello& hello) {
   if (second) {
     return Fail(nullptr, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
   }
-  auto joined = context_->intake->Join(hello, std::static_pointer_cast<Connection>(leg));
+  auto joined = context_->intake->Join(
+      hello, std::static_pointer_cast<Connection>(leg),
+      [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); });
   if (!joined.ok()) {
     // The codes of both libraries are the same numbers.
     return Fail(leg, static_cast<grpc::StatusCode>(joined.status().raw_code()),
@@ -181,6 +207,11 @@ bool Session::OnBatch(ParsedBatch batch) {
   const uint64_t sequence = batch.batch.sequence();
   if (sequence == 0) {
     return Fail(leg, grpc::StatusCode::INVALID_ARGUMENT, "a batch without a sequence number");
+  }
+  for (const v1::Source& source : batch.batch.sources()) {
+    if (auto s = lease_->Check(Scope::kWrite, source.run()); !s.ok()) {
+      return Fail(leg, grpc::StatusCode::PERMISSION_DENIED, std::string(s.message()));
+    }
   }
   return Offer(leg, sequence, std::move(batch));
 }

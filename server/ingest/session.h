@@ -2,8 +2,10 @@
 // owed.
 #pragma once
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -13,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "plumbline/v1/ingest.pb.h"
+#include "server/access/gate.h"
 #include "server/ingest/ack_timer.h"
 #include "server/ingest/intake.h"
 #include "server/ingest/leg.h"
@@ -27,6 +30,7 @@ struct SessionContext {
   std::string server_version;
   uint64_t ack_batches = 8;
   bool keep_wire = false;  // the journal wants the bytes
+  std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
 };
 
 // Reads are handled one after another by gRPC; everything else is guarded by `mutex_`. Lives until
@@ -35,8 +39,10 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
                 public LegOwner,
                 public std::enable_shared_from_this<Session> {
  public:
-  Session(const SessionContext* context, std::function<void(Session*)> on_done)
-      : context_(context), on_done_(std::move(on_done)) {}
+  // `lease`: what its caller may do.
+  Session(const SessionContext* context, std::shared_ptr<Lease> lease,
+          std::function<void(Session*)> on_done)
+      : context_(context), lease_(std::move(lease)), on_done_(std::move(on_done)) {}
 
   // Keeps itself alive from here on and reads.
   void Begin();
@@ -60,6 +66,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnNoMore();
   bool Consume();
   bool Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what);
+  void OnHelloDue();
   bool Unparsable(const v1::AgentMessage& message);
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
@@ -78,8 +85,10 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void Pump();
 
   const SessionContext* const context_;
+  const std::shared_ptr<Lease> lease_;
   const std::function<void(Session*)> on_done_;
   std::shared_ptr<Session> self_;
+  grpc::Alarm hello_due_;
 
   // Read side.
   grpc::ByteBuffer incoming_;

@@ -44,6 +44,26 @@ absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_i
   return streams_.emplace(stream_id, std::move(entry)).first->second.state;
 }
 
+absl::Status StreamTable::MayTakeOver(
+    uint64_t stream_id, const std::function<absl::Status(const std::string&)>& may_write) const {
+  std::shared_ptr<StreamState> state;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = streams_.find(stream_id);
+    if (found == streams_.end()) return absl::OkStatus();
+    state = found->second.state;
+  }
+  std::vector<v1::Source> sources;
+  {
+    std::lock_guard lock(state->mutex);
+    sources = state->sources;
+  }
+  for (const v1::Source& source : sources) {
+    if (auto s = may_write(source.run()); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 void StreamTable::EvictIdle() {
   if (idle_.empty()) return;
   const uint64_t oldest = idle_.front();

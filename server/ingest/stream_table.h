@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,10 @@ class StreamTable {
 
   // The state of `stream_id`, new or old. ResourceExhausted when too many streams are connected.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id);
+  // OK when `may_write` allows every run that the stream has spoken for so far: a hello with another's
+  // stream id must not end that one's connection, nor go on under its numbers.
+  absl::Status MayTakeOver(uint64_t stream_id,
+                           const std::function<absl::Status(const std::string&)>& may_write) const;
   // The stream may be forgotten when room is needed.
   void Closed(uint64_t stream_id);
 

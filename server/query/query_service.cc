@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "plumbline/v1/query.grpc.pb.h"
 #include "server/query/grpc_status.h"
 #include "server/query/pending_calls.h"
@@ -47,8 +48,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   grpc::ServerUnaryReactor* ListRuns(grpc::CallbackServerContext* context,
                                      const v1::ListRunsRequest*,
                                      v1::ListRunsResponse* response) override {
-    return Work(context, [this, response] {
+    return Work(context, [this, response, lease = Enter(context)] {
       for (v1::RunInfo& run : sources_.judge->Runs()) {
+        if (!lease->Over(Scope::kRead, run.run())) continue;
         sources_.store->FillRun(&run);
         *response->add_runs() = std::move(run);
       }
@@ -59,8 +61,13 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   grpc::ServerUnaryReactor* ListIncidents(grpc::CallbackServerContext* context,
                                           const v1::ListIncidentsRequest* request,
                                           v1::ListIncidentsResponse* response) override {
-    const IncidentFilter filter{request->run(), request->rule(), request->min_level(),
-                                request->fingerprint()};
+    const auto lease = Enter(context);
+    const IncidentFilter filter{
+        request->run(), request->rule(), request->min_level(), request->fingerprint(),
+        [&lease](const std::string& run) { return lease->Over(Scope::kRead, run); }};
+    if (!request->run().empty()) {
+      if (auto s = lease->Check(Scope::kRead, request->run()); !s.ok()) return Done(context, s);
+    }
     for (IncidentBook::Change& i : sources_.book->List(filter)) {
       *response->add_incidents() = std::move(i.incident);
       *response->add_status() = std::move(i.status);
@@ -71,21 +78,23 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
                                          const v1::ListVerdictsRequest* request,
                                          v1::ListVerdictsResponse* response) override {
+    if (auto s = CheckNamed(*Enter(context), request->run()); !s.ok()) return Done(context, s);
     *response = sources_.judge->Verdicts(request->run());
     return Done(context, absl::OkStatus());
   }
 
   grpc::ServerWriteReactor<v1::IncidentEvent>* WatchIncidents(
-      grpc::CallbackServerContext*, const v1::WatchIncidentsRequest* request) override {
-    return hub_.Start(*request);
+      grpc::CallbackServerContext* context, const v1::WatchIncidentsRequest* request) override {
+    return hub_.Start(*request, Enter(context));
   }
 
   grpc::ServerUnaryReactor* ListIncidentHistory(
       grpc::CallbackServerContext* context, const v1::ListIncidentHistoryRequest* request,
       v1::ListIncidentHistoryResponse* response) override {
-    return Work(context, [this, request, response] {
+    return Work(context, [this, request, response, lease = Enter(context)] {
       const auto fingerprint = sources_.book->Resolve(request->fingerprint());
       if (!fingerprint.ok()) return fingerprint.status();
+      if (auto s = CheckIncident(*lease, Scope::kRead, *fingerprint); !s.ok()) return s;
       if (auto s = Show(*fingerprint, response); !s.ok()) return s;
       auto history = sources_.store->History(*fingerprint);
       if (!history.ok()) return history.status();
@@ -110,6 +119,12 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
       status = fingerprint.status();
       if (status.ok()) update.set_fingerprint(*fingerprint);
     }
+    const auto lease = Enter(context);
+    if (status.ok()) status = CheckIncident(*lease, Scope::kAdmin, update.fingerprint());
+    // A name is what the caller says; the access entry is what we know.
+    if (const std::string entry = lease->Names(); !entry.empty()) {
+      update.set_who(absl::StrCat(update.who(), " (", entry, ")"));
+    }
     if (!status.ok()) {
       reactor->Finish(ToGrpc(status));
       return reactor;
@@ -129,7 +144,8 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   grpc::ServerUnaryReactor* ListSeries(grpc::CallbackServerContext* context,
                                        const v1::ListSeriesRequest* request,
                                        v1::ListSeriesResponse* response) override {
-    return Work(context, [this, request, response] {
+    return Work(context, [this, request, response, lease = Enter(context)] {
+      if (auto s = lease->Check(Scope::kRead, request->run()); !s.ok()) return s;
       return sources_.store->ListSeries(*request, response);
     });
   }
@@ -137,15 +153,16 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   grpc::ServerUnaryReactor* QuerySeries(grpc::CallbackServerContext* context,
                                         const v1::QuerySeriesRequest* request,
                                         v1::QuerySeriesResponse* response) override {
-    return Work(context, [this, request, response] {
+    return Work(context, [this, request, response, lease = Enter(context)] {
+      if (auto s = lease->Check(Scope::kRead, request->run()); !s.ok()) return s;
       return sources_.store->QuerySeries(*request, response);
     });
   }
 
   grpc::ServerWriteReactor<v1::ReadRunResponse>* ReadRun(
-      grpc::CallbackServerContext*, const v1::ReadRunRequest* request) override {
+      grpc::CallbackServerContext* context, const v1::ReadRunRequest* request) override {
     auto stream = std::make_shared<RunStream>(request->run(), sources_.version, sources_.runs,
-                                              &pool_, &stopped_);
+                                              &pool_, &stopped_, Enter(context));
     stream->Begin();
     return stream.get();
   }
@@ -169,11 +186,40 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     dropped["rejected-evidence"] = counters.rejected_evidence;
     dropped["engine-refused"] = counters.engine_refused;
     dropped["skipped-batches"] = counters.skipped_batches;
+    dropped["calls-unauthenticated"] = counters.unauthenticated;
+    dropped["calls-forbidden"] = counters.forbidden;
+    dropped["calls-revoked"] = counters.revoked_calls;
+    dropped["slow-hellos"] = counters.slow_hellos;
+    dropped["broken-streams"] = counters.broken_streams;
     *info->mutable_store() = sources_.store->Info();
     return Done(context, absl::OkStatus());
   }
 
  private:
+  std::shared_ptr<Lease> Enter(grpc::CallbackServerContext* context) {
+    return sources_.gate == nullptr ? Lease::ForEverything() : sources_.gate->Enter(*context);
+  }
+
+  // An answer about all runs is for those who may read all.
+  static absl::Status CheckNamed(const Lease& lease, const std::string& run) {
+    if (!run.empty() || lease.Everywhere(Scope::kRead)) return lease.Check(Scope::kRead, run);
+    return absl::PermissionDeniedError(
+        absl::StrCat("the access entry ", lease.Names(), " does not give read over every run: "
+                     "name one (--run)"));
+  }
+
+  // Does not name the run: whoever asks may not know of it.
+  absl::Status CheckIncident(const Lease& lease, Scope scope,
+                             const std::string& fingerprint) const {
+    const auto change = sources_.book->Get(fingerprint);
+    if (!change.ok() || lease.Over(scope, change->incident.finding().site().run())) {
+      return change.status();
+    }
+    return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
+                                                    " does not give ", ScopeName(scope),
+                                                    " over the run of this incident"));
+  }
+
   static grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context,
                                         const absl::Status& status) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

@@ -2,20 +2,25 @@
 
 #include <utility>
 
+#include "plumbline/v1/batch.pb.h"
 #include "server/query/grpc_status.h"
 
 namespace plumbline::server {
 
 RunStream::RunStream(std::string run, std::string version, RunReader* reader, WorkPool* pool,
-                     const std::atomic<bool>* stopped)
+                     const std::atomic<bool>* stopped, std::shared_ptr<Lease> lease)
     : run_(std::move(run)),
       version_(std::move(version)),
       reader_(reader),
       pool_(pool),
-      stopped_(stopped) {}
+      stopped_(stopped),
+      lease_(std::move(lease)) {}
 
 void RunStream::Begin() {
   self_ = shared_from_this();
+  lease_->OnRevoked([weak = weak_from_this()](const absl::Status&) {
+    if (auto stream = weak.lock()) stream->revoked_ = true;
+  });
   Submit(&RunStream::Open);
 }
 
@@ -24,6 +29,8 @@ void RunStream::Submit(grpc::Status (RunStream::*work)()) {
     grpc::Status status = grpc::Status::CANCELLED;
     if (*stopped_) {
       status = {grpc::StatusCode::UNAVAILABLE, "the server is shutting down"};
+    } else if (revoked_) {
+      status = {grpc::StatusCode::UNAUTHENTICATED, "your token has expired or was revoked"};
     } else if (!cancelled_) {
       status = (this->*work)();
     }
@@ -37,7 +44,21 @@ void RunStream::OnWriteDone(bool ok) {
   Submit(&RunStream::Advance);
 }
 
+// A batch may carry evidence of other runs.
+grpc::Status RunStream::CheckSources() const {
+  if (lease_->Everywhere(Scope::kRead) || !response_.item().has_batch()) return grpc::Status::OK;
+  v1::Batch batch;
+  if (!batch.ParseFromString(response_.item().batch())) {
+    return {grpc::StatusCode::DATA_LOSS, "an item of the journal is no batch"};
+  }
+  for (const v1::Source& source : batch.sources()) {
+    if (auto s = lease_->Check(Scope::kRead, source.run()); !s.ok()) return ToGrpc(s);
+  }
+  return grpc::Status::OK;
+}
+
 grpc::Status RunStream::Open() {
+  if (auto s = lease_->Check(Scope::kRead, run_); !s.ok()) return ToGrpc(s);
   if (reader_ == nullptr) {
     return {grpc::StatusCode::FAILED_PRECONDITION,
             "this server keeps no journal: start plumbd with --data DIR"};
@@ -58,7 +79,7 @@ grpc::Status RunStream::Advance() {
     // An event is a batch's successor: it was applied when it was journalled.
     const bool waits = response_.item().entry() > cursor_->header().judged_entry();
     if (waits && response_.item().has_batch()) ++not_judged_live_;
-    return grpc::Status::OK;
+    return CheckSources();
   }
   ended_ = true;
   response_.mutable_end()->set_items(items_);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "plumbline/v1/query.pb.h"
+#include "server/access/gate.h"
 #include "server/query/run_reader.h"
 #include "server/query/work_pool.h"
 
@@ -18,8 +19,9 @@ class RunStream : public grpc::ServerWriteReactor<v1::ReadRunResponse>,
                   public std::enable_shared_from_this<RunStream> {
  public:
   // `reader` may be nullptr: there is no journal. `stopped`: the server goes. All outlive it.
+  // `lease`: a batch that speaks of a run that it does not cover ends the stream.
   RunStream(std::string run, std::string version, RunReader* reader, WorkPool* pool,
-            const std::atomic<bool>* stopped);
+            const std::atomic<bool>* stopped, std::shared_ptr<Lease> lease);
   void Begin();
 
   void OnWriteDone(bool ok) override;
@@ -27,6 +29,7 @@ class RunStream : public grpc::ServerWriteReactor<v1::ReadRunResponse>,
   void OnDone() override { self_.reset(); }
 
  private:
+  grpc::Status CheckSources() const;
   grpc::Status Open();
   grpc::Status Advance();  // fills in the next message, or says why there is none
   void Submit(grpc::Status (RunStream::*work)());
@@ -36,6 +39,8 @@ class RunStream : public grpc::ServerWriteReactor<v1::ReadRunResponse>,
   RunReader* const reader_;
   WorkPool* const pool_;
   const std::atomic<bool>* const stopped_;
+  const std::shared_ptr<Lease> lease_;
+  std::atomic<bool> revoked_{false};
   std::shared_ptr<RunStream> self_;
   std::unique_ptr<RunCursor> cursor_;
   v1::ReadRunResponse response_;

@@ -2,14 +2,24 @@
 
 #include <utility>
 
+#include "server/query/grpc_status.h"
+
 namespace plumbline::server {
 
 Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
-             std::function<void(Watch*)> on_done)
-    : book_(book), on_done_(std::move(on_done)), skip_existing_(request.skip_existing()) {
+             std::shared_ptr<Lease> lease, std::function<void(Watch*)> on_done)
+    : book_(book),
+      lease_(std::move(lease)),
+      on_done_(std::move(on_done)),
+      skip_existing_(request.skip_existing()) {
   filter_.run = request.run();
   filter_.min_level = request.min_level();
   filter_.rule_glob = request.rule();
+  if (!lease_->Everywhere(Scope::kRead)) {
+    filter_.visible = [lease = lease_](const std::string& run) {
+      return lease->Over(Scope::kRead, run);
+    };
+  }
   identity_ = book_->identity();
   goes_on_ = request.after_position() > 0 && request.book() == identity_;
   if (goes_on_) cursor_ = began_after_ = request.after_position();
@@ -17,6 +27,12 @@ Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
 
 void Watch::Begin() {
   self_ = shared_from_this();
+  lease_->OnRevoked([weak = weak_from_this()](const absl::Status& why) {
+    if (auto watch = weak.lock()) watch->End(ToGrpc(why));
+  });
+  if (!filter_.run.empty()) {
+    if (auto s = lease_->Check(Scope::kRead, filter_.run); !s.ok()) return End(ToGrpc(s));
+  }
   std::lock_guard lock(mutex_);
   snapshot_ = book_->position();
   if (skip_existing_ && !goes_on_) cursor_ = snapshot_;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "plumbline/v1/query.pb.h"
+#include "server/access/gate.h"
 #include "server/incidents/incident_book.h"
 
 namespace plumbline::server {
@@ -17,7 +18,7 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
               public std::enable_shared_from_this<Watch> {
  public:
   Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
-        std::function<void(Watch*)> on_done);
+        std::shared_ptr<Lease> lease, std::function<void(Watch*)> on_done);
 
   // Keeps itself alive from here on and sends what exists.
   void Begin();
@@ -35,6 +36,7 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
   bool FillChange(const IncidentBook::Change& change);
 
   const IncidentBook* const book_;
+  const std::shared_ptr<Lease> lease_;
   const std::function<void(Watch*)> on_done_;
   std::shared_ptr<Watch> self_;
 

@@ -23,8 +23,8 @@ WatchHub::~WatchHub() {
   thread_.join();
 }
 
-Watch* WatchHub::Start(const v1::WatchIncidentsRequest& request) {
-  auto watch = std::make_shared<Watch>(request, book_, [this](Watch* done) {
+Watch* WatchHub::Start(const v1::WatchIncidentsRequest& request, std::shared_ptr<Lease> lease) {
+  auto watch = std::make_shared<Watch>(request, book_, std::move(lease), [this](Watch* done) {
     std::lock_guard lock(mutex_);
     watches_.erase(done);
   });

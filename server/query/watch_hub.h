@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plumbline/v1/query.pb.h"
+#include "server/access/gate.h"
 #include "server/incidents/incident_book.h"
 #include "server/query/watch.h"
 
@@ -21,7 +22,8 @@ class WatchHub {
   explicit WatchHub(IncidentBook* book);
   ~WatchHub();
 
-  Watch* Start(const v1::WatchIncidentsRequest& request);
+  // `lease`: what the watcher may see, and for how long.
+  Watch* Start(const v1::WatchIncidentsRequest& request, std::shared_ptr<Lease> lease);
   void EndAll(const grpc::Status& status);
 
  private:

@@ -1,9 +1,11 @@
 #include "server/relay/relay.h"
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -11,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
+#include "server/access/gate.h"
+#include "server/query/grpc_status.h"
 #include "server/relay/switchboard.h"
 
 namespace plumbline::server {
@@ -21,11 +25,15 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
                      public Line,
                      public std::enable_shared_from_this<RelaySession> {
  public:
-  explicit RelaySession(std::shared_ptr<Switchboard> board) : board_(std::move(board)) {}
+  RelaySession(std::shared_ptr<Switchboard> board, std::shared_ptr<Lease> lease)
+      : board_(std::move(board)), lease_(std::move(lease)) {}
 
-  static RelaySession* Start(const std::shared_ptr<Switchboard>& board) {
-    auto session = std::make_shared<RelaySession>(board);
+  static RelaySession* Start(const std::shared_ptr<Switchboard>& board,
+                             std::shared_ptr<Lease> lease,
+                             std::chrono::system_clock::duration hello_within) {
+    auto session = std::make_shared<RelaySession>(board, std::move(lease));
     session->self_ = session;
+    session->WatchTheDoor(hello_within);
     session->StartRead(&session->incoming_);
     return session.get();
   }
@@ -79,6 +87,29 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   }
 
  private:
+  void WatchTheDoor(std::chrono::system_clock::duration hello_within) {
+    const auto weak = weak_from_this();
+    lease_->OnRevoked([weak](const absl::Status& why) {
+      if (auto session = weak.lock()) session->End(ToGrpc(why));
+    });
+    hello_due_.Set(std::chrono::system_clock::now() + hello_within, [weak](bool ran_out) {
+      auto session = ran_out ? weak.lock() : nullptr;
+      if (session != nullptr && !session->greeted_) {
+        session->End({grpc::StatusCode::DEADLINE_EXCEEDED,
+                      "no hello in time (ingest.hello_seconds)"});
+      }
+    });
+  }
+
+  // The runs of a hello; those of its batches are for the server above to judge, by what it grants
+  // this relay.
+  absl::Status CheckRuns(const v1::Hello& hello) const {
+    for (const v1::Source& source : hello.sources()) {
+      if (auto s = lease_->Check(Scope::kWrite, source.run()); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
   // False: no room above.
   bool Forward() {
     if (stream_id_ == 0) return Hello();
@@ -98,7 +129,10 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       End({grpc::StatusCode::FAILED_PRECONDITION, "the first message must be a hello"});
     } else if (message.hello().shared()) {
       End({grpc::StatusCode::FAILED_PRECONDITION, "a relay takes one stream a call"});
+    } else if (auto s = CheckRuns(message.hello()); !s.ok()) {
+      End(ToGrpc(s));
     } else {
+      greeted_ = true;
       stream_id_ = message.hello().stream_id();
       board_->Open(stream_id_, shared_from_this(), std::move(*message.mutable_hello()));
     }
@@ -122,7 +156,10 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   }
 
   const std::shared_ptr<Switchboard> board_;
+  const std::shared_ptr<Lease> lease_;
   std::shared_ptr<RelaySession> self_;  // until OnDone
+  grpc::Alarm hello_due_;
+  std::atomic<bool> greeted_{false};
   grpc::ByteBuffer incoming_;
   uint64_t stream_id_ = 0;  // 0: before the hello
 
@@ -135,28 +172,43 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
 class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {
  public:
-  explicit RelayService(std::shared_ptr<Switchboard> board) : board_(std::move(board)) {}
+  RelayService(std::shared_ptr<Switchboard> board, double hello_seconds)
+      : board_(std::move(board)),
+        hello_within_(std::chrono::milliseconds(static_cast<int64_t>(hello_seconds * 1000))) {}
+  void SetGate(Gate* gate) { gate_ = gate; }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(
-      grpc::CallbackServerContext*) override {
-    return RelaySession::Start(board_);
+      grpc::CallbackServerContext* context) override {
+    return RelaySession::Start(board_, gate_->Enter(*context), hello_within_);
   }
 
  private:
   const std::shared_ptr<Switchboard> board_;
+  const std::chrono::system_clock::duration hello_within_;
+  Gate* gate_ = nullptr;
 };
 
 class RelayServer : public Server {
  public:
-  explicit RelayServer(const std::string& upstream)
-      : board_(std::make_shared<Switchboard>(upstream)), service_(board_) {}
+  explicit RelayServer(const Config& config)
+      : board_(std::make_shared<Switchboard>(config.relay_upstream, CredentialsOf(config))),
+        service_(board_, config.hello_seconds) {}
   ~RelayServer() override { Stop(); }
 
   absl::Status Listen(const Config& config) {
+    // What cannot be used at all is said now, not at the first hello.
+    transport::StreamConfig upstream;
+    upstream.target = config.relay_upstream;
+    upstream.credentials = CredentialsOf(config);
+    if (auto channel = transport::MakeChannel(upstream); !channel.ok()) return channel.status();
+    auto gate = Gate::Open(config, &counters_);
+    if (!gate.ok()) return gate.status();
+    gate_ = *std::move(gate);
+    service_.SetGate(gate_.get());
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(config.grpc, grpc::InsecureServerCredentials(), &port);
-    builder.SetMaxReceiveMessageSize(static_cast<int>(config.message_bytes));
+    builder.AddListeningPort(config.grpc, gate_->ListenerCredentials(config.grpc), &port);
+    SetLimits(config, &builder);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.RegisterService(&service_);
     grpc_ = builder.BuildAndStart();
@@ -182,6 +234,12 @@ class RelayServer : public Server {
   }
 
  private:
+  static transport::Credentials CredentialsOf(const Config& c) {
+    return {c.relay_tls_ca, c.relay_tls_cert, c.relay_tls_key, c.relay_token_file};
+  }
+
+  Counters counters_;
+  std::unique_ptr<Gate> gate_;
   const std::shared_ptr<Switchboard> board_;
   RelayService service_;
   std::unique_ptr<grpc::Server> grpc_;
@@ -192,7 +250,7 @@ class RelayServer : public Server {
 
 absl::StatusOr<std::unique_ptr<Server>> StartRelay(const Config& config) {
   if (auto s = ValidateConfig(config); !s.ok()) return s;
-  auto relay = std::make_unique<RelayServer>(config.relay_upstream);
+  auto relay = std::make_unique<RelayServer>(config);
   if (auto s = relay->Listen(config); !s.ok()) return s;
   return std::unique_ptr<Server>(std::move(relay));
 }

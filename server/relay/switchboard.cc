@@ -9,7 +9,6 @@
 #include <deque>
 #include <utility>
 
-#include "transport/connection.h"
 #include "transport/wire.h"
 
 namespace plumbline::server {
@@ -130,17 +129,27 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
   bool writing_ = false, closed_ = false, let_go_ = false;
 };
 
-Switchboard::Switchboard(const std::string& target)
-    : target_(target), channel_([&] {
-        transport::StreamConfig config;
-        config.target = target;
-        return transport::MakeChannel(config);
-      }()) {}
+Switchboard::Switchboard(const std::string& target, transport::Credentials credentials)
+    : target_(target) {
+  config_.target = target;
+  config_.credentials = std::move(credentials);
+}
 
 Switchboard::~Switchboard() = default;
 
-std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked() {
+// Null, and why: our credentials cannot be used. They are read anew for each call.
+std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked(grpc::Status* why) {
   if (upstream_ == nullptr) {
+    if (channel_ == nullptr || config_.credentials.any()) {
+      auto channel = transport::MakeChannel(config_);
+      if (!channel.ok()) {
+        const std::string text(channel.status().message());
+        spdlog::error("relay: {}", text);
+        *why = {grpc::StatusCode::UNAVAILABLE, "the relay cannot prove who it is: " + text};
+        return nullptr;
+      }
+      channel_ = *std::move(channel);
+    }
     ++counters_.calls;
     upstream_ = std::make_shared<Upstream>(shared_from_this(), channel_);
     upstream_->Begin(upstream_);
@@ -151,16 +160,13 @@ std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked() {
 void Switchboard::Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1::Hello hello) {
   std::shared_ptr<Line> older;
   std::shared_ptr<Upstream> upstream;
+  grpc::Status why(grpc::StatusCode::UNAVAILABLE, "the relay is shutting down");
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!shut_) {
-      older = std::exchange(lines_[stream_id], line);
-      upstream = CallLocked();
-    }
+    if (!shut_) upstream = CallLocked(&why);
+    if (upstream != nullptr) older = std::exchange(lines_[stream_id], line);
   }
-  if (upstream == nullptr) {
-    return line->End({grpc::StatusCode::UNAVAILABLE, "the relay is shutting down"});
-  }
+  if (upstream == nullptr) return line->End(why);
   if (older != nullptr && older != line) {
     older->End({grpc::StatusCode::ABORTED, "this stream was opened again elsewhere"});
   }

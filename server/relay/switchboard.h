@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "plumbline/v1/ingest.pb.h"
+#include "transport/connection.h"
 
 namespace plumbline::server {
 
@@ -34,7 +35,8 @@ uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message);
 // Thread-safe.
 class Switchboard : public std::enable_shared_from_this<Switchboard> {
  public:
-  explicit Switchboard(const std::string& target);
+  // `credentials`: who we are for the server above.
+  Switchboard(const std::string& target, transport::Credentials credentials);
   ~Switchboard();
 
   // A stream begins: its hello goes up, and what comes down for it goes to `line`. An older line of
@@ -57,16 +59,17 @@ class Switchboard : public std::enable_shared_from_this<Switchboard> {
 
  private:
   class Upstream;
-  std::shared_ptr<Upstream> CallLocked();
+  std::shared_ptr<Upstream> CallLocked(grpc::Status* why);
   void OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer);
   void OnRoom(const Upstream* from);
   void OnEnded(const Upstream* from, const grpc::Status& status);
   std::shared_ptr<Line> Find(uint64_t stream_id);
 
   const std::string target_;
-  const std::shared_ptr<grpc::Channel> channel_;
+  transport::StreamConfig config_;
   Counters counters_;
   std::mutex mutex_;
+  std::shared_ptr<grpc::Channel> channel_;  // null: to be made
   bool shut_ = false;
   std::shared_ptr<Upstream> upstream_;  // the call; null: none
   std::unordered_map<uint64_t, std::shared_ptr<Line>> lines_;

@@ -1,0 +1,127 @@
+#include "server/access/access_list.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rules/catalogue.h"
+
+namespace plumbline::server {
+namespace {
+
+uint8_t ScopesOf(const std::vector<std::string>& names) {
+  uint8_t scopes = 0;
+  for (const Scope scope : {Scope::kRead, Scope::kWrite, Scope::kAdmin}) {
+    if (std::find(names.begin(), names.end(), ScopeName(scope)) != names.end()) {
+      scopes |= static_cast<uint8_t>(scope);
+    }
+  }
+  return scopes;
+}
+
+int64_t Nanoseconds(const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
+
+}  // namespace
+
+AccessList::Stamp AccessList::StampOf(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {static_cast<int64_t>(info.st_dev), static_cast<int64_t>(info.st_ino), info.st_size,
+          Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)};
+}
+
+absl::Status AccessList::Read(Entry* entry) {
+  entry->stamp = StampOf(entry->token_file);  // first: a change while we read is seen next time
+  auto tokens = ReadTokenFile(entry->token_file);
+  entry->tokens.clear();
+  entry->problem.clear();
+  if (tokens.ok()) {
+    entry->tokens = *std::move(tokens);
+    return absl::OkStatus();
+  }
+  entry->problem = std::string(tokens.status().message());
+  return tokens.status();
+}
+
+absl::StatusOr<std::unique_ptr<AccessList>> AccessList::Open(
+    const std::vector<AccessEntry>& entries) {
+  auto list = std::make_unique<AccessList>();
+  for (const AccessEntry& given : entries) {
+    Entry entry;
+    entry.part = {given.name, ScopesOf(given.scopes), given.runs};
+    entry.san = given.san;
+    entry.token_file = given.token_file;
+    if (!entry.token_file.empty()) {
+      if (auto s = Read(&entry); !s.ok()) return s;
+    }
+    list->entries_.push_back(std::move(entry));
+  }
+  return list;
+}
+
+// Every token is compared, and each in the same time: an answer's time says nothing of them.
+AccessList::Fit AccessList::TokenFits(const Entry& entry, const TokenDigest& token,
+                                      int64_t now_unix_s) {
+  Fit fit = Fit::kNo;
+  for (const AcceptedToken& accepted : entry.tokens) {
+    const bool same = SameDigest(accepted.digest, token);
+    const Fit this_one = now_unix_s < accepted.expires_unix_s ? Fit::kYes : Fit::kExpired;
+    if (same) fit = std::max(fit, this_one);
+  }
+  return fit;
+}
+
+bool AccessList::SanFits(const Entry& entry, const std::vector<std::string>& sans) {
+  return std::any_of(sans.begin(), sans.end(), [&](const std::string& san) {
+    return rules::GlobMatch(entry.san, san);
+  });
+}
+
+absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_unix_s) const {
+  std::vector<GrantPart> parts;
+  Fit token = Fit::kNo;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Entry& entry : entries_) {
+      bool fits = true;
+      if (!entry.token_file.empty()) {
+        const Fit fit =
+            caller.token ? TokenFits(entry, *caller.token, now_unix_s) : Fit::kNo;
+        token = std::max(token, fit);
+        fits = fit == Fit::kYes;
+      }
+      if (!entry.san.empty()) fits = SanFits(entry, caller.sans) && fits;
+      if (fits) parts.push_back(entry.part);
+    }
+  }
+  if (caller.token && token == Fit::kExpired) {
+    return absl::UnauthenticatedError("this token has expired: ask for another one");
+  }
+  if (caller.token && token == Fit::kNo) {
+    return absl::UnauthenticatedError("this token is not known here: it is wrong, or was revoked");
+  }
+  if (parts.empty()) {
+    return absl::UnauthenticatedError(
+        caller.token          ? "this token is accepted only with the certificate it belongs to"
+        : caller.sans.empty() ? "this server asks who you are: set PLUMBLINE_TOKEN_FILE "
+                                "(--token-file), or show a certificate"
+                              : "no [[access]] entry fits the names in this certificate");
+  }
+  return Grant(std::move(parts));
+}
+
+std::vector<std::string> AccessList::Refresh() {
+  std::vector<std::string> problems;
+  std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) {
+    if (entry.token_file.empty()) continue;
+    const bool same = entry.stamp == StampOf(entry.token_file);
+    if (!same || !entry.problem.empty()) (void)Read(&entry);
+    if (!entry.problem.empty()) problems.push_back(entry.problem);
+  }
+  return problems;
+}
+
+}  // namespace plumbline::server

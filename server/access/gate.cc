@@ -1,0 +1,234 @@
+#include "server/access/gate.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "server/access/methods.h"
+#include "server/access/tls.h"
+#include "server/query/grpc_status.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::seconds kLookAgain{1};
+constexpr const char* kSanProperty = "x509_subject_alternative_name";
+
+int64_t NowUnixSeconds() { return static_cast<int64_t>(UnixNs() / 1'000'000'000); }
+
+std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+
+// "Bearer TOKEN"; the scheme in any case (RFC 9110).
+std::optional<TokenDigest> TokenOf(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view scheme = authorization.substr(0, kScheme.size());
+  if (!absl::EqualsIgnoreCase({scheme.data(), scheme.size()}, {kScheme.data(), kScheme.size()})) {
+    return std::nullopt;
+  }
+  return DigestOf(authorization.substr(kScheme.size()));
+}
+
+using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
+
+Caller CallerOf(const Metadata& metadata, const grpc::AuthContext* connection) {
+  Caller caller;
+  if (connection != nullptr) {
+    for (const grpc::string_ref& san : connection->FindPropertyValues(kSanProperty)) {
+      caller.sans.emplace_back(View(san));
+    }
+  }
+  const auto header = metadata.find("authorization");
+  if (header != metadata.end()) caller.token = TokenOf(View(header->second));
+  return caller;
+}
+
+// gRPC asks it for every call of a listener, before any service sees the call.
+class Doorkeeper : public grpc::AuthMetadataProcessor {
+ public:
+  explicit Doorkeeper(Gate* gate) : gate_(gate) {}
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
+                       OutputMetadata*, OutputMetadata*) override {
+    const auto path = metadata.find(":path");
+    return ToGrpc(gate_->Admit(path == metadata.end() ? "" : View(path->second),
+                               CallerOf(metadata, connection)));
+  }
+
+ private:
+  Gate* const gate_;
+};
+
+}  // namespace
+
+absl::Status Lease::Check(Scope scope, const std::string& run) const {
+  if (grant_.Over(scope, run)) return absl::OkStatus();
+  ++counters_->forbidden;
+  return absl::PermissionDeniedError(absl::StrCat("run \"", run, "\": the access entry ",
+                                                  grant_.Names(), " does not give ",
+                                                  ScopeName(scope), " over it"));
+}
+
+void Lease::OnRevoked(std::function<void(const absl::Status&)> end) {
+  absl::Status revoked;
+  {
+    std::lock_guard lock(mutex_);
+    revoked = revoked_;
+    if (revoked.ok()) end_ = std::move(end);
+  }
+  if (!revoked.ok()) end(revoked);
+}
+
+void Lease::Revoke(const absl::Status& why) {
+  std::function<void(const absl::Status&)> end;
+  {
+    std::lock_guard lock(mutex_);
+    if (!revoked_.ok()) return;
+    revoked_ = why;
+    end.swap(end_);
+  }
+  if (end) end(why);
+}
+
+Gate::Gate(const Config& config, Counters* counters)
+    : config_(config),
+      counters_(counters),
+      open_lease_(Lease::ForEverything()) {}
+
+absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const Config& config, Counters* counters) {
+  if (auto s = CheckTlsFiles(config); !s.ok()) return s;
+  std::unique_ptr<Gate> gate(new Gate(config, counters));
+  if (config.access.empty()) return gate;
+  auto access = AccessList::Open(config.access);
+  if (!access.ok()) return access.status();
+  gate->access_ = *std::move(access);
+  gate->thread_ = std::thread([raw = gate.get()] { raw->Watch(); });
+  return gate;
+}
+
+Gate::~Gate() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<grpc::ServerCredentials> Gate::ListenerCredentials(const std::string& address) {
+  auto credentials = MakeServerCredentials(config_, address);
+  if (guarded()) credentials->SetAuthMetadataProcessor(std::make_shared<Doorkeeper>(this));
+  return credentials;
+}
+
+absl::Status Gate::Admit(std::string_view path, const Caller& caller) {
+  if (!guarded()) return absl::OkStatus();
+  const MethodRule rule = RuleOfMethod(path);
+  if (rule.anyone) return absl::OkStatus();
+  const auto grant = access_->Identify(caller, NowUnixSeconds());
+  absl::Status status = grant.status();
+  if (!status.ok()) {
+    ++counters_->unauthenticated;
+  } else if (!grant->Somewhere(rule.scope) ||
+             (!rule.by_run && !grant->Everywhere(rule.scope))) {
+    ++counters_->forbidden;
+    status = absl::PermissionDeniedError(
+        absl::StrCat("this call needs the scope ", ScopeName(rule.scope),
+                     rule.by_run ? "" : " over every run", ", which the access entry ",
+                     grant->Names(), " does not give"));
+  }
+  if (!status.ok()) Say(path, status);
+  return status;
+}
+
+std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
+  if (!guarded()) return open_lease_;
+  Caller caller = CallerOf(context.client_metadata(), context.auth_context().get());
+  auto grant = access_->Identify(caller, NowUnixSeconds());
+  const absl::Status status = grant.status();
+  auto lease = std::make_shared<Lease>(std::move(caller),
+                                       status.ok() ? *std::move(grant) : Grant(), counters_);
+  if (!status.ok()) {  // since it was admitted
+    lease->Revoke(status);
+    return lease;
+  }
+  std::lock_guard lock(mutex_);
+  leases_.push_back(lease);
+  return lease;
+}
+
+absl::Status Gate::AdmitHttp(std::string_view authorization) {
+  if (!guarded()) return absl::OkStatus();
+  Caller caller;
+  caller.token = TokenOf(authorization);
+  const auto grant = access_->Identify(caller, NowUnixSeconds());
+  if (!grant.ok()) {
+    ++counters_->unauthenticated;
+    return grant.status();
+  }
+  if (grant->Everywhere(Scope::kRead)) return absl::OkStatus();
+  ++counters_->forbidden;
+  return absl::PermissionDeniedError(absl::StrCat(
+      "this needs the scope read over every run, which the access entry ", grant->Names(),
+      " does not give"));
+}
+
+// Revoked and expired tokens end the calls they began.
+void Gate::Watch() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kLookAgain, [this] { return stopped_; })) {
+    lock.unlock();
+    LookAgain();
+    lock.lock();
+  }
+}
+
+void Gate::LookAgain() {
+  std::vector<std::string> problems = access_->Refresh();
+  std::vector<std::shared_ptr<Lease>> leases;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(leases_, [](const auto& lease) { return lease.expired(); });
+    for (const auto& weak : leases_) {
+      if (auto lease = weak.lock()) leases.push_back(std::move(lease));
+    }
+    if (problems != problems_) {
+      for (const std::string& problem : problems) {
+        spdlog::error("{}; its access entry is closed until that is mended", problem);
+      }
+      if (problems.empty()) spdlog::info("every token file can be read again");
+      problems_ = std::move(problems);
+    }
+  }
+  const int64_t now = NowUnixSeconds();
+  for (const auto& lease : leases) {
+    const auto grant = access_->Identify(lease->caller_, now);
+    if (grant.ok() && *grant == lease->grant_) continue;
+    ++counters_->revoked_calls;
+    lease->Revoke(grant.ok() ? absl::UnauthenticatedError("what you may do here has changed: "
+                                                          "connect again")
+                             : grant.status());
+  }
+}
+
+// One line a second at most: ten thousand agents with an old token come back every few seconds.
+void Gate::Say(std::string_view path, const absl::Status& denied) {
+  uint64_t unsaid = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - said_ < kLookAgain) {
+      ++unsaid_;
+      return;
+    }
+    said_ = now;
+    unsaid = std::exchange(unsaid_, 0);
+  }
+  spdlog::warn("refused {:?}: {:?}{}", std::string(path), std::string(denied.message()),
+               unsaid == 0 ? "" : absl::StrCat(" (and ", unsaid, " more since the last line)"));
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,102 @@
+// Who may call what: asked by gRPC before each call, by the services about runs, by HTTP.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/access/access_list.h"
+#include "server/config.h"
+#include "server/counters.h"
+
+namespace plumbline::server {
+
+// What one call may do, as long as it lasts. Thread-safe.
+class Lease {
+ public:
+  Lease(Caller caller, Grant grant, Counters* counters)
+      : caller_(std::move(caller)), grant_(std::move(grant)), counters_(counters) {}
+
+  // Of a server that asks nobody.
+  static std::shared_ptr<Lease> ForEverything() {
+    return std::make_shared<Lease>(Caller(), Grant::Everything(), nullptr);
+  }
+
+  // PermissionDenied names the run, the scope and whose grant it is; counted.
+  absl::Status Check(Scope scope, const std::string& run) const;
+  // Without a count and a text: to leave out what the caller may not see.
+  bool Over(Scope scope, const std::string& run) const { return grant_.Over(scope, run); }
+  bool Everywhere(Scope scope) const { return grant_.Everywhere(scope); }
+  std::string Names() const { return grant_.Names(); }  // empty: nobody was asked
+
+  // `end` runs once, on the gate's thread, when the token expires or is revoked; it must be quick.
+  // At once, when that has happened.
+  void OnRevoked(std::function<void(const absl::Status&)> end);
+
+ private:
+  friend class Gate;
+  void Revoke(const absl::Status& why);
+
+  const Caller caller_;
+  const Grant grant_;
+  Counters* const counters_;
+  std::mutex mutex_;
+  absl::Status revoked_;
+  std::function<void(const absl::Status&)> end_;
+};
+
+// Thread-safe.
+class Gate {
+ public:
+  // `counters` must outlive it. InvalidArgument and others: a file of [tls] or [[access]] cannot be
+  // used; the message says which and why.
+  static absl::StatusOr<std::unique_ptr<Gate>> Open(const Config& config, Counters* counters);
+  ~Gate();
+
+  // False: there is no [[access]], and nobody is asked.
+  bool guarded() const { return access_ != nullptr; }
+
+  // Of a listener: TLS or none; calls are admitted by this gate, which must outlive the server.
+  std::shared_ptr<grpc::ServerCredentials> ListenerCredentials(const std::string& address);
+
+  // May this caller call that method at all? Unauthenticated or PermissionDenied; counted.
+  absl::Status Admit(std::string_view path, const Caller& caller);
+
+  // Of a call that was admitted. Never null; keep it as long as the call lasts.
+  std::shared_ptr<Lease> Enter(const grpc::ServerContextBase& context);
+
+  // May the sender of this Authorization header read what is about all runs?
+  absl::Status AdmitHttp(std::string_view authorization);
+
+ private:
+  Gate(const Config& config, Counters* counters);
+  void Watch();
+  void LookAgain();
+  void Say(std::string_view path, const absl::Status& denied);
+
+  const Config config_;
+  Counters* const counters_;
+  std::unique_ptr<AccessList> access_;  // null: not guarded
+  const std::shared_ptr<Lease> open_lease_;
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Lease>> leases_;
+  std::vector<std::string> problems_;
+  std::chrono::steady_clock::time_point said_{};
+  uint64_t unsaid_ = 0;
+  std::condition_variable wake_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server

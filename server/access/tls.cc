@@ -1,0 +1,102 @@
+#include "server/access/tls.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <spdlog/spdlog.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/private_file.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr unsigned kRefreshSeconds = 2;
+
+struct Free {
+  void operator()(BIO* p) const { BIO_free(p); }
+  void operator()(X509* p) const { X509_free(p); }
+  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Free>;
+
+Owned<BIO> Memory(const std::string& text) {
+  return Owned<BIO>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// A key with a passphrase is refused; nobody is asked for it.
+int NoPassphrase(char*, int, int, void*) { return -1; }
+
+absl::Status ReadCertificate(const char* option, const std::string& path, Owned<X509>* out) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": ", path, ": cannot be read"));
+  }
+  out->reset(PEM_read_bio_X509(Memory(text.str()).get(), nullptr, nullptr, nullptr));
+  ERR_clear_error();
+  if (*out != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, ": ", path, ": expected a certificate in PEM"));
+}
+
+absl::Status ReadKey(const std::string& path, Owned<EVP_PKEY>* out) {
+  const auto text = ReadPrivateFile(path);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tls.key: ", std::string(text.status().message())));
+  }
+  out->reset(PEM_read_bio_PrivateKey(Memory(*text).get(), nullptr, NoPassphrase, nullptr));
+  ERR_clear_error();
+  if (*out != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tls.key: ", path, ": expected a private key in PEM, without a passphrase"));
+}
+
+}  // namespace
+
+absl::Status CheckTlsFiles(const Config& config) {
+  if (config.tls_cert.empty()) return absl::OkStatus();
+  Owned<X509> cert, client_ca;
+  Owned<EVP_PKEY> key;
+  if (auto s = ReadCertificate("tls.cert", config.tls_cert, &cert); !s.ok()) return s;
+  if (auto s = ReadKey(config.tls_key, &key); !s.ok()) return s;
+  if (X509_check_private_key(cert.get(), key.get()) != 1) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError(absl::StrCat("tls.key: ", config.tls_key,
+                                                   " is not the key of the certificate in ",
+                                                   config.tls_cert));
+  }
+  if (X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0) {
+    spdlog::warn("{}: this certificate has run out: clients will refuse it", config.tls_cert);
+  }
+  if (config.tls_client_ca.empty()) return absl::OkStatus();
+  return ReadCertificate("tls.client_ca", config.tls_client_ca, &client_ca);
+}
+
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const Config& config,
+                                                               const std::string& address) {
+  namespace tls = grpc::experimental;
+  if (config.tls_cert.empty()) {
+    if (config.access.empty()) return grpc::InsecureServerCredentials();
+    return tls::LocalServerCredentials(absl::StartsWith(address, "unix:") ? UDS : LOCAL_TCP);
+  }
+  tls::TlsServerCredentialsOptions options(std::make_shared<tls::FileWatcherCertificateProvider>(
+      config.tls_key, config.tls_cert, config.tls_client_ca, kRefreshSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (!config.tls_client_ca.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return tls::TlsServerCredentials(options);
+}
+
+}  // namespace plumbline::server

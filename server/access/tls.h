@@ -1,0 +1,23 @@
+// The listener's side of TLS.
+#pragma once
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/config.h"
+
+namespace plumbline::server {
+
+// Are the files of [tls] there, in PEM, private where they must be, and do they belong together? OK
+// without [tls]. A certificate that has run out is only warned of: who renews it may be late.
+absl::Status CheckTlsFiles(const Config& config);
+
+// TLS with [tls]: the files are read again when they change. Without: plain connections, and with
+// [[access]] only from this host.
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const Config& config,
+                                                               const std::string& address);
+
+}  // namespace plumbline::server

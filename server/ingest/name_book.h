@@ -1,0 +1,43 @@
+// How many runs there are, and how many names of series and sites each has: what a sender could fill
+// memory with, batch after batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::server {
+
+// Thread-safe. Counts by 64-bit hashes of names, since the start of this process.
+class NameBook {
+ public:
+  NameBook(size_t max_runs, size_t max_names) : max_runs_(max_runs), max_names_(max_names) {}
+
+  // ResourceExhausted: one run too many.
+  absl::Status AddRun(const std::string& run);
+  // The sites of the evidence and of the series sets that `batch` brings, for the runs of its
+  // sources. ResourceExhausted names the run; then nothing of the batch is to be taken.
+  absl::Status Add(const v1::Batch& batch);
+  absl::Status Add(const std::string& run, const v1::SeriesSet& set);
+
+ private:
+  struct Run {
+    std::shared_mutex mutex;
+    std::unordered_set<uint64_t> names;
+  };
+  std::shared_ptr<Run> Find(const std::string& run, absl::Status* full);
+  absl::Status Add(const std::string& name, Run* run, const v1::Site& site);
+
+  const size_t max_runs_, max_names_;
+  std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<Run>> runs_;
+};
+
+}  // namespace plumbline::server
