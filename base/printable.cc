@@ -1,5 +1,6 @@
 #include "base/printable.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace plumbline {
@@ -70,6 +71,26 @@ std::string Sanitise(std::string_view text, bool escape_controls) {
 }  // namespace
 
 std::string Printable(std::string_view text) { return Sanitise(text, true); }
+
+std::string TerminalSafeJson(std::string json) {
+  // Beyond ASCII there is only what strings hold; within it, the writer has escaped what must be.
+  const auto beyond = [](char c) { return static_cast<unsigned char>(c) >= 0x7F; };
+  if (std::none_of(json.begin(), json.end(), beyond)) return json;
+  std::string out;
+  for (std::string_view rest = json; !rest.empty();) {
+    char32_t code = 0;
+    const size_t length = std::max<size_t>(DecodeUtf8(rest, &code), 1);
+    if (code >= 0x7F && SteersTerminal(code)) {
+      char text[16];
+      std::snprintf(text, sizeof text, "\\u%04x", static_cast<unsigned>(code));
+      out += text;
+    } else {
+      out.append(rest.substr(0, length));
+    }
+    rest.remove_prefix(length);
+  }
+  return out;
+}
 
 std::string ValidUtf8(std::string_view text) { return Sanitise(text, false); }
 

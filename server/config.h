@@ -55,7 +55,7 @@ struct Config {
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
   int64_t max_series = 100'000;  // names of series and sites of one run; more are refused
   int64_t max_runs = 10'000;     // names of runs since the start; more are refused
-  double hello_seconds = 30;     // a call says hello within this time, or is ended
+  double hello_seconds = 30;     // a connection shakes hands and a call says hello in time, or ends
 
   // [journal]: what --data keeps
   std::string journal_sync = "commit";     // commit, interval or never: docs/decisions/0010

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <functional>
 #include <map>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "server/alerts/alert_config_file.h"
@@ -116,13 +116,13 @@ std::vector<std::string> ConfigKeys() {
 
 absl::Status LoadConfigFile(const std::string& path, Config* config) {
   std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad()) {
     return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
   }
   toml::table root;
   try {
-    root = toml::parse(text.str(), path);
+    root = toml::parse(text, path);
   } catch (const toml::parse_error& e) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ":", e.source().begin.line, ": ", std::string(e.description())));

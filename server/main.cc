@@ -16,6 +16,7 @@
 #include "server/access/gate.h"
 #include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
+#include "server/grpc_log.h"
 #include "server/relay/relay.h"
 #include "server/server.h"
 
@@ -184,6 +185,7 @@ int main(int argc, char** argv) {
     return delivered ? 0 : 1;
   }
 
+  plumbline::server::TakeOverGrpcLog();
   PrepareForStreams(static_cast<uint64_t>(config.max_streams));
 
   // Before any thread starts, so that all of them inherit it and only sigwait sees the signals.

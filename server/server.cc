@@ -63,7 +63,8 @@ void SetLimits(const Config& config, grpc::ServerBuilder* builder) {
     builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
   // Who connects and dawdles, and who has nothing to say any more.
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20000);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              static_cast<int>(config.hello_seconds * 1000));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300000);
   // Of one connection: an agent has one call, a page some.
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1000);

@@ -17,7 +17,9 @@ int LivePrint(const std::string& text) {
   return std::fflush(stdout) == 0 ? 0 : kLiveFailed;
 }
 
-std::string JsonString(std::string_view text) { return nlohmann::json(ValidUtf8(text)).dump(); }
+std::string JsonString(std::string_view text) {
+  return TerminalSafeJson(nlohmann::json(ValidUtf8(text)).dump());
+}
 
 std::string Padded(std::string text, size_t width) {
   if (text.size() < width) text.resize(width, ' ');

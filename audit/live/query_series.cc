@@ -76,7 +76,7 @@ std::string CsvOf(const v1::SeriesColumns& c) {
     for (int b = 0; b < cells.buckets(); ++b) {
       const int i = cells.At(row, b);
       if (cells.Absent(i)) continue;
-      absl::StrAppend(&out, CsvText(NameOf(c.site())), ",", RoleName(c.role()), ",",
+      absl::StrAppend(&out, CsvText(Printable(NameOf(c.site()))), ",", RoleName(c.role()), ",",
                       cells.Attempt(b), ",", cells.RankText(row), ",", c.step(b), ",",
                       c.bucket_steps(), ",", ExactNumber(c.mean(i)));
       if (cells.reduced()) {

@@ -1,9 +1,9 @@
 #include "audit/live/watch_printer.h"
 
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "audit/live/output.h"
 #include "audit/render/finding_json.h"
 #include "audit/render/finding_text.h"
 
@@ -87,8 +87,8 @@ std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus&
                                   ",\"opened\":\"", Rfc3339(incident.opened_unix_ns()),
                                   "\",\"updated\":\"", Rfc3339(incident.updated_unix_ns()), "\"");
   if (!status.who().empty()) {
-    absl::StrAppend(&json, ",\"who\":", nlohmann::json(ValidUtf8(status.who())).dump(),
-                    ",\"reason\":", nlohmann::json(ValidUtf8(status.reason())).dump());
+    absl::StrAppend(&json, ",\"who\":", JsonString(status.who()),
+                    ",\"reason\":", JsonString(status.reason()));
   }
   if (status.has_silenced_until_step())
     absl::StrAppend(&json, ",\"silenced_until_step\":", status.silenced_until_step());

@@ -110,8 +110,12 @@ Json VerdictValue(const v1::Verdict& verdict) {
           {"details", FromStruct(verdict.details())}};
 }
 
-std::string FindingJson(const v1::Finding& finding) { return FindingValue(finding).dump(); }
+std::string FindingJson(const v1::Finding& finding) {
+  return TerminalSafeJson(FindingValue(finding).dump());
+}
 
-std::string VerdictJson(const v1::Verdict& verdict) { return VerdictValue(verdict).dump(); }
+std::string VerdictJson(const v1::Verdict& verdict) {
+  return TerminalSafeJson(VerdictValue(verdict).dump());
+}
 
 }  // namespace plumbline::audit

@@ -39,7 +39,7 @@ std::string RenderJson(const AuditResult& result) {
   json["coverage"] = {{"judged", result.coverage.judged},
                       {"inconclusive", result.coverage.inconclusive},
                       {"dropped", result.coverage.dropped}};
-  return json.dump(2) + "\n";
+  return TerminalSafeJson(json.dump(2)) + "\n";
 }
 
 }  // namespace plumbline::audit

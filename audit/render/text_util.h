@@ -20,6 +20,7 @@ struct TextStyle {
 TextStyle StyleFor(int fd);
 
 using plumbline::Printable;
+using plumbline::TerminalSafeJson;
 using plumbline::ValidUtf8;
 
 // Shortest text that reads back as the same double, integers without a fraction; "nan", "inf",

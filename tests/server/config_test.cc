@@ -42,6 +42,11 @@ TEST_F(ConfigTest, ReadsEveryKindOfValue) {
   EXPECT_EQ(config_.log_level, "debug");
 }
 
+TEST_F(ConfigTest, AnEmptyFileSaysNothing) {
+  EXPECT_TRUE(Load("").ok());
+  EXPECT_EQ(config_, Config());
+}
+
 TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
   const struct {
     const char* text;

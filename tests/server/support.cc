@@ -199,7 +199,11 @@ v1::Source SourceOf(const std::string& run, uint32_t rank, uint32_t world, uint3
 
 AgentStream::AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
                          uint64_t next_sequence)
-    : stub_(v1::Ingest::NewStub(server.Channel())),
+    : AgentStream(server.Channel(), stream_id, std::move(sources), next_sequence) {}
+
+AgentStream::AgentStream(std::shared_ptr<grpc::Channel> channel, uint64_t stream_id,
+                         std::vector<v1::Source> sources, uint64_t next_sequence)
+    : stub_(v1::Ingest::NewStub(channel)),
       stream_([&] {
         context_.set_deadline(Soon());  // a server that never reads must fail a test, not hang it
         return stub_->Stream(&context_);

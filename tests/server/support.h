@@ -49,6 +49,7 @@ class Process {
   std::string output() const;  // standard output so far
   std::string errors() const;
   double cpu_seconds() const;  // used so far, user and system
+  pid_t pid() const { return pid_; }
 
  private:
   TempFolder folder_;
@@ -88,6 +89,8 @@ class AgentStream {
  public:
   AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
               uint64_t next_sequence = 1);
+  AgentStream(std::shared_ptr<grpc::Channel> channel, uint64_t stream_id,
+              std::vector<v1::Source> sources, uint64_t next_sequence = 1);
   ~AgentStream();
 
   bool Send(v1::Batch batch, uint64_t sequence);  // fills in stream_id and sequence
