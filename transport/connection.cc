@@ -53,17 +53,19 @@ void Connection::Tick() {
 void Connection::Handle(What what, bool ok) {
   switch (what) {
     case What::kStarted:
-      if (!ok || broken_) return Break();
+      if (!ok) return Over();
+      if (broken_) return Break();
       SendHello();
       return Read();
     case What::kRead:
       reading_ = false;
-      if (!ok || broken_) return Break();
+      if (!ok) return Over();
+      if (broken_) return Break();
       OnMessage();
       return broken_ ? Break() : Read();
     case What::kWritten:
       writing_ = false;
-      if (!ok) Break();
+      if (!ok) Over();
       return;
     case What::kWritesDone:
       return;
@@ -180,6 +182,12 @@ void Connection::Break() {
     broken_ = true;
     context_.TryCancel();
   }
+  Over();
+}
+
+// Ended by the other side, whose reason a cancellation of ours would cover up.
+void Connection::Over() {
+  broken_ = true;
   if (finish_asked_ || reading_) return;  // the cancelled read comes back and calls again
   finish_asked_ = true;
   call_->Finish(&status_, &ended_);

@@ -91,6 +91,7 @@ class Connection {
   };
 
   void Handle(What what, bool ok);
+  void Over();
   void Read();
   void Write(const grpc::ByteBuffer& buffer);
   void SendHello();

@@ -30,6 +30,12 @@ bool Refused(const grpc::Status& status) {
   }
 }
 
+// Somebody is there, but one of us does not trust the other's certificate.
+bool NoHandshake(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         status.error_message().find("andshake") != std::string::npos;
+}
+
 }  // namespace
 
 Courier::Courier(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
@@ -93,7 +99,7 @@ void Courier::Run() {
   grpc::Status status;
   while (Wanted()) {
     if (RunOnce(&status)) backoff_ms = config_.backoff_first_ms;
-    if (Refused(status) && config_.on_refused) config_.on_refused(status);
+    if (config_.on_refused && (Refused(status) || NoHandshake(status))) config_.on_refused(status);
     WaitBefore(Clock::now() + milliseconds(backoff_ms));
     backoff_ms = std::min(backoff_ms * 2, config_.backoff_last_ms);
   }

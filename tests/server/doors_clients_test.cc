@@ -38,15 +38,14 @@ class DoorsClients : public testing::Test {
     }
     return false;
   }
-  // A trainer of one step, as a process with this environment. What it printed.
-  Said Train(const std::string& run, std::vector<std::string> environment,
-             const std::string& server) const {
+  // A trainer of one step, as a process with this environment.
+  std::unique_ptr<Process> Train(const std::string& run,
+                                 std::vector<std::string> environment) const {
     environment.insert(environment.end(),
-                       {"PLUMBLINE_RUN=" + run, "PLUMBLINE_SERVER=" + server, "PLUMBLINE_RECORD=",
-                        "PLUMBLINE_DISABLE="});
-    Process trainer({PLUMB_LOAD_CHECK, PLUMBLINE_LIBRARY}, std::move(environment));
-    const int status = trainer.Wait();
-    return {status, trainer.output() + trainer.errors()};
+                       {"PLUMBLINE_RUN=" + run, "PLUMBLINE_SERVER=" + server_->address(),
+                        "PLUMBLINE_RECORD=", "PLUMBLINE_DISABLE="});
+    return std::make_unique<Process>(
+        std::vector<std::string>{PLUMB_LOAD_CHECK, PLUMBLINE_LIBRARY}, std::move(environment));
   }
 
   TempFolder folder_;
@@ -59,19 +58,25 @@ class DoorsClients : public testing::Test {
 TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
   const std::string ca = "PLUMBLINE_TLS_CA=" + authority_.file();
   const std::string token = "PLUMBLINE_TOKEN_FILE=" + writer_.file;
-  const Said good = Train("exp1", {ca, token}, server_->address());
-  EXPECT_EQ(good.status, 0) << good.errors;
+  const auto good = Train("exp1", {ca, token});
+  // All at once: each gives up only when its close has waited in vain.
+  const auto other_run = Train("other", {ca, token});
+  const auto no_token = Train("exp2", {ca});
+  const auto no_file = Train("exp2", {ca, "PLUMBLINE_TOKEN_FILE=/nonexistent"});
+  const Authority stranger(folder_, "stranger");
+  const auto wrong_ca = Train("exp2", {"PLUMBLINE_TLS_CA=" + stranger.file(), token});
+  const auto said = [](Process& trainer) {
+    trainer.Wait();
+    return trainer.errors();
+  };
+  EXPECT_EQ(good->Wait(), 0) << good->errors();
   EXPECT_TRUE(Knows("exp1"));
-
-  const Said other_run = Train("other", {ca, token}, server_->address());
-  EXPECT_THAT(other_run.errors, HasSubstr("does not take this process's evidence"));
-  EXPECT_THAT(other_run.errors, HasSubstr("the access entry writers does not give write over it"));
+  EXPECT_THAT(said(*other_run), HasSubstr("does not take this process's evidence"));
+  EXPECT_THAT(said(*other_run), HasSubstr("the access entry writers does not give write over it"));
+  EXPECT_THAT(said(*no_token), HasSubstr("this server asks who you are"));
+  EXPECT_THAT(said(*no_file), HasSubstr("/nonexistent: cannot be read"));
+  EXPECT_THAT(said(*wrong_ca), HasSubstr("does not take this process's evidence"));
   EXPECT_FALSE(Knows("other"));
-  const Said no_token = Train("exp2", {ca}, server_->address());
-  EXPECT_THAT(no_token.errors, HasSubstr("this server asks who you are"));
-  const Said no_file =
-      Train("exp2", {ca, "PLUMBLINE_TOKEN_FILE=/nonexistent"}, server_->address());
-  EXPECT_THAT(no_file.errors, HasSubstr("/nonexistent: cannot be read"));
   EXPECT_FALSE(Knows("exp2"));
 }
 
