@@ -170,15 +170,7 @@ TEST_F(DoorsTls, RefusesToStartWithFilesThatCannotBeRight) {
 TEST_F(DoorsTls, HttpSpeaksTlsToo) {
   const auto server = StartWith(folder_, Tls(own_, false), {"--http", "127.0.0.1:0"});
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
-  std::string http;
-  ASSERT_TRUE(Eventually([&] {
-    const std::string log = server->process().errors();
-    const size_t at = log.find("http on ");
-    const size_t end = log.find('\n', at);
-    if (at == std::string::npos || end == std::string::npos) return false;
-    http = log.substr(at + 8, end - at - 8);
-    return true;
-  }));
+  const std::string http = HttpAddress(*server);
   const auto asked = [&](const std::string& authority) {
     Process client({"/usr/bin/openssl", "s_client", "-connect", http, "-CAfile", authority,
                     "-verify_return_error", "-brief"});

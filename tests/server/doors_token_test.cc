@@ -242,6 +242,29 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
   (void)watch->Finish();
 }
 
+TEST_F(DoorsToken, HttpAsksToo) {
+  const auto server = StartWith(folder_,
+                                Entry("all", token_.line, "['read']") +
+                                    Entry("some", other_.line, "['read']", "['mine']"),
+                                {"--http", "127.0.0.1:0"});
+  ASSERT_FALSE(server->address().empty()) << server->process().errors();
+  const std::string http = HttpAddress(*server);
+  const auto bearer = [](const TestToken& token) {
+    return "authorization: bearer " + Trimmed(ReadAll(token.file)) + "\r\n";
+  };
+  EXPECT_THAT(HttpGet(http, "/healthz"), HasSubstr("200 OK"));
+  // Paths that are not there are no different: nothing is learnt of them.
+  for (const char* path : {"/version", "/metrics", "/nothing", "//healthz", "/healthz/../version"}) {
+    const std::string nobody = HttpGet(http, path);
+    EXPECT_THAT(nobody, HasSubstr("401 ")) << path;
+    EXPECT_THAT(nobody, HasSubstr("WWW-Authenticate: Bearer")) << path;
+    EXPECT_THAT(HttpGet(http, path, "authorization: Basic eDp5\r\n"), HasSubstr("401 ")) << path;
+    EXPECT_THAT(HttpGet(http, path, bearer(other_)), HasSubstr("403 ")) << path;
+  }
+  EXPECT_THAT(HttpGet(http, "/version", bearer(token_)), HasSubstr("200 OK"));
+  EXPECT_THAT(HttpGet(http, "/nothing", bearer(token_)), HasSubstr("404 "));
+}
+
 TEST_F(DoorsToken, NoTokenIsLoggedOrOnACommandLine) {
   const std::string config = Entry("readers", token_.line, "['read']");
   const auto server = StartWith(folder_, config, {"--log-level", "trace"});

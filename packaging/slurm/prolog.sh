@@ -1,0 +1,49 @@
+#!/bin/bash
+# Slurm prolog (slurm.conf: Prolog=/etc/slurm/plumbline-prolog.sh), as root on each node of a job: starts
+# a relay that the job's processes reach over a Unix socket, and that alone holds the credentials for the
+# server. A failure here must not drain the node: monitoring is not worth a job.
+#
+# /etc/plumbline/slurm.env:  UPSTREAM=plumbd.example.org:7433     (and RELAY_DIR, PLUMBD to change them)
+# /etc/plumbline/relay.toml: [relay] tls_ca, token_file; see packaging/plumbd.toml
+#
+# The job sets PLUMBLINE_SERVER=unix:/run/plumbline/relay-$SLURM_JOB_ID/socket; a TaskProlog can do so:
+#   echo "export PLUMBLINE_SERVER=unix:/run/plumbline/relay-$SLURM_JOB_ID/socket"
+set -u
+
+environment=${PLUMBLINE_SLURM_ENV:-/etc/plumbline/slurm.env}
+# shellcheck source=/dev/null
+[ -r "$environment" ] && . "$environment"
+: "${SLURM_JOB_ID:?}"
+upstream=${UPSTREAM:-}
+plumbd=${PLUMBD:-/usr/bin/plumbd}
+config=${RELAY_CONFIG:-/etc/plumbline/relay.toml}
+directory=${RELAY_DIR:-/run/plumbline}/relay-$SLURM_JOB_ID
+user=${SLURM_JOB_USER:-root}
+
+say() { logger -t plumbline-prolog -- "job $SLURM_JOB_ID: $*" 2>/dev/null || echo "plumbline: $*" >&2; }
+
+if [ -z "$upstream" ]; then
+  say "no UPSTREAM in $environment: no relay is started"
+  exit 0
+fi
+# Only the job's user may reach the socket: its directory is closed to everybody else.
+if ! install -d -m 0711 "${directory%/*}" || ! install -d -m 0700 "$directory"; then
+  say "$directory cannot be made: no relay is started"
+  exit 0
+fi
+chown "$user" "$directory" || say "$directory cannot be given to $user"
+
+setsid "$plumbd" --config "$config" --relay "$upstream" --grpc "unix:$directory/socket" --http off \
+  --port-file "$directory/ready" >"$directory/log" 2>&1 </dev/null &
+echo $! >"$directory/pid"
+
+for _ in $(seq 50); do
+  if [ -e "$directory/ready" ]; then
+    chown "$user" "$directory/socket"
+    exit 0
+  fi
+  kill -0 "$(cat "$directory/pid")" 2>/dev/null || break
+  sleep 0.1
+done
+say "the relay did not start: $(tail -n 1 "$directory/log")"
+exit 0
