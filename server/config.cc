@@ -119,6 +119,11 @@ absl::Status CheckRelay(const Config& c) {
         "--relay judges and keeps nothing: --data, --rules and --set belong to the server above "
         "(agents keep what it has not acknowledged, in their spools)");
   }
+  if (!c.alerts.routes.empty()) {
+    return absl::InvalidArgumentError(
+        c.alerts.routes[0].where +
+        ": a relay knows no incidents: [[alerts.route]] belongs to the server above");
+  }
   if (c.relay_upstream == c.grpc) {
     return absl::InvalidArgumentError("--relay " + c.relay_upstream + " is its own address");
   }

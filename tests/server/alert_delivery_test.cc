@@ -136,6 +136,32 @@ TEST_F(AlertDeliveryTest, WhatAStatusMeans) {
   EXPECT_EQ(sink->Send(MakeTest("hook", 1)).kind, Kind::kTryAgain);
 }
 
+TEST_F(AlertDeliveryTest, AnEncryptedReceiverIsCheckedByItsCertificate) {
+  const std::string key = folder_.File("key"), certificate = folder_.File("certificate");
+  test::Process openssl({"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                         "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out",
+                         certificate, "-days", "1", "-subj", "/CN=receiver", "-addext",
+                         "subjectAltName=IP:127.0.0.1"});
+  ASSERT_EQ(openssl.Wait(), 0) << openssl.errors();
+  HttpReceiver encrypted(certificate, key);
+  AlertRoute route = Webhook();
+  route.webhook = encrypted.url("/in");
+  const auto send = [&] {
+    return MakeSink(route, [] { return int64_t{0}; })->Send(MakeTest("hook", 1));
+  };
+  const SendResult unknown = send();
+  EXPECT_EQ(unknown.kind, Kind::kTryAgain);
+  EXPECT_THAT(unknown.detail, HasSubstr("SSL"));
+  EXPECT_TRUE(encrypted.requests().empty());
+  route.ca_file = certificate;
+  EXPECT_EQ(send().kind, Kind::kDelivered);
+  EXPECT_EQ(encrypted.requests().size(), 1u);
+  // Another name than the certificate's.
+  route.webhook = "https://localhost:" + std::to_string(encrypted.port()) + "/in";
+  EXPECT_EQ(send().kind, Kind::kTryAgain);
+  EXPECT_EQ(encrypted.requests().size(), 1u);
+}
+
 TEST_F(AlertDeliveryTest, ACommandReadsTheNotificationWithoutAShell) {
   setenv("PLUMB_TEST_TOKEN", "not for children", 1);
   const AlertRoute route =

@@ -100,6 +100,8 @@ TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
       {route + "command = ['/bin/true']\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
        "taken by another route"},
       {"[alerts]\nroute = 3\n", ":2: alerts.route must be written as [[alerts.route]]"},
+      {"[relay]\nupstream = '127.0.0.1:1'\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
+       ":3: a relay knows no incidents"},
       {"[alerts]\ngather_seconds = -1\n", "alerts.gather_seconds must be between"},
       {"[alerts]\npage = 'x'\n", "alerts.page"},
   };

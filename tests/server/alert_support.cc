@@ -10,7 +10,15 @@
 
 namespace plumbline::test {
 
-HttpReceiver::HttpReceiver() : server_(std::make_unique<httplib::Server>()) {
+HttpReceiver::HttpReceiver() : server_(std::make_unique<httplib::Server>()) { Start(); }
+
+HttpReceiver::HttpReceiver(const std::string& certificate_file, const std::string& key_file)
+    : server_(std::make_unique<httplib::SSLServer>(certificate_file.c_str(), key_file.c_str())),
+      encrypted_(true) {
+  Start();
+}
+
+void HttpReceiver::Start() {
   const auto handle = [this](const httplib::Request& request, httplib::Response& response) {
     ReceivedRequest received{request.method, request.path, request.body, {}};
     for (const auto& [name, value] : request.headers) received.headers[name] = value;
@@ -32,7 +40,7 @@ HttpReceiver::~HttpReceiver() {
 }
 
 std::string HttpReceiver::url(const std::string& path) const {
-  return "http://127.0.0.1:" + std::to_string(port_) + path;
+  return (encrypted_ ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port_) + path;
 }
 
 void HttpReceiver::Answer(int status) {

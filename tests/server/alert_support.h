@@ -29,6 +29,7 @@ struct ReceivedRequest {
 class HttpReceiver {
  public:
   HttpReceiver();
+  HttpReceiver(const std::string& certificate_file, const std::string& key_file);  // by TLS
   ~HttpReceiver();
   std::string url(const std::string& path = "") const;
   int port() const { return port_; }
@@ -38,7 +39,10 @@ class HttpReceiver {
   std::vector<nlohmann::json> Wait(size_t count) const;
 
  private:
+  void Start();
+
   std::unique_ptr<httplib::Server> server_;
+  bool encrypted_ = false;
   int port_ = 0;
   std::thread thread_;
   mutable std::mutex mutex_;
