@@ -127,6 +127,7 @@ def main():
             ready = lambda: urllib.request.urlopen(f"http://{am}/-/ready").status == 200
             wait_for(lambda: not raises(ready), 30, "Alertmanager's start")
             (folder / "secret").write_text("0123456789abcdef0123\n")
+            (folder / "secret").chmod(0o600)
             leaks = 'rules = ["causality/moe-future-leak"]\n'  # what is planted
             (folder / "plumbd.toml").write_text(
                 f'[[alerts.route]]\nname = "am"\n{leaks}alertmanager = "http://{am}"\n'

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/private_file.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::server {
@@ -196,10 +196,9 @@ absl::Status ValidateAlerts(const AlertConfig& config, bool insecure) {
 }
 
 absl::Status ReadSecret(const std::string& path, size_t least_bytes, std::string* out) {
-  std::ifstream file(path);
-  std::string line;
-  if (!file) return absl::NotFoundError(path + " cannot be read by plumbd");
-  std::getline(file, line);
+  auto text = ReadPrivateFile(path);
+  if (!text.ok()) return text.status();
+  std::string line = text->substr(0, text->find('\n'));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
   if (line.size() < least_bytes)
     return absl::InvalidArgumentError(

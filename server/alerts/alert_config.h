@@ -63,8 +63,8 @@ absl::Status ParseHttpUrl(const std::string& url, HttpUrl* out);
 // be reached without encryption. The message says file, line, what was expected.
 absl::Status ValidateAlerts(const AlertConfig& config, bool insecure);
 
-// The secret of a webhook, or a token: the file's first line. NotFound, InvalidArgument (empty, or
-// a secret shorter than 16 bytes).
+// The secret of a webhook, or a token: the first line of a file that others cannot read. Errors as
+// ReadPrivateFile; InvalidArgument: it is too short.
 absl::Status ReadSecret(const std::string& path, size_t least_bytes, std::string* out);
 
 // "note", "warning", "error".

@@ -36,7 +36,7 @@ class AlertDeliveryTest : public testing::Test {
  protected:
   void SetUp() override {
     std::signal(SIGPIPE, SIG_IGN);  // as plumbd does
-    std::ofstream(folder_.File("secret")) << kSecret << "\n";
+    test::WriteSecret(folder_.File("secret"), kSecret);
   }
 
   AlertRoute Webhook(const std::string& name = "hook") const {
@@ -110,7 +110,7 @@ TEST_F(AlertDeliveryTest, AWebhookIsSignedWithATimeAndSaysWhichNotificationItIs)
 
 TEST_F(AlertDeliveryTest, WhatAStatusMeans) {
   AlertRoute route = Webhook();
-  std::ofstream(folder_.File("token")) << "t0ken\n";
+  test::WriteSecret(folder_.File("token"), "t0ken");
   route.token_file = folder_.File("token");
   auto sink = MakeSink(route, [] { return int64_t{0}; });
   const struct {

@@ -1,6 +1,7 @@
 // What alerts are made of, each alone: configuration, decisions, log, text, signature.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <fstream>
@@ -35,7 +36,7 @@ class AlertConfigTest : public testing::Test {
     if (auto s = LoadConfigFile(path_, &config_); !s.ok()) return s;
     return ValidateConfig(config_);
   }
-  void SetUp() override { std::ofstream(secret_) << "0123456789abcdef0123\n"; }
+  void SetUp() override { test::WriteSecret(secret_, "0123456789abcdef0123"); }
   void TearDown() override {
     std::remove(path_.c_str());
     std::remove(secret_.c_str());
@@ -108,9 +109,13 @@ TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
   for (const auto& c : cases) {
     EXPECT_THAT(std::string(Load(c.text).message()), HasSubstr(c.message)) << c.text;
   }
-  std::ofstream(secret_) << "short\n";
+  test::WriteSecret(secret_, "short");
   EXPECT_THAT(std::string(Load(route + "webhook = 'http://127.0.0.1/'\n" + Secret()).message()),
               HasSubstr("at least 16 bytes"));
+  test::WriteSecret(secret_, "0123456789abcdef0123");
+  chmod(secret_.c_str(), 0644);
+  EXPECT_THAT(std::string(Load(route + "webhook = 'http://127.0.0.1/'\n" + Secret()).message()),
+              HasSubstr(secret_));
 }
 
 TEST(AlertSignature, IsHmacSha256) {

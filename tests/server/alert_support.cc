@@ -4,6 +4,7 @@
 #include <httplib.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -64,6 +65,11 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   httplib::Client client("http://" + address);
   const httplib::Result result = client.Get(path);
   return result && result->status == 200 ? result->body : "";
+}
+
+void WriteSecret(const std::string& path, const std::string& line) {
+  std::ofstream(path) << line << "\n";
+  chmod(path.c_str(), 0600);
 }
 
 int FreePort() {

@@ -71,6 +71,9 @@ class Alertmanager {
   bool ok_ = false;
 };
 
+// A file of one line that others cannot read.
+void WriteSecret(const std::string& path, const std::string& line);
+
 // A port that was free a moment ago.
 int FreePort();
 

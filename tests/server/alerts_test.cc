@@ -67,7 +67,7 @@ class ManyRanks {
 
 class AlertsTest : public testing::Test {
  protected:
-  void SetUp() override { std::ofstream(folder_.File("secret")) << kSecret << "\n"; }
+  void SetUp() override { WriteSecret(folder_.File("secret"), kSecret); }
 
   std::string WebhookRoute() const {
     return "[[alerts.route]]\nname = \"hook\"\nwebhook = \"" + direct_.url("/hook") +

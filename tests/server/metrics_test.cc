@@ -43,7 +43,7 @@ testing::AssertionResult Succeeds(std::vector<std::string> command) {
 class MetricsTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::ofstream(folder_.File("secret")) << "0123456789abcdef0123\n";
+    WriteSecret(folder_.File("secret"), "0123456789abcdef0123");
     std::ofstream(folder_.File("plumbd.toml"))
         << "[ingest]\nack_seconds = 0.01\n[[alerts.route]]\nname = \"hook\"\nwebhook = \""
         << receiver_.url() << "\"\nsecret_file = \"" << folder_.File("secret") << "\"\n";
