@@ -60,6 +60,8 @@ void AlertCenter::Stop() {
     wake_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  for (const auto& sender : senders_) sender->BeginStop();
+  for (const auto& sender : senders_) sender->Cancel();
   for (const auto& sender : senders_) sender->Stop();
 }
 

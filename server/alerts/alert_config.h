@@ -17,7 +17,7 @@ struct AlertRoute {
   std::string name;  // of letters, digits, '-', '_'; unique: what was told is remembered by it
   v1::Level level = v1::LEVEL_WARNING;  // at least
   std::vector<std::string> rules;       // globs; empty: all
-  std::vector<std::string> runs;        // globs; empty: all
+  std::vector<std::string> runs;        // globs; empty: all but the trial of plumb doctor
   // Exactly one of these three.
   std::string alertmanager;          // URL of its root, "http://127.0.0.1:9093"
   std::string webhook;               // URL

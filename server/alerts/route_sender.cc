@@ -37,19 +37,29 @@ void RouteSender::Wake(bool refresh) {
   wake_.notify_all();
 }
 
-void RouteSender::Stop() {
+void RouteSender::BeginStop() {
+  std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  stopping_ = true;
+  stop_by_ = Clock::now() + times_.drain;
+  wake_.notify_all();
+}
+
+void RouteSender::Cancel() {
   {
     std::unique_lock lock(mutex_);
-    stopping_ = true;
-    wake_.notify_all();
-    wake_.wait_for(lock, times_.drain, [this] { return over_; });
+    wake_.wait_until(lock, stop_by_, [this] { return over_; });
   }
   sink_->Cancel();
+}
+
+void RouteSender::Stop() {
+  BeginStop();
+  Cancel();
   if (thread_.joinable()) thread_.join();
 }
 
 void RouteSender::Loop() {
-  Clock::time_point stop_by = Clock::time_point::max();
   for (;;) {
     bool stopping = false;
     {
@@ -58,11 +68,10 @@ void RouteSender::Loop() {
       woken_ = false;
       if (std::exchange(refresh_, false)) refresh_due_ = {};
     }
-    if (stopping) stop_by = std::min(stop_by, Clock::now() + times_.drain);
     const Clock::time_point next = Work(stopping);
     std::unique_lock lock(mutex_);
     // When it stops, what cannot go at once stays in the log.
-    if (stopping && (next > Clock::now() || Clock::now() >= stop_by)) break;
+    if (stopping && (next > Clock::now() || Clock::now() >= stop_by_)) break;
     wake_.wait_until(lock, next, [this] { return woken_ || stopping_; });
   }
   std::lock_guard lock(mutex_);

@@ -50,8 +50,11 @@ class RouteSender {
 
   // Something waits; `refresh`: an Alertmanager has to be told again what is open.
   void Wake(bool refresh);
-  // Tries what waits once more, for a moment, and stops.
+  // Tries what waits once more, for a moment, and stops. Several stop at the same time when all
+  // have been told to begin first, and then all to be cancelled.
   void Stop();
+  void BeginStop();
+  void Cancel();  // after that moment
 
   const AlertRoute& route() const { return route_; }
   const AlertCounts& counts() const { return counts_; }
@@ -92,6 +95,7 @@ class RouteSender {
   bool woken_ = true;
   bool refresh_ = false;
   bool stopping_ = false;
+  Clock::time_point stop_by_ = Clock::time_point::max();
   bool over_ = false;
   std::thread thread_;
 };

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "audit/live/doctor_batch.h"
 #include "server/alerts/alert_decider.h"
 #include "server/alerts/alert_log.h"
 #include "server/alerts/signature.h"
@@ -73,6 +74,10 @@ TEST_F(AlertConfigTest, ReadsRoutes) {
   EXPECT_TRUE(config_.alerts.routes[0].Matches(finding));
   finding = AlertFinding("f", v1::LEVEL_ERROR, "other");
   EXPECT_FALSE(b.Matches(finding));
+  finding = AlertFinding("f", v1::LEVEL_ERROR, audit::kDoctorRun);
+  EXPECT_FALSE(config_.alerts.routes[0].Matches(finding));
+  config_.alerts.routes[0].runs = {"plumb-*"};
+  EXPECT_TRUE(config_.alerts.routes[0].Matches(finding));
   finding = AlertFinding("f", v1::LEVEL_ERROR, "exp7");
   finding.set_rule("health/loss-spike");
   EXPECT_FALSE(b.Matches(finding));
