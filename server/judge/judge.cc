@@ -3,7 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <climits>
+#include <cstdint>
 #include <utility>
+
+#include "server/ingest/batch_checks.h"
 
 namespace plumbline::server {
 namespace {
@@ -129,8 +133,18 @@ bool Judge::JudgeAgain(const Replay& replay) {
 void Judge::JudgeAgain(const StoredEntry& entry) {
   v1::Batch batch;
   const std::string_view body = entry.body();
-  if (!batch.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
-    spdlog::error("journal: entry {} is no batch", entry.prefix.number);
+  // What was taken once was checked; what a file says may be anything. Names may be longer than the
+  // limit is now.
+  BatchLimits limits;
+  limits.max_name_bytes = SIZE_MAX;
+  limits.max_sources = INT_MAX;
+  limits.max_columns = INT_MAX;
+  absl::Status whole = batch.ParseFromArray(body.data(), static_cast<int>(body.size()))
+                           ? CheckBatch(batch, limits)
+                           : absl::DataLossError("no batch");
+  if (!whole.ok()) {
+    spdlog::error("journal: entry {} cannot be judged: {:?}", entry.prefix.number,
+                  std::string(whole.message()));
     ++counters_->journal_lost;
     return;
   }

@@ -87,7 +87,8 @@ void Damage(Frame* frame, std::mt19937& random) {
 class DataFuzz : public testing::Test {
  protected:
   void SetUp() override {
-    std::ofstream(folder_.File("toml")) << "[checkpoint]\nbytes = 1\nseconds = 0.05\n";
+    std::ofstream(folder_.File("toml")) << "[ingest]\nack_seconds = 0.02\n[journal]\nsync = 'never'\n"
+                                           "[checkpoint]\nbytes = 1\nseconds = 0.05\n";
     test::Plumbd server(Options("good"));
     ASSERT_FALSE(server.address().empty()) << server.process().errors();
     const v1::Source source = test::SourceOf("fuzz");
@@ -140,9 +141,11 @@ class DataFuzz : public testing::Test {
     }
     ++served_;
     const v1::Source source = test::SourceOf("after");
-    test::AgentStream agent(server, 99, {source});
-    agent.Send(test::LeakingStep(source, 1), 1);
-    EXPECT_TRUE(agent.Acknowledged(1)) << "seed " << seed << server.process().errors();
+    {
+      test::AgentStream agent(server, 99, {source});
+      agent.Send(test::LeakingStep(source, 1), 1);
+      EXPECT_TRUE(agent.Acknowledged(1)) << "seed " << seed << server.process().errors();
+    }
     EXPECT_EQ(server.Stop(), 0) << "seed " << seed << server.process().errors();
   }
 
@@ -161,7 +164,7 @@ class DataFuzz : public testing::Test {
 };
 
 TEST_F(DataFuzz, SegmentsOfTheJournal) {
-  const auto rounds = static_cast<unsigned>(Rounds(30, 1500));
+  const auto rounds = static_cast<unsigned>(Rounds(20, 1500));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {
@@ -184,7 +187,7 @@ TEST_F(DataFuzz, SegmentsOfTheJournal) {
 }
 
 TEST_F(DataFuzz, Checkpoints) {
-  const auto rounds = static_cast<unsigned>(Rounds(30, 1500));
+  const auto rounds = static_cast<unsigned>(Rounds(20, 1500));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {
@@ -208,7 +211,7 @@ TEST_F(DataFuzz, Checkpoints) {
 }
 
 TEST_F(DataFuzz, RawBytes) {
-  const auto rounds = static_cast<unsigned>(Rounds(20, 1000));
+  const auto rounds = static_cast<unsigned>(Rounds(12, 1000));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {

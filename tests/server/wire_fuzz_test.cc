@@ -171,6 +171,46 @@ TEST(WireFuzz, NoFieldHarmsTheServerOrAnotherRank) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
+// A relay looks into messages only so far as it must.
+TEST(WireFuzz, NothingHarmsARelay) {
+  Plumbd server({"--log-level", "off"});
+  Plumbd relay({"--relay", server.address(), "--log-level", "off"});
+  ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
+  const v1::Source good_source = SourceOf("fuzz-good");
+  AgentStream good(relay, 71, {good_source});
+  ASSERT_TRUE(good.Welcomed());
+  auto channel = relay.Channel();
+  const auto rounds = static_cast<unsigned>(Rounds(150, 5000));
+  for (unsigned seed = 0; seed < rounds; ++seed) {
+    std::mt19937 random(seed);
+    const v1::Source source = SourceOf("fuzz-" + std::to_string(seed % 50));
+    v1::AgentMessage message;
+    message.mutable_hello()->set_stream_id(2000 + seed);
+    message.mutable_hello()->set_protocol(1);
+    *message.mutable_hello()->add_sources() = source;
+    RawStream stream(channel);
+    const std::string hello = message.SerializeAsString();
+    stream.Write(seed % 4 == 0 ? DamageBytes(hello, random) : hello);
+    for (uint64_t s = 1; s <= 4; ++s) {
+      *message.mutable_batch() = ScalarStep(source, static_cast<int64_t>(s));
+      message.mutable_batch()->set_stream_id(2000 + seed);
+      message.mutable_batch()->set_sequence(s);
+      if (random() % 2 == 0) DamageFields(&message, random);
+      const std::string batch = message.SerializePartialAsString();
+      stream.Write(random() % 2 == 0 ? DamageBytes(batch, random) : batch);
+    }
+    const grpc::Status status = stream.Finish();
+    EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << "seed " << seed;
+    ASSERT_TRUE(relay.process().running() && server.process().running()) << "seed " << seed;
+  }
+  // One agent's garbage must not end what others send through the same call.
+  good.Send(ScalarStep(good_source, 1), 1);
+  EXPECT_TRUE(good.Acknowledged(1));
+  EXPECT_FALSE(good.over());
+  EXPECT_EQ(relay.Stop(), 0);
+  EXPECT_EQ(server.Stop(), 0);
+}
+
 grpc::StatusCode Ask(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
                      const std::string& request) {
   grpc::GenericStub stub(channel);
