@@ -94,12 +94,13 @@ bool Session::Consume() {
   ParsedBatch batch;
   batch.bytes = incoming_.Length();
   const bool parsed = ParseAgentMessage(incoming_, &message);
+  const uint64_t speaks_of = parsed ? 0 : StreamIdOf(incoming_);
   if (parsed && message.has_batch() && context_->keep_wire) {
     batch.wire = BatchBytes(incoming_, message);
   }
   incoming_.Clear();
   ++messages_;
-  if (!parsed) return Unparsable(message);
+  if (!parsed) return Unparsable(message, speaks_of);
   switch (message.what_case()) {
     case v1::AgentMessage::kHello:
       return OnHello(message.hello());
@@ -145,8 +146,9 @@ bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& 
 }
 
 // A message of which the parser understood the number of the batch that is due is refused by that
-// number; otherwise nobody can say what was lost and the call ends.
-bool Session::Unparsable(const v1::AgentMessage& message) {
+// number; otherwise nobody can say what was lost and the stream ends. Of a call that carries many that
+// is the one that the message speaks of: an agent's garbage is no business of its neighbours'.
+bool Session::Unparsable(const v1::AgentMessage& message, uint64_t speaks_of) {
   ParsedBatch batch;
   batch.refused = absl::StrCat("message ", messages_, " is no valid AgentMessage");
   const uint64_t sequence = message.has_batch() ? message.batch().sequence() : 0;
@@ -154,18 +156,26 @@ bool Session::Unparsable(const v1::AgentMessage& message) {
   if (leg != nullptr && sequence > 0 && context_->intake->IsDue(leg->joined, sequence)) {
     return Offer(leg, sequence, std::move(batch));
   }
-  return Fail(nullptr, grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
+  bool shared;
+  {
+    std::lock_guard lock(mutex_);
+    shared = shared_;
+  }
+  const LegPtr theirs = shared && speaks_of != 0 ? Find(speaks_of) : nullptr;
+  if (shared && speaks_of != 0 && theirs == nullptr) return true;  // it was just ended
+  return Fail(theirs, grpc::StatusCode::INVALID_ARGUMENT, batch.refused);
 }
 
 bool Session::OnHello(const v1::Hello& hello) {
-  auto leg = std::make_shared<Leg>(weak_from_this(), hello.stream_id(), hello.shared(),
-                                   context_->ack_batches);
+  LegPtr leg;
   bool second = false;
   {
     std::lock_guard lock(mutex_);
     second = greeted_ && !(shared_ && hello.shared());
-    greeted_ = true;
-    shared_ = hello.shared();
+    // What a call is stays so: one stream's second hello does not speak for the others.
+    if (!std::exchange(greeted_, true)) shared_ = hello.shared();
+    leg = std::make_shared<Leg>(weak_from_this(), hello.stream_id(), shared_,
+                                context_->ack_batches);
     // A process behind a relay that came back: its older leg ends without a word.
     const auto same = legs_.find(leg->stream_id);
     if (!second && same != legs_.end()) {
@@ -174,7 +184,7 @@ bool Session::OnHello(const v1::Hello& hello) {
     }
   }
   if (second) {
-    return Fail(nullptr, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
+    return Fail(leg, grpc::StatusCode::FAILED_PRECONDITION, "a second hello on one stream");
   }
   auto joined = context_->intake->Join(
       hello, std::static_pointer_cast<Connection>(leg),

@@ -67,7 +67,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Consume();
   bool Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what);
   void OnHelloDue();
-  bool Unparsable(const v1::AgentMessage& message);
+  bool Unparsable(const v1::AgentMessage& message, uint64_t speaks_of);
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
   bool Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch);

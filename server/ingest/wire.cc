@@ -1,9 +1,41 @@
 #include "server/ingest/wire.h"
 
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
 namespace plumbline::server {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+constexpr int kStreamIdField = 1;  // of Batch, Heartbeat, Goodbye and Hello alike
+
+}  // namespace
+
+uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message) {
+  grpc::ByteBuffer shared(agent_message);
+  grpc::ProtoBufferReader reader(&shared);
+  if (!reader.status().ok()) return 0;
+  CodedInputStream in(&reader);
+  uint64_t id = 0;
+  while (const uint32_t tag = in.ReadTag()) {
+    int size = 0;
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
+        !in.ReadVarintSizeAsInt(&size)) {
+      return 0;  // every member of AgentMessage is a message
+    }
+    const auto limit = in.PushLimit(size);
+    while (const uint32_t inner = in.ReadTag()) {
+      const bool is_id = WireFormatLite::GetTagFieldNumber(inner) == kStreamIdField &&
+                         WireFormatLite::GetTagWireType(inner) == WireFormatLite::WIRETYPE_FIXED64;
+      if (is_id ? !in.ReadLittleEndian64(&id) : !WireFormatLite::SkipField(&in, inner)) return 0;
+    }
+    if (!in.CheckEntireMessageConsumedAndPopLimit(limit)) return 0;
+  }
+  return in.ConsumedEntireMessage() ? id : 0;
+}
 
 bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message) {
   grpc::ProtoBufferReader reader(&buffer);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/access/gate.h"
+#include "server/ingest/wire.h"
 #include "server/query/grpc_status.h"
 #include "server/relay/switchboard.h"
 

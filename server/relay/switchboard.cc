@@ -1,9 +1,6 @@
 #include "server/relay/switchboard.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/support/proto_buffer_reader.h>
 #include <spdlog/spdlog.h>
 
 #include <deque>
@@ -14,37 +11,10 @@
 namespace plumbline::server {
 namespace {
 
-using google::protobuf::internal::WireFormatLite;
-using google::protobuf::io::CodedInputStream;
-
 constexpr size_t kMuch = 32u << 20;  // bytes on their way up; reading stops above
 constexpr size_t kLittle = kMuch / 2;
-constexpr int kStreamIdField = 1;  // of Batch, Heartbeat, Goodbye and Hello alike
 
 }  // namespace
-
-uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message) {
-  grpc::ByteBuffer shared(agent_message);
-  grpc::ProtoBufferReader reader(&shared);
-  if (!reader.status().ok()) return 0;
-  CodedInputStream in(&reader);
-  uint64_t id = 0;
-  while (const uint32_t tag = in.ReadTag()) {
-    int size = 0;
-    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
-        !in.ReadVarintSizeAsInt(&size)) {
-      return 0;  // every member of AgentMessage is a message
-    }
-    const auto limit = in.PushLimit(size);
-    while (const uint32_t inner = in.ReadTag()) {
-      const bool is_id = WireFormatLite::GetTagFieldNumber(inner) == kStreamIdField &&
-                         WireFormatLite::GetTagWireType(inner) == WireFormatLite::WIRETYPE_FIXED64;
-      if (is_id ? !in.ReadLittleEndian64(&id) : !WireFormatLite::SkipField(&in, inner)) return 0;
-    }
-    if (!in.CheckEntireMessageConsumedAndPopLimit(limit)) return 0;
-  }
-  return in.ConsumedEntireMessage() ? id : 0;
-}
 
 // One call to the server above. Keeps itself until it is over.
 class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {

@@ -29,9 +29,6 @@ class Line {
   virtual void Resume() = 0;  // there is room again
 };
 
-// The stream that a message from an agent speaks of; 0: none, or no such message.
-uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message);
-
 // Thread-safe.
 class Switchboard : public std::enable_shared_from_this<Switchboard> {
  public:

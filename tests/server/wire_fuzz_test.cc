@@ -34,12 +34,15 @@ class RawStream {
     call_->Write(Buffer(bytes), this);
     return ok_ = Next();
   }
-  // Reads what the server says, until it ends the call. Its status.
+  // Says that nothing follows, and reads what the server says until it ends the call. Its status.
   grpc::Status Finish() {
     if (ok_) {
       call_->WritesDone(this);
       Next();
     }
+    return Ended();
+  }
+  grpc::Status Ended() {
     for (bool more = true; more;) {
       grpc::ByteBuffer answer;
       call_->Read(&answer, this);
@@ -203,7 +206,30 @@ TEST(WireFuzz, NothingHarmsARelay) {
     EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << "seed " << seed;
     ASSERT_TRUE(relay.process().running() && server.process().running()) << "seed " << seed;
   }
-  // One agent's garbage must not end what others send through the same call.
+  // One agent's garbage must not end what others send through the same call: here with a number that is
+  // not due, so that it cannot be refused by number.
+  v1::AgentMessage message;
+  message.mutable_hello()->set_stream_id(9);
+  message.mutable_hello()->set_protocol(1);
+  *message.mutable_hello()->add_sources() = SourceOf("garbage");
+  RawStream garbage(channel);
+  garbage.Write(message.SerializeAsString());
+  *message.mutable_batch() = ScalarStep(SourceOf("garbage"), 1);
+  message.mutable_batch()->set_stream_id(9);
+  message.mutable_batch()->set_sequence(99);
+  std::string bytes = message.SerializeAsString();
+  bytes.replace(bytes.find("loss"), 4, "\xff\xff\xff\xff");  // no UTF-8
+  garbage.Write(bytes);
+  const grpc::Status ended = garbage.Ended();
+  EXPECT_EQ(ended.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << ended.error_message();
+  // Nor must a second hello, which a server without a relay ends the call for.
+  RawStream twice(channel);
+  message.mutable_hello()->set_stream_id(10);
+  message.mutable_hello()->set_protocol(1);
+  *message.mutable_hello()->add_sources() = SourceOf("twice");
+  twice.Write(message.SerializeAsString());
+  twice.Write(message.SerializeAsString());
+  EXPECT_EQ(twice.Ended().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   good.Send(ScalarStep(good_source, 1), 1);
   EXPECT_TRUE(good.Acknowledged(1));
   EXPECT_FALSE(good.over());
