@@ -88,6 +88,11 @@ int FreePort() {
 }
 
 Alertmanager::Alertmanager(const std::string& webhook_url) {
+  // The port is free, unless somebody takes it first.
+  for (int i = 0; i < 3 && !ok_; ++i) Start(webhook_url);
+}
+
+void Alertmanager::Start(const std::string& webhook_url) {
   address_ = "127.0.0.1:" + std::to_string(FreePort());
   std::ofstream(folder_.File("alertmanager.yml"))
       << "route:\n  receiver: hook\n  group_by: [fingerprint]\n  group_wait: 0s\n"

@@ -65,6 +65,8 @@ class Alertmanager {
   std::string errors() const { return process_->errors(); }
 
  private:
+  void Start(const std::string& webhook_url);
+
   TempFolder folder_;
   std::string address_;
   std::unique_ptr<Process> process_;

@@ -47,9 +47,14 @@ class MetricsTest : public testing::Test {
     std::ofstream(folder_.File("plumbd.toml"))
         << "[ingest]\nack_seconds = 0.01\n[[alerts.route]]\nname = \"hook\"\nwebhook = \""
         << receiver_.url() << "\"\nsecret_file = \"" << folder_.File("secret") << "\"\n";
-    http_ = "127.0.0.1:" + std::to_string(FreePort());
-    server_ = std::make_unique<Plumbd>(std::vector<std::string>{
-        "--http", http_, "--config", folder_.File("plumbd.toml"), "--data", folder_.File("data")});
+    server_ = std::make_unique<Plumbd>(std::vector<std::string>{"--http", "127.0.0.1:0", "--config",
+                                                                folder_.File("plumbd.toml"),
+                                                                "--data", folder_.File("data")});
+    ASSERT_TRUE(Eventually([&] {
+      const auto at = Matches(server_->process().errors(), "http on (127.0.0.1:[0-9]+)\n");
+      if (!at.empty()) http_ = *at.begin();
+      return !at.empty();
+    })) << server_->process().errors();
     const v1::Source source = SourceOf("quote\" back\\slash\nline");
     agent_ = std::make_unique<AgentStream>(*server_, 5, std::vector<v1::Source>{source});
     agent_->Send(LeakingStep(source, 0), 1);
@@ -140,7 +145,7 @@ TEST(Metrics, PromtoolAcceptsTheRulesAndTheirTests) {
 TEST_F(MetricsTest, PrometheusScrapesItAndItsRuleFires) {
   const std::string address = "127.0.0.1:" + std::to_string(FreePort());
   std::ofstream(folder_.File("prometheus.yml"))
-      << "global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}\n"
+      << "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\n"
       << "rule_files: [" << kSource << "/dashboards/prometheus/plumbline.rules.yml]\n"
       << "scrape_configs:\n  - job_name: plumbd\n    static_configs: [{targets: [\"" << http_
       << "\"]}]\n";
