@@ -1,12 +1,12 @@
 // How a client proves who it is, and whom it trusts: files, named by the environment. No secret
 // comes from a command line, and none is ever printed.
 //
-// | variable             | file (PEM)                                                              |
+// | variable             | file (PEM) |
 // |----------------------|-------------------------------------------------------------------------|
-// | PLUMBLINE_TLS_CA     | authorities whose servers are trusted, or "system": the connection is TLS |
-// | PLUMBLINE_TLS_CERT   | our certificate, for servers that ask for one (mTLS)                    |
-// | PLUMBLINE_TLS_KEY    | ... and its key, mode 0600                                              |
-// | PLUMBLINE_TOKEN_FILE | our token, the first line that is no comment, mode 0600 (no PEM)        |
+// | PLUMBLINE_TLS_CA     | authorities whose servers are trusted, or "system": the connection is
+// TLS | | PLUMBLINE_TLS_CERT   | our certificate, for servers that ask for one (mTLS) | |
+// PLUMBLINE_TLS_KEY    | ... and its key, mode 0600                                              |
+// | PLUMBLINE_TOKEN_FILE | our token, the first line that is no comment, mode 0600 (no PEM) |
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -149,22 +149,6 @@ absl::Status Run::OpenOutbox() {
   return absl::OkStatus();
 }
 
-namespace {
-
-// Says once what a server has against this process: without it, evidence would only pile up.
-std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
-  return [server, said = std::string()](const grpc::Status& status) mutable {
-    if (said == status.error_message()) return;
-    said = status.error_message();
-    std::fprintf(stderr,
-                 "plumbline: %s does not take this process's evidence, which is kept meanwhile: "
-                 "%s\n",
-                 server.c_str(), said.c_str());
-  };
-}
-
-}  // namespace
-
 bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
   const AgentOptions& options = state_->options;
   if (!options.server.empty()) {

@@ -9,6 +9,17 @@
 
 namespace plumbline::agent {
 
+std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
+  return [server, said = std::string()](const grpc::Status& status) mutable {
+    if (said == status.error_message()) return;
+    said = status.error_message();
+    std::fprintf(stderr,
+                 "plumbline: %s does not take this process's evidence, which is kept meanwhile: "
+                 "%s\n",
+                 server.c_str(), said.c_str());
+  };
+}
+
 ServerStream::ServerStream(transport::StreamConfig config,
                            std::shared_ptr<transport::Outbox> outbox, std::string spool_dir)
     : config_(std::move(config)), outbox_(std::move(outbox)), spool_dir_(std::move(spool_dir)) {}

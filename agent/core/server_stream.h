@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,10 @@
 #include "transport/outbox.h"
 
 namespace plumbline::agent {
+
+// Says once on standard error what a server has against this process: without it, evidence would only
+// pile up.
+std::function<void(const grpc::Status&)> SayOnce(const std::string& server);
 
 class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:

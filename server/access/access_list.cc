@@ -74,9 +74,8 @@ AccessList::Fit AccessList::TokenFits(const Entry& entry, const TokenDigest& tok
 }
 
 bool AccessList::SanFits(const Entry& entry, const std::vector<std::string>& sans) {
-  return std::any_of(sans.begin(), sans.end(), [&](const std::string& san) {
-    return rules::GlobMatch(entry.san, san);
-  });
+  return std::any_of(sans.begin(), sans.end(),
+                     [&](const std::string& san) { return rules::GlobMatch(entry.san, san); });
 }
 
 absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_unix_s) const {
@@ -87,8 +86,7 @@ absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_uni
     for (const Entry& entry : entries_) {
       bool fits = true;
       if (!entry.token_file.empty()) {
-        const Fit fit =
-            caller.token ? TokenFits(entry, *caller.token, now_unix_s) : Fit::kNo;
+        const Fit fit = caller.token ? TokenFits(entry, *caller.token, now_unix_s) : Fit::kNo;
         token = std::max(token, fit);
         fits = fit == Fit::kYes;
       }

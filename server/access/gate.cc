@@ -94,9 +94,7 @@ void Lease::Revoke(const absl::Status& why) {
 }
 
 Gate::Gate(const Config& config, Counters* counters)
-    : config_(config),
-      counters_(counters),
-      open_lease_(Lease::ForEverything()) {}
+    : config_(config), counters_(counters), open_lease_(Lease::ForEverything()) {}
 
 absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const Config& config, Counters* counters) {
   if (auto s = CheckTlsFiles(config); !s.ok()) return s;
@@ -132,13 +130,11 @@ absl::Status Gate::Admit(std::string_view path, const Caller& caller) {
   absl::Status status = grant.status();
   if (!status.ok()) {
     ++counters_->unauthenticated;
-  } else if (!grant->Somewhere(rule.scope) ||
-             (!rule.by_run && !grant->Everywhere(rule.scope))) {
+  } else if (!grant->Somewhere(rule.scope) || (!rule.by_run && !grant->Everywhere(rule.scope))) {
     ++counters_->forbidden;
-    status = absl::PermissionDeniedError(
-        absl::StrCat("this call needs the scope ", ScopeName(rule.scope),
-                     rule.by_run ? "" : " over every run", ", which the access entry ",
-                     grant->Names(), " does not give"));
+    status = absl::PermissionDeniedError(absl::StrCat(
+        "this call needs the scope ", ScopeName(rule.scope), rule.by_run ? "" : " over every run",
+        ", which the access entry ", grant->Names(), " does not give"));
   }
   if (!status.ok()) Say(path, status);
   return status;
@@ -149,8 +145,8 @@ std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
   Caller caller = CallerOf(context.client_metadata(), context.auth_context().get());
   auto grant = access_->Identify(caller, NowUnixSeconds());
   const absl::Status status = grant.status();
-  auto lease = std::make_shared<Lease>(std::move(caller),
-                                       status.ok() ? *std::move(grant) : Grant(), counters_);
+  auto lease = std::make_shared<Lease>(std::move(caller), status.ok() ? *std::move(grant) : Grant(),
+                                       counters_);
   if (!status.ok()) {  // since it was admitted
     lease->Revoke(status);
     return lease;
@@ -171,9 +167,9 @@ absl::Status Gate::AdmitHttp(std::string_view authorization) {
   }
   if (grant->Everywhere(Scope::kRead)) return absl::OkStatus();
   ++counters_->forbidden;
-  return absl::PermissionDeniedError(absl::StrCat(
-      "this needs the scope read over every run, which the access entry ", grant->Names(),
-      " does not give"));
+  return absl::PermissionDeniedError(
+      absl::StrCat("this needs the scope read over every run, which the access entry ",
+                   grant->Names(), " does not give"));
 }
 
 // Revoked and expired tokens end the calls they began.

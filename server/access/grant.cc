@@ -26,8 +26,7 @@ bool Grant::Somewhere(Scope scope) const {
 
 bool Grant::Everywhere(Scope scope) const {
   return std::any_of(parts_.begin(), parts_.end(), [&](const GrantPart& part) {
-    return part.Has(scope) &&
-           std::find(part.runs.begin(), part.runs.end(), "*") != part.runs.end();
+    return part.Has(scope) && std::find(part.runs.begin(), part.runs.end(), "*") != part.runs.end();
   });
 }
 
@@ -41,7 +40,8 @@ bool Grant::Over(Scope scope, std::string_view run) const {
 
 std::string Grant::Names() const {
   std::string names;
-  for (const GrantPart& part : parts_) absl::StrAppend(&names, names.empty() ? "" : ", ", part.entry);
+  for (const GrantPart& part : parts_)
+    absl::StrAppend(&names, names.empty() ? "" : ", ", part.entry);
   return names;
 }
 

@@ -71,9 +71,8 @@ absl::Status CheckTlsFiles(const Config& config) {
   if (auto s = ReadKey(config.tls_key, &key); !s.ok()) return s;
   if (X509_check_private_key(cert.get(), key.get()) != 1) {
     ERR_clear_error();
-    return absl::InvalidArgumentError(absl::StrCat("tls.key: ", config.tls_key,
-                                                   " is not the key of the certificate in ",
-                                                   config.tls_cert));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tls.key: ", config.tls_key, " is not the key of the certificate in ", config.tls_cert));
   }
   if (X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0) {
     spdlog::warn("{}: this certificate has run out: clients will refuse it", config.tls_cert);

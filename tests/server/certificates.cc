@@ -47,8 +47,7 @@ void WriteKey(const std::string& path, EVP_PKEY* key) {
   FILE* file = std::fopen(path.c_str(), "w");
   Expect(file != nullptr, path.c_str());
   chmod(path.c_str(), 0600);
-  Expect(PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr) == 1,
-         path.c_str());
+  Expect(PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr) == 1, path.c_str());
   std::fclose(file);
 }
 

@@ -22,7 +22,7 @@ class Authority {
   const std::string& file() const { return file_; }
 
   struct Wish {
-    std::string name = "host";        // of the files, and the common name
+    std::string name = "host";  // of the files, and the common name
     std::vector<std::string> sans = {"DNS:localhost", "IP:127.0.0.1"};
     long begins_s = -3600, ends_s = 86400;  // from now
   };

@@ -1,7 +1,7 @@
-// What plumbd finds in its data directory when it starts, damaged: frames that were cut, frames whose
-// checksums are right and whose contents lie, checkpoints of nobody. It starts, or says what is wrong
-// and where; it never crashes and never takes the memory that a file asks for. Fixed seeds;
-// PLUMB_LONG=1: for minutes.
+// What plumbd finds in its data directory when it starts, damaged: frames that were cut, frames
+// whose checksums are right and whose contents lie, checkpoints of nobody. It starts, or says what
+// is wrong and where; it never crashes and never takes the memory that a file asks for. Fixed
+// seeds; PLUMB_LONG=1: for minutes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -87,15 +87,15 @@ void Damage(Frame* frame, std::mt19937& random) {
 class DataFuzz : public testing::Test {
  protected:
   void SetUp() override {
-    std::ofstream(folder_.File("toml")) << "[ingest]\nack_seconds = 0.02\n[journal]\nsync = 'never'\n"
-                                           "[checkpoint]\nbytes = 1\nseconds = 0.05\n";
+    std::ofstream(folder_.File("toml"))
+        << "[ingest]\nack_seconds = 0.02\n[journal]\nsync = 'never'\n"
+           "[checkpoint]\nbytes = 1\nseconds = 0.05\n";
     test::Plumbd server(Options("good"));
     ASSERT_FALSE(server.address().empty()) << server.process().errors();
     const v1::Source source = test::SourceOf("fuzz");
     test::AgentStream agent(server, 7, {source});
     for (int64_t step = 1; step <= 12; ++step) {
-      v1::Batch batch =
-          step % 2 ? test::LeakingStep(source, step) : test::ScalarStep(source, step);
+      v1::Batch batch = step % 2 ? test::LeakingStep(source, step) : test::ScalarStep(source, step);
       if (step == 5) batch.mutable_evidence(0)->clear_site();  // refused: a skip
       if (step == 6) {
         v1::SeriesSet& set = *batch.add_series_sets();
@@ -199,8 +199,8 @@ TEST_F(DataFuzz, Checkpoints) {
               Frame& frame = frames[random() % frames.size()];
               // Past the name of the part, so that its reader sees the damage.
               const size_t name = frame.payload.find('\0') + 1;
-              frame.payload = frame.payload.substr(0, name) +
-                              DamageBytes(frame.payload.substr(name), random);
+              frame.payload =
+                  frame.payload.substr(0, name) + DamageBytes(frame.payload.substr(name), random);
             }
             WriteFrames(path, frames);
           }

@@ -15,10 +15,10 @@ class DoorsClients : public testing::Test {
  protected:
   // TLS, and tokens of a writer of runs "exp*" and a reader of all.
   void SetUp() override {
-    server_ = StartWith(
-        folder_, "[ingest]\nack_seconds = 0.05\n[tls]\ncert = '" + own_.cert + "'\nkey = '" +
-                     own_.key + "'\n" + Entry("writers", writer_, "['write']", "['exp*']") +
-                     Entry("readers", reader_, "['read']", "['*']"));
+    server_ = StartWith(folder_, "[ingest]\nack_seconds = 0.05\n[tls]\ncert = '" + own_.cert +
+                                     "'\nkey = '" + own_.key + "'\n" +
+                                     Entry("writers", writer_, "['write']", "['exp*']") +
+                                     Entry("readers", reader_, "['read']", "['*']"));
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
   std::string Entry(const std::string& name, const TestToken& token, const std::string& scopes,
@@ -30,8 +30,7 @@ class DoorsClients : public testing::Test {
   bool Knows(const std::string& run) const {
     grpc::ClientContext context;
     v1::ListRunsResponse response;
-    const auto channel =
-        ChannelTo(server_->address(), {authority_.file(), "", "", reader_.file});
+    const auto channel = ChannelTo(server_->address(), {authority_.file(), "", "", reader_.file});
     (void)v1::Query::NewStub(channel)->ListRuns(&context, {}, &response);
     for (const v1::RunInfo& info : response.runs()) {
       if (info.run() == run) return true;
@@ -44,8 +43,8 @@ class DoorsClients : public testing::Test {
     environment.insert(environment.end(),
                        {"PLUMBLINE_RUN=" + run, "PLUMBLINE_SERVER=" + server_->address(),
                         "PLUMBLINE_RECORD=", "PLUMBLINE_DISABLE="});
-    return std::make_unique<Process>(
-        std::vector<std::string>{PLUMB_LOAD_CHECK, PLUMBLINE_LIBRARY}, std::move(environment));
+    return std::make_unique<Process>(std::vector<std::string>{PLUMB_LOAD_CHECK, PLUMBLINE_LIBRARY},
+                                     std::move(environment));
   }
 
   TempFolder folder_;
@@ -121,9 +120,9 @@ TEST_F(DoorsClients, ARelayOverANetworkNeedsTls) {
   const Said open = CheckedConfig(folder_, "[relay]\nupstream = 'example.org:7433'\n");
   EXPECT_EQ(open.status, 2);
   EXPECT_THAT(open.errors, HasSubstr("name the server's authority in relay.tls_ca"));
-  EXPECT_EQ(CheckedConfig(folder_, "[relay]\nupstream = 'example.org:7433'\ntls_ca = 'system'\n")
-                .status,
-            0);
+  EXPECT_EQ(
+      CheckedConfig(folder_, "[relay]\nupstream = 'example.org:7433'\ntls_ca = 'system'\n").status,
+      0);
 }
 
 TEST_F(DoorsClients, PlumbTakesFilesByOptionsToo) {

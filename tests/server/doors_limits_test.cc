@@ -1,5 +1,5 @@
-// What is too large, too deep, too slow or too much: refused with a status, and the stream of another
-// rank unharmed.
+// What is too large, too deep, too slow or too much: refused with a status, and the stream of
+// another rank unharmed.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -48,9 +48,8 @@ TEST_F(DoorsLimits, AMessageThatIsTooLarge) {
   Start("message_bytes = 1048576\n");
   v1::Batch batch = ScalarStep(SourceOf("large"), 1);
   batch.mutable_evidence(0)->mutable_site()->set_layer(std::string(2 << 20, 'x'));
-  const grpc::Status status =
-      SendBytes(server_->Channel(),
-                {HelloBytes(2, {SourceOf("large")}), BatchBytes(std::move(batch), 2, 1)});
+  const grpc::Status status = SendBytes(
+      server_->Channel(), {HelloBytes(2, {SourceOf("large")}), BatchBytes(std::move(batch), 2, 1)});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("larger than max"));
 }
@@ -61,7 +60,7 @@ TEST_F(DoorsLimits, AMessageThatIsTooDeep) {
   std::string deep(200000, '\x1b');  // field 3, group begins
   const auto wrapped = [](char field, const std::string& body) {
     std::string out(1, field);
-    for (size_t n = body.size(); ; n >>= 7) {
+    for (size_t n = body.size();; n >>= 7) {
       out += static_cast<char>((n & 127) | (n > 127 ? 128 : 0));
       if (n <= 127) break;
     }
@@ -74,8 +73,7 @@ TEST_F(DoorsLimits, AMessageThatIsTooDeep) {
   EXPECT_THAT(in_batch.error_message(), HasSubstr("is no valid AgentMessage"));
   EXPECT_EQ(SendBytes(server_->Channel(), {as_hello}).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(SendBytes(server_->Channel(), {deep}).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(SendBytes(server_->Channel(), {deep}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 // 256 MiB of zeros are 256 KiB on the wire.
@@ -87,8 +85,8 @@ TEST_F(DoorsLimits, AMessageThatIsPacked) {
     arguments.SetCompressionAlgorithm(algorithm);
     arguments.SetMaxSendMessageSize(-1);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto channel = grpc::CreateCustomChannel(
-        server_->address(), grpc::InsecureChannelCredentials(), arguments);
+    const auto channel = grpc::CreateCustomChannel(server_->address(),
+                                                   grpc::InsecureChannelCredentials(), arguments);
     const grpc::Status status = SendBytes(channel, {std::string(256 << 20, '\0')});
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
     EXPECT_THAT(status.error_message(), HasSubstr("is disabled"));
@@ -210,13 +208,15 @@ TEST_F(DoorsLimits, BatchesThatAreMalformed) {
       {"rank outside its world", [](v1::Batch& b) { b.mutable_sources(0)->set_rank(9); },
        "rank 9 of 1"},
       {"a world beyond any cluster",
-       [](v1::Batch& b) { b.mutable_sources(0)->set_world_size(4'000'000'000u); }, "at most 131072"},
+       [](v1::Batch& b) { b.mutable_sources(0)->set_world_size(4'000'000'000u); },
+       "at most 131072"},
       {"a name too long",
        [](v1::Batch& b) { b.mutable_evidence(0)->mutable_site()->set_op(std::string(600, 'x')); },
        "at most 512"},
       {"a tensor that lies",
        [](v1::Batch& b) {
-         v1::Tensor& t = *b.mutable_evidence(0)->mutable_tensor()->mutable_sample()->mutable_values();
+         v1::Tensor& t =
+             *b.mutable_evidence(0)->mutable_tensor()->mutable_sample()->mutable_values();
          t.set_dtype(v1::DTYPE_F32);
          t.add_shape(int64_t{1} << 62);
          t.add_shape(8);

@@ -123,9 +123,9 @@ class DoorsMethods : public testing::Test {
 
   // "/package.Service/Method" of all that the server says it has.
   std::vector<std::string> Paths() const {
-    const Answer answer = CallOnce(
-        As(all_.file), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-        std::string("\x3a\x01*", 3));  // list_services (7)
+    const Answer answer =
+        CallOnce(As(all_.file), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                 std::string("\x3a\x01*", 3));  // list_services (7)
     std::vector<std::string> services = ServiceNames(answer.bytes);
     EXPECT_GE(services.size(), 3u) << answer.status.error_message();
     services.emplace_back("grpc.health.v1.Health");  // it has no descriptor to be listed by
@@ -138,7 +138,8 @@ class DoorsMethods : public testing::Test {
         paths.push_back("/" + service + "/" + known->method(i)->name());
       }
       if (foreign == ForeignServices().end()) continue;
-      for (const std::string& method : foreign->second) paths.push_back("/" + service + "/" + method);
+      for (const std::string& method : foreign->second)
+        paths.push_back("/" + service + "/" + method);
     }
     return paths;
   }
@@ -172,8 +173,7 @@ TEST_F(DoorsMethods, WhatIsNotListedIsForThoseWhoMayDoEverything) {
   const std::string path = "/plumbline.v1.Query/NobodyThoughtOfThis";
   EXPECT_EQ(CallOnce(As(mine_.file), path, "").status.error_code(),
             grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_EQ(CallOnce(As(all_.file), path, "").status.error_code(),
-            grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(CallOnce(As(all_.file), path, "").status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 // Whatever the request: its field `run` is set to a run of others.

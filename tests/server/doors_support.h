@@ -12,8 +12,7 @@
 namespace plumbline::test {
 
 // Writes `text` to a file that only we can read. Its path.
-std::string WriteSecret(const TempFolder& folder, const std::string& name,
-                        const std::string& text);
+std::string WriteSecret(const TempFolder& folder, const std::string& name, const std::string& text);
 
 // A token: the client's file, and the line by which a server knows it.
 struct TestToken {

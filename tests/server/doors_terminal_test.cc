@@ -1,5 +1,5 @@
-// Names that a hostile trainer gives: whatever command shows them, a terminal is not steered by them,
-// and neither is who reads the log.
+// Names that a hostile trainer gives: whatever command shows them, a terminal is not steered by
+// them, and neither is who reads the log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

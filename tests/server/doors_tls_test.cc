@@ -58,8 +58,7 @@ TEST_F(DoorsTls, OnlyTheServersAuthorityIsTrustedAndOnlyForItsName) {
 
 TEST_F(DoorsTls, AServersExpiredCertificateIsRefusedByItsClientsAndSaid) {
   const auto server = StartWith(
-      folder_,
-      Tls(authority_.Issue({.name = "old", .begins_s = -7200, .ends_s = -3600}), false));
+      folder_, Tls(authority_.Issue({.name = "old", .begins_s = -7200, .ends_s = -3600}), false));
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   EXPECT_THAT(server->process().errors(), HasSubstr("has run out"));
   EXPECT_EQ(Query(*server, {}).error_code(), kUnavailable);

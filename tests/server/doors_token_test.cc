@@ -1,5 +1,5 @@
-// The doors that tokens shut: unknown, expired, revoked, of another scope, for another run; and that
-// no token shows up where somebody else could read it.
+// The doors that tokens shut: unknown, expired, revoked, of another scope, for another run; and
+// that no token shows up where somebody else could read it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -86,8 +86,8 @@ TEST_F(DoorsToken, AnExpiredTokenIsRefusedAndItsStreamEnds) {
 }
 
 TEST_F(DoorsToken, ARevokedTokenIsReplayedInVain) {
-  const auto server = StartWith(
-      folder_, Entry("agents", token_.line + other_.line, "['read', 'write']"));
+  const auto server =
+      StartWith(folder_, Entry("agents", token_.line + other_.line, "['read', 'write']"));
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   const v1::Source source = SourceOf("run");
   AgentStream revoked(As(*server, token_), 9, {source});
@@ -243,10 +243,10 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
 }
 
 TEST_F(DoorsToken, HttpAsksToo) {
-  const auto server = StartWith(folder_,
-                                Entry("all", token_.line, "['read']") +
-                                    Entry("some", other_.line, "['read']", "['mine']"),
-                                {"--http", "127.0.0.1:0"});
+  const auto server = StartWith(
+      folder_,
+      Entry("all", token_.line, "['read']") + Entry("some", other_.line, "['read']", "['mine']"),
+      {"--http", "127.0.0.1:0"});
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   const std::string http = HttpAddress(*server);
   const auto bearer = [](const TestToken& token) {
@@ -254,7 +254,8 @@ TEST_F(DoorsToken, HttpAsksToo) {
   };
   EXPECT_THAT(HttpGet(http, "/healthz"), HasSubstr("200 OK"));
   // Paths that are not there are no different: nothing is learnt of them.
-  for (const char* path : {"/version", "/metrics", "/nothing", "//healthz", "/healthz/../version"}) {
+  for (const char* path :
+       {"/version", "/metrics", "/nothing", "//healthz", "/healthz/../version"}) {
     const std::string nobody = HttpGet(http, path);
     EXPECT_THAT(nobody, HasSubstr("401 ")) << path;
     EXPECT_THAT(nobody, HasSubstr("WWW-Authenticate: Bearer")) << path;
@@ -274,11 +275,12 @@ TEST_F(DoorsToken, NoTokenIsLoggedOrOnACommandLine) {
   ASSERT_GE(secret.size(), 64u);
   EXPECT_TRUE(ListRuns(As(*server, token_)).ok());
   EXPECT_FALSE(ListRuns(As(*server, other_)).ok());
-  Process plumb({PLUMB_PROGRAM, "runs", "--server", server->address(), "--token-file", other_.file});
+  Process plumb(
+      {PLUMB_PROGRAM, "runs", "--server", server->address(), "--token-file", other_.file});
   EXPECT_EQ(plumb.Wait(), 2);
   server->Stop();
-  for (const std::string& text : {server->process().errors(), server->process().output(),
-                                  plumb.output(), plumb.errors()}) {
+  for (const std::string& text :
+       {server->process().errors(), server->process().output(), plumb.output(), plumb.errors()}) {
     for (const std::string& token : {secret, wrong}) {
       EXPECT_THAT(text, Not(HasSubstr(token.substr(6, 16))));
     }

@@ -78,11 +78,11 @@ void SetValue(Message* message, const FieldDescriptor& field, std::mt19937& rand
   const Reflection& r = *message->GetReflection();
   const bool many = field.is_repeated();
   switch (field.cpp_type()) {
-#define PLUMB_SCALAR(TYPE, NAME, VALUE)                        \
-  case FieldDescriptor::CPPTYPE_##TYPE: {                      \
-    const auto value = VALUE;                                  \
+#define PLUMB_SCALAR(TYPE, NAME, VALUE)                                               \
+  case FieldDescriptor::CPPTYPE_##TYPE: {                                             \
+    const auto value = VALUE;                                                         \
     many ? r.Add##NAME(message, &field, value) : r.Set##NAME(message, &field, value); \
-    break;                                                     \
+    break;                                                                            \
   }
     PLUMB_SCALAR(INT32, Int32, OddInteger<int32_t>(random))
     PLUMB_SCALAR(INT64, Int64, OddInteger<int64_t>(random))

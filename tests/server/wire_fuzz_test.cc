@@ -120,8 +120,8 @@ TEST(WireFuzz, NoMessageHarmsTheServerOrAnotherRank) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
-// Good messages of an agent, of every kind that AgentMessage has (newer ones too: by reflection), with
-// fields that lie. Most pass the parser; many pass the checks and reach the rules.
+// Good messages of an agent, of every kind that AgentMessage has (newer ones too: by reflection),
+// with fields that lie. Most pass the parser; many pass the checks and reach the rules.
 TEST(WireFuzz, NoFieldHarmsTheServerOrAnotherRank) {
   Plumbd server({"--log-level", "off"});
   ASSERT_FALSE(server.address().empty());
@@ -206,8 +206,8 @@ TEST(WireFuzz, NothingHarmsARelay) {
     EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << "seed " << seed;
     ASSERT_TRUE(relay.process().running() && server.process().running()) << "seed " << seed;
   }
-  // One agent's garbage must not end what others send through the same call: here with a number that is
-  // not due, so that it cannot be refused by number.
+  // One agent's garbage must not end what others send through the same call: here with a number
+  // that is not due, so that it cannot be refused by number.
   v1::AgentMessage message;
   message.mutable_hello()->set_stream_id(9);
   message.mutable_hello()->set_protocol(1);
