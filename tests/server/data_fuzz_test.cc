@@ -164,7 +164,7 @@ class DataFuzz : public testing::Test {
 };
 
 TEST_F(DataFuzz, SegmentsOfTheJournal) {
-  const auto rounds = static_cast<unsigned>(Rounds(20, 1500));
+  const auto rounds = static_cast<unsigned>(Rounds(20, 600));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {
@@ -187,7 +187,7 @@ TEST_F(DataFuzz, SegmentsOfTheJournal) {
 }
 
 TEST_F(DataFuzz, Checkpoints) {
-  const auto rounds = static_cast<unsigned>(Rounds(20, 1500));
+  const auto rounds = static_cast<unsigned>(Rounds(20, 600));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {
@@ -211,7 +211,7 @@ TEST_F(DataFuzz, Checkpoints) {
 }
 
 TEST_F(DataFuzz, RawBytes) {
-  const auto rounds = static_cast<unsigned>(Rounds(12, 1000));
+  const auto rounds = static_cast<unsigned>(Rounds(12, 400));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
         [seed](const std::string& data) {
