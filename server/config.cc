@@ -177,6 +177,12 @@ absl::Status ValidateConfig(const Config& c) {
       {"journal.keep_bytes", static_cast<double>(c.journal_keep_bytes), 0, 1e18},
       {"checkpoint.bytes", static_cast<double>(c.checkpoint_bytes), 1, 1024 * kGiB},
       {"checkpoint.seconds", c.checkpoint_seconds, 0.01, 86400},
+      {"capsules.rank_bytes", static_cast<double>(c.capsule_rank_bytes), 1024, 64.0 * (1 << 20)},
+      {"capsules.bytes", static_cast<double>(c.capsule_bytes), 0, 1024 * kGiB},
+      {"capsules.ranks", static_cast<double>(c.capsule_ranks), 1, 4096},
+      {"capsules.per_run", static_cast<double>(c.capsule_per_run), 0, 1e6},
+      {"capsules.dense_steps", static_cast<double>(c.capsule_dense_steps), 0, 4096},
+      {"liveness.hang_seconds", c.hang_seconds, 0.1, 86400},
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
   for (const auto& r : ranges) {
@@ -185,6 +191,11 @@ absl::Status ValidateConfig(const Config& c) {
   if (c.journal_sync != "commit" && c.journal_sync != "interval" && c.journal_sync != "never") {
     return absl::InvalidArgumentError(absl::StrCat(
         "journal.sync must be commit, interval or never, found \"", c.journal_sync, "\""));
+  }
+  const char* takes[] = {"off", "note", "warning", "error"};
+  if (std::find(std::begin(takes), std::end(takes), c.capsule_take) == std::end(takes)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "capsules.take must be off, note, warning or error, found \"", c.capsule_take, "\""));
   }
   if (auto s = ValidateAlerts(c.alerts, c.insecure); !s.ok()) return s;
   const char* levels[] = {"trace", "debug", "info", "warning", "error", "off"};

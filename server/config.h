@@ -78,6 +78,19 @@ struct Config {
   // [incidents]
   int64_t quiet_steps = 1000;  // an incident that is not found again for so long is resolved
 
+  // [capsules]: what a finding was judged from, from every rank; kept under --data
+  std::string capsule_take = "error";  // of findings of this level, unasked; "off": none
+  int64_t capsule_rank_bytes = 8 << 20;
+  int64_t capsule_bytes = int64_t{1} << 30;  // of all; the oldest go
+  int64_t capsule_ranks = 64;                // of one capsule
+  int64_t capsule_per_run = 16;              // taken unasked
+  int64_t capsule_dense_steps = 8;           // sampled densely at the site of such a finding
+
+  // [liveness]
+  double hang_seconds = 10;  // ranks that stand still for so long, and 5 median steps, hang
+
+  // [suppressions]
+  std::string suppressions_file;  // empty: none; read again when it changes, and on SIGHUP
   // [alerts] and [[alerts.route]]: who is told of incidents
   AlertConfig alerts;
 

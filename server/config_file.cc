@@ -62,6 +62,12 @@ Sections KnownKeys(Config* c) {
                      {"seconds", Number(&c->checkpoint_seconds)}};
   s["store"] = {{"bytes", Integer(&c->store_bytes)}, {"days", Number(&c->store_days)}};
   s["incidents"] = {{"quiet_steps", Integer(&c->quiet_steps)}};
+  s["capsules"] = {
+      {"take", Text(&c->capsule_take)},          {"rank_bytes", Integer(&c->capsule_rank_bytes)},
+      {"bytes", Integer(&c->capsule_bytes)},     {"ranks", Integer(&c->capsule_ranks)},
+      {"per_run", Integer(&c->capsule_per_run)}, {"dense_steps", Integer(&c->capsule_dense_steps)}};
+  s["liveness"] = {{"hang_seconds", Number(&c->hang_seconds)}};
+  s["suppressions"] = {{"file", Text(&c->suppressions_file)}};
   s["rules"] = {{"run", Texts(&c->rules)},
                 {"set", Texts(&c->settings)},
                 {"window_steps", Integer(&c->window_steps)}};

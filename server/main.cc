@@ -109,6 +109,13 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line) {
 // What Server::Start would refuse, without listening.
 absl::Status CheckConfig(const Config& config) {
   if (auto s = plumbline::server::ValidateConfig(config); !s.ok()) return s;
+  if (!config.suppressions_file.empty()) {
+    const auto read = plumbline::rules::LoadSuppressions(config.suppressions_file);
+    if (!read.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("suppressions.file: ", std::string(read.status().message())));
+    }
+  }
   plumbline::rules::EngineConfig engine;
   engine.rules = config.rules;
   engine.settings = config.settings;
@@ -193,6 +200,7 @@ int main(int argc, char** argv) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   auto server = config.relay_upstream.empty() ? plumbline::server::Server::Start(config)
@@ -210,7 +218,7 @@ int main(int argc, char** argv) {
   }
 
   int received = 0;
-  sigwait(&signals, &received);
+  while (sigwait(&signals, &received) == 0 && received == SIGHUP) (*server)->Reload();
   spdlog::info("signal {}: stopping", received);
   (*server)->Stop();
   return 0;

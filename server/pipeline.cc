@@ -25,6 +25,7 @@ JudgeOptions JudgeOptionsOf(const Config& c) {
   o.engine.settings = c.settings;
   o.engine.window_steps = c.window_steps;
   o.grace = Seconds(c.grace_seconds);
+  o.hang = Seconds(c.hang_seconds);
   o.queue_bytes = static_cast<size_t>(c.queue_bytes);
   o.checkpoint_bytes = static_cast<uint64_t>(c.checkpoint_bytes);
   o.checkpoint_interval = Seconds(c.checkpoint_seconds);
@@ -43,6 +44,21 @@ JournalOptions JournalOptionsOf(const Config& c, const std::string& version) {
   o.commit_delay = Seconds(c.journal_commit_ms / 1000);
   o.commit_bytes = static_cast<size_t>(c.journal_commit_bytes);
   o.unix_ns = [] { return static_cast<int64_t>(UnixNs()); };
+  return o;
+}
+
+CapsuleOptions CapsuleOptionsOf(const Config& c) {
+  CapsuleOptions o;
+  o.level = c.capsule_take == "off"       ? v1::LEVEL_UNSPECIFIED
+            : c.capsule_take == "note"    ? v1::LEVEL_NOTE
+            : c.capsule_take == "warning" ? v1::LEVEL_WARNING
+                                          : v1::LEVEL_ERROR;
+  o.rank_bytes = static_cast<uint64_t>(c.capsule_rank_bytes);
+  o.bytes = static_cast<uint64_t>(c.capsule_bytes);
+  o.ranks = static_cast<uint32_t>(c.capsule_ranks);
+  o.per_run = static_cast<uint32_t>(c.capsule_per_run);
+  o.dense_steps = c.capsule_dense_steps;
+  o.grace = Seconds(c.grace_seconds);
   return o;
 }
 
@@ -72,6 +88,8 @@ StoreOptions StoreOptionsOf(const Config& c, const DataDirectory* data, uint64_t
 Pipeline::~Pipeline() { Stop(); }
 
 void Pipeline::Stop() {
+  if (suppressions_ != nullptr) suppressions_->Stop();
+  if (capsules_ != nullptr) capsules_->Stop();
   if (journal_ != nullptr) journal_->Stop();
   if (judge_ != nullptr) judge_->Stop();
   if (checkpointer_ != nullptr) checkpointer_->Stop();
@@ -82,6 +100,17 @@ absl::Status Pipeline::OpenStore(const Config& config, uint64_t newest_entry) {
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
   return absl::OkStatus();
+}
+
+absl::Status Pipeline::OpenCapsules(const Config& config) {
+  CapsuleOptions options = CapsuleOptionsOf(config);
+  if (data_ != nullptr) options.directory = data_->capsules();
+  capsules_ = std::make_unique<CapsuleKeeper>(
+      std::move(options), [this](const std::string& run) { return judge_->NewestStep(run); },
+      counters_);
+  judge_->SetOnFinding(
+      [keeper = capsules_.get()](const v1::Finding& finding) { keeper->OnFinding(finding); });
+  return capsules_->Start();
 }
 
 // A judge and a book that know nothing yet.
@@ -114,8 +143,16 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   }
   journal.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
   journal_ = std::make_unique<Journal>(std::move(journal), scan_.last, scan_.streams, counters_);
+  if (auto s = OpenCapsules(config); !s.ok()) return s;
   judge_->Start(journal_.get(), checkpointer_.get(), std::move(replay));
-  return absl::OkStatus();
+  // At its place in the journal: what is judged from here on is marked by it.
+  suppressions_ = std::make_unique<SuppressionFile>(
+      config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {
+        v1::JudgeEvent event;
+        *event.mutable_suppressions() = std::move(set);
+        judge->Decide(std::move(event), nullptr);
+      });
+  return suppressions_->Start();
 }
 
 absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, Replay* replay) {

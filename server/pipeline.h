@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/capsules/capsule_keeper.h"
 #include "server/config.h"
 #include "server/counters.h"
 #include "server/incidents/incident_book.h"
@@ -19,6 +20,7 @@
 #include "server/judge/judge.h"
 #include "server/query/run_reader.h"
 #include "server/store/store.h"
+#include "server/suppression_file.h"
 
 namespace plumbline::server {
 
@@ -41,6 +43,9 @@ class Pipeline {
   Store& store() { return *store_; }
   Judge& judge() { return *judge_; }
   Journal& journal() { return *journal_; }
+  CapsuleKeeper& capsules() { return *capsules_; }
+  // Reads again what may change while the server runs.
+  void Reload() { suppressions_->Reload(); }
   const GapBook& gaps() const { return *gaps_; }
   // Where alerts are remembered; empty: nothing is kept.
   std::string alert_log() const { return data_ != nullptr ? data_->alerts() : ""; }
@@ -50,6 +55,7 @@ class Pipeline {
   std::unique_ptr<RunReader> MakeReader(const Config& config);
 
  private:
+  absl::Status OpenCapsules(const Config& config);
   absl::Status OpenStore(const Config& config, uint64_t newest_entry);
   absl::Status MakeJudge(const Config& config);
   absl::Status TakeUp(const Config& config, const std::string& version, Replay* replay);
@@ -66,8 +72,10 @@ class Pipeline {
   std::unique_ptr<IncidentBook> book_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Checkpointer> checkpointer_;
+  std::unique_ptr<CapsuleKeeper> capsules_;
   std::unique_ptr<Judge> judge_;
   std::unique_ptr<Journal> journal_;
+  std::unique_ptr<SuppressionFile> suppressions_;
   JournalScan scan_{0};
 };
 

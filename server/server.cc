@@ -96,7 +96,8 @@ class ServerImpl : public Server {
     if (auto s = pipeline_.Open(config, Version()); !s.ok()) return s;
     ingest_ =
         IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
-                              &pipeline_.journal(), &pipeline_.judge(), gate_.get(), &counters_);
+                              &pipeline_.journal(), &pipeline_.judge(), gate_.get(), &counters_,
+                              &pipeline_.capsules());
     run_reader_ = pipeline_.MakeReader(config);
     if (auto s = StartAlerts(config); !s.ok()) return s;
     query_ = QueryService::Create(SourcesOfQueries());
@@ -122,6 +123,8 @@ class ServerImpl : public Server {
   std::string grpc_address() const override { return grpc_address_; }
   std::string http_address() const override { return http_ ? http_->address() : ""; }
 
+  void Reload() override { pipeline_.Reload(); }
+
   void Stop() override {
     if (grpc_ == nullptr) return;
     grpc_->GetHealthCheckService()->SetServingStatus(false);
@@ -143,6 +146,7 @@ class ServerImpl : public Server {
     sources.counters = &counters_;
     sources.store = &pipeline_.store();
     sources.runs = run_reader_.get();
+    sources.capsules = &pipeline_.capsules();
     sources.gate = gate_.get();
     sources.alerts = [alerts = alerts_.get()](const std::string& fingerprint) {
       return alerts->Deliveries(fingerprint);

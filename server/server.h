@@ -31,6 +31,9 @@ class Server {
   virtual std::string grpc_address() const = 0;
   virtual std::string http_address() const = 0;  // empty when off
 
+  // Reads again what may change while it runs (SIGHUP).
+  virtual void Reload() {}
+
   // Ends the streams (agents keep what is not acknowledged), judges what was taken, stops. Bounded.
   virtual void Stop() = 0;
 };

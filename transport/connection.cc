@@ -95,6 +95,7 @@ void Connection::SendHello() {
   for (const v1::Source& source : config_.sources) *hello->add_sources() = source;
   hello->set_next_sequence(outbox_.state().next_sequence);
   *hello->mutable_state() = State();
+  hello->set_directives(config_.side != nullptr);
   for (v1::SeriesSet& set : outbox_.series_sets()) *hello->add_series_sets() = std::move(set);
   Write(Frame(message));
 }
@@ -109,6 +110,7 @@ void Connection::SendNext() {
     const std::string number = BatchNumber(config_.stream_id, next->sequence);
     return Write(FrameBatch(std::move(next->body), number, next->unsent + NotMade().batches));
   }
+  if (SendAside()) return;
   if (finishing_ && outbox_.state().empty()) return SayGoodbye();
   if (Clock::now() - last_sent_ >= milliseconds(config_.heartbeat_ms)) SendHeartbeat();
 }
@@ -123,7 +125,18 @@ v1::Heartbeat Connection::State() {
   beat.set_any_step(newest >= 0);
   beat.set_newest_step(std::max<int64_t>(newest, 0));
   beat.set_oldest_unsent_step(std::min(oldest, std::max<int64_t>(newest, 0) + 1));
+  if (config_.fill_heartbeat) config_.fill_heartbeat(&beat);
   return beat;
+}
+
+// What may wait for batches.
+bool Connection::SendAside() {
+  v1::AgentMessage message;
+  if (config_.side == nullptr || !config_.side->Next(&message)) return false;
+  if (message.has_capsule()) message.mutable_capsule()->set_stream_id(config_.stream_id);
+  if (message.has_report()) message.mutable_report()->set_stream_id(config_.stream_id);
+  Write(Frame(message));
+  return true;
 }
 
 void Connection::SendHeartbeat() {
@@ -145,7 +158,10 @@ void Connection::OnMessage() {
   if (!Parse(incoming_, &message)) return Break();
   last_ack_ = Clock::now();
   if (message.has_welcome()) return OnWelcome(message.welcome());
-  if (message.has_ack()) OnAck(message.ack());
+  if (message.has_ack()) return OnAck(message.ack());
+  if (message.has_directive() && config_.side != nullptr) {
+    config_.side->OnDirective(message.directive());
+  }
 }
 
 void Connection::OnWelcome(const v1::Welcome& welcome) {
@@ -155,6 +171,7 @@ void Connection::OnWelcome(const v1::Welcome& welcome) {
   const bool forgot = outbox_.Restart(welcome.acknowledged());
   if (forgot && config_.server_forgot) config_.server_forgot();
   if (config_.on_acknowledged) config_.on_acknowledged(welcome.acknowledged());
+  if (config_.side != nullptr) config_.side->OnWelcome();
 }
 
 void Connection::OnAck(const v1::Ack& ack) {

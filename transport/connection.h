@@ -26,6 +26,19 @@ struct Unmade {
   int64_t oldest_step = kNoStep;
 };
 
+// What goes beside batches: directives down, capsules up. Every call comes from the thread that
+// runs the connection, and none may block.
+class SideChannel {
+ public:
+  virtual ~SideChannel() = default;
+  // A server welcomed us: it asks again for what it lacks.
+  virtual void OnWelcome() = 0;
+  virtual void OnDirective(const v1::Directive& directive) = 0;
+  // The next message to send when no batch waits; its stream id is filled in by the connection.
+  // False: none.
+  virtual bool Next(v1::AgentMessage* message) = 0;
+};
+
 struct StreamConfig {
   std::string target;  // host:port, or unix:PATH
   std::vector<v1::Source> sources;
@@ -35,10 +48,12 @@ struct StreamConfig {
   uint32_t backoff_last_ms = 5000;
   uint32_t ack_timeout_ms = 30000;
   uint32_t heartbeat_ms = 1000;
-  std::function<int64_t()> newest_step;           // for heartbeats; negative: no step yet
-  std::function<Unmade()> unmade;                 // may be null: none
-  std::function<void()> server_forgot;            // it no longer holds what it acknowledged
-  std::function<void(uint64_t)> on_acknowledged;  // through which sequence; may be null
+  std::function<int64_t()> newest_step;                // for heartbeats; negative: no step yet
+  std::function<Unmade()> unmade;                      // may be null: none
+  std::function<void(v1::Heartbeat*)> fill_heartbeat;  // what else it says; may be null
+  std::shared_ptr<SideChannel> side;                   // null: directives are ignored
+  std::function<void()> server_forgot;                 // it no longer holds what it acknowledged
+  std::function<void(uint64_t)> on_acknowledged;       // through which sequence; may be null
   Credentials credentials;
   // The server was there and will not have us, or our credentials cannot be used; may be null.
   std::function<void(const grpc::Status&)> on_refused;
@@ -96,6 +111,7 @@ class Connection {
   void Write(const grpc::ByteBuffer& buffer);
   void SendHello();
   void SendNext();
+  bool SendAside();
   void SendHeartbeat();
   v1::Heartbeat State();
   Unmade NotMade() const { return config_.unmade ? config_.unmade() : Unmade(); }

@@ -33,6 +33,7 @@ class Cadence {
   // Makes sites due at each `stretch`-th (a power of two) of the steps that are due by size alone:
   // the governor's word. The stepping thread only.
   void Stretch(uint64_t stretch) { stretch_.store(stretch, std::memory_order_relaxed); }
+  uint64_t stretch() const { return stretch_.load(std::memory_order_relaxed); }  // any thread
 
   // The sums over all sites of the most bytes each has shown in one step. The stepping thread only.
   void AtStepEnd(uint64_t sample_bytes, uint64_t summary_bytes);

@@ -21,10 +21,11 @@ constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
 }  // namespace
 
 Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
-             std::shared_ptr<transport::Outbox> outbox)
+             std::shared_ptr<transport::Outbox> outbox, std::shared_ptr<Directives> directives)
     : run_(std::move(run)),
       record_(std::move(record)),
       outbox_(std::move(outbox)),
+      directives_(std::move(directives)),
       builder_(run_->options, run_->source, run_->series) {}
 
 bool Drain::Start() {
@@ -71,6 +72,7 @@ void Drain::Loop() {
   for (const HeldSpan& h : std::exchange(held_, {})) {
     AddSpan(*h.site, builder_.complete_through() + 1, h.call, h.body);
   }
+  if (directives_ != nullptr) directives_->Finished();
   builder_.Finished();
   DeclareSites();
   Ship();
@@ -162,7 +164,13 @@ void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
   e->set_sample_size(static_cast<uint64_t>(call.input.scores.shape[0]));
   e->set_exercised(RoutingExercised(e->routing()));
   if (e->routing().has_sample()) builder_.NoteBytes(probes::SampleBytes(call));
+  Took(head, *e);
+}
+
+void Drain::Took(const SlotHead& head, const v1::Evidence& evidence) {
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+  if (directives_ == nullptr) return;
+  directives_->Took(*head.site, head.sampled || IsAlwaysDue(head.site->kind), evidence);
 }
 
 // Hands on what devices have finished.
@@ -181,6 +189,7 @@ void Drain::HandleDevice(const probes::DeviceItem& item) {
   head.site = static_cast<Site*>(item.tag.site);
   head.step = item.tag.step;
   head.call = item.tag.call;
+  head.sampled = item.tag.sampled;
   if (!item.measured) {
     if (!item.abandoned) TellOfDevice(&run_->told_failed, item.why);
     return run_->CountLoss(item.abandoned ? LossCause::kDeviceUnfinished : LossCause::kDeviceFailed,
@@ -215,7 +224,7 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
   e->mutable_routing()->ParseFromArray(body, static_cast<int>(head.bytes));
   e->set_sample_size(head.rows);
   e->set_exercised(RoutingExercised(e->routing()));
-  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+  Took(head, *e);
 }
 
 void Drain::HandleSpan(const SlotHead& head, const std::byte* body) {
@@ -263,6 +272,7 @@ void Drain::EndStep(int64_t step, bool sampled) {
   if (step <= builder_.complete_through()) return;
   for (const HeldSpan& h : std::exchange(held_, {})) AddSpan(*h.site, step, h.call, h.body);
   builder_.StepEnded(step, sampled);
+  if (directives_ != nullptr) directives_->StepEnded(step);
 }
 
 // A thread was still observing while another ended the step.

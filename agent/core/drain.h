@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/core/batch_builder.h"
+#include "agent/core/directives.h"
 #include "agent/core/record_sink.h"
 #include "agent/core/run_state.h"
 #include "agent/core/slots.h"
@@ -29,9 +30,10 @@ class Drain : public std::enable_shared_from_this<Drain> {
  public:
   using Clock = GuestThread::Clock;
 
-  // `record` and `outbox` may be null.
+  // All but `run` may be null.
   Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
-        std::shared_ptr<transport::Outbox> outbox);
+        std::shared_ptr<transport::Outbox> outbox,
+        std::shared_ptr<Directives> directives = nullptr);
 
   static constexpr std::chrono::milliseconds kDeviceWait{2000};
 
@@ -69,6 +71,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void HandleDevice(const probes::DeviceItem& item);
   void Measured(const SlotHead& head, const probes::RoutingCall& call, const absl::Status& status,
                 v1::Evidence* e);
+  void Took(const SlotHead& head, const v1::Evidence& evidence);
   void FinishDevices();
   void StepEnded(int64_t step, bool sampled);
   void EndPassedSteps();
@@ -100,6 +103,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   const std::shared_ptr<RunState> run_;
   const std::unique_ptr<RecordSink> record_;
   const std::shared_ptr<transport::Outbox> outbox_;
+  const std::shared_ptr<Directives> directives_;
   BatchBuilder builder_;
   GuestThread thread_;
 

@@ -58,7 +58,7 @@ void Drain::Observed(const SlotHead& head, const absl::Status& measured, v1::Evi
     return Invalid(head, measured);
   }
   if (transport::HasSample(*e)) builder_.NoteBytes(e->ByteSizeLong());
-  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+  Took(head, *e);
 }
 
 // Gathered by a device, which sampled steps alone are given to.

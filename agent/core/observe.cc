@@ -65,7 +65,7 @@ plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routin
   head.step = step;
   head.call = site->NextCall(step);
   head.order = state_->NextOrder(step);
-  head.sampled = state_->cadence.SampleDue(step);
+  head.sampled = state_->SampleDue(*site, step);
 
   probes::RoutingCall call;
   absl::Status fine = CallOf(routing, &call);

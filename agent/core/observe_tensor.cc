@@ -156,7 +156,7 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, S
   head.step = step;
   head.call = site->NextCall(step);
   head.order = state_->NextOrder(step);
-  head.sampled = state_->cadence.SampleDue(step);
+  head.sampled = state_->SampleDue(*site, step);
   absl::Status why;
   bool prepared = false;  // a device was got ready: it says nothing of what the site costs
   plumbline_status_t status = body(head, &why, &prepared);
@@ -265,7 +265,7 @@ plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t c
                     "or an update");
   }
   *n = 0;
-  if (!state_->cadence.SampleDue(step)) return PLUMBLINE_OK;
+  if (!state_->SampleDue(site, step)) return PLUMBLINE_OK;
   const auto m = static_cast<uint32_t>(std::min<uint64_t>({count, capacity, most}));
   const uint64_t key = SampleKey(state_->options.run, step, site.layer, site.op);
   for (uint32_t i = 0; i < m; ++i) out[i] = SampleIndex(key, count, i);

@@ -107,6 +107,18 @@ bool MeasuredKind(int32_t kind, SiteKind* out) {
   }
 }
 
+// What tells a rank that hangs from one that takes its time.
+void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
+  const uint64_t moved = state.moved_ns.load(std::memory_order_relaxed);
+  const uint64_t now = MonotonicNs();
+  if (moved != 0 && now > moved) beat->set_still_ns(now - moved);
+  beat->set_steps_ended(state.steps_ended.load(std::memory_order_relaxed));
+  for (const v1::Span::Kind kind :
+       {v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
+    if (state.spans.open(kind)) beat->set_open_stage(kind);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
@@ -151,6 +163,7 @@ absl::Status Run::OpenOutbox() {
 
 bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
   const AgentOptions& options = state_->options;
+  std::shared_ptr<Directives> directives;
   if (!options.server.empty()) {
     transport::StreamConfig config;
     config.target = options.server;
@@ -162,14 +175,16 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.ack_timeout_ms = options.ack_timeout_ms;
     config.heartbeat_ms = options.heartbeat_ms;
     config.newest_step = [state = state_] { return state->newest_step.load(); };
+    config.fill_heartbeat = [state = state_](v1::Heartbeat* beat) { FillHeartbeat(*state, beat); };
     config.credentials = transport::CredentialsFromEnvironment();
     config.on_refused = SayOnce(options.server);
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
+    config.side = directives = std::make_shared<Directives>(state_);
     stream_ = std::make_shared<ServerStream>(std::move(config), outbox_, options.spool_dir);
     if (!stream_->Start()) return false;
   }
   if (record != nullptr) record->NameSeries(state_->series);
-  drain_ = std::make_shared<Drain>(state_, std::move(record), outbox_);
+  drain_ = std::make_shared<Drain>(state_, std::move(record), outbox_, directives);
   return drain_->Start();
 }
 
@@ -204,6 +219,7 @@ plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** a
 
 plumbline_status_t Run::StepBegin(int64_t step) {
   state_->newest_step.store(step, std::memory_order_relaxed);
+  state_->moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
   state_->open_step.store(step, std::memory_order_release);
   return PLUMBLINE_OK;
 }
@@ -211,6 +227,8 @@ plumbline_status_t Run::StepBegin(int64_t step) {
 plumbline_status_t Run::StepEnd(int64_t step) {
   RunState& s = *state_;
   Govern(step);
+  s.moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
+  s.steps_ended.fetch_add(1, std::memory_order_relaxed);
   SlotHead head;
   head.kind = SlotKind::kStepEnd;
   head.step = step;
@@ -229,12 +247,15 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     summary_bytes += site->most_summary_bytes();
   }
   s.cadence.AtStepEnd(sample_bytes, summary_bytes);
-  const auto due = static_cast<uint64_t>(s.cadence.NextDue(step));
+  const int64_t due = s.cadence.NextDue(step);
+  const uint64_t stretch = s.cadence.stretch();
   for (size_t i = 0; i < sites; ++i) {
     Site* site = s.sites.at(i);
     uint64_t* word = site->next_due.load(std::memory_order_acquire);
     if (IsAlwaysDue(site->kind)) continue;
-    if (word != nullptr) __atomic_store_n(word, due, __ATOMIC_RELAXED);
+    if (word == nullptr) continue;
+    const int64_t next = site->orders.NextDue(step + 1, due, stretch);
+    __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
   }
   return PLUMBLINE_OK;
 }

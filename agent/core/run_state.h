@@ -48,8 +48,15 @@ struct RunState {
 
   std::atomic<int64_t> open_step{kNoStep};
   std::atomic<int64_t> newest_step{kNoStep};
+  std::atomic<uint64_t> moved_ns{0};     // monotonic: when a step last began or ended
+  std::atomic<int64_t> steps_ended{0};
   // The last step whose end found no room in the ring.
   std::atomic<int64_t> missed_end{kNoStep};
+
+  // Does a call of the site at this step keep its elements? By the cadence, or by the server's order.
+  bool SampleDue(const Site& site, int64_t step) const {
+    return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch());
+  }
 
   // The running number of an observation within its step, from 1. Any thread.
   uint64_t NextOrder(int64_t step) { return uint64_t{observations.NextCall(step)} + 1; }

@@ -55,6 +55,8 @@ void ServerStream::DeliverLeftovers() {
   leftovers.config.newest_step = nullptr;
   leftovers.config.server_forgot = nullptr;
   leftovers.config.on_acknowledged = nullptr;
+  leftovers.config.side = nullptr;
+  leftovers.config.fill_heartbeat = nullptr;
   leftovers.stopping = [this] { return stopping(); };
   leftovers.report = [](const transport::Spool& spool, const absl::Status& delivered, uint64_t n) {
     if (delivered.ok() || absl::IsCancelled(delivered)) return;

@@ -62,7 +62,8 @@ void Site::NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes) {
 }
 
 void Site::EndStep() {
-  most_sample_bytes_ = std::max(most_sample_bytes_, sample_bytes_.exchange(0, kRelaxed));
+  most_sample_bytes_.store(std::max(most_sample_bytes(), sample_bytes_.exchange(0, kRelaxed)),
+                           kRelaxed);
   most_summary_bytes_ = std::max(most_summary_bytes_, summary_bytes_.exchange(0, kRelaxed));
 }
 

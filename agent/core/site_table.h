@@ -12,6 +12,7 @@
 
 #include "agent/core/governor.h"
 #include "agent/core/losses.h"
+#include "agent/core/site_orders.h"
 #include "probes/logprobs_probe.h"
 
 namespace plumbline::agent {
@@ -59,18 +60,19 @@ struct Site {
   void NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes);
   // Ends the step: the most bytes of one step so far. The stepping thread only.
   void EndStep();
-  uint64_t most_sample_bytes() const { return most_sample_bytes_; }
+  uint64_t most_sample_bytes() const { return most_sample_bytes_.load(std::memory_order_relaxed); }
   uint64_t most_summary_bytes() const { return most_summary_bytes_; }
 
   LossCounters losses;
   CallCost cost;
+  SiteOrders orders;               // of the server
   probes::LogprobsBudget rollout;  // of a kLogprobs site
 
  private:
   CallNumbers calls_;
   std::atomic<uint64_t> sample_bytes_{0};
   std::atomic<uint64_t> summary_bytes_{0};
-  uint64_t most_sample_bytes_ = 0;
+  std::atomic<uint64_t> most_sample_bytes_{0};  // written by the stepping thread
   uint64_t most_summary_bytes_ = 0;
 };
 

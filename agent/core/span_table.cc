@@ -12,6 +12,7 @@ uint64_t SpanTable::Begin(const OpenSpan& span) {
     if (!slot.turn.compare_exchange_strong(turn, kBusy, std::memory_order_acquire)) continue;
     slot.span = span;
     slot.turn.store(turn + 1, std::memory_order_release);
+    Count(span.kind, 1);
     return (turn + 1) * kSlots + index;
   }
   return 0;
@@ -25,6 +26,7 @@ bool SpanTable::End(uint64_t number, OpenSpan* span) {
   if (!slot.turn.compare_exchange_strong(turn, kBusy, std::memory_order_acquire)) return false;
   *span = slot.span;
   slot.turn.store(open + 1, std::memory_order_release);
+  Count(span->kind, -1);
   return true;
 }
 

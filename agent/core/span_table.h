@@ -25,6 +25,11 @@ class SpanTable {
   uint64_t Begin(const OpenSpan& span);
   // Takes the span back; false when the number is none, or was ended before. Any thread.
   bool End(uint64_t number, OpenSpan* span);
+  // Is a stage of that kind open? Any thread.
+  bool open(int32_t kind) const {
+    const auto k = static_cast<size_t>(kind);
+    return k < kKinds && open_[k].load(std::memory_order_relaxed) > 0;
+  }
 
  private:
   // Turn of a slot: even: free; odd: open. A span's number is turn * kSlots + slot.
@@ -34,7 +39,13 @@ class SpanTable {
   };
   static constexpr uint64_t kBusy = ~uint64_t{0};  // being written or read
   std::array<Slot, kSlots> slots_;
+  static constexpr size_t kKinds = 16;
+  void Count(int32_t kind, int64_t n) {
+    const auto k = static_cast<size_t>(kind);
+    if (k < kKinds) open_[k].fetch_add(n, std::memory_order_relaxed);
+  }
   std::atomic<uint64_t> hint_{0};
+  std::array<std::atomic<int64_t>, kKinds> open_{};  // by kind
 };
 
 }  // namespace plumbline::agent

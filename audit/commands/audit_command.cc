@@ -17,6 +17,7 @@
 #include "audit/readers/column_map.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
+#include "base/clock.h"
 #include "rules/sums/contract.h"
 
 namespace plumbline::audit {
@@ -32,6 +33,7 @@ struct Arguments {
   std::vector<std::string> rules;
   std::vector<std::string> settings;
   std::vector<std::string> contracts;
+  std::string suppressions;
   std::string server;
   std::string run;
   bool quiet = false;
@@ -82,6 +84,16 @@ int Report(const Arguments& arguments, const absl::StatusOr<AuditResult>& result
   return ExitStatus(*result, FailLevel(arguments.fail_on));
 }
 
+// Suppressions as they hold today; empty, or what is wrong.
+std::string Suppress(const std::string& file, rules::EngineConfig* engine) {
+  engine->today = rules::DayOf(static_cast<int64_t>(UnixNs()));
+  if (file.empty()) return "";
+  auto list = rules::LoadSuppressions(file);
+  if (!list.ok()) return "--suppressions: " + std::string(list.status().message());
+  engine->suppressions = *std::move(list);
+  return "";
+}
+
 int RunOnServer(const Arguments& arguments) {
   if (arguments.server.empty()) return Fail("--run: expected --server ADDR too");
   if (arguments.run.empty())
@@ -98,6 +110,8 @@ int RunOnServer(const Arguments& arguments) {
   options.engine.settings = arguments.settings;
   if (const std::string wrong = HoldTo(arguments.contracts, &options.engine.settings);
       !wrong.empty())
+    return Fail(wrong);
+  if (const std::string wrong = Suppress(arguments.suppressions, &options.engine); !wrong.empty())
     return Fail(wrong);
   absl::StatusOr<AuditResult> result;
   {
@@ -118,6 +132,8 @@ int Run(const Arguments& arguments) {
   options.engine.settings = arguments.settings;
   if (const std::string wrong = HoldTo(arguments.contracts, &options.engine.settings);
       !wrong.empty())
+    return Fail(wrong);
+  if (const std::string wrong = Suppress(arguments.suppressions, &options.engine); !wrong.empty())
     return Fail(wrong);
   if (!arguments.as.empty()) {
     options.forced = FindReader(arguments.as);
@@ -178,6 +194,12 @@ void RegisterAudit(CLI::App& app, int* status) {
                    "Hold matrix products to a contract that plumb fingerprint wrote; repeat it")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  command
+      ->add_option(
+          "--suppressions", arguments->suppressions,
+          "Findings that are known (TOML): judged and shown, and no reason for exit status "
+          "1; see plumb explain meta/unused-suppression")
+      ->type_name("FILE");
   command
       ->add_option("--as", arguments->as,
                    "Read every file as FORMAT instead of recognising it by content")

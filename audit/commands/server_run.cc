@@ -9,6 +9,7 @@
 #include "audit/live/client.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
+#include "rules/lib/hang_verdict.h"
 
 namespace plumbline::audit {
 namespace {
@@ -127,6 +128,12 @@ class Replay {
     }
     if (event.has_run_finished() && event.run_finished().run() == options_.run)
       engine_->FinishRun(options_.run);
+    if (event.has_hung() && event.hung().run() == options_.run)
+      engine_->Tell(options_.run, rules::kHangRule, rules::HangVerdict(event.hung()));
+    // What holds here is what held there, unless the caller has suppressions of their own.
+    if (event.has_suppressions() && options_.engine.suppressions.empty())
+      engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
+                               event.suppressions().today());
     if (!event.has_stream_sets()) return;
     v1::Batch declared;
     declared.set_stream_id(event.stream_sets().stream_id());

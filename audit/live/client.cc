@@ -147,6 +147,20 @@ class Client::Impl {
     return ToAbsl(status);
   }
 
+  absl::Status ReadCapsule(const std::string& fingerprint,
+                           const std::function<bool(const v1::GetCapsuleResponse&)>& on_message) {
+    grpc::ClientContext context;
+    v1::GetCapsuleRequest request;
+    request.set_fingerprint(fingerprint);
+    auto reader = query_->GetCapsule(&context, request);
+    v1::GetCapsuleResponse message;
+    bool wanted = true;
+    while (wanted && reader->Read(&message)) wanted = on_message(message);
+    if (!wanted) context.TryCancel();
+    const grpc::Status status = reader->Finish();
+    return wanted ? ToAbsl(status) : absl::OkStatus();
+  }
+
   void Cancel() {
     std::lock_guard lock(mutex_);
     cancelled_ = true;
@@ -247,6 +261,24 @@ absl::StatusOr<v1::QuerySeriesResponse> Client::QuerySeries(const v1::QuerySerie
                                                             double timeout_seconds) {
   return impl_->Call<v1::QuerySeriesRequest, v1::QuerySeriesResponse>(&v1::Query::Stub::QuerySeries,
                                                                       request, timeout_seconds);
+}
+
+absl::StatusOr<v1::ListCapsulesResponse> Client::Capsules(const v1::ListCapsulesRequest& request,
+                                                          double timeout_seconds) {
+  return impl_->Call<v1::ListCapsulesRequest, v1::ListCapsulesResponse>(
+      &v1::Query::Stub::ListCapsules, request, timeout_seconds);
+}
+
+absl::StatusOr<v1::RequestCapsuleResponse> Client::RequestCapsule(
+    const v1::RequestCapsuleRequest& request, double timeout_seconds) {
+  return impl_->Call<v1::RequestCapsuleRequest, v1::RequestCapsuleResponse>(
+      &v1::Query::Stub::RequestCapsule, request, timeout_seconds);
+}
+
+absl::Status Client::ReadCapsule(
+    const std::string& fingerprint,
+    const std::function<bool(const v1::GetCapsuleResponse&)>& on_message) {
+  return impl_->ReadCapsule(fingerprint, on_message);
 }
 
 absl::Status Client::ReadRun(const std::string& run,

@@ -40,6 +40,14 @@ class Client {
   absl::Status ReadRun(const std::string& run,
                        const std::function<bool(const v1::ReadRunResponse&)>& on_message);
 
+  absl::StatusOr<v1::ListCapsulesResponse> Capsules(const v1::ListCapsulesRequest& request,
+                                                    double timeout_seconds);
+  absl::StatusOr<v1::RequestCapsuleResponse> RequestCapsule(
+      const v1::RequestCapsuleRequest& request, double timeout_seconds);
+  // As ReadRun: the info first, then what is held.
+  absl::Status ReadCapsule(const std::string& fingerprint,
+                           const std::function<bool(const v1::GetCapsuleResponse&)>& on_message);
+
   // Calls `on_event` for each event until it returns false (OK), the server ends the stream (its
   // status) or Cancel is called (Cancelled).
   absl::Status Watch(const v1::WatchIncidentsRequest& request,

@@ -180,6 +180,25 @@ void RegisterDoctor(CLI::App& app, int* status) {
   command->callback([o, status] { *status = RunDoctor(*o); });
 }
 
+void RegisterCapsule(CLI::App& app, int* status) {
+  auto o = std::make_shared<CapsuleOptions>();
+  CLI::App* command = app.add_subcommand(
+      "capsule", "fetches what a finding is judged from, for plumb audit to judge it again");
+  command->add_option("FINDING", o->finding, "its fingerprint; the first digits will do")
+      ->required();
+  command->add_option("--output", o->output, "directory to write, empty or not there yet")
+      ->type_name("DIR")
+      ->required();
+  AddServer(command, &o->server);
+  command->add_flag("--anew", o->anew, "ask the ranks again although a capsule is held");
+  command->add_flag("--judged", o->judged,
+                    "what the server's journal holds of the steps in which it was found instead; "
+                    "needs no running trainer");
+  AddTimeout(command, &o->timeout_seconds, "how long the ranks may take (60)");
+  command->add_flag("--quiet", o->quiet, "no progress on standard error");
+  command->callback([o, status] { *status = RunCapsule(*o); });
+}
+
 }  // namespace
 
 void AddCredentials(CLI::App* command) {
@@ -202,6 +221,7 @@ void RegisterLive(CLI::App& app, int* status) {
   RegisterWatch(app, status);
   RegisterRuns(app, status);
   RegisterQuery(app, status);
+  RegisterCapsule(app, status);
   RegisterDoctor(app, status);
 }
 

@@ -88,6 +88,20 @@ struct SeriesOptions {
 // 2: no such run, no such series, or no server.
 int QuerySeries(const SeriesOptions& options);
 
+struct CapsuleOptions {
+  std::string server = DefaultServer();
+  std::string finding;  // fingerprint, or the first digits of it
+  std::string output;   // a directory that is empty or not there
+  bool anew = false;    // although one is held
+  bool judged = false;  // what the journal holds of the finding's own steps instead
+  bool quiet = false;
+  double timeout_seconds = 60;  // for the ranks
+};
+
+// Fetches what a finding is judged from into a directory that plumb audit judges again. 0: whole.
+// 2: nothing, or not of every rank: what there is is written, and what is missing is said.
+int RunCapsule(const CapsuleOptions& options);
+
 struct DoctorOptions {
   std::string server = DefaultServer();
   double timeout_seconds = 5;  // for the test finding
@@ -97,11 +111,12 @@ struct DoctorOptions {
 int RunDoctor(const DoctorOptions& options);
 
 // --token-file, --tls-ca, --tls-cert, --tls-key: other words for the environment variables that
-// clients read (transport/credentials.h), of this process and of those it starts. Files, never secrets:
-// everybody on the host can read a command line.
+// clients read (transport/credentials.h), of this process and of those it starts. Files, never
+// secrets: everybody on the host can read a command line.
 void AddCredentials(CLI::App* command);
 
-// Declares watch, runs, query and doctor; the one that is parsed leaves its exit status in *status.
+// Declares watch, runs, query, capsule and doctor; the one that is parsed leaves its exit status
+// in *status.
 void RegisterLive(CLI::App& app, int* status);
 
 }  // namespace plumbline::audit

@@ -17,6 +17,8 @@ Causes CausesOf(const v1::RunInfo& run) {
   return {run.lost_by_cause().begin(), run.lost_by_cause().end()};
 }
 
+Causes StatesOf(const v1::RunInfo& run) { return {run.liveness().begin(), run.liveness().end()}; }
+
 std::string StateOf(const v1::RunInfo& run) {
   if (run.ranks_seen() > 0 && run.ranks_finished() == run.ranks_seen()) return "finished";
   return run.ranks_connected() > 0 ? "running" : "gone";
@@ -40,6 +42,9 @@ std::string RunText(const v1::RunInfo& run) {
       TimeText(run.first_seen_unix_ns()) + "\n";
   for (const auto& [cause, count] : CausesOf(run))
     absl::StrAppend(&text, "  lost: ", count, " by ", Printable(cause), "\n");
+  for (const auto& [state, ranks] : StatesOf(run)) {
+    if (state != "running") absl::StrAppend(&text, "  ", Plural(ranks, "rank"), " ", state, "\n");
+  }
   for (const v1::AttemptInfo& a : run.attempts()) {
     if (run.attempts_size() < 2) break;
     absl::StrAppend(&text, "  attempt ", a.attempt(), ": steps ", a.step_first(), "-",
@@ -60,6 +65,12 @@ std::string RunJson(const v1::RunInfo& run) {
   const char* comma = "";
   for (const auto& [cause, count] : CausesOf(run)) {
     absl::StrAppend(&json, comma, JsonString(cause), ":", count);
+    comma = ",";
+  }
+  json += "},\"liveness\":{";
+  comma = "";
+  for (const auto& [state, ranks] : StatesOf(run)) {
+    absl::StrAppend(&json, comma, JsonString(state), ":", ranks);
     comma = ",";
   }
   absl::StrAppend(&json, "},\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",

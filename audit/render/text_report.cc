@@ -92,13 +92,17 @@ std::string InputProblems(const AuditResult& result, const TextStyle& style) {
 
 std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
   std::map<v1::Level, uint64_t, std::greater<>> by_level;
-  for (const v1::Finding* finding : findings) ++by_level[finding->level()];
-  std::string out = Plural(findings.size(), "finding");
+  uint64_t suppressed = 0;
+  for (const v1::Finding* finding : findings) {
+    finding->suppressed() ? ++suppressed : ++by_level[finding->level()];
+  }
+  std::string out = Plural(findings.size() - suppressed, "finding");
   for (auto level = by_level.begin(); level != by_level.end(); ++level) {
     out +=
         (level == by_level.begin() ? " (" : ", ") + Plural(level->second, LevelName(level->first));
   }
-  return out + (by_level.empty() ? "" : ")");
+  if (!by_level.empty()) out += ")";
+  return suppressed == 0 ? out : out + ", " + std::to_string(suppressed) + " suppressed";
 }
 
 std::string LastLine(const AuditResult& result) {

@@ -13,7 +13,7 @@ namespace plumbline::rules {
 namespace {
 
 constexpr std::string_view kMagic = "PLMBSTAT";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;  // 2: suppressions
 
 // Long doubles are the processor's own: a state with them is read where they are the same.
 std::string WithMachine(const std::string& maker) {

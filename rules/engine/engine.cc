@@ -114,12 +114,34 @@ class Engine::Impl {
   Impl(std::vector<ActiveRule> active, const EngineConfig& config, OnVerdict on_verdict)
       : active_(std::move(active)),
         window_(config.window_steps),
+        globs_(config.rules),
         on_verdict_(std::move(on_verdict)),
         rules_(MakeRules()),
         sets_([this](const v1::Site& site) {
           return std::any_of(rules_.begin(), rules_.end(),
                              [&](const auto& rule) { return rule->ReadsScalar(site); });
-        }) {}
+        }) {
+    suppressor_.Set(config.suppressions, config.today);
+  }
+
+  void SetSuppressions(std::vector<Suppression> list, int32_t today) {
+    suppressor_.Set(std::move(list), today);
+    for (const auto& [name, run] : runs_) TellExpired(*run);
+  }
+
+  void Tell(const std::string& name, const char* rule, v1::Verdict verdict) {
+    const auto known = runs_.find(name);
+    const bool selected =
+        globs_.empty() || std::any_of(globs_.begin(), globs_.end(), [&](const std::string& glob) {
+          return GlobMatch(glob, rule);
+        });
+    if (known == runs_.end() || !selected) return;
+    Sink(this, *known->second, rule).Add(std::move(verdict));
+  }
+
+  bool SuppressionsAre(const std::vector<Suppression>& list, int32_t today) const {
+    return suppressor_.Is(list, today);
+  }
 
   void SetOnSeries(OnSeries on_series) { on_series_ = std::move(on_series); }
 
@@ -160,6 +182,12 @@ class Engine::Impl {
       Sink sink(this, run, active_[i].entry->info->id);
       run.rules[i]->JudgeRun(run.state.summary(), sink);
     }
+    const auto ran = [this](const std::string& glob) {
+      return std::any_of(active_.begin(), active_.end(), [&](const ActiveRule& rule) {
+        return GlobMatch(glob, rule.entry->info->id);
+      });
+    };
+    TellOfSuppressions(run, suppressor_.Unused(name, ran));
     finished_losses_ += Losses(run);
     runs_.erase(found);
     sets_.ForgetRun(name);
@@ -207,13 +235,13 @@ class Engine::Impl {
 
   // rules_ judge nothing; on_series_ is the host's.
   void Persist(Archive& archive) {
-    archive(judged_, inconclusive_, finished_losses_, sets_);
+    archive(judged_, inconclusive_, finished_losses_, sets_, suppressor_);
     std::vector<std::string> names;
     for (const auto& [name, run] : runs_) names.push_back(name);
     archive(names);
     for (const std::string& name : names) {
       if (!archive.ok()) return;
-      Run& run = RunOf(name);
+      Run& run = MakeRun(name);
       archive.Section("run", [&] { run.state.Persist(archive); });
       for (size_t i = 0; i < run.rules.size(); ++i)
         archive.Section(active_[i].entry->info->id, [&] { run.rules[i]->Persist(archive); });
@@ -224,6 +252,7 @@ class Engine::Impl {
     runs_.clear();
     sets_.Clear();
     judged_ = inconclusive_ = finished_losses_ = 0;
+    suppressor_ = Suppressor();
   }
 
   // Completes a verdict from the call's context, counts it and hands it on.
@@ -242,6 +271,7 @@ class Engine::Impl {
         finding.set_fingerprint(Fingerprint(rule_, verdict.site()));
         if (!finding.has_details()) *finding.mutable_details() = verdict.details();
         if (finding.assumptions().empty()) *finding.mutable_assumptions() = verdict.assumptions();
+        impl_->suppressor_.Mark(&finding);
       }
       impl_->Count(run_, verdict);
     }
@@ -288,13 +318,33 @@ class Engine::Impl {
     return rules;
   }
 
-  Run& RunOf(const std::string& name) {
+  Run& MakeRun(const std::string& name) {
     auto& run = runs_[name];
-    if (run == nullptr) {
-      run = std::make_unique<Run>(name, window_, &sets_);
-      run->rules = MakeRules();
-    }
+    run = std::make_unique<Run>(name, window_, &sets_);
+    run->rules = MakeRules();
     return *run;
+  }
+
+  Run& RunOf(const std::string& name) {
+    const auto known = runs_.find(name);
+    if (known != runs_.end()) return *known->second;
+    Run& run = MakeRun(name);
+    TellExpired(run);
+    return run;
+  }
+
+  void TellExpired(Run& run) {
+    TellOfSuppressions(run, suppressor_.Expired(run.state.summary().run));
+  }
+
+  void TellOfSuppressions(Run& run, std::vector<v1::Verdict> verdicts) {
+    constexpr const char* kRule = "meta/unused-suppression";
+    const bool runs = std::any_of(active_.begin(), active_.end(), [](const ActiveRule& rule) {
+      return std::string_view(rule.entry->info->id) == kRule;
+    });
+    if (!runs) return;
+    Sink sink(this, run, kRule);
+    for (v1::Verdict& verdict : verdicts) sink.Add(std::move(verdict));
   }
 
   RunState::OnClose Judging(Run& run) {
@@ -330,10 +380,12 @@ class Engine::Impl {
 
   std::vector<ActiveRule> active_;
   int64_t window_;
+  const std::vector<std::string> globs_;  // that selected the rules
   OnVerdict on_verdict_;
   OnSeries on_series_;
   std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
   SeriesSets sets_;
+  Suppressor suppressor_;
   std::map<std::string, std::unique_ptr<Run>> runs_;
   uint64_t judged_ = 0;
   uint64_t inconclusive_ = 0;
@@ -362,6 +414,15 @@ absl::Status Engine::Add(v1::Batch batch) {
 }
 
 void Engine::SetOnSeries(OnSeries on_series) { impl_->SetOnSeries(std::move(on_series)); }
+void Engine::SetSuppressions(std::vector<Suppression> list, int32_t today) {
+  impl_->SetSuppressions(std::move(list), today);
+}
+void Engine::Tell(const std::string& run, const char* rule, v1::Verdict verdict) {
+  impl_->Tell(run, rule, std::move(verdict));
+}
+bool Engine::SuppressionsAre(const std::vector<Suppression>& list, int32_t today) const {
+  return impl_->SuppressionsAre(list, today);
+}
 void Engine::MarkGone(const v1::Source& source) { impl_->MarkGone(source); }
 void Engine::Finish() { impl_->Finish(); }
 void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }

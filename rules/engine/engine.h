@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
+#include "rules/suppressions.h"
 
 namespace plumbline::rules {
 
@@ -26,6 +27,10 @@ struct EngineConfig {
   std::vector<std::string> settings;
   // W: a rank without backlog that is this many steps behind is closed over.
   int64_t window_steps = 64;
+  // Findings that are marked as suppressed, and the day by which some of them have expired (days
+  // since 1970-01-01).
+  std::vector<Suppression> suppressions;
+  int32_t today = 0;
 };
 
 // What was judged, for "coverage" and the last line of a report.
@@ -57,6 +62,16 @@ class Engine {
   // attempt supersedes the open steps of earlier ones, so an offline host feeds a run's attempts in
   // ascending order.
   absl::Status Add(v1::Batch batch);
+
+  // From now on findings are marked by these. They are part of what a checkpoint holds.
+  void SetSuppressions(std::vector<Suppression> list, int32_t today);
+  // Would SetSuppressions change anything?
+  bool SuppressionsAre(const std::vector<Suppression>& list, int32_t today) const;
+
+  // A verdict that a host reached from a journalled event, of a rule that no evidence speaks for:
+  // completed, marked and handed on as any other. Ignored when the run is not known, or the rule
+  // was not selected.
+  void Tell(const std::string& run, const char* rule, v1::Verdict verdict);
 
   // The source will not report again (its process is gone): its rank is closed over from now on.
   void MarkGone(const v1::Source& source);

@@ -60,8 +60,12 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
       entry.finding = verdict.finding();
       *line->second.mutable_details() = verdict.details();
     }
+    // Hidden as long as all of it is.
+    entry.finding.set_suppressed(entry.suppressed && verdict.finding().suppressed());
     *entry.finding.mutable_site() = whole;
   }
+  change.unsuppressed = entry.suppressed && !entry.finding.suppressed();
+  entry.suppressed = entry.finding.suppressed();
   change.count = ++entry.count;
   change.finding = &entry.finding;
   return change;
@@ -86,10 +90,10 @@ std::vector<const v1::Verdict*> Report::verdicts() const {
   return list;
 }
 
-void Report::Entry::Persist(Archive& archive) { archive(finding, count); }
+void Report::Entry::Persist(Archive& archive) { archive(finding, count, suppressed); }
 
 void Report::Persist(Archive& archive) {
-  archive.Version(1);
+  archive.Version(2, 2);
   archive(findings_, verdicts_);
 }
 

@@ -18,6 +18,7 @@ class Report {
     const v1::Finding* finding = nullptr;  // nullptr: the verdict was no finding
     bool opened = false;                   // first verdict of its fingerprint
     bool stronger = false;                 // its level or strength rose
+    bool unsuppressed = false;             // a verdict that nothing suppresses, after others
     uint64_t count = 0;                    // verdicts merged so far
   };
 
@@ -38,6 +39,7 @@ class Report {
   struct Entry {
     v1::Finding finding;
     uint64_t count = 0;
+    bool suppressed = false;  // every verdict so far was
     void Persist(Archive& archive);
   };
   std::map<std::string, Entry> findings_;  // by fingerprint

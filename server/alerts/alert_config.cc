@@ -128,7 +128,7 @@ AlertRoute::Sink AlertRoute::sink() const {
 
 bool AlertRoute::Matches(const v1::Finding& finding) const {
   if (runs.empty() && finding.site().run() == kTrialRun) return false;
-  return finding.level() >= level && MatchesOne(rules, finding.rule()) &&
+  return !finding.suppressed() && finding.level() >= level && MatchesOne(rules, finding.rule()) &&
          MatchesOne(runs, finding.site().run());
 }
 

@@ -20,7 +20,7 @@ class IngestServiceImpl : public IngestService,
                           public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {
  public:
   IngestServiceImpl(const IngestOptions& options, const StreamBook& known, Journal* journal,
-                    Judge* judge, Gate* gate, Counters* counters)
+                    Judge* judge, Gate* gate, Counters* counters, CapsuleKeeper* capsules)
       : gate_(gate),
         max_calls_(2 * options.max_streams),
         table_(options.max_streams, options.waiting),
@@ -32,6 +32,8 @@ class IngestServiceImpl : public IngestService,
         context_{&intake_,
                  &timer_,
                  counters,
+                 capsules,
+                 &judge->liveness(),
                  options.server_version,
                  options.ack_batches,
                  journal->durable(),
@@ -107,8 +109,10 @@ class IngestServiceImpl : public IngestService,
 
 std::unique_ptr<IngestService> IngestService::Create(const IngestOptions& options,
                                                      const StreamBook& known, Journal* journal,
-                                                     Judge* judge, Gate* gate, Counters* counters) {
-  return std::make_unique<IngestServiceImpl>(options, known, journal, judge, gate, counters);
+                                                     Judge* judge, Gate* gate, Counters* counters,
+                                                     CapsuleKeeper* capsules) {
+  return std::make_unique<IngestServiceImpl>(options, known, journal, judge, gate, counters,
+                                             capsules);
 }
 
 }  // namespace plumbline::server

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/access/gate.h"
+#include "server/capsules/capsule_keeper.h"
 #include "server/counters.h"
 #include "server/ingest/batch_checks.h"
 #include "server/ingest/sequencer.h"
@@ -42,7 +43,8 @@ class IngestService {
   // must be stopped before it goes.
   static std::unique_ptr<IngestService> Create(const IngestOptions& options,
                                                const StreamBook& known, Journal* journal,
-                                               Judge* judge, Gate* gate, Counters* counters);
+                                               Judge* judge, Gate* gate, Counters* counters,
+                                               CapsuleKeeper* capsules = nullptr);
 
   virtual grpc::Service* service() = 0;
   // Acknowledges what is held and ends every stream with UNAVAILABLE: agents keep the rest and

@@ -22,6 +22,7 @@ class LegOwner {
                          const std::string& reason) = 0;
   virtual void OnSuperseded(const std::shared_ptr<Leg>& leg) = 0;
   virtual void Resume() = 0;
+  virtual void OnDirective(const std::shared_ptr<Leg>& leg, const v1::Directive& directive) = 0;
 };
 
 // Its public members are the owner's, guarded by the owner's lock.
@@ -41,6 +42,9 @@ class Leg : public Connection, public std::enable_shared_from_this<Leg> {
   }
   void Resume() override {
     if (auto owner = owner_.lock()) owner->Resume();
+  }
+  void OnDirective(const v1::Directive& directive) override {
+    if (auto owner = owner_.lock()) owner->OnDirective(shared_from_this(), directive);
   }
 
   const void* call() const override { return owner_.lock().get(); }

@@ -20,13 +20,13 @@ constexpr uint32_t kProtocol = 1;
 void Session::Begin() {
   self_ = shared_from_this();
   const auto weak = weak_from_this();
-  hello_due_.Set(std::chrono::system_clock::now() +
-                     std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                         context_->hello_within),
-                 [weak](bool ran_out) {
-                   auto session = ran_out ? weak.lock() : nullptr;
-                   if (session != nullptr) session->OnHelloDue();
-                 });
+  hello_due_.Set(
+      std::chrono::system_clock::now() +
+          std::chrono::duration_cast<std::chrono::system_clock::duration>(context_->hello_within),
+      [weak](bool ran_out) {
+        auto session = ran_out ? weak.lock() : nullptr;
+        if (session != nullptr) session->OnHelloDue();
+      });
   lease_->OnRevoked([weak](const absl::Status& why) {
     if (auto session = weak.lock()) session->End(ToGrpc(why));
   });
@@ -50,7 +50,7 @@ void Session::OnDone() {
     std::lock_guard lock(mutex_);
     legs.swap(legs_);
   }
-  for (const auto& [id, leg] : legs) context_->intake->Leave(leg->joined);
+  for (const auto& [id, leg] : legs) LeaveIntake(leg);
   on_done_(this);
   self_.reset();
 }
@@ -111,6 +111,10 @@ bool Session::Consume() {
     case v1::AgentMessage::kGoodbye:
       OnGoodbye(message.goodbye().stream_id());
       break;
+    case v1::AgentMessage::kCapsule:
+    case v1::AgentMessage::kReport:
+      OnAside(std::move(message));
+      break;
     case v1::AgentMessage::kHeartbeat:
       OnHeartbeat(message.heartbeat());
       break;
@@ -146,8 +150,8 @@ bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& 
 }
 
 // A message of which the parser understood the number of the batch that is due is refused by that
-// number; otherwise nobody can say what was lost and the stream ends. Of a call that carries many that
-// is the one that the message speaks of: an agent's garbage is no business of its neighbours'.
+// number; otherwise nobody can say what was lost and the stream ends. Of a call that carries many
+// that is the one that the message speaks of: an agent's garbage is no business of its neighbours'.
 bool Session::Unparsable(const v1::AgentMessage& message, uint64_t speaks_of) {
   ParsedBatch batch;
   batch.refused = absl::StrCat("message ", messages_, " is no valid AgentMessage");
@@ -174,8 +178,8 @@ bool Session::OnHello(const v1::Hello& hello) {
     second = greeted_ && !(shared_ && hello.shared());
     // What a call is stays so: one stream's second hello does not speak for the others.
     if (!std::exchange(greeted_, true)) shared_ = hello.shared();
-    leg = std::make_shared<Leg>(weak_from_this(), hello.stream_id(), shared_,
-                                context_->ack_batches);
+    leg =
+        std::make_shared<Leg>(weak_from_this(), hello.stream_id(), shared_, context_->ack_batches);
     // A process behind a relay that came back: its older leg ends without a word.
     const auto same = legs_.find(leg->stream_id);
     if (!second && same != legs_.end()) {
@@ -200,8 +204,22 @@ bool Session::OnHello(const v1::Hello& hello) {
     leg->joined = std::move(*joined);
     legs_[leg->stream_id] = leg;
   }
+  context_->liveness->Joined(hello, leg->joined.connection, std::chrono::steady_clock::now());
   Welcome(leg);
+  if (context_->capsules != nullptr) {
+    context_->capsules->Joined(leg->stream_id, leg->joined.connection, leg, hello);
+  }
   return room;
+}
+
+// What comes beside batches, of a stream that this call carries.
+void Session::OnAside(v1::AgentMessage message) {
+  const uint64_t stream_id =
+      message.has_capsule() ? message.capsule().stream_id() : message.report().stream_id();
+  const LegPtr leg = Find(stream_id);
+  if (leg == nullptr || leg->stream_id != stream_id || context_->capsules == nullptr) return;
+  if (message.has_report()) return context_->capsules->OnReport(stream_id, message.report());
+  context_->capsules->OnPart(stream_id, std::move(*message.mutable_capsule()));
 }
 
 bool Session::OnBatch(ParsedBatch batch) {
@@ -223,6 +241,7 @@ bool Session::OnBatch(ParsedBatch batch) {
       return Fail(leg, grpc::StatusCode::PERMISSION_DENIED, std::string(s.message()));
     }
   }
+  context_->liveness->Heard(leg->stream_id, batch.batch, std::chrono::steady_clock::now());
   return Offer(leg, sequence, std::move(batch));
 }
 
@@ -241,6 +260,7 @@ bool Session::Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch) {
 void Session::OnHeartbeat(const v1::Heartbeat& heartbeat) {
   if (const LegPtr leg = Find(heartbeat.stream_id())) {
     context_->intake->Hear(leg->joined, heartbeat);
+    context_->liveness->Heard(leg->stream_id, heartbeat, std::chrono::steady_clock::now());
   }
 }
 
@@ -277,7 +297,16 @@ bool Session::Forget(const LegPtr& leg) {
 }
 
 void Session::Leave(const LegPtr& leg) {
-  if (Forget(leg)) context_->intake->Leave(leg->joined);
+  if (Forget(leg)) LeaveIntake(leg);
+}
+
+void Session::LeaveIntake(const LegPtr& leg) {
+  context_->intake->Leave(leg->joined);
+  context_->liveness->Left(leg->stream_id, leg->joined.connection,
+                           std::chrono::steady_clock::now());
+  if (context_->capsules != nullptr) {
+    context_->capsules->Left(leg->stream_id, leg->joined.connection);
+  }
 }
 
 // Tells a shared call that one of its streams has ended.
@@ -330,6 +359,14 @@ void Session::OnHeld(const LegPtr& leg, uint64_t sequence, bool at_once) {
 void Session::OnRefused(const LegPtr& leg, uint64_t sequence, const std::string& reason) {
   std::lock_guard lock(mutex_);
   leg->acks.Refused(sequence, reason);
+}
+
+void Session::OnDirective(const LegPtr& leg, const v1::Directive& directive) {
+  constexpr size_t kMostWaiting = 256;  // to be written; a peer that does not read gets no more
+  std::lock_guard lock(mutex_);
+  if (leg->over || !leg->welcomed || queue_.size() >= kMostWaiting) return;
+  *queue_.emplace_back().mutable_directive() = directive;
+  Pump();
 }
 
 // An acknowledgement is due, or a timer will look again.

@@ -16,9 +16,11 @@
 #include "absl/status/status.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "server/access/gate.h"
+#include "server/capsules/capsule_keeper.h"
 #include "server/ingest/ack_timer.h"
 #include "server/ingest/intake.h"
 #include "server/ingest/leg.h"
+#include "server/judge/liveness.h"
 
 namespace plumbline::server {
 
@@ -27,6 +29,8 @@ struct SessionContext {
   Intake* intake = nullptr;
   AckTimer* timer = nullptr;
   Counters* counters = nullptr;
+  CapsuleKeeper* capsules = nullptr;  // null: nobody is asked for any
+  Liveness* liveness = nullptr;
   std::string server_version;
   uint64_t ack_batches = 8;
   bool keep_wire = false;  // the journal wants the bytes
@@ -59,6 +63,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
                  const std::string& reason) override;
   void OnSuperseded(const std::shared_ptr<Leg>& leg) override;
   void Resume() override;
+  void OnDirective(const std::shared_ptr<Leg>& leg, const v1::Directive& directive) override;
 
  private:
   using LegPtr = std::shared_ptr<Leg>;
@@ -70,12 +75,14 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Unparsable(const v1::AgentMessage& message, uint64_t speaks_of);
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
+  void OnAside(v1::AgentMessage message);
   bool Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);
   void OnGoodbye(uint64_t stream_id);
   LegPtr Find(uint64_t stream_id);
   bool Forget(const LegPtr& leg);
   void Leave(const LegPtr& leg);
+  void LeaveIntake(const LegPtr& leg);
   void EndLeg(const LegPtr& leg, const grpc::Status& status);
   void ReadLocked();
   void Welcome(const LegPtr& leg);

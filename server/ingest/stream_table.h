@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "plumbline/v1/ingest.pb.h"
 #include "server/ingest/sequencer.h"
 #include "server/ingest/series_sets.h"
 #include "server/journal/stream_book.h"
@@ -33,6 +34,8 @@ class Connection {
   virtual void Resume() = 0;
   // What is read together with it: the same for all streams of one call.
   virtual const void* call() const = 0;
+  // The agent is asked for something. It may be lost, as the connection may.
+  virtual void OnDirective(const v1::Directive& /*directive*/) {}
 };
 
 // What outlives a connection. `mutex` guards everything below it and is held while batches are
@@ -61,8 +64,8 @@ class StreamTable {
 
   // The state of `stream_id`, new or old. ResourceExhausted when too many streams are connected.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id);
-  // OK when `may_write` allows every run that the stream has spoken for so far: a hello with another's
-  // stream id must not end that one's connection, nor go on under its numbers.
+  // OK when `may_write` allows every run that the stream has spoken for so far: a hello with
+  // another's stream id must not end that one's connection, nor go on under its numbers.
   absl::Status MayTakeOver(uint64_t stream_id,
                            const std::function<absl::Status(const std::string&)>& may_write) const;
   // The stream may be forgotten when room is needed.

@@ -4,6 +4,7 @@
 //   DATA/journal/     segments (entry.h), and in `id` which journal this is
 //   DATA/store.sqlite what is derived from it (server/store): may be deleted
 //   DATA/checkpoint/  (checkpoint_file.h)
+//   DATA/capsules/    what findings were judged from (server/capsules/capsule_files.h)
 //   DATA/alerts.sqlite what was told to whom (server/alerts)
 //   DATA/gaps.plg     what the journal no longer holds (gap_book.h)
 #pragma once
@@ -27,6 +28,7 @@ class DataDirectory {
   const std::string& path() const { return path_; }
   std::string journal() const { return path_ + "/journal"; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
+  std::string capsules() const { return path_ + "/capsules"; }
   std::string store() const { return path_ + "/store.sqlite"; }
   // Made by chance with the journal, and gone with it.
   const std::string& journal_id() const { return journal_id_; }

@@ -41,6 +41,7 @@ bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
 // The event as far as it concerns `run`; false when it does not.
 bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (event->has_run_finished()) return event->run_finished().run() == run;
+  if (event->has_hung()) return event->hung().run() == run;
   if (!event->has_ranks_gone()) return true;
   v1::RanksGone ours;
   for (v1::Source& source : *event->mutable_ranks_gone()->mutable_sources()) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "rules/lib/hang_verdict.h"
 #include "server/ingest/batch_checks.h"
 
 namespace plumbline::server {
@@ -14,6 +15,7 @@ namespace {
 
 // Ranks that are gone and runs that are over are looked for this often.
 constexpr std::chrono::milliseconds kTimerPeriod{100};
+constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks that stand still
 constexpr std::chrono::seconds kDrainTime{5};
 
 int64_t UnixNanos() {
@@ -30,6 +32,7 @@ Judge::Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gap
       gaps_(gaps),
       counters_(counters),
       store_(options.store),
+      liveness_(options.hang),
       queue_(options.queue_bytes),
       checkpoint_bytes_(options.checkpoint_bytes),
       checkpoint_interval_(options.checkpoint_interval),
@@ -235,6 +238,14 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
     event.mutable_run_finished()->set_run(run);
     (void)KeepAndApply(std::move(event));
   }
+  if (now >= next_look_) {
+    next_look_ = now + kLookPeriod;
+    for (v1::RanksHung& hung : liveness_.Look(now)) {
+      v1::JudgeEvent event;
+      *event.mutable_hung() = std::move(hung);
+      (void)KeepAndApply(std::move(event));
+    }
+  }
   for (v1::IncidentUpdate& update : book_->SilencesOver(UnixNanos())) {
     v1::JudgeEvent event;
     *event.mutable_incident() = std::move(update);
@@ -245,6 +256,10 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
 // In the journal first, with the number of the last entry that was judged before it. An error means
 // that the server stops: a restart will decide again.
 absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
+  if (event.has_suppressions() && engine_->SuppressionsAre(rules::FromMessage(event.suppressions()),
+                                                           event.suppressions().today())) {
+    return absl::OkStatus();  // nothing would change
+  }
   event.set_unix_ns(UnixNanos());
   v1::JournalEvent kept;
   kept.set_after(judged_entry_);
@@ -277,10 +292,19 @@ void Judge::Apply(const v1::JudgeEvent& event) {
     const std::string& run = event.run_finished().run();
     engine_->FinishRun(run);
     store_->FinishRun(run);
+    liveness_.Forget(run);
     spdlog::info("run {:?}: over", run);
     std::lock_guard lock(mutex_);
     runs_.SetEnded(run);
     runs_.SetAllClosed(run);
+  }
+  if (event.has_hung()) {
+    engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
+  }
+  if (event.has_suppressions()) {
+    engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
+                             event.suppressions().today());
+    spdlog::info("{} suppressions hold", event.suppressions().entries_size());
   }
   // It was checked before it was kept; what has happened since decides again when it is replayed.
   if (event.has_incident()) book_->Apply(event.incident()).IgnoreError();
@@ -303,9 +327,12 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     finding = *change.finding;
   }
   book_->Put(finding, change.count);
-  if (change.opened) {
-    spdlog::warn("run {:?} {} {:?} step {}: {:?}", finding.site().run(), finding.rule(),
-                 finding.site().layer(), finding.site().step_first(), finding.title());
+  const bool news = change.opened || change.stronger || change.unsuppressed;
+  if (news && on_finding_ && !catching_up_) on_finding_(finding);
+  if (change.opened || change.unsuppressed) {
+    spdlog::warn("{}run {:?} {} {:?} step {}: {:?}", finding.suppressed() ? "suppressed: " : "",
+                 finding.site().run(), finding.rule(), finding.site().layer(),
+                 finding.site().step_first(), finding.title());
   }
 }
 
@@ -317,9 +344,17 @@ std::vector<v1::RunInfo> Judge::Runs() const {
   }
   for (v1::RunInfo& info : list) {
     info.set_open_incidents(book_->OpenIn(info.run()));
+    for (const auto& [state, n] : liveness_.States(info.run(), JudgeQueue::Clock::now())) {
+      (*info.mutable_liveness())[state] = n;
+    }
     for (v1::Gap& gap : gaps_->Of(info.run())) *info.add_gaps() = std::move(gap);
   }
   return list;
+}
+
+int64_t Judge::NewestStep(const std::string& run) const {
+  std::lock_guard lock(mutex_);
+  return runs_.NewestStep(run);
 }
 
 v1::ListVerdictsResponse Judge::Verdicts(const std::string& run) const {

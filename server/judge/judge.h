@@ -27,6 +27,7 @@
 #include "server/journal/journal.h"
 #include "server/journal/journal_scan.h"
 #include "server/judge/judge_queue.h"
+#include "server/judge/liveness.h"
 #include "server/judge/run_table.h"
 #include "server/store/store.h"
 
@@ -35,6 +36,7 @@ namespace plumbline::server {
 struct JudgeOptions {
   rules::EngineConfig engine;
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
+  std::chrono::nanoseconds hang = std::chrono::seconds(10);  // a rank may stand so long
   size_t queue_bytes = 256u << 20;
   Store* store = nullptr;  // of what closes; must outlive the judge
   // What is judged between two checkpoints: so many bytes, or so much time, whichever is first.
@@ -83,7 +85,18 @@ class Judge {
   // not finished by it. The journal must have been stopped.
   void Stop();
 
+  // `on_finding` runs on the judging thread for each finding that is new or has become stronger,
+  // not for those of a journal that is judged again; it must be quick. Before Start.
+  void SetOnFinding(std::function<void(const v1::Finding&)> on_finding) {
+    on_finding_ = std::move(on_finding);
+  }
+
+  // Told by the streams, asked by the judge.
+  Liveness& liveness() { return liveness_; }
+
   std::vector<v1::RunInfo> Runs() const;
+  // Over all ranks, as far as was judged; -1: none, or no such run.
+  int64_t NewestStep(const std::string& run) const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   size_t queued() const { return queue_.size(); }
   size_t queued_bytes() const { return queue_.bytes(); }
@@ -118,6 +131,9 @@ class Judge {
   const GapBook* const gaps_;
   Counters* const counters_;
   Store* const store_;
+  std::function<void(const v1::Finding&)> on_finding_;
+  Liveness liveness_;
+  JudgeQueue::Clock::time_point next_look_{};  // at it
   JudgeQueue queue_;
   std::unique_ptr<rules::Engine> engine_;  // the judging thread's own
   Journal* journal_ = nullptr;

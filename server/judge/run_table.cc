@@ -141,6 +141,11 @@ std::vector<v1::Source> RunTable::TakeGone(Time now) {
   return gone;
 }
 
+int64_t RunTable::NewestStep(const std::string& run) const {
+  const auto found = runs_.find(run);
+  return found == runs_.end() ? -1 : found->second.info.newest_step();
+}
+
 bool RunTable::AllRanksOver(const Run& run) const {
   return std::all_of(run.ranks.begin(), run.ranks.end(),
                      [](const auto& rank) { return rank.second.over(); });

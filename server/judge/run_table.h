@@ -40,6 +40,7 @@ class RunTable {
   void SetGone(const v1::Source& source);
   void SetEnded(const std::string& run);
 
+  int64_t NewestStep(const std::string& run) const;  // -1: none, or no such run
   void SetClosedStep(const std::string& run, int64_t step);
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   std::vector<std::string> RunsOf(const v1::Batch& batch) const;

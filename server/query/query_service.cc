@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/query.grpc.pb.h"
+#include "server/query/capsule_stream.h"
 #include "server/query/grpc_status.h"
 #include "server/query/pending_calls.h"
 #include "server/query/run_stream.h"
@@ -167,6 +168,51 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     return stream.get();
   }
 
+  grpc::ServerUnaryReactor* ListCapsules(grpc::CallbackServerContext* context,
+                                         const v1::ListCapsulesRequest* request,
+                                         v1::ListCapsulesResponse* response) override {
+    const auto lease = Enter(context);
+    if (sources_.capsules != nullptr) {
+      for (v1::CapsuleInfo& info :
+           sources_.capsules->List(request->run(), request->fingerprint())) {
+        if (!lease->Over(Scope::kRead, info.finding().site().run())) continue;
+        *response->add_capsules() = std::move(info);
+      }
+    }
+    return Done(context, absl::OkStatus());
+  }
+
+  grpc::ServerUnaryReactor* RequestCapsule(grpc::CallbackServerContext* context,
+                                           const v1::RequestCapsuleRequest* request,
+                                           v1::RequestCapsuleResponse* response) override {
+    const auto found = FindingOf(request->fingerprint());
+    if (!found.ok()) return Done(context, found.status());
+    // It changes what the trainers' agents do.
+    const auto lease = Enter(context);
+    if (auto s = CheckIncident(*lease, Scope::kAdmin, found->fingerprint()); !s.ok()) {
+      return Done(context, s);
+    }
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const auto call = pending_.Add(reactor);
+    sources_.capsules->Request(*found, request->anew(),
+                               [this, call, response](absl::StatusOr<v1::CapsuleInfo> info) {
+                                 call->Finish([&] {
+                                   if (info.ok()) *response->mutable_capsule() = *std::move(info);
+                                   return ToGrpc(info.status());
+                                 });
+                                 pending_.Remove(call);
+                               });
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::GetCapsuleResponse>* GetCapsule(
+      grpc::CallbackServerContext* context, const v1::GetCapsuleRequest* request) override {
+    auto stream = std::make_shared<CapsuleStream>(request->fingerprint(), sources_.capsules,
+                                                  Enter(context), &pool_, &stopped_);
+    stream->Begin();
+    return stream.get();
+  }
+
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest*,
                                           v1::ServerInfo* info) override {
@@ -186,6 +232,8 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     dropped["rejected-evidence"] = counters.rejected_evidence;
     dropped["engine-refused"] = counters.engine_refused;
     dropped["skipped-batches"] = counters.skipped_batches;
+    dropped["capsule-parts"] = counters.capsule_parts_dropped;
+    dropped["capsules-not-taken"] = counters.capsules_not_taken;
     dropped["calls-unauthenticated"] = counters.unauthenticated;
     dropped["calls-forbidden"] = counters.forbidden;
     dropped["calls-revoked"] = counters.revoked_calls;
@@ -203,9 +251,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   // An answer about all runs is for those who may read all.
   static absl::Status CheckNamed(const Lease& lease, const std::string& run) {
     if (!run.empty() || lease.Everywhere(Scope::kRead)) return lease.Check(Scope::kRead, run);
-    return absl::PermissionDeniedError(
-        absl::StrCat("the access entry ", lease.Names(), " does not give read over every run: "
-                     "name one (--run)"));
+    return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
+                                                    " does not give read over every run: "
+                                                    "name one (--run)"));
   }
 
   // Does not name the run: whoever asks may not know of it.
@@ -237,6 +285,15 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
                    : ToGrpc(work()));
     });
     return reactor;
+  }
+
+  absl::StatusOr<v1::Finding> FindingOf(const std::string& prefix) const {
+    if (sources_.capsules == nullptr) return absl::FailedPreconditionError("no capsules here");
+    const auto fingerprint = sources_.book->Resolve(prefix);
+    if (!fingerprint.ok()) return fingerprint.status();
+    auto change = sources_.book->Get(*fingerprint);
+    if (!change.ok()) return change.status();
+    return std::move(*change->incident.mutable_finding());
   }
 
   template <typename Response>

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "plumbline/v1/journal_event.pb.h"
 #include "server/access/gate.h"
+#include "server/capsules/capsule_keeper.h"
 #include "server/counters.h"
 #include "server/incidents/incident_book.h"
 #include "server/judge/judge.h"
@@ -29,8 +30,9 @@ struct QuerySources {
   IncidentBook* book = nullptr;
   const Counters* counters = nullptr;
   Store* store = nullptr;
-  RunReader* runs = nullptr;  // nullptr: there is no journal
-  Gate* gate = nullptr;       // nullptr: whoever calls may do everything
+  RunReader* runs = nullptr;          // nullptr: there is no journal
+  CapsuleKeeper* capsules = nullptr;  // nullptr: none are taken
+  Gate* gate = nullptr;               // nullptr: whoever calls may do everything
   // Carries out what somebody decided about an incident, at its place among the batches, and then
   // calls `done` on any thread. Empty: the book is told at once.
   std::function<void(v1::IncidentUpdate update, std::function<void(absl::Status)> done)> update;

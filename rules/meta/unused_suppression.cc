@@ -1,0 +1,60 @@
+#include <memory>
+
+#include "rules/catalogue.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kPage[] = R"page(
+# meta/unused-suppression
+
+A suppression that matched nothing, or has expired.
+
+**What it checks.** Each entry of the suppressions file (`plumb audit --suppressions FILE`,
+`[suppressions] file` of plumbd) that speaks of a run: was its day over when the run was judged
+(`expired`), and did it ever match a finding by the end of the run (`unused`)? An entry whose rules did
+not run is not judged.
+
+**Why.** A suppression is written for one finding and outlives it. One that matched nothing for 90 days
+is hiding the next bug of its kind, not the one it was written for.
+
+**Bad.** `rule = "causality/*"`, `layer = "layers.3"`, and the layer is called `layers.03` since the
+model was renamed: the leak is told again, and the entry is dead text.
+
+**Good.** Every entry matches, names why, and has a date by which somebody looks again.
+
+**How to fix it.** Remove the entry. Where it should have matched, correct it: `plumb query` and the
+report show rule, layer and fingerprint as they are. Where it has expired, mend what it hid, or give
+it a new date with a reason that holds.
+
+**What it cannot see.** An entry that matches more than it was written for. Where a server judges many
+runs, an entry counts as used once it has matched in any of them.
+
+**Cost.** None.
+
+**Strength.** `proved`: matches are counted, dates compared.
+)page";
+
+constexpr RuleInfo kInfo = {"meta/unused-suppression",
+                            "a suppression matched nothing or expired",
+                            v1::LEVEL_WARNING,
+                            RuleStatus::kBuilt,
+                            "0.1.0",
+                            kPage,
+                            {}};
+
+// The engine speaks for it (rules/suppressions.h): what it judges is no evidence.
+class UnusedSuppression : public Rule {
+ public:
+  void Persist(Archive& /*archive*/) override {}
+};
+
+}  // namespace
+
+CatalogueEntry unused_suppression() {
+  return {&kInfo, [](const Options& /*options*/) -> std::unique_ptr<Rule> {
+            return std::make_unique<UnusedSuppression>();
+          }};
+}
+
+}  // namespace plumbline::rules

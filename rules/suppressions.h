@@ -1,0 +1,100 @@
+// Findings that somebody has looked at and does not want to be told of again, until a date. One
+// library for every host: what is suppressed is judged, counted and shown as suppressed, and raises
+// no alarm; a suppression that matches nothing, or has expired, is a finding itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/archive.h"
+#include "plumbline/v1/finding.pb.h"
+#include "plumbline/v1/journal_event.pb.h"
+
+namespace plumbline::rules {
+
+// Everything that is set must match. One entry of the file:
+//
+//   [[suppress]]
+//   rule = "causality/*"          # glob over rule ids
+//   run = "exp-*"                 # optional globs
+//   layer = "layers.3"
+//   fingerprint = "d6bcb109"      # optional: its first digits, at least eight
+//   steps = [100, 200]            # optional: the finding's steps lie in these, both included
+//   reason = "known; see ISSUE-12"
+//   expires = 2026-12-31          # the last day on which it holds (UTC)
+struct Suppression {
+  std::string rule;
+  std::string run, layer, fingerprint;  // "": any
+  bool has_steps = false;
+  int64_t step_first = 0, step_last = 0;
+  std::string reason;
+  int32_t expires = 0;  // days since 1970-01-01
+  uint32_t line = 0;    // of the file, for people
+
+  bool Matches(const v1::Finding& finding) const;
+  bool MatchesRun(std::string_view name) const;
+  // Which findings it speaks of, in words: "layer=layers.3 steps=100-200"; "any site".
+  std::string Words() const;
+  bool operator==(const Suppression&) const = default;
+  void Persist(Archive& a) {
+    a(rule, run, layer, fingerprint, has_steps, step_first, step_last, reason, expires, line);
+  }
+};
+
+// The entries of a file. InvalidArgument: "PATH:LINE: key, what was expected, found ..., did you
+// mean ...".
+absl::StatusOr<std::vector<Suppression>> ParseSuppressions(const std::string& text,
+                                                           const std::string& path);
+// Reads it first. NotFound: it cannot be read.
+absl::StatusOr<std::vector<Suppression>> LoadSuppressions(const std::string& path);
+
+// As a journal holds them.
+v1::SuppressionSet ToMessage(const std::vector<Suppression>& list, int32_t today);
+std::vector<Suppression> FromMessage(const v1::SuppressionSet& set);
+
+int32_t DayOf(int64_t unix_ns);
+std::string DateText(int32_t day);  // "2026-12-31"
+
+// Marks what a list of suppressions matches, and knows which of them never did. Not thread-safe.
+class Suppressor {
+ public:
+  // From now on, on this day. Entries that were there before keep their counts.
+  void Set(std::vector<Suppression> list, int32_t today);
+  bool empty() const { return entries_.empty(); }
+  bool Is(const std::vector<Suppression>& list, int32_t today) const;
+
+  // Sets `suppressed` of a finding that an entry matches; every such entry is counted.
+  void Mark(v1::Finding* finding);
+
+  // What is wrong with the entries that speak of this run: verdicts of meta/unused-suppression,
+  // whose rule, run and fingerprint the engine fills in.
+  std::vector<v1::Verdict> Expired(std::string_view run) const;
+  // ... that matched nothing in any run so far. `ran`: whether a rule was among those that judge.
+  template <typename Ran>
+  std::vector<v1::Verdict> Unused(std::string_view run, Ran ran) const {
+    std::vector<v1::Verdict> verdicts;
+    for (const Entry& e : entries_) {
+      const bool silent = e.matched == 0 && e.what.expires >= today_ && e.what.MatchesRun(run);
+      if (silent && ran(e.what.rule)) verdicts.push_back(UnusedVerdict(e.what));
+    }
+    return verdicts;
+  }
+
+  void Persist(Archive& archive) { archive(entries_, today_); }
+
+ private:
+  struct Entry {
+    Suppression what;
+    uint64_t matched = 0;
+    void Persist(Archive& a) { a(what, matched); }
+  };
+  static v1::Verdict UnusedVerdict(const Suppression& what);
+
+  std::vector<Entry> entries_;
+  int32_t today_ = 0;
+};
+
+}  // namespace plumbline::rules

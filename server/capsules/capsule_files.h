@@ -1,0 +1,47 @@
+// Capsules on disk: a directory each under DATA/capsules, named by the finding's fingerprint.
+//
+//   info.pb       v1::CapsuleInfo, replaced whole
+//   ROLE-RANK     what a rank sent: a v1::Batch
+//   ROLE-RANK.part  the same while it arrives
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/capsule.pb.h"
+
+namespace plumbline::server {
+
+// Not thread-safe but for Path. Errors name the file.
+class CapsuleFiles {
+ public:
+  explicit CapsuleFiles(std::string directory) : directory_(std::move(directory)) {}
+
+  // Creates the directory; the capsules in it, as far as they can be read, whose ranks' bytes are
+  // those that are there.
+  absl::StatusOr<std::vector<v1::CapsuleInfo>> Load();
+
+  absl::Status Save(const v1::CapsuleInfo& info);
+  void Remove(const v1::CapsuleInfo& info);       // all of it
+  void RemoveRanks(const v1::CapsuleInfo& info);  // what ranks sent
+
+  absl::Status Append(const v1::CapsuleInfo& info, const v1::Source& rank, std::string_view data);
+  void Truncate(const v1::CapsuleInfo& info, const v1::Source& rank);
+  absl::StatusOr<std::string> ReadPart(const v1::CapsuleInfo& info, const v1::Source& rank);
+  // The part is whole and checked.
+  absl::Status Keep(const v1::CapsuleInfo& info, const v1::Source& rank);
+
+  // Of what a rank sent, whole.
+  std::string Path(const v1::CapsuleInfo& info, const v1::Source& rank) const;
+
+ private:
+  std::string Folder(const v1::CapsuleInfo& info) const;
+
+  const std::string directory_;
+};
+
+}  // namespace plumbline::server

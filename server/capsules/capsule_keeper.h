@@ -1,0 +1,145 @@
+// Takes capsules: asks every rank for the calls of a finding's site at one step, gathers the parts,
+// and keeps what is whole.
+//
+// The step must lie ahead of every rank when the order reaches it, and how far ranks are nobody
+// knows: the first try is a few steps beyond the newest that the server has seen. A rank that was
+// past it says so at once, and everybody is asked again for a step twice as far beyond the newest
+// rank. So a fast trainer costs a few tries and a slow one is not waited for.
+//
+// All is done by one thread of its own; callers hand over and go on. What waits for it is bounded:
+// a part that finds no room is dropped and counted, and asked for again.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/capsule.pb.h"
+#include "plumbline/v1/ingest.pb.h"
+#include "server/capsules/capsule_files.h"
+#include "server/counters.h"
+#include "server/ingest/stream_table.h"
+
+namespace plumbline::server {
+
+struct CapsuleOptions {
+  std::string directory;              // empty: nothing is kept and nobody is asked
+  v1::Level level = v1::LEVEL_ERROR;  // of findings whose capsules are taken at once;
+                                      // UNSPECIFIED: only those that somebody asks for
+  uint64_t rank_bytes = uint64_t{8} << 20;
+  uint64_t bytes = uint64_t{1} << 30;  // of all that is held; the oldest go
+  uint32_t ranks = 64;                 // of one capsule; those that the finding names first
+  uint32_t per_run = 16;               // that are taken unasked
+  int64_t dense_steps = 8;             // sampled densely at the site of such a finding
+  std::chrono::nanoseconds grace = std::chrono::seconds(30);  // a rank may be away
+  size_t queue_bytes = 32u << 20;                             // of parts that wait to be written
+};
+
+// Thread-safe but for Start and destruction.
+class CapsuleKeeper {
+ public:
+  // `newest_step`: of a run, over all ranks, as far as is known; -1: none. Any thread.
+  CapsuleKeeper(CapsuleOptions options, std::function<int64_t(const std::string&)> newest_step,
+                Counters* counters);
+  ~CapsuleKeeper();
+
+  // Takes up what a former process held. InvalidArgument: the directory cannot be used.
+  absl::Status Start();
+  void Stop();
+  bool keeps() const { return !options_.directory.empty(); }
+
+  // Streams, as they come and go. `connection` rises with each connection of a stream.
+  void Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<Connection> line,
+              const v1::Hello& hello);
+  void Left(uint64_t stream_id, uint64_t connection);
+  void OnPart(uint64_t stream_id, v1::CapsulePart part);
+  void OnReport(uint64_t stream_id, const v1::DirectiveReport& report);
+
+  // A finding that is new, live.
+  void OnFinding(const v1::Finding& finding);
+
+  // Somebody wants one: `done` gets its info, on the keeper's thread; never when it stops before.
+  void Request(const v1::Finding& finding, bool anew,
+               std::function<void(absl::StatusOr<v1::CapsuleInfo>)> done);
+
+  std::vector<v1::CapsuleInfo> List(const std::string& run, const std::string& fingerprint) const;
+  // Where the bytes of `info.ranks(index)` lie, when they are held.
+  std::string PathOf(const v1::CapsuleInfo& info, int index) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Stream {
+    uint64_t connection = 0;
+    std::weak_ptr<Connection> line;
+    std::vector<v1::Source> sources;
+    std::string tool_version;
+    bool follows = false;
+  };
+  struct Rank {           // beside CapsuleInfo.ranks, in their order
+    uint64_t stream = 0;  // 0: not connected
+    Clock::time_point gone_at{};
+    int again = 0;  // times that it was asked to send again
+  };
+  struct Capsule {
+    v1::CapsuleInfo info;
+    std::vector<Rank> ranks;
+    int64_t margin = 0;
+    Clock::time_point retry_at = Clock::time_point::max();
+    int64_t newest = -1;  // of ranks that were past the step
+  };
+
+  bool Post(size_t bytes, std::function<void()> task);
+  void Loop();
+  void Tick();
+  // capsule_taking.cc
+  Capsule* Begin(const v1::Finding& finding);
+  void BeginWaiting();
+  bool MayTake(const Capsule& capsule) const;
+  void Take(Capsule* capsule);
+  void AddRanks(Capsule* capsule);
+  void AskAll(Capsule* capsule);
+  void Ask(Capsule* capsule, int index);
+  void Release(const Capsule& capsule, int index);
+  void Direct(uint64_t stream_id, v1::Directive directive);
+  void SampleDensely(const v1::Finding& finding);
+  void TakeUp(uint64_t stream_id);
+  void PartCame(uint64_t stream_id, const v1::CapsulePart& part);
+  void Refused(Capsule* capsule, int index, const v1::CapsulePart& part);
+  absl::Status Check(const Capsule& capsule, int index, const v1::CapsulePart& part) const;
+  absl::Status Finish(Capsule* capsule, int index, const v1::CapsulePart& part);
+  void AskAgain(Capsule* capsule, int index, const absl::Status& why);
+  void FailRank(Capsule* capsule, int index, const std::string& why);
+  void Settle(Capsule* capsule);
+  void Save(const Capsule& capsule);
+  void Shrink();
+
+  const CapsuleOptions options_;
+  const std::function<int64_t(const std::string&)> newest_step_;
+  Counters* const counters_;
+  CapsuleFiles files_;
+
+  // The keeper's thread's own.
+  std::map<uint64_t, Stream> streams_;
+  std::map<std::string, Capsule> capsules_;  // by fingerprint
+  bool grown_ = false;                       // something was settled since it was last shrunk
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::deque<std::pair<size_t, std::function<void()>>> tasks_;
+  size_t waiting_bytes_ = 0;
+  bool stopped_ = false;
+  std::map<std::string, v1::CapsuleInfo> view_;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server

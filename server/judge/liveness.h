@@ -1,0 +1,94 @@
+// Which processes go on. A rank's agent sends a heartbeat from a thread of its own when it has
+// nothing else to say, so four things can be told apart: a process that ended (its connection broke
+// while it was heard), a network that was lost (it was silent before that), a trainer that stands
+// still (heartbeats go on, steps do not), and one that takes its time: within a declared
+// checkpoint, evaluation or compilation, or before its first steps are done, nobody is said to
+// hang.
+//
+// A rank stands still from max(hang, 5 median steps, twice the longest pause that the run came back
+// from) on, by its own clock; what makes others wait is told of only where all others wait. Where
+// anything is not known (a stream that was not heard of lately, an agent that does not say how long
+// it stands) nothing is said.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/ingest.pb.h"
+#include "plumbline/v1/journal_event.pb.h"
+
+namespace plumbline::server {
+
+// Thread-safe. Time is passed in, so that tests need not wait.
+class Liveness {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Nanos = std::chrono::nanoseconds;
+
+  explicit Liveness(Nanos hang = std::chrono::seconds(10)) : hang_(hang) {}
+
+  void Joined(const v1::Hello& hello, uint64_t connection, Time now);
+  void Left(uint64_t stream_id, uint64_t connection, Time now);
+  void Heard(uint64_t stream_id, const v1::Batch& batch, Time now);
+  void Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now);
+  void Forget(const std::string& run);  // it is over
+
+  // What is to be told now, each once: a run that goes on may be told of again. Call every half
+  // second or so.
+  std::vector<v1::RanksHung> Look(Time now);
+
+  // Processes of a run by state: "running", "late" (in a declared stage), "still", "silent",
+  // "gone", "unreachable".
+  std::map<std::string, uint64_t> States(const std::string& run, Time now) const;
+
+  static constexpr std::chrono::seconds kSilent{5};  // several heartbeats
+
+ private:
+  struct Process {
+    uint64_t connection = 0;
+    std::vector<v1::Source> sources;
+    bool connected = true;
+    bool finished = false;
+    bool unreachable = false;  // it was silent before its connection broke
+    Time heard{}, left{};
+    Time beat{};         // the last heartbeat
+    Time still_since{};  // on this host's clock, by what the last heartbeat said
+    Time moved{};        // its steps went on, as batches show
+    int64_t newest = -1;
+    int64_t ended = 0;   // steps
+    bool tells = false;  // how long it stands
+    v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;
+  };
+  using Key = std::tuple<std::string, uint32_t, int>;  // run, attempt, role
+  struct Group {
+    std::deque<double> steps;  // seconds, newest last
+    int64_t newest = -1;
+    Time newest_at{};
+    Nanos pause{0};    // of all of it, by now
+    Nanos longest{0};  // that it came back from
+    bool told = false, told_error = false;
+  };
+  struct Members {
+    std::vector<const Process*> all;
+    Group* group = nullptr;
+  };
+
+  void Advance(Process* process, int64_t newest, Time now);
+  static void Measure(Group* group, int64_t newest, Time now);
+  bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const;
+
+  const Nanos hang_;
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, Process> processes_;  // by stream
+  std::map<Key, Group> groups_;
+};
+
+}  // namespace plumbline::server
