@@ -36,6 +36,28 @@ std::string LastLine(const std::string& text) {
   return text.substr(text.rfind('\n', end - 1) + 1, end - text.rfind('\n', end - 1) - 1);
 }
 
+// Judged, counted and shown, and no reason to fail; an entry that is wrong is bad usage.
+TEST_F(Cli, Suppressions) {
+  const auto file = [&](const char* name, const std::string& keys) {
+    return dir_.Write(name, "[[suppress]]\n" + keys + "reason = \"known\"\n");
+  };
+  const std::string known = file("known.toml", "rule = \"causality/*\"\nexpires = 2999-01-01\n");
+  const auto hidden = RunPlumb({"audit", leaky_, "--suppressions", known});
+  EXPECT_EQ(hidden.status, 0) << hidden.out;
+  EXPECT_THAT(hidden.out, HasSubstr("(suppressed)"));
+  EXPECT_THAT(LastLine(hidden.out), HasSubstr(" suppressed"));
+  const std::string old = file("old.toml", "rule = \"causality/*\"\nexpires = 2020-01-01\n");
+  const auto expired = RunPlumb({"audit", leaky_, "--suppressions", old});
+  EXPECT_EQ(expired.status, 1);
+  EXPECT_THAT(expired.out, HasSubstr("meta/unused-suppression"));
+  EXPECT_EQ(RunPlumb({"audit", clean_, "--suppressions", known, "--fail-on", "warning"}).status, 1)
+      << "it matched nothing";
+  const auto wrong = RunPlumb({"audit", leaky_, "--suppressions", file("wrong.toml", "rul = 1\n")});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("wrong.toml:2: unknown key \"rul\""));
+  EXPECT_EQ(RunPlumb({"audit", leaky_, "--suppressions", dir_.path() + "/none.toml"}).status, 2);
+}
+
 TEST_F(Cli, ExitStatuses) {
   EXPECT_EQ(RunPlumb({"audit", clean_}).status, 0);
   EXPECT_EQ(RunPlumb({"audit", leaky_}).status, 1);

@@ -128,11 +128,12 @@ TEST_P(EveryRule, IsNotDisturbedByARestartAfterAnyStep) {
   for (const GoldenCase& c : GoldenCases(PLUMBLINE_SOURCE_DIR, GetParam()->info->id)) {
     SCOPED_TRACE(c.path.filename().string());
     const std::vector<v1::Batch> whole = InputOf(c);
-    const EngineConfig every_rule{.settings = c.settings};
+    const EngineConfig every_rule = testing::ConfigOf(c);
     if (whole.size() > 1) Compare(every_rule, whole, 1);
     const std::vector<v1::Batch> steps = Stepwise(whole);
     EXPECT_GT(Compare(every_rule, steps, 1), 0);
-    const EngineConfig alone{.rules = {GetParam()->info->id}, .settings = c.settings};
+    EngineConfig alone = testing::ConfigOf(c);
+    alone.rules = {GetParam()->info->id};
     Compare(alone, WithSecondAttempt(steps), 1);
     if (HasFailure()) return;
   }

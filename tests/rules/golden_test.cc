@@ -77,7 +77,7 @@ std::string Render(const v1::Verdict& verdict) {
 
 std::string JudgeCase(const std::string& rule, const GoldenCase& c) {
   std::string out;
-  auto engine = Engine::Create({.settings = c.settings}, [&](const v1::Verdict& verdict) {
+  auto engine = Engine::Create(testing::ConfigOf(c), [&](const v1::Verdict& verdict) {
     if (verdict.rule() == rule) out += Render(verdict);
   });
   if (!engine.ok()) return std::string(engine.status().message()) + "\n";

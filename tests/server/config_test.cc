@@ -54,7 +54,7 @@ TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
   } cases[] = {
       {"[listen]\n\ngrcp = 'x'\n", ":3: unknown key \"grcp\" in [listen]; did you mean \"grpc\"?"},
       {"[listn]\n", ":1: unknown table [listn]; did you mean \"listen\"?"},
-      {"[zzzzzz]\n", "known: access, alerts, checkpoint, data, incidents, ingest"},
+      {"[zzzzzz]\n", "known: access, alerts, capsules, checkpoint, data, incidents, ingest"},
       {"[ingest]\nqueue_bytes = 'many'\n",
        ":2: ingest.queue_bytes must be an integer, found a string"},
       {"[ingest]\nqueue_bytes = 1.5\n", "must be an integer, found a number with a fraction"},

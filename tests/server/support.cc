@@ -198,11 +198,11 @@ v1::Source SourceOf(const std::string& run, uint32_t rank, uint32_t world, uint3
 }
 
 AgentStream::AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
-                         uint64_t next_sequence)
-    : AgentStream(server.Channel(), stream_id, std::move(sources), next_sequence) {}
+                         uint64_t next_sequence, bool directives)
+    : AgentStream(server.Channel(), stream_id, std::move(sources), next_sequence, directives) {}
 
 AgentStream::AgentStream(std::shared_ptr<grpc::Channel> channel, uint64_t stream_id,
-                         std::vector<v1::Source> sources, uint64_t next_sequence)
+                         std::vector<v1::Source> sources, uint64_t next_sequence, bool directives)
     : stub_(v1::Ingest::NewStub(channel)),
       stream_([&] {
         context_.set_deadline(Soon());  // a server that never reads must fail a test, not hang it
@@ -214,6 +214,7 @@ AgentStream::AgentStream(std::shared_ptr<grpc::Channel> channel, uint64_t stream
   hello.set_stream_id(stream_id);
   hello.set_protocol(1);
   hello.set_next_sequence(next_sequence);
+  hello.set_directives(directives);
   for (const v1::Source& source : sources) *hello.add_sources() = source;
   SendRaw(message);
   reader_ = std::thread([this] { ReadLoop(); });
@@ -228,6 +229,7 @@ void AgentStream::ReadLoop() {
   v1::ServerMessage message;
   while (stream_->Read(&message)) {
     std::lock_guard lock(mutex_);
+    if (message.has_directive()) directives_.push_back(message.directive());
     if (message.has_welcome()) welcome_ = message.welcome().acknowledged();
     if (message.has_ack()) {
       ++acks_;
@@ -302,6 +304,24 @@ uint64_t AgentStream::acknowledged() const {
 bool AgentStream::over() const {
   std::lock_guard lock(mutex_);
   return ended_;
+}
+
+size_t AgentStream::directives() const {
+  std::lock_guard lock(mutex_);
+  return directives_.size();
+}
+
+std::optional<v1::Directive> AgentStream::NextDirective(
+    const std::function<bool(const v1::Directive&)>& wanted) {
+  std::optional<v1::Directive> found;
+  WaitFor([&] {
+    while (!found && directives_given_ < directives_.size()) {
+      const v1::Directive& next = directives_[directives_given_++];
+      if (wanted(next)) found = next;
+    }
+    return found.has_value();
+  });
+  return found;
 }
 
 v1::Batch LeakingStep(const v1::Source& source, int64_t step, const std::string& layer) {

@@ -88,9 +88,9 @@ v1::Source SourceOf(const std::string& run, uint32_t rank = 0, uint32_t world = 
 class AgentStream {
  public:
   AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
-              uint64_t next_sequence = 1);
+              uint64_t next_sequence = 1, bool directives = false);
   AgentStream(std::shared_ptr<grpc::Channel> channel, uint64_t stream_id,
-              std::vector<v1::Source> sources, uint64_t next_sequence = 1);
+              std::vector<v1::Source> sources, uint64_t next_sequence = 1, bool directives = false);
   ~AgentStream();
 
   bool Send(v1::Batch batch, uint64_t sequence);  // fills in stream_id and sequence
@@ -108,6 +108,10 @@ class AgentStream {
   uint64_t acks() const;
   uint64_t acknowledged() const;  // so far
   bool over() const;              // the call has ended
+  // The first one that was sent, not given before, and for which `wanted` holds; waits.
+  std::optional<v1::Directive> NextDirective(
+      const std::function<bool(const v1::Directive&)>& wanted);
+  size_t directives() const;  // so far
 
  private:
   void ReadLoop();
@@ -123,6 +127,8 @@ class AgentStream {
   uint64_t acknowledged_ = 0;
   uint64_t acks_ = 0;
   std::map<uint64_t, std::string> rejected_;
+  std::vector<v1::Directive> directives_;
+  size_t directives_given_ = 0;
   bool ended_ = false;
   grpc::Status status_;
   std::thread reader_;

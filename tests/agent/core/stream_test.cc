@@ -258,6 +258,23 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   }
   EXPECT_EQ(server.heartbeat().newest_step(), 19);
   EXPECT_EQ(server.heartbeat().oldest_unsent_step(), 20) << "all is sent";
+  EXPECT_EQ(server.heartbeat().steps_ended(), 20);
+  EXPECT_EQ(server.heartbeat().open_stage(), v1::Span::KIND_UNSPECIFIED);
+  // How long the trainer stands, and in what.
+  uint64_t span = 0;
+  plumbline_error_t error;
+  ASSERT_EQ(run.run().SpanBegin(20, "checkpoint", "save", &span, &error), PLUMBLINE_OK);
+  const auto wait_for = [&](v1::Span::Kind stage) {
+    const auto begin = Clock::now();
+    while (server.heartbeat().open_stage() != stage && Seconds(Clock::now() - begin) < 30) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return server.heartbeat().open_stage() == stage;
+  };
+  EXPECT_TRUE(wait_for(v1::Span::KIND_CHECKPOINT));
+  EXPECT_GT(server.heartbeat().still_ns(), 0u);
+  ASSERT_EQ(run.run().SpanEnd(span, &error), PLUMBLINE_OK);
+  EXPECT_TRUE(wait_for(v1::Span::KIND_UNSPECIFIED));
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }
 

@@ -163,16 +163,28 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
                        line == "[update]" || line == "[tensor]" || line == "[accumulation]" ||
                        line == "[reduction]" || line == "[matmul]" || line == "[logprobs]" ||
                        line == "[batch]";
-    if (input || line == "[expect]" || line == "[set]") {
+    if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
     } else if (section == "[set]") {
       c.settings.push_back(line);
+    } else if (section == "[suppress]") {
+      c.suppressions += line + "\n";
     } else if (!section.empty()) {
       c.input += line + "\n";
     }
   }
   return c;
+}
+
+EngineConfig ConfigOf(const GoldenCase& c) {
+  EngineConfig config;
+  config.settings = c.settings;
+  config.today = 20605;  // 2026-06-01
+  auto list = ParseSuppressions(c.suppressions, "suppressions");
+  if (!list.ok()) throw std::runtime_error(std::string(list.status().message()));
+  config.suppressions = *std::move(list);
+  return config;
 }
 
 std::vector<GoldenCase> GoldenCases(const fs::path& source, const std::string& rule) {

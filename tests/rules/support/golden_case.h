@@ -2,6 +2,7 @@
 //
 //   # what the case shows
 //   [set]                    optional: settings, RULE.OPTION=VALUE
+//   [suppress]               optional: a file of suppressions, judged on 2026-06-01
 //   [router]                 a reference router on random scores (support/synthetic_routing.h)
 //   policy = score-capacity
 //   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "plumbline/v1/batch.pb.h"
+#include "rules/engine/engine.h"
 
 namespace plumbline::rules::testing {
 
@@ -32,7 +34,10 @@ struct GoldenCase {
   std::string input;
   std::string expect;
   std::vector<std::string> settings;
+  std::string suppressions;
 };
+// The engine that judges it. Throws std::runtime_error where its suppressions are wrong.
+EngineConfig ConfigOf(const GoldenCase& c);
 
 // Every case of a rule, by name; empty: it has none. `source`: the source tree.
 std::vector<GoldenCase> GoldenCases(const std::filesystem::path& source, const std::string& rule);

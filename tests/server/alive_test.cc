@@ -1,0 +1,195 @@
+// What plumbd makes of heartbeats and of suppressions: journalled, so that a restart and an audit
+// of the stored run say the same.
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/server/support.h"
+
+namespace plumbline {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+using test::AgentStream;
+using test::Eventually;
+using test::Goodbye;
+using test::LeakingStep;
+using test::Plumbd;
+using test::Process;
+using test::ScalarStep;
+using test::SourceOf;
+using test::TempFolder;
+
+bool Equals(const v1::Finding& a, const v1::Finding& b) {
+  return MessageDifferencer::Equals(a, b);
+}
+
+class AliveTest : public ::testing::Test {
+ protected:
+  void Start(const std::string& config) {
+    std::ofstream(folder_.File("plumbd.toml")) << config;
+    Restart();
+  }
+  void Restart() {
+    server_ = std::make_unique<Plumbd>(std::vector<std::string>{
+        "--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")});
+    ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  }
+  void Kill() {
+    server_->process().Signal(SIGKILL);
+    server_->process().Wait();
+  }
+  std::optional<v1::Finding> Found(const std::string& rule) const {
+    const auto incidents = server_->Incidents("run", rule);
+    if (incidents.empty()) return std::nullopt;
+    return incidents[0].finding();
+  }
+  std::string AuditOfTheRun() const {
+    Process audit({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run", "run",
+                   "--format", "json", "--quiet"});
+    audit.Wait();
+    return audit.output();
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Plumbd> server_;
+};
+
+bool Beat(AgentStream& stream, uint64_t id, int64_t newest, double still_seconds,
+          v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED) {
+  v1::AgentMessage message;
+  v1::Heartbeat& beat = *message.mutable_heartbeat();
+  beat.set_stream_id(id);
+  beat.set_any_step(true);
+  beat.set_newest_step(newest);
+  beat.set_oldest_unsent_step(newest + 1);
+  beat.set_steps_ended(newest);
+  beat.set_still_ns(static_cast<uint64_t>(still_seconds * 1e9) + 1);
+  beat.set_open_stage(stage);
+  return stream.SendRaw(message);
+}
+
+TEST_F(AliveTest, AHangIsAFindingThatARestartKeepsAndAnAuditRepeats) {
+  Start("[liveness]\nhang_seconds = 0.3\n");
+  AgentStream a(*server_, 1, {SourceOf("run", 0, 2)});
+  AgentStream b(*server_, 2, {SourceOf("run", 1, 2)});
+  ASSERT_TRUE(a.Welcomed() && b.Welcomed());
+  // Steps that the server sees in seven of its looks.
+  for (int64_t step = 0; step < 8; ++step) {
+    ASSERT_TRUE(a.Send(ScalarStep(SourceOf("run", 0, 2), step), static_cast<uint64_t>(step) + 1));
+    ASSERT_TRUE(b.Send(ScalarStep(SourceOf("run", 1, 2), step), static_cast<uint64_t>(step) + 1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  }
+  // A declared stage first: nothing is told, however long it takes.
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(Beat(a, 1, 8, 100 + i));
+    ASSERT_TRUE(Beat(b, 2, 7, 100 + i, v1::Span::KIND_CHECKPOINT));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  EXPECT_FALSE(Found("performance/hang").has_value());
+  EXPECT_TRUE(Eventually([&] { return server_->Run("run")->liveness().count("late") != 0; }));
+  ASSERT_TRUE(Eventually([&] {
+    Beat(a, 1, 8, 200);
+    Beat(b, 2, 7, 200);
+    return Found("performance/hang").has_value();
+  }));
+  const v1::Finding finding = *Found("performance/hang");
+  EXPECT_EQ(finding.level(), v1::LEVEL_ERROR);
+  ASSERT_EQ(finding.site().ranks_size(), 1);
+  EXPECT_EQ(finding.site().ranks(0), 1u);
+  EXPECT_EQ(finding.site().step_first(), 7);
+  Kill();
+  Restart();
+  ASSERT_TRUE(Eventually([&] { return Found("performance/hang").has_value(); }));
+  EXPECT_TRUE(Equals(*Found("performance/hang"), finding));
+  EXPECT_NE(AuditOfTheRun().find(finding.fingerprint()), std::string::npos);
+}
+
+TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
+  std::ofstream(folder_.File("s.toml"))
+      << "[[suppress]]\nrule = \"causality/*\"\nlayer = "
+         "\"layers.0\"\nreason = \"known\"\nexpires = 2999-01-01\n";
+  Start("[suppressions]\nfile = \"" + folder_.File("s.toml") + "\"\n[capsules]\ntake = \"note\"\n");
+  const v1::Source source = SourceOf("run", 0, 1);
+  AgentStream agent(*server_, 1, {source}, 1, true);
+  ASSERT_TRUE(agent.Send(LeakingStep(source, 0, "layers.0"), 1));
+  ASSERT_TRUE(agent.Acknowledged(1));
+  ASSERT_TRUE(Eventually([&] { return Found("causality/moe-future-leak").has_value(); }));
+  EXPECT_TRUE(Found("causality/moe-future-leak")->suppressed());
+  EXPECT_EQ(agent.directives(), 0u) << "no capsule of what is suppressed";
+
+  // The file changes: from here on it is told, and what was found stays one finding.
+  std::ofstream(folder_.File("s.toml"))
+      << "[[suppress]]\nrule = \"causality/*\"\nlayer = "
+         "\"layers.7\"\nreason = \"known\"\nexpires = 2999-01-01\n";
+  server_->process().Signal(SIGHUP);
+  ASSERT_TRUE(Eventually([&] {
+    return server_->process().errors().find("suppressions hold") !=
+           server_->process().errors().rfind("suppressions hold");
+  }));
+  ASSERT_TRUE(agent.Send(LeakingStep(source, 1, "layers.0"), 2));
+  ASSERT_TRUE(Eventually([&] { return !Found("causality/moe-future-leak")->suppressed(); }));
+  EXPECT_EQ(server_->Incidents("run", "causality/moe-future-leak").size(), 1u);
+
+  // A file that is wrong leaves what was there.
+  std::ofstream(folder_.File("s.toml")) << "[[suppress]]\nrul = \"causality/*\"\n";
+  server_->process().Signal(SIGHUP);
+  ASSERT_TRUE(Eventually([&] {
+    return server_->process().errors().find("did you mean \\\"rule\\\"") != std::string::npos ||
+           server_->process().errors().find("did you mean \"rule\"") != std::string::npos;
+  }));
+  std::ofstream(folder_.File("s.toml"))
+      << "[[suppress]]\nrule = \"causality/*\"\nlayer = "
+         "\"layers.7\"\nreason = \"known\"\nexpires = 2999-01-01\n";
+  ASSERT_TRUE(agent.Send(LeakingStep(source, 2, "layers.7"), 3));
+  ASSERT_TRUE(agent.Send(Goodbye(source, 2), 4));
+  ASSERT_TRUE(agent.Acknowledged(4));
+  ASSERT_TRUE(Eventually(
+      [&] { return server_->Incidents("run", "causality/moe-future-leak").size() == 2; }));
+  const auto live = server_->Incidents("run", "causality/moe-future-leak");
+  Kill();
+  Restart();
+  ASSERT_TRUE(Eventually(
+      [&] { return server_->Incidents("run", "causality/moe-future-leak").size() == 2; }));
+  const auto again = server_->Incidents("run", "causality/moe-future-leak");
+  const std::string audit = AuditOfTheRun();
+  for (size_t i = 0; i < live.size(); ++i) {
+    EXPECT_TRUE(Equals(live[i].finding(), again[i].finding()));
+    const size_t at = audit.find(live[i].finding().fingerprint());
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_EQ(audit.compare(audit.find("\"suppressed\": ", at) + 14, 4, "true") == 0,
+              live[i].finding().suppressed());
+  }
+}
+
+TEST_F(AliveTest, AnExpiredOneAndAnUnusedOneAreFindings) {
+  std::ofstream(folder_.File("s.toml"))
+      << "[[suppress]]\nrule = \"causality/*\"\nreason = \"old\"\nexpires = 2020-01-01\n"
+         "[[suppress]]\nrule = \"precision/*\"\nreason = \"none\"\nexpires = 2999-01-01\n";
+  Start("[suppressions]\nfile = \"" + folder_.File("s.toml") + "\"\n");
+  const v1::Source source = SourceOf("run", 0, 1);
+  AgentStream agent(*server_, 1, {source});
+  ASSERT_TRUE(agent.Send(LeakingStep(source, 0), 1));
+  ASSERT_TRUE(Eventually([&] { return Found("meta/unused-suppression").has_value(); }));
+  EXPECT_EQ(Found("meta/unused-suppression")->cause().id(), "expired");
+  EXPECT_TRUE(Eventually([&] { return Found("causality/moe-future-leak").has_value(); }));
+  EXPECT_FALSE(Found("causality/moe-future-leak")->suppressed());
+  ASSERT_TRUE(agent.Send(Goodbye(source, 0), 2));
+  ASSERT_TRUE(
+      Eventually([&] { return server_->Incidents("run", "meta/unused-suppression").size() == 2; }));
+}
+
+TEST_F(AliveTest, AWrongFileStopsTheStart) {
+  std::ofstream(folder_.File("s.toml")) << "[[suppress]]\nrule = \"causality/*\"\nreasn = \"x\"\n";
+  std::ofstream(folder_.File("plumbd.toml"))
+      << "[suppressions]\nfile = \"" << folder_.File("s.toml") << "\"\n";
+  Process server({PLUMBD_PROGRAM, "--config", folder_.File("plumbd.toml"), "--check-config"});
+  EXPECT_EQ(server.Wait(), 2);
+  EXPECT_NE(server.errors().find("s.toml:3: unknown key \"reasn\""), std::string::npos)
+      << server.errors();
+}
+
+}  // namespace
+}  // namespace plumbline
