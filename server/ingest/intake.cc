@@ -64,7 +64,8 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
+absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
+                                            std::weak_ptr<Connection> owner,
                                             const MayWrite& may_write) {
   if (auto s = CheckHello(hello); !s.ok()) return s;
   for (const v1::Source& source : hello.sources()) {
@@ -156,8 +157,8 @@ absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) 
   return absl::OkStatus();
 }
 
-// A set with more names than its run may have is not known here, and its rows are refused by
-// number; the stream goes on.
+// A set with more names than its run may have is not known here, and its rows are refused by number;
+// the stream goes on.
 SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
   SeriesSets::Declared fit;
   for (const v1::SeriesSet& set : hello.series_sets()) {

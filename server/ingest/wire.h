@@ -11,8 +11,8 @@ namespace plumbline::server {
 // False: no valid AgentMessage; `message` then holds what was understood.
 bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message);
 
-// The stream that a message from an agent speaks of, without understanding more of it; 0: none, or
-// no such message.
+// The stream that a message from an agent speaks of, without understanding more of it; 0: none, or no
+// such message.
 uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message);
 
 // The bytes of the batch in `buffer`, which parsed to `message`, shared with it. A message that
