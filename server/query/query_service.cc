@@ -172,6 +172,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
                                          const v1::ListCapsulesRequest* request,
                                          v1::ListCapsulesResponse* response) override {
     const auto lease = Enter(context);
+    if (!request->run().empty()) {
+      if (auto s = lease->Check(Scope::kRead, request->run()); !s.ok()) return Done(context, s);
+    }
     if (sources_.capsules != nullptr) {
       for (v1::CapsuleInfo& info :
            sources_.capsules->List(request->run(), request->fingerprint())) {

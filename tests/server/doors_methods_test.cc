@@ -201,8 +201,9 @@ TEST_F(DoorsMethods, EachRefusesARunOfOthers) {
     EXPECT_THAT(answer.status.error_message(), HasSubstr("run \"theirs\""));
   }
   // These speak of no run, or of incidents: doors_token_test.cc tries them one by one.
-  EXPECT_THAT(without_run, testing::UnorderedElementsAre("ListRuns", "GetServerInfo",
-                                                         "ListIncidentHistory", "UpdateIncident"));
+  EXPECT_THAT(without_run,
+              testing::UnorderedElementsAre("ListRuns", "GetServerInfo", "ListIncidentHistory",
+                                            "UpdateIncident", "RequestCapsule", "GetCapsule"));
 }
 
 TEST_F(DoorsMethods, ReflectionIsThereOnlyWhenAskedFor) {

@@ -214,6 +214,14 @@ TEST_F(DoorsToken, AReaderSeesItsRunsAlone) {
                 ->ListIncidentHistory(&history_context, history, &unused)
                 .error_code(),
             grpc::StatusCode::PERMISSION_DENIED);
+  grpc::ClientContext capsule_context;
+  v1::RequestCapsuleRequest capsule;
+  capsule.set_fingerprint(foreign);
+  v1::RequestCapsuleResponse no_capsule;
+  EXPECT_EQ(v1::Query::NewStub(As(*server, token_))
+                ->RequestCapsule(&capsule_context, capsule, &no_capsule)
+                .error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
   const grpc::Status silenced = Silence(As(*server, token_), foreign);
   EXPECT_EQ(silenced.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(silenced.error_message(), Not(HasSubstr("theirs")));
