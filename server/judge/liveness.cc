@@ -39,7 +39,7 @@ void AddRanks(const std::vector<v1::Source>& sources,
 void Liveness::Joined(const v1::Hello& hello, uint64_t connection, Time now) {
   std::lock_guard lock(mutex_);
   // A new process of a rank takes the place of the one that ended.
-  for (auto at = processes_.begin(); at != processes_.end();) {
+  for (auto at = processes_.begin(); away_ && at != processes_.end();) {
     const Process& other = at->second;
     const bool same =
         at->first != hello.stream_id() && !other.connected &&
@@ -70,6 +70,7 @@ void Liveness::Left(uint64_t stream_id, uint64_t connection, Time now) {
   }
   process.connected = false;
   process.left = now;
+  away_ = true;
   process.unreachable = now - process.heard > kSilent;
 }
 
@@ -137,6 +138,8 @@ std::vector<v1::RanksHung> Liveness::Look(Time now) {
   std::erase_if(processes_, [&](const auto& p) {
     return !p.second.connected && now - p.second.left > kForget;
   });
+  away_ = std::any_of(processes_.begin(), processes_.end(),
+                      [](const auto& p) { return !p.second.connected; });
   std::map<std::pair<std::string, int>, uint32_t> attempts;
   for (const auto& [id, process] : processes_) {
     for (const v1::Source& s : process.sources) {

@@ -89,6 +89,7 @@ class Liveness {
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Process> processes_;  // by stream
   std::map<Key, Group> groups_;
+  bool away_ = false;  // some process may have left and not come back
 };
 
 }  // namespace plumbline::server

@@ -3,7 +3,6 @@ server is killed, and judged again to the same finding."""
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import unittest
@@ -19,7 +18,7 @@ def start_plumbd(folder, grpc="127.0.0.1:0"):
     server = subprocess.Popen(
         [support.program("plumbd"), "--grpc", grpc, "--http", "off", "--data",
          str(folder / "data"), "--port-file", str(port), "--log-level", "info"],
-        stdout=subprocess.DEVNULL, stderr=open(folder / "plumbd.log", "a"))
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     support.wait_until("plumbd listens", port.exists)
     return server, port.read_text().strip()
 
