@@ -262,7 +262,6 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   EXPECT_EQ(server.heartbeat().open_stage(), v1::Span::KIND_UNSPECIFIED);
   // How long the trainer stands, and in what.
   uint64_t span = 0;
-  plumbline_error_t error;
   ASSERT_EQ(run.run().SpanBegin(20, "checkpoint", "save", &span, &error), PLUMBLINE_OK);
   const auto wait_for = [&](v1::Span::Kind stage) {
     const auto begin = Clock::now();
