@@ -241,7 +241,7 @@ class Engine::Impl {
     archive(names);
     for (const std::string& name : names) {
       if (!archive.ok()) return;
-      Run& run = MakeRun(name);
+      Run& run = KnownOrNew(name);
       archive.Section("run", [&] { run.state.Persist(archive); });
       for (size_t i = 0; i < run.rules.size(); ++i)
         archive.Section(active_[i].entry->info->id, [&] { run.rules[i]->Persist(archive); });
@@ -318,17 +318,19 @@ class Engine::Impl {
     return rules;
   }
 
-  Run& MakeRun(const std::string& name) {
+  Run& KnownOrNew(const std::string& name) {
     auto& run = runs_[name];
-    run = std::make_unique<Run>(name, window_, &sets_);
-    run->rules = MakeRules();
+    if (run == nullptr) {
+      run = std::make_unique<Run>(name, window_, &sets_);
+      run->rules = MakeRules();
+    }
     return *run;
   }
 
   Run& RunOf(const std::string& name) {
     const auto known = runs_.find(name);
     if (known != runs_.end()) return *known->second;
-    Run& run = MakeRun(name);
+    Run& run = KnownOrNew(name);
     TellExpired(run);
     return run;
   }
