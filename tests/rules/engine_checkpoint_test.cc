@@ -228,9 +228,9 @@ TEST_F(Checkpoints, ForgedBytesNeitherCrashNorHang) {
 TEST(CheckpointEnvelope, AnotherFormatIsRefused) {
   const std::string bytes = SealCheckpoint("maker", [](Archive&) {});
   std::string later = bytes;
-  later[16] = 2;  // after the magic and its length
+  later[16] = static_cast<char>(bytes[16] + 1);  // after the magic and its length
   EXPECT_THAT(std::string(OpenCheckpoint(later, "maker", [](Archive&) {}).message()),
-              HasSubstr("version 1 to 1, found 2"));
+              HasSubstr(", found " + std::to_string(later[16])));
   EXPECT_TRUE(OpenCheckpoint(bytes, "maker", [](Archive&) {}).ok());
 }
 
