@@ -1,7 +1,8 @@
 #include "rules/catalogue.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "base/edit_distance.h"
 
 namespace plumbline::rules {
 namespace {
@@ -24,22 +25,6 @@ std::vector<CatalogueEntry> Build() {
 #undef PLUMB_RULE
 #undef PLUMB_PLANNED
   return list;
-}
-
-// Levenshtein distance, one row at a time.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace

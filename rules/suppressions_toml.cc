@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/edit_distance.h"
 #include "rules/catalogue.h"
 #include "rules/suppressions.h"
 
@@ -27,21 +28,6 @@ const char* TypeName(const toml::node& node) {
   if (node.is_array()) return "an array";
   if (node.is_table()) return "a table";
   return "a date or time";
-}
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t up = row[j];
-      row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = up;
-    }
-  }
-  return row[b.size()];
 }
 
 bool DayFrom(const toml::date& date, int32_t* day) {
