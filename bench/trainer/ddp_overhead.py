@@ -11,7 +11,11 @@ example tells is told (the hook's collectives, the digests of all weights, the l
               of all threads, and over the wall time, there. Steadier by far on a shared machine,
               and free of what the rest of the step does; it leaves out what we do to its caches.
 
+With --turns whole runs take turns instead of blocks, with the probes as in use (nothing is timed
+inside, the budget's governor acts on all of the run) and without: pairs, in the order ABBA.
+
   ddp_overhead.py --ranks 2 --steps 2000                   # to a record
+  ddp_overhead.py --ranks 2 --steps 480 --turns 12
   ddp_overhead.py --ranks 2 --steps 2000 --bin P           # to a plumbd of its own, from P
   ddp_overhead.py --ranks 4 --steps 800 -- --hidden 1024   # options of train.py after --
 
@@ -26,6 +30,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -137,7 +142,8 @@ def rank_main(options):
     import train
 
     clock, steps = Clock(), []
-    train.Probes = alternating(probes, clock, options.block)
+    if not options.turns:
+        train.Probes = alternating(probes, clock, options.block)
     trainer_step = train.Trainer.train
 
     def timed_steps(self):
@@ -180,6 +186,8 @@ def arguments():
     parser.add_argument("--block", type=int, default=16)
     parser.add_argument("--always", action="store_true",
                         help="probes in every step, as in use: attributed alone")
+    parser.add_argument("--turns", type=int, default=0, metavar="PAIRS",
+                        help="pairs of whole runs, with probes and without: paired alone")
     parser.add_argument("--warm-up", type=int, default=128, help="steps left out at the start")
     parser.add_argument("--every", type=int, help="PLUMBLINE_EVERY: measure each n-th step")
     parser.add_argument("--bin", default=os.environ.get("PLUMBLINE_BIN_DIR"),
@@ -212,7 +220,7 @@ def server(options, folder):
         process.wait()
 
 
-def train(options, folder, address):
+def train(options, folder, address, probes="on"):
     to = ["--server", address] if address else ["--record", str(folder / "record")]
     if options.every:
         os.environ["PLUMBLINE_EVERY"] = str(options.every)
@@ -221,8 +229,9 @@ def train(options, folder, address):
 
     status = ranks.launch(options.ranks, [
         os.path.abspath(__file__), "--out", str(folder), "--block",
-        str(0 if options.always else options.block), "--warm-up",
-        str(options.warm_up), "--", "--steps", str(options.steps), *to, *options.trainer])
+        str(0 if options.always else options.block), "--turns", str(options.turns), "--warm-up",
+        str(options.warm_up), "--", "--steps", str(options.steps), "--probes", probes, *to,
+        *options.trainer])
     if status != 0:
         raise SystemExit(f"training ended with {status}")
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(options.ranks)]
@@ -241,15 +250,37 @@ def blocks(found, options, quantity):
 
 def paired(found, options, quantity):
     each = blocks(found, options, quantity)
-    ratios = [on / off - 1 for on, off in zip(each[::2], each[1::2])]
+    return of_pairs(each[::2], each[1::2], options.block - SETTLING)
+
+
+def of_pairs(on, off, steps):
+    """Median of on / off - 1 with an interval of 95 %; on, off: times of this many steps."""
+    ratios = [a / b - 1 for a, b in zip(on, off)]
     if len(ratios) < 5:
-        raise SystemExit(f"{len(ratios)} pairs of blocks; expected 5 or more: raise --steps")
+        raise SystemExit(f"{len(ratios)} pairs; expected 5 or more: raise --steps or --turns")
     draw = random.Random(0)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios)))
                      for _ in range(RESAMPLES))
     return {"median": statistics.median(ratios), "low": medians[int(0.025 * RESAMPLES)],
             "high": medians[int(0.975 * RESAMPLES)], "pairs": len(ratios),
-            "step_ms": 1e3 * statistics.median(each[1::2]) / (options.block - SETTLING)}
+            "step_ms": 1e3 * statistics.median(off) / steps}
+
+
+def in_turns(options, folder, address):
+    """Pairs of whole runs, with probes and without, one after the other."""
+    times = {"on": [], "off": []}
+    for turn in range(options.turns):
+        for probes in ("on", "off") if turn % 2 == 0 else ("off", "on"):
+            found = train(options, folder, address, probes)
+            shutil.rmtree(folder / "record", ignore_errors=True)
+            times[probes].append({q: statistics.median(
+                sum(step[q] for step in rank["steps"][options.warm_up:]) for rank in found)
+                for q in ("wall", "cpu")})
+        print(f"pair {turn + 1} of {options.turns}: " + ", ".join(
+            "{} {:+.2%}".format(q, times["on"][-1][q] / times["off"][-1][q] - 1)
+            for q in ("wall", "cpu")), file=sys.stderr, flush=True)
+    return {q: of_pairs(*([run[q] for run in times[probes]] for probes in ("on", "off")),
+                        options.steps - options.warm_up) for q in ("wall", "cpu")}
 
 
 def attributed(found, options):
@@ -270,6 +301,29 @@ def parts_us(rank, options):
     return {name: ns / 1e3 / on for name, ns in sorted(rank["spent"].items())}
 
 
+def in_one_run(options, folder, address):
+    found = train(options, folder, address)
+    return {"paired": {} if options.always else
+                      {q: paired(found, options, q) for q in ("wall", "cpu")},
+            "attributed": attributed(found, options),
+            "rank 0, us a step": parts_us(found[0], options)}
+
+
+def show(result):
+    for quantity, p in result["paired"].items():
+        print("paired, {:4s}  {:+.2%}  [{:+.2%}, {:+.2%}]  {} pairs, {:.1f} ms a step without"
+              .format(quantity, p["median"], p["low"], p["high"], p["pairs"], p["step_ms"]))
+    if "attributed" not in result:
+        return
+    for quantity in ("cpu", "wall"):
+        calls, threads = (result["attributed"][f"{part} of {quantity}"]
+                          for part in ("calls", "threads"))
+        print(f"attributed, of {quantity:4s} {calls + threads:.2%}: calls {calls:.2%}, "
+              f"our threads {threads:.2%}")
+    for name, us in result["rank 0, us a step"].items():
+        print(f"  {name:20s} {us:8.1f} us a step")
+
+
 def main():
     options = arguments()
     if options.out:
@@ -279,23 +333,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
         folder = pathlib.Path(folder)
         with server(options, folder) as address:
-            found = train(options, folder, address)
+            if options.turns:
+                measured = {"paired": in_turns(options, folder, address)}
+            else:
+                measured = in_one_run(options, folder, address)
     result = {"ranks": options.ranks, "steps": options.steps, "every": options.every or "default",
-              "to": "server" if options.bin else "record", "trainer": options.trainer,
-              "paired": {} if options.always else
-                        {q: paired(found, options, q) for q in ("wall", "cpu")},
-              "attributed": attributed(found, options),
-              "rank 0, us a step": parts_us(found[0], options)}
-    for quantity, p in result["paired"].items():
-        print("paired, {:4s}  {:+.2%}  [{:+.2%}, {:+.2%}]  {} pairs, {:.1f} ms a step without"
-              .format(quantity, p["median"], p["low"], p["high"], p["pairs"], p["step_ms"]))
-    for quantity in ("cpu", "wall"):
-        calls, threads = (result["attributed"][f"{part} of {quantity}"]
-                          for part in ("calls", "threads"))
-        print(f"attributed, of {quantity:4s} {calls + threads:.2%}: calls {calls:.2%}, "
-              f"our threads {threads:.2%}")
-    for name, us in result["rank 0, us a step"].items():
-        print(f"  {name:20s} {us:8.1f} us a step")
+              "to": "server" if options.bin else "record", "trainer": options.trainer, **measured}
+    show(result)
     print(json.dumps(result))
 
 

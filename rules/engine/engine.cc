@@ -147,18 +147,17 @@ class Engine::Impl {
 
   absl::Status CheckSeries(const v1::Batch& batch) const { return sets_.Check(batch); }
 
-  void Add(v1::Batch batch) {
-    sets_.Declare(batch);
-    if (SaysNothing(batch)) return;
-    const auto shared = std::make_shared<const v1::Batch>(std::move(batch));
+  void Add(const std::shared_ptr<const v1::Batch>& batch) {
+    sets_.Declare(*batch);
+    if (SaysNothing(*batch)) return;
     std::vector<std::string> runs;  // a relay's batch may speak of several
-    for (const v1::Source& source : shared->sources()) {
+    for (const v1::Source& source : batch->sources()) {
       if (std::find(runs.begin(), runs.end(), source.run()) == runs.end())
         runs.push_back(source.run());
     }
     for (const std::string& run : runs) {
       Run& state = RunOf(run);
-      state.state.Take(shared, Judging(state));
+      state.state.Take(batch, Judging(state));
     }
   }
 
@@ -409,9 +408,13 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 absl::Status Engine::Add(v1::Batch batch) {
-  if (auto status = CheckBatch(batch); !status.ok()) return status;
-  if (auto status = impl_->CheckSeries(batch); !status.ok()) return status;
-  impl_->Add(std::move(batch));
+  return Add(std::make_shared<const v1::Batch>(std::move(batch)));
+}
+
+absl::Status Engine::Add(std::shared_ptr<const v1::Batch> batch) {
+  if (auto status = CheckBatch(*batch); !status.ok()) return status;
+  if (auto status = impl_->CheckSeries(*batch); !status.ok()) return status;
+  impl_->Add(batch);
   return absl::OkStatus();
 }
 

@@ -55,12 +55,13 @@ class Engine {
   // each list of series. Before the first Add.
   void SetOnSeries(OnSeries on_series);
 
-  // Takes one batch (move it in: its evidence is held, not copied, until its steps close). Evidence
+  // Takes one batch, whose evidence is held, not copied, until its steps close. Evidence
   // of steps already closed is counted as lost with cause "late", not judged. Malformed batches (a
   // source index out of range, a missing site, a rank beyond its world, rows of a set that its
   // stream has not declared) are refused whole and leave the engine as it was. A source of a later
   // attempt supersedes the open steps of earlier ones, so an offline host feeds a run's attempts in
   // ascending order.
+  absl::Status Add(std::shared_ptr<const v1::Batch> batch);
   absl::Status Add(v1::Batch batch);
 
   // From now on findings are marked by these. They are part of what a checkpoint holds.

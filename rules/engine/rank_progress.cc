@@ -4,27 +4,28 @@
 
 namespace plumbline::rules {
 
-void RankProgress::See(uint32_t rank) {
-  if (ranks_.try_emplace(rank).second) waiting_.emplace(kNever, rank);
+RankProgress::Rank& RankProgress::Entry(uint32_t rank) {
+  const auto [entry, fresh] = ranks_.try_emplace(rank);
+  if (fresh) waiting_.emplace(kNever, rank);
+  return entry->second;
 }
 
 void RankProgress::Advance(uint32_t rank, int64_t complete_through, int64_t newest_step) {
-  See(rank);
-  Rank& state = ranks_[rank];
+  Rank& state = Entry(rank);
   any_ = true;
   state.newest_step = std::max(state.newest_step, newest_step);
   newest_step_ = std::max(newest_step_, newest_step);
   if (complete_through <= state.complete_through) return;
   if (!state.done) {
-    waiting_.erase({state.complete_through, rank});
-    waiting_.emplace(complete_through, rank);
+    auto entry = waiting_.extract({state.complete_through, rank});
+    entry.value().first = complete_through;
+    waiting_.insert(std::move(entry));
   }
   state.complete_through = complete_through;
 }
 
 void RankProgress::Finish(uint32_t rank) {
-  See(rank);
-  Rank& state = ranks_[rank];
+  Rank& state = Entry(rank);
   any_ = true;
   state.done = true;
   waiting_.erase({state.complete_through, rank});

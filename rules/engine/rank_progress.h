@@ -19,7 +19,7 @@ class RankProgress {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
   // The rank exists; nothing is known of its steps.
-  void See(uint32_t rank);
+  void See(uint32_t rank) { Entry(rank); }
   // It said how far it is: `complete_through` kNever when no step is complete yet. Older words
   // change nothing.
   void Advance(uint32_t rank, int64_t complete_through, int64_t newest_step);
@@ -54,6 +54,8 @@ class RankProgress {
     void Persist(Archive& a) { a(complete_through, newest_step, done); }
     bool backlog() const { return newest_step != kNever && newest_step > complete_through + 1; }
   };
+
+  Rank& Entry(uint32_t rank);
 
   std::map<uint32_t, Rank> ranks_;
   std::set<std::pair<int64_t, uint32_t>> waiting_;  // (complete_through, rank), those not done

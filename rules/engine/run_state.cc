@@ -45,10 +45,12 @@ void RunState::NoteRank(uint32_t rank) {
 }
 
 // What came after its step closed, or of an attempt that a later one replaced, is a counted loss.
-bool RunState::TooLate(const Group& group, const v1::Source& source, int64_t step,
-                       const v1::Site& site) {
+bool RunState::TooLate(const Group& group, const v1::Source& source, int64_t step) const {
+  return step <= group.closed || source.attempt() < newest_attempt_;
+}
+
+void RunState::CountLate(const v1::Source& source, int64_t step, const v1::Site& site) {
   const bool superseded = source.attempt() < newest_attempt_;
-  if (!superseded && step > group.closed) return false;
   v1::Loss late;
   late.set_cause(superseded ? "superseded" : "late");
   *late.mutable_site() = site;
@@ -56,7 +58,6 @@ bool RunState::TooLate(const Group& group, const v1::Source& source, int64_t ste
   late.set_step_first(step);
   late.set_step_last(step);
   CountLoss(source, late);
-  return true;
 }
 
 void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence) {
@@ -65,7 +66,9 @@ void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evi
   Extend(evidence.step(), summary_);
   ++summary_.sites[{evidence.site().layer(), evidence.site().op()}].evidence;
   NoteRank(source.rank());
-  if (TooLate(group, source, evidence.step(), evidence.site())) return;
+  if (TooLate(group, source, evidence.step())) {
+    return CountLate(source, evidence.step(), evidence.site());
+  }
   group.newest_step = std::max(group.newest_step, evidence.step());
   group.open[evidence.step()].items.push_back({batch, &source, &evidence});
 }
@@ -91,11 +94,11 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
     NoteRank(source.rank());
     HeldRow held{batch, &rows, row, &source, columns};
     const SeriesRow view = held.view();
-    bool late = false;
+    const bool late = TooLate(group, source, step);
     for (size_t column = 0; column < counts.size(); ++column) {
       if (!view.present(column)) continue;
       ++counts[column]->evidence;
-      late = TooLate(group, source, step, columns->sites[column]);
+      if (late) CountLate(source, step, columns->sites[column]);
     }
     if (late) continue;
     group.newest_step = std::max(group.newest_step, step);

@@ -91,7 +91,8 @@ class RunState {
   Group& GroupOf(const v1::Source& source);
   void Declare(const v1::Batch& batch, const v1::SiteDeclaration& declaration);
   void NoteRank(uint32_t rank);
-  bool TooLate(const Group& group, const v1::Source& source, int64_t step, const v1::Site& site);
+  bool TooLate(const Group& group, const v1::Source& source, int64_t step) const;
+  void CountLate(const v1::Source& source, int64_t step, const v1::Site& site);
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
   void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows);
   Counts& CountsOf(const Columns& columns);

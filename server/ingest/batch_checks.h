@@ -12,8 +12,8 @@ namespace plumbline::server {
 struct BatchLimits {
   size_t max_name_bytes = 512;
   int max_sources = 4096;
-  int max_columns = 1 << 16;  // series of one set
-  size_t max_sets = 4096;     // of one stream
+  int max_columns = 1 << 16;      // series of one set
+  size_t max_sets = 4096;         // of one stream
   uint32_t max_world = 1u << 17;  // as the engine
 };
 

@@ -64,8 +64,7 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello,
-                                            std::weak_ptr<Connection> owner,
+absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
                                             const MayWrite& may_write) {
   if (auto s = CheckHello(hello); !s.ok()) return s;
   for (const v1::Source& source : hello.sources()) {
@@ -157,8 +156,8 @@ absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) 
   return absl::OkStatus();
 }
 
-// A set with more names than its run may have is not known here, and its rows are refused by number;
-// the stream goes on.
+// A set with more names than its run may have is not known here, and its rows are refused by
+// number; the stream goes on.
 SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
   SeriesSets::Declared fit;
   for (const v1::SeriesSet& set : hello.series_sets()) {
@@ -185,12 +184,13 @@ void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1:
   }
   if (fresh.empty()) return;
   ParsedBatch declaration;
+  declaration.batch = std::make_shared<v1::Batch>();
   v1::Batch head;
   head.set_stream_id(stream->id);
   *head.mutable_sources() = hello.sources();
   std::string wire = head.SerializeAsString();
   for (const auto& [id, record] : fresh) wire += record;
-  declaration.batch.ParseFromString(wire);
+  declaration.batch->ParseFromString(wire);
   declaration.bytes = wire.size();
 
   JournalEntry entry;
@@ -225,7 +225,7 @@ Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, Parse
                                   std::vector<Pacer::Resume>* free) {
   StreamState& stream = *joined.stream;
   Taken taken;
-  batch.batch.set_sequence(sequence);
+  batch.batch->set_sequence(sequence);
   std::lock_guard lock(stream.mutex);
   if (stream.connection != joined.connection) {
     taken.outcome = Outcome::kSuperseded;
@@ -256,12 +256,12 @@ Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, Parse
 
 // What can be seen before the batch's turn comes.
 void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
-  absl::Status status = batch->batch.stream_id() == stream.id
-                            ? CheckBatch(batch->batch, limits_)
+  absl::Status status = batch->batch->stream_id() == stream.id
+                            ? CheckBatch(*batch->batch, limits_)
                             : absl::InvalidArgumentError("stream_id is not the one of the hello");
-  if (status.ok()) status = names_->Add(batch->batch);
-  for (int i = 0; status.ok() && i < batch->batch.sources_size(); ++i) {
-    status = ClaimLocked(stream, batch->batch.sources(i));
+  if (status.ok()) status = names_->Add(*batch->batch);
+  for (int i = 0; status.ok() && i < batch->batch->sources_size(); ++i) {
+    status = ClaimLocked(stream, batch->batch->sources(i));
   }
   if (!status.ok()) batch->refused = std::string(status.message());
 }
@@ -273,7 +273,7 @@ bool Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream,
     // One resumption is enough.
     Pacer::Resume resume = i + 1 == ready.size() ? ResumptionOf(*stream) : nullptr;
     if (ready[i].refused.empty()) {
-      near = pacer_->Hear(stream->id, ready[i].batch, ready[i].unsent, resume, free);
+      near = pacer_->Hear(stream->id, *ready[i].batch, ready[i].unsent, resume, free);
     }
     room = KeepLocked(stream, std::move(ready[i]), near ? std::move(resume) : nullptr);
   }
@@ -285,12 +285,12 @@ bool Intake::HandOnLocked(const std::shared_ptr<StreamState>& stream,
 // Hands one batch, whose turn it is, to the journal.
 bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
                         std::function<void()> resume) {
-  const uint64_t sequence = batch.batch.sequence();
+  const uint64_t sequence = batch.batch->sequence();
   JournalEntry entry;
   if (batch.refused.empty()) {
-    absl::Status fits = stream->sets.CheckRows(batch.batch);
+    absl::Status fits = stream->sets.CheckRows(*batch.batch);
     if (fits.ok()) {
-      fits = stream->sets.Add(batch.batch.series_sets(), limits_.max_sets, &entry.sets);
+      fits = stream->sets.Add(batch.batch->series_sets(), limits_.max_sets, &entry.sets);
     }
     if (!fits.ok()) batch.refused = std::string(fits.message());
   }
@@ -299,8 +299,8 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
     return true;
   }
   ++counters_->batches;
-  counters_->evidence += static_cast<uint64_t>(batch.batch.evidence_size());
-  const bool at_once = NoteFinished(*stream, batch.batch);
+  counters_->evidence += static_cast<uint64_t>(batch.batch->evidence_size());
+  const bool at_once = NoteFinished(*stream, *batch.batch);
   entry.stream_id = stream->id;
   entry.sequence = sequence;
   entry.body = std::move(batch.wire);
@@ -322,7 +322,7 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
 void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
                           ParsedBatch batch) {
   const uint64_t items =
-      std::max<uint64_t>(batch.refused_items, static_cast<uint64_t>(batch.batch.evidence_size()));
+      std::max<uint64_t>(batch.refused_items, static_cast<uint64_t>(batch.batch->evidence_size()));
   ++counters_->rejected_batches;
   counters_->rejected_evidence += items;
   spdlog::warn("stream {:016x} batch {} refused: {:?}", stream->id, sequence, batch.refused);

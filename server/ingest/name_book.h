@@ -1,5 +1,5 @@
-// How many runs there are, and how many names of series and sites each has: what a sender could fill
-// memory with, batch after batch.
+// How many runs there are, and how many names of series and sites each has: what a sender could
+// fill memory with, batch after batch.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "plumbline/v1/batch.pb.h"
@@ -11,7 +12,8 @@
 namespace plumbline::server {
 
 struct ParsedBatch {
-  v1::Batch batch;
+  // Shared by the steps that wait for more of it. Null only in a default-made one.
+  std::shared_ptr<v1::Batch> batch;
   size_t bytes = 0;     // on the wire
   uint64_t unsent = 0;  // batches of its stream that waited behind it
   WireBytes wire;       // of the batch alone, as it came; empty where nothing is kept

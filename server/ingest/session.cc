@@ -90,9 +90,10 @@ void Session::Resume() {
 
 // Handles one message. False: there is no room, do not read on.
 bool Session::Consume() {
-  v1::AgentMessage message;
   ParsedBatch batch;
   batch.bytes = incoming_.Length();
+  const auto held = NewAgentMessage(batch.bytes);
+  v1::AgentMessage& message = *held;
   const bool parsed = ParseAgentMessage(incoming_, &message);
   const uint64_t speaks_of = parsed ? 0 : StreamIdOf(incoming_);
   if (parsed && message.has_batch() && context_->keep_wire) {
@@ -105,7 +106,7 @@ bool Session::Consume() {
     case v1::AgentMessage::kHello:
       return OnHello(message.hello());
     case v1::AgentMessage::kBatch:
-      batch.batch = std::move(*message.mutable_batch());
+      batch.batch = {held, message.mutable_batch()};
       batch.unsent = message.backlog().unsent_batches();
       return OnBatch(std::move(batch));
     case v1::AgentMessage::kGoodbye:
@@ -113,7 +114,7 @@ bool Session::Consume() {
       break;
     case v1::AgentMessage::kCapsule:
     case v1::AgentMessage::kReport:
-      OnAside(std::move(message));
+      OnAside(message);
       break;
     case v1::AgentMessage::kHeartbeat:
       OnHeartbeat(message.heartbeat());
@@ -154,6 +155,7 @@ bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& 
 // that is the one that the message speaks of: an agent's garbage is no business of its neighbours'.
 bool Session::Unparsable(const v1::AgentMessage& message, uint64_t speaks_of) {
   ParsedBatch batch;
+  batch.batch = std::make_shared<v1::Batch>();
   batch.refused = absl::StrCat("message ", messages_, " is no valid AgentMessage");
   const uint64_t sequence = message.has_batch() ? message.batch().sequence() : 0;
   const LegPtr leg = Find(message.batch().stream_id());
@@ -213,7 +215,7 @@ bool Session::OnHello(const v1::Hello& hello) {
 }
 
 // What comes beside batches, of a stream that this call carries.
-void Session::OnAside(v1::AgentMessage message) {
+void Session::OnAside(v1::AgentMessage& message) {
   const uint64_t stream_id =
       message.has_capsule() ? message.capsule().stream_id() : message.report().stream_id();
   const LegPtr leg = Find(stream_id);
@@ -223,7 +225,7 @@ void Session::OnAside(v1::AgentMessage message) {
 }
 
 bool Session::OnBatch(ParsedBatch batch) {
-  const LegPtr leg = Find(batch.batch.stream_id());
+  const LegPtr leg = Find(batch.batch->stream_id());
   if (leg == nullptr) {
     std::lock_guard lock(mutex_);
     if (shared_) return true;  // of a stream that was just ended
@@ -232,16 +234,16 @@ bool Session::OnBatch(ParsedBatch batch) {
     return Fail(nullptr, grpc::StatusCode::FAILED_PRECONDITION,
                 "the first message must be a hello");
   }
-  const uint64_t sequence = batch.batch.sequence();
+  const uint64_t sequence = batch.batch->sequence();
   if (sequence == 0) {
     return Fail(leg, grpc::StatusCode::INVALID_ARGUMENT, "a batch without a sequence number");
   }
-  for (const v1::Source& source : batch.batch.sources()) {
+  for (const v1::Source& source : batch.batch->sources()) {
     if (auto s = lease_->Check(Scope::kWrite, source.run()); !s.ok()) {
       return Fail(leg, grpc::StatusCode::PERMISSION_DENIED, std::string(s.message()));
     }
   }
-  context_->liveness->Heard(leg->stream_id, batch.batch, std::chrono::steady_clock::now());
+  context_->liveness->Heard(leg->stream_id, *batch.batch, std::chrono::steady_clock::now());
   return Offer(leg, sequence, std::move(batch));
 }
 

@@ -75,7 +75,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Unparsable(const v1::AgentMessage& message, uint64_t speaks_of);
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
-  void OnAside(v1::AgentMessage message);
+  void OnAside(v1::AgentMessage& message);
   bool Offer(const LegPtr& leg, uint64_t sequence, ParsedBatch batch);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);
   void OnGoodbye(uint64_t stream_id);

@@ -1,8 +1,11 @@
 #include "server/ingest/wire.h"
 
+#include <google/protobuf/arena.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
+
+#include <algorithm>
 
 namespace plumbline::server {
 namespace {
@@ -13,6 +16,17 @@ using google::protobuf::io::CodedInputStream;
 constexpr int kStreamIdField = 1;  // of Batch, Heartbeat, Goodbye and Hello alike
 
 }  // namespace
+
+std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes) {
+  google::protobuf::ArenaOptions options;
+  // Numbers take what they take on the wire or more; what is small takes a few hundred bytes an
+  // item.
+  options.start_block_size = std::min<size_t>(wire_bytes + wire_bytes / 2 + 1024, 64 << 10);
+  options.max_block_size = 64 << 10;
+  const auto arena = std::make_shared<google::protobuf::Arena>(options);
+  auto* message = google::protobuf::Arena::CreateMessage<v1::AgentMessage>(arena.get());
+  return {arena, message};
+}
 
 uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message) {
   grpc::ByteBuffer shared(agent_message);

@@ -3,16 +3,25 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
 #include "plumbline/v1/ingest.pb.h"
 #include "server/journal/entry.h"
 
 namespace plumbline::server {
 
+// An empty message that lies, with all that is parsed into it, in few blocks of memory of its own,
+// made for `wire_bytes`: taking a batch apart into hundreds of allocations, and freeing them on
+// another thread, costs more than parsing it.
+std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes);
+
 // False: no valid AgentMessage; `message` then holds what was understood.
 bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message);
 
-// The stream that a message from an agent speaks of, without understanding more of it; 0: none, or no
-// such message.
+// The stream that a message from an agent speaks of, without understanding more of it; 0: none, or
+// no such message.
 uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message);
 
 // The bytes of the batch in `buffer`, which parsed to `message`, shared with it. A message that

@@ -134,7 +134,7 @@ bool Judge::JudgeAgain(const Replay& replay) {
 }
 
 void Judge::JudgeAgain(const StoredEntry& entry) {
-  v1::Batch batch;
+  auto batch = std::make_shared<v1::Batch>();
   const std::string_view body = entry.body();
   // What was taken once was checked; what a file says may be anything. Names may be longer than the
   // limit is now.
@@ -142,8 +142,8 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
   limits.max_name_bytes = SIZE_MAX;
   limits.max_sources = INT_MAX;
   limits.max_columns = INT_MAX;
-  absl::Status whole = batch.ParseFromArray(body.data(), static_cast<int>(body.size()))
-                           ? CheckBatch(batch, limits)
+  absl::Status whole = batch->ParseFromArray(body.data(), static_cast<int>(body.size()))
+                           ? CheckBatch(*batch, limits)
                            : absl::DataLossError("no batch");
   if (!whole.ok()) {
     spdlog::error("journal: entry {} cannot be judged: {:?}", entry.prefix.number,
@@ -194,14 +194,15 @@ void Judge::Handle(JudgeItem item) {
   }
 }
 
-void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, v1::Batch batch) {
+void Judge::HandleBatch(uint64_t entry, uint64_t stream_id,
+                        std::shared_ptr<const v1::Batch> batch) {
   std::vector<std::string> runs;
   {
     std::lock_guard lock(mutex_);
-    runs_.Account(stream_id, batch, JudgeQueue::Clock::now(), unix_ns_);
-    runs = runs_.RunsOf(batch);
+    runs_.Account(stream_id, *batch, JudgeQueue::Clock::now(), unix_ns_);
+    runs = runs_.RunsOf(*batch);
   }
-  const auto items = static_cast<uint64_t>(batch.evidence_size());
+  const auto items = static_cast<uint64_t>(batch->evidence_size());
   store_->BeginEntry(entry);
   const absl::Status added = engine_->Add(std::move(batch));
   store_->EndEntry();

@@ -116,7 +116,7 @@ class Judge {
   void JudgeAgain(const StoredEntry& entry);
   void HandInCheckpoint();
   void Handle(JudgeItem item);
-  void HandleBatch(uint64_t entry, uint64_t stream_id, v1::Batch batch);
+  void HandleBatch(uint64_t entry, uint64_t stream_id, std::shared_ptr<const v1::Batch> batch);
   void HandleTimers(JudgeQueue::Clock::time_point now);
   absl::Status KeepAndApply(v1::JudgeEvent event);
   void Apply(const v1::JudgeEvent& event);

@@ -10,14 +10,15 @@ namespace {
 
 ParsedBatch Numbered(uint64_t sequence, size_t bytes = 10) {
   ParsedBatch batch;
-  batch.batch.set_sequence(sequence);
+  batch.batch = std::make_shared<v1::Batch>();
+  batch.batch->set_sequence(sequence);
   batch.bytes = bytes;
   return batch;
 }
 
 std::vector<uint64_t> Sequences(const std::vector<ParsedBatch>& batches) {
   std::vector<uint64_t> out;
-  for (const ParsedBatch& b : batches) out.push_back(b.batch.sequence());
+  for (const ParsedBatch& b : batches) out.push_back(b.batch->sequence());
   return out;
 }
 
