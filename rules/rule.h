@@ -144,6 +144,10 @@ class Rule {
  public:
   virtual ~Rule() = default;
 
+  // False: somebody else speaks for it (Engine::Tell). Nobody can say that a suppression of it
+  // matched nothing because it ran.
+  virtual bool judges_evidence() const { return true; }
+
   // Scalars come by the million: only those of a site that some rule reads reach Judge, of every
   // rule then. The answer depends on the site and the options alone.
   virtual bool ReadsScalar(const v1::Site& /*site*/) const { return false; }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/edit_distance.h"
+#include "base/toml_words.h"
 #include "rules/catalogue.h"
 #include "rules/suppressions.h"
 
@@ -19,16 +20,6 @@ namespace plumbline::rules {
 namespace {
 
 constexpr size_t kLeastDigits = 8;
-
-const char* TypeName(const toml::node& node) {
-  if (node.is_string()) return "a string";
-  if (node.is_integer()) return "an integer";
-  if (node.is_floating_point()) return "a number with a fraction";
-  if (node.is_boolean()) return "true or false";
-  if (node.is_array()) return "an array";
-  if (node.is_table()) return "a table";
-  return "a date or time";
-}
 
 bool DayFrom(const toml::date& date, int32_t* day) {
   const std::chrono::year_month_day ymd{std::chrono::year{date.year},
@@ -136,7 +127,7 @@ class Reader {
       if (setter == known.end()) return Unknown(node, name, known);
       if (std::string expected = setter->second(node); !expected.empty()) {
         const std::string found =
-            node.is_string() ? absl::StrCat("\"", **node.as_string(), "\"") : TypeName(node);
+            node.is_string() ? absl::StrCat("\"", **node.as_string(), "\"") : TomlTypeName(node);
         return Wrong(node, absl::StrCat(name, " must be ", expected, ", found ", found));
       }
     }

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <functional>
+#include <iterator>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/toml_words.h"
 #include "server/alerts/alert_config_file.h"
 #include "server/config.h"
 #include "server/config_reader.h"
@@ -96,7 +97,7 @@ absl::Status ReadRepeated(const std::string& path, const std::string& name, cons
   if (array == nullptr || !array->is_array_of_tables()) {
     return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name,
                                                    " must be tables [[", name, "]], found ",
-                                                   keys::TypeName(node)));
+                                                   TomlTypeName(node)));
   }
   for (const toml::node& element : *array) {
     const Section section = add();
@@ -151,7 +152,7 @@ absl::Status LoadConfigFile(const std::string& path, Config* config) {
     }
     if (!node.is_table()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          Where(path, node), ": ", name, " must be a table, found ", keys::TypeName(node)));
+          Where(path, node), ": ", name, " must be a table, found ", TomlTypeName(node)));
     }
     if (auto s = keys::ReadSection(path, name, *node.as_table(), section->second); !s.ok())
       return s;

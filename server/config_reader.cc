@@ -5,21 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/edit_distance.h"
+#include "base/toml_words.h"
 
 namespace plumbline::server::keys {
 
 std::string Where(const std::string& path, const toml::node& node) {
   return absl::StrCat(path, ":", node.source().begin.line);
-}
-
-const char* TypeName(const toml::node& node) {
-  if (node.is_string()) return "a string";
-  if (node.is_integer()) return "an integer";
-  if (node.is_floating_point()) return "a number with a fraction";
-  if (node.is_boolean()) return "true or false";
-  if (node.is_array()) return "an array";
-  if (node.is_table()) return "a table";
-  return "a date or time";
 }
 
 Setter Text(std::string* out) {
@@ -98,7 +89,7 @@ absl::Status ReadSection(const std::string& path, const std::string& name, const
     if (!expected.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name, ".", k,
                                                      " must be ", expected, ", found ",
-                                                     TypeName(node)));
+                                                     TomlTypeName(node)));
     }
   }
   return absl::OkStatus();

@@ -26,7 +26,6 @@ Setter Number(double* out);
 Setter Texts(std::vector<std::string>* out);
 
 std::string Where(const std::string& path, const toml::node& node);  // "FILE:LINE"
-const char* TypeName(const toml::node& node);
 // "; did you mean \"grpc\"?", or the known ones where none is near.
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& known);
 

@@ -117,19 +117,6 @@ std::string StrengthText(const v1::Finding& finding) {
 
 }  // namespace
 
-std::string_view LevelName(v1::Level level) {
-  switch (level) {
-    case v1::LEVEL_NOTE:
-      return "note";
-    case v1::LEVEL_WARNING:
-      return "warning";
-    case v1::LEVEL_ERROR:
-      return "error";
-    default:
-      return "unspecified";
-  }
-}
-
 std::string_view StrengthName(v1::Strength strength) {
   switch (strength) {
     case v1::STRENGTH_HEURISTIC:

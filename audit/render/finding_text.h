@@ -6,11 +6,11 @@
 
 #include "audit/render/text_util.h"
 #include "plumbline/v1/finding.pb.h"
+#include "rules/lib/level_name.h"
 
 namespace plumbline::audit {
 
-// "note", "warning", "error"; "unspecified" for anything else.
-std::string_view LevelName(v1::Level level);
+using rules::LevelName;
 // "heuristic", "statistical", "bounded", "proved"; "unspecified" for anything else.
 std::string_view StrengthName(v1::Strength strength);
 // "pass", "finding", "inconclusive"; "unspecified" for anything else.

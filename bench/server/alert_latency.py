@@ -16,27 +16,13 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 import urllib.request
 
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_for(condition, seconds, what):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.01)
-    raise SystemExit(f"alert_latency: {what} took more than {seconds} s")
+from processes import free_port, wait_for
 
 
 class Receiver:

@@ -27,23 +27,7 @@ import tempfile
 import threading
 import time
 
-
-def free_port():
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_for(condition, seconds, what):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise SystemExit(f"ingest_peers: {what} took more than {seconds} s")
+from processes import free_port, wait_for
 
 
 def memory(pid):

@@ -4,12 +4,14 @@
 Blocks of steps with probes and without alternate in the same ranks; with them everything that the
 example tells is told (the hook's collectives, the digests of all weights, the loss). Two figures:
 
-  paired      (a block with) / (the block without beside it) - 1, of their whole times, since most
-              of the cost lies in the few steps that are due. Median over the pairs and over the
-              ranks, with a bootstrap interval of 95 % over the pairs.
+  paired      (a block with) / (the block without beside it) - 1: median over the pairs, and mean,
+              since most of the cost lies in the few steps that are due, each with a bootstrap
+              interval of 95 %. Short blocks and many of them where the machine's speed wanders.
   attributed  CPU time of our calls and of our threads in the blocks with probes, over the CPU time
               of all threads, and over the wall time, there. Steadier by far on a shared machine,
               and free of what the rest of the step does; it leaves out what we do to its caches.
+
+The agent's governor sees the probes half of the time, so it gets half of the default budget here.
 
 With --turns whole runs take turns instead of blocks, with the probes as in use (nothing is timed
 inside, the budget's governor acts on all of the run) and without: pairs, in the order ABBA.
@@ -27,6 +29,7 @@ import contextlib
 import functools
 import glob
 import json
+import math
 import os
 import pathlib
 import random
@@ -39,8 +42,9 @@ import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples"
-SETTLING = 1  # steps left out at the start of each block
-RESAMPLES = 10_000
+SETTLING = 1  # steps left out at the start of each block without probes
+BUDGET = 0.01  # the agent's default
+RESAMPLES = 2_000
 
 
 # ---- a rank ------------------------------------------------------------------------------------
@@ -224,6 +228,8 @@ def train(options, folder, address, probes="on"):
     to = ["--server", address] if address else ["--record", str(folder / "record")]
     if options.every:
         os.environ["PLUMBLINE_EVERY"] = str(options.every)
+    if not (options.always or options.turns):
+        os.environ.setdefault("PLUMBLINE_BUDGET", str(BUDGET / 2))
     sys.path.append(str(EXAMPLES / "moe_pytorch"))
     import ranks
 
@@ -238,32 +244,41 @@ def train(options, folder, address, probes="on"):
 
 
 def blocks(found, options, quantity):
-    """Pairs (with, without) of block times: medians over the ranks."""
+    """Pairs (with, without) of the time of a step: medians over the ranks.
+
+    The first step without probes is left out, since what they began may end there; the first step
+    with them counts, since the due ones may all be first ones.
+    """
     size = options.block
-    sums = []
+    means = []
     for rank in found:
         steps = [step[quantity] for step in rank["steps"]]
-        sums.append([sum(steps[at + SETTLING:at + size])
-                     for at in range(options.warm_up, len(steps) - size + 1, size)])
-    return [statistics.median(of_ranks) for of_ranks in zip(*sums)]
+        means.append([statistics.fmean(steps[at + (SETTLING if number % 2 else 0):at + size])
+                      for number, at in enumerate(
+                          range(options.warm_up, len(steps) - size + 1, size))])
+    return [statistics.median(of_ranks) for of_ranks in zip(*means)]
 
 
 def paired(found, options, quantity):
     each = blocks(found, options, quantity)
-    return of_pairs(each[::2], each[1::2], options.block - SETTLING)
+    return of_pairs(each[::2], each[1::2])
 
 
-def of_pairs(on, off, steps):
-    """Median of on / off - 1 with an interval of 95 %; on, off: times of this many steps."""
-    ratios = [a / b - 1 for a, b in zip(on, off)]
+def of_pairs(on, off):
+    """on / off - 1, [estimate, low, high] each way; on, off: times of a step, in seconds."""
+    ratios = [math.log(a / b) for a, b in zip(on, off)]
     if len(ratios) < 5:
         raise SystemExit(f"{len(ratios)} pairs; expected 5 or more: raise --steps or --turns")
     draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios)))
-                     for _ in range(RESAMPLES))
-    return {"median": statistics.median(ratios), "low": medians[int(0.025 * RESAMPLES)],
-            "high": medians[int(0.975 * RESAMPLES)], "pairs": len(ratios),
-            "step_ms": 1e3 * statistics.median(off) / steps}
+    samples = [draw.choices(ratios, k=len(ratios)) for _ in range(RESAMPLES)]
+
+    def with_interval(estimate):
+        drawn = sorted(map(estimate, samples))
+        return [math.expm1(x) for x in (estimate(ratios), drawn[int(0.025 * RESAMPLES)],
+                                        drawn[int(0.975 * RESAMPLES)])]
+
+    return {"median": with_interval(statistics.median), "mean": with_interval(statistics.fmean),
+            "pairs": len(ratios), "step_ms": 1e3 * statistics.median(off)}
 
 
 def in_turns(options, folder, address):
@@ -274,13 +289,14 @@ def in_turns(options, folder, address):
             found = train(options, folder, address, probes)
             shutil.rmtree(folder / "record", ignore_errors=True)
             times[probes].append({q: statistics.median(
-                sum(step[q] for step in rank["steps"][options.warm_up:]) for rank in found)
+                statistics.fmean(step[q] for step in rank["steps"][options.warm_up:])
+                for rank in found)
                 for q in ("wall", "cpu")})
         print(f"pair {turn + 1} of {options.turns}: " + ", ".join(
             "{} {:+.2%}".format(q, times["on"][-1][q] / times["off"][-1][q] - 1)
             for q in ("wall", "cpu")), file=sys.stderr, flush=True)
-    return {q: of_pairs(*([run[q] for run in times[probes]] for probes in ("on", "off")),
-                        options.steps - options.warm_up) for q in ("wall", "cpu")}
+    return {q: of_pairs(*([run[q] for run in times[probes]] for probes in ("on", "off")))
+            for q in ("wall", "cpu")}
 
 
 def attributed(found, options):
@@ -311,8 +327,9 @@ def in_one_run(options, folder, address):
 
 def show(result):
     for quantity, p in result["paired"].items():
-        print("paired, {:4s}  {:+.2%}  [{:+.2%}, {:+.2%}]  {} pairs, {:.1f} ms a step without"
-              .format(quantity, p["median"], p["low"], p["high"], p["pairs"], p["step_ms"]))
+        print("paired, {:4s}  median {:+.2%} [{:+.2%}, {:+.2%}]  mean {:+.2%} [{:+.2%}, {:+.2%}]  "
+              "{} pairs, {:.1f} ms a step without".format(
+                  quantity, *p["median"], *p["mean"], p["pairs"], p["step_ms"]))
     if "attributed" not in result:
         return
     for quantity in ("cpu", "wall"):

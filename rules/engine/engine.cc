@@ -5,109 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rules/catalogue.h"
+#include "rules/engine/active_rules.h"
+#include "rules/engine/batch_check.h"
 #include "rules/engine/checkpoint.h"
 #include "rules/engine/run_state.h"
 
 namespace plumbline::rules {
-namespace {
-
-// A world larger than any cluster is a lie that would cost memory.
-constexpr uint32_t kMaxWorld = 1u << 17;
-
-struct ActiveRule {
-  const CatalogueEntry* entry;
-  Options options;
-};
-
-absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::string>& globs) {
-  std::vector<ActiveRule> active;
-  std::vector<bool> used(globs.size(), false);
-  for (const CatalogueEntry& entry : Catalogue()) {
-    // A run that nothing could judge must never look like a pass, whatever was selected.
-    bool wanted = globs.empty() || std::string_view(entry.info->id) == "meta/probe-coverage";
-    for (size_t i = 0; i < globs.size(); ++i) {
-      if (!GlobMatch(globs[i], entry.info->id)) continue;
-      used[i] = true;
-      wanted = true;
-    }
-    if (wanted && entry.make != nullptr) active.push_back({&entry, Options(*entry.info)});
-  }
-  for (size_t i = 0; i < globs.size(); ++i) {
-    if (used[i]) continue;
-    const std::string near(NearestRule(globs[i]));
-    return absl::InvalidArgumentError(
-        absl::StrCat("no rule matches '", globs[i], "'",
-                     near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
-  }
-  if (active.size() == 1 && !globs.empty() && !GlobMatch(globs[0], active[0].entry->info->id)) {
-    return absl::InvalidArgumentError("the rules selected are planned, not built yet");
-  }
-  return active;
-}
-
-absl::Status ApplySetting(const std::string& setting, std::vector<ActiveRule>& active) {
-  const size_t equals = setting.find('=');
-  const size_t dot = setting.substr(0, equals).rfind('.');
-  if (equals == std::string::npos || dot == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("'", setting, "': expected RULE.OPTION=VALUE"));
-  }
-  const std::string rule = setting.substr(0, dot);
-  if (FindRule(rule) == nullptr) {
-    const std::string near(NearestRule(rule));
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no rule '", rule, "'", near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
-  }
-  for (ActiveRule& candidate : active) {
-    if (rule != candidate.entry->info->id) continue;
-    const std::string error = candidate.options.Set(setting.substr(dot + 1, equals - dot - 1),
-                                                    setting.substr(equals + 1));
-    return error.empty() ? absl::OkStatus() : absl::InvalidArgumentError(error);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(rule, " is not among the rules that run"));
-}
-
-absl::Status CheckSource(const v1::Batch& batch, uint32_t index, const char* what) {
-  if (index < static_cast<uint32_t>(batch.sources_size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, ": expected a source index below ",
-                                                 batch.sources_size(), ", found ", index));
-}
-
-absl::Status CheckBatch(const v1::Batch& batch) {
-  for (const v1::Source& source : batch.sources()) {
-    if (source.world_size() > kMaxWorld ||
-        (source.world_size() > 0 && source.rank() >= source.world_size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("source: expected rank below world size (at most ", kMaxWorld,
-                       "), found rank ", source.rank(), " of ", source.world_size()));
-    }
-  }
-  for (const v1::Evidence& evidence : batch.evidence()) {
-    if (auto status = CheckSource(batch, evidence.source(), "evidence"); !status.ok())
-      return status;
-    if (!evidence.has_site() || (evidence.site().layer().empty() && evidence.site().op().empty())) {
-      return absl::InvalidArgumentError("evidence: expected a site with a layer or an op");
-    }
-    if (evidence.step() < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("evidence: expected a step of at least 0, found ", evidence.step()));
-    }
-  }
-  for (const v1::Progress& progress : batch.progress()) {
-    if (auto status = CheckSource(batch, progress.source(), "progress"); !status.ok())
-      return status;
-  }
-  for (const v1::Loss& loss : batch.losses()) {
-    if (auto status = CheckSource(batch, loss.source(), "loss"); !status.ok()) return status;
-  }
-  for (const v1::SiteDeclaration& declaration : batch.declarations()) {
-    if (auto status = CheckSource(batch, declaration.source(), "declaration"); !status.ok())
-      return status;
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 class Engine::Impl {
  public:
@@ -181,10 +84,12 @@ class Engine::Impl {
       Sink sink(this, run, active_[i].entry->info->id);
       run.rules[i]->JudgeRun(run.state.summary(), sink);
     }
-    const auto ran = [this](const std::string& glob) {
-      return std::any_of(active_.begin(), active_.end(), [&](const ActiveRule& rule) {
-        return GlobMatch(glob, rule.entry->info->id);
-      });
+    const auto ran = [&](const std::string& glob) {
+      for (size_t i = 0; i < run.rules.size(); ++i) {
+        if (run.rules[i]->judges_evidence() && GlobMatch(glob, active_[i].entry->info->id))
+          return true;
+      }
+      return false;
     };
     TellOfSuppressions(run, suppressor_.Unused(name, ran));
     finished_losses_ += Losses(run);

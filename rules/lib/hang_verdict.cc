@@ -12,9 +12,10 @@ namespace {
 double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 template <typename List>
-std::string Ranks(const List& ranks) {
+std::string Ranks(const List& ranks, bool begins_sentence = false) {
   constexpr int kShown = 8;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  if (begins_sentence) text[0] = 'R';
   for (int i = 0; i < ranks.size() && i < kShown; ++i) {
     absl::StrAppend(&text, i == 0 ? "" : ", ", ranks.Get(i));
   }
@@ -37,20 +38,23 @@ std::string TitleOf(const v1::RanksHung& h) {
 }
 
 std::string Explanation(const v1::RanksHung& h) {
+  const bool one = h.ranks_size() == 1;
   std::string text = absl::StrFormat(
       "Heartbeats go on, steps do not: %.1f s without a step, where a step takes %.3g s and the "
       "longest pause before took %.3g s.",
       Seconds(h.still_ns()), Seconds(h.step_ns()), Seconds(h.longest_ns()));
   if (h.cause() == v1::RanksHung::CAUSE_GONE) {
-    absl::StrAppend(&text, " ", Ranks(h.ranks()),
-                    " broke off while its heartbeats came: its process "
-                    "ended.");
+    absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
+                    one ? " broke off while its heartbeats came: its process ended."
+                        : " broke off while their heartbeats came: their processes ended.");
   } else if (h.cause() == v1::RanksHung::CAUSE_UNREACHABLE) {
-    absl::StrAppend(&text, " ", Ranks(h.ranks()),
-                    " fell silent before its connection broke: its "
-                    "host or network is lost.");
+    absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
+                    one ? " fell silent before its connection broke: its host or network is lost."
+                        : " fell silent before their connections broke: their hosts or networks "
+                          "are lost.");
   } else if (!h.ranks().empty() && !h.waiting().empty()) {
-    absl::StrAppend(&text, " ", Ranks(h.waiting()), " came further and wait.");
+    absl::StrAppend(&text, " ", Ranks(h.waiting(), true), " came further and ",
+                    h.waiting_size() == 1 ? "waits." : "wait.");
   } else if (h.ranks().empty()) {
     absl::StrAppend(&text, " All stand in the same step: who holds them is not told by steps.");
   }

@@ -46,6 +46,7 @@ constexpr RuleInfo kInfo = {"meta/unused-suppression",
 // The engine speaks for it (rules/suppressions.h): what it judges is no evidence.
 class UnusedSuppression : public Rule {
  public:
+  bool judges_evidence() const override { return false; }
   void Persist(Archive& /*archive*/) override {}
 };
 

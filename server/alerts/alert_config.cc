@@ -210,19 +210,6 @@ absl::Status ReadSecret(const std::string& path, size_t least_bytes, std::string
   return absl::OkStatus();
 }
 
-const char* LevelWord(v1::Level level) {
-  switch (level) {
-    case v1::LEVEL_NOTE:
-      return "note";
-    case v1::LEVEL_WARNING:
-      return "warning";
-    case v1::LEVEL_ERROR:
-      return "error";
-    default:
-      return "unspecified";
-  }
-}
-
 const char* SinkWord(AlertRoute::Sink sink) {
   switch (sink) {
     case AlertRoute::Sink::kAlertmanager:

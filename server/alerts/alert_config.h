@@ -67,8 +67,6 @@ absl::Status ValidateAlerts(const AlertConfig& config, bool insecure);
 // ReadPrivateFile; InvalidArgument: it is too short.
 absl::Status ReadSecret(const std::string& path, size_t least_bytes, std::string* out);
 
-// "note", "warning", "error".
-const char* LevelWord(v1::Level level);
 const char* SinkWord(AlertRoute::Sink sink);  // "alertmanager", "webhook", "command"
 
 }  // namespace plumbline::server

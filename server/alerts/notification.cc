@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/printable.h"
+#include "rules/lib/level_name.h"
 #include "server/alerts/alert_config.h"
 
 namespace plumbline::server {
@@ -100,7 +101,7 @@ Json SiteJson(const v1::FindingSite& site) {
 
 Json FindingJson(const v1::Finding& f) {
   Json out = {{"rule", Safe(f.rule())},
-              {"level", LevelWord(f.level())},
+              {"level", rules::LevelName(f.level())},
               {"strength", StrengthWord(f.strength())},
               {"title", Safe(f.title())},
               {"explanation", Safe(f.explanation())},
@@ -137,9 +138,9 @@ std::string Upper(std::string text) {
 }
 
 std::string Headline(AlertEvent event, const v1::Finding& f) {
-  return absl::StrCat("[",
-                      event == AlertEvent::kResolved ? "RESOLVED" : Upper(LevelWord(f.level())),
-                      "] ", Safe(f.rule()), ": ", Safe(f.title()));
+  return absl::StrCat(
+      "[", event == AlertEvent::kResolved ? "RESOLVED" : Upper(rules::LevelName(f.level())), "] ",
+      Safe(f.rule()), ": ", Safe(f.title()));
 }
 
 std::string What(AlertEvent event, const IncidentBook::Change& change, v1::Level previous,
@@ -147,7 +148,7 @@ std::string What(AlertEvent event, const IncidentBook::Change& change, v1::Level
   const std::string reason = Safe(change.status.reason());
   switch (event) {
     case AlertEvent::kEscalated:
-      return absl::StrCat("Was ", LevelWord(previous), " before.\n");
+      return absl::StrCat("Was ", rules::LevelName(previous), " before.\n");
     case AlertEvent::kReturned:
       return "Found again after it was resolved.\n";
     case AlertEvent::kReopened:
@@ -246,7 +247,7 @@ Notification MakeNotification(AlertEvent event, const IncidentBook::Change& chan
                       {"opened", AlertTime(incident.opened_unix_ns())},
                       {"updated", AlertTime(incident.updated_unix_ns())}};
   json["finding"] = FindingJson(finding);
-  if (event == AlertEvent::kEscalated) json["previous_level"] = LevelWord(previous);
+  if (event == AlertEvent::kEscalated) json["previous_level"] = rules::LevelName(previous);
   json["check"] = Checks(finding);
   if (!link.empty()) json["link"] = link;
   json["text"] = Text(event, change, previous, link);

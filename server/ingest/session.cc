@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/ingest/wire.h"
 #include "server/query/grpc_status.h"
 
@@ -35,13 +34,11 @@ void Session::Begin() {
 
 void Session::End(const grpc::Status& status) {
   std::lock_guard lock(mutex_);
-  if (ending_) return;
-  ending_ = true;
-  status_ = status;
+  if (writer_.ending()) return;
   for (const auto& [id, leg] : legs_) {
-    if (leg->acks.anything() && leg->welcomed) QueueAckLocked(leg);
+    if (leg->acks.anything() && leg->welcomed) writer_.SayAck(leg.get());
   }
-  Pump();
+  writer_.End(status);
 }
 
 void Session::OnDone() {
@@ -76,7 +73,7 @@ void Session::OnNoMore() {
 }
 
 void Session::ReadLocked() {
-  if (!ending_) StartRead(&incoming_);
+  if (!writer_.ending()) StartRead(&incoming_);
 }
 
 void Session::Resume() {
@@ -129,7 +126,7 @@ bool Session::Consume() {
 void Session::OnHelloDue() {
   {
     std::lock_guard lock(mutex_);
-    if (greeted_ || ending_) return;
+    if (greeted_ || writer_.ending()) return;
   }
   ++context_->counters->slow_hellos;
   const double seconds = std::chrono::duration<double>(context_->hello_within).count();
@@ -314,12 +311,7 @@ void Session::LeaveIntake(const LegPtr& leg) {
 // Tells a shared call that one of its streams has ended.
 void Session::EndLeg(const LegPtr& leg, const grpc::Status& status) {
   std::lock_guard lock(mutex_);
-  v1::Ack& ack = *queue_.emplace_back().mutable_ack();
-  ack = leg->acks.Take();
-  ack.set_stream_id(leg->stream_id);
-  ack.set_ended(status.error_message());
-  ack.set_ended_code(status.error_code());
-  Pump();
+  writer_.SayAck(leg.get(), &status);
 }
 
 void Session::OnSuperseded(const LegPtr& leg) {
@@ -344,10 +336,9 @@ void Session::Welcome(const LegPtr& leg) {
   message.mutable_welcome()->set_acknowledged(leg->joined.held);
   message.mutable_welcome()->set_stream_id(leg->stream_id);
   std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(message));
+  writer_.Say(std::move(message));
   leg->welcomed = true;
   OweLocked(leg);  // something may have been held meanwhile
-  Pump();
 }
 
 void Session::OnHeld(const LegPtr& leg, uint64_t sequence, bool at_once) {
@@ -355,7 +346,6 @@ void Session::OnHeld(const LegPtr& leg, uint64_t sequence, bool at_once) {
   leg->acks.Held(sequence);
   if (at_once) leg->acks.Urgent();
   OweLocked(leg);
-  Pump();
 }
 
 void Session::OnRefused(const LegPtr& leg, uint64_t sequence, const std::string& reason) {
@@ -366,16 +356,17 @@ void Session::OnRefused(const LegPtr& leg, uint64_t sequence, const std::string&
 void Session::OnDirective(const LegPtr& leg, const v1::Directive& directive) {
   constexpr size_t kMostWaiting = 256;  // to be written; a peer that does not read gets no more
   std::lock_guard lock(mutex_);
-  if (leg->over || !leg->welcomed || queue_.size() >= kMostWaiting) return;
-  *queue_.emplace_back().mutable_directive() = directive;
-  Pump();
+  if (leg->over || !leg->welcomed || writer_.waiting() >= kMostWaiting) return;
+  v1::ServerMessage message;
+  *message.mutable_directive() = directive;
+  writer_.Say(std::move(message));
 }
 
 // An acknowledgement is due, or a timer will look again.
 void Session::OweLocked(const LegPtr& leg) {
   if (leg->over || !leg->welcomed || !leg->acks.anything()) return;
   if (leg->acks.due()) {
-    if (!std::exchange(leg->owed, true)) owed_.push_back(leg);
+    writer_.Owe(leg);
   } else if (!std::exchange(leg->scheduled, true)) {
     context_->timer->Schedule([weak = weak_from_this(), weak_leg = std::weak_ptr<Leg>(leg)] {
       auto session = weak.lock();
@@ -390,45 +381,11 @@ void Session::OnAckTimer(const LegPtr& leg) {
   leg->scheduled = false;
   if (leg->acks.anything()) leg->acks.Urgent();
   OweLocked(leg);
-  Pump();
-}
-
-void Session::QueueAckLocked(const LegPtr& leg) {
-  v1::Ack& ack = *queue_.emplace_back().mutable_ack();
-  ack = leg->acks.Take();
-  ack.set_stream_id(leg->stream_id);
-}
-
-// Writes the next message, or ends the call when it should end and nothing is owed. One operation
-// at a time.
-void Session::Pump() {
-  if (writing_ || finished_) return;
-  while (!broken_ && queue_.empty() && !owed_.empty()) {
-    const LegPtr leg = std::move(owed_.front());
-    owed_.pop_front();
-    leg->owed = false;
-    if (!leg->over && leg->acks.anything()) QueueAckLocked(leg);
-  }
-  if (!broken_ && !queue_.empty()) {
-    outgoing_.Clear();
-    bool own_buffer = false;
-    grpc::SerializationTraits<v1::ServerMessage>::Serialize(queue_.front(), &outgoing_,
-                                                            &own_buffer);
-    queue_.pop_front();
-    writing_ = true;
-    StartWrite(&outgoing_);
-    return;
-  }
-  if (!ending_) return;
-  finished_ = true;
-  Finish(status_);
 }
 
 void Session::OnWriteDone(bool ok) {
   std::lock_guard lock(mutex_);
-  writing_ = false;
-  broken_ |= !ok;
-  Pump();
+  writer_.Written(ok);
 }
 
 }  // namespace plumbline::server

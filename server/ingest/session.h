@@ -6,7 +6,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,6 +17,7 @@
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
 #include "server/ingest/ack_timer.h"
+#include "server/ingest/call_writer.h"
 #include "server/ingest/intake.h"
 #include "server/ingest/leg.h"
 #include "server/judge/liveness.h"
@@ -88,8 +88,6 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void Welcome(const LegPtr& leg);
   void OweLocked(const LegPtr& leg);
   void OnAckTimer(const LegPtr& leg);
-  void QueueAckLocked(const LegPtr& leg);
-  void Pump();
 
   const SessionContext* const context_;
   const std::shared_ptr<Lease> lease_;
@@ -107,14 +105,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool shared_ = false;   // ... of a call that carries several streams
   bool paused_ = false;
   bool resumed_early_ = false;
-  std::deque<LegPtr> owed_;
-  std::deque<v1::ServerMessage> queue_;
-  grpc::ByteBuffer outgoing_;
-  bool writing_ = false;
-  bool broken_ = false;  // a write failed: nobody listens
-  bool ending_ = false;
-  bool finished_ = false;
-  grpc::Status status_;
+  CallWriter writer_{this};
 };
 
 }  // namespace plumbline::server

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "rules/lib/level_name.h"
 
 namespace plumbline::server {
 namespace {
@@ -39,7 +40,8 @@ void AddIncidents(const IncidentBook& book, MetricFamilies* out) {
   for (const auto& [key, count] : book.OpenByRule()) {
     out->Gauge("plumbline_open_incidents",
                "Incidents that are not resolved, acknowledged and silenced ones included.",
-               static_cast<double>(count), {{"level", LevelWord(key.second)}, {"rule", key.first}});
+               static_cast<double>(count),
+               {{"level", rules::LevelName(key.second)}, {"rule", key.first}});
   }
 }
 

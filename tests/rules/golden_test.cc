@@ -32,6 +32,12 @@ std::string ValueText(const google::protobuf::Value& value) {
         absl::StrAppend(&text, text.empty() ? "" : " ", key, "=", inner);
       return "{" + text + "}";
     }
+    case google::protobuf::Value::kListValue: {
+      std::string text;
+      for (const auto& inner : value.list_value().values())
+        absl::StrAppend(&text, text.empty() ? "" : " ", ValueText(inner));
+      return "[" + text + "]";
+    }
     case google::protobuf::Value::kBoolValue:
       return value.bool_value() ? "true" : "false";
     default:
@@ -81,10 +87,7 @@ std::string JudgeCase(const std::string& rule, const GoldenCase& c) {
     if (verdict.rule() == rule) out += Render(verdict);
   });
   if (!engine.ok()) return std::string(engine.status().message()) + "\n";
-  for (v1::Batch& batch : testing::InputOf(c)) {
-    const absl::Status status = (*engine)->Add(std::move(batch));
-    if (!status.ok()) absl::StrAppend(&out, "refused: ", std::string(status.message()), "\n");
-  }
+  out += testing::Feed(c, engine->get());
   (*engine)->Finish();
   return out.empty() ? "silent\n" : out;
 }

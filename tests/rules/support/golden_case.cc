@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "rules/lib/hang_verdict.h"
 #include "tests/rules/support/accumulation_run.h"
 #include "tests/rules/support/matmul_run.h"
 #include "tests/rules/support/mixture_run.h"
@@ -147,6 +148,24 @@ std::vector<v1::Batch> BatchInput(const std::string& text) {
   return batches;
 }
 
+v1::RanksHung HungInput(const std::string& text) {
+  v1::RanksHung hung;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &hung))
+    throw std::runtime_error("bad RanksHung");
+  return hung;
+}
+
+// The run is known.
+v1::Batch FirstWordOf(const v1::RanksHung& hung) {
+  v1::Batch batch;
+  v1::Source& source = *batch.add_sources();
+  source.set_run(hung.run());
+  source.set_role(hung.role());
+  source.set_world_size(1);
+  batch.add_progress()->set_newest_step(hung.step());
+  return batch;
+}
+
 }  // namespace
 
 GoldenCase ParseGoldenCase(const fs::path& path) {
@@ -162,7 +181,7 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
     const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
                        line == "[update]" || line == "[tensor]" || line == "[accumulation]" ||
                        line == "[reduction]" || line == "[matmul]" || line == "[logprobs]" ||
-                       line == "[batch]";
+                       line == "[hung]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -199,7 +218,21 @@ std::vector<GoldenCase> GoldenCases(const fs::path& source, const std::string& r
   return cases;
 }
 
+std::string Feed(const GoldenCase& c, Engine* engine) {
+  std::string refused;
+  for (v1::Batch& batch : InputOf(c)) {
+    const absl::Status status = engine->Add(std::move(batch));
+    if (!status.ok()) refused += "refused: " + std::string(status.message()) + "\n";
+  }
+  if (c.input_kind == "hung") {
+    const v1::RanksHung hung = HungInput(c.input);
+    engine->Tell(hung.run(), kHangRule, HangVerdict(hung));
+  }
+  return refused;
+}
+
 std::vector<v1::Batch> InputOf(const GoldenCase& c) {
+  if (c.input_kind == "hung") return {FirstWordOf(HungInput(c.input))};
   if (c.input_kind == "router") return RouterInput(c.input);
   if (c.input_kind == "mixture") return {MixtureRun(SpecInput<MixtureRunSpec>(c.input))};
   if (c.input_kind == "routing-pair") return RoutingPair(SpecInput<RoutingPairSpec>(c.input));

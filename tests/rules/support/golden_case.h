@@ -13,6 +13,7 @@
 //   [reduction]              or: collectives (support/simulated_reduction.h)
 //   [matmul]                 or: matrix products (support/matmul_run.h)
 //   [logprobs]               or: sampled tokens, both sides (support/simulated_rollout.h)
+//   [hung]                   or: processes that do not go on, in protobuf text format
 //   [batch]                  or: batches in protobuf text format, separated by lines of ---
 //   [expect]
 //   ...
@@ -43,7 +44,10 @@ EngineConfig ConfigOf(const GoldenCase& c);
 std::vector<GoldenCase> GoldenCases(const std::filesystem::path& source, const std::string& rule);
 GoldenCase ParseGoldenCase(const std::filesystem::path& path);
 
-// What the case gives the engine. Throws std::runtime_error where the case is malformed.
+// Gives the engine what the case holds. Throws std::runtime_error where the case is malformed; what
+// the engine refuses is said in the answer.
+std::string Feed(const GoldenCase& c, Engine* engine);
+// What the case gives the engine besides what it is told ([hung]). Throws std::runtime_error where the case is malformed.
 std::vector<v1::Batch> InputOf(const GoldenCase& c);
 
 }  // namespace plumbline::rules::testing

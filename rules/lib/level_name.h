@@ -1,0 +1,22 @@
+// The words for levels, wherever people or programs read them.
+#pragma once
+
+#include "plumbline/v1/finding.pb.h"
+
+namespace plumbline::rules {
+
+// "note", "warning", "error"; else "unspecified".
+inline const char* LevelName(v1::Level level) {
+  switch (level) {
+    case v1::LEVEL_NOTE:
+      return "note";
+    case v1::LEVEL_WARNING:
+      return "warning";
+    case v1::LEVEL_ERROR:
+      return "error";
+    default:
+      return "unspecified";
+  }
+}
+
+}  // namespace plumbline::rules

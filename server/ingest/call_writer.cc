@@ -1,0 +1,76 @@
+#include "server/ingest/call_writer.h"
+
+#include <utility>
+
+#include "plumbline/v1/ingest.grpc.pb.h"
+
+namespace plumbline::server {
+namespace {
+
+v1::ServerMessage AckOf(Leg* leg) {
+  v1::ServerMessage message;
+  *message.mutable_ack() = leg->acks.Take();
+  message.mutable_ack()->set_stream_id(leg->stream_id);
+  return message;
+}
+
+}  // namespace
+
+void CallWriter::Say(v1::ServerMessage message) {
+  queue_.push_back(std::move(message));
+  Pump();
+}
+
+void CallWriter::SayAck(Leg* leg, const grpc::Status* ended) {
+  v1::ServerMessage message = AckOf(leg);
+  v1::Ack& ack = *message.mutable_ack();
+  if (ended != nullptr) {
+    ack.set_ended(ended->error_message());
+    ack.set_ended_code(ended->error_code());
+  }
+  Say(std::move(message));
+}
+
+void CallWriter::Owe(const std::shared_ptr<Leg>& leg) {
+  if (!std::exchange(leg->owed, true)) owed_.push_back(leg);
+  Pump();
+}
+
+bool CallWriter::End(const grpc::Status& status) {
+  if (std::exchange(ending_, true)) return false;
+  status_ = status;
+  Pump();
+  return true;
+}
+
+void CallWriter::Written(bool ok) {
+  writing_ = false;
+  broken_ |= !ok;
+  Pump();
+}
+
+void CallWriter::Pump() {
+  if (writing_ || finished_) return;
+  while (!broken_ && queue_.empty() && !owed_.empty()) {
+    const std::shared_ptr<Leg> leg = std::move(owed_.front());
+    owed_.pop_front();
+    leg->owed = false;
+    if (leg->over || !leg->acks.anything()) continue;
+    queue_.push_back(AckOf(leg.get()));
+  }
+  if (!broken_ && !queue_.empty()) {
+    outgoing_.Clear();
+    bool own_buffer = false;
+    grpc::SerializationTraits<v1::ServerMessage>::Serialize(queue_.front(), &outgoing_,
+                                                            &own_buffer);
+    queue_.pop_front();
+    writing_ = true;
+    call_->StartWrite(&outgoing_);
+    return;
+  }
+  if (!ending_) return;
+  finished_ = true;
+  call_->Finish(status_);
+}
+
+}  // namespace plumbline::server
