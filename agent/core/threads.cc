@@ -1,12 +1,29 @@
 #include "agent/core/threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <thread>
 #include <utility>
 
 namespace plumbline::agent {
+namespace {
+
+constexpr int kNice = 10;
+
+// Where no core is idle, the trainer's threads come first: a batch thread that wakes never takes
+// the core from one that runs, and a collective whose ranks share a host waits for the slowest of
+// them.
+void ComeSecond() {
+  const sched_param parameters{};
+  pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters);
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+}
+
+}  // namespace
 
 struct SignalsBlocked::Saved {
   sigset_t mask;
@@ -26,6 +43,7 @@ bool GuestThread::Start(const std::string& name, std::function<void()> body) {
   auto end = std::make_shared<End>();
   try {
     std::thread thread([end, body = std::move(body)]() mutable {
+      ComeSecond();
       {
         const std::lock_guard<std::mutex> lock(end->mutex);
         pthread_getcpuclockid(pthread_self(), &end->cpu_clock);
