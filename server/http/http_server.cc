@@ -1,38 +1,80 @@
 #include "server/http/http_server.h"
 
 #include <httplib.h>
+#include <openssl/ssl.h>
 
+#include <chrono>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/http/http_connection.h"
 
 namespace plumbline::server {
 namespace {
 
-constexpr size_t kThreads = 8;  // a connection that is kept alive holds one
+// Together they bound how long others wait for N connections that trickle: N / kThreads * kRequest.
+constexpr size_t kThreads = 32;  // a connection that is kept alive holds one
+constexpr std::chrono::seconds kRequest{
+    5};  // to the end of its headers, from the first byte or the handshake
+constexpr std::chrono::seconds kAnswer{30};  // from then on, until it is taken
+constexpr std::chrono::seconds kKeepAlive{5};
 
-// The files are read at each handshake: a renewed certificate needs no restart.
-std::unique_ptr<httplib::Server> MakeTlsServer(const std::string& cert, const std::string& key) {
-  struct Files {
-    std::string cert, key;
-  };
-  auto* files = new Files{cert, key};  // as long as the process: the context has no owner for it
-  return std::make_unique<httplib::SSLServer>([files](SSL_CTX& context) {
-    SSL_CTX_set_min_proto_version(&context, TLS1_2_VERSION);
-    SSL_CTX_set_cert_cb(
-        &context,
-        [](SSL* connection, void* argument) {
-          const auto* f = static_cast<const Files*>(argument);
-          return static_cast<int>(
-              SSL_use_certificate_chain_file(connection, f->cert.c_str()) == 1 &&
-              SSL_use_PrivateKey_file(connection, f->key.c_str(), SSL_FILETYPE_PEM) == 1);
-        },
-        files);
-    return true;
-  });
+using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+
+// The files are read at each handshake: a renewed certificate needs no restart. `options` must
+// outlive it.
+TlsContext MakeTlsContext(const HttpOptions* options) {
+  TlsContext context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+  if (context == nullptr) return context;
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_cert_cb(
+      context.get(),
+      [](SSL* connection, void* argument) {
+        const auto* o = static_cast<const HttpOptions*>(argument);
+        return static_cast<int>(
+            SSL_use_certificate_chain_file(connection, o->tls_cert.c_str()) == 1 &&
+            SSL_use_PrivateKey_file(connection, o->tls_key.c_str(), SSL_FILETYPE_PEM) == 1);
+      },
+      const_cast<HttpOptions*>(options));
+  return context;
 }
+
+// The library's own server gives each read a time of its own, so a byte now and then holds one of
+// its threads for hours. Here a request has one for all of it.
+class BoundedServer : public httplib::Server {
+ public:
+  explicit BoundedServer(TlsContext tls) : tls_(std::move(tls)) {}
+
+  // Its headers have come: from here on it is answered.
+  static void RequestIsWhole() { current_->AllowUntil(HttpConnection::Clock::now() + kAnswer); }
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    HttpConnection connection(socket, &svr_sock_);
+    const auto allow = [&](auto time) {
+      connection.AllowUntil(HttpConnection::Clock::now() + time);
+    };
+    allow(kRequest);
+    if (tls_ != nullptr && !connection.BeginTls(tls_.get())) return false;
+    current_ = &connection;
+    for (size_t left = keep_alive_max_count_; left > 0; --left) {
+      bool closed = false;
+      if (!process_request(connection, left == 1, closed, nullptr) || closed) break;
+      allow(kKeepAlive);
+      if (!connection.is_readable()) break;
+      allow(kRequest);
+    }
+    current_ = nullptr;
+    return true;
+  }
+
+  static thread_local HttpConnection* current_;
+  const TlsContext tls_;
+};
+
+thread_local HttpConnection* BoundedServer::current_ = nullptr;
 
 class HttpServerImpl : public HttpServer {
  public:
@@ -42,11 +84,15 @@ class HttpServerImpl : public HttpServer {
   }
 
   absl::Status Init(const std::string& address, Pages pages, const HttpOptions& options) {
-    server_ = options.tls_cert.empty() ? std::make_unique<httplib::Server>()
-                                       : MakeTlsServer(options.tls_cert, options.tls_key);
-    AskAtTheDoor(options);
+    options_ = options;
+    TlsContext tls(nullptr, &SSL_CTX_free);
+    if (!options_.tls_cert.empty()) {
+      tls = MakeTlsContext(&options_);
+      if (tls == nullptr) return absl::InternalError("no TLS context can be made");
+    }
+    server_ = std::make_unique<BoundedServer>(std::move(tls));
+    AskAtTheDoor();
     server_->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    server_->set_keep_alive_timeout(5);
     server_->set_payload_max_length(1 << 16);
     server_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
       response.set_content("ok\n", "text/plain");
@@ -66,10 +112,11 @@ class HttpServerImpl : public HttpServer {
 
  private:
   // Before any path is looked at, so that no handler can forget it.
-  void AskAtTheDoor(const HttpOptions& options) {
+  void AskAtTheDoor() {
     using Answer = httplib::Server::HandlerResponse;
     server_->set_pre_routing_handler(
-        [admit = options.admit](const httplib::Request& request, httplib::Response& response) {
+        [&admit = options_.admit](const httplib::Request& request, httplib::Response& response) {
+          BoundedServer::RequestIsWhole();
           if (admit == nullptr || request.path == "/healthz") return Answer::Unhandled;
           const absl::Status status = admit(request.get_header_value("Authorization"));
           if (status.ok()) return Answer::Unhandled;
@@ -105,7 +152,8 @@ class HttpServerImpl : public HttpServer {
     return absl::OkStatus();
   }
 
-  std::unique_ptr<httplib::Server> server_;
+  HttpOptions options_;
+  std::unique_ptr<BoundedServer> server_;
   std::string address_;
   std::thread thread_;
 };

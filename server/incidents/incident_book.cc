@@ -21,6 +21,10 @@ bool Stronger(const v1::Finding& a, const v1::Finding& b) {
   return a.level() > b.level() || a.strength() > b.strength();
 }
 
+bool Open(const v1::Incident& incident) {
+  return incident.state() != v1::Incident::STATE_RESOLVED && !incident.finding().suppressed();
+}
+
 }  // namespace
 
 bool IncidentFilter::Matches(const v1::Finding& finding) const {
@@ -88,11 +92,6 @@ void IncidentBook::Say(const Entry& entry, Revision::Change change, const std::s
 }
 
 void IncidentBook::SetState(Entry* entry, v1::Incident::State state) {
-  Run& run = runs_[entry->incident.finding().site().run()];
-  const bool was_open = entry->incident.state() != v1::Incident::STATE_RESOLVED;
-  const bool is_open = state != v1::Incident::STATE_RESOLVED;
-  if (was_open && !is_open) --run.open;
-  if (!was_open && is_open) ++run.open;
   entry->incident.set_state(state);
   if (state == v1::Incident::STATE_SILENCED) return;
   entry->status.clear_silenced_until_step();
@@ -123,7 +122,6 @@ void IncidentBook::Put(const v1::Finding& finding, uint64_t count) {
       entry.opened_at = position_;
       entry.incident.set_id(by_fingerprint_.size());
       entry.incident.set_opened_unix_ns(now);
-      ++run.open;
       run.entries.push_back(&entry);
     }
     *entry.incident.mutable_finding() = finding;
@@ -330,15 +328,18 @@ std::vector<IncidentBook::Change> IncidentBook::List(const IncidentFilter& filte
 uint64_t IncidentBook::OpenIn(const std::string& run) const {
   std::lock_guard lock(mutex_);
   const auto found = runs_.find(run);
-  return found == runs_.end() ? 0 : found->second.open;
+  if (found == runs_.end()) return 0;
+  const auto& entries = found->second.entries;
+  return static_cast<uint64_t>(std::count_if(
+      entries.begin(), entries.end(), [](const Entry* entry) { return Open(entry->incident); }));
 }
 
 std::map<std::pair<std::string, v1::Level>, uint64_t> IncidentBook::OpenByRule() const {
   std::map<std::pair<std::string, v1::Level>, uint64_t> out;
   std::lock_guard lock(mutex_);
   for (const auto& [fingerprint, entry] : by_fingerprint_) {
-    if (entry.incident.state() == v1::Incident::STATE_RESOLVED) continue;
-    ++out[{entry.incident.finding().rule(), entry.incident.finding().level()}];
+    if (Open(entry.incident))
+      ++out[{entry.incident.finding().rule(), entry.incident.finding().level()}];
   }
   return out;
 }
@@ -372,7 +373,6 @@ void IncidentBook::Restore(const v1::IncidentBookState& state) {
     by_change_[entry.changed_at] = &entry;
     Run& run = runs_[in.incident().finding().site().run()];
     run.entries.push_back(&entry);
-    if (in.incident().state() != v1::Incident::STATE_RESOLVED) ++run.open;
     run.due = std::min(run.due, DueOf(entry));
   }
 }

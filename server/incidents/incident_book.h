@@ -90,8 +90,8 @@ class IncidentBook {
   bool Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const;
 
   std::vector<Change> List(const IncidentFilter& filter) const;  // by id
-  uint64_t OpenIn(const std::string& run) const;                 // not resolved
-  // How many are not resolved, by rule and level.
+  uint64_t OpenIn(const std::string& run) const;                 // neither resolved nor suppressed
+  // How many are neither resolved nor suppressed, by rule and level.
   std::map<std::pair<std::string, v1::Level>, uint64_t> OpenByRule() const;
 
   v1::IncidentBookState Checkpoint() const;
@@ -105,7 +105,6 @@ class IncidentBook {
     uint64_t changed_at = 0;
   };
   struct Run {
-    uint64_t open = 0;
     int64_t closed_step = INT64_MIN;
     int64_t due = INT64_MAX;  // the first step at which one of them may change by itself
     std::vector<Entry*> entries;

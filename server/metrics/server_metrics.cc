@@ -38,10 +38,10 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
 
 void AddIncidents(const IncidentBook& book, MetricFamilies* out) {
   for (const auto& [key, count] : book.OpenByRule()) {
-    out->Gauge("plumbline_open_incidents",
-               "Incidents that are not resolved, acknowledged and silenced ones included.",
-               static_cast<double>(count),
-               {{"level", rules::LevelName(key.second)}, {"rule", key.first}});
+    out->Gauge(
+        "plumbline_open_incidents",
+        "Incidents neither resolved nor suppressed, acknowledged and silenced ones included.",
+        static_cast<double>(count), {{"level", rules::LevelName(key.second)}, {"rule", key.first}});
   }
 }
 
@@ -69,7 +69,7 @@ void AddRuns(const Judge& judge, MetricFamilies* out) {
                static_cast<double>(run.ranks_connected()), labels);
     out->Gauge("plumbline_run_world_size", "Ranks that the run says it has.",
                static_cast<double>(run.world_size()), labels);
-    out->Gauge("plumbline_run_open_incidents", "Incidents that are not resolved.",
+    out->Gauge("plumbline_run_open_incidents", "Incidents neither resolved nor suppressed.",
                static_cast<double>(run.open_incidents()), labels);
     out->Counter("plumbline_run_lost_evidence_total", "Evidence items reported as lost.",
                  static_cast<double>(run.lost()), labels);

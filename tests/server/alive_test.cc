@@ -119,6 +119,7 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
   ASSERT_TRUE(Eventually([&] { return Found("causality/moe-future-leak").has_value(); }));
   EXPECT_TRUE(Found("causality/moe-future-leak")->suppressed());
   EXPECT_EQ(agent.directives(), 0u) << "no capsule of what is suppressed";
+  EXPECT_EQ(server_->Run("run")->open_incidents() + 1, server_->Incidents("run").size());
 
   // The file changes: from here on it is told, and what was found stays one finding.
   std::ofstream(folder_.File("s.toml"))
@@ -132,6 +133,7 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
   ASSERT_TRUE(agent.Send(LeakingStep(source, 1, "layers.0"), 2));
   ASSERT_TRUE(Eventually([&] { return !Found("causality/moe-future-leak")->suppressed(); }));
   EXPECT_EQ(server_->Incidents("run", "causality/moe-future-leak").size(), 1u);
+  EXPECT_EQ(server_->Run("run")->open_incidents(), server_->Incidents("run").size());
 
   // A file that is wrong leaves what was there.
   std::ofstream(folder_.File("s.toml")) << "[[suppress]]\nrul = \"causality/*\"\n";

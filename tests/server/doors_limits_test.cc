@@ -1,15 +1,14 @@
 // What is too large, too deep, too slow or too much: refused with a status, and the stream of
 // another rank unharmed.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 
 #include "tests/server/doors_support.h"
 
@@ -22,8 +21,8 @@ using testing::HasSubstr;
 // Another rank of another run beside all that is tried: it must not notice.
 class DoorsLimits : public testing::Test {
  protected:
-  void Start(const std::string& ingest) {
-    server_ = StartWith(folder_, "[ingest]\nack_seconds = 0.05\n" + ingest);
+  void Start(const std::string& ingest, const std::vector<std::string>& options = {}) {
+    server_ = StartWith(folder_, "[ingest]\nack_seconds = 0.05\n" + ingest, options);
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
     good_ = std::make_unique<AgentStream>(*server_, 1, std::vector<v1::Source>{source_});
     ASSERT_TRUE(good_->Welcomed());
@@ -109,38 +108,65 @@ TEST_F(DoorsLimits, ACallThatSaysNoHello) {
 }
 
 // One byte now and then, for ever: TCP connections that never become calls.
-TEST_F(DoorsLimits, AConnectionThatTrickles) {
-  Start("hello_seconds = 2.0\n");
-  std::vector<int> sockets;
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  const std::string& address = server_->address();
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
-  for (int i = 0; i < 200; ++i) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-    sockets.push_back(fd);
+// Connections that send what they have to say byte by byte and then fall silent.
+class Trickle {
+ public:
+  Trickle(const std::string& address, size_t count, std::string says) : says_(std::move(says)) {
+    for (size_t i = 0; i < count; ++i) {
+      sockets_.push_back(Dial(address));
+      EXPECT_GE(sockets_.back(), 0);
+    }
   }
-  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  const auto begun = std::chrono::steady_clock::now();
-  size_t open = sockets.size();
-  // Before keepalive would end them (30 s), so that it is the handshake's time that did.
-  constexpr std::chrono::seconds kLate{25};
-  for (size_t at = 0; open > 0 && std::chrono::steady_clock::now() - begun < kLate; ++at) {
-    open = 0;
-    for (const int fd : sockets) {
-      if (at < preface.size() - 4) (void)!send(fd, &preface[at], 1, MSG_NOSIGNAL);
+  ~Trickle() {
+    for (const int fd : sockets_) close(fd);
+  }
+
+  // One byte more of each. How many are still open?
+  size_t Next() {
+    size_t open = 0;
+    for (const int fd : sockets_) {
+      if (at_ < says_.size()) (void)!send(fd, &says_[at_], 1, MSG_NOSIGNAL);
       pollfd ready{fd, POLLIN | POLLRDHUP, 0};
       poll(&ready, 1, 0);
       open += (ready.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0;
     }
-    // Meanwhile others are served.
-    EXPECT_TRUE(ListRuns(server_->Channel()).ok());
+    ++at_;
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return open;
+  }
+
+ private:
+  const std::string says_;
+  size_t at_ = 0;
+  std::vector<int> sockets_;
+};
+
+TEST_F(DoorsLimits, AConnectionThatTrickles) {
+  Start("hello_seconds = 2.0\n");
+  Trickle slow(server_->address(), 200, "PRI * HTTP/2.0\r\n\r\nSM\r\n");
+  const auto begun = std::chrono::steady_clock::now();
+  // Before keepalive would end them (30 s), so that it is the handshake's time that did.
+  constexpr std::chrono::seconds kLate{25};
+  size_t open = slow.Next();
+  while (open > 0 && std::chrono::steady_clock::now() - begun < kLate) {
+    open = slow.Next();
+    EXPECT_TRUE(ListRuns(server_->Channel()).ok());  // meanwhile others are served
   }
   EXPECT_EQ(open, 0u) << "still open after " << kLate.count() << " s";
-  for (const int fd : sockets) close(fd);
+}
+
+// More than there are threads, so that a request waits for them: 5 s each.
+TEST_F(DoorsLimits, AnHttpConnectionThatTrickles) {
+  Start("", {"--http", "127.0.0.1:0"});
+  const std::string http = HttpAddress(*server_);
+  Trickle slow(http, 64, "GET /metrics HTTP/1.1\r\nX-Words: " + std::string(200, 'x'));
+  const auto begun = std::chrono::steady_clock::now();
+  auto answer = std::async(std::launch::async, [&] { return HttpAnswer(http, "/healthz"); });
+  constexpr std::chrono::seconds kLate{30};
+  size_t open = slow.Next();
+  while (open > 0 && std::chrono::steady_clock::now() - begun < kLate) open = slow.Next();
+  EXPECT_EQ(open, 0u) << "still open after " << kLate.count() << " s";
+  EXPECT_THAT(answer.get(), HasSubstr("200 OK"));
 }
 
 v1::Batch WithSeries(const v1::Source& source, int names, int first = 0) {

@@ -1,9 +1,6 @@
 #include "tests/server/doors_support.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,41 +130,6 @@ std::string BatchBytes(v1::Batch batch, uint64_t stream_id, uint64_t sequence) {
   message.mutable_batch()->set_stream_id(stream_id);
   message.mutable_batch()->set_sequence(sequence);
   return message.SerializeAsString();
-}
-
-std::string HttpAddress(Plumbd& server) {
-  std::string http;
-  Eventually([&] {
-    const std::string log = server.process().errors();
-    const size_t at = log.find("http on ");
-    const size_t end = log.find('\n', at);
-    if (at == std::string::npos || end == std::string::npos) return false;
-    http = log.substr(at + 8, end - at - 8);
-    return true;
-  });
-  return http;
-}
-
-std::string HttpGet(const std::string& address, const std::string& path,
-                    const std::string& headers) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
-  std::string answer;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
-    const std::string request =
-        "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n";
-    if (write(fd, request.data(), request.size()) > 0) {
-      char buffer[4096];
-      for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;) {
-        answer.append(buffer, static_cast<size_t>(n));
-      }
-    }
-  }
-  close(fd);
-  return answer;
 }
 
 uint64_t PeakMiB(const Process& process) {

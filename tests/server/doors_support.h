@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/server/http_support.h"
 #include "tests/server/support.h"
 #include "transport/credentials.h"
 
@@ -44,12 +45,6 @@ grpc::Status SendBytes(const std::shared_ptr<grpc::Channel>& channel,
 
 std::string HelloBytes(uint64_t stream_id, const std::vector<v1::Source>& sources);
 std::string BatchBytes(v1::Batch batch, uint64_t stream_id, uint64_t sequence);
-
-// Where the HTTP side listens, as the log says.
-std::string HttpAddress(Plumbd& server);
-// What it answers to one GET, headers included; empty when nothing did.
-std::string HttpGet(const std::string& address, const std::string& path,
-                    const std::string& headers = "");
 
 // Peak resident memory of a process, MiB.
 uint64_t PeakMiB(const Process& process);

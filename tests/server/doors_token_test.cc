@@ -260,18 +260,18 @@ TEST_F(DoorsToken, HttpAsksToo) {
   const auto bearer = [](const TestToken& token) {
     return "authorization: bearer " + Trimmed(ReadAll(token.file)) + "\r\n";
   };
-  EXPECT_THAT(HttpGet(http, "/healthz"), HasSubstr("200 OK"));
+  EXPECT_THAT(HttpAnswer(http, "/healthz"), HasSubstr("200 OK"));
   // Paths that are not there are no different: nothing is learnt of them.
   for (const char* path :
        {"/version", "/metrics", "/nothing", "//healthz", "/healthz/../version"}) {
-    const std::string nobody = HttpGet(http, path);
+    const std::string nobody = HttpAnswer(http, path);
     EXPECT_THAT(nobody, HasSubstr("401 ")) << path;
     EXPECT_THAT(nobody, HasSubstr("WWW-Authenticate: Bearer")) << path;
-    EXPECT_THAT(HttpGet(http, path, "authorization: Basic eDp5\r\n"), HasSubstr("401 ")) << path;
-    EXPECT_THAT(HttpGet(http, path, bearer(other_)), HasSubstr("403 ")) << path;
+    EXPECT_THAT(HttpAnswer(http, path, "authorization: Basic eDp5\r\n"), HasSubstr("401 ")) << path;
+    EXPECT_THAT(HttpAnswer(http, path, bearer(other_)), HasSubstr("403 ")) << path;
   }
-  EXPECT_THAT(HttpGet(http, "/version", bearer(token_)), HasSubstr("200 OK"));
-  EXPECT_THAT(HttpGet(http, "/nothing", bearer(token_)), HasSubstr("404 "));
+  EXPECT_THAT(HttpAnswer(http, "/version", bearer(token_)), HasSubstr("200 OK"));
+  EXPECT_THAT(HttpAnswer(http, "/nothing", bearer(token_)), HasSubstr("404 "));
 }
 
 TEST_F(DoorsToken, NoTokenIsLoggedOrOnACommandLine) {

@@ -1,14 +1,12 @@
 // plumbd as a program: options, configuration, addresses, signals.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 
+#include "tests/server/http_support.h"
 #include "tests/server/support.h"
 
 namespace plumbline::test {
@@ -136,42 +134,13 @@ TEST(PlumbdProcess, ARestartedServerTakesUpTheStreamsAgain) {
   EXPECT_TRUE(Eventually([&] { return !server->Incidents("restart").empty(); }));
 }
 
-// What plumbd's HTTP port answers to one GET; empty when nothing did.
-std::string HttpGet(const std::string& address, const std::string& path) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
-  std::string answer;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
-    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    if (write(fd, request.data(), request.size()) > 0) {
-      char buffer[4096];
-      for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;) {
-        answer.append(buffer, static_cast<size_t>(n));
-      }
-    }
-  }
-  close(fd);
-  return answer;
-}
-
 TEST(PlumbdProcess, AnswersOverHttp) {
   Plumbd server({"--http", "127.0.0.1:0"});
   ASSERT_FALSE(server.address().empty()) << server.process().errors();
-  std::string http;
-  ASSERT_TRUE(Eventually([&] {
-    const std::string log = server.process().errors();
-    const size_t at = log.find("http on ");
-    const size_t end = log.find('\n', at);
-    if (at == std::string::npos || end == std::string::npos) return false;
-    http = log.substr(at + 8, end - at - 8);
-    return true;
-  }));
-  EXPECT_THAT(HttpGet(http, "/healthz"), testing::AllOf(HasSubstr("200"), HasSubstr("ok")));
-  EXPECT_THAT(HttpGet(http, "/version"), HasSubstr("\"version\""));
-  EXPECT_THAT(HttpGet(http, "/nothing"), HasSubstr("404"));
+  const std::string http = HttpAddress(server);
+  EXPECT_THAT(HttpAnswer(http, "/healthz"), testing::AllOf(HasSubstr("200"), HasSubstr("ok")));
+  EXPECT_THAT(HttpAnswer(http, "/version"), HasSubstr("\"version\""));
+  EXPECT_THAT(HttpAnswer(http, "/nothing"), HasSubstr("404"));
   EXPECT_EQ(server.Stop(), 0);
 }
 
