@@ -56,7 +56,7 @@ def check_cmake(work, prefix):
     os.mkdir(f"{work}/project")
     write(f"{work}/project/main.cc", CXX_PROGRAM)
     write(f"{work}/project/CMakeLists.txt", CMAKE_PROJECT)
-    run("cmake", "-S", f"{work}/project", "-B", f"{work}/project/build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "-G", "Ninja", "-S", f"{work}/project", "-B", f"{work}/project/build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", f"{work}/project/build")
     run(f"{work}/project/build/user")
 
