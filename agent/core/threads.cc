@@ -3,8 +3,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <thread>
 #include <utility>
@@ -12,15 +10,12 @@
 namespace plumbline::agent {
 namespace {
 
-constexpr int kNice = 10;
-
-// Where no core is idle, the trainer's threads come first: a batch thread that wakes never takes
-// the core from one that runs, and a collective whose ranks share a host waits for the slowest of
-// them.
+// A batch thread that wakes does not take the core from one that runs: a collective whose ranks
+// share a host waits for the slowest of them. It still gets its share: made nice besides, it falls
+// behind where more threads run than there are cores, and the ring overflows.
 void ComeSecond() {
   const sched_param parameters{};
   pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters);
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
 }
 
 }  // namespace

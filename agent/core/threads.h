@@ -29,7 +29,7 @@ class SignalsBlocked {
 };
 
 // A thread that can be waited for with a deadline and is never joined, so that nothing hangs on it.
-// It runs as SCHED_BATCH at nice 10: behind the trainer's own.
+// It runs as SCHED_BATCH.
 // What `body` needs must be owned by `body`.
 class GuestThread {
  public:
