@@ -75,7 +75,8 @@ class Engine::Impl {
     while (!runs_.empty()) FinishRun(runs_.begin()->first);
   }
 
-  void FinishRun(const std::string& name) {
+  // By value: the name may be the one that goes with the run.
+  void FinishRun(std::string name) {
     const auto found = runs_.find(name);
     if (found == runs_.end()) return;
     Run& run = *found->second;

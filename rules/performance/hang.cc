@@ -33,7 +33,7 @@ for ever, so restart. `network-lost`: the host and its network. A stage that is 
 declare it with `run.span("checkpoint")`, `"evaluation"` or `"compile"`.
 
 **What it cannot see.** Who holds the others where all stand in the same step: steps do not tell. Hangs
-of a run of which any process is not heard of. A run that never ended three steps. Records and dumps
+of a run of which any process is not heard of. A run of which five steps were not timed. Records and dumps
 have no heartbeats, so an offline audit says nothing of this rule; that of a stored run
 (`plumb audit --server`) repeats what was said.
 

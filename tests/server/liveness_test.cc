@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 // A run of processes that beat each 500 ms, observed every 500 ms.
 class LivenessTest : public ::testing::Test {
  protected:
+  explicit LivenessTest(Liveness::Nanos hang = std::chrono::seconds(10)) : live_(hang) {}
+
   struct Rank {
     int64_t step = -1, ended = 0;
     Liveness::Time moved{};
@@ -80,7 +82,7 @@ class LivenessTest : public ::testing::Test {
 
   uint64_t State(const std::string& state) { return live_.States(run_, now_)[state]; }
 
-  Liveness live_{std::chrono::seconds(10)};
+  Liveness live_;
   Liveness::Time now_{std::chrono::hours(1)};
   std::string run_;
   std::vector<Rank> ranks_;
@@ -235,6 +237,50 @@ TEST_F(LivenessTest, WhereNothingIsKnownNothingIsSaid) {
   Pass(milliseconds(100000));
   EXPECT_TRUE(told_.empty());
   EXPECT_EQ(State("running"), 0u);
+}
+
+TEST_F(LivenessTest, TooFewStepsDoNotTellHowLongOneTakes) {
+  Begin(2);
+  Train(5);  // four were ended, so that the first three are over, and four were timed
+  Pass(milliseconds(60000));
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(LivenessTest, WhoIsLeftOfAnEarlierAttemptIsNotWaitedFor) {
+  Begin(2);
+  Train(20);
+  Join(0, 1);
+  Join(1, 1);
+  Pass(milliseconds(60000));  // the old processes beat, and stand
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(LivenessTest, WhoSaidGoodbyeIsNotWaitedFor) {
+  Begin(2);
+  Train(20);
+  v1::Batch goodbye;
+  goodbye.add_progress()->set_newest_step(ranks_[0].step);
+  goodbye.mutable_progress(0)->set_finished(true);
+  live_.Heard(1, goodbye, now_);  // its connection lives on
+  Train(1, {0});
+  Pass(milliseconds(12000));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
+}
+
+class QuickLivenessTest : public LivenessTest {
+ protected:
+  QuickLivenessTest() : LivenessTest(std::chrono::seconds(1)) {}
+};
+
+// A heartbeat's word is over once a batch shows a newer step.
+TEST_F(QuickLivenessTest, ANewerStepOutweighsTheLastHeartbeat) {
+  Begin(2);
+  Train(20);
+  Pass(milliseconds(1250));
+  for (Rank& rank : ranks_) rank.beats = false;
+  Train(1, {}, milliseconds(1500));
+  EXPECT_TRUE(told_.empty());
 }
 
 }  // namespace
