@@ -118,6 +118,20 @@ TEST(Suppressions, HoldsThroughItsLastDay) {
   EXPECT_TRUE(suppressor.Unused("exp-1", [](const std::string&) { return true; }).empty());
 }
 
+// The file was read again: what its entries have hidden so far is not forgotten.
+TEST(Suppressions, AMatchOutlivesAReload) {
+  const std::string known = std::string("[[suppress]]\nrule = \"causality/*\"\n") + kRest;
+  const std::string fresh = std::string("[[suppress]]\nrule = \"health/*\"\n") + kRest;
+  Suppressor suppressor;
+  suppressor.Set(Parsed(known), kToday);
+  v1::Finding f = FindingAt("causality/moe-future-leak", "a", 0, 0);
+  suppressor.Mark(&f);
+  suppressor.Set(Parsed(fresh + known), kToday);
+  const auto unused = suppressor.Unused("exp-1", [](const std::string&) { return true; });
+  ASSERT_EQ(unused.size(), 1u);
+  EXPECT_EQ(unused[0].site().layer(), "health/*");
+}
+
 // It would hide what says that it is not needed.
 TEST(Suppressions, NeverHidesItsOwnRule) {
   Suppressor suppressor;
