@@ -29,7 +29,7 @@ class LivenessTest : public ::testing::Test {
     ranks_.resize(ranks);
     for (uint32_t r = 0; r < ranks; ++r) Join(r);
   }
-  void Join(uint32_t rank, uint32_t attempt = 0) {
+  void Join(uint32_t rank, uint32_t attempt = 0, uint64_t connection = 1) {
     v1::Hello hello;
     hello.set_stream_id(100 * attempt + rank + 1);
     v1::Source& source = *hello.add_sources();
@@ -37,7 +37,7 @@ class LivenessTest : public ::testing::Test {
     source.set_rank(rank);
     source.set_attempt(attempt);
     source.set_role(v1::ROLE_TRAINER);
-    live_.Joined(hello, 1, now_);
+    live_.Joined(hello, connection, now_);
   }
   void Leave(uint32_t rank) { live_.Left(rank + 1, 1, now_); }
 
@@ -268,6 +268,14 @@ TEST_F(LivenessTest, WhoSaidGoodbyeIsNotWaitedFor) {
   EXPECT_EQ(Of(told_[0].ranks()), (std::vector<uint32_t>{1}));
 }
 
+TEST_F(LivenessTest, TheEndOfAnOlderConnectionIsNotTheProcess) {
+  Begin(2);
+  Train(20);
+  Join(0, 0, 2);  // it is back before the old connection was seen to break
+  live_.Left(1, 1, now_);
+  EXPECT_EQ(State("running"), 2u);
+}
+
 class QuickLivenessTest : public LivenessTest {
  protected:
   QuickLivenessTest() : LivenessTest(std::chrono::seconds(1)) {}
@@ -279,7 +287,7 @@ TEST_F(QuickLivenessTest, ANewerStepOutweighsTheLastHeartbeat) {
   Train(20);
   Pass(milliseconds(1250));
   for (Rank& rank : ranks_) rank.beats = false;
-  Train(1, {}, milliseconds(1500));
+  Train(1, {}, milliseconds(2500));
   EXPECT_TRUE(told_.empty());
 }
 
