@@ -118,6 +118,15 @@ TEST(Suppressions, HoldsThroughItsLastDay) {
   EXPECT_TRUE(suppressor.Unused("exp-1", [](const std::string&) { return true; }).empty());
 }
 
+TEST(Suppressions, ExpiryIsToldOfTheRunsThatItSpeaksOf) {
+  Suppressor suppressor;
+  suppressor.Set(Parsed("[[suppress]]\nrule = \"*\"\nrun = \"exp-?\"\nreason = \"r\"\n"
+                        "expires = 2026-05-31\n"),
+                 kToday);
+  EXPECT_EQ(suppressor.Expired("exp-1").size(), 1u);
+  EXPECT_TRUE(suppressor.Expired("other").empty());
+}
+
 // The file was read again: what its entries have hidden so far is not forgotten.
 TEST(Suppressions, AMatchOutlivesAReload) {
   const std::string known = std::string("[[suppress]]\nrule = \"causality/*\"\n") + kRest;
