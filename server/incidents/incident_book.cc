@@ -21,6 +21,11 @@ bool Stronger(const v1::Finding& a, const v1::Finding& b) {
   return a.level() > b.level() || a.strength() > b.strength();
 }
 
+// Steps come from outside and may be the last that there is: "silent for ever".
+int64_t After(int64_t step, int64_t steps) {
+  return step > INT64_MAX - steps ? INT64_MAX : step + steps;
+}
+
 bool Open(const v1::Incident& incident) {
   return incident.state() != v1::Incident::STATE_RESOLVED && !incident.finding().suppressed();
 }
@@ -100,9 +105,9 @@ void IncidentBook::SetState(Entry* entry, v1::Incident::State state) {
 
 int64_t IncidentBook::DueOf(const Entry& entry) const {
   if (entry.incident.state() == v1::Incident::STATE_RESOLVED) return INT64_MAX;
-  int64_t due = entry.status.seen_step() + quiet_steps_ + 1;
+  int64_t due = After(entry.status.seen_step(), quiet_steps_ + 1);
   if (entry.status.has_silenced_until_step())
-    due = std::min<int64_t>(due, entry.status.silenced_until_step() + 1);
+    due = std::min<int64_t>(due, After(entry.status.silenced_until_step(), 1));
   return due;
 }
 
@@ -165,7 +170,7 @@ void IncidentBook::StepClosed(const std::string& name, int64_t step) {
 bool IncidentBook::ByItself(Entry* entry, int64_t step, Told* told) {
   if (step < DueOf(*entry)) return false;
   Touch(entry, unix_ns_());
-  if (step > entry->status.seen_step() + quiet_steps_) {
+  if (step > After(entry->status.seen_step(), quiet_steps_)) {
     SetState(entry, v1::Incident::STATE_RESOLVED);
     Say(*entry, Revision::CHANGE_RESOLVED, "plumbd",
         absl::StrCat("not found again for ", quiet_steps_, " steps"), told);

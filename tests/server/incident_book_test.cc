@@ -157,6 +157,15 @@ TEST_F(Life, ASilenceEndsAtItsStepOrTime) {
   EXPECT_TRUE(book_.SilencesOver(1000).empty());
 }
 
+TEST_F(Life, ASilenceUntilTheLastStepThereIsGoesOn) {
+  v1::IncidentUpdate silence = Update(v1::IncidentUpdate::ACTION_SILENCE);
+  silence.set_until_step(INT64_MAX);
+  ASSERT_TRUE(book_.Apply(silence).ok());
+  book_.Put(FoundAt(119, v1::LEVEL_ERROR), 2);
+  book_.StepClosed("r", 120);
+  EXPECT_EQ(state(), v1::Incident::STATE_SILENCED);
+}
+
 TEST_F(Life, UpdatesSayWhoAndWhyAndNameAnIncident) {
   v1::IncidentUpdate update = Update(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
   update.clear_reason();

@@ -117,7 +117,7 @@ TEST(WireFuzz, NoMessageHarmsTheServerOrAnotherRank) {
   EXPECT_EQ(server.Run("fuzz")->evidence(), good_sequence + 1);
   // Something was in fact refused, or this test would show nothing.
   EXPECT_GT(server.Info().dropped().at("rejected-batches"), 20u);
-  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_EQ(server.Stop(), 0) << server.process().errors();
 }
 
 // Good messages of an agent, of every kind that AgentMessage has (newer ones too: by reflection),
@@ -170,7 +170,7 @@ TEST(WireFuzz, NoFieldHarmsTheServerOrAnotherRank) {
   EXPECT_GT(info.dropped().at("rejected-batches"), rounds / 10);
   EXPECT_GT(info.batches(), rounds / 10);
   EXPECT_TRUE(Eventually([&] { return server.Run("fuzz-good")->evidence() == sent; }));
-  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_EQ(server.Stop(), 0) << server.process().errors();
 }
 
 // A relay looks into messages only so far as it must.
@@ -233,7 +233,7 @@ TEST(WireFuzz, NothingHarmsARelay) {
   EXPECT_TRUE(good.Acknowledged(1));
   EXPECT_FALSE(good.over());
   EXPECT_EQ(relay.Stop(), 0);
-  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_EQ(server.Stop(), 0) << server.process().errors();
 }
 
 grpc::StatusCode Ask(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
@@ -320,7 +320,7 @@ TEST(WireFuzz, QueriesWithDamagedRequestsAreAnswered) {
     EXPECT_NE(code, grpc::StatusCode::DEADLINE_EXCEEDED) << "seed " << seed;
   }
   EXPECT_TRUE(audit::Client(server.address()).Health(30).ok());
-  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_EQ(server.Stop(), 0) << server.process().errors();
   // What was decided is in the journal, and can be read again.
   Plumbd again({"--log-level", "off", "--data", folder.File("data")});
   EXPECT_FALSE(again.address().empty()) << again.process().errors();
