@@ -118,8 +118,12 @@ std::vector<Suppression> FromMessage(const v1::SuppressionSet& set) {
 void Suppressor::Set(std::vector<Suppression> list, int32_t today) {
   std::vector<Entry> entries;
   for (Suppression& what : list) {
-    const auto known = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const Entry& e) { return e.what == what; });
+    // The same entry on another line is the same.
+    const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+      Suppression there = e.what;
+      there.line = what.line;
+      return there == what;
+    });
     const uint64_t matched = known == entries_.end() ? 0 : known->matched;
     entries.push_back({std::move(what), matched});
   }
