@@ -13,7 +13,7 @@ namespace {
 // A batch thread that wakes does not take the core from one that runs: a collective whose ranks
 // share a host waits for the slowest of them. It still gets its share: made nice besides, it falls
 // behind where more threads run than there are cores, and the ring overflows.
-void ComeSecond() {
+void RunAsBatch() {
   const sched_param parameters{};
   pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters);
 }
@@ -38,7 +38,7 @@ bool GuestThread::Start(const std::string& name, std::function<void()> body) {
   auto end = std::make_shared<End>();
   try {
     std::thread thread([end, body = std::move(body)]() mutable {
-      ComeSecond();
+      RunAsBatch();
       {
         const std::lock_guard<std::mutex> lock(end->mutex);
         pthread_getcpuclockid(pthread_self(), &end->cpu_clock);

@@ -47,7 +47,8 @@ class BoundedServer : public httplib::Server {
  public:
   explicit BoundedServer(TlsContext tls) : tls_(std::move(tls)) {}
 
-  // Its headers have come: from here on it is answered.
+  // Its headers have come: from here on it is answered. Of the calling thread's connection, since
+  // the library's handlers are not told theirs.
   static void RequestIsWhole() { current_->AllowUntil(HttpConnection::Clock::now() + kAnswer); }
 
  private:

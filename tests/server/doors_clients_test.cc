@@ -54,10 +54,8 @@ class DoorsClients : public testing::Test {
   std::unique_ptr<Plumbd> server_;
 };
 
+#ifndef PLUMBLINE_SANITIZED  // whose runtime does not let the agent's library be opened
 TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
-#ifdef PLUMBLINE_SANITIZED
-  GTEST_SKIP() << "the agent's library is not opened under AddressSanitizer";
-#endif
   const std::string ca = "PLUMBLINE_TLS_CA=" + authority_.file();
   const std::string token = "PLUMBLINE_TOKEN_FILE=" + writer_.file;
   const auto good = Train("exp1", {ca, token});
@@ -81,6 +79,7 @@ TEST_F(DoorsClients, AnAgentFindsItsCredentialsInTheEnvironment) {
   EXPECT_FALSE(Knows("other"));
   EXPECT_FALSE(Knows("exp2"));
 }
+#endif
 
 TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
   const TestToken local = NewToken(folder_, "local");
