@@ -25,7 +25,7 @@ bool Governor::Look(uint64_t now_ns, uint64_t threads_ns) {
   looked_ns_ = now_ns;
   threads_ns_ = std::max(threads_ns, threads_ns_);
   if (first || elapsed == 0) return false;
-  share_ = static_cast<double>(calls + threads) / static_cast<double>(elapsed);
+  share_ = kPaidPerCounted * static_cast<double>(calls + threads) / static_cast<double>(elapsed);
 
   const uint64_t before = stretch_;
   // The cost follows the number of due steps.

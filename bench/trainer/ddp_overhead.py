@@ -2,21 +2,28 @@
 """What the probes cost a data-parallel training step: examples/ddp_pytorch, its ranks over gloo.
 
 Blocks of steps with probes and without alternate in the same ranks; with them everything that the
-example tells is told (the hook's collectives, the digests of all weights, the loss). Two figures:
+example tells is told (the hook's collectives, the digests of all weights, the loss).
 
   paired      (a block with) / (the block without beside it) - 1: median over the pairs, and mean,
               since most of the cost lies in the few steps that are due, each with a bootstrap
               interval of 95 %. Short blocks and many of them where the machine's speed wanders.
-  attributed  CPU time of our calls and of our threads in the blocks with probes, over the CPU time
-              of all threads, and over the wall time, there. Steadier by far on a shared machine,
-              and free of what the rest of the step does; it leaves out what we do to its caches.
+              Nothing of ours is timed inside: two readings of a clock around each call would be
+              part of what is measured.
 
-The agent's governor sees the probes half of the time, so it gets half of the default budget here.
+With --always there are probes in every step, as in use, and each of our calls is timed:
+
+  attributed  CPU time of our calls and of our threads, over the CPU time of all threads, and over
+              the wall time. Steadier by far on a shared machine, and free of what the rest of the
+              step does; it leaves out what we do to its caches.
+
+In blocks the agent's governor sees the probes half of the time, so it gets half of its budget.
+With `-- --probes off` both kinds of blocks are silent: what the method itself makes of nothing.
 
 With --turns whole runs take turns instead of blocks, with the probes as in use (nothing is timed
 inside, the budget's governor acts on all of the run) and without: pairs, in the order ABBA.
 
-  ddp_overhead.py --ranks 2 --steps 2000                   # to a record
+  ddp_overhead.py --ranks 2 --steps 9600 --block 4         # to a record
+  ddp_overhead.py --ranks 2 --steps 2000 --always
   ddp_overhead.py --ranks 2 --steps 480 --turns 12
   ddp_overhead.py --ranks 2 --steps 2000 --bin P           # to a plumbd of its own, from P
   ddp_overhead.py --ranks 4 --steps 800 -- --hidden 1024   # options of train.py after --
@@ -51,15 +58,18 @@ RESAMPLES = 2_000
 
 
 class Clock:
-    """CPU time of the calling threads within our code, by what is called."""
+    """CPU time of the calling threads within our code, by what is called; nothing unless `on`."""
 
-    def __init__(self):
-        self.spent = {}
+    def __init__(self, on):
+        self.on, self.spent = on, {}
 
     def add(self, name, ns):
         self.spent[name] = self.spent.get(name, 0) + ns
 
     def timed(self, name, call):
+        if not self.on:
+            return call
+
         @functools.wraps(call)
         def timed(*arguments, **named):
             began = time.thread_time_ns()
@@ -110,10 +120,8 @@ def alternating(probes, clock, block):
             if not self.on:
                 yield
                 return
-            began = time.thread_time_ns()
-            context = self._begin(pair * block + place)
-            context.__enter__()
-            clock.add("step", time.thread_time_ns() - began)
+            context = clock.timed("step", self._begin)(pair * block + place)
+            clock.timed("step", context.__enter__)()
             yield
             clock.timed("step", context.__exit__)(None, None, None)
 
@@ -145,7 +153,7 @@ def rank_main(options):
     import probes
     import train
 
-    clock, steps = Clock(), []
+    clock, steps = Clock(options.always), []
     if not options.turns:
         train.Probes = alternating(probes, clock, options.block)
     trainer_step = train.Trainer.train
@@ -155,7 +163,7 @@ def rank_main(options):
         while True:
             if len(steps) == options.warm_up:
                 clock.spent.clear()
-            ours, threads = ours_ns(clock.spent), threads_ns()
+            ours, threads = ours_ns(clock.spent), threads_ns() if clock.on else 0
             began, worked = time.perf_counter(), time.process_time_ns()
             record = next(each, None)
             if record is None:
@@ -164,7 +172,7 @@ def rank_main(options):
                 "wall": time.perf_counter() - began,
                 "cpu": (time.process_time_ns() - worked) / 1e9,
                 "calls": (ours_ns(clock.spent) - ours) / 1e9,
-                "threads": (threads_ns() - threads) / 1e9,
+                "threads": (threads_ns() - threads) / 1e9 if clock.on else 0,
             })
             yield record
 
@@ -236,7 +244,7 @@ def train(options, folder, address, probes="on"):
     status = ranks.launch(options.ranks, [
         os.path.abspath(__file__), "--out", str(folder), "--block",
         str(0 if options.always else options.block), "--turns", str(options.turns), "--warm-up",
-        str(options.warm_up), "--", "--steps", str(options.steps), "--probes", probes, *to,
+        str(options.warm_up), *(["--always"] if options.always else []), "--", "--steps", str(options.steps), "--probes", probes, *to,
         *options.trainer])
     if status != 0:
         raise SystemExit(f"training ended with {status}")
@@ -300,11 +308,10 @@ def in_turns(options, folder, address):
 
 
 def attributed(found, options):
-    """Of the steps with probes, warm-up left out: our share of their CPU time, by rank."""
+    """Of the steps after the warm-up: our share of their CPU time, by rank."""
     shares = []
     for rank in found:
-        on = [step for number, step in enumerate(rank["steps"]) if number >= options.warm_up
-              and (options.always or number // options.block % 2 == 0)]
+        on = rank["steps"][options.warm_up:]
         ours = {part: sum(step[part] for step in on) for part in ("calls", "threads")}
         shares.append({f"{part} of {quantity}": ours[part] / sum(step[quantity] for step in on)
                        for quantity in ("cpu", "wall") for part in ours})
@@ -312,17 +319,17 @@ def attributed(found, options):
 
 
 def parts_us(rank, options):
-    """Microseconds of each part in a step with probes, warm-up left out."""
-    on = (len(rank["steps"]) - options.warm_up) / (1 if options.always else 2)
+    """Microseconds of each part in a step after the warm-up."""
+    on = len(rank["steps"]) - options.warm_up
     return {name: ns / 1e3 / on for name, ns in sorted(rank["spent"].items())}
 
 
 def in_one_run(options, folder, address):
     found = train(options, folder, address)
-    return {"paired": {} if options.always else
-                      {q: paired(found, options, q) for q in ("wall", "cpu")},
-            "attributed": attributed(found, options),
-            "rank 0, us a step": parts_us(found[0], options)}
+    if options.always:
+        return {"paired": {}, "attributed": attributed(found, options),
+                "rank 0, us a step": parts_us(found[0], options)}
+    return {"paired": {q: paired(found, options, q) for q in ("wall", "cpu")}}
 
 
 def show(result):

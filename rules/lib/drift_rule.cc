@@ -16,6 +16,11 @@ void Withdraw(const DriftSite& site, const v1::Cause& told, v1::Finding& finding
 
 }  // namespace
 
+void DriftRule::Persist(Archive& archive) {
+  archive.Version(1);
+  archive(run_, told_);
+}
+
 void DriftRule::Judge(const SiteStep& step, VerdictSink& out) {
   DriftRun& run = run_.Take(step);
   for (const DriftRun::Key& key : run.touched()) {

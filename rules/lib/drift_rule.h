@@ -20,10 +20,7 @@ class DriftRule : public Rule {
  public:
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
-  void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(run_, told_);
-  }
+  void Persist(Archive& archive) override;
 
  protected:
   // What the site's tokens so far show: a finding, a pass, or inconclusive. The site is filled by

@@ -106,6 +106,16 @@ void DriftSite::Place(v1::Verdict& verdict) const {
   for (const uint32_t rank : ranks) site.add_ranks(rank);
 }
 
+void DriftSite::Persist(Archive& a) {
+  a(layer, op, statistics, times, step_first, step_last, ranks, batches, unmatched, unreadable);
+  a(record, sampler, tests, ended);
+}
+
+void DriftRun::Persist(Archive& a) {
+  a.Version(1);
+  a(join_, routing_, routed_, flipped_, finished_, sites_, logit_sites_);
+}
+
 void DriftRun::Take(const SiteStep& step) {
   TakeRouting(routing_.Take(step));
   Take(*join_.Take(step));
@@ -179,6 +189,8 @@ void DriftRun::Take(const std::vector<RolloutBatch>& batches) {
     if (site.unreadable.empty()) site.unreadable = problem;
   }
 }
+
+void SharedDriftRun::Persist(Archive& a) { a(run_); }
 
 DriftRun& SharedDriftRun::Take(const SiteStep& step) {
   std::shared_ptr<const void>& slot = (*step.shared)["drift-run"];

@@ -58,10 +58,7 @@ struct DriftSite {
   std::string RecordDoubt() const;
   void Place(v1::Verdict& verdict) const;  // site, steps, ranks
 
-  void Persist(Archive& a) {
-    a(layer, op, statistics, times, step_first, step_last, ranks, batches, unmatched, unreadable);
-    a(record, sampler, tests, ended);
-  }
+  void Persist(Archive& a);
 };
 
 // One (layer, op) whose evidence holds rows of full logits.
@@ -87,10 +84,7 @@ class DriftRun {
   const std::set<Key>& touched() const { return touched_; }
 
   // touched_ is of one call.
-  void Persist(Archive& a) {
-    a.Version(1);
-    a(join_, routing_, routed_, flipped_, finished_, sites_, logit_sites_);
-  }
+  void Persist(Archive& a);
 
  private:
   void Take(const std::vector<RolloutBatch>& batches);
@@ -111,7 +105,7 @@ class SharedDriftRun {
  public:
   DriftRun& Take(const SiteStep& step);
   DriftRun& Finish();
-  void Persist(Archive& a) { a(run_); }
+  void Persist(Archive& a);
 
  private:
   std::shared_ptr<DriftRun> run_ = std::make_shared<DriftRun>();

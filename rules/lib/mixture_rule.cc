@@ -12,6 +12,11 @@ const char* RoleName(v1::Role role) { return role == v1::ROLE_ROLLOUT ? "rollout
 
 }  // namespace
 
+void MixtureRule::Persist(Archive& archive) {
+  archive.Version(1);
+  archive.MapOf(layers_, [this](const MixtureKey&) { return Layer(window_steps_); });
+}
+
 void MixtureRule::Judge(const SiteStep& step, VerdictSink& out) {
   for (const JoinedMixture& joined : *JoinMixture(step)) {
     Layer& layer = layers_.try_emplace(joined.key, window_steps_).first->second;

@@ -30,10 +30,7 @@ class MixtureRule : public Rule {
   void Judge(const SiteStep& step, VerdictSink& out) override;
   void JudgeRun(const RunSummary& run, VerdictSink& out) override;
   // All that such a rule remembers: what derives from it keeps options only.
-  void Persist(Archive& archive) final {
-    archive.Version(1);
-    archive.MapOf(layers_, [this](const MixtureKey&) { return Layer(window_steps_); });
-  }
+  void Persist(Archive& archive) final;
 
  protected:
   // The finding that a full window makes, if any; `fired`: cause ids already told, not to be told

@@ -369,6 +369,22 @@ TEST_F(CapsuleTest, APersonAsksAndARankThatGoesIsNotWaitedFor) {
   EXPECT_EQ(std::string(manifest["missing"][0]["reason"]).rfind("gone:", 0), 0u);
 }
 
+// A resumed run has ranks of the same numbers, which cannot give what the first ones saw.
+TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
+  Start("[ingest]\ngrace_seconds = 0.5\n");
+  TwoLeakingRanks();
+  const v1::SendCapsule order = ranks_[0]->Ordered();
+  ranks_[1]->SendAll(ranks_[1]->Ordered());
+  ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
+  ranks_[0] = nullptr;
+  v1::Source resumed = SourceOf("run", 0, 2);
+  resumed.set_attempt(1);
+  Rank next(*server_, 20, resumed);
+  ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_PARTIAL));
+  EXPECT_EQ(next.stream().directives(), 0u);
+  EXPECT_EQ(Capsules(*server_)[0].ranks(0).error().rfind("gone:", 0), 0u);
+}
+
 TEST_F(CapsuleTest, ThroughARelay) {
   Start();
   Plumbd relay(std::vector<std::string>{"--relay", server_->address()});

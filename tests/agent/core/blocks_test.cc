@@ -138,11 +138,11 @@ constexpr uint64_t kSecond = 1'000'000'000;
 TEST(Governor, StaysAtOneWithinTheBudget) {
   Governor governor(0.01);
   EXPECT_FALSE(governor.Look(5 * kSecond, 0));
-  governor.Charge(kSecond / 200);
+  governor.Charge(kSecond / 400);
   EXPECT_FALSE(governor.Due(5 * kSecond + kSecond / 2));
   EXPECT_TRUE(governor.Due(6 * kSecond));
-  EXPECT_FALSE(governor.Look(6 * kSecond, kSecond / 250));
-  EXPECT_NEAR(governor.share(), 0.009, 1e-6);
+  EXPECT_FALSE(governor.Look(6 * kSecond, kSecond / 500));
+  EXPECT_NEAR(governor.share(), 0.009, 1e-6) << "twice what was counted";
   EXPECT_EQ(governor.stretch(), 1u);
 }
 
@@ -153,7 +153,8 @@ TEST(Governor, FindsTheLeastStretchAndComesBack) {
   uint64_t now = kSecond, threads = 0;
   governor.Look(now, threads);
   const auto second = [&](double full_share) {
-    const double cost = full_share / static_cast<double>(governor.stretch()) * 1e9;
+    const double paid = full_share / static_cast<double>(governor.stretch()) * 1e9;
+    const double cost = paid / Governor::kPaidPerCounted;
     governor.Charge(static_cast<uint64_t>(cost / 2));
     threads += static_cast<uint64_t>(cost / 2);
     governor.Look(now += kSecond, threads);
