@@ -16,15 +16,10 @@
 #include <cstdint>
 
 #include "base/router_scores.h"
+#include "kernels/device_code.h"
 #include "kernels/routing_plan.h"
 #include "kernels/routing_pools.h"
 #include "kernels/routing_row.h"
-
-#if defined(__CUDACC__)
-#define PLUMB_UNROLL _Pragma("unroll")
-#else
-#define PLUMB_UNROLL
-#endif
 
 namespace plumbline {
 

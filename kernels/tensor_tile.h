@@ -15,18 +15,11 @@
 
 #include <cstdint>
 
+#include "kernels/device_code.h"
 #include "kernels/tensor_batch.h"
 #include "kernels/tensor_digest.h"
 #include "kernels/tensor_fit.h"
 #include "kernels/tensor_widen.h"
-
-#if defined(__CUDACC__)
-#define PLUMB_DEVICE __device__ __forceinline__
-#define PLUMB_UNROLL _Pragma("unroll")
-#else
-#define PLUMB_DEVICE inline
-#define PLUMB_UNROLL
-#endif
 
 namespace plumbline {
 
