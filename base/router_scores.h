@@ -1,5 +1,5 @@
 // One row of a router on the host: what its own scores choose. The definition is in
-// base/router_rule.h; the device form is kernels/routing_core.h.
+// base/router_rule.h; the device form is kernels/routing_choice.h.
 #pragma once
 
 #include <cstdint>

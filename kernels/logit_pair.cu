@@ -9,117 +9,15 @@
 #include <cfloat>
 
 #include "base/load.h"
+#include "kernels/cuda_logit_row.h"
 #include "kernels/logit_core.h"
 #include "kernels/logit_pair_device.h"
 
 namespace plumbline {
 namespace {
 
-constexpr int kWarp = 32;
 constexpr int kBlock = 512;
 constexpr int64_t kWarpVocabulary = 4096;  // up to this many logits a warp takes a row
-constexpr int kVector = 8;                 // pairs that a thread takes at a time
-constexpr unsigned kAll = 0xffffffffu;
-
-__device__ __forceinline__ float NegativeInfinity() { return -__int_as_float(0x7f800000); }
-
-// Eight logits of a row. Of a dense row whose addresses allow it, in one or two loads.
-__device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at, int64_t first,
-                                           int n, bool vector, float* out) {
-  if (vector && n == kVector) {
-    if (part.dtype == DType::kF32) {
-      const auto* from =
-          reinterpret_cast<const float4*>(static_cast<const float*>(part.data) + row_at + first);
-      const float4 a = __ldg(from), b = __ldg(from + 1);
-      out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
-      out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
-      return;
-    }
-    const uint4 words = __ldg(
-        reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(part.data) + row_at + first));
-    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      const auto code = static_cast<uint16_t>(word[i / 2] >> (16 * (i % 2)));
-      out[i] = part.dtype == DType::kBF16 ? BF16ToFloat(code) : F16ToFloat(code);
-    }
-    return;
-  }
-  for (int i = 0; i < n; ++i) {
-    const int64_t at = row_at + (first + i) * part.stride;
-    out[i] = static_cast<float>(LoadDouble(part.data, part.dtype, at));
-  }
-}
-
-// One row as a thread of its group sees it: vectors `lane`, `lane` + kThreads, ...
-template <int kThreads>
-struct RowView {
-  const LogitPlan& plan;
-  int64_t at[2];
-  int64_t allowed_at = 0;
-  bool vector[2];
-
-  __device__ RowView(const LogitPlan& p, int64_t row) : plan(p) {
-    for (int s = 0; s < 2; ++s) {
-      const LogitPart& part = p.side[s];
-      at[s] = part.rows.Offset(row);
-      const auto address = reinterpret_cast<uint64_t>(part.data) +
-                           static_cast<uint64_t>(at[s]) * DTypeSize(part.dtype);
-      vector[s] = part.stride == 1 && address % 16 == 0;
-    }
-    if (p.allowed.data != nullptr) allowed_at = p.allowed.rows.Offset(row);
-  }
-
-  // Pairs from `first` on; returns how many.
-  __device__ __forceinline__ int Load(int64_t first, float* train, float* rollout) const {
-    const int n = static_cast<int>(min(static_cast<int64_t>(kVector), plan.vocabulary - first));
-    LoadLogits(plan.side[0], at[0], first, n, vector[0], train);
-    LoadLogits(plan.side[1], at[1], first, n, vector[1], rollout);
-    if (plan.allowed.data == nullptr) return n;
-    for (int i = 0; i < n; ++i) {
-      const int64_t mask = allowed_at + (first + i) * plan.allowed.stride;
-      if (LoadRaw<uint8_t>(plan.allowed.data, mask) != 0) continue;
-      train[i] = rollout[i] = NegativeInfinity();
-    }
-    return n;
-  }
-
-  template <typename F>
-  __device__ __forceinline__ void Each(int lane, F f) const {
-    float train[kVector], rollout[kVector];
-    for (int64_t first = static_cast<int64_t>(lane) * kVector; first < plan.vocabulary;
-         first += static_cast<int64_t>(kThreads) * kVector) {
-      f(first, Load(first, train, rollout), train, rollout);
-    }
-  }
-};
-
-// The threads of one row: exchange by shuffles within a warp, by shared memory between warps.
-template <int kThreads>
-struct Group {
-  static constexpr int kWarps = kThreads / kWarp;
-  int lane;
-
-  __device__ void Sync() const {
-    if constexpr (kWarps > 1) {
-      __syncthreads();
-    } else {
-      __syncwarp();
-    }
-  }
-};
-
-template <typename T>
-__device__ __forceinline__ T Shuffled(const T& value, int mask) {
-  static_assert(sizeof(T) % 4 == 0);
-  T out;
-  uint32_t words[sizeof(T) / 4];
-  memcpy(words, &value, sizeof(T));
-#pragma unroll
-  for (size_t i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_xor_sync(kAll, words[i], mask);
-  memcpy(&out, words, sizeof(T));
-  return out;
-}
 
 __device__ __forceinline__ void MergeWarp(LogitSums<double>* sums) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) MergeLogits(sums, Shuffled(*sums, mask));
@@ -144,9 +42,9 @@ struct Shared {
 
 // The sums of all threads, in shared->sums[0].
 template <int kThreads>
-__device__ void MergeGroup(const Group<kThreads>& group, const LogitSums<float>& mine,
+__device__ void MergeGroup(const LogitGroup<kThreads>& group, const LogitSums<float>& mine,
                            Shared<kThreads>* shared) {
-  constexpr int kWarps = Group<kThreads>::kWarps;
+  constexpr int kWarps = LogitGroup<kThreads>::kWarps;
   LogitSums<double> sums = Widened(mine);
   MergeWarp(&sums);
   if (group.lane % kWarp == 0) shared->sums[group.lane / kWarp] = sums;
@@ -163,7 +61,7 @@ __device__ void MergeGroup(const Group<kThreads>& group, const LogitSums<float>&
 
 // The first logit of the row that both sides have: found in its first vectors, nearly always.
 template <int kThreads>
-__device__ void FindReference(const RowView<kThreads>& view, const Group<kThreads>& group,
+__device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                               Shared<kThreads>* shared) {
   if (group.lane == 0) shared->reference = LogitReference{};
   group.Sync();
@@ -193,7 +91,7 @@ __device__ void FindReference(const RowView<kThreads>& view, const Group<kThread
 // The threads in 32 parts, the largest logit of each: the eighth of these bounds the eighth largest
 // logit from below.
 template <int kThreads>
-__device__ void FindFloors(const Group<kThreads>& group, const LogitSums<float>& sums,
+__device__ void FindFloors(const LogitGroup<kThreads>& group, const LogitSums<float>& sums,
                            Shared<kThreads>* shared) {
   for (int s = 0; s < 2; ++s) shared->max[s][group.lane] = sums.side[s].max;
   if (group.lane == 0) shared->reads = 0;
@@ -216,7 +114,7 @@ __device__ void FindFloors(const Group<kThreads>& group, const LogitSums<float>&
 
 // Threads that have a logit at or above the floor read theirs again, one thread after the other.
 template <int kThreads>
-__device__ void FindTop(const RowView<kThreads>& view, const Group<kThreads>& group,
+__device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                         const LogitSums<float>& sums, Shared<kThreads>* shared) {
   const bool wanted = (sums.side[0].max >= shared->floor[0] && sums.side[0].finite > 0) ||
                       (sums.side[1].max >= shared->floor[1] && sums.side[1].finite > 0);
@@ -236,7 +134,7 @@ __device__ void FindTop(const RowView<kThreads>& view, const Group<kThreads>& gr
     atomicAdd(&shared->reads, reads);
   }
   // Some eight threads: their turns are shorter than a tree.
-  for (int warp = 0; warp < Group<kThreads>::kWarps; ++warp) {
+  for (int warp = 0; warp < LogitGroup<kThreads>::kWarps; ++warp) {
     if (group.lane / kWarp == warp) {
       unsigned waiting = __ballot_sync(kAll, wanted);
       while (waiting != 0) {
@@ -269,7 +167,7 @@ __device__ __forceinline__ float LessOne(float mu, float log_mu, float t) {
 
 // The second read: what needs both normalisers. f32 within a thread, as the first.
 template <int kThreads>
-__device__ void MeasureTails(const RowView<kThreads>& view, const Group<kThreads>& group,
+__device__ void MeasureTails(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
                              const LogitSums<double>& sums, Shared<kThreads>* shared) {
   float max[2], rest[2];
   for (int s = 0; s < 2; ++s) {
@@ -319,7 +217,7 @@ __device__ void MeasureTails(const RowView<kThreads>& view, const Group<kThreads
   group.Sync();
   if (group.lane != 0) return;
   Tails all;
-  for (int w = 0; w < Group<kThreads>::kWarps; ++w) {
+  for (int w = 0; w < LogitGroup<kThreads>::kWarps; ++w) {
     all.js += shared->tails[w].js;
     all.variation += shared->tails[w].variation;
     for (int k = 0; k < kLogitLambdas; ++k) all.downward[k] += shared->tails[w].downward[k];
@@ -352,8 +250,8 @@ __device__ void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row, const
 
 template <int kThreads>
 __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
-                           const Group<kThreads>& group, Shared<kThreads>* shared) {
-  const RowView<kThreads> view(plan, at);
+                           const LogitGroup<kThreads>& group, Shared<kThreads>* shared) {
+  const LogitRowView<kThreads> view(plan, at);
   FindReference(view, group, shared);
   const LogitReference reference = shared->reference;
   LogitLane<float> lane;
@@ -380,7 +278,7 @@ __global__ void __launch_bounds__(kThreads)
     LogitKernel(const __grid_constant__ LogitPlan plan, const __grid_constant__ LogitLaunch launch,
                 LogitRow* out) {
   __shared__ Shared<kThreads> shared;
-  const Group<kThreads> group{static_cast<int>(threadIdx.x)};
+  const LogitGroup<kThreads> group{static_cast<int>(threadIdx.x)};
   for (int64_t i = blockIdx.x; i < launch.count; i += gridDim.x) {
     const int64_t row = launch.rows == nullptr ? i : static_cast<int64_t>(launch.rows[i]);
     MeasureRow<kThreads>(plan, row, i < launch.detailed, group, &shared);

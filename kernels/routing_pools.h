@@ -13,14 +13,9 @@
 
 #include <cstdint>
 
+#include "kernels/device_code.h"
 #include "kernels/routing_plan.h"
 #include "kernels/routing_row.h"
-
-#if defined(__CUDACC__)
-#define PLUMB_DEVICE __device__ __forceinline__
-#else
-#define PLUMB_DEVICE inline
-#endif
 
 namespace plumbline {
 

@@ -15,42 +15,15 @@
 
 #include <cstdint>
 
+#include "kernels/device_code.h"
 #include "kernels/tensor_batch.h"
 #include "kernels/tensor_digest.h"
 #include "kernels/tensor_fit.h"
+#include "kernels/tensor_tile_lanes.h"
+#include "kernels/tensor_tile_sums.h"
 #include "kernels/tensor_widen.h"
 
-#if defined(__CUDACC__)
-#define PLUMB_DEVICE __device__ __forceinline__
-#define PLUMB_UNROLL _Pragma("unroll")
-#else
-#define PLUMB_DEVICE inline
-#define PLUMB_UNROLL
-#endif
-
 namespace plumbline {
-
-inline constexpr int kTileLanes = 32;
-inline constexpr int kLaneElements = 4;  // a round
-inline constexpr int kTileRounds = 8;
-inline constexpr int kTileElements = kTileLanes * kLaneElements * kTileRounds;
-
-// How far below the largest exponent so far in its tile a value may lie so that a lane's sums hold
-// it: 24 bits and 32 below are 61 bits for 32 values, and 117 for their squares; 53 bits and 8
-// below are 127 for the squares. Others are added one by one.
-template <typename W>
-struct TileSums;
-template <>
-struct TileSums<uint32_t> {
-  static constexpr int kWindow = 32;
-  using Signed = int64_t;
-};
-template <>
-struct TileSums<uint64_t> {
-  static constexpr int kWindow = 8;
-  using Signed = Int128;
-};
-
 namespace internal {
 
 // Raw elements as words of W.
@@ -86,14 +59,15 @@ class TileMeasure {
       : item_(item),
         table_(table),
         sink_(sink),
-        least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(item.dtype).min_exponent))) {}
+        least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(item.dtype).min_exponent))),
+        sums_(sink) {}
 
   // Elements [first, first + kTileElements), as far as there are.
   PLUMB_DEVICE void Measure(int64_t first) {
     for (int round = 0; round < kTileRounds; ++round) {
       Round(first + round * kTileLanes * kLaneElements);
     }
-    FlushSums();
+    sums_.Flush();
   }
 
   // What the lanes counted, to the sink.
@@ -101,7 +75,7 @@ class TileMeasure {
     PLUMB_UNROLL for (int i = 0; i < kTensorCounts; ++i) {
       Var<uint64_t> n;
       Warp::Each([&](int l) { n[l] = lanes_[l].counts[i]; });
-      const Var<uint64_t> sum = Reduced(n, [](uint64_t a, uint64_t b) { return a + b; });
+      const Var<uint64_t> sum = Reduced<Warp>(n, [](uint64_t a, uint64_t b) { return a + b; });
       Warp::Each([&](int l) {
         if (l == 0 && sum[l] != 0) sink_->Count(i, sum[l]);
       });
@@ -122,27 +96,12 @@ class TileMeasure {
     W highest;  // order keys, see TensorRaw
     W lowest_flipped;
   };
-  // A lane's part of the values of up to kTileRounds rounds, in units that top_ sets.
-  struct Sums {
-    typename TileSums<W>::Signed sum;
-    typename TileSums<W>::Signed magnitudes;
-    Uint128 squares;
-  };
   struct Four {
     Raw v[kLaneElements];
   };
 
   PLUMB_DEVICE static uint64_t Widened(W key) {
     return static_cast<uint64_t>(key) << (64 - 8 * sizeof(W));
-  }
-
-  template <typename T, typename F>
-  PLUMB_DEVICE static Var<T> Reduced(Var<T> v, F f, int lanes = kTileLanes) {
-    for (int mask = 1; mask < lanes; mask *= 2) {
-      const Var<T> other = Warp::Xor(v, mask);
-      Warp::Each([&](int l) { v[l] = f(v[l], other[l]); });
-    }
-    return v;
   }
 
   PLUMB_DEVICE void Round(int64_t first) {
@@ -174,22 +133,17 @@ class TileMeasure {
     });
     const auto larger = [](W a, W b) { return internal::Larger(a, b); };
     const auto smaller = [](W a, W b) { return internal::Smaller(a, b); };
-    const Var<W> most_of_32 = Reduced(most, larger, 8);
-    const Var<W> least_of_32 = Reduced(least, smaller, 8);
-    const Var<W> most_of_128 = Reduced(most_of_32, larger);
-    const Var<W> least_of_128 = Reduced(least_of_32, smaller);
-    int top = 0;
-    Warp::Each([&](int l) { top = Field(most_of_128[l]); });  // the same on every lane
-    if (top > top_) {
-      if (top_ != 0) FlushSums();
-      top_ = top;
-    }
+    const Var<W> most_of_32 = Reduced<Warp>(most, larger, 8);
+    const Var<W> least_of_32 = Reduced<Warp>(least, smaller, 8);
+    const Var<W> most_of_128 = Reduced<Warp>(most_of_32, larger);
+    const Var<W> least_of_128 = Reduced<Warp>(least_of_32, smaller);
+    sums_.Raise(most_of_128);
     Warp::Each([&](int l) {
       const W* lane_words = words[l].w;
       Fits(lane_words, most_of_128[l], least_of_128[l], &lanes_[l]);
       ScaledFits(lane_words, most_of_32[l], least_of_32[l], 0, &lanes_[l]);
       ScaledFits(lane_words, most_of_128[l], least_of_128[l], 1, &lanes_[l]);
-      AddWords(lane_words, &sums_[l]);
+      sums_.Add(lane_words, l);
     });
   }
 
@@ -333,74 +287,6 @@ class TileMeasure {
     CountSmall(words, ScaledBounds<W>(DType::kE5M2, most), e5m2, lane);
   }
 
-  PLUMB_DEVICE void AddWords(const W* words, Sums* sums) {
-    constexpr int kWindow = TileSums<W>::kWindow;
-    PLUMB_UNROLL for (int k = 0; k < kLaneElements; ++k) {
-      const W m = words[k] & kMagnitudeMask<W>;
-      const bool negative = words[k] != m;
-      const int field = Field(m);
-      const W implied = m >> kM != 0 ? W{1} << kM : W{0};
-      const auto significand = static_cast<uint64_t>((m & kFractionMask<W>) | implied);
-      const int up = field - top_ + kWindow;
-      if (up < 0) {
-        AddOne(significand, Unit(field), negative);
-        continue;
-      }
-      const auto shifted = static_cast<typename TileSums<W>::Signed>(significand) << up;
-      sums->sum += negative ? -shifted : shifted;
-      sums->magnitudes += shifted;
-      sums->squares += (static_cast<Uint128>(significand) * significand) << (2 * up);
-    }
-  }
-
-  // Adds the lanes' sums up and gives them to the sink. A lane's squares may fill 127 bits, so
-  // their halves are added over the warp.
-  PLUMB_DEVICE void FlushSums() {
-    Var<Int128> sum;
-    Var<Int128> magnitudes;
-    Var<Uint128> low;
-    Var<Uint128> high;
-    Warp::Each([&](int l) {
-      sum[l] = sums_[l].sum;
-      magnitudes[l] = sums_[l].magnitudes;
-      low[l] = static_cast<uint64_t>(sums_[l].squares);
-      high[l] = sums_[l].squares >> 64;
-      sums_[l] = Sums{};
-    });
-    const auto added = [](auto a, auto b) { return a + b; };
-    sum = Reduced(sum, added);
-    magnitudes = Reduced(magnitudes, added);
-    low = Reduced(low, added);
-    high = Reduced(high, added);
-    const int unit = Unit(top_) - TileSums<W>::kWindow;
-    Warp::Each([&](int l) {
-      const bool negative = sum[l] < 0;
-      if (l == 0) Give(kWideSum, static_cast<Uint128>(negative ? -sum[l] : sum[l]), unit, negative);
-      if (l == 1) Give(kWideMagnitudes, static_cast<Uint128>(magnitudes[l]), unit, false);
-      if (l == 2) Give(kWideSquares, low[l], 2 * unit, false);
-      if (l == 3) Give(kWideSquares, high[l], 2 * unit + 64, false);
-    });
-    top_ = 0;
-  }
-
-  PLUMB_DEVICE void Give(int which, Uint128 v, int exponent, bool negative) {
-    if (v != 0) sink_->Wide(which, v, exponent, negative);
-  }
-
-  PLUMB_DEVICE void AddOne(uint64_t significand, int unit, bool negative) {
-    if (significand == 0) return;
-    sink_->Wide(kWideSum, significand, unit, negative);
-    sink_->Wide(kWideMagnitudes, significand, unit, false);
-    sink_->Wide(kWideSquares, static_cast<Uint128>(significand) * significand, 2 * unit, false);
-  }
-
-  // The exponent field, 1 for subnormals too, and the exponent of its values' last bits.
-  PLUMB_DEVICE static int Field(W magnitude) {
-    const auto field = static_cast<int>(magnitude >> kM);
-    return field > 0 ? field : 1;
-  }
-  PLUMB_DEVICE static int Unit(int field) { return field - WordFormat<W>::kBias - kM; }
-
   const TensorItem& item_;
   const DigestTable* table_;
   Sink* sink_;
@@ -408,8 +294,7 @@ class TileMeasure {
   int64_t block_ = -1;
   DigestKey block_key_{};
   Var<Lane> lanes_{};
-  Var<Sums> sums_{};
-  int top_ = 0;  // exponent field that the sums' units belong to; 0: none yet
+  TileSums<Warp, Sink, W> sums_;
 };
 
 }  // namespace plumbline

@@ -6,16 +6,9 @@
 #include <cstdint>
 
 #include "base/load.h"
+#include "kernels/device_code.h"
 #include "kernels/update_batch.h"
 #include "kernels/update_core.h"
-
-#if defined(__CUDACC__)
-#define PLUMB_DEVICE __device__ __forceinline__
-#define PLUMB_UNROLL _Pragma("unroll")
-#else
-#define PLUMB_DEVICE inline
-#define PLUMB_UNROLL
-#endif
 
 namespace plumbline {
 

@@ -194,11 +194,10 @@ class DumpSource : public Source {
 bool SafetensorsReader::Recognise(std::string_view path, std::string_view head) const {
   // A plausible header length and the brace that opens it, whatever follows: a damaged dump is
   // still a dump. Text that happens to have a brace there has a "length" of 2^56 and more.
-  constexpr size_t kLengthBytes = 8;
   const bool named_so = path.ends_with(".safetensors");
-  if (head.size() <= kLengthBytes) return named_so;
+  if (head.size() <= kHeaderLengthBytes) return named_so;
   const bool plausible = head[7] == '\0' && head[6] == '\0';
-  return (head[kLengthBytes] == '{' && plausible) || named_so;
+  return (head[kHeaderLengthBytes] == '{' && plausible) || named_so;
 }
 
 std::vector<std::unique_ptr<Source>> SafetensorsReader::Open(

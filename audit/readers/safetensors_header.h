@@ -42,6 +42,8 @@ struct SafetensorsHeader {
   const MetadataEntry* Metadata(std::string_view key) const;
 };
 
+// The length, which stands before the JSON.
+inline constexpr uint64_t kHeaderLengthBytes = 8;
 // The reference implementation refuses longer ones too.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr size_t kMaxAxes = 8;

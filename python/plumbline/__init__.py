@@ -37,7 +37,9 @@ from ._check import RouterCheckError, RouterVerdict, check_router
 from ._consequence import LeakConsequence, LeakMeter, leak_consequence
 from ._fingerprint import Fingerprint, FingerprintError, fingerprint
 from ._library import LibraryMissing, version
-from ._run import NoRun, PlumblineError, Run, init
+from ._no_run import NoRun
+from ._open import init
+from ._run import PlumblineError, Run
 
 __all__ = ["Fingerprint", "FingerprintError", "LeakConsequence", "LeakMeter", "LibraryMissing", "NoRun", "PlumblineError",
            "RouterCheckError", "RouterVerdict", "Run", "check_router", "fingerprint", "init", "leak_consequence",

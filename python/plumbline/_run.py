@@ -3,12 +3,11 @@
 import atexit
 import ctypes
 import operator
-import os
 import sys
 import warnings
 from time import thread_time_ns
 
-from . import _library, _routing
+from . import _routing
 from ._library import (
     DEADLINE_EXCEEDED,
     DISABLED,
@@ -16,14 +15,10 @@ from ._library import (
     NO_STEP,
     OK,
     UNAVAILABLE,
-    LibraryMissing,
-    OpenOptions,
 )
-from ._no_observations import NoObservations
 from ._observations import Observations
 from ._tensors import Scratch, Unsupported
 
-_ROLES = {"trainer": 1, "rollout": 2}
 _scratch = Scratch()
 
 
@@ -324,102 +319,3 @@ class Run(Observations):
     def __exit__(self, *_):
         self.finish()
         return False
-
-
-class _NoContext:
-    __slots__ = ("_value",)
-
-    def __init__(self, value):
-        self._value = value
-
-    def __enter__(self):
-        return self._value
-
-    def __exit__(self, *_):
-        return False
-
-
-class NoRun(NoObservations, Run):
-    """A run that does nothing: Plumbline is disabled, or its library is missing."""
-
-    def __init__(self):  # deliberately not Run's: there is no library to hold on to
-        self._context = _NoContext(self)
-
-    def step(self, number):
-        return self._context
-
-    def observe_routing(self, layer, router_logits=None, **_):
-        return None
-
-    def scalar(self, name, value):
-        return None
-
-    def span(self, kind, name=None):
-        return self._context
-
-    def flush(self, timeout=10.0):
-        return True
-
-    def finish(self, timeout=2.0):
-        return True
-
-
-def _options(run, server, record, rank, world_size, attempt, role, every, budget, spool,
-             spool_bytes):  # fmt: skip
-    def text(value):
-        return None if value is None else os.fspath(value).encode()
-
-    if role not in _ROLES:
-        raise ValueError(f"role is {role!r}; expected one of {', '.join(map(repr, _ROLES))}")
-
-    def number(value):
-        return -1 if value is None else value
-
-    return OpenOptions(
-        ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
-        number(attempt), number(rank), number(world_size), every or 0, budget or 0.0,
-        text(spool), spool_bytes or 0,
-    )  # fmt: skip
-
-
-def _refused(strict, text):
-    if strict:
-        raise PlumblineError(text)
-    _warn(f"{text}. Nothing is observed; the trainer goes on.")
-    return NoRun()
-
-
-def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
-         role="trainer", every=None, budget=None, spool=None, spool_bytes=None, strict=False):  # fmt: skip
-    """Opens a run and returns it.
-
-    run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
-    both; also from PLUMBLINE_RUN, PLUMBLINE_SERVER, PLUMBLINE_RECORD. rank and world_size: from
-    RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
-    the run was restarted before (else from torchrun). every: observe at most each n-th step (a
-    site backs off further to keep its traffic budget). budget: share of the step time that may be
-    spent. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
-    server and record, RECORD/spool; "off": none): it survives this process, and the next one of
-    this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB).
-
-    A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
-    PlumblineError here and in every later call.
-    """
-    try:
-        library = _library.load()
-    except LibraryMissing as error:
-        return _refused(strict, str(error))
-    handle = ctypes.c_void_p()
-    try:
-        options = _options(run, server, record, rank, world_size, attempt, role, every, budget,
-                           spool, spool_bytes)  # fmt: skip
-    except (ValueError, TypeError) as error:
-        return _refused(strict, f"init: {error}")
-    status = library.short.plumbline_open(ctypes.byref(options), ctypes.byref(handle))
-    if status < 0:
-        return _refused(strict, library.last_error())
-    if status == DISABLED:
-        return NoRun()
-    opened = Run(library, handle.value, strict)
-    atexit.register(opened.finish)
-    return opened

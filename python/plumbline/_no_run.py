@@ -1,11 +1,34 @@
-"""The observations of a run that does nothing."""
+"""A run that does nothing, call for call."""
 
 from ._hooks import plain_hook
 from ._reducing import NOTHING
+from ._run import Run
 
 
-class NoObservations:
-    """The same calls of a run that does nothing."""
+class _NoContext:
+    __slots__ = ("_value",)
+
+    def __init__(self, value):
+        self._value = value
+
+    def __enter__(self):
+        return self._value
+
+    def __exit__(self, *_):
+        return False
+
+
+class NoRun(Run):
+    """A run that does nothing: Plumbline is disabled, or its library is missing."""
+
+    def __init__(self):  # deliberately not Run's: there is no library to hold on to
+        self._context = _NoContext(self)
+
+    def step(self, number):
+        return self._context
+
+    def observe_routing(self, layer, router_logits=None, **_):
+        return None
 
     def observe_tensor(self, layer, x=None, **_):
         return None
@@ -45,3 +68,15 @@ class NoObservations:
 
     def watch_accumulation(self, parameters, limit=16):
         return NOTHING
+
+    def scalar(self, name, value):
+        return None
+
+    def span(self, kind, name=None):
+        return self._context
+
+    def flush(self, timeout=10.0):
+        return True
+
+    def finish(self, timeout=2.0):
+        return True

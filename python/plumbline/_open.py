@@ -1,0 +1,73 @@
+"""Opening a run: from init's arguments to a Run, or to one that does nothing."""
+
+import atexit
+import ctypes
+import os
+
+from . import _library
+from ._library import DISABLED, LibraryMissing, OpenOptions
+from ._no_run import NoRun
+from ._run import PlumblineError, Run, _warn
+
+_ROLES = {"trainer": 1, "rollout": 2}
+
+
+def _options(run, server, record, rank, world_size, attempt, role, every, budget, spool,
+             spool_bytes):  # fmt: skip
+    def text(value):
+        return None if value is None else os.fspath(value).encode()
+
+    if role not in _ROLES:
+        raise ValueError(f"role is {role!r}; expected one of {', '.join(map(repr, _ROLES))}")
+
+    def number(value):
+        return -1 if value is None else value
+
+    return OpenOptions(
+        ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
+        number(attempt), number(rank), number(world_size), every or 0, budget or 0.0,
+        text(spool), spool_bytes or 0,
+    )  # fmt: skip
+
+
+def _refused(strict, text):
+    if strict:
+        raise PlumblineError(text)
+    _warn(f"{text}. Nothing is observed; the trainer goes on.")
+    return NoRun()
+
+
+def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
+         role="trainer", every=None, budget=None, spool=None, spool_bytes=None, strict=False):  # fmt: skip
+    """Opens a run and returns it.
+
+    run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
+    both; also from PLUMBLINE_RUN, PLUMBLINE_SERVER, PLUMBLINE_RECORD. rank and world_size: from
+    RANK and WORLD_SIZE, else SLURM's, else Open MPI's variables, else 0 and 1. attempt: how often
+    the run was restarted before (else from torchrun). every: observe at most each n-th step (a
+    site backs off further to keep its traffic budget). budget: share of the step time that may be
+    spent. spool: a directory for what the server has not acknowledged (PLUMBLINE_SPOOL; with both
+    server and record, RECORD/spool; "off": none): it survives this process, and the next one of
+    this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB).
+
+    A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
+    PlumblineError here and in every later call.
+    """
+    try:
+        library = _library.load()
+    except LibraryMissing as error:
+        return _refused(strict, str(error))
+    handle = ctypes.c_void_p()
+    try:
+        options = _options(run, server, record, rank, world_size, attempt, role, every, budget,
+                           spool, spool_bytes)  # fmt: skip
+    except (ValueError, TypeError) as error:
+        return _refused(strict, f"init: {error}")
+    status = library.short.plumbline_open(ctypes.byref(options), ctypes.byref(handle))
+    if status < 0:
+        return _refused(strict, library.last_error())
+    if status == DISABLED:
+        return NoRun()
+    opened = Run(library, handle.value, strict)
+    atexit.register(opened.finish)
+    return opened
