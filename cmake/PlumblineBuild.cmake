@@ -1,4 +1,4 @@
-# Standards, warnings, sanitizers and precompiled headers shared by all targets, and the two functions that declare them.
+# Standards, warnings and sanitizers shared by all targets, and the two functions that declare them.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -45,24 +45,7 @@ if(PLUMBLINE_DEVELOPER)
   target_compile_options(plumb_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 
-# Headers compiled once: cmake/precompiled/NAME.h, for plumb_library(... PRECOMPILED NAME) and for all tests. Flags that g++
-# compares (-fPIC, -fPIE, language options) must be the users' own; files with others say SKIP_PRECOMPILE_HEADERS.
-function(plumb_precompile name deps)
-  if(PLUMBLINE_PRECOMPILED)
-    add_library(plumb_precompiled_${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/precompiled/empty.cc)
-    target_include_directories(plumb_precompiled_${name} PRIVATE ${CMAKE_SOURCE_DIR})
-    target_link_libraries(plumb_precompiled_${name} PRIVATE ${deps} plumb_warnings)
-    target_precompile_headers(plumb_precompiled_${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled/${name}.h)
-  endif()
-endfunction()
-
-function(plumb_use_precompiled target name)
-  if(PLUMBLINE_PRECOMPILED AND NOT name STREQUAL none)
-    target_precompile_headers(${target} REUSE_FROM plumb_precompiled_${name})
-  endif()
-endfunction()
-
-# plumb_library(NAME SOURCES a.cc b.cc DEPS x y [PRECOMPILED standard|messages|none]): a static library of this project,
+# plumb_library(NAME SOURCES a.cc b.cc DEPS x y [PRECOMPILED standard|messages|services|none]): a static library of this project,
 # which sees the source tree as its include root.
 function(plumb_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;DEPS" ${ARGN})
@@ -81,7 +64,8 @@ function(plumb_library name)
   endif()
 endfunction()
 
-# plumb_test(NAME SOURCES a_test.cc DEPS x [LABELS l] [TIMEOUT s]): one GoogleTest program, one CTest case.
+# plumb_test(NAME SOURCES a_test.cc DEPS x [LABELS l] [TIMEOUT s]): one GoogleTest program, one CTest case. A folder may
+# set PLUMB_TEST_PRECOMPILED to other headers than `tests`. Label threads: for the thread sanitizer too.
 function(plumb_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -89,10 +73,16 @@ function(plumb_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} plumb_warnings GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PLUMBLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              PLUMBLINE_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  plumb_use_precompiled(${name} tests)
+  if(NOT PLUMB_TEST_PRECOMPILED)
+    set(PLUMB_TEST_PRECOMPILED tests)
+  endif()
+  plumb_use_precompiled(${name} ${PLUMB_TEST_PRECOMPILED})
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if("threads" IN_LIST ARG_LABELS)
+    add_dependencies(threads_tests ${name})
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
