@@ -1,7 +1,6 @@
 // The host twin against a reference written for reading; its pools: routing_pools_test.cc.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -9,6 +8,7 @@
 #include "kernels/routing.h"
 #include "tests/base/router_reference.h"
 #include "tests/kernels/routing_case.h"
+#include "tests/kernels/routing_stats_equal.h"
 
 namespace plumbline {
 namespace {
@@ -290,18 +290,7 @@ TEST(RoutingHost, ThreadsDoNotChangeABit) {
     for (int threads : {2, 3, 8}) {
       RoutingStats many;
       ASSERT_TRUE(SummariseRouting(c.in, &many, threads).ok());
-      EXPECT_EQ(many.load, one.load);
-      EXPECT_EQ(many.refused, one.refused);
-      EXPECT_EQ(many.drop_histogram, one.drop_histogram);
-      EXPECT_EQ(many.offered_histogram, one.offered_histogram);
-      EXPECT_EQ(many.tied, one.tied);
-      EXPECT_EQ(many.unexplained, one.unexplained);
-      EXPECT_EQ(many.choices, one.choices);
-      EXPECT_EQ(many.dropped, one.dropped);
-      for (auto mean : {&RoutingStats::entropy_mean, &RoutingStats::margin_mean,
-                        &RoutingStats::z_mean, &RoutingStats::logit_abs_max}) {
-        EXPECT_EQ(std::bit_cast<uint64_t>(many.*mean), std::bit_cast<uint64_t>(one.*mean));
-      }
+      ExpectSame(many, one);
     }
   }
 }
