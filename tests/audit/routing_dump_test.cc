@@ -20,6 +20,7 @@ namespace {
 using testing::Audit;
 using testing::AuditBytes;
 using testing::Bytes;
+using testing::Change;
 using testing::DroplessDump;
 using testing::Dump;
 using ::testing::HasSubstr;
@@ -27,44 +28,36 @@ using testing::Judged;
 using testing::LeakyDump;
 using testing::Problems;
 using testing::RawFile;
+using testing::SetTo;
 using testing::TempDir;
 
 // ---- the routing dump ----------------------------------------------------------------------
 
-struct Change {
-  const char* name;
-  std::function<void(Dump&)> apply;
-  const char* expected;
-};
-
 std::vector<Change> Refused() {
-  const auto set = [](const char* key, const char* value) {
-    return [key, value](Dump& dump) { dump.metadata[key] = value; };
-  };
   return {
       {"no top_k", [](Dump& d) { d.metadata.erase("top_k"); }, "expected metadata top_k"},
-      {"top_k zero", set("top_k", "0"), "expected metadata top_k to be a whole number from 1"},
-      {"top_k text", set("top_k", "two"), "found \"two\""},
-      {"top_k with a tail", set("top_k", "2.0"), "found \"2.0\""},
-      {"top_k too large", set("top_k", "99999999999999999999"), "expected metadata top_k"},
-      {"negative step", set("step", "-1"), "expected metadata step to be a whole number"},
-      {"rank text", set("rank", "x"), "expected metadata rank"},
-      {"score function", set("score_function", "softmaxx"),
+      {"top_k zero", SetTo("top_k", "0"), "expected metadata top_k to be a whole number from 1"},
+      {"top_k text", SetTo("top_k", "two"), "found \"two\""},
+      {"top_k with a tail", SetTo("top_k", "2.0"), "found \"2.0\""},
+      {"top_k too large", SetTo("top_k", "99999999999999999999"), "expected metadata top_k"},
+      {"negative step", SetTo("step", "-1"), "expected metadata step to be a whole number"},
+      {"rank text", SetTo("rank", "x"), "expected metadata rank"},
+      {"score function", SetTo("score_function", "softmaxx"),
        "expected metadata score_function to be identity, softmax or sigmoid, found \"softmaxx\""},
-      {"capacity", set("capacity", "lots"),
+      {"capacity", SetTo("capacity", "lots"),
        "expected metadata capacity to be none or a whole number"},
-      {"capacity zero", set("capacity", "0"), "expected metadata capacity"},
-      {"mode", set("mode", "training"), "expected metadata mode to be train or eval"},
-      {"groups", set("groups", "-2"), "expected metadata groups"},
-      {"group score", set("group_score", "mean"),
+      {"capacity zero", SetTo("capacity", "0"), "expected metadata capacity"},
+      {"mode", SetTo("mode", "training"), "expected metadata mode to be train or eval"},
+      {"groups", SetTo("groups", "-2"), "expected metadata groups"},
+      {"group score", SetTo("group_score", "mean"),
        "expected metadata group_score to be max or sum2"},
-      {"pool", set("pool", "batch"),
+      {"pool", SetTo("pool", "batch"),
        "expected metadata pool to be microbatch, sequence, group, rank or world"},
-      {"flatten", set("flatten", "row-major"),
+      {"flatten", SetTo("flatten", "row-major"),
        "expected metadata flatten to be seq-major or batch-major"},
-      {"bias captured", set("bias_captured", "now"),
+      {"bias captured", SetTo("bias_captured", "now"),
        "expected metadata bias_captured to be before or after"},
-      {"unknown kind", set("kind", "rooting"), "expected kind routing, reduction"},
+      {"unknown kind", SetTo("kind", "rooting"), "expected kind routing, reduction"},
       {"no kind, no scores",
        [](Dump& d) {
          d.metadata.erase("kind");
