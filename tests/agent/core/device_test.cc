@@ -22,9 +22,7 @@ using ::testing::HasSubstr;
 
 const FakeDeviceControl* g_fake = nullptr;
 
-std::vector<v1::Batch> Batches(const TempDir& dir) {
-  return ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0));
-}
+std::vector<v1::Batch> Batches(const TempDir& dir) { return ReadRecord(FirstRecord(dir.path())); }
 
 void* Stream(uintptr_t number) { return reinterpret_cast<void*>(number); }
 

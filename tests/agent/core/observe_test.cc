@@ -397,7 +397,7 @@ TEST(Observe, StepsWithoutSamplesGiveNoIndices) {
             8u + 3);  // 0 to 7, then 8, 16 and 32
   EXPECT_EQ(without, 60u - with);
   uint32_t samples = 0;
-  for (const v1::Batch& b : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
+  for (const v1::Batch& b : ReadRecord(FirstRecord(dir.path()))) {
     for (const v1::Evidence& e : b.evidence()) samples += transport::HasSample(e);
   }
   EXPECT_EQ(samples, with);

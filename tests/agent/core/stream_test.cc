@@ -80,7 +80,7 @@ TEST(Stream, RecordAndServerHoldTheSameEvidence) {
   Train(&run, &call, 0, 100, milliseconds(1));
   EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
   const auto sent = server.Batches();
-  const auto written = ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0));
+  const auto written = ReadRecord(FirstRecord(dir.path()));
   ASSERT_EQ(sent.size(), written.size());
   for (size_t i = 0; i < sent.size(); ++i) {
     v1::Batch a = sent[i], b = written[i];
