@@ -58,4 +58,8 @@ class Stored {
   std::string bytes_;
 };
 
+// Values as evidence holds them.
+v1::Tensor TensorOf(const std::vector<double>& values, DType dtype,
+                    const std::vector<int64_t>& shape);
+
 }  // namespace plumbline::rules::testing
