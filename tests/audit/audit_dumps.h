@@ -1,8 +1,10 @@
 // Audits of dumps in a test, and what they say.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,5 +36,34 @@ inline std::string Problems(const AuditResult& result) {
 }
 
 inline bool Judged(const AuditResult& result) { return result.coverage.judged > 0; }
+
+// The rule's first verdict; null when there is none.
+inline const v1::Verdict* VerdictOf(const AuditResult& result, const std::string& rule) {
+  for (const v1::Verdict* verdict : result.report.verdicts()) {
+    if (verdict->rule() == rule) return verdict;
+  }
+  return nullptr;
+}
+
+// One thing changed in a dump, and what is said of it.
+struct Change {
+  const char* name;
+  std::function<void(Dump&)> apply;
+  const char* expected;
+};
+
+inline std::function<void(Dump&)> SetTo(const char* key, const char* value) {
+  return [key, value](Dump& dump) { dump.metadata[key] = value; };
+}
+
+// Each change alone, to a dump as `make` makes it.
+inline void ExpectProblems(const std::function<Dump()>& make, const std::vector<Change>& changes) {
+  for (const Change& change : changes) {
+    Dump dump = make();
+    change.apply(dump);
+    EXPECT_THAT(Problems(AuditBytes(dump.File())), ::testing::HasSubstr(change.expected))
+        << change.name;
+  }
+}
 
 }  // namespace plumbline::audit::testing

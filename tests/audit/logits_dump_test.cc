@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <random>
 
 #include "base/half.h"
@@ -16,9 +15,11 @@ namespace {
 
 using testing::AuditBytes;
 using testing::Bytes;
+using testing::Change;
 using testing::Dump;
-using ::testing::HasSubstr;
+using testing::ExpectProblems;
 using testing::Problems;
+using testing::SetTo;
 using testing::TempDir;
 
 constexpr int64_t kRows = 40, kVocabulary = 300;
@@ -174,16 +175,7 @@ TEST(LogitsDumps, ATemperatureIsFoundAndNoiseIsNot) {
   EXPECT_EQ(passes, 1);
 }
 
-struct Change {
-  const char* name;
-  std::function<void(Dump&)> apply;
-  const char* expected;
-};
-
 TEST(LogitsDumps, WhatDoesNotFitIsRefusedByName) {
-  const auto set = [](const char* key, const char* value) {
-    return [key, value](Dump& dump) { dump.metadata[key] = value; };
-  };
   const auto add = [](const char* name, const char* dtype, std::vector<int64_t> shape,
                       std::string data) {
     return [=](Dump& dump) { dump.tensors.push_back({name, dtype, shape, data}); };
@@ -221,18 +213,15 @@ TEST(LogitsDumps, WhatDoesNotFitIsRefusedByName) {
        "expected allowed of shape [T,V]"},
       {"mask dtype", add("allowed", "I8", {kRows, kVocabulary}, one_byte),
        "expected allowed as BOOL or U8"},
-      {"temperature text", set("temperature", "hot"), "expected metadata temperature"},
-      {"temperature zero", set("temperature", "0"), "expected metadata temperature to be above 0"},
-      {"mode", set("logprob_mode", "raw"),
+      {"temperature text", SetTo("temperature", "hot"), "expected metadata temperature"},
+      {"temperature zero", SetTo("temperature", "0"),
+       "expected metadata temperature to be above 0"},
+      {"mode", SetTo("logprob_mode", "raw"),
        "expected metadata logprob_mode to be raw_logits or processed_logits"},
-      {"misspelt key", set("temprature", "1"), "expected metadata temperature"},
+      {"misspelt key", SetTo("temprature", "1"), "expected metadata temperature"},
       {"misspelt tensor", add("token", "I64", {kRows}, rows), "expected tensor tokens"},
   };
-  for (const Change& change : changes) {
-    Dump dump = LogitsDump();
-    change.apply(dump);
-    EXPECT_THAT(Problems(AuditBytes(dump.File())), HasSubstr(change.expected)) << change.name;
-  }
+  ExpectProblems([] { return LogitsDump(); }, changes);
 }
 
 }  // namespace

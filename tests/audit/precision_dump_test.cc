@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <random>
 
 #include "base/half.h"
@@ -18,10 +17,13 @@ namespace {
 using testing::Audit;
 using testing::AuditBytes;
 using testing::Bytes;
+using testing::Change;
 using testing::Dump;
-using ::testing::HasSubstr;
+using testing::ExpectProblems;
 using testing::Problems;
+using testing::SetTo;
 using testing::TempDir;
+using testing::VerdictOf;
 
 std::vector<uint16_t> Bf16(const std::vector<double>& values) {
   std::vector<uint16_t> out;
@@ -71,13 +73,6 @@ Dump PositionDump() {
   std::vector<double> positions;
   for (int i = 0; i < 4096; ++i) positions.push_back(i);
   return TensorDump("positions", positions, {1, 4096});
-}
-
-const v1::Verdict* VerdictOf(const AuditResult& result, const std::string& rule) {
-  for (const v1::Verdict* verdict : result.report.verdicts()) {
-    if (verdict->rule() == rule) return verdict;
-  }
-  return nullptr;
 }
 
 v1::Verdict::Kind KindOf(const AuditResult& result, const std::string& rule) {
@@ -175,16 +170,7 @@ TEST(PrecisionDumps, TheOrderOfObservationIsRead) {
   EXPECT_EQ(f.assumptions_size(), 0);
 }
 
-struct Change {
-  const char* name;
-  std::function<void(Dump&)> apply;
-  const char* expected;
-};
-
 TEST(PrecisionDumps, WhatDoesNotFitIsRefusedByName) {
-  const auto set = [](const char* key, const char* value) {
-    return [key, value](Dump& dump) { dump.metadata[key] = value; };
-  };
   const std::vector<Change> updates = {
       {"no after", [](Dump& d) { d.Remove("after"); }, "expected a tensor after, found none"},
       {"no before", [](Dump& d) { d.Remove("before"); }, "expected a tensor before, found none"},
@@ -197,11 +183,11 @@ TEST(PrecisionDumps, WhatDoesNotFitIsRefusedByName) {
        "expected after in the dtype of before, BF16, found F16"},
       {"integers", [](Dump& d) { d.Tensor("intended").dtype = "I32"; },
        "expected intended as F64, F32, F16, BF16, F8_E4M3 or F8_E5M2, found I32"},
-      {"lr text", set("lr", "fast"), "expected metadata lr to be a decimal number"},
-      {"beta2 nan", set("beta2", "nan"), "expected metadata beta2"},
-      {"eps dtype", set("eps_dtype", "float"), ""},
-      {"eps dtype wrong", set("eps_dtype", "int8"), "expected metadata eps_dtype to be a floating"},
-      {"misspelt key", set("optimiser", "adam"), "expected metadata optimizer"},
+      {"lr text", SetTo("lr", "fast"), "expected metadata lr to be a decimal number"},
+      {"beta2 nan", SetTo("beta2", "nan"), "expected metadata beta2"},
+      {"eps dtype wrong", SetTo("eps_dtype", "int8"),
+       "expected metadata eps_dtype to be a floating"},
+      {"misspelt key", SetTo("optimiser", "adam"), "expected metadata optimizer"},
       {"misspelt tensor",
        [](Dump& d) {
          auto t = d.Tensor("intended");
@@ -209,25 +195,20 @@ TEST(PrecisionDumps, WhatDoesNotFitIsRefusedByName) {
          d.tensors.push_back(t);
        },
        "expected tensor gradient"},
-      {"order zero", set("order", "0"), "expected metadata order"},
+      {"order zero", SetTo("order", "0"), "expected metadata order"},
   };
-  for (const Change& change : updates) {
-    Dump dump = LostUpdateDump();
-    change.apply(dump);
-    EXPECT_THAT(Problems(AuditBytes(dump.File())), HasSubstr(change.expected)) << change.name;
-  }
+  ExpectProblems([] { return LostUpdateDump(); }, updates);
+  Dump named = LostUpdateDump();
+  named.metadata["eps_dtype"] = "float";
+  EXPECT_EQ(Problems(AuditBytes(named.File())), "");
   const std::vector<Change> tensors = {
       {"no values", [](Dump& d) { d.Tensor("values").name = "data"; },
        "expected a tensor values, found none"},
-      {"role", set("role", "weights"), "expected metadata role to be weight, gradient"},
-      {"format", set("target_format", "fp4"), "expected metadata target_format to be a floating"},
-      {"misspelt", set("replica", "dp"), "expected metadata replicas"},
+      {"role", SetTo("role", "weights"), "expected metadata role to be weight, gradient"},
+      {"format", SetTo("target_format", "fp4"), "expected metadata target_format to be a floating"},
+      {"misspelt", SetTo("replica", "dp"), "expected metadata replicas"},
   };
-  for (const Change& change : tensors) {
-    Dump dump = PositionDump();
-    change.apply(dump);
-    EXPECT_THAT(Problems(AuditBytes(dump.File())), HasSubstr(change.expected)) << change.name;
-  }
+  ExpectProblems(PositionDump, tensors);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ using testing::Dump;
 using ::testing::HasSubstr;
 using testing::Problems;
 using testing::TempDir;
+using testing::VerdictOf;
 
 constexpr int kRanks = 4;
 constexpr int kSamples = 256;
@@ -81,13 +82,6 @@ Dump RankDump(int rank) {
   dump.Tensor("inputs").shape = {kSamples};
   dump.Tensor("inputs").data = Bytes(Half(ring.inputs[static_cast<size_t>(rank)]));
   return dump;
-}
-
-const v1::Verdict* VerdictOf(const AuditResult& result, const std::string& rule) {
-  for (const v1::Verdict* verdict : result.report.verdicts()) {
-    if (verdict->rule() == rule) return verdict;
-  }
-  return nullptr;
 }
 
 std::string ModelOf(const AuditResult& result) {

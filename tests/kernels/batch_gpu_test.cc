@@ -1,14 +1,8 @@
 // Tensor statistics, update checks and sampled gathers of many tensors on a device against the host
 // twins: the same bits, whatever the launch shape. Needs a GPU.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <cstring>
-#include <string>
+#include "tests/kernels/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
-#include <cuda_runtime.h>
-
 #include "kernels/device_batch.h"
 #include "kernels/sampled_gather.h"
 #include "tests/kernels/tensor_stats_equal.h"
@@ -22,29 +16,6 @@ namespace {
 #if defined(PLUMBLINE_HAVE_CUDA)
 
 constexpr int kProcessors[] = {1, 7, 132};  // launch shapes
-
-// Device copies of host tensors, with the same strides.
-class DeviceCopies {
- public:
-  ~DeviceCopies() {
-    for (void* p : memory_) cudaFree(p);
-  }
-  TensorView Copy(const ValuesCase& c) {
-    void* p = nullptr;
-    const size_t bytes = c.storage.size();
-    EXPECT_EQ(cudaMalloc(&p, bytes + 1), cudaSuccess);
-    memory_.push_back(p);
-    EXPECT_EQ(cudaMemcpy(p, c.storage.data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
-    TensorView view = c.view;
-    const auto* data = static_cast<const std::byte*>(view.data);
-    view.data = static_cast<std::byte*>(p) + (data - c.storage.data());
-    view.device = 0;
-    return view;
-  }
-
- private:
-  std::vector<void*> memory_;
-};
 
 // Memory for one launch, and a stream.
 template <typename Batch>
@@ -92,7 +63,7 @@ TEST(BatchGpu, TensorStatisticsEqualTheHostTwinInEveryBit) {
   }
   DeviceCopies copies;
   std::vector<TensorView> views;
-  for (const ValuesCase& c : cases) views.push_back(copies.Copy(c));
+  for (const ValuesCase& c : cases) views.push_back(copies.Copy(c.view, c.storage));
   const absl::StatusOr<TensorBatch> batch = TensorBatch::Plan(views);
   ASSERT_TRUE(batch.ok()) << batch.status();
   Launcher launcher(*batch);
@@ -114,8 +85,8 @@ TEST(BatchGpu, UpdateChecksEqualTheHostTwinInEveryBit) {
   DeviceCopies copies;
   std::vector<UpdateTensors> updates;
   for (size_t i = 0; i < c.cases().size(); i += 3) {
-    updates.push_back(
-        {copies.Copy(c.cases()[i]), copies.Copy(c.cases()[i + 1]), copies.Copy(c.cases()[i + 2])});
+    const auto copy = [&](const ValuesCase& one) { return copies.Copy(one.view, one.storage); };
+    updates.push_back({copy(c.cases()[i]), copy(c.cases()[i + 1]), copy(c.cases()[i + 2])});
   }
   const absl::StatusOr<UpdateBatch> batch = UpdateBatch::Plan(updates);
   ASSERT_TRUE(batch.ok()) << batch.status();
@@ -142,7 +113,7 @@ TEST(BatchGpu, SampledGathersEqualTheHostTwin) {
     indices.push_back(SampleIndices(8, static_cast<uint64_t>(c.view.elements()), 500));
   }
   for (size_t i = 0; i < cases.size(); ++i) {
-    requests.push_back({copies.Copy(cases[i]), indices[i]});
+    requests.push_back({copies.Copy(cases[i].view, cases[i].storage), indices[i]});
   }
   const absl::StatusOr<GatherBatch> batch = GatherBatch::Plan(requests);
   ASSERT_TRUE(batch.ok()) << batch.status();
@@ -166,29 +137,9 @@ TEST(BatchGpu, HostTensorsAndMissingMemoryAreRefused) {
   EXPECT_EQ(LaunchTensorStats(device, 1, nullptr, memory, nullptr), cudaErrorInvalidValue);
 }
 
-// Empty where a device can run the tests, else why not.
-std::string WhyNot() {
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaSuccess && devices > 0) return "";
-  return std::string("no CUDA GPU: ") + cudaGetErrorString(error);
-}
-
-#else
-
-std::string WhyNot() { return "no CUDA GPU can be used: built without the CUDA toolkit"; }
-
 #endif
 
 }  // namespace
 }  // namespace plumbline
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  const std::string why_not = plumbline::WhyNot();
-  if (!why_not.empty()) {
-    std::printf("skipped: %s\n", why_not.c_str());
-    return 77;
-  }
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return plumbline::RunOnGpu(argc, argv); }

@@ -1,17 +1,14 @@
 // Rows of logits compared on a device against the host twin. Needs a GPU.
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#if defined(PLUMBLINE_HAVE_CUDA)
-#include <cuda_runtime.h>
+#include "tests/kernels/gpu.h"
 
+#if defined(PLUMBLINE_HAVE_CUDA)
 #include "base/half.h"
 #include "kernels/logit_pair_device.h"
 #endif
@@ -159,23 +156,7 @@ TEST(LogitGpu, NeedsAGpu) { GTEST_SKIP() << "no GPU: this build has no CUDA tool
 
 #endif
 
-bool HasGpu() {
-#if defined(PLUMBLINE_HAVE_CUDA)
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
-#else
-  return false;
-#endif
-}
-
 }  // namespace
 }  // namespace plumbline
 
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (!plumbline::HasGpu()) {
-    std::puts("skipped: no CUDA build, or no GPU that can be used");
-    return 77;
-  }
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return plumbline::RunOnGpu(argc, argv); }

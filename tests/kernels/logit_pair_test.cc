@@ -1,4 +1,4 @@
-// The host twin, and the core that a device thread runs, against the definitions.
+// The host twin against the definitions: values, masks, layouts, and what it refuses.
 #include "kernels/logit_pair.h"
 
 #include <gmock/gmock.h>
@@ -6,141 +6,15 @@
 
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "base/half.h"
-#include "kernels/logit_core.h"
-#include "kernels/logit_loops.h"
-#include "tests/kernels/logit_reference.h"
+#include "tests/kernels/logit_rows.h"
 
 namespace plumbline {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr float kMasked = -INFINITY;
-
-float Rounded(float z, DType t) {
-  if (t == DType::kBF16) return BF16ToFloat(FloatToBF16(z));
-  return t == DType::kF16 ? F16ToFloat(FloatToF16(z)) : z;
-}
-
-std::vector<std::byte> Packed(const std::vector<float>& z, DType t) {
-  std::vector<std::byte> out(z.size() * DTypeSize(t));
-  for (size_t i = 0; i < z.size(); ++i) {
-    if (t == DType::kF32) {
-      std::memcpy(&out[4 * i], &z[i], 4);
-    } else {
-      const uint16_t code = t == DType::kBF16 ? FloatToBF16(z[i]) : FloatToF16(z[i]);
-      std::memcpy(&out[2 * i], &code, 2);
-    }
-  }
-  return out;
-}
-
-// Logits of both sides as the formats keep them.
-struct Rows {
-  int64_t count, vocabulary;
-  DType dtype[2];
-  std::vector<float> z[2];
-  std::vector<int64_t> tokens;
-
-  Rows(int64_t t, int64_t v, DType train = DType::kF32, DType rollout = DType::kF32)
-      : count(t), vocabulary(v), dtype{train, rollout} {
-    for (auto& side : z) side.assign(static_cast<size_t>(t * v), 0);
-    for (int64_t i = 0; i < t; ++i) tokens.push_back((i * 7919) % v);
-  }
-
-  // mu: a few likely tokens among many; pi: scale * mu + offset + noise.
-  Rows& Draw(uint64_t seed, float noise, float scale = 1, float offset = 0, float spread = 3) {
-    std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal;
-    for (size_t i = 0; i < z[0].size(); ++i) {
-      const float mu = Rounded(spread * normal(random), dtype[1]);
-      z[1][i] = mu;
-      z[0][i] = Rounded(scale * mu + offset + noise * normal(random), dtype[0]);
-    }
-    return *this;
-  }
-
-  float& At(int side, int64_t row, int64_t i) {
-    return z[side][static_cast<size_t>(row * vocabulary + i)];
-  }
-
-  LogitRow Expected(int64_t row) const {
-    const auto at = static_cast<std::ptrdiff_t>(row * vocabulary);
-    const auto cut = [&](int s) {
-      return std::vector<float>(z[s].begin() + at, z[s].begin() + at + vocabulary);
-    };
-    return LogitReferenceRow(cut(0), cut(1), tokens[static_cast<size_t>(row)]).Measure();
-  }
-
-  std::vector<LogitRow> Measure(bool detailed = true) const {
-    const auto a = Packed(z[0], dtype[0]), b = Packed(z[1], dtype[1]);
-    LogitInput in;
-    in.train = TensorView::Dense(a.data(), dtype[0], count, vocabulary);
-    in.rollout = TensorView::Dense(b.data(), dtype[1], count, vocabulary);
-    in.tokens = TensorView::Dense(tokens.data(), DType::kI64, count);
-    EXPECT_TRUE(CheckLogits(in).ok()) << CheckLogits(in);
-    const LogitPlan plan = PlanLogits(in);
-    std::vector<LogitRow> rows;
-    for (int64_t i = 0; i < count; ++i) rows.push_back(MeasureLogitRow(plan, i, detailed));
-    return rows;
-  }
-};
-
-::testing::AssertionResult Near(double found, double expected, double relative, double absolute) {
-  if (std::isnan(expected) && std::isnan(found)) return ::testing::AssertionSuccess();
-  if (found == expected) return ::testing::AssertionSuccess();
-  if (std::fabs(found - expected) <= std::max(absolute, relative * std::fabs(expected)))
-    return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << found << ", expected " << expected << " to " << relative;
-}
-
-// `absolute`: what is near nothing, of the rounding of logits of that size.
-void ExpectRow(const LogitRow& found, const LogitRow& expected, double relative = 1e-9,
-               double absolute = 1e-15) {
-  EXPECT_EQ(found.usable, expected.usable);
-  EXPECT_EQ(found.common, expected.common);
-  for (int s = 0; s < 2; ++s) {
-    EXPECT_EQ(found.finite[s], expected.finite[s]);
-    EXPECT_EQ(found.only[s], expected.only[s]);
-    EXPECT_EQ(found.non_finite[s], expected.non_finite[s]);
-  }
-  EXPECT_EQ(found.token, expected.token);
-  if (!expected.usable) {
-    EXPECT_TRUE(std::isnan(found.kl_train_rollout));
-    EXPECT_TRUE(std::isnan(found.lse[0]));
-    return;
-  }
-  for (int s = 0; s < 2; ++s) {
-    EXPECT_TRUE(Near(found.lse[s], expected.lse[s], relative, absolute));
-    EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], relative, 1e-13));
-    EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], relative, 1e-13));
-    EXPECT_TRUE(Near(found.logprob[s], expected.logprob[s], relative, 1e-13));
-    EXPECT_EQ(found.lattice[s], expected.lattice[s]);
-  }
-  EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, relative, absolute));
-  EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, relative, absolute));
-  EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, relative, absolute));
-  EXPECT_TRUE(Near(found.slope, expected.slope, relative, absolute));
-  EXPECT_TRUE(Near(found.intercept, expected.intercept, relative, 1e-9));
-  EXPECT_TRUE(Near(found.fit_r2, expected.fit_r2, relative, absolute));
-  EXPECT_EQ(found.top1_differs, expected.top1_differs);
-  EXPECT_EQ(found.topk_common, expected.topk_common);
-}
-
-void ExpectDetails(const LogitRow& found, const LogitRow& expected, double relative = 1e-9,
-                   double absolute = 1e-15) {
-  EXPECT_TRUE(Near(found.js, expected.js, relative, absolute));
-  EXPECT_TRUE(Near(found.total_variation, expected.total_variation, relative, absolute));
-  for (int k = 0; k < kLogitLambdas; ++k)
-    EXPECT_TRUE(Near(found.downward[k], expected.downward[k], relative, absolute)) << k;
-  for (int k = 0; k < kLogitThetas; ++k)
-    EXPECT_TRUE(Near(found.log_moments[k], expected.log_moments[k], relative, 1e-13)) << k;
-}
 
 TEST(LogitPair, EachRowIsWhatItsDefinitionsSay) {
   const DType dtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
@@ -383,107 +257,6 @@ TEST(LogitPair, WhatIsNotAllowedIsMaskedOnBothSides) {
     EXPECT_EQ(std::memcmp(&found, &expected[static_cast<size_t>(t)], sizeof(found)), 0) << t;
   }
   EXPECT_EQ(expected[1].logprob[0], -INFINITY);
-}
-
-TEST(LogitPair, AnyProcessorGivesTheSame) {
-  Rows rows(1, kLogitChunk);
-  rows.Draw(16, 0.3f);
-  for (int64_t i = 0; i < 50; ++i) rows.At(1, 0, i) = kMasked;
-  LogitSums<double> sums[2];
-  LogitPowers powers[2];
-  LogitTails tails[2];
-  const LogitLoops* loops[] = {&PortableLogitLoops(), &LoopsOfLogits()};
-  for (int k = 0; k < 2; ++k) {
-    LogitChunk chunk[2];
-    for (int s = 0; s < 2; ++s) {
-      loops[k]->widen(reinterpret_cast<const std::byte*>(rows.z[s].data()), DType::kF32, nullptr,
-                      200, &chunk[s]);
-      RaiseMax(&sums[k].side[s], chunk[s].max);
-      loops[k]->add_side(&chunk[s], &sums[k].side[s]);
-    }
-    const LogitReference r{rows.At(0, 0, 60), rows.At(1, 0, 60), true};
-    loops[k]->add_common(chunk[0], chunk[1], r, &sums[k]);
-    loops[k]->add_powers(chunk[1], sums[k].side[1].max, &powers[k]);
-    loops[k]->add_tails(chunk[0], 20, chunk[1], 20, &tails[k]);
-  }
-  const LogitReference r{rows.At(0, 0, 60), rows.At(1, 0, 60), true};
-  ExpectRow(FinishLogits(sums[1], r), FinishLogits(sums[0], r), 1e-13, 1e-15);
-  for (int k = 0; k < kLogitThetas; ++k)
-    EXPECT_TRUE(Near(powers[1].sum[k], powers[0].sum[k], 1e-13, 0));
-  EXPECT_TRUE(Near(tails[1].js, tails[0].js, 1e-13, 0));
-  EXPECT_TRUE(Near(tails[1].variation, tails[0].variation, 1e-13, 0));
-  for (int k = 0; k < kLogitLambdas; ++k)
-    EXPECT_TRUE(Near(tails[1].downward[k], tails[0].downward[k], 1e-13, 0));
-}
-
-// A row as a block of device threads sums it: f32 lanes, merged in f64.
-template <typename Real>
-LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
-  constexpr int kVector = 8;
-  const float* z[2];
-  for (int s = 0; s < 2; ++s) z[s] = rows.z[s].data() + row * rows.vocabulary;
-  LogitReference r;
-  for (int64_t i = 0; i < rows.vocabulary && !r.set; ++i) {
-    if (std::isfinite(z[0][i]) && std::isfinite(z[1][i])) r = {z[0][i], z[1][i], true};
-  }
-  std::vector<LogitLane<Real>> lane(static_cast<size_t>(lanes));
-  for (int64_t i = 0; i < rows.vocabulary; i += kVector) {
-    const auto n = static_cast<int>(std::min<int64_t>(kVector, rows.vocabulary - i));
-    lane[static_cast<size_t>(i / kVector % lanes)].Add(z[0] + i, z[1] + i, n, r);
-  }
-  LogitSums<double> sums;
-  for (const auto& l : lane) MergeLogits(&sums, Widened(l.sums));
-  return FinishLogits(sums, r);
-}
-
-TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
-  uint64_t seed = 100;
-  for (const int64_t v : {2, 100, 4096, 50000}) {
-    for (const float noise : {1e-3f, 0.05f, 2.0f}) {
-      Rows rows(1, v);
-      rows.Draw(seed++, noise, 1, 20);
-      for (int64_t i = 5; i < v; i += 17) rows.At(0, 0, i) = rows.At(1, 0, i) = kMasked;
-      SCOPED_TRACE(std::to_string(v) + " logits, noise " + std::to_string(noise));
-      LogitRow expected = rows.Expected(0);
-      expected.token = -1;
-      expected.topk_common = 0;
-      expected.logprob[0] = expected.logprob[1] = NAN;
-      ExpectRow(ByLanes<double>(rows, 0, 7), expected, 1e-9, 1e-14);
-      const LogitRow found = ByLanes<float>(rows, 0, 32);
-      for (int s = 0; s < 2; ++s) {
-        EXPECT_TRUE(Near(found.lse[s], expected.lse[s], 1e-6, 0));
-        EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 2e-6, 2e-6));
-        EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], 1e-5, 1e-5));
-      }
-      // A logit less its reference is rounded to some 2e-7.
-      const double fine = 1e-4 + 2e-6 / noise;
-      EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, fine, 1e-12));
-      EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, fine, 1e-12));
-      EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, 1e-3, 4e-6));
-      EXPECT_TRUE(Near(found.slope, expected.slope, 1e-5, 0));
-      EXPECT_EQ(found.top1_differs, expected.top1_differs);
-      EXPECT_EQ(found.common, expected.common);
-    }
-  }
-}
-
-TEST(LogitPair, TheLargestAreThoseOfASort) {
-  std::mt19937 random(4);
-  for (int round = 0; round < 200; ++round) {
-    std::vector<std::pair<float, int32_t>> all;
-    TopLogits top;
-    const int n = static_cast<int>(random() % 40);
-    for (int32_t i = 0; i < n; ++i) all.push_back({static_cast<float>(random() % 12), i});
-    std::shuffle(all.begin(), all.end(), random);
-    for (const auto& [z, at] : all) {
-      if (top.Takes(z)) top.Insert(z, at);
-    }
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first > b.first : a.second < b.second;
-    });
-    ASSERT_EQ(top.count, std::min(n, kTopLogits));
-    for (int i = 0; i < top.count; ++i) EXPECT_EQ(top.at[i], all[static_cast<size_t>(i)].second);
-  }
 }
 
 TEST(LogitPair, WhatDoesNotFitIsNamed) {

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <utility>
 
 #include "tests/kernels/routing_case.h"
+#include "tests/kernels/routing_stats_equal.h"
 
 namespace plumbline {
 namespace {
@@ -197,39 +197,6 @@ class EmulatedDevice {
   std::vector<UnitCell> unit_cells_;
   PoolMemory memory_;
 };
-
-bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
-
-void ExpectSame(const RoutingStats& got, const RoutingStats& want) {
-  EXPECT_EQ(got.tokens, want.tokens);
-  EXPECT_EQ(got.padding, want.padding);
-  EXPECT_EQ(got.tied, want.tied);
-  EXPECT_EQ(got.non_finite, want.non_finite);
-  EXPECT_EQ(got.unexplained, want.unexplained);
-  EXPECT_EQ(got.choices, want.choices);
-  EXPECT_EQ(got.dropped, want.dropped);
-  EXPECT_EQ(got.load, want.load);
-  EXPECT_EQ(got.refused, want.refused);
-  EXPECT_EQ(got.drop_histogram, want.drop_histogram);
-  EXPECT_EQ(got.offered_histogram, want.offered_histogram);
-  EXPECT_EQ(got.pools.measured, want.pools.measured);
-  EXPECT_EQ(got.pools.pools, want.pools.pools);
-  EXPECT_EQ(got.pools.refusing_cells, want.pools.refusing_cells);
-  EXPECT_EQ(got.pools.separable_cells, want.pools.separable_cells);
-  EXPECT_EQ(got.pools.most_held, want.pools.most_held);
-  EXPECT_EQ(got.pools.least_held_refusing, want.pools.least_held_refusing);
-  EXPECT_EQ(got.pools.most_held_refusing, want.pools.most_held_refusing);
-  EXPECT_EQ(got.pools.order_measured, want.pools.order_measured);
-  EXPECT_EQ(got.pools.inverted_cells, want.pools.inverted_cells);
-  EXPECT_EQ(got.pools.refused_row, want.pools.refused_row);
-  EXPECT_EQ(got.pools.admitted_row, want.pools.admitted_row);
-  EXPECT_EQ(got.pools.expert, want.pools.expert);
-  EXPECT_TRUE(SameBits(got.entropy_mean, want.entropy_mean))
-      << got.entropy_mean << " " << want.entropy_mean;
-  EXPECT_TRUE(SameBits(got.margin_mean, want.margin_mean));
-  EXPECT_TRUE(SameBits(got.z_mean, want.z_mean));
-  EXPECT_TRUE(SameBits(got.logit_abs_max, want.logit_abs_max));
-}
 
 TEST(RoutingCore, DeviceFormEqualsTheHostTwinBitForBit) {
   for (uint32_t seed = 0; seed < 600; ++seed) {

@@ -90,4 +90,7 @@ class OnFakeDevice : public ::testing::Test {
   DeviceError error_{};
 };
 
+// The tests of one ring.
+class Ring : public OnFakeDevice {};
+
 }  // namespace plumbline::probes

@@ -1,16 +1,15 @@
 // The ring over the real library: what the fake only plays. Needs a GPU. The library is opened as
 // the agent opens it, so that its CUDA runtime is apart from this program's, which is the
 // trainer's.
-#include <gtest/gtest.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "tests/kernels/gpu.h"
+
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <cuda.h>
-#include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 
 #include "probes/device_ring.h"
 #include "tests/kernels/routing_case.h"
+#include "tests/kernels/routing_stats_equal.h"
 #endif
 
 namespace plumbline::probes {
@@ -45,39 +45,16 @@ class GpuCase {
  public:
   explicit GpuCase(uint32_t seed, int64_t max_tokens = 900)
       : case_(CaseMaker(seed, {.aligned = true, .max_tokens = max_tokens}).Make()) {
-    host.input = device.input = case_.in;
-    for (TensorView* v : Tensors(device.input)) {
-      if (v->present()) Move(v);
-    }
+    host.input = case_.in;
+    device.input = copies_.Copy(case_);
   }
-  ~GpuCase() {
-    for (void* p : memory_) cudaFree(p);
-  }
-  GpuCase(const GpuCase&) = delete;
-  GpuCase& operator=(const GpuCase&) = delete;
 
   RoutingCall host, device;
 
  private:
-  void Move(TensorView* v) {
-    const auto* data = static_cast<const unsigned char*>(v->data);
-    for (const auto& block : case_.storage) {
-      if (data < block.data() || data >= block.data() + block.size()) continue;
-      void* p = nullptr;
-      ASSERT_EQ(cudaMalloc(&p, block.size()), cudaSuccess);
-      memory_.push_back(p);
-      ASSERT_EQ(cudaMemcpy(p, block.data(), block.size(), cudaMemcpyHostToDevice), cudaSuccess);
-      v->data = static_cast<unsigned char*>(p) + (data - block.data());
-      v->device = 0;
-    }
-    ASSERT_EQ(v->device, 0);
-  }
-
   RoutingCase case_;
-  std::vector<void*> memory_;
+  DeviceCopies copies_;
 };
-
-bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
 // What the drain thread does, until the oldest call is there.
 bool WaitFront(DeviceRing* ring, DeviceItem* item) {
@@ -148,14 +125,7 @@ TEST_F(GpuRing, MeasurementAndRowsAreTheHostsBitForBit) {
     RoutingStats host, device;
     ASSERT_TRUE(SummariseRouting(c.host.input, &host).ok());
     ASSERT_TRUE(FinishRouting(*item.plan, *item.raw, &device).ok());
-    EXPECT_EQ(device.load, host.load);
-    EXPECT_EQ(device.refused, host.refused);
-    EXPECT_EQ(device.tied, host.tied);
-    EXPECT_EQ(device.unexplained, host.unexplained);
-    EXPECT_EQ(device.pools.inverted_cells, host.pools.inverted_cells);
-    EXPECT_TRUE(SameBits(device.entropy_mean, host.entropy_mean));
-    EXPECT_TRUE(SameBits(device.margin_mean, host.margin_mean));
-    EXPECT_TRUE(SameBits(device.z_mean, host.z_mean));
+    ExpectSame(device, host);
     std::vector<std::byte> slot(SlotBytes(c.host) + 64);
     StoreRoutingCall(c.host, slot.data());
     const RoutingCall want = LoadRoutingCall(slot.data());
@@ -265,26 +235,19 @@ TEST_F(GpuRing, ADeviceThatIsNotThereIsAnError) {
   EXPECT_NE(std::string(error.text), "");
 }
 
-// Empty where a device can run the tests, else why not.
-std::string WhyNot() {
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error != cudaSuccess || devices == 0) {
-    return std::string("no CUDA GPU: ") + cudaGetErrorString(error);
-  }
-  const std::string path = LibraryPath();
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+// The library that the agent would open.
+void LoadTable() {
+  void* library = dlopen(LibraryPath().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::printf("failed: %s\n", dlerror());
     std::exit(1);
   }
   g_table = static_cast<const DeviceTable*>(dlsym(library, kDeviceTableSymbol));
-  return "";
 }
 
 #else
 
-std::string WhyNot() { return "no CUDA GPU can be used: built without the CUDA toolkit"; }
+void LoadTable() {}
 
 #endif
 
@@ -292,11 +255,5 @@ std::string WhyNot() { return "no CUDA GPU can be used: built without the CUDA t
 }  // namespace plumbline::probes
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  const std::string why_not = plumbline::probes::WhyNot();
-  if (!why_not.empty()) {
-    std::printf("skipped: %s\n", why_not.c_str());
-    return 77;
-  }
-  return RUN_ALL_TESTS();
+  return plumbline::RunOnGpu(argc, argv, plumbline::probes::LoadTable);
 }

@@ -9,6 +9,13 @@ BUILD = os.environ["PLUMBLINE_BUILD_DIR"]
 TEST_AGENT = os.environ["TEST_AGENT"]
 _LAUNCHERS = ("PLUMBLINE_", "SLURM_", "OMPI_", "TORCHELASTIC_")
 
+# A run whose every step is due, for the code of a test to go on with.
+OPEN = """
+    import plumbline, warnings
+    warnings.simplefilter("always")
+    run = plumbline.init(run="exp1", record="runs", every=1)
+"""
+
 
 class Outcome:
     def __init__(self, code, out, err, calls):

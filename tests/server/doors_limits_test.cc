@@ -1,7 +1,6 @@
 // What is too large, too deep, too slow or too much: refused with a status, and the stream of
 // another rank unharmed.
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>

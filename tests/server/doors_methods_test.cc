@@ -5,13 +5,13 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/dynamic_message.h>
 #include <google/protobuf/io/coded_stream.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "server/access/methods.h"
 #include "tests/server/doors_support.h"
+#include "tests/server/raw_call.h"
 
 namespace plumbline::test {
 namespace {
@@ -19,48 +19,6 @@ namespace {
 using google::protobuf::DescriptorPool;
 using google::protobuf::MethodDescriptor;
 using testing::HasSubstr;
-
-struct Answer {
-  grpc::Status status;
-  std::string bytes;  // of the first message
-};
-
-Answer CallOnce(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
-                const std::string& request, bool half_close = true) {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  grpc::CompletionQueue queue;
-  const auto done = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
-  };
-  auto call = stub.PrepareCall(&context, path, &queue);
-  call->StartCall(nullptr);
-  const grpc::Slice slice(request);
-  if (done()) {
-    call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-    if (done() && half_close) {
-      call->WritesDone(nullptr);
-      done();
-    }
-  }
-  Answer answer;
-  grpc::ByteBuffer buffer;
-  call->Read(&buffer, nullptr);
-  if (done()) {
-    std::vector<grpc::Slice> slices;
-    (void)buffer.Dump(&slices);
-    for (const grpc::Slice& s : slices) {
-      answer.bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
-    }
-    context.TryCancel();  // streams would go on
-  }
-  call->Finish(&answer.status, nullptr);
-  done();
-  return answer;
-}
 
 // ServerReflectionResponse.list_services_response (6) .service (1) .name (1): written out, because
 // the generated code is not in Debian's headers.

@@ -1,12 +1,13 @@
 #include "tests/server/doors_support.h"
 
-#include <grpcpp/generic/generic_stub.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+
+#include "tests/server/raw_call.h"
 
 namespace plumbline::test {
 namespace {
@@ -82,36 +83,11 @@ grpc::Status Silence(const std::shared_ptr<grpc::Channel>& channel,
 
 grpc::Status SendBytes(const std::shared_ptr<grpc::Channel>& channel,
                        const std::vector<std::string>& messages) {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(Soon());
-  grpc::CompletionQueue queue;
-  const auto done = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
-  };
-  auto call = stub.PrepareCall(&context, "/plumbline.v1.Ingest/Stream", &queue);
-  call->StartCall(nullptr);
-  bool ok = done();
+  RawCall call(channel, kAgentStream);
   for (const std::string& message : messages) {
-    if (!ok) break;
-    const grpc::Slice slice(message);
-    call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-    ok = done();
+    if (!call.Write(message)) break;
   }
-  if (ok) {
-    call->WritesDone(nullptr);
-    done();
-  }
-  grpc::ByteBuffer answer;
-  do {
-    call->Read(&answer, nullptr);
-  } while (done());
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  done();
-  return status;
+  return call.Finish();
 }
 
 std::string HelloBytes(uint64_t stream_id, const std::vector<v1::Source>& sources) {

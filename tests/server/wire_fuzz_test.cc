@@ -2,7 +2,6 @@
 // stays up, and another rank's stream is unharmed. Fixed seeds; PLUMB_LONG=1: for minutes.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/dynamic_message.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -10,62 +9,11 @@
 #include "audit/live/client.h"
 #include "audit/live/doctor_batch.h"
 #include "tests/server/message_fuzz.h"
+#include "tests/server/raw_call.h"
 #include "tests/server/support.h"
 
 namespace plumbline::test {
 namespace {
-
-grpc::ByteBuffer Buffer(const std::string& bytes) {
-  const grpc::Slice slice(bytes);
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-// One stream of raw messages through the generic stub, until the server ends it or all are sent.
-class RawStream {
- public:
-  RawStream(std::shared_ptr<grpc::Channel> channel) : stub_(std::move(channel)) {
-    context_.set_deadline(std::chrono::system_clock::now() + kPatience);
-    call_ = stub_.PrepareCall(&context_, "/plumbline.v1.Ingest/Stream", &queue_);
-    call_->StartCall(this);
-    ok_ = Next();
-  }
-  bool Write(const std::string& bytes) {
-    if (!ok_) return false;
-    call_->Write(Buffer(bytes), this);
-    return ok_ = Next();
-  }
-  // Says that nothing follows, and reads what the server says until it ends the call. Its status.
-  grpc::Status Finish() {
-    if (ok_) {
-      call_->WritesDone(this);
-      Next();
-    }
-    return Ended();
-  }
-  grpc::Status Ended() {
-    for (bool more = true; more;) {
-      grpc::ByteBuffer answer;
-      call_->Read(&answer, this);
-      more = Next();
-    }
-    grpc::Status status;
-    call_->Finish(&status, this);
-    Next();
-    return status;
-  }
-
- private:
-  bool Next() {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue_.Next(&tag, &ok) && ok;
-  }
-  grpc::GenericStub stub_;
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
-  bool ok_ = false;
-};
 
 TEST(WireFuzz, NoMessageHarmsTheServerOrAnotherRank) {
   Plumbd server({"--log-level", "off"});
@@ -84,7 +32,7 @@ TEST(WireFuzz, NoMessageHarmsTheServerOrAnotherRank) {
     hello.mutable_hello()->set_stream_id(stream_id);
     hello.mutable_hello()->set_protocol(1);
     *hello.mutable_hello()->add_sources() = source;
-    RawStream stream(channel);
+    RawCall stream(channel, kAgentStream);
     // A quarter of the hellos are damaged too.
     const std::string bytes = hello.SerializeAsString();
     stream.Write(seed % 4 == 0 ? DamageBytes(bytes, random) : bytes);
@@ -137,7 +85,7 @@ TEST(WireFuzz, NoFieldHarmsTheServerOrAnotherRank) {
     message.mutable_hello()->set_stream_id(stream_id);
     message.mutable_hello()->set_protocol(1);
     *message.mutable_hello()->add_sources() = source;
-    RawStream stream(channel);
+    RawCall stream(channel, kAgentStream);
     if (seed % 4 == 0) DamageFields(&message, random);
     stream.Write(message.SerializeAsString());
     for (uint64_t s = 1; s <= 8; ++s) {
@@ -190,7 +138,7 @@ TEST(WireFuzz, NothingHarmsARelay) {
     message.mutable_hello()->set_stream_id(2000 + seed);
     message.mutable_hello()->set_protocol(1);
     *message.mutable_hello()->add_sources() = source;
-    RawStream stream(channel);
+    RawCall stream(channel, kAgentStream);
     const std::string hello = message.SerializeAsString();
     stream.Write(seed % 4 == 0 ? DamageBytes(hello, random) : hello);
     for (uint64_t s = 1; s <= 4; ++s) {
@@ -211,7 +159,7 @@ TEST(WireFuzz, NothingHarmsARelay) {
   message.mutable_hello()->set_stream_id(9);
   message.mutable_hello()->set_protocol(1);
   *message.mutable_hello()->add_sources() = SourceOf("garbage");
-  RawStream garbage(channel);
+  RawCall garbage(channel, kAgentStream);
   garbage.Write(message.SerializeAsString());
   *message.mutable_batch() = ScalarStep(SourceOf("garbage"), 1);
   message.mutable_batch()->set_stream_id(9);
@@ -222,7 +170,7 @@ TEST(WireFuzz, NothingHarmsARelay) {
   const grpc::Status ended = garbage.Ended();
   EXPECT_EQ(ended.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << ended.error_message();
   // Nor must a second hello, which a server without a relay ends the call for.
-  RawStream twice(channel);
+  RawCall twice(channel, kAgentStream);
   message.mutable_hello()->set_stream_id(10);
   message.mutable_hello()->set_protocol(1);
   *message.mutable_hello()->add_sources() = SourceOf("twice");
@@ -234,36 +182,6 @@ TEST(WireFuzz, NothingHarmsARelay) {
   EXPECT_FALSE(good.over());
   EXPECT_EQ(relay.Stop(), 0);
   EXPECT_EQ(server.Stop(), 0) << server.process().errors();
-}
-
-grpc::StatusCode Ask(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
-                     const std::string& request) {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  // A watch goes on for ever; that it began is enough.
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  grpc::CompletionQueue queue;
-  const auto done = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
-  };
-  auto call = stub.PrepareCall(&context, path, &queue);
-  call->StartCall(nullptr);
-  if (done()) {
-    call->Write(Buffer(request), nullptr);
-    if (done()) {
-      call->WritesDone(nullptr);
-      done();
-    }
-  }
-  grpc::ByteBuffer answer;
-  call->Read(&answer, nullptr);
-  if (done()) context.TryCancel();
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  done();
-  return status.error_code();
 }
 
 // Every method of the query service, found by its descriptor.
@@ -301,7 +219,7 @@ TEST(WireFuzz, QueriesWithDamagedRequestsAreAnswered) {
       }
       std::string bytes = request->SerializePartialAsString();
       if (seed % 5 == 0) bytes = DamageBytes(std::move(bytes), random);
-      const grpc::StatusCode code = Ask(channel, path, bytes);
+      const grpc::StatusCode code = CallOnce(channel, path, bytes).status.error_code();
       EXPECT_NE(code, grpc::StatusCode::UNAVAILABLE) << path << " seed " << seed;
       EXPECT_NE(code, grpc::StatusCode::DEADLINE_EXCEEDED) << path << " seed " << seed;
       ASSERT_TRUE(server.process().running()) << path << " seed " << seed;
@@ -315,7 +233,8 @@ TEST(WireFuzz, QueriesWithDamagedRequestsAreAnswered) {
     request.mutable_update()->set_fingerprint(fingerprint);
     if (seed % 2 == 0) request.mutable_update()->set_action(v1::IncidentUpdate::ACTION_SILENCE);
     const grpc::StatusCode code =
-        Ask(channel, "/plumbline.v1.Query/UpdateIncident", request.SerializeAsString());
+        CallOnce(channel, "/plumbline.v1.Query/UpdateIncident", request.SerializeAsString())
+            .status.error_code();
     EXPECT_NE(code, grpc::StatusCode::UNAVAILABLE) << "seed " << seed;
     EXPECT_NE(code, grpc::StatusCode::DEADLINE_EXCEEDED) << "seed " << seed;
   }

@@ -98,7 +98,7 @@ TEST(Observe, ProductsKeepNothingAtStepsWithoutSamples) {
   }
   ASSERT_EQ(r.run->Close(20000, &r.error), PLUMBLINE_OK);
   int sampled = 0, bare = 0;
-  for (const v1::Batch& batch : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
+  for (const v1::Batch& batch : ReadRecord(FirstRecord(dir.path()))) {
     for (const v1::Evidence& e : batch.evidence()) {
       ++(e.matmul().has_sample() ? sampled : bare);
       EXPECT_EQ(e.matmul().config().inner(), 8u);

@@ -128,7 +128,7 @@ TEST(Observe, LogitsCostNothingAtStepsWithoutSamples) {
   }
   ASSERT_EQ(r.run->Close(20000, &r.error), PLUMBLINE_OK);
   int sampled = 0, bare = 0;
-  for (const v1::Batch& batch : ReadRecord(RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0))) {
+  for (const v1::Batch& batch : ReadRecord(FirstRecord(dir.path()))) {
     for (const v1::Evidence& e : batch.evidence()) {
       ++(e.logits().rows_size() > 0 ? sampled : bare);
       EXPECT_EQ(e.logits().config().vocabulary(), 30u);

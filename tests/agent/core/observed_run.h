@@ -87,6 +87,14 @@ inline std::vector<float> Ramp(size_t n, float scale = 1) {
   return v;
 }
 
+inline plumbline_reduction_t ReductionOf(const Tensor& input, const Tensor& output) {
+  plumbline_reduction_t r = PLUMBLINE_REDUCTION_INIT;
+  r.op = PLUMBLINE_REDUCE_SUM;
+  r.input = input.get();
+  r.output = output.get();
+  return r;
+}
+
 template <typename T>
 std::vector<T> Data(const v1::Tensor& t) {
   std::vector<T> out(t.data().size() / sizeof(T));

@@ -1,8 +1,13 @@
 #include "tests/agent/core/support.h"
 
+#include <time.h>
+
+#include <chrono>
 #include <cstdlib>
 #include <random>
+#include <thread>
 
+#include "agent/core/record_sink.h"
 #include "base/framed_log.h"
 
 namespace plumbline::agent::testing {
@@ -85,6 +90,16 @@ plumbline_status_t TestRun::Close(uint32_t timeout_ms) {
   return status;
 }
 
+double IdleCpuShare() {
+  timespec before{}, after{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+  return (static_cast<double>(after.tv_sec - before.tv_sec) +
+          1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec)) /
+         4;
+}
+
 AgentOptions RecordOptions(const std::string& dir) {
   AgentOptions options;
   options.run = "test";
@@ -123,6 +138,8 @@ void RowsToEvidence(std::vector<v1::Batch>* batches) {
     batch.clear_series();
   }
 }
+
+std::string FirstRecord(const std::string& dir) { return RecordPath(dir, v1::ROLE_TRAINER, 0, 0); }
 
 std::vector<v1::Batch> ReadRecord(const std::string& path) {
   std::vector<v1::Batch> batches;

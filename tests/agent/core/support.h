@@ -70,12 +70,18 @@ class TestRun {
   plumbline_error_t error_{};
 };
 
+// The share of one core that this process takes over some seconds in which nothing is asked of it.
+double IdleCpuShare();
+
 AgentOptions RecordOptions(const std::string& dir);
 AgentOptions ServerOptions(const std::string& target);
 
 // Puts an evidence item in the place of each scalar that travelled by columns. `batches` are all of
 // their streams: a set may be declared after its rows where a batch was refused.
 void RowsToEvidence(std::vector<v1::Batch>* batches);
+
+// Where a run of RecordOptions writes.
+std::string FirstRecord(const std::string& dir);
 
 // Batches of a record, its header first checked, rows as evidence. A torn tail is allowed, damage
 // is a failure.

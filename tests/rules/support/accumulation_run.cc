@@ -8,24 +8,10 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/rules/support/spec_values.h"
+
 namespace plumbline::rules::testing {
 namespace {
-
-void Append(double value, DType t, std::string* data) {
-  const auto put = [data](auto v) { data->append(reinterpret_cast<const char*>(&v), sizeof(v)); };
-  const auto narrow = static_cast<float>(value);
-  if (t == DType::kF64) return put(value);
-  if (t == DType::kF32) return put(narrow);
-  put(t == DType::kF16 ? FloatToF16(narrow) : FloatToBF16(narrow));
-}
-
-v1::Tensor ToTensor(const std::vector<double>& values, DType t, std::vector<int64_t> shape) {
-  v1::Tensor tensor;
-  tensor.set_dtype(static_cast<v1::DType>(t));
-  for (int64_t extent : shape) tensor.add_shape(extent);
-  for (double v : values) Append(v, t, tensor.mutable_data());
-  return tensor;
-}
 
 // One rank's sum of one step: addends [K,m] and the sum after each.
 struct Sum {
@@ -95,8 +81,8 @@ void AddReductions(const AccumulationSpec& s, const Sum& sum, const v1::Evidence
     // A piece's first row is the sum so far, in the sum's dtype; all rows are recorded in one.
     const DType t = first > 0 && s.segments > 1 ? s.result : s.addend;
     *r.mutable_sample()->mutable_inputs() =
-        ToTensor(rows, t, {static_cast<int64_t>(rows.size() / m), s.samples});
-    *r.mutable_sample()->mutable_output() = ToTensor(result, s.result, {s.samples});
+        TensorOf(rows, t, {static_cast<int64_t>(rows.size() / m), s.samples});
+    *r.mutable_sample()->mutable_output() = TensorOf(result, s.result, {s.samples});
     FillOffsets(s, static_cast<int>(base.step()), r.mutable_sample()->mutable_offsets());
   }
 }
@@ -116,10 +102,10 @@ void AddUpdates(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& b
     u.mutable_config()->set_dtype(static_cast<v1::DType>(s.result));
     if (s.values && k != s.drop_call) {
       FillOffsets(s, static_cast<int>(base.step()), u.mutable_sample()->mutable_offsets());
-      *u.mutable_sample()->mutable_before() = ToTensor(before, s.result, {s.samples});
-      *u.mutable_sample()->mutable_after() = ToTensor(after, s.result, {s.samples});
+      *u.mutable_sample()->mutable_before() = TensorOf(before, s.result, {s.samples});
+      *u.mutable_sample()->mutable_after() = TensorOf(after, s.result, {s.samples});
       *u.mutable_sample()->mutable_intended() =
-          ToTensor({row, row + static_cast<int64_t>(m)}, s.addend, {s.samples});
+          TensorOf({row, row + static_cast<int64_t>(m)}, s.addend, {s.samples});
     }
     before = after;
     if (k == s.change_after) {

@@ -11,11 +11,7 @@ template <typename Field>
 v1::Tensor Floats(const RolloutSequence& s, DType dtype, Field field) {
   std::vector<double> values;
   for (const RolloutToken& t : s.tokens) values.push_back(t.*field);
-  v1::Tensor tensor;
-  tensor.set_dtype(static_cast<v1::DType>(dtype));
-  tensor.add_shape(static_cast<int64_t>(values.size()));
-  *tensor.mutable_data() = std::move(Stored(values, dtype).bytes());
-  return tensor;
+  return TensorOf(values, dtype, {static_cast<int64_t>(values.size())});
 }
 
 template <typename Field>

@@ -1,6 +1,7 @@
 #include "tests/rules/support/spec_values.h"
 
 #include <cstring>
+#include <utility>
 
 namespace plumbline::rules::testing {
 namespace {
@@ -81,6 +82,15 @@ TensorView Stored::View(std::vector<int64_t> shape) const {
     stride *= shape[i - 1];
   }
   return v;
+}
+
+v1::Tensor TensorOf(const std::vector<double>& values, DType dtype,
+                    const std::vector<int64_t>& shape) {
+  v1::Tensor tensor;
+  tensor.set_dtype(static_cast<v1::DType>(dtype));
+  for (const int64_t extent : shape) tensor.add_shape(extent);
+  *tensor.mutable_data() = std::move(Stored(values, dtype).bytes());
+  return tensor;
 }
 
 void AddTrainer(int rank, int ranks, v1::Batch* batch) {

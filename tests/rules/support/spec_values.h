@@ -42,6 +42,9 @@ class Draw {
   std::mt19937_64 rng_;
 };
 
+// One of 0 to n - 1.
+inline int Pick(Draw& draw, int n) { return static_cast<int>(draw.Uniform() * n); }
+
 // A trainer's rank of the run that simulations make up.
 void AddTrainer(int rank, int ranks, v1::Batch* batch);
 
@@ -57,5 +60,9 @@ class Stored {
   DType dtype_ = DType::kUnspecified;
   std::string bytes_;
 };
+
+// Values as evidence holds them.
+v1::Tensor TensorOf(const std::vector<double>& values, DType dtype,
+                    const std::vector<int64_t>& shape);
 
 }  // namespace plumbline::rules::testing

@@ -1,0 +1,162 @@
+// The file of a run that records: readable at any time, one an attempt, through a full disk and the
+// end of its process; and what the thread that writes it costs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/agent/core/support.h"
+
+extern char** environ;
+
+namespace plumbline::agent {
+namespace {
+
+using namespace testing;  // NOLINT: the tests' own
+using ::testing::HasSubstr;
+
+TEST(Record, ReadableWhileItIsWritten) {
+  TempDir dir;
+  TestRun run(RecordOptions(dir.path()));
+  for (int64_t step = 0; step < 5; ++step) {
+    run.run().StepBegin(step);
+    run.run().Scalar(step, "loss", 1);
+    run.run().StepEnd(step);
+    plumbline_error_t error;
+    ASSERT_EQ(run.run().Flush(10000, &error), PLUMBLINE_OK) << error.text;
+    const Account account = AccountOf(ReadRecord(FirstRecord(dir.path())));
+    EXPECT_EQ(account.items, static_cast<uint64_t>(step + 1));
+    EXPECT_EQ(account.complete_through, step);
+    EXPECT_FALSE(account.finished);
+  }
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+}
+
+TEST(Record, ARepeatedRunGetsTheNextAttempt) {
+  TempDir dir;
+  for (uint32_t repeat = 0; repeat < 3; ++repeat) {
+    TestRun run(RecordOptions(dir.path()));
+    EXPECT_EQ(run.run().state().source.attempt(), repeat);
+    EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+  }
+  AgentOptions restarted = RecordOptions(dir.path());
+  restarted.attempt = 7;
+  {
+    TestRun run(restarted);
+    EXPECT_EQ(run.run().state().source.attempt(), 7u);
+    run.Close();
+  }
+  AgentOptions other_rank = RecordOptions(dir.path());
+  other_rank.rank = 1;
+  other_rank.world_size = 2;
+  TestRun run(other_rank);
+  EXPECT_EQ(run.run().state().source.attempt(), 0u);
+  run.Close();
+  EXPECT_TRUE(std::filesystem::exists(dir / "trainer-r00000-a2.plr"));
+  EXPECT_TRUE(std::filesystem::exists(dir / "trainer-r00000-a7.plr"));
+  EXPECT_TRUE(std::filesystem::exists(dir / "trainer-r00001-a0.plr"));
+}
+
+TEST(Record, AnUnusableDirectoryIsAnErrorThatNamesIt) {
+  TempDir dir;
+  std::ofstream(dir / "file") << "x";
+  const auto run = Run::Open(RecordOptions(dir / "file/sub"));
+  ASSERT_FALSE(run.ok());
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr(dir / "file/sub"));
+}
+
+// A disk that is full: nothing stops, flush and close say so, and once there is room again the
+// record says exactly what it misses.
+TEST(Record, AFullDiskIsCountedAndSaid) {
+  TempDir dir;
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  TestRun run(RecordOptions(dir.path()));
+  plumbline_error_t error;
+  const auto step = [&](int64_t n) {
+    run.run().StepBegin(n);
+    EXPECT_EQ(run.run().Scalar(n, "loss", 1), PLUMBLINE_OK);
+    run.run().StepEnd(n);
+  };
+  step(0);
+  ASSERT_EQ(run.run().Flush(10000, &error), PLUMBLINE_OK) << error.text;
+  rlimit full = before;
+  full.rlim_cur = std::filesystem::file_size(FirstRecord(dir.path())) + 20;  // tears a frame too
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  for (int64_t n = 1; n <= 5; ++n) {
+    step(n);
+    EXPECT_EQ(run.run().Flush(10000, &error), PLUMBLINE_INTERNAL);
+  }
+  EXPECT_THAT(error.text, HasSubstr(FirstRecord(dir.path())));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  // Tried again once a second.
+  int64_t n = 6;
+  for (const auto start = std::chrono::steady_clock::now();
+       std::chrono::steady_clock::now() - start < std::chrono::seconds(30); ++n) {
+    step(n);
+    if (run.run().Flush(10000, &error) == PLUMBLINE_OK) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK) << run.error();
+  const auto batches = ReadRecord(FirstRecord(dir.path()));
+  const Account account = AccountOf(batches);
+  EXPECT_GE(account.lost_by_cause.at("record-write"), 5u);
+  EXPECT_EQ(account.items + account.lost, static_cast<uint64_t>(n + 1));
+  EXPECT_EQ(account.complete_through, n);
+  EXPECT_TRUE(account.finished);
+  for (size_t i = 0; i < batches.size(); ++i) EXPECT_EQ(batches[i].sequence(), i + 1);
+}
+
+// The thread's own CPU time over some seconds of nothing to do; the target is 0.3 % of a core.
+TEST(Record, IdleCostsNextToNothing) {
+  TempDir dir;
+  TestRun run(RecordOptions(dir.path()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  const double share = IdleCpuShare();
+  RecordProperty("idle_cpu_percent", std::to_string(100 * share));
+  std::printf("idle CPU: %.3f %% of a core\n", 100 * share);
+  EXPECT_LT(share, 0.01);  // the target is 0.3 %; CPU accounting of a busy machine is coarse
+  run.Close();
+}
+
+// The evidence of its last steps is there after the trainer was killed.
+TEST(Record, SurvivesSigkill) {
+  TempDir dir;
+  const std::string program = std::string(PLUMBLINE_BINARY_DIR) + "/bin/agent_trainer_process";
+  const std::string path = dir.path();
+  char* argv[] = {const_cast<char*>(program.c_str()), const_cast<char*>("record"),
+                  const_cast<char*>(path.c_str()), nullptr};
+  pid_t pid = 0;
+  ASSERT_EQ(posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv, environ), 0) << program;
+  const std::string file = FirstRecord(path);
+  Account account;
+  for (int i = 0; i < 3000 && account.complete_through < 30; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (std::filesystem::exists(file) && std::filesystem::file_size(file) > 100) {
+      account = AccountOf(ReadRecord(file));
+    }
+  }
+  kill(pid, SIGKILL);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_GE(account.complete_through, 30);
+  const Account after = AccountOf(ReadRecord(file));
+  EXPECT_GE(after.complete_through, account.complete_through);
+  EXPECT_GE(after.items, account.items);
+  // Each complete step has its three observations.
+  EXPECT_GE(after.items, static_cast<uint64_t>(3 * (after.complete_through + 1)));
+  EXPECT_FALSE(after.finished);
+}
+
+}  // namespace
+}  // namespace plumbline::agent

@@ -1,0 +1,171 @@
+// A run that streams to a server in another process: which is stopped and goes on, and what the run
+// does to its own process meanwhile, its threads and its time.
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "tests/agent/core/streamed_run.h"
+
+extern char** environ;
+
+namespace plumbline::agent {
+namespace {
+
+using namespace testing;  // NOLINT: the tests' own
+using std::chrono::milliseconds;
+
+std::set<std::string> ThreadIds() {
+  std::set<std::string> ids;
+  DIR* dir = opendir("/proc/self/task");
+  while (const dirent* entry = readdir(dir)) {
+    if (entry->d_name[0] != '.') ids.insert(entry->d_name);
+  }
+  closedir(dir);
+  return ids;
+}
+
+bool ThreadNamed(const std::string& name) {
+  for (const std::string& id : ThreadIds()) {
+    std::string found;
+    std::getline(std::ifstream("/proc/self/task/" + id + "/comm") >> std::ws, found);
+    if (found == name) return true;
+  }
+  return false;
+}
+
+class ServerProcess {
+ public:
+  ServerProcess() {
+    int out[2];
+    EXPECT_EQ(pipe(out), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    const std::string program = std::string(PLUMBLINE_BINARY_DIR) + "/bin/agent_server_process";
+    char* argv[] = {const_cast<char*>(program.c_str()), nullptr};
+    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ), 0) << program;
+    posix_spawn_file_actions_destroy(&actions);
+    close(out[1]);
+    char text[64] = "";
+    const ssize_t n = read(out[0], text, sizeof(text) - 1);
+    EXPECT_GT(n, 0);
+    close(out[0]);
+    target_ = std::string(text, static_cast<size_t>(std::max<ssize_t>(n, 1)) - 1);
+  }
+  ~ServerProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  const std::string& target() const { return target_; }
+  void Stop() const { kill(pid_, SIGSTOP); }
+  void Continue() const { kill(pid_, SIGCONT); }
+
+ private:
+  pid_t pid_ = 0;
+  std::string target_;
+};
+
+TEST(Stream, CloseReturnsWhenTheServerIsStopped) {
+  ServerProcess server;
+  TestRun run(ServerOptions(server.target()));
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 50, milliseconds(1));
+  plumbline_error_t error;
+  ASSERT_EQ(run.run().Flush(20000, &error), PLUMBLINE_OK) << error.text;
+  server.Stop();
+  EXPECT_LT(Train(&run, &call, 50, 200, milliseconds(1)), 1.0);
+  const auto start = Clock::now();
+  EXPECT_EQ(run.Close(2000), PLUMBLINE_DEADLINE_EXCEEDED);
+  const double seconds = Seconds(Clock::now() - start);
+  EXPECT_GE(seconds, 1.9);
+  EXPECT_LT(seconds, 10.0) << "about 2 s are meant; more only if the machine is very busy";
+  std::printf("close of a stopped server: %.2f s\n", seconds);
+  // The call was cancelled, not left to itself.
+  const auto closed = Clock::now();
+  while (ThreadNamed("plumb-stream") && Seconds(Clock::now() - closed) < 20) {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_FALSE(ThreadNamed("plumb-stream"));
+  EXPECT_FALSE(ThreadNamed("plumb-drain"));
+}
+
+// Stopped before it could even greet.
+TEST(Stream, CloseReturnsWhenTheServerNeverGreets) {
+  ServerProcess server;
+  server.Stop();
+  TestRun run(ServerOptions(server.target()));
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 50, milliseconds(1));
+  const auto start = Clock::now();
+  EXPECT_EQ(run.Close(500), PLUMBLINE_DEADLINE_EXCEEDED);
+  EXPECT_LT(Seconds(Clock::now() - start), 10.0);
+}
+
+TEST(Stream, GoesOnWhenTheServerContinues) {
+  ServerProcess server;
+  TestRun run(ServerOptions(server.target()));
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 50, milliseconds(1));
+  server.Stop();
+  Train(&run, &call, 50, 100, milliseconds(1));
+  server.Continue();
+  EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
+}
+
+// Every thread that appears with the run blocks the signals that a trainer handles.
+TEST(Stream, ThreadsBlockSignals) {
+  ServerProcess server;  // another process: its gRPC threads are not ours
+  const std::set<std::string> before = ThreadIds();
+  TestRun run(ServerOptions(server.target()));
+  RouterCall call(32, 8, 2);
+  Train(&run, &call, 0, 20, milliseconds(1));
+  plumbline_error_t error;
+  ASSERT_EQ(run.run().Flush(20000, &error), PLUMBLINE_OK) << error.text;
+  std::set<std::string> names;
+  int checked = 0;
+  for (const std::string& id : ThreadIds()) {
+    if (before.count(id) != 0) continue;
+    std::ifstream status("/proc/self/task/" + id + "/status");
+    std::string line, name;
+    uint64_t blocked = 0;
+    while (std::getline(status, line)) {
+      if (line.rfind("Name:", 0) == 0) name = line.substr(6);
+      if (line.rfind("SigBlk:", 0) == 0) blocked = std::stoull(line.substr(8), nullptr, 16);
+    }
+    names.insert(name);
+    ++checked;
+    for (const int signal :
+         {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2, SIGALRM, SIGPROF}) {
+      EXPECT_TRUE(blocked >> (signal - 1) & 1) << name << " takes signal " << signal;
+    }
+  }
+  EXPECT_GE(checked, 2);
+  EXPECT_TRUE(names.count("plumb-drain"));
+  EXPECT_TRUE(names.count("plumb-stream"));
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+}
+
+TEST(Stream, IdleCostsNextToNothing) {
+  ServerProcess server;
+  TestRun run(ServerOptions(server.target()));
+  std::this_thread::sleep_for(milliseconds(2500));
+  const double share = IdleCpuShare();
+  std::printf("idle CPU with a server: %.3f %% of a core\n", 100 * share);
+  EXPECT_LT(share, 0.01);  // the target is 0.3 %; CPU accounting of a busy machine is coarse
+  EXPECT_EQ(run.Close(), PLUMBLINE_OK);
+}
+
+}  // namespace
+}  // namespace plumbline::agent

@@ -1,0 +1,130 @@
+// Simulated reductions as the evidence of a run: its settings, and what each rank records.
+#include "tests/rules/support/simulated_reduction.h"
+#include "tests/rules/support/spec_values.h"
+
+namespace plumbline::rules::testing {
+namespace {
+
+v1::Tensor OffsetTensor(const std::vector<uint64_t>& offsets) {
+  v1::Tensor tensor;
+  tensor.set_dtype(v1::DTYPE_U64);
+  tensor.add_shape(static_cast<int64_t>(offsets.size()));
+  tensor.set_data(offsets.data(), offsets.size() * sizeof(uint64_t));
+  return tensor;
+}
+
+v1::ReductionCall::Op StatedOp(const ReductionSpec& spec) {
+  if (spec.op == "max") return v1::ReductionCall::OP_MAX;
+  if (spec.op == "avg" || (spec.op.empty() && spec.average != "none"))
+    return v1::ReductionCall::OP_AVG;
+  return v1::ReductionCall::OP_SUM;
+}
+
+void StateOdd(const ReductionSpec& spec, v1::ReductionCall* call) {
+  if (spec.odd == "count") call->set_count(call->count() - 64);
+  if (spec.odd == "dtype") call->set_wire_dtype(v1::DTYPE_F16);
+  if (spec.odd == "op") call->set_op(v1::ReductionCall::OP_MAX);
+  if (spec.odd == "root") call->set_root(3);
+}
+
+// One rank's record, or (rank < 0) all ranks'.
+v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step, int rank) {
+  v1::Evidence e;
+  e.set_source(rank < 0 ? 0 : static_cast<uint32_t>(rank));
+  e.mutable_site()->set_layer("layers.0");
+  e.mutable_site()->set_op(spec.average == "none" ? "sum" : "avg");
+  e.set_step(step);
+  v1::ReductionCall& call = *e.mutable_reduction()->mutable_call();
+  call.set_sequence(static_cast<uint64_t>(step));
+  call.set_sequence_known(spec.sequence);
+  call.set_op(StatedOp(spec));
+  call.set_wire_dtype(static_cast<v1::DType>(spec.dtype));
+  call.set_count(c.count);
+  call.set_group_size(static_cast<uint32_t>(spec.ranks));
+  call.set_group_rank(rank < 0 ? 0 : static_cast<uint32_t>(rank));
+  call.set_prescale(spec.prescale);
+  call.set_postscale(spec.postscale);
+  for (const uint32_t r : c.ring_order) call.add_ring_order(r);
+  if (spec.channels > 1) call.set_channels(c.channels);
+  call.set_chunk(c.chunk);
+  call.set_variable_count(spec.variable_count);
+  if (rank >= 0 && rank == spec.odd_rank) StateOdd(spec, &call);
+  if (!spec.sample) return e;
+  v1::ReductionSample& sample = *e.mutable_reduction()->mutable_sample();
+  const int64_t m = c.samples;
+  if (rank < 0) {
+    *sample.mutable_inputs() = TensorOf(c.inputs, spec.dtype, {c.ranks, m});
+  } else {
+    const auto row = c.inputs.begin() + rank * m;
+    *sample.mutable_inputs() = TensorOf({row, row + m}, spec.dtype, {m});
+  }
+  std::vector<double> output = c.output;
+  if (rank >= 0 && rank == spec.differing_rank) output[0] *= 2;
+  *sample.mutable_output() = TensorOf(output, spec.dtype, {m});
+  if (spec.record_offsets) *sample.mutable_offsets() = OffsetTensor(c.offsets);
+  return e;
+}
+
+}  // namespace
+
+void Set(ReductionSpec& spec, const std::string& key, const std::string& value) {
+  SpecFields fields;
+  fields.whole = {{"ranks", &spec.ranks},
+                  {"samples", &spec.samples},
+                  {"count", &spec.count},
+                  {"start", &spec.start},
+                  {"direction", &spec.direction},
+                  {"segment_step", &spec.segment_step},
+                  {"group", &spec.group},
+                  {"channels", &spec.channels},
+                  {"chunk", &spec.chunk},
+                  {"seed", &spec.seed},
+                  {"kinds", &spec.kinds},
+                  {"steps", &spec.steps},
+                  {"missing", &spec.missing},
+                  {"odd_rank", &spec.odd_rank},
+                  {"differing_rank", &spec.differing_rank}};
+  fields.number = {{"spread", &spec.spread},         {"mean", &spec.mean},
+                   {"scale", &spec.scale},           {"identical", &spec.identical},
+                   {"non_finite", &spec.non_finite}, {"zeros", &spec.zeros},
+                   {"prescale", &spec.prescale},     {"postscale", &spec.postscale}};
+  fields.flag = {{"flush", &spec.flush},
+                 {"declare_order", &spec.declare_order},
+                 {"record_offsets", &spec.record_offsets},
+                 {"record_count", &spec.record_count},
+                 {"whole", &spec.whole},
+                 {"sample", &spec.sample},
+                 {"sequence", &spec.sequence},
+                 {"variable_count", &spec.variable_count}};
+  fields.text = {{"model", &spec.model},
+                 {"average", &spec.average},
+                 {"rounding", &spec.rounding},
+                 {"segments", &spec.segments},
+                 {"order", &spec.order},
+                 {"odd", &spec.odd},
+                 {"op", &spec.op}};
+  fields.dtype = {{"dtype", &spec.dtype}};
+  SetField(fields, key, value);
+}
+
+v1::Batch ReductionRun(const ReductionSpec& spec) {
+  v1::Batch batch;
+  const int reporters = spec.whole ? 1 : spec.ranks;
+  for (int r = 0; r < reporters; ++r) {
+    v1::Source& source = *batch.add_sources();
+    source.set_run("r");
+    source.set_role(v1::ROLE_TRAINER);
+    source.set_rank(static_cast<uint32_t>(r));
+    source.set_world_size(static_cast<uint32_t>(reporters));
+  }
+  for (int step = 0; step < spec.steps; ++step) {
+    const ReductionCase c = SimulateReduction(spec, step);
+    if (spec.whole) *batch.add_evidence() = Record(spec, c, step, -1);
+    for (int r = 0; !spec.whole && r < spec.ranks; ++r) {
+      if (r != spec.missing) *batch.add_evidence() = Record(spec, c, step, r);
+    }
+  }
+  return batch;
+}
+
+}  // namespace plumbline::rules::testing
