@@ -77,10 +77,10 @@ typedef struct plumbline_agent_open {
   const char* record; /* "": none; not both empty */
   uint32_t attempt;
   uint32_t rank;
-  uint32_t world_size; /* > rank */
-  uint32_t every;      /* at most each n-th step is due, from the first; 0: as the cadence says */
-  double budget;       /* share of step time; 0: the agent's default */
-  const char* spool;   /* "": none; NULL: RECORD/spool when there are a record and a server */
+  uint32_t world_size;  /* > rank */
+  uint32_t every;       /* at most each n-th step is due, from the first; 0: as the cadence says */
+  double budget;        /* share of step time; 0: the agent's default */
+  const char* spool;    /* "": none; NULL: RECORD/spool when there are a record and a server */
   uint64_t spool_bytes; /* 0: the agent's default */
 } plumbline_agent_open_t;
 

@@ -32,8 +32,8 @@ absl::Status CheckPort(const char* name, const std::string& address) {
       absl::StrCat(name, " must be HOST:PORT, found \"", address, "\""));
 }
 
-// Tokens must not cross a network in the clear, whatever --insecure allows; and gRPC knows only these
-// as local.
+// Tokens must not cross a network in the clear, whatever --insecure allows; and gRPC knows only
+// these as local.
 absl::Status CheckGuardedAddress(const char* name, const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
   if (host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
@@ -41,7 +41,8 @@ absl::Status CheckGuardedAddress(const char* name, const std::string& address) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(name, " ", address, ": with [[access]] and without [tls] it must be on "
+      absl::StrCat(name, " ", address,
+                   ": with [[access]] and without [tls] it must be on "
                    "127.0.0.1, [::1], localhost or unix:PATH: tokens do not cross a network in the "
                    "clear"));
 }
@@ -55,10 +56,11 @@ absl::Status CheckAddress(const char* name, const std::string& address, const Co
   }
   return absl::InvalidArgumentError(absl::StrCat(
       name, " ", address, " is not a loopback address and ",
-      encrypted ? "whoever reaches it could do everything: say who may in [[access]] (\"encrypted\" "
-                  "is not \"authenticated\")"
-                : "nothing would be encrypted or authenticated: give [tls] and [[access]] in the "
-                  "configuration file, use 127.0.0.1 behind a tunnel",
+      encrypted
+          ? "whoever reaches it could do everything: say who may in [[access]] (\"encrypted\" "
+            "is not \"authenticated\")"
+          : "nothing would be encrypted or authenticated: give [tls] and [[access]] in the "
+            "configuration file, use 127.0.0.1 behind a tunnel",
       ", or --insecure on a network you trust (docs/security.md)"));
 }
 
@@ -90,9 +92,9 @@ absl::Status CheckAccess(const Config& c) {
   std::set<std::string> names;
   for (const AccessEntry& entry : c.access) {
     if (entry.name.empty() || !names.insert(entry.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "each [[access]] needs a name of its own, found \"", entry.name, "\" ",
-          entry.name.empty() ? "" : "twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("each [[access]] needs a name of its own, found \"", entry.name, "\" ",
+                       entry.name.empty() ? "" : "twice"));
     }
     if (auto s = CheckScopes(entry); !s.ok()) return s;
     if (entry.san.empty() && entry.token_file.empty()) {

@@ -13,10 +13,10 @@ namespace plumbline::server {
 
 // One [[access]]: who shows all that it names may do what `scopes` says, to runs that match.
 struct AccessEntry {
-  std::string name;        // in messages and in the history of incidents
-  std::string san;         // glob over the names in a client's certificate; empty: none is asked for
-  std::string token_file;  // tokens that are accepted; empty: none is asked for
-  std::vector<std::string> scopes;       // read, write, admin
+  std::string name;  // in messages and in the history of incidents
+  std::string san;   // glob over the names in a client's certificate; empty: none is asked for
+  std::string token_file;                 // tokens that are accepted; empty: none is asked for
+  std::vector<std::string> scopes;        // read, write, admin
   std::vector<std::string> runs = {"*"};  // globs
 
   bool operator==(const AccessEntry&) const = default;

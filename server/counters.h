@@ -33,10 +33,10 @@ struct Counters {
   std::atomic<uint64_t> directives{0};             // sent
   std::atomic<uint64_t> directives_cut{0};         // of which an agent gave less than asked for
   std::atomic<uint64_t> capsule_parts_dropped{0};  // for want of room; asked for again
-  std::atomic<uint64_t> capsule_errors{0};         // parts that did not fit, and refusals of the disk
-  std::atomic<uint64_t> capsules_not_taken{0};     // beyond the bound of a run
-  std::atomic<uint64_t> capsules_expired{0};       // removed by the bound on bytes
-  std::atomic<uint64_t> journal_lost{0};  // entries that were found damaged or missing
+  std::atomic<uint64_t> capsule_errors{0};      // parts that did not fit, and refusals of the disk
+  std::atomic<uint64_t> capsules_not_taken{0};  // beyond the bound of a run
+  std::atomic<uint64_t> capsules_expired{0};    // removed by the bound on bytes
+  std::atomic<uint64_t> journal_lost{0};        // entries that were found damaged or missing
 };
 
 }  // namespace plumbline::server

@@ -94,10 +94,9 @@ class ServerImpl : public Server {
     if (!gate.ok()) return gate.status();
     gate_ = *std::move(gate);
     if (auto s = pipeline_.Open(config, Version()); !s.ok()) return s;
-    ingest_ =
-        IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
-                              &pipeline_.journal(), &pipeline_.judge(), gate_.get(), &counters_,
-                              &pipeline_.capsules());
+    ingest_ = IngestService::Create(IngestOptionsOf(config), pipeline_.known_streams(),
+                                    &pipeline_.journal(), &pipeline_.judge(), gate_.get(),
+                                    &counters_, &pipeline_.capsules());
     run_reader_ = pipeline_.MakeReader(config);
     if (auto s = StartAlerts(config); !s.ok()) return s;
     query_ = QueryService::Create(SourcesOfQueries());

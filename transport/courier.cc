@@ -40,10 +40,7 @@ bool NoHandshake(const grpc::Status& status) {
 
 Courier::Courier(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
                  Wishes wishes)
-    : config_(config),
-      outbox_(*outbox),
-      counters_(*counters),
-      wishes_(std::move(wishes)) {}
+    : config_(config), outbox_(*outbox), counters_(*counters), wishes_(std::move(wishes)) {}
 
 bool Courier::Wanted() const {
   return !wishes_.stopping() && !(wishes_.finishing() && outbox_.state().empty());

@@ -48,12 +48,13 @@ struct RunState {
 
   std::atomic<int64_t> open_step{kNoStep};
   std::atomic<int64_t> newest_step{kNoStep};
-  std::atomic<uint64_t> moved_ns{0};     // monotonic: when a step last began or ended
+  std::atomic<uint64_t> moved_ns{0};  // monotonic: when a step last began or ended
   std::atomic<int64_t> steps_ended{0};
   // The last step whose end found no room in the ring.
   std::atomic<int64_t> missed_end{kNoStep};
 
-  // Does a call of the site at this step keep its elements? By the cadence, or by the server's order.
+  // Does a call of the site at this step keep its elements? By the cadence, or by the server's
+  // order.
   bool SampleDue(const Site& site, int64_t step) const {
     return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch());
   }

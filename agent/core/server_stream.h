@@ -17,8 +17,8 @@
 
 namespace plumbline::agent {
 
-// Says once on standard error what a server has against this process: without it, evidence would only
-// pile up.
+// Says once on standard error what a server has against this process: without it, evidence would
+// only pile up.
 std::function<void(const grpc::Status&)> SayOnce(const std::string& server);
 
 class ServerStream : public std::enable_shared_from_this<ServerStream> {

@@ -1,5 +1,11 @@
-// What most files include, compiled once. A file still names what it uses: PLUMBLINE_PRECOMPILED=OFF builds without.
+// What most files include, compiled once. A file still names what it uses:
+// PLUMBLINE_PRECOMPILED=OFF builds without.
 #pragma once
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -32,8 +38,3 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <absl/status/status.h>
-#include <absl/status/statusor.h>
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>

@@ -2,6 +2,7 @@
 #pragma once
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <random>
 
 #include "cmake/precompiled/messages.h"

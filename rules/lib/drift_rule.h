@@ -3,8 +3,8 @@
 // A rule looks when a site's tokens have doubled or its steps have grown by a quarter since it last
 // looked, and at the end of the run. It tells a finding when its level rises, and again when
 // another cause is surer than the one it told (a report keeps the surer one); where it never found
-// anything, its last verdict is told at the end. "Noise" is taken back when the record proves untrue
-// later.
+// anything, its last verdict is told at the end. "Noise" is taken back when the record proves
+// untrue later.
 #pragma once
 
 #include <map>

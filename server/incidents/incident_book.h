@@ -31,7 +31,7 @@ struct IncidentFilter {
   std::string run;        // empty: all
   std::string rule_glob;  // empty: all
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
-  std::string fingerprint;  // a prefix; empty: all
+  std::string fingerprint;                              // a prefix; empty: all
   std::function<bool(const std::string& run)> visible;  // null: every run
 
   bool Matches(const v1::Finding& finding) const;

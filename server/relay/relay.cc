@@ -96,8 +96,8 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     hello_due_.Set(std::chrono::system_clock::now() + hello_within, [weak](bool ran_out) {
       auto session = ran_out ? weak.lock() : nullptr;
       if (session != nullptr && !session->greeted_) {
-        session->End({grpc::StatusCode::DEADLINE_EXCEEDED,
-                      "no hello in time (ingest.hello_seconds)"});
+        session->End(
+            {grpc::StatusCode::DEADLINE_EXCEEDED, "no hello in time (ingest.hello_seconds)"});
       }
     });
   }

@@ -68,9 +68,7 @@ TEST(SampleIndex, SpreadsEvenlyOverIndicesAndKeys) {
       const uint64_t key = SampleKey("run", static_cast<int64_t>(n), "layers.1", "grads");
       const uint64_t first = SampleIndex(key, count, 0);
       const uint64_t second = SampleIndex(key, count, 1);
-      const auto bin = [&](uint64_t index) {
-        return static_cast<size_t>(index * 100 / count);
-      };
+      const auto bin = [&](uint64_t index) { return static_cast<size_t>(index * 100 / count); };
       ++keys[bin(first)];
       ++gaps[bin((second + count - first - 1) % count)];  // never 0: uniform over count - 1 places
       if (n < count) ++draws[bin(SampleIndex(3, count, n))];

@@ -33,7 +33,7 @@ run.observe_tensor("scalar", torch.tensor(2.5))""",
     assert lines == [
         "tensor layers.3.mlp/activation step=3 target=5 role=activation replicas=dp values=4:16[2,3]70",
         "tensor layers.3.mlp/activation step=3 target=3 role=activation values=4:16[3,2]65",
-        "tensor layers.3.mlp/positions step=3 target=0 role=positions values=1:64[4]20".replace("1:", "0:"),
+        "tensor layers.3.mlp/positions step=3 target=0 role=positions values=0:64[4]20",
         "tensor plain/tensor step=3 target=0 values=2:32[1,1,1,1,1,1,2,3]0",
         "tensor scalar/tensor step=3 target=0 values=2:32[]2.5",
     ]

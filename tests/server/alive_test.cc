@@ -22,9 +22,7 @@ using test::ScalarStep;
 using test::SourceOf;
 using test::TempFolder;
 
-bool Equals(const v1::Finding& a, const v1::Finding& b) {
-  return MessageDifferencer::Equals(a, b);
-}
+bool Equals(const v1::Finding& a, const v1::Finding& b) { return MessageDifferencer::Equals(a, b); }
 
 class AliveTest : public ::testing::Test {
  protected:

@@ -9,95 +9,20 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/crc32c.h"
 #include "base/sha256.h"
+#include "tests/server/capsule_rank.h"
 #include "tests/server/support.h"
 
 namespace plumbline {
 namespace {
 
 using nlohmann::json;
-using test::AgentStream;
+using test::CapsuleRank;
 using test::Eventually;
-using test::LeakingStep;
 using test::Plumbd;
 using test::Process;
 using test::SourceOf;
 using test::TempFolder;
-
-// A rank that follows directives: it leaks at every step that it is told to send.
-class Rank {
- public:
-  Rank(const Plumbd& server, uint64_t stream, v1::Source source, uint64_t next = 1)
-      : source_(std::move(source)), stream_id_(stream) {
-    agent_ =
-        std::make_unique<AgentStream>(server, stream, std::vector<v1::Source>{source_}, next, true);
-    EXPECT_TRUE(agent_->Welcomed());
-  }
-
-  bool Step(int64_t step) { return agent_->Send(LeakingStep(source_, step), ++sequence_); }
-  AgentStream& stream() { return *agent_; }
-  const v1::Source& source() const { return source_; }
-
-  // The next order for a capsule, releases left out.
-  v1::SendCapsule Ordered() {
-    const auto directive = agent_->NextDirective(
-        [](const v1::Directive& d) { return d.has_capsule() && !d.capsule().release(); });
-    EXPECT_TRUE(directive.has_value());
-    return directive ? directive->capsule() : v1::SendCapsule();
-  }
-  bool Released() {
-    return agent_->NextDirective([](const v1::Directive& d) { return d.capsule().release(); })
-        .has_value();
-  }
-
-  // What it takes at that step.
-  std::string Bytes(int64_t step) const {
-    v1::Batch batch = LeakingStep(source_, step);
-    batch.clear_progress();
-    return batch.SerializeAsString();
-  }
-
-  v1::CapsulePart Part(const v1::SendCapsule& order, uint64_t from, uint64_t size) const {
-    const std::string bytes = Bytes(order.step());
-    v1::CapsulePart part;
-    part.set_stream_id(stream_id_);
-    part.set_capsule(order.capsule());
-    part.set_step(order.step());
-    part.set_offset(from);
-    part.set_total(bytes.size());
-    part.set_data(bytes.substr(from, size));
-    part.set_crc32c(Crc32c(part.data().data(), part.data().size()));
-    part.set_last(from + part.data().size() == bytes.size());
-    if (part.last()) part.set_sha256(Sha256Of(bytes));
-    return part;
-  }
-  bool Send(v1::CapsulePart part) {
-    v1::AgentMessage message;
-    *message.mutable_capsule() = std::move(part);
-    return agent_->SendRaw(message);
-  }
-  // All of it from `from` on, in parts of `size` bytes.
-  void SendAll(const v1::SendCapsule& order, uint64_t from = 0, uint64_t size = 100) {
-    const uint64_t total = Bytes(order.step()).size();
-    for (; from < total; from += size) ASSERT_TRUE(Send(Part(order, from, size)));
-  }
-  void Refuse(const v1::SendCapsule& order, const std::string& why, int64_t newest = -1) {
-    v1::CapsulePart part;
-    part.set_stream_id(stream_id_);
-    part.set_capsule(order.capsule());
-    part.set_step(order.step());
-    part.set_error(why);
-    part.set_newest_step(newest);
-    ASSERT_TRUE(Send(part));
-  }
-
- private:
-  const v1::Source source_;
-  const uint64_t stream_id_;
-  uint64_t sequence_ = 0;
-  std::unique_ptr<AgentStream> agent_;
-};
 
 std::vector<v1::CapsuleInfo> Capsules(const Plumbd& server) {
   auto stub = v1::Query::NewStub(server.Channel());
@@ -133,7 +58,7 @@ class CapsuleTest : public ::testing::Test {
   // Both ranks have closed step 0, which leaks.
   void TwoLeakingRanks() {
     for (uint32_t r = 0; r < 2; ++r) {
-      ranks_.push_back(std::make_unique<Rank>(*server_, 10 + r, SourceOf("run", r, 2)));
+      ranks_.push_back(std::make_unique<CapsuleRank>(*server_, 10 + r, SourceOf("run", r, 2)));
     }
     for (auto& rank : ranks_) ASSERT_TRUE(rank->Step(0));
   }
@@ -148,7 +73,7 @@ class CapsuleTest : public ::testing::Test {
 
   TempFolder folder_;
   std::unique_ptr<Plumbd> server_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::unique_ptr<CapsuleRank>> ranks_;
 };
 
 TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
@@ -233,7 +158,7 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   }));
   // The connection breaks.
   ranks_[0] = nullptr;
-  ranks_[0] = std::make_unique<Rank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
   v1::SendCapsule more = ranks_[0]->Ordered();
   EXPECT_EQ(more.step(), order.step());
   EXPECT_EQ(more.capsule(), order.capsule());
@@ -242,7 +167,7 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   ASSERT_TRUE(Eventually([&] { return held() == 300; }));
   // The server dies.
   KillAndRestart();
-  ranks_[0] = std::make_unique<Rank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
   more = ranks_[0]->Ordered();
   EXPECT_EQ(more.offset(), 300u);
   ranks_[0]->SendAll(more, 300);
@@ -379,7 +304,7 @@ TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
   ranks_[0] = nullptr;
   v1::Source resumed = SourceOf("run", 0, 2);
   resumed.set_attempt(1);
-  Rank next(*server_, 20, resumed);
+  CapsuleRank next(*server_, 20, resumed);
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_PARTIAL));
   EXPECT_EQ(next.stream().directives(), 0u);
   EXPECT_EQ(Capsules(*server_)[0].ranks(0).error().rfind("gone:", 0), 0u);
@@ -388,7 +313,7 @@ TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
 TEST_F(CapsuleTest, ThroughARelay) {
   Start();
   Plumbd relay(std::vector<std::string>{"--relay", server_->address()});
-  Rank rank(relay, 10, SourceOf("run", 0, 1));
+  CapsuleRank rank(relay, 10, SourceOf("run", 0, 1));
   ASSERT_TRUE(rank.Step(0));
   rank.SendAll(rank.Ordered());
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
@@ -396,7 +321,7 @@ TEST_F(CapsuleTest, ThroughARelay) {
 
 TEST_F(CapsuleTest, WithoutDataNobodyIsAsked) {
   Plumbd server;
-  Rank rank(server, 10, SourceOf("run", 0, 1));
+  CapsuleRank rank(server, 10, SourceOf("run", 0, 1));
   ASSERT_TRUE(rank.Step(0));
   ASSERT_TRUE(Eventually([&] { return server.Incidents("run").size() >= 1; }));
   const std::string fingerprint = server.Incidents("run")[0].finding().fingerprint();

@@ -12,8 +12,8 @@
 
 namespace plumbline::test {
 
-// Which version of the protocol an agent speaks. The oldest knows no columns and no backlog; a newer
-// one says in every message what this server has never heard of.
+// Which version of the protocol an agent speaks. The oldest knows no columns and no backlog; a
+// newer one says in every message what this server has never heard of.
 enum class Age { kOldest, kOwn, kNewer };
 
 // One stream and all that it will ever send. Remembers what was acknowledged.

@@ -47,7 +47,8 @@ GoldenCase ParseGoldenCase(const std::filesystem::path& path);
 // Gives the engine what the case holds. Throws std::runtime_error where the case is malformed; what
 // the engine refuses is said in the answer.
 std::string Feed(const GoldenCase& c, Engine* engine);
-// What the case gives the engine besides what it is told ([hung]). Throws std::runtime_error where the case is malformed.
+// What the case gives the engine besides what it is told ([hung]). Throws std::runtime_error where
+// the case is malformed.
 std::vector<v1::Batch> InputOf(const GoldenCase& c);
 
 }  // namespace plumbline::rules::testing

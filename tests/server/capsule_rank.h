@@ -1,0 +1,92 @@
+// A rank for the tests of capsules: it speaks the agent's half of the protocol by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "base/sha256.h"
+#include "tests/server/support.h"
+
+namespace plumbline::test {
+
+// A rank that follows directives: it leaks at every step that it is told to send.
+class CapsuleRank {
+ public:
+  CapsuleRank(const Plumbd& server, uint64_t stream, v1::Source source, uint64_t next = 1)
+      : source_(std::move(source)), stream_id_(stream) {
+    agent_ =
+        std::make_unique<AgentStream>(server, stream, std::vector<v1::Source>{source_}, next, true);
+    EXPECT_TRUE(agent_->Welcomed());
+  }
+
+  bool Step(int64_t step) { return agent_->Send(LeakingStep(source_, step), ++sequence_); }
+  AgentStream& stream() { return *agent_; }
+  const v1::Source& source() const { return source_; }
+
+  // The next order for a capsule, releases left out.
+  v1::SendCapsule Ordered() {
+    const auto directive = agent_->NextDirective(
+        [](const v1::Directive& d) { return d.has_capsule() && !d.capsule().release(); });
+    EXPECT_TRUE(directive.has_value());
+    return directive ? directive->capsule() : v1::SendCapsule();
+  }
+  bool Released() {
+    return agent_->NextDirective([](const v1::Directive& d) { return d.capsule().release(); })
+        .has_value();
+  }
+
+  // What it takes at that step.
+  std::string Bytes(int64_t step) const {
+    v1::Batch batch = LeakingStep(source_, step);
+    batch.clear_progress();
+    return batch.SerializeAsString();
+  }
+
+  v1::CapsulePart Part(const v1::SendCapsule& order, uint64_t from, uint64_t size) const {
+    const std::string bytes = Bytes(order.step());
+    v1::CapsulePart part;
+    part.set_stream_id(stream_id_);
+    part.set_capsule(order.capsule());
+    part.set_step(order.step());
+    part.set_offset(from);
+    part.set_total(bytes.size());
+    part.set_data(bytes.substr(from, size));
+    part.set_crc32c(Crc32c(part.data().data(), part.data().size()));
+    part.set_last(from + part.data().size() == bytes.size());
+    if (part.last()) part.set_sha256(Sha256Of(bytes));
+    return part;
+  }
+  bool Send(v1::CapsulePart part) {
+    v1::AgentMessage message;
+    *message.mutable_capsule() = std::move(part);
+    return agent_->SendRaw(message);
+  }
+  // All of it from `from` on, in parts of `size` bytes.
+  void SendAll(const v1::SendCapsule& order, uint64_t from = 0, uint64_t size = 100) {
+    const uint64_t total = Bytes(order.step()).size();
+    for (; from < total; from += size) ASSERT_TRUE(Send(Part(order, from, size)));
+  }
+  void Refuse(const v1::SendCapsule& order, const std::string& why, int64_t newest = -1) {
+    v1::CapsulePart part;
+    part.set_stream_id(stream_id_);
+    part.set_capsule(order.capsule());
+    part.set_step(order.step());
+    part.set_error(why);
+    part.set_newest_step(newest);
+    ASSERT_TRUE(Send(part));
+  }
+
+ private:
+  const v1::Source source_;
+  const uint64_t stream_id_;
+  uint64_t sequence_ = 0;
+  std::unique_ptr<AgentStream> agent_;
+};
+
+}  // namespace plumbline::test
