@@ -308,12 +308,7 @@ class RecordInvalid : public Rule {
   }
 
   v1::Verdict Complete(const Subject& s, v1::Verdict verdict) const {
-    v1::FindingSite& site = *verdict.mutable_site();
-    site.set_layer(s.key.first);
-    site.set_op(s.key.second);
-    site.set_step_first(s.step_first);
-    site.set_step_last(s.step_last);
-    for (const uint32_t rank : s.ranks) site.add_ranks(rank);
+    SetPlace(verdict, s.key.first, s.key.second, s.step_first, s.step_last, s.ranks);
     Describe(s, *verdict.mutable_details());
     RestOn(Assumptions(s), verdict);
     return verdict;

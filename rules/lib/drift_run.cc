@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rules/lib/alpha_split.h"
+#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -98,12 +99,7 @@ std::string DriftSite::RecordDoubt() const {
 }
 
 void DriftSite::Place(v1::Verdict& verdict) const {
-  v1::FindingSite& site = *verdict.mutable_site();
-  site.set_layer(layer);
-  site.set_op(op);
-  site.set_step_first(step_first);
-  site.set_step_last(step_last);
-  for (const uint32_t rank : ranks) site.add_ranks(rank);
+  SetPlace(verdict, layer, op, step_first, step_last, ranks);
 }
 
 void DriftSite::Persist(Archive& a) {

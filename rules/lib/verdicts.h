@@ -1,6 +1,7 @@
 // Small makers that keep rules short: verdicts and google.protobuf.Struct values.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,19 @@ namespace plumbline::rules {
 // `reason` reads "short-id: sentence"; equal ids are merged over steps.
 v1::Verdict Inconclusive(std::string reason, google::protobuf::Struct details = {});
 v1::Verdict Pass(std::string reason, google::protobuf::Struct details = {});
+
+// Where the verdict speaks of: ranks are numbers, in ascending order. What a rule leaves out here,
+// the engine fills with the step that it judged.
+template <typename Ranks>
+void SetPlace(v1::Verdict& verdict, const std::string& layer, const std::string& op,
+              int64_t step_first, int64_t step_last, const Ranks& ranks) {
+  v1::FindingSite& site = *verdict.mutable_site();
+  site.set_layer(layer);
+  site.set_op(op);
+  site.set_step_first(step_first);
+  site.set_step_last(step_last);
+  for (const uint32_t rank : ranks) site.add_ranks(rank);
+}
 
 // The same sentence with a capital letter.
 std::string Capitalised(std::string text);

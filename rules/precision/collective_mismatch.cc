@@ -100,11 +100,8 @@ class CollectiveMismatch : public Rule {
                     "one-record: one record speaks for all ranks; their own statements "
                     "were not compared");
       Put(*verdict.mutable_details(), "calls", static_cast<double>(site.compared));
-      verdict.mutable_site()->set_layer(std::get<1>(key));
-      verdict.mutable_site()->set_op(std::get<2>(key));
-      verdict.mutable_site()->set_step_first(site.step_first);
-      verdict.mutable_site()->set_step_last(site.step_last);
-      for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
+               site.ranks);
       out.Add(std::move(verdict));
     }
   }

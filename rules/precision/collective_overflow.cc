@@ -107,11 +107,8 @@ class CollectiveOverflow : public Rule {
     for (const auto& [key, site] : sites_) {
       if (site.told != v1::LEVEL_UNSPECIFIED) continue;
       v1::Verdict verdict = Rest(site);
-      verdict.mutable_site()->set_layer(std::get<1>(key));
-      verdict.mutable_site()->set_op(std::get<2>(key));
-      verdict.mutable_site()->set_step_first(site.step_first);
-      verdict.mutable_site()->set_step_last(site.step_last);
-      for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
+               site.ranks);
       Put(*verdict.mutable_details(), "samples", static_cast<double>(site.samples));
       if (site.samples > 0) Put(*verdict.mutable_details(), "largest_share", site.largest_share);
       out.Add(std::move(verdict));

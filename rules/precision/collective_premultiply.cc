@@ -101,11 +101,8 @@ class CollectivePremultiply : public Rule {
     for (auto& [key, site] : sites_) {
       if (site.told || site.last == nullptr) continue;
       v1::Verdict verdict = Rest(site);
-      verdict.mutable_site()->set_layer(std::get<1>(key));
-      verdict.mutable_site()->set_op(std::get<2>(key));
-      verdict.mutable_site()->set_step_first(site.step_first);
-      verdict.mutable_site()->set_step_last(site.step_last);
-      for (const uint32_t rank : site.ranks) verdict.mutable_site()->add_ranks(rank);
+      SetPlace(verdict, std::get<1>(key), std::get<2>(key), site.step_first, site.step_last,
+               site.ranks);
       site.last->replay.AddDetails(*verdict.mutable_details());
       if (verdict.has_finding()) *verdict.mutable_finding()->mutable_details() = verdict.details();
       out.Add(std::move(verdict));

@@ -293,12 +293,8 @@ class CollectiveSum : public Rule {
   // `replay`: that the verdict speaks of, if not the last one's.
   static v1::Verdict Complete(const Key& key, const ReductionTally& tally, v1::Verdict verdict,
                               const ReductionReplay* replay = nullptr) {
-    v1::FindingSite& site = *verdict.mutable_site();
-    site.set_layer(std::get<1>(key));
-    site.set_op(std::get<2>(key));
-    site.set_step_first(tally.step_first);
-    site.set_step_last(tally.step_last);
-    for (const uint32_t rank : tally.ranks) site.add_ranks(rank);
+    SetPlace(verdict, std::get<1>(key), std::get<2>(key), tally.step_first, tally.step_last,
+             tally.ranks);
     tally.Describe(*verdict.mutable_details(), replay);
     for (const std::string& assumption : tally.Assumptions()) verdict.add_assumptions(assumption);
     if (verdict.has_finding()) {

@@ -214,13 +214,8 @@ class GradAccumulation : public Rule {
   }
 
   static v1::Verdict Complete(const Key& key, const AccumulationTally& tally, v1::Verdict verdict) {
-    v1::FindingSite& site = *verdict.mutable_site();
-    site.set_layer(std::get<1>(key));
-    site.set_op(std::get<2>(key));
-    site.set_step_first(tally.step_first);
-    site.set_step_last(tally.step_last);
-    for (uint32_t rank : tally.SiteRanks(verdict.kind() == v1::Verdict::KIND_FINDING))
-      site.add_ranks(rank);
+    SetPlace(verdict, std::get<1>(key), std::get<2>(key), tally.step_first, tally.step_last,
+             tally.SiteRanks(verdict.kind() == v1::Verdict::KIND_FINDING));
     tally.Describe(*verdict.mutable_details());
     for (const std::string& assumption : tally.Assumptions()) verdict.add_assumptions(assumption);
     if (verdict.has_finding()) {

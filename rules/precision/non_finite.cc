@@ -247,12 +247,7 @@ class NonFinite : public Rule {
 
   static void Fill(const Sighting& s, v1::Verdict& verdict) {
     const Observation& o = s.first;
-    v1::FindingSite& site = *verdict.mutable_site();
-    site.set_layer(o.layer);
-    site.set_op(o.op);
-    site.set_step_first(s.step);
-    site.set_step_last(s.step);
-    for (const uint32_t rank : s.ranks) site.add_ranks(rank);
+    SetPlace(verdict, o.layer, o.op, s.step, s.step, s.ranks);
     verdict.mutable_finding()->set_sample_size(o.count);
     google::protobuf::Struct& witness = *verdict.mutable_finding()->mutable_witness();
     Put(witness, "rank", static_cast<double>(o.rank));

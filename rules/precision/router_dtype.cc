@@ -285,11 +285,7 @@ class RouterDtype : public Rule {
   }
 
   static v1::Verdict Complete(const v1::Site& site, const Layer& layer, v1::Verdict verdict) {
-    verdict.mutable_site()->set_layer(site.layer());
-    verdict.mutable_site()->set_op(site.op());
-    verdict.mutable_site()->set_step_first(layer.step_first);
-    verdict.mutable_site()->set_step_last(layer.step_last);
-    for (uint32_t rank : layer.ranks) verdict.mutable_site()->add_ranks(rank);
+    SetPlace(verdict, site.layer(), site.op(), layer.step_first, layer.step_last, layer.ranks);
     google::protobuf::Struct& details = *verdict.mutable_details();
     if (layer.coarsest.dtype != v1::DTYPE_UNSPECIFIED) Put(details, "dtype", layer.coarsest.name());
     Put(details, "experts", static_cast<double>(layer.experts));

@@ -36,9 +36,8 @@ struct Span {
 
   // In memory: closed, not yet in the database as whole blocks.
   std::deque<ClosedStepPtr> steps;
-  // Of them, from the front: handed to the writer as whole blocks; handed over in any form;
-  // written.
-  size_t queued = 0, flushed = 0, written = 0;
+  // Of them, from the front: handed to the writer as whole blocks; handed over in any form.
+  size_t queued = 0, flushed = 0;
   size_t block_bytes = 0;  // of the steps behind `queued`
   size_t block_steps = 0;  // a block is full at so many; 0: not decided
   std::unordered_map<const rules::SeriesColumns*, std::shared_ptr<const StoredColumns>> columns;

@@ -42,13 +42,11 @@ std::optional<BlockJob> TakeBlock(Span* span, bool whole) {
 }
 
 void BlockWritten(const BlockJob& job, Span* span) {
-  const size_t count = job.steps.size();
-  span->written = count;
   if (!job.whole) return;
+  const size_t count = job.steps.size();
   span->steps.erase(span->steps.begin(), span->steps.begin() + static_cast<ptrdiff_t>(count));
   span->queued -= count;
   span->flushed -= count;
-  span->written = 0;
 }
 
 }  // namespace plumbline::server

@@ -296,7 +296,11 @@ absl::Status ListSeries(const RunView& view, TileReader* reader, v1::ListSeriesR
   for (const SpanView& span : view.spans) {
     const auto extents = reader->Extents(span.id);
     if (!extents.ok()) return extents.status();
+    // Steps may have been written since the view was taken: what the same look at the database
+    // counts, memory does not count again. The steps of a span ascend.
+    int64_t counted_through = kFirst;
     for (const auto& e : *extents) {
+      counted_through = std::max(counted_through, e.last_step);
       const auto found = index.find(e.series);
       if (found == index.end()) continue;
       Listed* l = of_attempt(found->second, span.attempt);
@@ -305,10 +309,11 @@ absl::Status ListSeries(const RunView& view, TileReader* reader, v1::ListSeriesR
       l->last_step = std::max(l->last_step, e.last_step);
       l->samples += e.samples;
     }
-    for (size_t s = 0; s < span.steps.size(); ++s) {
-      for (const StepPart& part : span.steps[s]->parts) {
+    for (const ClosedStepPtr& step : span.steps) {
+      const bool counted = step->step <= counted_through;
+      for (const StepPart& part : step->parts) {
         for (const auto& [i, column] : wanted.Of(part))
-          Enter(part, column, span.steps[s]->step, s < span.written, of_attempt(i, span.attempt));
+          Enter(part, column, step->step, counted, of_attempt(i, span.attempt));
       }
     }
   }

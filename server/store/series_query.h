@@ -13,14 +13,13 @@
 
 namespace plumbline::server {
 
-// A span as a query sees it: taken in one moment, so that a block that is sealed meanwhile is
-// neither missed nor seen twice.
+// A span as a query sees it: taken in one moment, before the look at the database, so that a block
+// that is sealed meanwhile is not missed. What is in both counts once.
 struct SpanView {
   uint32_t id = 0, attempt = 0;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t first_step = 0, last_step = -1;
   std::vector<ClosedStepPtr> steps;  // in memory, ascending; the database has what is before them
-  size_t written = 0;                // of `steps`: in short tiles, so the extents have them already
 };
 
 struct RunView {

@@ -28,7 +28,6 @@ absl::Status ViewRun(const Catalogue& catalogue, const std::string& run_name,
     v.first_step = span->first_step;
     v.last_step = span->last_step;
     v.steps.assign(span->steps.begin(), span->steps.end());
-    v.written = span->written;
   }
   return absl::OkStatus();
 }

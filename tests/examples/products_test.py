@@ -1,7 +1,8 @@
 """PyTorch's own products, observed live: the arithmetic of each is named from what it gave.
 
-PyTorch 1.13 on a CPU adds up a linear layer's bf16 products in f32, and those of torch.mm in bf16
-(docs/fingerprints.md): the first passes, the second is proved to keep 7 fraction bits.
+PyTorch 1.13's own kernels on a CPU add up a linear layer's bf16 products in f32, and those of torch.mm
+in bf16 (docs/fingerprints.md): the first passes, the second is proved to keep 7 fraction bits. Where a
+processor has AVX-512, PyTorch takes oneDNN for both, which adds up in f32, so it is told not to.
 """
 
 import subprocess
@@ -14,6 +15,7 @@ import plumbline
 import support
 
 RULE = "precision/gemm-accumulator"
+torch.backends.mkldnn.set_flags(False)
 
 
 def watched(folder, server=None):
@@ -42,6 +44,11 @@ def check(case, findings):
 
 
 class Products(unittest.TestCase):
+    def test_ones_show_what_is_planted(self):
+        a, w = torch.ones(24, 512).bfloat16(), torch.ones(80, 512).bfloat16()
+        self.assertEqual(torch.mm(a, w.t().contiguous())[0, 0], 256)  # 256 + 1 is 256 in bf16
+        self.assertEqual(torch.nn.functional.linear(a, w)[0, 0], 512)
+
     def test_offline_and_live(self):
         with support.scratch() as folder, support.Server(folder) as server:
             watched(folder, server.address)

@@ -14,6 +14,7 @@ import subprocess
 import unittest
 
 import plumbline
+from plumbline import adapters
 import support
 
 README = (support.REPOSITORY / "README.md").read_text()
@@ -45,8 +46,8 @@ class Started:
 
     def __init__(self, folder, words):
         self.words, self.said = words, folder / "said.txt"
-        self.process = subprocess.Popen(words, cwd=folder, stdout=self.said.open("w"),
-                                        stderr=subprocess.STDOUT)
+        with self.said.open("w") as said:
+            self.process = subprocess.Popen(words, cwd=folder, stdout=said, stderr=subprocess.STDOUT)
 
     def says(self, text):
         def found():
@@ -89,7 +90,7 @@ class Readme(unittest.TestCase):
         return server
 
     def finding(self):
-        done = self.run_one(f"plumb query findings --run exp1 --rule {FUTURE} --format json")
+        done = self.run_one(f"plumb query --run exp1 --rule {FUTURE} --format json")
         found = re.search(r'"fingerprint":\s*"(\w+)"', done.stdout)
         return found and found.group(1)
 
@@ -143,7 +144,7 @@ class Readme(unittest.TestCase):
                 if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
                     continue
                 owner = {"plumbline": plumbline, "run": plumbline.Run,
-                         "adapters": plumbline.adapters}.get(node.value.id)
+                         "adapters": adapters}.get(node.value.id)
                 if owner is not None:
                     calls += 1
                     self.assertTrue(hasattr(owner, node.attr), f"{node.value.id}.{node.attr}")

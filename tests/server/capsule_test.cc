@@ -17,8 +17,10 @@ namespace plumbline {
 namespace {
 
 using nlohmann::json;
+using test::AgentStream;
 using test::CapsuleRank;
 using test::Eventually;
+using test::LeakingStep;
 using test::Plumbd;
 using test::Process;
 using test::SourceOf;
