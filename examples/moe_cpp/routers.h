@@ -1,4 +1,4 @@
-// Three ways to let tokens into experts: the same as in examples/moe_pytorch/routers.py.
+// Three of the four ways to let tokens into experts of examples/moe_pytorch/routers.py.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 The engine holds its own copy of the weights in bf16 (or int8), draws tokens and logs what it drew
 them with; the trainer scores the same tokens with its own. Each process has an agent: the two
-halves meet by (sequence id, position).
+halves meet by (sequence id, position). PYTHONPATH must lead to plumbline (python/ of the source tree).
 """
 
 import argparse
