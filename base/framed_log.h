@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,6 +83,8 @@ class FramedLogReader {
                                                                FramedLogOptions options = {});
   // True when the first bytes of a file (8 suffice) are a framed log's.
   static bool Recognise(std::string_view first_bytes);
+  // The type of the first frame, where the bytes (36 suffice) hold its header undamaged.
+  static std::optional<FrameType> FirstType(std::string_view first_bytes);
 
   virtual ~FramedLogReader() = default;
   // After kEnd and kTornTail, calling again tries the same place again (the writer may have gone

@@ -260,4 +260,11 @@ bool FramedLogReader::Recognise(std::string_view first_bytes) {
          std::memcmp(first_bytes.data(), kMagic.data(), kMagic.size()) == 0;
 }
 
+std::optional<FrameType> FramedLogReader::FirstType(std::string_view first_bytes) {
+  if (first_bytes.size() < kFileHeaderSize + kFrameHeaderSize) return std::nullopt;
+  const char* frame = first_bytes.data() + kFileHeaderSize;
+  if (Get<uint32_t>(frame + 16) != Crc32c(frame, 16)) return std::nullopt;
+  return static_cast<FrameType>(Decode(frame).type);
+}
+
 }  // namespace plumbline

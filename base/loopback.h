@@ -1,12 +1,23 @@
-// Does an address stay on this host?
+// What an address says: "127.0.0.1:7433", "[::1]:0", "localhost:7433", "unix:/run/plumbd.sock".
 #pragma once
 
+#include <charconv>
 #include <string_view>
 
 namespace plumbline {
 
-// "127.0.0.1:7433", "[::1]:0", "localhost:7433", "unix:/run/plumbd.sock". 127.0.0.0/8 and nothing
-// that merely begins like it ("127.example.org").
+// Does it end in a port, 0 to 65535?
+inline bool HasPort(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  const std::string_view text = address.substr(colon + 1);
+  int port = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
+}
+
+// Does it stay on this host? 127.0.0.0/8 and nothing that merely begins like it
+// ("127.example.org").
 inline bool IsLoopbackAddress(std::string_view address) {
   if (address.substr(0, 5) == "unix:") return true;
   std::string_view host = address.substr(0, address.rfind(':'));

@@ -1,7 +1,6 @@
 #include "server/config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <string_view>
 
@@ -15,15 +14,6 @@ absl::Status CheckRange(const char* name, double value, double low, double high)
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(name, " must be between ", low, " and ", high, ", found ", value));
-}
-
-bool HasPort(std::string_view address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return false;
-  const std::string_view text = address.substr(colon + 1);
-  int port = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port >= 0 && port <= 65535;
 }
 
 absl::Status CheckPort(const char* name, const std::string& address) {

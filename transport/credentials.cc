@@ -129,6 +129,10 @@ Credentials CredentialsFromEnvironment() {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& target, const Credentials& credentials,
     const grpc::ChannelArguments& arguments) {
+  if (target.rfind("unix:", 0) != 0 && !HasPort(target)) {
+    return absl::InvalidArgumentError("expected an address HOST:PORT or unix:PATH, found \"" +
+                                      target + "\"");
+  }
   if (auto s = CheckCombination(target, credentials); !s.ok()) return s;
   std::shared_ptr<grpc::ChannelCredentials> channel = grpc::InsecureChannelCredentials();
   if (credentials.tls()) {

@@ -34,11 +34,17 @@ std::string Whose(const v1::Source& source) {
                       Printable(source.host()), ", pid ", source.pid());
 }
 
+// A record's directory keeps its spools below.
+std::string SpoolsOf(const std::string& dir) {
+  const std::string below = dir + "/spool";
+  return transport::FindSpools(dir).empty() && Readable(below) ? below : dir;
+}
+
 }  // namespace
 
 int RunSpoolList(const SpoolCommandOptions& options) {
   if (!Readable(options.dir)) return Failed(options.dir + ": expected a directory of spools");
-  for (const transport::FoundSpool& found : transport::FindSpools(options.dir)) {
+  for (const transport::FoundSpool& found : transport::FindSpools(SpoolsOf(options.dir))) {
     auto spool = transport::Spool::Adopt(found.path, {});
     if (!spool.ok()) {
       std::printf("%s\n", Printable(std::string(spool.status().message())).c_str());
@@ -60,7 +66,7 @@ int RunSpoolSend(const SpoolCommandOptions& options) {
   std::atomic<bool> stopped{false};
   const StopSignal stop(options.timeout_seconds, [&] { stopped = true; });
   transport::Leftovers leftovers;
-  leftovers.dir = options.dir;
+  leftovers.dir = SpoolsOf(options.dir);
   leftovers.run = options.run;
   leftovers.config.target = options.server;
   leftovers.config.tool_version = "plumb";

@@ -59,6 +59,7 @@ int RunWatch(const WatchOptions& options) {
       options.format == "json" ? WatchPrinter::Format::kJson : WatchPrinter::Format::kText,
       StyleFor(STDOUT_FILENO));
   bool away = false;
+  bool answered = false;
   bool greeted = false;
   uint64_t open = 0;
   bool reader_gone = false;
@@ -66,6 +67,7 @@ int RunWatch(const WatchOptions& options) {
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
       if (away) Say("the server is back");
+      answered = true;
       away = false;
       const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
       if (event.kind() == v1::IncidentEvent::KIND_EXISTING) ++open;
@@ -85,7 +87,8 @@ int RunWatch(const WatchOptions& options) {
       reader_gone = std::fflush(stdout) != 0;
       return !reader_gone && !(options.once && caught_up);
     });
-    if (status.ok() || stop.stopped()) return 0;
+    if (status.ok()) return 0;
+    if (stop.stopped()) break;
     if (options.once || Permanent(status)) {
       Say(std::string(status.message()));
       return kFailed;
@@ -95,7 +98,8 @@ int RunWatch(const WatchOptions& options) {
     Pause(pause, stop);
     pause = std::min(2 * pause, kLongestPause);
   }
-  return 0;
+  if (!answered) Say("no server answered at " + options.server);
+  return answered ? 0 : kFailed;
 }
 
 }  // namespace plumbline::audit

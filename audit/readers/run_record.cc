@@ -144,8 +144,13 @@ class RecordSource : public Source {
 
 }  // namespace
 
+// A spool, which lies within a record's directory, and a journal are framed logs too: whole ones
+// are for plumb spool and plumbd.
 bool RunRecordReader::Recognise(std::string_view, std::string_view head) const {
-  return FramedLogReader::Recognise(head);
+  if (!FramedLogReader::Recognise(head)) return false;
+  const auto type = FramedLogReader::FirstType(head);
+  return type != FrameType::kSpoolHeader && type != FrameType::kJournalHeader &&
+         type != FrameType::kCheckpointHeader;
 }
 
 std::vector<std::unique_ptr<Source>> RunRecordReader::Open(

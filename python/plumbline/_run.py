@@ -308,7 +308,9 @@ class Run(Observations):
         """Delivers what is left, within `timeout` seconds, and ends the run. May be repeated."""
         self._step = NO_STEP
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
-        if status not in (DISABLED, DEADLINE_EXCEEDED):
+        if status == DEADLINE_EXCEEDED:  # no fault of the trainer's: said, never raised
+            print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
+        elif status != DISABLED:
             self._check("finish", status)
         atexit.unregister(self.finish)
         return status >= 0

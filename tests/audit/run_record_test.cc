@@ -133,6 +133,24 @@ TEST(RunRecord, FramesThatAreNoneAreNamed) {
   }
 }
 
+// What the server has not taken yet lies below the record, and is in it already.
+TEST(RunRecord, ASpoolBesideItIsLeftAlone) {
+  const TempDir dir;
+  dir.Write("rank0", RecordFile({}, LeakyDump()));
+  const std::string spool =
+      FramesFile({{static_cast<int>(FrameType::kSpoolHeader), "its header"}, {kBatch, "a batch"}});
+  dir.Write("00000000000000000001.pls", spool);
+  const AuditResult result = Audit({dir.path()});
+  EXPECT_FALSE(result.inputs_failed()) << Problems(result);
+  EXPECT_FALSE(result.report.findings().empty());
+
+  const TempDir other;
+  EXPECT_TRUE(Audit({other.Write("a.pls", spool)}).inputs_failed()) << "it was asked for";
+  std::string damaged = spool;
+  damaged[16 + 8] ^= 1;  // says that it is a batch
+  EXPECT_TRUE(Audit({other.Write("a", damaged)}).inputs_failed());
+}
+
 TEST(RunRecord, AHeaderAloneIsASilentRun) {
   const AuditResult result = AuditFiles({FramesFile({{kHeader, HeaderPayload({})}})});
   EXPECT_FALSE(result.inputs_failed()) << Problems(result);

@@ -76,14 +76,16 @@ class Readme(unittest.TestCase):
         os.environ["PLUMBLINE_SERVER"] = server.address
         trainer = support.start_training(
             "--router", "score-drop", "--steps", "100000", "--run", "exp1", "--server",
-            server.address, "--record", self.folder / "runs" / "exp1")
+            server.address, "--record", self.folder / "runs" / "exp1",
+            "--batch", "8", "--seq", "128")  # one call of which is proof enough
         self.addCleanup(trainer.kill)
         self.fingerprint = support.wait_until("a finding", self.finding)
         support.wait_until("its capsule", lambda: self.run_one(
             f"plumb capsule {self.fingerprint} --output {self.folder}/dumps").returncode == 0)
         trainer.send_signal(signal.SIGTERM)
         trainer.wait(support.PATIENCE)
-        late = plumbline.init(run="late", server="127.0.0.1:1", spool=str(self.folder / "spool"))
+        late = plumbline.init(run="late", server="127.0.0.1:1",
+                              record=str(self.folder / "late"), spool=str(self.folder / "spool"))
         with late.step(0):
             late.scalar("loss", 1.0)
         late.finish(timeout=0.2)

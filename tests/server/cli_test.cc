@@ -94,6 +94,19 @@ TEST_F(CliTest, WatchEndsAfterItsTimeAndFailsOnceWithoutAServer) {
   const Ended gone = RunPlumb({"watch", "--once", "--server", server_.address()});
   EXPECT_EQ(gone.status, 2);
   EXPECT_THAT(gone.errors, HasSubstr("no server answers at " + server_.address()));
+  // Silence without a server is not "no findings".
+  const Ended waited = RunPlumb({"watch", "--timeout", "0.3", "--server", server_.address()});
+  EXPECT_EQ(waited.status, 2);
+  EXPECT_THAT(waited.errors, HasSubstr("no server answered at " + server_.address()));
+}
+
+TEST_F(CliTest, AnAddressNeedsAPort) {
+  for (const char* address : {"localhost", "127.0.0.1:99999", "127.0.0.1:", ":7433", "[::1]"}) {
+    const Ended runs = RunPlumb({"runs", "--server", address});
+    EXPECT_EQ(runs.status, 2) << address;
+    EXPECT_THAT(runs.errors, HasSubstr("expected an address HOST:PORT or unix:PATH, found \"" +
+                                       std::string(address) + "\""));
+  }
 }
 
 TEST_F(CliTest, WatchWaitsForAServerThatWentAndComesBack) {
