@@ -85,7 +85,9 @@ absl::Status FillHanded(const UpdateCall& call, v1::UpdateSample* out) {
   const Views views = ViewsOf(call.input);
   for (size_t i = 0; i < kTensors; ++i) {
     if (!views[i].present()) continue;
-    if (absl::Status s = PackTensor(views[i], (out->*slots[i])()); !s.ok()) return s;
+    // Apart from the call: g++ 12's bounds sanitizer loses the index otherwise.
+    const auto slot = slots[i];
+    if (absl::Status s = PackTensor(views[i], (out->*slot)()); !s.ok()) return s;
   }
   return absl::OkStatus();
 }

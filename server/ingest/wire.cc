@@ -20,8 +20,9 @@ constexpr int kStreamIdField = 1;  // of Batch, Heartbeat, Goodbye and Hello ali
 std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes) {
   google::protobuf::ArenaOptions options;
   // Numbers take what they take on the wire or more; what is small takes a few hundred bytes an
-  // item.
-  options.start_block_size = std::min<size_t>(wire_bytes + wire_bytes / 2 + 1024, 64 << 10);
+  // item. From its block's end protobuf hands out nodes with pointers: a multiple of 8.
+  const size_t wanted = (wire_bytes + wire_bytes / 2 + 1024) / 64 * 64;
+  options.start_block_size = std::min<size_t>(wanted, 64 << 10);
   options.max_block_size = 64 << 10;
   const auto arena = std::make_shared<google::protobuf::Arena>(options);
   auto* message = google::protobuf::Arena::CreateMessage<v1::AgentMessage>(arena.get());
