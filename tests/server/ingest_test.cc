@@ -143,6 +143,8 @@ TEST_F(IngestTest, EachMalformedBatchIsRefusedAndNobodyElseIsHarmed) {
   const v1::Source good_source = SourceOf("mixed", 1, 2);
   AgentStream bad(server_, 19, {bad_source});
   AgentStream good(server_, 20, {good_source});
+  ASSERT_TRUE(bad.Welcomed());
+  ASSERT_TRUE(good.Welcomed());  // so that its rank is taken
   const struct {
     std::function<void(v1::Batch&)> damage;
     const char* reason;
