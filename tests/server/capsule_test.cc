@@ -139,6 +139,20 @@ TEST_F(CapsuleTest, ARankThatWasPastTheStepMovesItForAll) {
   EXPECT_EQ(Capsules(*server_)[0].tries(), 2u);
 }
 
+// What was under way for the step before must not become the beginning of this one's.
+TEST_F(CapsuleTest, PartsOfAStepThatIsNotWantedAnyMoreAreLeftOut) {
+  Start();
+  TwoLeakingRanks();
+  const v1::SendCapsule first = ranks_[0]->Ordered();
+  ranks_[1]->Refuse(ranks_[1]->Ordered(), "passed-step: it is past", 500);
+  const v1::SendCapsule again = ranks_[0]->Ordered();
+  ASSERT_NE(again.step(), first.step());
+  ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(first, 0, 100)));
+  ranks_[0]->SendAll(again);
+  ranks_[1]->SendAll(again);
+  EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
+}
+
 TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   Start();
   TwoLeakingRanks();
@@ -310,6 +324,21 @@ TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_PARTIAL));
   EXPECT_EQ(next.stream().directives(), 0u);
   EXPECT_EQ(Capsules(*server_)[0].ranks(0).error().rfind("gone:", 0), 0u);
+}
+
+TEST_F(CapsuleTest, OfTwoAttemptsThatAreConnectedTheLaterIsAsked) {
+  Start("[capsules]\ntake = \"off\"\n");
+  TwoLeakingRanks();
+  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
+  v1::Source resumed = SourceOf("run", 0, 2);
+  resumed.set_attempt(1);
+  CapsuleRank next(*server_, 20, resumed);
+  Process capsule = Plumb({"capsule", Fingerprint(), "--output", folder_.File("capsule"),
+                           "--server", server_->address()});
+  next.SendAll(next.Ordered());
+  EXPECT_EQ(capsule.Wait(), 0) << capsule.errors();
+  EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 1);
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->stream().directives(), 0u);
 }
 
 TEST_F(CapsuleTest, ThroughARelay) {
