@@ -168,7 +168,7 @@ UpdateCall LoadUpdateCall(const std::byte* slot) {
 }
 
 absl::Status Measure(const UpdateCall& call, const MeasureOptions& options, v1::Evidence* out) {
-  const absl::Status measured =
+  absl::Status measured =
       call.offsets.present() ? MeasureHanded(call, options, out) : MeasureWhole(call, options, out);
   if (measured.ok()) FillConfig(call, out->mutable_update()->mutable_config());
   return measured;
