@@ -90,6 +90,9 @@ inline void Encode(const FrameHeader& h, char* at) {
   Put(at + 16, Crc32c(at, 16));
 }
 
+// Is the header what was written, by its own checksum?
+inline bool Undamaged(const char* at) { return Get<uint32_t>(at + 16) == Crc32c(at, 16); }
+
 inline FrameHeader Decode(const char* at) {
   return {Get<uint32_t>(at),    Get<uint32_t>(at + 4),  Get<uint8_t>(at + 8),
           Get<uint8_t>(at + 9), Get<uint16_t>(at + 10), Get<uint32_t>(at + 12)};

@@ -175,8 +175,7 @@ bool Reader::CheckHeader(const char* raw, const FrameHeader& header) {
 
 // A frame header by itself: enough to try whether a whole frame stands at `offset_`.
 bool Reader::WholeFrameAt(const char* raw) {
-  if (Get<uint8_t>(raw + 9) > kZstd || Get<uint16_t>(raw + 10) != 0 ||
-      Get<uint32_t>(raw + 16) != Crc32c(raw, 16)) {
+  if (Get<uint8_t>(raw + 9) > kZstd || Get<uint16_t>(raw + 10) != 0 || !Undamaged(raw)) {
     return false;
   }
   FrameHeader header;
@@ -263,7 +262,7 @@ bool FramedLogReader::Recognise(std::string_view first_bytes) {
 std::optional<FrameType> FramedLogReader::FirstType(std::string_view first_bytes) {
   if (first_bytes.size() < kFileHeaderSize + kFrameHeaderSize) return std::nullopt;
   const char* frame = first_bytes.data() + kFileHeaderSize;
-  if (Get<uint32_t>(frame + 16) != Crc32c(frame, 16)) return std::nullopt;
+  if (!Undamaged(frame)) return std::nullopt;
   return static_cast<FrameType>(Decode(frame).type);
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "base/loopback.h"
+#include "base/address.h"
 
 namespace plumbline::server {
 namespace {
@@ -17,7 +17,7 @@ absl::Status CheckRange(const char* name, double value, double low, double high)
 }
 
 absl::Status CheckPort(const char* name, const std::string& address) {
-  if (address.rfind("unix:", 0) == 0 || HasPort(address)) return absl::OkStatus();
+  if (IsAddress(address)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(name, " must be HOST:PORT, found \"", address, "\""));
 }
@@ -27,7 +27,7 @@ absl::Status CheckPort(const char* name, const std::string& address) {
 absl::Status CheckGuardedAddress(const char* name, const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
   if (host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
-      address.rfind("unix:", 0) == 0) {
+      IsSocketPath(address)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

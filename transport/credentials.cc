@@ -10,7 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/loopback.h"
+#include "base/address.h"
 #include "base/private_file.h"
 
 namespace plumbline::transport {
@@ -129,7 +129,7 @@ Credentials CredentialsFromEnvironment() {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& target, const Credentials& credentials,
     const grpc::ChannelArguments& arguments) {
-  if (target.rfind("unix:", 0) != 0 && !HasPort(target)) {
+  if (!IsAddress(target)) {
     return absl::InvalidArgumentError("expected an address HOST:PORT or unix:PATH, found \"" +
                                       target + "\"");
   }

@@ -6,8 +6,11 @@
 
 namespace plumbline {
 
-// Does it end in a port, 0 to 65535?
-inline bool HasPort(std::string_view address) {
+inline bool IsSocketPath(std::string_view address) { return address.substr(0, 5) == "unix:"; }
+
+// unix:PATH, or HOST:PORT with a port of 0 to 65535.
+inline bool IsAddress(std::string_view address) {
+  if (IsSocketPath(address)) return true;
   const size_t colon = address.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
   const std::string_view text = address.substr(colon + 1);
@@ -19,7 +22,7 @@ inline bool HasPort(std::string_view address) {
 // Does it stay on this host? 127.0.0.0/8 and nothing that merely begins like it
 // ("127.example.org").
 inline bool IsLoopbackAddress(std::string_view address) {
-  if (address.substr(0, 5) == "unix:") return true;
+  if (IsSocketPath(address)) return true;
   std::string_view host = address.substr(0, address.rfind(':'));
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
