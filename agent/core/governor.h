@@ -4,11 +4,11 @@
 // site's median (a pre-empted call is not ours), what a binding says it spent around them
 // (plumbline_charge), and the CPU time of our own threads. A step pays more than that, in caches
 // that calls evict and in ranks that wait for the one that was held, so it counts kPaidPerCounted
-// times. Once a second it is set against the time that passed. Above the budget, sites become due at
-// every S-th of the steps that the cadence would measure; S is the least power of two that brings
-// the cost below, and it is halved again when half of it would do with a fifth to spare. Ranks may
-// differ in S: being powers of two, they still meet. An explicit `every` is what the trainer asked
-// for, and is not governed.
+// times. Once a second it is set against the time that passed. Above the budget, sites become due
+// at every S-th of the steps that the cadence would measure; S is the least power of two that
+// brings the cost below, and it is halved again when half of it would do with a fifth to spare.
+// Ranks may differ in S: being powers of two, they still meet. An explicit `every` is what the
+// trainer asked for, and is not governed.
 #pragma once
 
 #include <atomic>
