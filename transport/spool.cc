@@ -36,12 +36,7 @@ absl::StatusOr<std::unique_ptr<Spool>> Spool::Create(const std::string& dir,
                                                      const v1::Source& source, uint64_t stream_id,
                                                      SpoolOptions options) {
   std::string path = SpoolPath(dir, source.role(), source.rank(), stream_id);
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    return absl::UnavailableError(absl::StrCat("spool directory ", path, ": ", error.message()));
-  }
-  auto lock = SpoolLock::Take(path);
+  auto lock = SpoolLock::Make(path);
   if (!lock.ok()) return lock.status();
   std::unique_ptr<Spool> spool(new Spool(std::move(path), std::move(options), *std::move(lock)));
   spool->header_.set_schema(kSchema);

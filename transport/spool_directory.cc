@@ -68,7 +68,9 @@ std::optional<FoundSpool> ParseName(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Take(const std::string& directory) {
+// Locks `made_as`, which then gets the name `directory` where that is another.
+absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::TakeAs(const std::string& directory,
+                                                             const std::string& made_as) {
   const std::string name = Canonical(directory);
   const auto busy = [&] {
     return absl::FailedPreconditionError(absl::StrCat(directory, ": a live process spools there"));
@@ -76,20 +78,45 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Take(const std::string& di
   Held& held = HeldHere();
   const std::lock_guard<std::mutex> guard(held.mutex);
   if (held.directories.contains(name)) return busy();
-  const std::string path = absl::StrCat(directory, "/", std::string(kLockName));
+  const std::string path = absl::StrCat(made_as, "/", std::string(kLockName));
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+  const auto fail = [&](int error, const char* what) {
+    close(fd);
+    return absl::ErrnoToStatus(error, absl::StrCat(path, ": ", what));
+  };
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(fd, F_SETLK, &lock) != 0) {
     const int error = errno;
+    if (error != EACCES && error != EAGAIN) return fail(error, "cannot lock");
     close(fd);
-    if (error == EACCES || error == EAGAIN) return busy();
-    return absl::ErrnoToStatus(error, absl::StrCat(path, ": cannot lock"));
+    return busy();
   }
+  if (made_as != directory && rename(made_as.c_str(), directory.c_str()) != 0)
+    return fail(errno, "cannot rename its directory");
   held.directories.insert(name);
   return std::unique_ptr<SpoolLock>(new SpoolLock(name, fd));
+}
+
+absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Take(const std::string& directory) {
+  return TakeAs(directory, directory);
+}
+
+absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Make(const std::string& directory) {
+  const fs::path wanted(directory);
+  std::error_code error;
+  if (fs::exists(wanted, error)) return Take(directory);
+  const std::string made = (wanted.parent_path() / (".new-" + wanted.filename().string())).string();
+  fs::create_directories(made, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("spool directory ", directory, ": ", error.message()));
+  }
+  auto lock = TakeAs(directory, made);
+  if (!lock.ok()) fs::remove_all(made, error);
+  return lock;
 }
 
 SpoolLock::~SpoolLock() {

@@ -3,7 +3,7 @@
 // DIR/trainer-r00003-0123456789abcdef/ is the spool of one stream: a file `lock` and its segments.
 // The process that writes it holds a record lock (fcntl) on `lock`, which the kernel releases when
 // that process dies and which forked children do not inherit. Whoever gets the lock may deliver
-// what lies there and delete it.
+// what lies there and delete it: so a new directory gets its name when it is locked, not before.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,8 @@ class SpoolLock {
   // FailedPrecondition: another process, or this one, writes or delivers it. Others from the
   // system.
   static absl::StatusOr<std::unique_ptr<SpoolLock>> Take(const std::string& directory);
+  // The same of a directory that is made, with those above it, where there is none.
+  static absl::StatusOr<std::unique_ptr<SpoolLock>> Make(const std::string& directory);
   ~SpoolLock();
   SpoolLock(const SpoolLock&) = delete;
   SpoolLock& operator=(const SpoolLock&) = delete;
@@ -33,6 +35,8 @@ class SpoolLock {
 
  private:
   SpoolLock(std::string directory, int fd) : directory_(std::move(directory)), fd_(fd) {}
+  static absl::StatusOr<std::unique_ptr<SpoolLock>> TakeAs(const std::string& directory,
+                                                           const std::string& made_as);
 
   const std::string directory_;
   const int fd_;

@@ -55,6 +55,25 @@ std::vector<uint64_t> Range(uint64_t first, uint64_t last) {
 
 std::string LastSegment(const std::string& path) { return FindSegments(path).back().path; }
 
+// A rank that looks for what is left, while another process of it begins.
+TEST(Spool, IsNotTakenAwayWhileItIsMade) {
+  TempDir dir;
+  std::jthread courier([&](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      for (const FoundSpool& found : FindSpools(dir.path()))
+        EXPECT_FALSE(Spool::Adopt(found.path, {}).ok());
+    }
+  });
+  for (uint64_t stream = 1; stream <= 2000; ++stream) {
+    const auto spool = Spool::Create(dir.path(), SourceOf(), stream, {});
+    ASSERT_TRUE(spool.ok()) << spool.status();
+    ASSERT_TRUE(fs::exists((*spool)->path()));
+  }
+  courier.request_stop();
+  courier.join();
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+}
+
 TEST(Spool, IsReadBackWhileItGrows) {
   TempDir dir;
   auto spool = NewSpool(dir);
