@@ -80,13 +80,25 @@ absl::StatusOr<std::vector<v1::CapsuleInfo>> CapsuleFiles::Load() {
       continue;
     }
     for (v1::CapsuleRank& rank : *info.mutable_ranks()) {
-      if (rank.state() != v1::CapsuleRank::STATE_ASKED) continue;
-      rank.set_bytes(SizeOf(Path(info, rank.source()) + kPart));
+      if (rank.state() == v1::CapsuleRank::STATE_ASKED) rank.set_bytes(Resumed(info, rank));
     }
     capsules.push_back(std::move(info));
   }
   if (error) return absl::UnavailableError(absl::StrCat(directory_, ": ", error.message()));
   return capsules;
+}
+
+// How much of an unfinished rank stays. The last part brings the digest; it may have been written
+// by a process that died before it had looked, so the last byte always comes again.
+uint64_t CapsuleFiles::Resumed(const v1::CapsuleInfo& info, const v1::CapsuleRank& rank) const {
+  const std::string path = Path(info, rank.source()) + kPart;
+  const uint64_t bytes = SizeOf(path);
+  if (bytes == 0) return 0;
+  std::error_code error;
+  fs::resize_file(path, bytes - 1, error);
+  if (!error) return bytes - 1;
+  fs::remove(path, error);
+  return 0;
 }
 
 absl::Status CapsuleFiles::Save(const v1::CapsuleInfo& info) {

@@ -39,6 +39,7 @@ class CapsuleFiles {
   std::string Path(const v1::CapsuleInfo& info, const v1::Source& rank) const;
 
  private:
+  uint64_t Resumed(const v1::CapsuleInfo& info, const v1::CapsuleRank& rank) const;
   std::string Folder(const v1::CapsuleInfo& info) const;
 
   const std::string directory_;

@@ -30,10 +30,11 @@ absl::Status CapsuleKeeper::Start() {
   if (!keeps()) return absl::OkStatus();
   auto held = files_.Load();
   if (!held.ok()) return held.status();
+  back_by_ = Clock::now() + options_.grace;
   for (v1::CapsuleInfo& info : *held) {
     Capsule& capsule = capsules_[info.finding().fingerprint()];
     capsule.ranks.resize(static_cast<size_t>(info.ranks_size()));
-    for (Rank& rank : capsule.ranks) rank.gone_at = Clock::now() + options_.grace;
+    for (Rank& rank : capsule.ranks) rank.gone_at = back_by_;
     view_[info.finding().fingerprint()] = info;
     capsule.info = std::move(info);
   }

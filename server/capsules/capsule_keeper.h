@@ -93,7 +93,6 @@ class CapsuleKeeper {
   struct Capsule {
     v1::CapsuleInfo info;
     std::vector<Rank> ranks;
-    int64_t margin = 0;
     Clock::time_point retry_at = Clock::time_point::max();
     int64_t newest = -1;  // of ranks that were past the step
   };
@@ -104,6 +103,7 @@ class CapsuleKeeper {
   // capsule_taking.cc
   Capsule* Begin(const v1::Finding& finding);
   void BeginWaiting();
+  bool MayComeBack(const v1::FindingSite& site) const;
   bool MayTake(const Capsule& capsule) const;
   void Take(Capsule* capsule);
   void AddRanks(Capsule* capsule);
@@ -127,6 +127,8 @@ class CapsuleKeeper {
   const std::function<int64_t(const std::string&)> newest_step_;
   Counters* const counters_;
   CapsuleFiles files_;
+
+  Clock::time_point back_by_{};  // until then who was connected before a restart may come back
 
   // The keeper's thread's own.
   std::map<uint64_t, Stream> streams_;

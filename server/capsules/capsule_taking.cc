@@ -16,7 +16,8 @@
 namespace plumbline::server {
 namespace {
 
-constexpr int64_t kFirstMargin = 4;  // steps beyond the newest that is known
+// Steps beyond the newest that is known.
+constexpr int64_t kFirstMargin = 4;
 constexpr int64_t kLastMargin = 4096;
 constexpr uint32_t kMostTries = 12;
 constexpr uint32_t kMostCalls = 4;  // ... while the site is not called in every step
@@ -29,6 +30,13 @@ uint64_t RandomId() {
   std::random_device random;
   const uint64_t id = (static_cast<uint64_t>(random()) << 32) | random();
   return id == 0 ? 1 : id;
+}
+
+// Of the n-th try: twice that of the one before.
+int64_t MarginOf(uint32_t tries) {
+  int64_t margin = kFirstMargin;
+  while (--tries > 0 && margin < kLastMargin) margin *= 2;
+  return margin;
 }
 
 bool SameProcess(const v1::Source& a, const v1::Source& b) {
@@ -74,9 +82,22 @@ void CapsuleKeeper::BeginWaiting() {
   }
 }
 
+// After a restart processes come back one by one: those that the finding names are waited for.
+bool CapsuleKeeper::MayComeBack(const v1::FindingSite& site) const {
+  if (Clock::now() >= back_by_) return false;
+  std::set<uint32_t> away(site.ranks().begin(), site.ranks().end());
+  for (const auto& [id, stream] : streams_) {
+    for (const v1::Source& source : stream.sources) {
+      if (source.run() == site.run()) away.erase(source.rank());
+    }
+  }
+  return !away.empty();
+}
+
 // A site of a process is taken once at a time, and few sites at once.
 bool CapsuleKeeper::MayTake(const Capsule& capsule) const {
   const v1::FindingSite& site = capsule.info.finding().site();
+  if (MayComeBack(site)) return false;
   int taking = 0;
   for (const auto& [fingerprint, other] : capsules_) {
     const v1::FindingSite& of = other.info.finding().site();
@@ -90,7 +111,6 @@ bool CapsuleKeeper::MayTake(const Capsule& capsule) const {
 void CapsuleKeeper::Take(Capsule* capsule) {
   v1::CapsuleInfo& info = capsule->info;
   info.set_state(v1::CapsuleInfo::STATE_TAKING);
-  capsule->margin = kFirstMargin / 2;
   capsule->newest = newest_step_(info.finding().site().run());
   AddRanks(capsule);
   if (info.ranks().empty()) {
@@ -143,10 +163,9 @@ void CapsuleKeeper::AddRanks(Capsule* capsule) {
 void CapsuleKeeper::AskAll(Capsule* capsule) {
   v1::CapsuleInfo& info = capsule->info;
   capsule->retry_at = Clock::time_point::max();
-  capsule->margin = std::min(capsule->margin * 2, kLastMargin);
   info.set_tries(info.tries() + 1);
   const int64_t known = newest_step_(info.finding().site().run());
-  info.set_step(std::max({capsule->newest, known, int64_t{-1}}) + capsule->margin);
+  info.set_step(std::max({capsule->newest, known, int64_t{-1}}) + MarginOf(info.tries()));
   files_.RemoveRanks(info);
   for (int i = 0; i < info.ranks_size(); ++i) {
     v1::CapsuleRank& rank = *info.mutable_ranks(i);

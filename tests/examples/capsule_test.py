@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import unittest
 
 import support
@@ -15,10 +16,11 @@ FUTURE = "causality/moe-future-leak"
 def start_plumbd(folder, grpc="127.0.0.1:0"):
     port = folder / "port"
     port.unlink(missing_ok=True)
-    server = subprocess.Popen(
-        [support.program("plumbd"), "--grpc", grpc, "--http", "off", "--data",
-         str(folder / "data"), "--port-file", str(port), "--log-level", "info"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(folder / "plumbd.log", "a") as log:
+        server = subprocess.Popen(
+            [support.program("plumbd"), "--grpc", grpc, "--http", "off", "--data",
+             str(folder / "data"), "--port-file", str(port), "--log-level", "info"],
+            stdout=subprocess.DEVNULL, stderr=log)
     support.wait_until("plumbd listens", port.exists)
     return server, port.read_text().strip()
 
@@ -69,6 +71,10 @@ class Capsule(unittest.TestCase):
                 server, address = start_plumbd(folder, address)
                 for finding in findings(address):
                     self.judged_again(folder, address, finding, [0, 1])
+            except AssertionError:
+                for seen in (folder / "plumbd.log", *folder.glob("*/manifest.json")):
+                    print(f"{seen}:\n{seen.read_text()}", file=sys.stderr)
+                raise
             finally:
                 for process in [*trainers, server]:
                     process.terminate()

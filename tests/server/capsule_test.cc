@@ -51,9 +51,15 @@ class CapsuleTest : public ::testing::Test {
   std::vector<std::string> Options() const {
     return {"--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")};
   }
-  void KillAndRestart() {
+  void KillServer() {
     server_->process().Signal(SIGKILL);
     server_->process().Wait();
+  }
+  void KillAndRestart() {
+    KillServer();
+    Restart();
+  }
+  void Restart() {
     server_ = std::make_unique<Plumbd>(Options());
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
@@ -185,9 +191,65 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   KillAndRestart();
   ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
   more = ranks_[0]->Ordered();
-  EXPECT_EQ(more.offset(), 300u);
-  ranks_[0]->SendAll(more, 300);
+  EXPECT_EQ(more.offset(), 299u) << "the last byte comes again";
+  ranks_[0]->SendAll(more, 299);
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
+}
+
+// All was written, but not looked at: the digest, which came last, is asked for again.
+TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
+  Start();
+  TwoLeakingRanks();
+  for (auto& rank : ranks_) ASSERT_TRUE(rank->stream().Acknowledged(1));
+  ranks_[1]->SendAll(ranks_[1]->Ordered());
+  const v1::SendCapsule order = ranks_[0]->Ordered();
+  ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
+  const std::string part = folder_.File("data/capsules/") + Fingerprint() + "/trainer-0.part";
+  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(part); }));
+  KillServer();
+  std::ofstream(part, std::ios::binary) << ranks_[0]->Bytes(order.step());
+  Restart();
+  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  ranks_[0]->SendAll(order, ranks_[0]->Ordered().offset());
+  EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
+}
+
+// The first order may have been lost with the server: the next must be ahead of the ranks again.
+TEST_F(CapsuleTest, AfterKillOfTheServerTheStepMovesAheadOfTheRanks) {
+  Start();
+  TwoLeakingRanks();
+  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
+  ranks_[1]->SendAll(ranks_[1]->Ordered());
+  ranks_[0]->Ordered();
+  KillAndRestart();
+  for (uint32_t r = 0; r < 2; ++r)
+    ranks_[r] = std::make_unique<CapsuleRank>(*server_, 10 + r, SourceOf("run", r, 2), 2);
+  ranks_[0]->Refuse(ranks_[0]->Ordered(), "passed-step: it is past", 500);
+  const v1::SendCapsule again = ranks_[0]->Ordered();
+  EXPECT_GE(again.step(), 502) << "agents take what is two steps ahead";
+  ranks_[0]->SendAll(again);
+  v1::SendCapsule other = ranks_[1]->Ordered();
+  if (other.step() != again.step()) other = ranks_[1]->Ordered();
+  ranks_[1]->SendAll(other);
+  EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
+}
+
+TEST_F(CapsuleTest, AfterARestartTheRanksOfTheFindingAreWaitedFor) {
+  Start("[capsules]\ntake = \"off\"\n");
+  TwoLeakingRanks();
+  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
+  for (auto& rank : ranks_) ASSERT_TRUE(rank->stream().Acknowledged(1));
+  KillAndRestart();
+  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
+  Process capsule = Plumb({"capsule", Fingerprint(), "--output", folder_.File("capsule"),
+                           "--server", server_->address()});
+  ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_WAITING));
+  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 0) << "rank 1 may come back";
+  ranks_[1] = std::make_unique<CapsuleRank>(*server_, 11, SourceOf("run", 1, 2), 2);
+  for (auto& rank : ranks_) rank->SendAll(rank->Ordered());
+  EXPECT_EQ(capsule.Wait(), 0) << capsule.errors();
+  EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 2);
 }
 
 TEST_F(CapsuleTest, DamagedPartsAreAskedForAgain) {
