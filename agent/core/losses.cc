@@ -10,12 +10,20 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 }  // namespace
 
 const char* LossCauseName(LossCause cause) {
-  constexpr const char* kNames[kLossCauses] = {
-      "ring-full",       "invalid",          "device-kernels-not-loaded",
-      "after-step-end",  "too-many-sites",   "too-many-open-spans",
-      "device-starting", "device-ring-full", "device-streams",
-      "stream-capture",  "device-error",     "device-unfinished",
-      "sample-ring-full"};
+  constexpr const char* kNames[kLossCauses] = {"ring-full",
+                                               "invalid",
+                                               "device-kernels-not-loaded",
+                                               "device-tensor-not-read",
+                                               "after-step-end",
+                                               "too-many-sites",
+                                               "too-many-open-spans",
+                                               "device-starting",
+                                               "device-ring-full",
+                                               "device-streams",
+                                               "stream-capture",
+                                               "device-error",
+                                               "device-unfinished",
+                                               "sample-ring-full"};
   return kNames[static_cast<size_t>(cause)];
 }
 

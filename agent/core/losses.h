@@ -14,6 +14,7 @@ enum class LossCause : uint8_t {
   kRingFull,      // "ring-full": the drain thread did not keep up
   kInvalid,       // "invalid": shapes, types or values that cannot be measured
   kDevice,        // "device-kernels-not-loaded": a tensor lives on a device that cannot be used
+  kHostOnly,      // "device-tensor-not-read": of this kind only host tensors are measured
   kLate,          // "after-step-end": observed while its step was being ended
   kTooManySites,  // "too-many-sites": no room for another series or stage
   kOpenSpans,     // "too-many-open-spans"
@@ -26,7 +27,7 @@ enum class LossCause : uint8_t {
   kDeviceUnfinished,  // "device-unfinished": still under way when the run was closed
   kSampleRing,        // "sample-ring-full": raw rows alone; the summary is kept
 };
-inline constexpr size_t kLossCauses = 13;
+inline constexpr size_t kLossCauses = 14;
 const char* LossCauseName(LossCause cause);
 
 // One counter a cause. Add from any thread, Take from one.

@@ -76,7 +76,7 @@ plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
   }
   plumbline_status_t status = PLUMBLINE_OK;
   if (absl::IsUnavailable(why)) {
-    state_->CountLoss(LossCause::kDevice, site, step);
+    state_->CountLoss(LossCause::kHostOnly, site, step);
     status = PLUMBLINE_DROPPED;
   } else if (!why.ok()) {
     status = Invalid("observe_logprobs", head, std::string(why.message()), error);

@@ -161,7 +161,7 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, S
   bool prepared = false;  // a device was got ready: it says nothing of what the site costs
   plumbline_status_t status = body(head, &why, &prepared);
   if (absl::IsUnavailable(why)) {
-    state_->CountLoss(LossCause::kDevice, site, step);
+    state_->CountLoss(LossCause::kHostOnly, site, step);
     status = PLUMBLINE_DROPPED;
   } else if (!why.ok()) {
     state_->CountLoss(LossCause::kInvalid, site, step);

@@ -50,6 +50,8 @@ longer than the agent's queue could hold.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
 - `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
+- `device-tensor-not-read`: of CUDA tensors router calls and matrix products are measured; hand over
+  anything else on the host (`.cpu()`).
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
 - `stream-capture`: the router ran while its stream was captured into a CUDA graph; observe it
@@ -111,8 +113,10 @@ constexpr Cause kCauses[] = {
      "Fix the observation that the trainer's log names."},
     {"device-kernels-not-loaded", "they lie on a device that cannot be used",
      "Observe host tensors, or install the build with device kernels; the trainer's log says what "
-     "is "
-     "missing."},
+     "is missing."},
+    {"device-tensor-not-read", "CUDA tensors of their kind are not measured",
+     "Hand them over on the host (.cpu()); of CUDA tensors router calls and matrix products alone "
+     "are measured."},
     {"device-ring-full", "the GPU was further behind than its ring could hold",
      "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"sample-ring-full", "the GPU held more raw rows than its ring could hold",

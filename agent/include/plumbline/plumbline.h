@@ -310,11 +310,11 @@ enum {
 };
 
 /* Of all structs below: tensors are borrowed, of any strides; host tensors are read before the call
- * returns, CUDA tensors in the order of `cuda_stream` (until device kernels are loaded they are
- * DROPPED and counted). NULL: absent. Texts are copied. A tensor too large to be copied cheaply is
- * measured within the call, a smaller one later, by the library's own thread: either way the caller
- * may write to it as soon as the call returns. INVALID_ARGUMENT: nothing was recorded, and
- * plumbline_last_error() names the field. */
+ * returns, CUDA tensors of a matmul in the order of `cuda_stream`; CUDA tensors of the other kinds
+ * are not read: DROPPED, and counted as `device-tensor-not-read`. NULL: absent. Texts are copied. A
+ * tensor too large to be copied cheaply is measured within the call, a smaller one later, by the
+ * library's own thread: either way the caller may write to it as soon as the call returns.
+ * INVALID_ARGUMENT: nothing was recorded, and plumbline_last_error() names the field. */
 
 /* One tensor at one moment. */
 typedef struct plumbline_tensor {

@@ -227,7 +227,7 @@ TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
   logits.train = logits.rollout = &device;
   EXPECT_EQ(r.run->ObserveLogits(r.logits, 0, logits, &r.error), PLUMBLINE_DROPPED);
   EXPECT_TRUE(r.Close(dir.path()).empty());
-  EXPECT_EQ(r.account.lost_by_cause.at("device-kernels-not-loaded"), 2u);
+  EXPECT_EQ(r.account.lost_by_cause.at("device-tensor-not-read"), 2u);
 }
 
 // More tensors in one step than the ring holds: some are dropped, none is forgotten.
