@@ -16,7 +16,8 @@ namespace {
 
 absl::Status CallOf(const plumbline_logprobs_t& g, probes::LogprobsCall* c) {
   // Behind what the first version of the struct ends with: an older façade does not hand it over.
-  const bool whole = g.size >= offsetof(plumbline_logprobs_t, behaviour) + sizeof(g.behaviour);
+  const bool whole =  // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer's size is meant
+      g.size >= offsetof(plumbline_logprobs_t, behaviour) + sizeof(g.behaviour);
   c->fields = {g.temperature,   g.top_p, g.kept_share, g.rescore_k2, g.top_k,
                g.train_version, g.mode,  g.selection,  g.source};
   c->worker = g.worker == nullptr ? "" : g.worker;

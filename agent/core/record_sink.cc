@@ -100,7 +100,7 @@ void RecordSink::Append(const SealedBatch& batch, uint64_t now_ns) {
 }
 
 absl::Status RecordSink::Write(const SealedBatch& batch) {
-  const absl::Status s = log_->Append(
+  absl::Status s = log_->Append(
       FrameType::kBatch, *batch.body + transport::BatchNumber(stream_id_, sequence_ + 1));
   if (s.ok()) ++sequence_;
   return s;
@@ -110,13 +110,13 @@ absl::Status RecordSink::Reopen(uint64_t now_ns) {
   if (now_ns < retry_ns_) return status_;
   // Opening cuts off what a failed write left.
   auto log = FramedLogWriter::Open(path_);
-  if (log.ok()) {
+  status_ = log.status();
+  if (status_.ok()) {
     log_ = *std::move(log);
   } else {
-    status_ = log.status();
     retry_ns_ = now_ns + kRetryNs;
   }
-  return log.status();
+  return status_;
 }
 
 transport::SeriesSets RecordSink::Names() const {

@@ -26,8 +26,12 @@ State g_state = State::kNotTried;
 const plumbline_agent_table_t* g_table = nullptr;
 plumbline_error_t g_reason;
 
-State LoadState() { return __atomic_load_n(&g_state, __ATOMIC_ACQUIRE); }
-void StoreState(State s) { __atomic_store_n(&g_state, s, __ATOMIC_RELEASE); }
+State LoadState() {
+  State state;
+  __atomic_load(&g_state, &state, __ATOMIC_ACQUIRE);
+  return state;
+}
+void StoreState(State s) { __atomic_store(&g_state, &s, __ATOMIC_RELEASE); }
 
 template <typename F>
 void Find(void* program, const char* name, F* slot) {

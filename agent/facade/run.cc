@@ -15,7 +15,7 @@ constexpr uint32_t kExitTimeoutMs = 2000;
 
 Run* g_runs = nullptr;  // atomic head; runs are never removed
 
-void SetState(Run* run, RunState state) { __atomic_store_n(&run->state, state, __ATOMIC_SEQ_CST); }
+void SetState(Run* run, RunState state) { __atomic_store(&run->state, &state, __ATOMIC_SEQ_CST); }
 
 Site* FirstSite(Run* run) { return __atomic_load_n(&run->sites, __ATOMIC_ACQUIRE); }
 Site* NextSite(Site* site) { return __atomic_load_n(&site->next, __ATOMIC_ACQUIRE); }

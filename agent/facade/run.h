@@ -54,7 +54,11 @@ inline Site* FromHandle(plumbline_site_t* site) { return reinterpret_cast<Site*>
 inline uint64_t OpenStep(const Run* run) {
   return __atomic_load_n(&run->head.step, __ATOMIC_RELAXED);
 }
-inline RunState StateOf(const Run* run) { return __atomic_load_n(&run->state, __ATOMIC_SEQ_CST); }
+inline RunState StateOf(const Run* run) {
+  RunState state;
+  __atomic_load(&run->state, &state, __ATOMIC_SEQ_CST);
+  return state;
+}
 
 // One call on its way into the agent. Loads and opens the agent if the run still waits for it.
 // While status() is OK the agent's run stays alive; keeps errno.

@@ -205,8 +205,7 @@ bool RolloutParser::ReadScalar(JsonCursor& cursor, const ColumnSource& source, C
     value->number = std::nan("");
     good = cursor.Skip();
   } else if (found == Kind::kString && (kind == ColumnKind::kName || kind == ColumnKind::kText)) {
-    if (!cursor.ReadString(&value->text)) return false;
-    return true;
+    return cursor.ReadString(&value->text);
   } else if (number) {
     if (!cursor.ReadNumber(&value->number, written)) return false;
     good = numeric || kind == ColumnKind::kFlags;

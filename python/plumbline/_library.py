@@ -45,11 +45,15 @@ class SiteHead(ctypes.Structure):
 
 
 def _in_source_tree(package):
-    """Libraries of build directories, newest first, when the package lies in its source tree."""
+    """Libraries of build directories, newest first, when the package lies in its source tree.
+
+    A sanitizer's library cannot be loaded into a Python that was not started with the sanitizer.
+    """
     root = os.path.dirname(os.path.dirname(package))
     if not os.path.exists(os.path.join(root, "agent", "facade", "CMakeLists.txt")):
         return []
-    found = glob.glob(os.path.join(root, "build", "*", "lib", _NAME))
+    found = [p for p in glob.glob(os.path.join(root, "build", "*", "lib", _NAME))
+             if p.split(os.sep)[-3] not in ("asan", "ubsan", "tsan")]  # fmt: skip
     return sorted(found, key=os.path.getmtime, reverse=True)
 
 

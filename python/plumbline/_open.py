@@ -51,7 +51,8 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB).
 
     A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
-    PlumblineError here and in every later call.
+    PlumblineError here and in every later call. What shows only when something is recorded (a
+    directory that cannot be written) raises in the first call that records.
     """
     try:
         library = _library.load()
