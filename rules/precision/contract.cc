@@ -93,7 +93,8 @@ struct Reference {
   uint32_t attempt = 0;
   int64_t step = 0;
   uint32_t rank = 0;
-  void Persist(Archive& a) { a(models, words, library, attempt, step, rank); }
+  int64_t agreed = 0;  // the last step at which a call was as held
+  void Persist(Archive& a) { a(models, words, library, attempt, step, rank, agreed); }
 };
 
 std::string Place(int64_t step, uint32_t rank) {
@@ -114,7 +115,7 @@ class Contract : public Rule {
 
   // Those of held_ are an option.
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(references_);
   }
 
@@ -140,8 +141,8 @@ class Contract : public Rule {
     if (found == references_.end()) {
       if (references_.size() >= kMostReferences)
         return Inconclusive("too-many-shapes: references of 65,536 shapes are held");
-      references_[key] = {a.replay.accepted, a.replay.Words(), a.c.library,
-                          step.attempt,      step.step,        item.source->rank()};
+      references_[key] = {a.replay.accepted, a.replay.Words(),    a.c.library, step.attempt,
+                          step.step,         item.source->rank(), step.step};
       return Pass("held from here on: " + a.replay.Words());
     }
     return Compare(step, item, a, &found->second);
@@ -190,6 +191,7 @@ class Contract : public Rule {
     }
     if (!common.empty()) {
       held->models = std::move(common);
+      held->agreed = step.step;
       return Pass("as at " + Place(held->step, held->rank) + ": " + a.replay.Words());
     }
     const int32_t least = LeastMissed(a, held->models);
@@ -218,18 +220,17 @@ class Contract : public Rule {
     return least;
   }
 
-  static std::string Cause(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
-                           const Reference& held) {
+  static std::string Cause(const SiteStep& step, const MatmulAnalysis& a, const Reference& held) {
     if (!a.c.library.empty() && !held.library.empty() && a.c.library != held.library)
       return "another-library";
     if (step.attempt != held.attempt) return "restart";
-    if (step.step == held.step && item.source->rank() != held.rank) return "another-rank";
+    if (step.step == held.agreed) return "another-rank";
     return "changed-during-the-run";
   }
 
   static v1::Verdict Changed(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
                              const Reference& held, int32_t least) {
-    const bool libraries = Cause(step, item, a, held) == "another-library";
+    const bool libraries = Cause(step, a, held) == "another-library";
     v1::Verdict verdict = MakeFinding(
         {.level = v1::LEVEL_WARNING,
          .strength = v1::STRENGTH_PROVED,
@@ -241,7 +242,7 @@ class Contract : public Rule {
              a.replay.Words(), Place(held.step, held.rank), held.words, least,
              libraries ? absl::StrCat(" The library was ", held.library, ", now ", a.c.library, ".")
                        : ""),
-         .cause = Cause(step, item, a, held),
+         .cause = Cause(step, a, held),
          .measured = "elements that the held arithmetic misses",
          .value = static_cast<double>(least),
          .unit = "elements",

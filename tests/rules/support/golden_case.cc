@@ -241,7 +241,7 @@ std::vector<v1::Batch> InputOf(const GoldenCase& c) {
   if (c.input_kind == "update") return {UpdateRun(SpecInput<UpdateRunSpec>(c.input))};
   if (c.input_kind == "tensor") return {TensorRun(SpecInput<TensorRunSpec>(c.input))};
   if (c.input_kind == "reduction") return {ReductionRun(SpecInput<ReductionSpec>(c.input))};
-  if (c.input_kind == "matmul") return {MatmulRun(SpecInput<MatmulRunSpec>(c.input))};
+  if (c.input_kind == "matmul") return MatmulRun(SpecInput<MatmulRunSpec>(c.input));
   if (c.input_kind == "logprobs") return {RolloutRun(SpecInput<RolloutSpec>(c.input))};
   return BatchInput(c.input);
 }

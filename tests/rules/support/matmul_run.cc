@@ -68,8 +68,12 @@ MatmulModel ModelOf(const MatmulRunSpec& s) {
   return m;
 }
 
-SimulatedMatmul One(MatmulRunSpec s, int step, int rank) {
-  if ((s.change_step >= 0 && step >= s.change_step) || rank == s.change_rank) {
+bool Changed(const MatmulRunSpec& s, int step, int rank) {
+  return (s.change_step >= 0 && step >= s.change_step) || rank == s.change_rank;
+}
+
+SimulatedMatmul Product(MatmulRunSpec s, int step, int rank) {
+  if (Changed(s, step, rank)) {
     if (s.changed_bits > 0) s.fraction_bits = s.changed_bits;
     if (!s.changed_sum.empty()) s.sum = s.changed_sum;
   }
@@ -114,14 +118,18 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
                       {"changed_bits", &s.changed_bits},
                       {"poison_every", &s.poison_every},
                       {"seed", &s.seed}},
-            .flag = {{"addend", &s.addend}, {"fused", &s.fused}, {"sample", &s.sample}},
+            .flag = {{"addend", &s.addend},
+                     {"fused", &s.fused},
+                     {"sample", &s.sample},
+                     {"resumed", &s.resumed}},
             .text = {{"values", &s.values},
                      {"sum", &s.sum},
                      {"rounding", &s.rounding},
                      {"cut", &s.cut},
                      {"input_format", &s.input_format},
                      {"library", &s.library},
-                     {"changed_sum", &s.changed_sum}},
+                     {"changed_sum", &s.changed_sum},
+                     {"changed_library", &s.changed_library}},
             .dtype = {{"input", &s.input},
                       {"output", &s.output},
                       {"accumulator", &s.accumulator},
@@ -129,31 +137,47 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
            key, value);
 }
 
-v1::Batch MatmulRun(const MatmulRunSpec& spec) {
+namespace {
+
+v1::Evidence One(const MatmulRunSpec& spec, int step, int rank) {
+  SimulatedMatmul made = Product(spec, step, rank);
+  Poison(spec, &made);
+  v1::Evidence e;
+  e.mutable_site()->set_layer("layers.0.qkv");
+  e.mutable_site()->set_op("matmul");
+  e.set_step(step);
+  e.set_sample_size(static_cast<uint64_t>(spec.samples));
+  v1::Matmul& matmul = *e.mutable_matmul();
+  matmul = made.Evidence();
+  if (!spec.sample) matmul.clear_sample();
+  v1::MatmulConfig& config = *matmul.mutable_config();
+  config.set_rows(static_cast<uint64_t>(spec.rows));
+  config.set_columns(static_cast<uint64_t>(spec.columns));
+  config.set_declared_accumulator(static_cast<v1::DType>(spec.declared));
+  config.set_input_format(spec.input_format);
+  const bool moved = !spec.changed_library.empty() && Changed(spec, step, rank);
+  config.set_library(moved ? spec.changed_library : spec.library);
+  return e;
+}
+
+v1::Batch Attempt(const MatmulRunSpec& spec, uint32_t attempt, int first, int end) {
   v1::Batch batch;
   for (int rank = 0; rank < spec.ranks; ++rank) {
     AddTrainer(rank, spec.ranks, &batch);
-    for (int step = 0; step < spec.steps; ++step) {
-      SimulatedMatmul made = One(spec, step, rank);
-      Poison(spec, &made);
-      v1::Evidence& e = *batch.add_evidence();
+    batch.mutable_sources(rank)->set_attempt(attempt);
+    for (int step = first; step < end; ++step) {
+      v1::Evidence& e = *batch.add_evidence() = One(spec, step, rank);
       e.set_source(static_cast<uint32_t>(rank));
-      e.mutable_site()->set_layer("layers.0.qkv");
-      e.mutable_site()->set_op("matmul");
-      e.set_step(step);
-      e.set_sample_size(static_cast<uint64_t>(spec.samples));
-      v1::Matmul& matmul = *e.mutable_matmul();
-      matmul = made.Evidence();
-      if (!spec.sample) matmul.clear_sample();
-      v1::MatmulConfig& config = *matmul.mutable_config();
-      config.set_rows(static_cast<uint64_t>(spec.rows));
-      config.set_columns(static_cast<uint64_t>(spec.columns));
-      config.set_declared_accumulator(static_cast<v1::DType>(spec.declared));
-      config.set_input_format(spec.input_format);
-      config.set_library(spec.library);
     }
   }
   return batch;
+}
+
+}  // namespace
+
+std::vector<v1::Batch> MatmulRun(const MatmulRunSpec& spec) {
+  if (!spec.resumed) return {Attempt(spec, 0, 0, spec.steps)};
+  return {Attempt(spec, 0, 0, spec.change_step), Attempt(spec, 1, spec.change_step, spec.steps)};
 }
 
 }  // namespace plumbline::rules::testing

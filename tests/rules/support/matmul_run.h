@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plumbline/v1/batch.pb.h"
 #include "tests/rules/support/spec_values.h"
@@ -37,7 +38,8 @@ struct MatmulRunSpec {
   int change_step = -1;
   int change_rank = -1;
   int changed_bits = 0;
-  std::string changed_sum;
+  std::string changed_sum, changed_library;
+  bool resumed = false;  // from change_step on it is the run's second attempt
   int poison_every = 0;  // every n-th sample holds a NaN, the next an infinite factor
   bool sample = true;
   int seed = 1;
@@ -45,7 +47,7 @@ struct MatmulRunSpec {
 
 void Set(MatmulRunSpec& spec, const std::string& key, const std::string& value);
 
-// Layer "layers.0.qkv", op "matmul".
-v1::Batch MatmulRun(const MatmulRunSpec& spec);
+// Layer "layers.0.qkv", op "matmul"; a batch an attempt.
+std::vector<v1::Batch> MatmulRun(const MatmulRunSpec& spec);
 
 }  // namespace plumbline::rules::testing

@@ -26,6 +26,7 @@ void SetField(const SpecFields& fields, const std::string& key, const std::strin
   } else if (const auto n = fields.number.find(key); n != fields.number.end()) {
     *n->second = std::stod(value);
   } else if (const auto f = fields.flag.find(key); f != fields.flag.end()) {
+    if (value != "on" && value != "off") throw std::runtime_error(key + ": expected on or off");
     *f->second = value == "on";
   } else if (const auto t = fields.text.find(key); t != fields.text.end()) {
     *t->second = value;
