@@ -38,7 +38,7 @@ void Fill(v1::Tensor* tensor, v1::DType dtype, std::vector<int64_t> shape,
 }
 
 struct Router {
-  std::vector<float> scores = std::vector<float>(kTokens * kExperts);
+  std::vector<float> scores = std::vector<float>(size_t{kTokens} * kExperts);
   std::vector<int32_t> choice = std::vector<int32_t>(kTokens);
   std::vector<uint8_t> keep = std::vector<uint8_t>(kTokens, 1);
   std::vector<uint32_t> load = std::vector<uint32_t>(kExperts);
@@ -48,7 +48,7 @@ struct Router {
 Router LeakingRouter() {
   Router r;
   const auto at = [](int token, int expert) {
-    return static_cast<size_t>(token * kExperts + expert);
+    return static_cast<size_t>(token) * kExperts + static_cast<size_t>(expert);
   };
   for (int t = 0; t < kTokens; ++t) {
     r.choice[static_cast<size_t>(t)] = WantedExpert(t);

@@ -209,6 +209,7 @@ std::vector<std::unique_ptr<Source>> OpenRollouts(const ColumnMap& map,
     if (file->Peek()) runs[file->run()].push_back(std::move(file));
   }
   std::vector<std::unique_ptr<Source>> sources;
+  sources.reserve(runs.size());
   for (auto& [run, members] : runs)
     sources.push_back(std::make_unique<RolloutSource>(run, std::move(members), step_bytes));
   return sources;

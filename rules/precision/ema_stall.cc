@@ -12,6 +12,7 @@
 #include "rules/lib/rounding.h"
 #include "rules/lib/sample_values.h"
 #include "rules/lib/stochastic_chance.h"
+#include "rules/lib/update_options.h"
 #include "rules/lib/update_window.h"
 #include "rules/lib/verdicts.h"
 
@@ -62,13 +63,7 @@ Diffusion Models", 2024, on averages that are evaluated in place of the weights.
 )page";
 
 constexpr OptionInfo kOptions[] = {
-    {.name = "elements",
-     .type = OptionInfo::Type::kInteger,
-     .unit = "elements",
-     .default_value = "1000",
-     .reason = "fewer tell little about a tensor",
-     .low = 16,
-     .high = 1e9},
+    kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
      .unit = "share of elements able to move",
@@ -85,8 +80,6 @@ constexpr RuleInfo kInfo = {"precision/ema-stall",
                             "0.1.0",
                             kPage,
                             kOptions};
-
-constexpr double kStochasticChance = 1e-5;
 
 struct Counts {
   size_t apart = 0;  // p != e

@@ -10,6 +10,7 @@
 #include "rules/lib/rounding.h"
 #include "rules/lib/sample_values.h"
 #include "rules/lib/stochastic_chance.h"
+#include "rules/lib/update_options.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -63,13 +64,7 @@ Learning with Limited Numerical Precision", 2015, on stochastic rounding.
 )page";
 
 constexpr OptionInfo kOptions[] = {
-    {.name = "elements",
-     .type = OptionInfo::Type::kInteger,
-     .unit = "elements",
-     .default_value = "1000",
-     .reason = "fewer tell little about a tensor",
-     .low = 16,
-     .high = 1e9},
+    kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
      .unit = "applied over intended change",
@@ -87,7 +82,6 @@ constexpr RuleInfo kInfo = {"precision/lost-update",
                             kPage,
                             kOptions};
 
-constexpr double kStochasticChance = 1e-5;
 constexpr double kExplained = 0.99;  // of the elements that stood still, by rounding
 constexpr size_t kFewSampled = 64;
 

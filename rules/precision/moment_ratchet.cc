@@ -10,6 +10,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/sample_values.h"
+#include "rules/lib/update_options.h"
 #include "rules/lib/update_window.h"
 #include "rules/lib/verdicts.h"
 
@@ -62,13 +63,7 @@ gradient that was scaled or clipped after it was recorded, where that changes th
 )page";
 
 constexpr OptionInfo kOptions[] = {
-    {.name = "elements",
-     .type = OptionInfo::Type::kInteger,
-     .unit = "elements",
-     .default_value = "1000",
-     .reason = "fewer tell little about a tensor",
-     .low = 16,
-     .high = 1e9},
+    kUpdateElements,
     {.name = "share",
      .type = OptionInfo::Type::kNumber,
      .unit = "share of elements that fell, or are able to",

@@ -76,6 +76,7 @@ SimulatedMatmul Product(MatmulRunSpec s, int step, int rank) {
   if (Changed(s, step, rank)) {
     if (s.changed_bits > 0) s.fraction_bits = s.changed_bits;
     if (!s.changed_sum.empty()) s.sum = s.changed_sum;
+    if (s.changed_samples > 0) s.samples = s.changed_samples;
   }
   MatmulSpec spec{.samples = s.samples, .inner = s.inner, .input = s.input, .output = s.output};
   spec.values = Named<Values>({{"normal", Values::kNormal},
@@ -94,7 +95,7 @@ SimulatedMatmul Product(MatmulRunSpec s, int step, int rank) {
 }
 
 void Poison(const MatmulRunSpec& s, SimulatedMatmul* made) {
-  for (int i = 0; s.poison_every > 0 && i < s.samples; i += s.poison_every) {
+  for (int i = 0; s.poison_every > 0 && i < made->spec.samples; i += s.poison_every) {
     made->a[static_cast<size_t>(i) * static_cast<size_t>(s.inner)] = i % 2 == 0 ? NAN : INFINITY;
     made->d[static_cast<size_t>(i)] = NAN;
   }
@@ -116,6 +117,7 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
                       {"change_step", &s.change_step},
                       {"change_rank", &s.change_rank},
                       {"changed_bits", &s.changed_bits},
+                      {"changed_samples", &s.changed_samples},
                       {"poison_every", &s.poison_every},
                       {"seed", &s.seed}},
             .flag = {{"addend", &s.addend},
@@ -146,7 +148,7 @@ v1::Evidence One(const MatmulRunSpec& spec, int step, int rank) {
   e.mutable_site()->set_layer("layers.0.qkv");
   e.mutable_site()->set_op("matmul");
   e.set_step(step);
-  e.set_sample_size(static_cast<uint64_t>(spec.samples));
+  e.set_sample_size(made.d.size());
   v1::Matmul& matmul = *e.mutable_matmul();
   matmul = made.Evidence();
   if (!spec.sample) matmul.clear_sample();

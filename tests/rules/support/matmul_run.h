@@ -34,10 +34,11 @@ struct MatmulRunSpec {
   int ranks = 1;
   int steps = 1;
   // From this step on, or on this rank: `changed_bits` fraction bits instead, `changed_sum`
-  // another sum.
+  // another sum, so many samples.
   int change_step = -1;
   int change_rank = -1;
   int changed_bits = 0;
+  int changed_samples = 0;
   std::string changed_sum, changed_library;
   bool resumed = false;  // from change_step on it is the run's second attempt
   int poison_every = 0;  // every n-th sample holds a NaN, the next an infinite factor
