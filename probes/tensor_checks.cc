@@ -53,7 +53,8 @@ absl::Status CheckTensor(const char* name, const TensorView& view, Content conte
   if (!view.present()) return absl::OkStatus();
   if (!Fits(content, view.dtype)) return Expected(name, view, NameOf(content));
   if (!view.on_host()) {
-    return absl::UnavailableError(std::string(name) + " is on a device: only host tensors are read");
+    return absl::UnavailableError(std::string(name) +
+                                  " is on a device: only host tensors are read");
   }
   if (view.data == nullptr && view.elements() != 0) {
     return Expected(name, view, "data, not a null pointer");

@@ -100,8 +100,8 @@ void RecordSink::Append(const SealedBatch& batch, uint64_t now_ns) {
 }
 
 absl::Status RecordSink::Write(const SealedBatch& batch) {
-  absl::Status s = log_->Append(
-      FrameType::kBatch, *batch.body + transport::BatchNumber(stream_id_, sequence_ + 1));
+  absl::Status s = log_->Append(FrameType::kBatch,
+                                *batch.body + transport::BatchNumber(stream_id_, sequence_ + 1));
   if (s.ok()) ++sequence_;
   return s;
 }

@@ -79,7 +79,8 @@ Field Flag(const char* section, const char* key, bool* at) {
 }
 
 Field Named(const char* section, const char* key, const char* expected,
-            std::function<std::string()> name, std::function<bool(const std::string&)> parse) {
+            const std::function<std::string()>& name,
+            const std::function<bool(const std::string&)>& parse) {
   return {section, key, [=](toml::table* t) { t->insert(key, name()); },
           [=](const toml::node& n) -> std::string {
             return n.is_string() && parse(**n.as_string()) ? "" : expected;

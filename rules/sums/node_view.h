@@ -30,7 +30,7 @@ class NodeView {
     prober->Set(leaf(0), first);
     prober->Set(leaf(1), second);
     if (next_ >= 0) prober->Set(next_, -first);
-    const auto y = prober->Call();
+    auto y = prober->Call();
     prober->Set(leaf(0), 0);
     prober->Set(leaf(1), 0);
     if (next_ >= 0) prober->Set(next_, 0);

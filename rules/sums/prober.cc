@@ -221,7 +221,7 @@ absl::StatusOr<ProbeScale> ChooseScale(Prober* prober, uint64_t seed) {
     return whole;
   }
   for (const DType accumulator : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
-    const auto scale = ModularScale(prober, FormatOf(accumulator).precision, &random);
+    auto scale = ModularScale(prober, FormatOf(accumulator).precision, &random);
     if (!scale.ok()) return scale.status();
     if (scale->masks) return scale;
     absl::StrAppend(&tried, ", counts below the last bits of ", DTypeName(accumulator));

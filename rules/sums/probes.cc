@@ -24,7 +24,7 @@ absl::StatusOr<bool> Keeps(Prober* prober, const NodeView& view, const ProbeUnit
 absl::StatusOr<int> PrecisionAt(Prober* prober, const NodeView& view, const ProbeUnit& scale,
                                 int guess) {
   const auto boundary = [&](int p) -> absl::StatusOr<bool> {
-    const auto inside = Keeps(prober, view, scale, p - 1);
+    auto inside = Keeps(prober, view, scale, p - 1);
     if (!inside.ok() || !*inside || p > scale.room) return inside;
     const auto outside = Keeps(prober, view, scale, p);
     if (!outside.ok()) return outside.status();
