@@ -31,7 +31,8 @@ struct WatchOptions {
 
 // Incidents as they happen. Reconnects when the server goes away, and goes on where it was; SIGINT
 // and SIGTERM end it with 0.
-// 2: with `once`, the server could not be reached; or the server refused the request.
+// 2: with `once`, the server could not be reached or does not know the run, which is waited for
+// otherwise; or the server refused the request.
 int RunWatch(const WatchOptions& options);
 
 struct QueryOptions {
@@ -43,7 +44,7 @@ struct QueryOptions {
   double timeout_seconds = 10;
 };
 
-// What the server holds. 0, or 2 when the server could not be reached.
+// What the server holds. 0, or 2 when the server could not be reached or does not know the run.
 int RunRuns(const QueryOptions& options);
 int QueryIncidents(const QueryOptions& options);
 int QueryVerdicts(const QueryOptions& options);

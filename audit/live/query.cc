@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/client.h"
+#include "audit/live/known_run.h"
 #include "audit/live/live.h"
 #include "audit/live/output.h"
 #include "audit/live/watch_printer.h"
@@ -17,6 +18,10 @@ namespace {
 
 bool Json(const QueryOptions& options) { return options.format == "json"; }
 
+absl::Status RunKnown(Client& client, const QueryOptions& options) {
+  return AskIfRunKnown(client, options.run, options.server, options.timeout_seconds);
+}
+
 }  // namespace
 
 int QueryIncidents(const QueryOptions& options) {
@@ -27,6 +32,9 @@ int QueryIncidents(const QueryOptions& options) {
   request.set_min_level(options.min_level);
   const auto response = client.Incidents(request, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
+  if (response->incidents().empty()) {
+    if (auto s = RunKnown(client, options); !s.ok()) return LiveFailed(s);
+  }
   WatchPrinter printer(WatchPrinter::Format::kText, StyleFor(STDOUT_FILENO));
   std::string out;
   for (int i = 0; i < response->incidents_size(); ++i) {
@@ -48,6 +56,9 @@ int QueryVerdicts(const QueryOptions& options) {
   Client client(options.server);
   const auto response = client.Verdicts(options.run, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
+  if (response->verdicts().empty()) {
+    if (auto s = RunKnown(client, options); !s.ok()) return LiveFailed(s);
+  }
   std::string out;
   for (const v1::Verdict& verdict : response->verdicts()) {
     if (Json(options)) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/client.h"
+#include "audit/live/known_run.h"
 #include "audit/live/live.h"
 #include "audit/live/output.h"
 #include "audit/live/watch_printer.h"
@@ -99,6 +100,10 @@ int RunRuns(const QueryOptions& options) {
   Client client(options.server);
   const auto response = client.Runs(options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
+  if (!options.run.empty()) {
+    const absl::Status known = CheckRunKnown(options.run, options.server, *response);
+    if (!known.ok()) return LiveFailed(known);
+  }
   std::string out;
   for (const v1::RunInfo& run : response->runs()) {
     if (!options.run.empty() && options.run != run.run()) continue;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "audit/live/client.h"
+#include "audit/live/known_run.h"
 #include "audit/live/live.h"
 #include "audit/live/stop_signal.h"
 #include "audit/live/watch_printer.h"
@@ -16,6 +17,7 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int kFailed = 2;
+constexpr double kAskSeconds = 5;
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 
@@ -63,6 +65,7 @@ int RunWatch(const WatchOptions& options) {
   bool greeted = false;
   uint64_t open = 0;
   bool reader_gone = false;
+  absl::Status known;  // is the run, where nothing of it was open
   auto pause = kFirstPause;
   while (!stop.stopped()) {
     const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
@@ -71,9 +74,14 @@ int RunWatch(const WatchOptions& options) {
       away = false;
       const bool caught_up = event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
       if (event.kind() == v1::IncidentEvent::KIND_EXISTING) ++open;
+      if (caught_up && !greeted && open == 0) {
+        known = AskIfRunKnown(client, options.run, options.server, kAskSeconds);
+        if (options.once && !known.ok()) return false;
+      }
       // Silence must not look like a connection that never came about.
       if (caught_up && !options.once && !greeted) {
         greeted = true;
+        if (absl::IsNotFound(known)) Say(std::string(known.message()) + "; it may come yet");
         Say("watching " + (options.run.empty() ? "every run" : "run " + options.run) + " at " +
             options.server + "; " + Plural(open, "incident") + " open so far");
       }
@@ -87,6 +95,10 @@ int RunWatch(const WatchOptions& options) {
       reader_gone = std::fflush(stdout) != 0;
       return !reader_gone && !(options.once && caught_up);
     });
+    if (status.ok() && options.once && !known.ok()) {
+      Say(std::string(known.message()));
+      return kFailed;
+    }
     if (status.ok()) return 0;
     if (stop.stopped()) break;
     if (options.once || Permanent(status)) {

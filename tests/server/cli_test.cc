@@ -148,6 +148,44 @@ TEST_F(CliTest, RunsAndQueryShowWhatIsHeld) {
   EXPECT_EQ(RunPlumb({"query", "everything"}).status, 2);
 }
 
+TEST_F(CliTest, ARunThatTheServerDoesNotKnowIsNotARunWithoutFindings) {
+  Leak("a", 67);
+  const v1::Source healthy = SourceOf("healthy");
+  AgentStream agent(server_, 68, {healthy});
+  agent.Send(ScalarStep(healthy, 0), 1);
+  ASSERT_TRUE(agent.Acknowledged(1));
+  ASSERT_TRUE(Eventually([&] { return server_.Run("healthy").has_value(); }));
+  const std::vector<std::vector<std::string>> commands = {
+      {"watch", "--once", "--run"},
+      {"watch", "--once", "--format", "json", "--run"},
+      {"runs"},
+      {"query", "--run"},
+      {"query", "incidents", "--run"},
+      {"query", "verdicts", "--run"},
+      {"query", "--rule", "none*", "--run"},
+      {"runs", "--format", "json"}};
+  for (std::vector<std::string> command : commands) {
+    command.insert(command.end(), {"healthy", "--server", server_.address()});
+    EXPECT_EQ(RunPlumb(command).status, 0) << command[1];
+    command[command.size() - 3] = "NOSUCH";
+    const Ended unknown = RunPlumb(command);
+    EXPECT_EQ(unknown.status, 2) << command[1];
+    EXPECT_EQ(unknown.output, "") << command[1];
+    EXPECT_THAT(unknown.errors,
+                HasSubstr("no run \"NOSUCH\" on " + server_.address() + " (known: healthy, a)\n"));
+  }
+}
+
+TEST_F(CliTest, AWatchWaitsForARunThatIsYetToCome) {
+  Process watch(Plumb({"watch", "later", "--server", server_.address()}));
+  ASSERT_TRUE(Eventually(
+      [&] { return watch.errors().find("(known: none); it may come yet") != std::string::npos; }));
+  Leak("later", 69);
+  EXPECT_TRUE(Eventually([&] { return watch.output().find("run later") != std::string::npos; }));
+  watch.Signal(SIGINT);
+  EXPECT_EQ(watch.Wait(), 0);
+}
+
 TEST_F(CliTest, TheServerMayComeFromTheEnvironment) {
   const Ended runs = RunPlumb({"runs"}, {"PLUMBLINE_SERVER=" + server_.address()});
   EXPECT_EQ(runs.status, 0);
