@@ -1,8 +1,6 @@
 #include "rules/catalogue.h"
 
-#include <algorithm>
-
-#include "base/edit_distance.h"
+#include "base/near_word.h"
 
 namespace plumbline::rules {
 namespace {
@@ -43,14 +41,14 @@ const CatalogueEntry* FindRule(std::string_view id) {
 
 std::string_view NearestRule(std::string_view id) {
   std::string_view best;
-  size_t best_distance = std::max<size_t>(3, id.size() / 3) + 1;
+  size_t least = std::string_view::npos;
   for (const CatalogueEntry& entry : Catalogue()) {
     const std::string_view known = entry.info->id;
-    const std::string_view name = known.substr(known.find('/') + 1);
     // People leave the group away: compare with the bare name too.
-    const size_t distance = std::min(EditDistance(id, known), EditDistance(id, name));
-    if (distance < best_distance) {
-      best_distance = distance;
+    for (const std::string_view name : {known, known.substr(known.find('/') + 1)}) {
+      const size_t distance = EditDistance(id, name);
+      if (!IsNear(distance, id, name) || distance >= least) continue;
+      least = distance;
       best = known;
     }
   }

@@ -20,7 +20,7 @@ const std::vector<CatalogueEntry>& Catalogue();
 // nullptr when there is no such rule.
 const CatalogueEntry* FindRule(std::string_view id);
 
-// The closest known id, for "did you mean"; empty when nothing is near.
+// The known id that is likely meant, with or without its group; empty when none is near.
 std::string_view NearestRule(std::string_view id);
 
 // Shell glob over ids: '*' any run of characters, '?' one. "causality/*", "*leak*".

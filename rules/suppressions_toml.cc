@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/edit_distance.h"
+#include "absl/strings/str_join.h"
+#include "base/near_word.h"
 #include "base/toml_words.h"
 #include "rules/catalogue.h"
 #include "rules/suppressions.h"
@@ -142,15 +143,12 @@ class Reader {
 
   template <typename Map>
   absl::Status Unknown(const toml::node& node, const std::string& name, const Map& known) const {
-    std::string best, all;
-    for (const auto& [key, setter] : known) {
-      if (best.empty() || EditDistance(name, key) < EditDistance(name, best)) best = key;
-      absl::StrAppend(&all, all.empty() ? "" : ", ", key);
-    }
-    const bool near = EditDistance(name, best) <= 1 + name.size() / 3;
-    return Wrong(node, absl::StrCat("unknown key \"", name, "\" in [[suppress]]",
-                                    near ? absl::StrCat("; did you mean \"", best, "\"?")
-                                         : absl::StrCat("; known: ", all)));
+    std::vector<std::string> names;
+    for (const auto& [key, setter] : known) names.push_back(key);
+    const std::string meant = DidYouMean(name, names);
+    return Wrong(node,
+                 absl::StrCat("unknown key \"", name, "\" in [[suppress]]",
+                              meant.empty() ? "; known: " + absl::StrJoin(names, ", ") : meant));
   }
 
   const std::string& path_;

@@ -148,7 +148,7 @@ absl::Status LoadConfigFile(const std::string& path, Config* config) {
     const auto section = known.find(name);
     if (section == known.end()) {
       return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown table [", name,
-                                                     "]", keys::DidYouMean(name, names)));
+                                                     "]", keys::MeantOrKnown(name, names)));
     }
     if (!node.is_table()) {
       return absl::InvalidArgumentError(absl::StrCat(

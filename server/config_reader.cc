@@ -1,10 +1,8 @@
 #include "server/config_reader.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "absl/strings/str_cat.h"
-#include "base/edit_distance.h"
+#include "absl/strings/str_join.h"
+#include "base/near_word.h"
 #include "base/toml_words.h"
 
 namespace plumbline::server::keys {
@@ -59,20 +57,9 @@ Setter Texts(std::vector<std::string>* out) {
   };
 }
 
-std::string DidYouMean(std::string_view word, const std::vector<std::string>& known) {
-  std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
-  std::string all;
-  for (const std::string& name : known) {
-    const size_t d = EditDistance(word, name);
-    if (d < best_distance) {
-      best_distance = d;
-      best = name;
-    }
-    absl::StrAppend(&all, all.empty() ? "" : ", ", name);
-  }
-  if (best_distance <= 1 + word.size() / 3) return absl::StrCat("; did you mean \"", best, "\"?");
-  return absl::StrCat("; known: ", all);
+std::string MeantOrKnown(std::string_view word, const std::vector<std::string>& known) {
+  const std::string meant = DidYouMean(word, known);
+  return meant.empty() ? absl::StrCat("; known: ", absl::StrJoin(known, ", ")) : meant;
 }
 
 absl::Status ReadSection(const std::string& path, const std::string& name, const toml::table& table,
@@ -83,7 +70,7 @@ absl::Status ReadSection(const std::string& path, const std::string& name, const
     if (setter == known.end()) {
       return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown key \"", k,
                                                      "\" in [", name, "]",
-                                                     DidYouMean(k, NamesOf(known))));
+                                                     MeantOrKnown(k, NamesOf(known))));
     }
     const std::string expected = setter->second(node);
     if (!expected.empty()) {

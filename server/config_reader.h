@@ -27,7 +27,7 @@ Setter Texts(std::vector<std::string>* out);
 
 std::string Where(const std::string& path, const toml::node& node);  // "FILE:LINE"
 // "; did you mean \"grpc\"?", or the known ones where none is near.
-std::string DidYouMean(std::string_view word, const std::vector<std::string>& known);
+std::string MeantOrKnown(std::string_view word, const std::vector<std::string>& known);
 
 template <typename Map>
 std::vector<std::string> NamesOf(const Map& map) {
