@@ -8,6 +8,7 @@
 #include "audit/live/live.h"
 #include "audit/live/spool.h"
 #include "audit/version.h"
+#include "base/command_line/usage.h"
 #include "base/open_files.h"
 
 namespace {
@@ -27,7 +28,8 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitClean : kExitError;
+    return error.get_exit_code() == 0 ? app.exit(error)  // --help and --version
+                                      : Fail(plumbline::UsageError(app, error));
   }
   if (app.get_subcommands().empty()) return Fail("expected a subcommand; see plumb --help");
   return status;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/command_line/usage.h"
 #include "base/open_files.h"
 #include "rules/engine/engine.h"
 #include "server/access/gate.h"
@@ -99,7 +100,9 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line) {
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-      return app.exit(e) == 0 ? 0 : kUsage;
+      if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
+      std::fprintf(stderr, "plumbd: %s\n", plumbline::UsageError(app, e).c_str());
+      return kUsage;
     }
     if (line->config_file.empty()) break;
   }

@@ -18,6 +18,7 @@
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
 #include "base/clock.h"
+#include "base/command_line/usage.h"
 #include "rules/sums/contract.h"
 
 namespace plumbline::audit {
@@ -173,7 +174,7 @@ void RegisterAudit(CLI::App& app, int* status) {
   command->add_option("PATH", arguments->paths,
                       "Files, or directories that are audited as one run");
   command->add_option("--format", arguments->format, "Output format")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(OneOf({"text", "json"}))
       ->capture_default_str();
   command
       ->add_option("--output", arguments->output,
@@ -212,7 +213,7 @@ void RegisterAudit(CLI::App& app, int* status) {
   command
       ->add_option("--fail-on", arguments->fail_on,
                    "Lowest level of a finding that makes the exit status 1")
-      ->check(CLI::IsMember({"note", "warning", "error"}))
+      ->check(OneOf({"note", "warning", "error"}))
       ->capture_default_str();
   command
       ->add_option("--server", arguments->server,

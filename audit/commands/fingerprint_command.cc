@@ -15,6 +15,7 @@
 
 #include "audit/commands/blas_target.h"
 #include "audit/commands/commands.h"
+#include "base/command_line/usage.h"
 #include "rules/sums/contract.h"
 #include "rules/sums/fingerprint.h"
 
@@ -135,14 +136,14 @@ void RegisterFingerprint(CLI::App& app, int* status) {
       ->type_name("NAME")
       ->required();
   command->add_option("--kind", function.kind, "Signature T f(const T* a[, const T* b], size_t n)")
-      ->check(CLI::IsMember({"sum", "dot"}));
+      ->check(OneOf({"sum", "dot"}));
   command->add_option("--dtype", function.dtype, "T of that signature: f64, f32, f16, bf16")
       ->default_val("f32");
-  const auto size = CLI::Range(2, 1 << 20);
+  const auto size = Between(2, 1 << 20);
   command->add_option("--n", function.n, "Addends of a sum or dot; columns of a product")
       ->check(size);
   command->add_option("--m", function.rows, "Rows of a product")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(Between(1, 1 << 16))
       ->capture_default_str();
   command->add_option("--k", function.inner, "Addends of a product")->check(size);
   command->add_option("--output", arguments->output, "Write the contract to FILE")
@@ -153,13 +154,13 @@ void RegisterFingerprint(CLI::App& app, int* status) {
                    "differ")
       ->type_name("FILE");
   command->add_option("--format", arguments->format, "What is printed")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(OneOf({"text", "json"}))
       ->capture_default_str();
   command->add_flag("--tree", arguments->tree, "Print the tree as an outline too");
   command->add_option("--seed", arguments->options.seed, "Of pivots and random data")
       ->capture_default_str();
   command->add_option("--samples", arguments->options.samples, "Random inputs replayed")
-      ->check(CLI::Range(sums::kDistributions, 100000))
+      ->check(Between(sums::kDistributions, 100000))
       ->capture_default_str();
   command->callback([arguments, status] {
     FunctionRequest& request = arguments->function;

@@ -8,6 +8,7 @@
 
 #include "audit/commands/commands.h"
 #include "audit/render/rule_text.h"
+#include "base/command_line/usage.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::audit {
@@ -40,7 +41,7 @@ void RegisterRules(CLI::App& app, int* status) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("rules", "List every rule, built or planned");
   command->add_option("--format", arguments->format, "Output format")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(OneOf({"text", "json"}))
       ->capture_default_str();
   command->add_option("--write-docs", arguments->docs)->type_name("DIR")->group("");
   command->callback([arguments, status] {

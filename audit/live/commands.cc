@@ -1,11 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/live.h"
+#include "base/command_line/usage.h"
 
 namespace plumbline::audit {
 namespace {
@@ -19,24 +19,25 @@ void AddServer(CLI::App* command, std::string* server) {
 
 void AddFormat(CLI::App* command, std::string* format) {
   command->add_option("--format", *format, "text or json (one object a line)")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(OneOf({"text", "json"}))
       ->capture_default_str();
 }
 
 void AddLevel(CLI::App* command, v1::Level* level) {
-  const std::map<std::string, v1::Level> levels = {
-      {"note", v1::LEVEL_NOTE}, {"warning", v1::LEVEL_WARNING}, {"error", v1::LEVEL_ERROR}};
+  const auto set = [level](const std::string& name) {
+    *level = name == "error"     ? v1::LEVEL_ERROR
+             : name == "warning" ? v1::LEVEL_WARNING
+                                 : v1::LEVEL_NOTE;
+  };
   command
-      ->add_option("--level", *level,
-                   "only incidents of this level and above: note, warning, error")
-      ->transform(CLI::CheckedTransformer(levels).description(""))
+      ->add_option_function<std::string>(
+          "--level", set, "only incidents of this level and above: note, warning, error")
+      ->check(OneOf({"note", "warning", "error"}).description(""))
       ->type_name("LEVEL");
 }
 
 void AddTimeout(CLI::App* command, double* seconds, const char* text) {
-  command->add_option("--timeout", *seconds, text)
-      ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber.description(""));
+  command->add_option("--timeout", *seconds, text)->type_name("SECONDS")->check(AtLeastZero());
 }
 
 void RegisterWatch(CLI::App& app, int* status) {
@@ -132,7 +133,7 @@ void RegisterSeries(CLI::App* query, int* status) {
       ->type_name("RANK")
       ->allow_extra_args(false);
   command->add_option("--role", o->role, "trainer or rollout")
-      ->check(CLI::IsMember({"trainer", "rollout"}));
+      ->check(OneOf({"trainer", "rollout"}));
   command->add_option("--attempt", o->attempt, "only this attempt, superseded or not")
       ->type_name("N");
   command->add_option("--from", o->first, "first step")->type_name("STEP");
@@ -142,12 +143,12 @@ void RegisterSeries(CLI::App* query, int* status) {
       ->add_option(
           "--cells", o->cells,
           "at most so many values; steps are joined until they fit (mean, minimum, maximum)")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}).description(""))
+      ->check(Between(1, 1'000'000).description(""))
       ->type_name("N");
   command->add_flag("--over-ranks", o->over_ranks, "mean, minimum and maximum over the ranks");
   AddServer(command, &o->server);
   command->add_option("--format", o->format, "text, json (one series a line) or csv")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->check(OneOf({"text", "json", "csv"}))
       ->capture_default_str();
   command->callback([o, status] { *status = QuerySeries(*o); });
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "audit/live/stop_signal.h"
 #include "audit/render/text_util.h"
+#include "base/command_line/usage.h"
 #include "transport/courier.h"
 
 namespace plumbline::audit {
@@ -104,7 +105,7 @@ void RegisterSpool(CLI::App& app, int* status) {
   AddCredentials(send);
   send->add_option("--timeout", o->timeout_seconds, "end after this long")
       ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(AtLeastZero());
   list->callback([o, status] { *status = RunSpoolList(*o); });
   send->callback([o, status] { *status = RunSpoolSend(*o); });
 }

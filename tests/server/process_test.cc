@@ -45,8 +45,10 @@ TEST(PlumbdProcess, RefusesWhatItDoesNotUnderstand) {
     std::vector<std::string> options;
     const char* message;
   } cases[] = {
-      {{"--bogus"}, "--bogus"},
-      {{"stray"}, "stray"},
+      {{"--bogus"}, "plumbd: expected one of its options, found \"--bogus\"; see plumbd --help"},
+      {{"--grcp", "127.0.0.1:0"}, "found \"--grcp\"; did you mean --grpc?"},
+      {{"stray"}, "expected no further word, found \"stray\""},
+      {{"--window", "many"}, "--window: expected a number in its range, found \"many\""},
       {{"--grpc", "nonsense"}, "HOST:PORT"},
       {{"--grpc", "0.0.0.0:0"}, "not a loopback address"},
       {{"--http", "0.0.0.0:0"}, "not a loopback address"},

@@ -1,0 +1,21 @@
+// What our programs say of a command line that they do not understand: what was expected, what was
+// found, and the nearest word where one is near.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace plumbline {
+
+// Checks of an option's value.
+CLI::Validator OneOf(const std::vector<std::string>& words);  // two or more
+CLI::Validator Between(int64_t low, int64_t high);
+CLI::Validator AtLeastZero();  // any finite number
+
+// Of an error that `app` threw when it parsed; not one of --help and --version, whose exit code is
+// 0.
+std::string UsageError(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace plumbline
