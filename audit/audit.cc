@@ -99,6 +99,12 @@ bool AuditResult::inputs_failed() const {
                      [](const InputReport& input) { return input.failed(); });
 }
 
+bool AuditResult::nothing_read() const {
+  return inputs_failed() && std::all_of(inputs.begin(), inputs.end(), [](const InputReport& input) {
+           return input.format == "unknown";
+         });
+}
+
 absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
                                      const std::function<void(const AuditProgress&)>& on_progress) {
   AuditResult result;
@@ -117,9 +123,9 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
     progress.bytes += report.bytes;
   }
   Merge(std::move(sources), engine->get(), on_progress, progress).Run();
-  (*engine)->Finish();
-  result.coverage = (*engine)->coverage();
   result.inputs = std::move(inputs.reports);
+  if (!result.nothing_read()) (*engine)->Finish();
+  result.coverage = (*engine)->coverage();
   return result;
 }
 

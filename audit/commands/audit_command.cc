@@ -79,8 +79,18 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
   return "";
 }
 
+void SayProblems(const AuditResult& result) {
+  for (const InputReport& input : result.inputs) {
+    for (const Problem& problem : input.problems) Fail(input.path + ": " + problem.text);
+  }
+}
+
 int Report(const Arguments& arguments, const absl::StatusOr<AuditResult>& result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
+  if (result->nothing_read()) {
+    SayProblems(*result);
+    if (arguments.format == "text") return kExitError;  // programs still get their report
+  }
   if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
   return ExitStatus(*result, FailLevel(arguments.fail_on));
 }

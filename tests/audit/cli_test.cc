@@ -68,6 +68,26 @@ TEST_F(Cli, ExitStatuses) {
   EXPECT_EQ(RunPlumb({"audit", InconclusiveFile()}).status, 0);
 }
 
+TEST_F(Cli, WhereNothingCouldBeReadThatIsAllThatIsSaid) {
+  const ProcessResult missing = RunPlumb({"audit", "/nonexistent/a", "/nonexistent/b"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_EQ(missing.out, "");
+  const std::string why = ": expected a readable file, found: No such file or directory\n";
+  EXPECT_EQ(missing.err, "plumb: /nonexistent/a" + why + "plumb: /nonexistent/b" + why);
+  const std::string other = dir_.Write("notes.txt", "nothing of ours");
+  const ProcessResult foreign = RunPlumb({"audit", other});
+  EXPECT_EQ(foreign.status, 2);
+  EXPECT_EQ(foreign.out, "");
+  EXPECT_THAT(foreign.err, StartsWith("plumb: " + other + ": expected a format that this version"));
+  const ProcessResult json = RunPlumb({"audit", "/nonexistent/a", "--format", "json"});
+  EXPECT_EQ(json.status, 2);
+  EXPECT_EQ(json.err, "plumb: /nonexistent/a" + why);
+  const auto report = CheckReport(json.out);
+  EXPECT_TRUE(report["findings"].empty());
+  EXPECT_EQ(report["inputs"][0]["problems"].size(), 1u);
+  EXPECT_THAT(RunPlumb({"audit", clean_, "/nonexistent/a"}).out, HasSubstr("refused  /nonexist"));
+}
+
 TEST_F(Cli, WhatCouldBeReadIsReportedBesideTheProblem) {
   const ProcessResult result = RunPlumb({"audit", leaky_, cut_, "--format", "json"});
   const auto report = CheckReport(result.out);
@@ -273,7 +293,7 @@ TEST_F(Cli, APipeIsRefusedNotWaitedFor) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const ProcessResult result = RunPlumb({"audit", pipe});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.out, HasSubstr("expected a regular file"));
+  EXPECT_THAT(result.err, HasSubstr("expected a regular file"));
 }
 
 TEST_F(Cli, HelpAndVersion) {
