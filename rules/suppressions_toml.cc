@@ -127,9 +127,7 @@ class Reader {
       const auto setter = known.find(name);
       if (setter == known.end()) return Unknown(node, name, known);
       if (std::string expected = setter->second(node); !expected.empty()) {
-        const std::string found =
-            node.is_string() ? absl::StrCat("\"", **node.as_string(), "\"") : TomlTypeName(node);
-        return Wrong(node, absl::StrCat(name, " must be ", expected, ", found ", found));
+        return Wrong(node, absl::StrCat(name, " must be ", expected, ", found ", TomlFound(node)));
       }
     }
     for (const char* required : {"rule", "reason", "expires"}) {

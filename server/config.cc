@@ -1,8 +1,8 @@
 #include "server/config.h"
 
-#include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/address.h"
@@ -10,140 +10,126 @@
 namespace plumbline::server {
 namespace {
 
-absl::Status CheckRange(const char* name, double value, double low, double high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " must be between ", low, " and ", high, ", found ", value));
-}
+constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-absl::Status CheckPort(const char* name, const std::string& address) {
-  if (IsAddress(address)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " must be HOST:PORT, found \"", address, "\""));
+bool CheckPort(const std::string& key, const std::string& address, ConfigMistakes* mistakes) {
+  if (IsAddress(address)) return true;
+  mistakes->Add(key, absl::StrCat("expected HOST:PORT or unix:PATH, found \"", address, "\""));
+  return false;
 }
 
 // Tokens must not cross a network in the clear, whatever --insecure allows; and gRPC knows only
 // these as local.
-absl::Status CheckGuardedAddress(const char* name, const std::string& address) {
+bool KeepsTokens(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
-  if (host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
-      IsSocketPath(address)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " ", address,
-                   ": with [[access]] and without [tls] it must be on "
-                   "127.0.0.1, [::1], localhost or unix:PATH: tokens do not cross a network in the "
-                   "clear"));
+  return host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
+         IsSocketPath(address);
 }
 
-absl::Status CheckAddress(const char* name, const std::string& address, const Config& c) {
-  if (auto s = CheckPort(name, address); !s.ok()) return s;
+void CheckAddress(const std::string& key, const std::string& address, const Config& c,
+                  ConfigMistakes* mistakes) {
+  if (!CheckPort(key, address, mistakes)) return;
+  const bool unsure = mistakes->Has("tls") || mistakes->Has("listen.insecure") ||
+                      (c.access.empty() && mistakes->Has("access"));
+  if (unsure) return;  // what was meant there is not known
   const bool encrypted = !c.tls_cert.empty();
-  if (!c.access.empty() && !encrypted) return CheckGuardedAddress(name, address);
-  if (IsLoopback(address) || c.insecure || (encrypted && !c.access.empty())) {
-    return absl::OkStatus();
+  if (!c.access.empty() && !encrypted) {
+    if (KeepsTokens(address)) return;
+    mistakes->Add(key, absl::StrCat("expected 127.0.0.1, [::1], localhost or unix:PATH with "
+                                    "[[access]] and without [tls], found \"",
+                                    address, "\": tokens do not cross a network in the clear"));
+    return;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      name, " ", address, " is not a loopback address and ",
-      encrypted
-          ? "whoever reaches it could do everything: say who may in [[access]] (\"encrypted\" "
-            "is not \"authenticated\")"
-          : "nothing would be encrypted or authenticated: give [tls] and [[access]] in the "
-            "configuration file, use 127.0.0.1 behind a tunnel",
-      ", or --insecure on a network you trust (docs/security.md)"));
+  if (IsLoopback(address) || c.insecure || (encrypted && !c.access.empty())) return;
+  mistakes->Add(
+      key,
+      absl::StrCat(
+          "expected a loopback address, found \"", address, "\": ",
+          encrypted
+              ? "whoever reaches it could do everything: say who may in [[access]] (\"encrypted\" "
+                "is not \"authenticated\")"
+              : "nothing would be encrypted or authenticated: give [tls] and [[access]] in the "
+                "configuration file, use 127.0.0.1 behind a tunnel",
+          ", or --insecure on a network you trust (docs/security.md)"));
 }
 
-absl::Status CheckTls(const Config& c) {
+void CheckTls(const Config& c, ConfigMistakes* mistakes) {
+  if (mistakes->Has("tls")) return;
   if (c.tls_cert.empty() != c.tls_key.empty()) {
-    return absl::InvalidArgumentError(c.tls_cert.empty()
-                                          ? "tls.key is set and tls.cert is not: both, or neither"
-                                          : "tls.cert is set and tls.key is not: both, or neither");
+    const bool cert = c.tls_cert.empty();
+    mistakes->Add(cert ? "tls.cert" : "tls.key",
+                  absl::StrCat("expected a file, as ", cert ? "tls.key" : "tls.cert",
+                               " names one, found none: both, or neither"));
   }
   if (!c.tls_client_ca.empty() && c.tls_cert.empty()) {
-    return absl::InvalidArgumentError(
-        "tls.client_ca needs tls.cert and tls.key: only TLS clients show certificates");
+    mistakes->Add("tls.client_ca",
+                  "expected tls.cert and tls.key beside it, found none: only TLS clients show "
+                  "certificates");
   }
-  return absl::OkStatus();
 }
 
-absl::Status CheckScopes(const AccessEntry& entry) {
+void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& c,
+                ConfigMistakes* mistakes) {
+  const bool read_whole = !mistakes->Has(key);  // else a misspelt key is not a missing one
+  if (read_whole && entry.name.empty())
+    mistakes->Add(key + ".name", "expected a name of its own, found none");
   for (const std::string& scope : entry.scopes) {
-    if (scope == "read" || scope == "write" || scope == "admin") continue;
-    return absl::InvalidArgumentError(absl::StrCat("access \"", entry.name, "\": scope \"", scope,
-                                                   "\", expected read, write or admin"));
+    if (const std::string wrong = NoneOf({"read", "write", "admin"}, scope); !wrong.empty())
+      mistakes->Add(key + ".scopes", wrong);
   }
-  if (!entry.scopes.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "access \"", entry.name, "\": scopes is empty, expected some of read, write, admin"));
+  if (read_whole && entry.scopes.empty())
+    mistakes->Add(key + ".scopes", "expected some of read, write and admin, found none");
+  if (read_whole && entry.san.empty() && entry.token_file.empty())
+    mistakes->Add(key, "expected san, token_file or both, found neither: it lets everybody in");
+  if (!entry.san.empty() && c.tls_client_ca.empty() && !mistakes->Has("tls"))
+    mistakes->Add(key + ".san",
+                  "expected tls.client_ca to be set, found that it is not: a san is known only of "
+                  "clients that show a certificate");
+  if (entry.runs.empty())
+    mistakes->Add(key + ".runs", "expected globs, [\"*\"] for every run, found none");
 }
 
-absl::Status CheckAccess(const Config& c) {
+void CheckAccess(const Config& c, ConfigMistakes* mistakes) {
   std::set<std::string> names;
-  for (const AccessEntry& entry : c.access) {
-    if (entry.name.empty() || !names.insert(entry.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("each [[access]] needs a name of its own, found \"", entry.name, "\" ",
-                       entry.name.empty() ? "" : "twice"));
-    }
-    if (auto s = CheckScopes(entry); !s.ok()) return s;
-    if (entry.san.empty() && entry.token_file.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "access \"", entry.name, "\" lets everybody in: expected san, token_file or both"));
-    }
-    if (!entry.san.empty() && c.tls_client_ca.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "access \"", entry.name,
-          "\": a san is known only of clients that show a certificate: set tls.client_ca"));
-    }
-    if (entry.runs.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("access \"", entry.name, "\": runs is empty, expected globs or [\"*\"]"));
-    }
+  for (size_t i = 0; i < c.access.size(); ++i) {
+    const AccessEntry& entry = c.access[i];
+    const std::string key = absl::StrCat("access[", i, "]");
+    CheckEntry(key, entry, c, mistakes);
+    if (!entry.name.empty() && !names.insert(entry.name).second)
+      mistakes->Add(key + ".name", absl::StrCat("expected a name of its own, found \"", entry.name,
+                                                "\", which another entry has"));
   }
-  return absl::OkStatus();
 }
 
-absl::Status CheckRelay(const Config& c) {
-  if (c.relay_upstream.empty()) return absl::OkStatus();
-  if (!c.data_directory.empty() || !c.rules.empty() || !c.settings.empty()) {
-    return absl::InvalidArgumentError(
-        "--relay judges and keeps nothing: --data, --rules and --set belong to the server above "
-        "(agents keep what it has not acknowledged, in their spools)");
+void CheckRelay(const Config& c, ConfigMistakes* mistakes) {
+  if (c.relay_upstream.empty()) return;
+  const std::string none = "expected none beside relay.upstream: ";
+  for (const auto& [key, given] :
+       {std::pair("data.directory", !c.data_directory.empty()),
+        std::pair("rules.run", !c.rules.empty()), std::pair("rules.set", !c.settings.empty())}) {
+    if (!given) continue;
+    mistakes->Add(key, none +
+                           "a relay judges and keeps nothing, this belongs to the server above "
+                           "(agents keep what it has not acknowledged, in their spools)");
   }
-  if (!c.alerts.routes.empty()) {
-    return absl::InvalidArgumentError(
-        c.alerts.routes[0].where +
-        ": a relay knows no incidents: [[alerts.route]] belongs to the server above");
-  }
-  if (c.relay_upstream == c.grpc) {
-    return absl::InvalidArgumentError("--relay " + c.relay_upstream + " is its own address");
-  }
-  if (auto s = CheckPort("--relay", c.relay_upstream); !s.ok()) return s;
-  if (!c.relay_tls_ca.empty() || IsLoopback(c.relay_upstream) || c.insecure) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--relay ", c.relay_upstream,
-                   " is not a loopback address and the connection would not be encrypted: name the "
-                   "server's authority in relay.tls_ca, or --insecure on a network you trust"));
+  if (!c.alerts.routes.empty())
+    mistakes->Add("alerts.route[0]",
+                  none + "a relay knows no incidents, this belongs to the server above");
+  const std::string key = "relay.upstream";
+  if (c.relay_upstream == c.grpc)
+    mistakes->Add(key, "expected another server, found its own address " + c.relay_upstream);
+  if (!CheckPort(key, c.relay_upstream, mistakes)) return;
+  if (!c.relay_tls_ca.empty() || IsLoopback(c.relay_upstream) || c.insecure) return;
+  if (mistakes->Has("relay.tls_ca") || mistakes->Has("listen.insecure")) return;
+  mistakes->Add(key, absl::StrCat("expected a loopback address, found \"", c.relay_upstream,
+                                  "\": the connection would not be encrypted: name the server's "
+                                  "authority in relay.tls_ca, or --insecure on a network you "
+                                  "trust"));
 }
 
-}  // namespace
-
-bool IsLoopback(const std::string& address) { return IsLoopbackAddress(address); }
-
-absl::Status ValidateConfig(const Config& c) {
-  if (auto s = CheckTls(c); !s.ok()) return s;
-  if (auto s = CheckAccess(c); !s.ok()) return s;
-  if (auto s = CheckAddress("--grpc", c.grpc, c); !s.ok()) return s;
-  if (c.http != "off") {
-    if (auto s = CheckAddress("--http", c.http, c); !s.ok()) return s;
-  }
-  if (auto s = CheckRelay(c); !s.ok()) return s;
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
+void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
   const struct {
-    const char* name;
+    const char* key;
     double value, low, high;
   } ranges[] = {
       {"ingest.grace_seconds", c.grace_seconds, 0, 86400},
@@ -178,25 +164,46 @@ absl::Status ValidateConfig(const Config& c) {
       {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
   };
   for (const auto& r : ranges) {
-    if (auto s = CheckRange(r.name, r.value, r.low, r.high); !s.ok()) return s;
+    if (r.value >= r.low && r.value <= r.high) continue;
+    mistakes->Add(r.key, absl::StrCat("expected ", r.low, " to ", r.high, ", found ", r.value));
   }
-  if (c.journal_sync != "commit" && c.journal_sync != "interval" && c.journal_sync != "never") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "journal.sync must be commit, interval or never, found \"", c.journal_sync, "\""));
+}
+
+void CheckWords(const Config& c, ConfigMistakes* mistakes) {
+  const struct {
+    const char* key;
+    const std::string& value;
+    std::vector<std::string> words;
+  } all[] = {
+      {"journal.sync", c.journal_sync, {"commit", "interval", "never"}},
+      {"capsules.take", c.capsule_take, {"off", "note", "warning", "error"}},
+      {"log.level", c.log_level, {"trace", "debug", "info", "warning", "error", "off"}},
+  };
+  for (const auto& one : all) {
+    if (const std::string wrong = NoneOf(one.words, one.value); !wrong.empty())
+      mistakes->Add(one.key, wrong);
   }
-  const char* takes[] = {"off", "note", "warning", "error"};
-  if (std::find(std::begin(takes), std::end(takes), c.capsule_take) == std::end(takes)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "capsules.take must be off, note, warning or error, found \"", c.capsule_take, "\""));
-  }
-  if (auto s = ValidateAlerts(c.alerts, c.insecure); !s.ok()) return s;
-  const char* levels[] = {"trace", "debug", "info", "warning", "error", "off"};
-  if (std::find(std::begin(levels), std::end(levels), c.log_level) == std::end(levels)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("log.level must be trace, debug, info, warning, error or off, found \"",
-                     c.log_level, "\""));
-  }
-  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsLoopback(const std::string& address) { return IsLoopbackAddress(address); }
+
+void ValidateConfig(const Config& c, ConfigMistakes* mistakes) {
+  CheckTls(c, mistakes);
+  CheckAccess(c, mistakes);
+  CheckAddress("listen.grpc", c.grpc, c, mistakes);
+  if (c.http != "off") CheckAddress("listen.http", c.http, c, mistakes);
+  CheckRelay(c, mistakes);
+  CheckRanges(c, mistakes);
+  CheckWords(c, mistakes);
+  ValidateAlerts(c.alerts, c.insecure, mistakes);
+}
+
+absl::Status ValidateConfig(const Config& config) {
+  ConfigMistakes mistakes;
+  ValidateConfig(config, &mistakes);
+  return mistakes.ToStatus();
 }
 
 }  // namespace plumbline::server

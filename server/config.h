@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/alerts/alert_config.h"
+#include "server/config_mistakes.h"
 
 namespace plumbline::server {
 
@@ -105,15 +106,19 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// Reads `path` over `config`. An error names file, line, key and what was expected; an unknown key
-// names the nearest known one.
-absl::Status LoadConfigFile(const std::string& path, Config* config);
+// Reads `path` over `config`; what is wrong with its keys goes to `mistakes`. Errors: it cannot be
+// read, or is no TOML.
+absl::Status LoadConfigFile(const std::string& path, Config* config, ConfigMistakes* mistakes);
 
 // All keys that a file may have, "table.key", in order.
 std::vector<std::string> ConfigKeys();
 
-// Ranges and addresses. The message says which option and what it may be.
+// Ranges, addresses, words, and what must or must not stand together.
+void ValidateConfig(const Config& config, ConfigMistakes* mistakes);
 absl::Status ValidateConfig(const Config& config);
+
+// The files that it names, and its rules and their settings: what a start would refuse besides.
+void CheckConfigFiles(const Config& config, ConfigMistakes* mistakes);
 
 // "127.0.0.1:7433", "[::1]:0", "localhost:7433", "unix:/run/plumbd.sock".
 bool IsLoopback(const std::string& address);

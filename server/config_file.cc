@@ -21,7 +21,6 @@ using keys::Number;
 using keys::Section;
 using keys::Text;
 using keys::Texts;
-using keys::Where;
 using Sections = std::map<std::string, Section, std::less<>>;
 
 Sections KnownKeys(Config* c) {
@@ -91,20 +90,69 @@ RepeatedTables KnownRepeated(Config* c) {
   return {{"access", [c] { return KeysOf(&c->access.emplace_back()); }}};
 }
 
-absl::Status ReadRepeated(const std::string& path, const std::string& name, const toml::node& node,
-                          const std::function<Section()>& add) {
-  const toml::array* array = node.as_array();
-  if (array == nullptr || !array->is_array_of_tables()) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name,
-                                                   " must be tables [[", name, "]], found ",
-                                                   TomlTypeName(node)));
+class FileReader {
+ public:
+  FileReader(const std::string& file, Config* config, ConfigMistakes* mistakes)
+      : file_(file),
+        config_(config),
+        mistakes_(mistakes),
+        known_(KnownKeys(config)),
+        repeated_(KnownRepeated(config)) {}
+
+  void Read(const toml::table& root) {
+    for (const auto& [key, node] : root) {
+      const std::string name(key.str());
+      mistakes_->Stands(name, file_, node.source().begin.line);
+      if (const auto tables = repeated_.find(name); tables != repeated_.end()) {
+        ReadRepeated(name, node, tables->second);
+      } else if (const auto section = known_.find(name); section != known_.end()) {
+        ReadTable(name, node, section->second);
+      } else {
+        mistakes_->Add(name, "unknown table" + keys::MeantOrKnown(name, Tables()));
+      }
+    }
   }
-  for (const toml::node& element : *array) {
-    const Section section = add();
-    if (auto s = keys::ReadSection(path, name, *element.as_table(), section); !s.ok()) return s;
+
+ private:
+  void ReadTable(const std::string& name, const toml::node& node, const Section& section) {
+    if (!node.is_table()) {
+      mistakes_->Add(name, absl::StrCat("expected a table [", name, "], found ", TomlFound(node)));
+      return;
+    }
+    keys::ReadSection(file_, name, *node.as_table(), section, mistakes_);
+    if (name == "alerts") {
+      ReadAlertRoutes(file_, *node.as_table(), &config_->alerts, mistakes_);
+    }
   }
-  return absl::OkStatus();
-}
+
+  void ReadRepeated(const std::string& name, const toml::node& node,
+                    const std::function<Section()>& add) {
+    const toml::array* array = node.as_array();
+    if (array == nullptr || !array->is_array_of_tables()) {
+      mistakes_->Add(name, absl::StrCat("expected tables [[", name, "]], found ", TomlFound(node)));
+      return;
+    }
+    for (size_t i = 0; i < array->size(); ++i) {
+      const toml::table& table = *(*array)[i].as_table();
+      const std::string key = absl::StrCat(name, "[", i, "]");
+      mistakes_->Stands(key, file_, table.source().begin.line);
+      keys::ReadSection(file_, key, table, add(), mistakes_);
+    }
+  }
+
+  std::vector<std::string> Tables() const {
+    std::vector<std::string> names = keys::NamesOf(known_);
+    for (const auto& [name, add] : repeated_) names.push_back(name);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  const std::string& file_;
+  Config* const config_;
+  ConfigMistakes* const mistakes_;
+  const Sections known_;
+  const RepeatedTables repeated_;
+};
 
 }  // namespace
 
@@ -121,43 +169,17 @@ std::vector<std::string> ConfigKeys() {
   return all;
 }
 
-absl::Status LoadConfigFile(const std::string& path, Config* config) {
+absl::Status LoadConfigFile(const std::string& path, Config* config, ConfigMistakes* mistakes) {
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file.is_open() || file.bad()) {
     return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
   }
-  toml::table root;
   try {
-    root = toml::parse(text, path);
+    FileReader(path, config, mistakes).Read(toml::parse(text, path));
   } catch (const toml::parse_error& e) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ":", e.source().begin.line, ": ", std::string(e.description())));
-  }
-  const Sections known = KnownKeys(config);
-  const auto repeated = KnownRepeated(config);
-  std::vector<std::string> names = keys::NamesOf(known);
-  for (const auto& [name, add] : repeated) names.push_back(name);
-  std::sort(names.begin(), names.end());
-  for (const auto& [key, node] : root) {
-    const std::string name(key.str());
-    if (const auto tables = repeated.find(name); tables != repeated.end()) {
-      if (auto s = ReadRepeated(path, name, node, tables->second); !s.ok()) return s;
-      continue;
-    }
-    const auto section = known.find(name);
-    if (section == known.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown table [", name,
-                                                     "]", keys::MeantOrKnown(name, names)));
-    }
-    if (!node.is_table()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Where(path, node), ": ", name, " must be a table, found ", TomlTypeName(node)));
-    }
-    if (auto s = keys::ReadSection(path, name, *node.as_table(), section->second); !s.ok())
-      return s;
-    if (name != "alerts") continue;
-    if (auto s = ReadAlertRoutes(path, *node.as_table(), &config->alerts); !s.ok()) return s;
   }
   return absl::OkStatus();
 }

@@ -7,10 +7,6 @@
 
 namespace plumbline::server::keys {
 
-std::string Where(const std::string& path, const toml::node& node) {
-  return absl::StrCat(path, ":", node.source().begin.line);
-}
-
 Setter Text(std::string* out) {
   return [out](const toml::node& n) -> std::string {
     if (!n.is_string()) return "a string";
@@ -62,24 +58,22 @@ std::string MeantOrKnown(std::string_view word, const std::vector<std::string>& 
   return meant.empty() ? absl::StrCat("; known: ", absl::StrJoin(known, ", ")) : meant;
 }
 
-absl::Status ReadSection(const std::string& path, const std::string& name, const toml::table& table,
-                         const Section& known) {
-  for (const auto& [key, node] : table) {
-    const std::string k(key.str());
-    const auto setter = known.find(k);
+void ReadSection(const std::string& file, const std::string& table_key, const toml::table& table,
+                 const Section& known, ConfigMistakes* mistakes) {
+  for (const auto& [name, node] : table) {
+    const std::string word(name.str());
+    const std::string key = absl::StrCat(table_key, ".", word);
+    mistakes->Stands(key, file, node.source().begin.line);
+    const auto setter = known.find(word);
     if (setter == known.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": unknown key \"", k,
-                                                     "\" in [", name, "]",
-                                                     MeantOrKnown(k, NamesOf(known))));
+      mistakes->Add(key, absl::StrCat("unknown key in [", KeyName(table_key), "]",
+                                      MeantOrKnown(word, NamesOf(known))));
+      continue;
     }
     const std::string expected = setter->second(node);
-    if (!expected.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(Where(path, node), ": ", name, ".", k,
-                                                     " must be ", expected, ", found ",
-                                                     TomlTypeName(node)));
-    }
+    if (expected.empty()) continue;
+    mistakes->Add(key, absl::StrCat("expected ", expected, ", found ", TomlFound(node)));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace plumbline::server::keys

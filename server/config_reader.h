@@ -1,5 +1,5 @@
-// How tables of a TOML file are read: each key sets one option, an unknown one is refused with the
-// nearest known, and every message begins with file and line.
+// How tables of a TOML file are read: each key sets one option; an unknown one is a mistake that
+// names the nearest known.
 #pragma once
 
 #include <toml++/toml.h>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "server/config_mistakes.h"
 
 namespace plumbline::server::keys {
 
@@ -25,7 +25,6 @@ Setter Integer(int64_t* out);
 Setter Number(double* out);
 Setter Texts(std::vector<std::string>* out);
 
-std::string Where(const std::string& path, const toml::node& node);  // "FILE:LINE"
 // "; did you mean \"grpc\"?", or the known ones where none is near.
 std::string MeantOrKnown(std::string_view word, const std::vector<std::string>& known);
 
@@ -36,8 +35,9 @@ std::vector<std::string> NamesOf(const Map& map) {
   return names;
 }
 
-// `name` is that of the table, for messages.
-absl::Status ReadSection(const std::string& path, const std::string& name, const toml::table& table,
-                         const Section& known);
+// Where each key stands, and what is wrong with it, goes to `mistakes`; an option whose key is
+// wrong keeps its value. `table_key`: "listen", "access[1]".
+void ReadSection(const std::string& file, const std::string& table_key, const toml::table& table,
+                 const Section& known, ConfigMistakes* mistakes);
 
 }  // namespace plumbline::server::keys

@@ -7,14 +7,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/command_line/usage.h"
 #include "base/open_files.h"
-#include "rules/engine/engine.h"
-#include "server/access/gate.h"
 #include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
 #include "server/grpc_log.h"
@@ -24,6 +23,7 @@
 namespace {
 
 using plumbline::server::Config;
+using plumbline::server::ConfigMistakes;
 
 constexpr int kUsage = 2;
 
@@ -40,7 +40,7 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
   app->add_option("--config", line->config_file, "TOML file; unknown keys are refused")
       ->type_name("FILE");
   app->add_flag("--check-config", line->check_config,
-                "read the configuration, say what is wrong, and end");
+                "read the configuration, say all that is wrong, and end");
   app->add_flag(
       "--test-alerts", line->test_alerts,
       "send a test notification through every alerts.route, say what came of it, and end");
@@ -79,9 +79,24 @@ void AddOptions(CLI::App* app, Config* config, CommandLine* line) {
       ->type_name("FILE");
 }
 
+// Which key of the file an option stands for.
+void NoteOptions(const CLI::App& app, ConfigMistakes* mistakes) {
+  constexpr const char* kKeys[][2] = {
+      {"--grpc", "listen.grpc"},          {"--http", "listen.http"},
+      {"--relay", "relay.upstream"},      {"--data", "data.directory"},
+      {"--rules", "rules.run"},           {"--set", "rules.set"},
+      {"--window", "rules.window_steps"}, {"--grace", "ingest.grace_seconds"},
+      {"--insecure", "listen.insecure"},  {"--reflection", "listen.reflection"},
+      {"--log-level", "log.level"},
+  };
+  for (const auto& [option, key] : kKeys) {
+    if (app.count(option) > 0) mistakes->GivenBy(key, option);
+  }
+}
+
 // Reads the command line, then the file, then the command line over it. Returns an exit status, -1
 // to go on.
-int Configure(int argc, char** argv, Config* config, CommandLine* line) {
+int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMistakes* mistakes) {
   for (const bool with_file : {false, true}) {
     CLI::App app{"plumbd: judges the evidence of running trainers", "plumbd"};
     app.set_version_flag("--version", absl::StrCat("plumbd ", plumbline::server::Version()));
@@ -90,7 +105,7 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line) {
       const std::string file = line->config_file;
       *line = CommandLine();
       if (!file.empty()) {
-        if (auto s = plumbline::server::LoadConfigFile(file, config); !s.ok()) {
+        if (auto s = plumbline::server::LoadConfigFile(file, config, mistakes); !s.ok()) {
           std::fprintf(stderr, "plumbd: %s\n", std::string(s.message()).c_str());
           return kUsage;
         }
@@ -104,31 +119,11 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line) {
       std::fprintf(stderr, "plumbd: %s\n", plumbline::UsageError(app, e).c_str());
       return kUsage;
     }
-    if (line->config_file.empty()) break;
+    if (!with_file && !line->config_file.empty()) continue;
+    NoteOptions(app, mistakes);
+    break;
   }
   return -1;
-}
-
-// What Server::Start would refuse, without listening.
-absl::Status CheckConfig(const Config& config) {
-  if (auto s = plumbline::server::ValidateConfig(config); !s.ok()) return s;
-  if (!config.suppressions_file.empty()) {
-    const auto read = plumbline::rules::LoadSuppressions(config.suppressions_file);
-    if (!read.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("suppressions.file: ", std::string(read.status().message())));
-    }
-  }
-  plumbline::rules::EngineConfig engine;
-  engine.rules = config.rules;
-  engine.settings = config.settings;
-  if (auto s = plumbline::rules::Engine::Create(engine, [](const auto&) {}).status(); !s.ok()) {
-    return s;
-  }
-  plumbline::server::Counters unused;
-  const absl::Status gate = plumbline::server::Gate::Open(config, &unused).status();
-  if (gate.ok()) return gate;
-  return absl::InvalidArgumentError(std::string(gate.message()));
 }
 
 // Whole or not at all: who waits for the file must not read half an address.
@@ -165,7 +160,9 @@ int NewToken(const std::string& path) {
 }
 
 int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "plumbd: %s\n", std::string(status.message()).c_str());
+  std::istringstream lines{std::string(status.message())};
+  for (std::string line; std::getline(lines, line);)
+    std::fprintf(stderr, "plumbd: %s\n", line.c_str());
   return status.code() == absl::StatusCode::kInvalidArgument ? kUsage : 1;
 }
 
@@ -177,12 +174,16 @@ int main(int argc, char** argv) {
 
   Config config;
   CommandLine line;
-  if (const int status = Configure(argc, argv, &config, &line); status >= 0) return status;
+  ConfigMistakes mistakes;
+  if (const int status = Configure(argc, argv, &config, &line, &mistakes); status >= 0)
+    return status;
   if (!line.new_token.empty()) return NewToken(line.new_token);
   // Before the first line is logged.
   spdlog::set_default_logger(spdlog::stderr_logger_mt("plumbd"));
   spdlog::set_level(spdlog::level::from_str(config.log_level));
-  if (auto s = CheckConfig(config); !s.ok()) return Fail(s);
+  plumbline::server::ValidateConfig(config, &mistakes);
+  plumbline::server::CheckConfigFiles(config, &mistakes);
+  if (auto s = mistakes.ToStatus(); !s.ok()) return Fail(s);
   if (line.check_config) {
     std::puts("configuration is valid");
     return 0;

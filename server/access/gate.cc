@@ -97,7 +97,9 @@ Gate::Gate(const Config& config, Counters* counters)
     : config_(config), counters_(counters), open_lease_(Lease::ForEverything()) {}
 
 absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const Config& config, Counters* counters) {
-  if (auto s = CheckTlsFiles(config); !s.ok()) return s;
+  ConfigMistakes mistakes;
+  CheckTlsFiles(config, &mistakes);
+  if (auto s = mistakes.ToStatus(); !s.ok()) return s;
   std::unique_ptr<Gate> gate(new Gate(config, counters));
   if (config.access.empty()) return gate;
   auto access = AccessList::Open(config.access);

@@ -35,50 +35,54 @@ Owned<BIO> Memory(const std::string& text) {
 // A key with a passphrase is refused; nobody is asked for it.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
-absl::Status ReadCertificate(const char* option, const std::string& path, Owned<X509>* out) {
+Owned<X509> ReadCertificate(const std::string& key, const std::string& path,
+                            ConfigMistakes* mistakes) {
+  const std::string expected = "expected a certificate in PEM, found ";
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   if (!file || !(text << file.rdbuf())) {
-    return absl::InvalidArgumentError(absl::StrCat(option, ": ", path, ": cannot be read"));
+    mistakes->Add(key, absl::StrCat(expected, path, ": cannot be read"));
+    return nullptr;
   }
-  out->reset(PEM_read_bio_X509(Memory(text.str()).get(), nullptr, nullptr, nullptr));
+  Owned<X509> certificate(PEM_read_bio_X509(Memory(text.str()).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
-  if (*out != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, ": ", path, ": expected a certificate in PEM"));
+  if (certificate == nullptr) mistakes->Add(key, absl::StrCat(expected, path, ", which is none"));
+  return certificate;
 }
 
-absl::Status ReadKey(const std::string& path, Owned<EVP_PKEY>* out) {
+Owned<EVP_PKEY> ReadKey(const std::string& path, ConfigMistakes* mistakes) {
   const auto text = ReadPrivateFile(path);
   if (!text.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tls.key: ", std::string(text.status().message())));
+    mistakes->Add("tls.key", std::string(text.status().message()));
+    return nullptr;
   }
-  out->reset(PEM_read_bio_PrivateKey(Memory(*text).get(), nullptr, NoPassphrase, nullptr));
+  Owned<EVP_PKEY> key(PEM_read_bio_PrivateKey(Memory(*text).get(), nullptr, NoPassphrase, nullptr));
   ERR_clear_error();
-  if (*out != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("tls.key: ", path, ": expected a private key in PEM, without a passphrase"));
+  if (key == nullptr) {
+    mistakes->Add("tls.key", absl::StrCat("expected a private key in PEM, without a passphrase, "
+                                          "found ",
+                                          path, ", which is none"));
+  }
+  return key;
 }
 
 }  // namespace
 
-absl::Status CheckTlsFiles(const Config& config) {
-  if (config.tls_cert.empty()) return absl::OkStatus();
-  Owned<X509> cert, client_ca;
-  Owned<EVP_PKEY> key;
-  if (auto s = ReadCertificate("tls.cert", config.tls_cert, &cert); !s.ok()) return s;
-  if (auto s = ReadKey(config.tls_key, &key); !s.ok()) return s;
-  if (X509_check_private_key(cert.get(), key.get()) != 1) {
+void CheckTlsFiles(const Config& config, ConfigMistakes* mistakes) {
+  if (config.tls_cert.empty()) return;
+  const Owned<X509> cert = ReadCertificate("tls.cert", config.tls_cert, mistakes);
+  const Owned<EVP_PKEY> key = ReadKey(config.tls_key, mistakes);
+  if (cert != nullptr && key != nullptr && X509_check_private_key(cert.get(), key.get()) != 1) {
     ERR_clear_error();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tls.key: ", config.tls_key, " is not the key of the certificate in ", config.tls_cert));
+    mistakes->Add("tls.key",
+                  absl::StrCat("expected the key of the certificate in ", config.tls_cert,
+                               ", found that of another in ", config.tls_key));
   }
-  if (X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0) {
+  if (cert != nullptr && X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0) {
     spdlog::warn("{}: this certificate has run out: clients will refuse it", config.tls_cert);
   }
-  if (config.tls_client_ca.empty()) return absl::OkStatus();
-  return ReadCertificate("tls.client_ca", config.tls_client_ca, &client_ca);
+  if (!config.tls_client_ca.empty())
+    ReadCertificate("tls.client_ca", config.tls_client_ca, mistakes);
 }
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const Config& config,

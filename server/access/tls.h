@@ -6,14 +6,14 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "server/config.h"
 
 namespace plumbline::server {
 
-// Are the files of [tls] there, in PEM, private where they must be, and do they belong together? OK
-// without [tls]. A certificate that has run out is only warned of: who renews it may be late.
-absl::Status CheckTlsFiles(const Config& config);
+// Are the files of [tls] there, in PEM, private where they must be, and do they belong together?
+// Nothing is wrong without [tls]. A certificate that has run out is only warned of: who renews it
+// may be late.
+void CheckTlsFiles(const Config& config, ConfigMistakes* mistakes);
 
 // TLS with [tls]: the files are read again when they change. Without: plain connections, and with
 // [[access]] only from this host.

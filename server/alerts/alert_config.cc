@@ -30,93 +30,104 @@ bool IsName(const std::string& name) {
   });
 }
 
-absl::Status Wrong(const AlertRoute& route, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      route.where.empty() ? "alerts.route" : route.where, ": ",
-      route.name.empty() ? "this route" : absl::StrCat("route \"", route.name, "\""), ": ", what));
-}
+// One route, whose table is `key`.
+class RouteCheck {
+ public:
+  RouteCheck(const AlertRoute& route, const std::string& key, bool insecure,
+             ConfigMistakes* mistakes)
+      : route_(route), key_(key), insecure_(insecure), mistakes_(mistakes) {}
 
-absl::Status CheckUrl(const AlertRoute& route, const std::string& url, bool insecure) {
-  HttpUrl parsed;
-  if (auto s = ParseHttpUrl(url, &parsed); !s.ok()) return Wrong(route, std::string(s.message()));
-  if (parsed.encrypted || parsed.loopback || insecure) return absl::OkStatus();
-  return Wrong(route, absl::StrCat(url,
-                                   " is not on loopback and nothing would be encrypted: expected "
-                                   "https://, or listen.insecure on a network you trust"));
-}
+  void Run() {
+    const bool read_whole = !mistakes_->Has(key_);  // else a misspelt key is not a missing one
+    if (!IsName(route_.name) && (read_whole || !route_.name.empty())) {
+      Wrong("name", absl::StrCat("expected letters, digits, - and _, found \"", route_.name, "\""));
+    }
+    const int sinks = (route_.alertmanager.empty() ? 0 : 1) + (route_.webhook.empty() ? 0 : 1) +
+                      (route_.command.empty() ? 0 : 1);
+    if (sinks > 1 || (sinks == 0 && read_whole)) {
+      mistakes_->Add(
+          key_, absl::StrCat("expected one of alertmanager, webhook and command, found ", sinks));
+    }
+    CheckUrl("alertmanager", route_.alertmanager);
+    CheckUrl("webhook", route_.webhook);
+    if (!route_.command.empty()) CheckCommand();
+    if (sinks == 1 && read_whole) CheckWhatBelongs();
+    CheckFiles();
+    CheckNumbers();
+  }
 
-absl::Status CheckCommand(const AlertRoute& route) {
-  const std::string& program = route.command[0];
-  if (program.empty() || program[0] != '/')
-    return Wrong(
-        route, "command must begin with the absolute path of a program, found \"" + program + "\"");
-  if (access(program.c_str(), X_OK) != 0)
-    return Wrong(route, "command " + program + " cannot be executed by plumbd");
-  return absl::OkStatus();
-}
+ private:
+  void Wrong(const std::string& name, const std::string& what) {
+    mistakes_->Add(absl::StrCat(key_, ".", name), what);
+  }
 
-absl::Status CheckFiles(const AlertRoute& route) {
-  const bool webhook = route.sink() == AlertRoute::Sink::kWebhook;
-  if (webhook && route.secret_file.empty())
-    return Wrong(route, "a webhook is signed: expected secret_file = \"FILE\"");
-  if (!webhook && !route.secret_file.empty())
-    return Wrong(route, "secret_file belongs to a webhook");
-  if (route.sink() == AlertRoute::Sink::kCommand &&
-      !(route.token_file.empty() && route.ca_file.empty())) {
-    return Wrong(route, "token_file and ca_file belong to a URL");
+  void CheckUrl(const std::string& name, const std::string& url) {
+    if (url.empty()) return;
+    HttpUrl parsed;
+    if (auto s = ParseHttpUrl(url, &parsed); !s.ok()) return Wrong(name, std::string(s.message()));
+    if (parsed.encrypted || parsed.loopback || insecure_) return;
+    Wrong(name, absl::StrCat("expected https://, or listen.insecure on a network you trust, found ",
+                             url, ", which is not on loopback: nothing would be encrypted"));
   }
-  std::string unused;
-  if (!route.secret_file.empty()) {
-    if (auto s = ReadSecret(route.secret_file, kLeastSecretBytes, &unused); !s.ok())
-      return Wrong(route, "secret_file " + std::string(s.message()));
-  }
-  if (!route.token_file.empty()) {
-    if (auto s = ReadSecret(route.token_file, 1, &unused); !s.ok())
-      return Wrong(route, "token_file " + std::string(s.message()));
-  }
-  if (!route.ca_file.empty() && access(route.ca_file.c_str(), R_OK) != 0)
-    return Wrong(route, "ca_file " + route.ca_file + " cannot be read");
-  return absl::OkStatus();
-}
 
-absl::Status CheckNumbers(const AlertRoute& route) {
-  const struct {
-    const char* name;
-    double value, low, high;
-  } ranges[] = {
-      {"timeout_seconds", route.timeout_seconds, 0.1, 300},
-      {"retry_hours", route.retry_hours, 0, 24 * 365},
-      {"most_a_minute", static_cast<double>(route.most_a_minute), 0, 1e6},
-      {"resend_seconds", route.resend_seconds, 1, 3600},
-  };
-  for (const auto& r : ranges) {
-    if (r.value >= r.low && r.value <= r.high) continue;
-    return Wrong(route, absl::StrCat(r.name, " must be between ", r.low, " and ", r.high,
-                                     ", found ", r.value));
+  void CheckCommand() {
+    const std::string& program = route_.command[0];
+    if (program.empty() || program[0] != '/') {
+      return Wrong("command",
+                   "expected the absolute path of a program first, found \"" + program + "\"");
+    }
+    if (access(program.c_str(), X_OK) != 0) {
+      Wrong("command",
+            "expected a program first that plumbd can execute, found \"" + program + "\"");
+    }
   }
-  return absl::OkStatus();
-}
 
-absl::Status CheckRoute(const AlertRoute& route, bool insecure) {
-  if (!IsName(route.name))
-    return Wrong(route,
-                 absl::StrCat("expected name = \"...\" of letters, digits, - and _, found \"",
-                              route.name, "\""));
-  const int sinks = (route.alertmanager.empty() ? 0 : 1) + (route.webhook.empty() ? 0 : 1) +
-                    (route.command.empty() ? 0 : 1);
-  if (sinks != 1)
-    return Wrong(route,
-                 absl::StrCat("expected one of alertmanager, webhook and command, found ", sinks));
-  for (const std::string& url : {route.alertmanager, route.webhook}) {
-    if (url.empty()) continue;
-    if (auto s = CheckUrl(route, url, insecure); !s.ok()) return s;
+  void CheckWhatBelongs() {
+    const bool webhook = route_.sink() == AlertRoute::Sink::kWebhook;
+    if (webhook && route_.secret_file.empty())
+      Wrong("secret_file", "expected secret_file = \"FILE\", found none: a webhook is signed");
+    if (!webhook && !route_.secret_file.empty())
+      Wrong("secret_file", "expected none without webhook, which it signs");
+    if (route_.sink() != AlertRoute::Sink::kCommand) return;
+    if (!route_.token_file.empty()) Wrong("token_file", "expected none without a URL");
+    if (!route_.ca_file.empty()) Wrong("ca_file", "expected none without a URL");
   }
-  if (!route.command.empty()) {
-    if (auto s = CheckCommand(route); !s.ok()) return s;
+
+  void CheckFiles() {
+    std::string unused;
+    if (!route_.secret_file.empty()) {
+      if (auto s = ReadSecret(route_.secret_file, kLeastSecretBytes, &unused); !s.ok())
+        Wrong("secret_file", std::string(s.message()));
+    }
+    if (!route_.token_file.empty()) {
+      if (auto s = ReadSecret(route_.token_file, 1, &unused); !s.ok())
+        Wrong("token_file", std::string(s.message()));
+    }
+    if (!route_.ca_file.empty() && access(route_.ca_file.c_str(), R_OK) != 0)
+      Wrong("ca_file", "expected a file that plumbd can read, found " + route_.ca_file);
   }
-  if (auto s = CheckFiles(route); !s.ok()) return s;
-  return CheckNumbers(route);
-}
+
+  void CheckNumbers() {
+    const struct {
+      const char* name;
+      double value, low, high;
+    } ranges[] = {
+        {"timeout_seconds", route_.timeout_seconds, 0.1, 300},
+        {"retry_hours", route_.retry_hours, 0, 24 * 365},
+        {"most_a_minute", static_cast<double>(route_.most_a_minute), 0, 1e6},
+        {"resend_seconds", route_.resend_seconds, 1, 3600},
+    };
+    for (const auto& r : ranges) {
+      if (r.value >= r.low && r.value <= r.high) continue;
+      Wrong(r.name, absl::StrCat("expected ", r.low, " to ", r.high, ", found ", r.value));
+    }
+  }
+
+  const AlertRoute& route_;
+  const std::string& key_;
+  const bool insecure_;
+  ConfigMistakes* const mistakes_;
+};
 
 }  // namespace
 
@@ -173,28 +184,30 @@ absl::Status ParseHttpUrl(const std::string& url, HttpUrl* out) {
   return absl::OkStatus();
 }
 
-absl::Status ValidateAlerts(const AlertConfig& config, bool insecure) {
-  for (const auto& [name, value] : {std::pair("gather_seconds", config.gather_seconds),
-                                    std::pair("gather_most_seconds", config.gather_most_seconds)}) {
+void ValidateAlerts(const AlertConfig& config, bool insecure, ConfigMistakes* mistakes) {
+  for (const auto& [key, value] :
+       {std::pair("alerts.gather_seconds", config.gather_seconds),
+        std::pair("alerts.gather_most_seconds", config.gather_most_seconds)}) {
     if (value >= 0 && value <= 60) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("alerts.", name, " must be between 0 and 60, found ", value));
+    mistakes->Add(key, absl::StrCat("expected 0 to 60, found ", value));
   }
   if (!config.page.empty()) {
     HttpUrl unused;
     if (auto s = ParseHttpUrl(config.page, &unused); !s.ok())
-      return absl::InvalidArgumentError("alerts.page: " + std::string(s.message()));
+      mistakes->Add("alerts.page", std::string(s.message()));
   }
   if (config.routes.size() > kMostRoutes)
-    return absl::InvalidArgumentError(absl::StrCat(
-        "expected at most ", kMostRoutes, " [[alerts.route]], found ", config.routes.size()));
+    mistakes->Add("alerts.route",
+                  absl::StrCat("expected at most ", kMostRoutes, ", found ", config.routes.size()));
   std::set<std::string> names;
-  for (const AlertRoute& route : config.routes) {
-    if (auto s = CheckRoute(route, insecure); !s.ok()) return s;
-    if (!names.insert(route.name).second)
-      return Wrong(route, "this name is taken by another route: expected one of its own");
+  for (size_t i = 0; i < config.routes.size(); ++i) {
+    const AlertRoute& route = config.routes[i];
+    const std::string key = absl::StrCat("alerts.route[", i, "]");
+    RouteCheck(route, key, insecure, mistakes).Run();
+    if (!route.name.empty() && !names.insert(route.name).second)
+      mistakes->Add(key + ".name", "expected a name of its own, found \"" + route.name +
+                                       "\", which another route has");
   }
-  return absl::OkStatus();
 }
 
 absl::Status ReadSecret(const std::string& path, size_t least_bytes, std::string* out) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "plumbline/v1/finding.pb.h"
+#include "server/config_mistakes.h"
 
 namespace plumbline::server {
 
@@ -30,8 +31,6 @@ struct AlertRoute {
   double retry_hours = 24;           // a notification that cannot be delivered is given up after
   int64_t most_a_minute = 30;  // what is more is told in one summary; 0: no limit. No Alertmanager
   double resend_seconds = 60;  // an Alertmanager is told again what is open
-
-  std::string where;  // "FILE:LINE", for messages
 
   Sink sink() const;
   bool Matches(const v1::Finding& finding) const;
@@ -60,8 +59,8 @@ struct HttpUrl {
 absl::Status ParseHttpUrl(const std::string& url, HttpUrl* out);
 
 // Names, sinks, addresses, ranges; that files can be read. `insecure`: addresses off loopback may
-// be reached without encryption. The message says file, line, what was expected.
-absl::Status ValidateAlerts(const AlertConfig& config, bool insecure);
+// be reached without encryption.
+void ValidateAlerts(const AlertConfig& config, bool insecure, ConfigMistakes* mistakes);
 
 // The secret of a webhook, or a token: the first line of a file that others cannot read. Errors as
 // ReadPrivateFile; InvalidArgument: it is too short.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "rules/lib/level_name.h"
 
 namespace plumbline::server {
@@ -15,8 +16,7 @@ keys::Setter LevelOf(v1::Level* out) {
       *out = level;
       return "";
     }
-    const std::string found = word ? " (not \"" + *word + "\")" : "";
-    return "\"note\", \"warning\" or \"error\"" + found;
+    return "note, warning or error";
   };
 }
 
@@ -48,7 +48,7 @@ keys::Section AlertKeys(AlertConfig* out) {
              const toml::array* array = node.as_array();
              const bool tables =
                  array != nullptr && (array->empty() || array->is_array_of_tables());
-             return tables ? "" : "written as [[alerts.route]], once for each route";
+             return tables ? "" : "tables [[alerts.route]]";
            }}};
 }
 
@@ -57,20 +57,19 @@ std::vector<std::string> AlertRouteKeys() {
   return keys::NamesOf(RouteKeys(&unused));
 }
 
-absl::Status ReadAlertRoutes(const std::string& path, const toml::table& table, AlertConfig* out) {
+void ReadAlertRoutes(const std::string& file, const toml::table& table, AlertConfig* out,
+                     ConfigMistakes* mistakes) {
   out->routes.clear();
   const toml::array* array = table["route"].as_array();
-  if (array == nullptr) return absl::OkStatus();
+  if (array == nullptr) return;
   for (const toml::node& node : *array) {
+    if (!node.is_table()) return;  // said already
+    const std::string key = absl::StrCat("alerts.route[", out->routes.size(), "]");
+    mistakes->Stands(key, file, node.source().begin.line);
     AlertRoute route;
-    route.where = keys::Where(path, node);
-    if (auto s = keys::ReadSection(path, "alerts.route", *node.as_table(), RouteKeys(&route));
-        !s.ok()) {
-      return s;
-    }
+    keys::ReadSection(file, key, *node.as_table(), RouteKeys(&route), mistakes);
     out->routes.push_back(std::move(route));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace plumbline::server

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "server/alerts/alert_config.h"
 #include "server/config_reader.h"
 
@@ -14,7 +13,8 @@ namespace plumbline::server {
 keys::Section AlertKeys(AlertConfig* out);
 std::vector<std::string> AlertRouteKeys();
 
-// The routes of a table that AlertKeys has passed. They take the place of those in `out`.
-absl::Status ReadAlertRoutes(const std::string& path, const toml::table& table, AlertConfig* out);
+// The routes of [alerts]. They take the place of those in `out`.
+void ReadAlertRoutes(const std::string& file, const toml::table& table, AlertConfig* out,
+                     ConfigMistakes* mistakes);
 
 }  // namespace plumbline::server

@@ -34,8 +34,10 @@ class AlertConfigTest : public testing::Test {
   absl::Status Load(const std::string& text) {
     std::ofstream(path_) << text;
     config_ = Config();
-    if (auto s = LoadConfigFile(path_, &config_); !s.ok()) return s;
-    return ValidateConfig(config_);
+    ConfigMistakes mistakes;
+    if (auto s = LoadConfigFile(path_, &config_, &mistakes); !s.ok()) return s;
+    ValidateConfig(config_, &mistakes);
+    return mistakes.ToStatus();
   }
   void SetUp() override { test::WriteSecret(secret_, "0123456789abcdef0123"); }
   void TearDown() override {
@@ -89,9 +91,11 @@ TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
     std::string text;
     const char* message;
   } cases[] = {
-      {route + "webhok = 'x'\n", ":5: unknown key \"webhok\" in [alerts.route]; did you mean"},
-      {route + "level = 'loud'\n", ":5: alerts.route.level must be \"note\", \"warning\" or"},
-      {route, ":3: route \"a\": expected one of alertmanager, webhook and command, found 0"},
+      {route + "webhok = 'x'\n",
+       ":5: alerts.route.webhok: unknown key in [alerts.route]; did you mean"},
+      {route + "level = 'loud'\n",
+       ":5: alerts.route.level: expected note, warning or error, found \"loud\""},
+      {route, ":3: alerts.route: expected one of alertmanager, webhook and command, found 0"},
       {route + "webhook = 'http://127.0.0.1/'\nalertmanager = 'http://127.0.0.1/'\n", "found 2"},
       {route + "webhook = 'http://127.0.0.1/'\n", "expected secret_file"},
       {route + "webhook = 'http://127.0.0.1/'\nsecret_file = '/nonexistent'\n", "cannot be read"},
@@ -100,15 +104,17 @@ TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
       {route + "alertmanager = 'http://u:p@127.0.0.1'\n", "no user or password"},
       {route + "alertmanager = 'http://127.0.0.1:99999'\n", "no port between"},
       {route + "command = ['notify']\n", "absolute path"},
-      {route + "command = ['/nonexistent/notify']\n", "cannot be executed"},
-      {route + "command = ['/bin/true']\ntimeout_seconds = 0\n", "timeout_seconds must be between"},
-      {"[[alerts.route]]\ncommand = ['/bin/true']\n", ":1: this route: expected name"},
+      {route + "command = ['/nonexistent/notify']\n",
+       ":5: alerts.route.command: expected a program"},
+      {route + "command = ['/bin/true']\ntimeout_seconds = 0\n",
+       ":6: alerts.route.timeout_seconds: expected 0.1 to 300, found 0"},
+      {"[[alerts.route]]\ncommand = ['/bin/true']\n", ":1: alerts.route.name: expected letters"},
       {route + "command = ['/bin/true']\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
-       "taken by another route"},
-      {"[alerts]\nroute = 3\n", ":2: alerts.route must be written as [[alerts.route]]"},
+       ":7: alerts.route.name: expected a name of its own, found \"a\""},
+      {"[alerts]\nroute = 3\n", ":2: alerts.route: expected tables [[alerts.route]], found 3"},
       {"[relay]\nupstream = '127.0.0.1:1'\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
-       ":3: a relay knows no incidents"},
-      {"[alerts]\ngather_seconds = -1\n", "alerts.gather_seconds must be between"},
+       ":3: alerts.route: expected none beside relay.upstream: a relay knows no incidents"},
+      {"[alerts]\ngather_seconds = -1\n", ":2: alerts.gather_seconds: expected 0 to 60, found -1"},
       {"[alerts]\npage = 'x'\n", "alerts.page"},
   };
   for (const auto& c : cases) {

@@ -220,7 +220,8 @@ TEST_F(AlertsTest, RoutesAreCheckedAndTried) {
   };
   const auto wrong = run("--check-config", "[[alerts.route]]\nname = \"a\"\nwebhok = \"x\"\n");
   EXPECT_EQ(wrong.first, 2);
-  EXPECT_THAT(wrong.second, HasSubstr("c.toml:3: unknown key \"webhok\""));
+  EXPECT_THAT(wrong.second,
+              HasSubstr("c.toml:3: alerts.route.webhok: unknown key in [alerts.route]"));
   EXPECT_EQ(run("--check-config", WebhookRoute()).first, 0);
   EXPECT_TRUE(direct_.requests().empty());
   const auto tried = run("--test-alerts", WebhookRoute());

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <sstream>
 #include <vector>
 
 namespace plumbline::server {
@@ -17,7 +18,24 @@ class ConfigTest : public testing::Test {
  protected:
   absl::Status Load(const std::string& text) {
     std::ofstream(path_) << text;
-    return LoadConfigFile(path_, &config_);
+    ConfigMistakes mistakes;
+    const absl::Status read = LoadConfigFile(path_, &config_, &mistakes);
+    return read.ok() ? mistakes.ToStatus() : read;
+  }
+  // All that a start would refuse, one mistake a line, without the file's name.
+  std::vector<std::string> Wrong(const std::string& text) {
+    std::ofstream(path_) << text;
+    ConfigMistakes mistakes;
+    EXPECT_TRUE(LoadConfigFile(path_, &config_, &mistakes).ok());
+    ValidateConfig(config_, &mistakes);
+    CheckConfigFiles(config_, &mistakes);
+    std::istringstream said{std::string(mistakes.ToStatus().message())};
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(said, line);) {
+      EXPECT_EQ(line.rfind(path_ + ":", 0), 0u) << line;
+      lines.push_back(line.substr(path_.size() + 1));
+    }
+    return lines;
   }
   void TearDown() override { std::remove(path_.c_str()); }
 
@@ -52,15 +70,20 @@ TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
     const char* text;
     const char* message;
   } cases[] = {
-      {"[listen]\n\ngrcp = 'x'\n", ":3: unknown key \"grcp\" in [listen]; did you mean \"grpc\"?"},
-      {"[listn]\n", ":1: unknown table [listn]; did you mean \"listen\"?"},
+      {"[listen]\n\ngrcp = 'x'\n",
+       ":3: listen.grcp: unknown key in [listen]; did you mean \"grpc\"?"},
+      {"[listen]\nport = 1\n", "unknown key in [listen]; known: grpc, http, insecure, reflection"},
+      {"[listn]\n", ":1: listn: unknown table; did you mean \"listen\"?"},
       {"[zzzzzz]\n", "known: access, alerts, capsules, checkpoint, data, incidents, ingest"},
       {"[ingest]\nqueue_bytes = 'many'\n",
-       ":2: ingest.queue_bytes must be an integer, found a string"},
-      {"[ingest]\nqueue_bytes = 1.5\n", "must be an integer, found a number with a fraction"},
-      {"[rules]\nrun = ['a', 3]\n", ":2: rules.run must be an array of strings"},
-      {"[listen]\ninsecure = 1\n", "must be true or false, found an integer"},
-      {"\n\nlisten = 3\n", ":3: listen must be a table"},
+       ":2: ingest.queue_bytes: expected an integer, found \"many\""},
+      {"[ingest]\nqueue_bytes = 1.5\n", "expected an integer, found 1.5"},
+      {"[rules]\nrun = ['a', 3]\n",
+       ":2: rules.run: expected an array of strings, found an array with an integer"},
+      {"[listen]\ninsecure = 1\n", "listen.insecure: expected true or false, found 1"},
+      {"[log]\nlevel = 2026-01-01\n", "log.level: expected a string, found a date or time"},
+      {"\n\nlisten = 3\n", ":3: listen: expected a table [listen], found 3"},
+      {"access = 3\n", ":1: access: expected tables [[access]], found 3"},
       {"[listen\n", ":1: "},
   };
   for (const auto& c : cases) {
@@ -69,7 +92,59 @@ TEST_F(ConfigTest, SaysLineKeyAndWhatWasExpected) {
     EXPECT_THAT(std::string(s.message()), HasSubstr(c.message)) << c.text;
     EXPECT_THAT(std::string(s.message()), HasSubstr(path_));
   }
-  EXPECT_EQ(LoadConfigFile("/nonexistent.toml", &config_).code(), absl::StatusCode::kNotFound);
+  ConfigMistakes none;
+  EXPECT_EQ(LoadConfigFile("/nonexistent.toml", &config_, &none).code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ConfigTest, SaysEveryMistakeInTheOrderOfTheFile) {
+  EXPECT_THAT(
+      Wrong("[log]\nlevel = 'inof'\n"
+            "[tls]\nkey = '/nonexistent'\n"
+            "[[access]]\nname = 'a'\ntoken_file = '/nonexistent'\nscopes = ['raed', 'write']\n"
+            "[[access]]\nname = 'a'\nsan = 'x'\nscopes = []\n"
+            "[ingest]\ngrace_seconds = -1\nack_batches = 'x'\nqueue_byts = 1\n"
+            "[rules]\nrun = ['causality/*', 'nope']\nset = ['nonsense']\n"
+            "[suppressions]\nfile = '/nonexistent'\n"
+            "[alerts]\npage = 'x'\n"
+            "[[alerts.route]]\nname = 'r'\n"),
+      ElementsAre(
+          "2: log.level: expected trace, debug, info, warning, error or off, found \"inof\"; did "
+          "you mean \"info\"?",
+          "3: tls.cert: expected a file, as tls.key names one, found none: both, or neither",
+          "7: access.token_file: /nonexistent: cannot be read: No such file or directory",
+          "8: access.scopes: expected read, write or admin, found \"raed\"; did you mean \"read\"?",
+          "10: access.name: expected a name of its own, found \"a\", which another entry has",
+          "12: access.scopes: expected some of read, write and admin, found none",
+          "14: ingest.grace_seconds: expected 0 to 86400, found -1",
+          "15: ingest.ack_batches: expected an integer, found \"x\"",
+          "16: ingest.queue_byts: unknown key in [ingest]; did you mean \"queue_bytes\"?",
+          "18: rules.run: no rule matches 'nope'",
+          "19: rules.set: 'nonsense': expected RULE.OPTION=VALUE",
+          "21: suppressions.file: /nonexistent: cannot be read",
+          HasSubstr("23: alerts.page: expected a URL like"),
+          "24: alerts.route: expected one of alertmanager, webhook and command, found 0"));
+}
+
+// What follows from a mistake is not another one.
+TEST_F(ConfigTest, SaysAMistakeOnce) {
+  EXPECT_THAT(Wrong("[listen]\ngrpc = '0.0.0.0:0'\n[tls]\ncert = 3\nkey = '/nonexistent'\n"),
+              ElementsAre("4: tls.cert: expected a string, found 3"));
+  config_ = Config();
+  EXPECT_THAT(Wrong("[[access]]\nnmae = 'x'\n"),
+              ElementsAre("2: access.nmae: unknown key in [access]; did you mean \"name\"?"));
+}
+
+TEST_F(ConfigTest, TheCommandLineIsNamedWhereItWon) {
+  std::ofstream(path_) << "[ingest]\ngrace_seconds = 5\nack_seconds = 0\n";
+  ConfigMistakes mistakes;
+  ASSERT_TRUE(LoadConfigFile(path_, &config_, &mistakes).ok());
+  config_.grace_seconds = -1;
+  mistakes.GivenBy("ingest.grace_seconds", "--grace");
+  ValidateConfig(config_, &mistakes);
+  EXPECT_EQ(std::string(mistakes.ToStatus().message()),
+            path_ + ":3: ingest.ack_seconds: expected 0.01 to 60, found 0\n" +
+                "--grace: expected 0 to 86400, found -1");
 }
 
 TEST_F(ConfigTest, ChecksRangesAndAddresses) {
@@ -80,8 +155,8 @@ TEST_F(ConfigTest, ChecksRangesAndAddresses) {
   } cases[] = {
       {[](Config& c) { c.grpc = "127.0.0.1"; }, "HOST:PORT"},
       {[](Config& c) { c.grpc = "127.0.0.1:99999"; }, "HOST:PORT"},
-      {[](Config& c) { c.grpc = "0.0.0.0:7433"; }, "not a loopback address"},
-      {[](Config& c) { c.http = "[::]:7434"; }, "not a loopback address"},
+      {[](Config& c) { c.grpc = "0.0.0.0:7433"; }, "listen.grpc: expected a loopback address"},
+      {[](Config& c) { c.http = "[::]:7434"; }, "listen.http: expected a loopback address"},
       {[](Config& c) { c.grace_seconds = -1; }, "ingest.grace_seconds"},
       {[](Config& c) { c.grace_seconds = std::numeric_limits<double>::quiet_NaN(); },
        "grace_seconds"},
@@ -111,8 +186,9 @@ TEST_F(ConfigTest, KnowsLoopback) {
 
 TEST_F(ConfigTest, TheExampleNamesEveryOptionWithItsDefault) {
   const std::string path = PLUMBLINE_SOURCE_DIR "/packaging/plumbd.toml";
-  const absl::Status loaded = LoadConfigFile(path, &config_);
-  ASSERT_TRUE(loaded.ok()) << loaded;
+  ConfigMistakes mistakes;
+  ASSERT_TRUE(LoadConfigFile(path, &config_, &mistakes).ok());
+  ASSERT_TRUE(mistakes.ToStatus().ok()) << mistakes.ToStatus();
   EXPECT_TRUE(ValidateConfig(config_).ok());
   EXPECT_EQ(config_, Config());
   std::ifstream file(path);
@@ -133,10 +209,10 @@ TEST_F(ConfigTest, RefusesWhatAJournalCannotBe) {
     const char* text;
     const char* message;
   } cases[] = {
-      {"[journal]\nsync = 'sometimes'\n", "journal.sync must be commit, interval or never"},
-      {"[journal]\nsegment_bytes = 1\n", "journal.segment_bytes must be between"},
-      {"[journal]\nkeep_days = -1.0\n", "journal.keep_days must be between"},
-      {"[checkpoint]\nseconds = 0\n", "checkpoint.seconds must be between"},
+      {"[journal]\nsync = 'sometimes'\n", "journal.sync: expected commit, interval or never"},
+      {"[journal]\nsegment_bytes = 1\n", "journal.segment_bytes: expected 4096 to"},
+      {"[journal]\nkeep_days = -1.0\n", "journal.keep_days: expected 0 to 100000, found -1"},
+      {"[checkpoint]\nseconds = 0\n", "checkpoint.seconds: expected 0.01 to 86400"},
   };
   for (const auto& c : cases) {
     config_ = Config();

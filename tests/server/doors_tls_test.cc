@@ -142,15 +142,16 @@ TEST_F(DoorsTls, RefusesToStartWithFilesThatCannotBeRight) {
     std::string toml;
     const char* message;
   } cases[] = {
-      {Tls({own_.cert, other.key}, false), "is not the key of the certificate"},
+      {Tls({own_.cert, other.key}, false), "tls.key: expected the key of the certificate in"},
       {Tls({own_.cert, readable}, false), "0644 lets others at it; expected 0600"},
       {Tls({own_.cert, own_.cert}, false), "lets others at it"},
       {Tls({own_.key, own_.key}, false), "expected a certificate in PEM"},
       {Tls({"/nonexistent.pem", own_.key}, false), "/nonexistent.pem: cannot be read"},
-      {"[tls]\ncert = '" + own_.cert + "'\n", "tls.cert is set and tls.key is not"},
-      {"[tls]\nclient_ca = '" + own_.cert + "'\n", "tls.client_ca needs tls.cert"},
-      {Access("x", "a", "['read']"), "set tls.client_ca"},
-      {off, "is not a loopback address"},
+      {"[tls]\ncert = '" + own_.cert + "'\n", "tls.key: expected a file, as tls.cert names one"},
+      {"[tls]\nclient_ca = '" + own_.cert + "'\n",
+       "tls.client_ca: expected tls.cert and tls.key beside it"},
+      {Access("x", "a", "['read']"), "access.san: expected tls.client_ca to be set"},
+      {off, "listen.grpc: expected a loopback address"},
       {off + Tls(own_, true), "whoever reaches it could do everything"},
       {off + "[[access]]\nname = 'x'\ntoken_file = 'y'\nscopes = ['read']\n",
        "tokens do not cross a network in the clear"},

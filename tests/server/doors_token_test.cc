@@ -328,10 +328,12 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
   }
   for (const auto& [toml, message] : std::vector<std::pair<std::string, const char*>>{
            {"[[access]]\nname = 'x'\nscopes = ['read']\n", "lets everybody in"},
-           {"[[access]]\nname = 'x'\ntoken_file = 'x'\nscopes = ['raed']\n", "scope \"raed\""},
-           {"[[access]]\nname = 'x'\ntoken_file = 'x'\n", "scopes is empty"},
+           {"[[access]]\nname = 'x'\ntoken_file = 'x'\nscopes = ['raed']\n",
+            "expected read, write or admin, found \"raed\""},
+           {"[[access]]\nname = 'x'\ntoken_file = 'x'\n",
+            "access.scopes: expected some of read, write and admin, found none"},
            {"[[access]]\ntoken_file = 'x'\nscopes = ['read']\n", "a name of its own"},
-           {"[access]\nname = 'x'\n", "access must be tables [[access]]"},
+           {"[access]\nname = 'x'\n", ":1: access: expected tables [[access]], found a table"},
            {"[[access]]\nnmae = 'x'\n", "did you mean \"name\""}}) {
     EXPECT_THAT(CheckedConfig(folder_, toml).errors, HasSubstr(message));
   }

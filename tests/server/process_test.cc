@@ -50,11 +50,11 @@ TEST(PlumbdProcess, RefusesWhatItDoesNotUnderstand) {
       {{"stray"}, "expected no further word, found \"stray\""},
       {{"--window", "many"}, "--window: expected a number in its range, found \"many\""},
       {{"--grpc", "nonsense"}, "HOST:PORT"},
-      {{"--grpc", "0.0.0.0:0"}, "not a loopback address"},
-      {{"--http", "0.0.0.0:0"}, "not a loopback address"},
+      {{"--grpc", "0.0.0.0:0"}, "plumbd: --grpc: expected a loopback address, found \"0.0.0.0:0\""},
+      {{"--http", "0.0.0.0:0"}, "plumbd: --http: expected a loopback address"},
       {{"--rules", "nothing-like-this"}, "no rule matches"},
       {{"--set", "nonsense"}, "RULE.OPTION=VALUE"},
-      {{"--grace", "-3"}, "grace_seconds"},
+      {{"--grace", "-3"}, "--grace: expected 0 to 86400, found -3"},
       {{"--config", "/nonexistent.toml"}, "/nonexistent.toml"},
       {{"--data", "/dev/null/x"}, "/dev/null/x"},
   };
@@ -72,11 +72,13 @@ TEST(PlumbdProcess, ChecksAConfigurationWithoutServing) {
   Ended ended = RunPlumbd({"--config", path, "--check-config"});
   EXPECT_EQ(ended.status, 0);
   EXPECT_THAT(ended.output, HasSubstr("valid"));
-  std::ofstream(path) << "[ingest]\n\n\ngrace_secnds = 5\n";
+  std::ofstream(path) << "[ingest]\n\n\ngrace_secnds = 5\n[store]\ndays = -1\n";
   ended = RunPlumbd({"--config", path, "--check-config"});
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.errors, HasSubstr(path + ":4: unknown key \"grace_secnds\""));
-  EXPECT_THAT(ended.errors, HasSubstr("grace_seconds"));
+  EXPECT_EQ(ended.errors, "plumbd: " + path +
+                              ":4: ingest.grace_secnds: unknown key in [ingest]; did you mean "
+                              "\"grace_seconds\"?\nplumbd: " +
+                              path + ":6: store.days: expected 0 to 36500, found -1\n");
 }
 
 TEST(PlumbdProcess, TheCommandLineWinsOverTheFile) {

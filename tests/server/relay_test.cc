@@ -132,7 +132,8 @@ TEST(Relay, KeepsNothingAndSaysSo) {
   test::TempFolder folder;
   test::Process relay({PLUMBD_PROGRAM, "--relay", "127.0.0.1:1", "--data", folder.File("data")});
   EXPECT_EQ(relay.Wait(), 2);
-  EXPECT_THAT(relay.errors(), ::testing::HasSubstr("--relay judges and keeps nothing"));
+  EXPECT_THAT(relay.errors(),
+              ::testing::HasSubstr("--data: expected none beside relay.upstream: a relay judges"));
 }
 
 }  // namespace
