@@ -37,6 +37,14 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& addres
   return transport::OpenChannel(address, transport::CredentialsFromEnvironment(), arguments);
 }
 
+// What gRPC says where HTTP/1 is spoken, in the clear or over TLS.
+bool SpeaksHttp1(const std::string& said) {
+  for (const char* sign : {"http1.x server", "Failed parsing HTTP/2", "missing selected ALPN"}) {
+    if (said.find(sign) != std::string::npos) return true;
+  }
+  return false;
+}
+
 // Reaches nobody: a client whose credentials cannot be used says so at its first call.
 std::shared_ptr<grpc::Channel> DeadChannel() {
   return grpc::CreateChannel("unix:/nonexistent", grpc::InsecureChannelCredentials());
@@ -58,7 +66,10 @@ class Client::Impl {
     if (!connected_.ok()) return connected_.status();
     std::string message = status.error_message();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      message = absl::StrCat("no server answers at ", address_, " (", message, ")");
+      const char* hint = SpeaksHttp1(message)
+                             ? "; is this plumbd's gRPC port (its --grpc), not its HTTP port?"
+                             : "";
+      message = absl::StrCat("no server answers at ", address_, hint, " (", message, ")");
     } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       message = absl::StrCat(address_, " did not answer in time");
     }

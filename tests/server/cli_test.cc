@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "audit/live/doctor_batch.h"
+#include "tests/server/http_support.h"
 #include "tests/server/support.h"
 
 namespace plumbline::test {
@@ -107,6 +108,24 @@ TEST_F(CliTest, AnAddressNeedsAPort) {
     EXPECT_THAT(runs.errors, HasSubstr("expected an address HOST:PORT or unix:PATH, found \"" +
                                        std::string(address) + "\""));
   }
+}
+
+TEST(CliPorts, TheHttpPortIsToldFromTheGrpcPort) {
+  Plumbd server({"--http", "127.0.0.1:0"});
+  ASSERT_FALSE(server.address().empty()) << server.process().errors();
+  const std::string http = HttpAddress(server);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"runs"}, {"watch", "--once"}, {"query", "info"}}) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"--server", http});
+    const Ended ended = RunPlumb(words);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.errors, HasSubstr("no server answers at " + http +
+                                        "; is this plumbd's gRPC port (its --grpc), not its HTTP "
+                                        "port? ("));
+  }
+  ASSERT_EQ(server.Stop(), 0);
+  EXPECT_THAT(RunPlumb({"runs", "--server", http}).errors, Not(HasSubstr("HTTP port")));
 }
 
 TEST_F(CliTest, WatchWaitsForAServerThatWentAndComesBack) {
