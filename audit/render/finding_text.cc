@@ -103,6 +103,14 @@ std::string CauseText(const v1::Cause& cause) {
   return cause.id() + " (confidence " + ShortNumber(cause.confidence()) + ")";
 }
 
+// The sentence of a struct that has one under `key`: it says what the other fields are.
+std::string SentenceOrFields(const google::protobuf::Struct& fields, const std::string& key) {
+  const auto sentence = fields.fields().find(key);
+  const bool has = sentence != fields.fields().end() &&
+                   sentence->second.kind_case() == google::protobuf::Value::kStringValue;
+  return has ? sentence->second.string_value() : FieldsText(fields, ", ");
+}
+
 std::string StrengthText(const v1::Finding& finding) {
   std::string out(StrengthName(finding.strength()));
   if (finding.has_false_alarm()) {
@@ -168,12 +176,7 @@ std::string SiteText(const v1::FindingSite& site) {
 }
 
 std::string WitnessText(const google::protobuf::Struct& witness) {
-  const auto text = witness.fields().find("text");
-  if (text != witness.fields().end() &&
-      text->second.kind_case() == google::protobuf::Value::kStringValue) {
-    return text->second.string_value();
-  }
-  return FieldsText(witness, ", ");
+  return SentenceOrFields(witness, "text");
 }
 
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
@@ -193,7 +196,7 @@ std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
   AppendLine(style, "measured", MeasuredText(finding), &out);
   if (finding.has_bias()) AppendLine(style, "bias", BiasText(finding.bias()), &out);
   if (finding.has_forecast())
-    AppendLine(style, "forecast", FieldsText(finding.forecast(), ", "), &out);
+    AppendLine(style, "forecast", SentenceOrFields(finding.forecast(), "words"), &out);
   AppendLine(style, "strength", StrengthText(finding), &out);
   AppendLine(style, "fix", finding.fix(), &out);
   AppendLine(style, "finding", finding.fingerprint(), &out);

@@ -111,6 +111,23 @@ TEST(Finding, TextHasNoControlCharacters) {
   EXPECT_NE(text.find("00112233445566778899aabbccddeeff"), std::string::npos) << text;
 }
 
+// The words of a forecast name its numbers and units; without them the fields are listed.
+TEST(Finding, AForecastReadsAsASentence) {
+  v1::Finding finding;
+  auto& fields = *finding.mutable_forecast()->mutable_fields();
+  fields["steps"].set_number_value(10000);
+  fields["settles_at"].set_number_value(-20);
+  fields["unit"].set_string_value("ulp");
+  EXPECT_NE(RenderFinding(finding, {}).find("  forecast   settles at -20, steps 10000, unit ulp\n"),
+            std::string::npos);
+  fields["words"].set_string_value("10,000 steps add up to -2,000 ulp");
+  const std::string text = RenderFinding(finding, {});
+  EXPECT_NE(text.find("  forecast   10,000 steps add up to -2,000 ulp\n"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("settles at"), std::string::npos) << text;
+  EXPECT_NE(FindingJson(finding).find("\"settles_at\":-20"), std::string::npos);
+}
+
 TEST(Finding, ColourOnlyWhenAsked) {
   TextStyle style;
   style.colour = true;
