@@ -19,19 +19,60 @@ namespace {
 
 using Options = std::map<std::string, std::string>;
 
-Options Defaults() {
-  return {{"router", "dropless"},     {"steps", "100"}, {"batch", "8"},  {"seq", "96"},
-          {"experts", "8"},           {"top-k", "2"},   {"layers", "2"}, {"seed", "0"},
-          {"run", "moe-cpp"},         {"server", ""},   {"record", ""},  {"patience", "2000"},
-          {"text", "/usr/share/perl"}};
+constexpr struct {
+  const char* name;
+  const char* initial;
+  const char* text;
+} kOptions[] = {
+    {"router", "dropless", "dropless, fifo, or score-drop, which sees the future"},
+    {"steps", "100", "how many to train"},
+    {"batch", "8", "windows of text a step"},
+    {"seq", "96", "bytes of a window"},
+    {"experts", "8", "of a layer"},
+    {"top-k", "2", "experts of a token"},
+    {"layers", "2", "of the model"},
+    {"seed", "0", "of parameters and windows"},
+    {"run", "moe-cpp", "the run's name"},
+    {"server", "", "plumbd to send to, HOST:PORT"},
+    {"record", "", "folder to record to"},
+    {"patience", "2000", "milliseconds that the end waits for the last evidence to be delivered"},
+    {"text", "/usr/share/perl", "folder of *.pod files to learn"},
+};
+
+bool AsksForHelp(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) return true;
+  }
+  return false;
+}
+
+void PrintUsage() {
+  std::puts("Usage: moe_cpp [--OPTION VALUE]...\n");
+  std::puts("Trains a small mixture-of-experts language model, watched by Plumbline.\n\nOptions:");
+  for (const auto& option : kOptions) {
+    const std::string initial = std::string(" (") + option.initial + ")";
+    std::printf("  --%-9s %s%s\n", option.name, option.text,
+                *option.initial != '\0' ? initial.c_str() : "");
+  }
+  std::puts("  --help      this text");
 }
 
 Options Parse(int argc, char** argv) {
-  Options options = Defaults();
+  Options options;
+  std::string known;
+  for (const auto& option : kOptions) {
+    options[option.name] = option.initial;
+    known += std::string(known.empty() ? "--" : ", --") + option.name;
+  }
   for (int i = 1; i < argc; i += 2) {
     const std::string name = std::strncmp(argv[i], "--", 2) == 0 ? argv[i] + 2 : "";
-    if (options.count(name) == 0 || i + 1 == argc) {
-      throw std::invalid_argument(std::string(argv[i]) + ": expected an option and its value");
+    if (options.count(name) == 0) {
+      throw std::invalid_argument("expected one of " + known + ", found " + argv[i] +
+                                  "; see moe_cpp --help");
+    }
+    if (i + 1 == argc) {
+      throw std::invalid_argument(std::string(argv[i]) +
+                                  ": expected an option and its value, found no value");
     }
     options[name] = argv[i + 1];
   }
@@ -87,6 +128,10 @@ void Train(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (AsksForHelp(argc, argv)) {
+    PrintUsage();
+    return 0;
+  }
   try {
     Train(Parse(argc, argv));
   } catch (const std::exception& error) {

@@ -88,6 +88,21 @@ class CppTrainer(unittest.TestCase):
         self.assertIn("expected dropless, fifo or score-drop", train("--router", "x", status=2))
         self.assertIn("expected 1 to", train("--experts", "0", status=2))
         self.assertIn("expected an option and its value", train("--steps", status=2))
+        self.assertRegex(train("--stepz", "3", status=2),
+                         "expected one of --router, --steps, .*, found --stepz; see moe_cpp --help")
+        self.assertIn("found steps", train("steps", "3", status=2))
+
+    def test_help_names_every_option(self):
+        for ask in (["--help"], ["-h"], ["--steps", "3", "--help"]):
+            said = train(*ask)
+            self.assertTrue(said.startswith("Usage: moe_cpp"), said)
+            self.assertNotIn("parameters,", said)  # nothing is trained
+        options = re.findall(r"^  --([a-z-]+) ", said, re.M)
+        self.assertIn("router", options)
+        self.assertIn("--steps     how many to train (100)", said)
+        unknown = train("--nonsense", status=2)
+        for option in options:
+            self.assertIn(f"--{option}", unknown)
 
 
 if __name__ == "__main__":
