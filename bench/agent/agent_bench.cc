@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/framed_log.h"
 #include "probes/routing_probe.h"
+#include "tests/support/files.h"
 
 extern char** environ;
 
@@ -57,13 +58,6 @@ struct Router {
   plumbline_routing_t call = PLUMBLINE_ROUTING_INIT;
 };
 
-std::string Scratch() {
-  const auto dir =
-      std::filesystem::temp_directory_path() / ("plumbline-bench-" + std::to_string(getpid()));
-  std::filesystem::remove_all(dir);
-  return dir.string();
-}
-
 std::unique_ptr<Run> OpenRecording(const std::string& dir) {
   AgentOptions options;
   options.run = "bench";
@@ -96,8 +90,8 @@ double ThreadSeconds(clockid_t clock) {
 // of calls, so that the time is the caller's alone. all_cpu_ns: both threads together.
 void DueObservation(benchmark::State& state) {
   Router router(state.range(0), state.range(1), state.range(2));
-  const std::string dir = Scratch();
-  auto run = OpenRecording(dir);
+  const test::TempFolder dir;
+  auto run = OpenRecording(dir.path());
   uint64_t due = 0;
   Site* site = Declare(run.get(), "layers.0", &due);
   plumbline_error_t error;
@@ -123,7 +117,6 @@ void DueObservation(benchmark::State& state) {
   state.counters["all_cpu_ns"] = 1e9 * (cpu1 - cpu0) / static_cast<double>(state.iterations());
   state.counters["dropped"] = static_cast<double>(dropped);
   run->Close(60000, &error);
-  std::filesystem::remove_all(dir);
 }
 BENCHMARK(DueObservation)->Args({1, 8, 2})->Args({512, 8, 2})->Args({4096, 64, 8});
 
@@ -162,8 +155,8 @@ void MeasureInPlace(benchmark::State& state) {
 BENCHMARK(MeasureInPlace)->Args({512, 8, 2})->Args({4096, 64, 8});
 
 void ScalarCall(benchmark::State& state) {
-  const std::string dir = Scratch();
-  auto run = OpenRecording(dir);
+  const test::TempFolder dir;
+  auto run = OpenRecording(dir.path());
   plumbline_error_t error;
   run->StepBegin(0);
   uint64_t since = 0, dropped = 0;
@@ -177,7 +170,6 @@ void ScalarCall(benchmark::State& state) {
   }
   state.counters["dropped"] = static_cast<double>(dropped);
   run->Close(60000, &error);
-  std::filesystem::remove_all(dir);
 }
 BENCHMARK(ScalarCall);
 
@@ -256,8 +248,8 @@ void BytesARankStep(benchmark::State& state) {
   constexpr int64_t kSteps = 4096;
   uint64_t raw = 0, file = 0, late_raw = 0;
   for (auto _ : state) {
-    const std::string dir = Scratch();
-    auto run = OpenRecording(dir);
+    const test::TempFolder dir;
+    auto run = OpenRecording(dir.path());
     std::vector<uint64_t> due(static_cast<size_t>(layers));
     std::vector<Site*> sites;
     for (int64_t l = 0; l < layers; ++l) {
@@ -278,7 +270,7 @@ void BytesARankStep(benchmark::State& state) {
       if (step % 16 == 0) run->Flush(60000, &error);
     }
     run->Close(60000, &error);
-    const std::string path = RecordPath(dir, v1::ROLE_TRAINER, 0, 0);
+    const std::string path = RecordPath(dir.path(), v1::ROLE_TRAINER, 0, 0);
     file = std::filesystem::file_size(path);
     auto reader = FramedLogReader::Open(path);
     FrameType type{};
@@ -292,7 +284,6 @@ void BytesARankStep(benchmark::State& state) {
         late_raw += payload.size();
       }
     }
-    std::filesystem::remove_all(dir);
   }
   state.counters["wire_bytes_a_step"] = static_cast<double>(raw) / kSteps;
   state.counters["beyond_opening"] = static_cast<double>(late_raw) / (kSteps / 2);

@@ -4,22 +4,15 @@
 // Host side only: [T,E] is small on purpose, so that a due call is the façade, the hand-over and
 // the agent's bookkeeping, and hardly the measurement.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 
+#include "bench/agent/recorded_run.h"
 #include "plumbline/agent.h"
 
 namespace {
-
-const std::string& RecordDirectory() {
-  static const std::string directory =
-      std::filesystem::temp_directory_path() / ("facade_bench_" + std::to_string(getpid()));
-  return directory;
-}
 
 struct Call {
   float values[8] = {0.1f, 0.2f, 0.3f, 0.4f, 0.4f, 0.3f, 0.2f, 0.1f};
@@ -47,11 +40,6 @@ struct Call {
     t->shape = shape;
   }
 };
-
-plumbline::Run Open(uint32_t every) {
-  return plumbline::Run(
-      plumbline::RunOptions{.run = "bench", .record = RecordDirectory(), .every = every});
-}
 
 void NotDue(benchmark::State& state) {
   plumbline::Run run = Open(1u << 30);
@@ -152,10 +140,3 @@ void Disabled(benchmark::State& state) {
 BENCHMARK(Disabled);
 
 }  // namespace
-
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  std::filesystem::remove_all(RecordDirectory());
-  return 0;
-}

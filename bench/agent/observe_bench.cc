@@ -2,28 +2,16 @@
 // size. Tensors above probes::kCopyBytes are measured within the call, smaller ones copied.
 // PLUMBLINE_AGENT_LIBRARY chooses the agent.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "bench/agent/recorded_run.h"
 #include "plumbline/agent.h"
 
 namespace {
-
-const std::string& RecordDirectory() {
-  static const std::string directory =
-      std::filesystem::temp_directory_path() / ("observe_bench_" + std::to_string(getpid()));
-  return directory;
-}
-
-plumbline::Run Open(uint32_t every) {
-  return plumbline::Run(
-      plumbline::RunOptions{.run = "bench", .record = RecordDirectory(), .every = every});
-}
 
 // Calls `observe` 16 times in each step at which the site is due. Step ends and flushes are not
 // timed.
@@ -141,10 +129,3 @@ void ReductionDue(benchmark::State& state) {
 BENCHMARK(ReductionDue)->Arg(1)->Arg(0)->Iterations(1024);
 
 }  // namespace
-
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  std::filesystem::remove_all(RecordDirectory());
-  return 0;
-}

@@ -1,10 +1,10 @@
 // Rollout records read from a file in the page cache, layer by layer: its lines, JSON into columns,
 // evidence. Beside a memchr for newlines, and nlohmann's parser into a tree. Bytes are of the file.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -12,6 +12,7 @@
 #include "audit/readers/line_reader.h"
 #include "audit/readers/rollout_jsonl.h"
 #include "audit/readers/rollout_parser.h"
+#include "tests/support/files.h"
 
 namespace plumbline::audit {
 namespace {
@@ -47,21 +48,17 @@ std::string Body(std::mt19937& random, int digits) {
 class File {
  public:
   explicit File(int digits) {
-    char path[] = "/tmp/plumb_bench_XXXXXX";
-    const int fd = mkstemp(path);
-    path_ = path;
+    std::ofstream file(path_, std::ios::binary);
     std::mt19937 random(1);
     std::string bodies[16];
     for (std::string& body : bodies) body = Body(random, digits);
     for (size_t i = 0; size_ < kFileBytes; ++i) {
       const std::string line = "{\"step\": " + std::to_string(i / 64) + ", \"sequence_id\": \"s" +
                                std::to_string(i) + "\"" + bodies[i % 16];
-      if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
+      if (!(file << line)) std::abort();
       size_ += line.size();
     }
-    close(fd);
   }
-  ~File() { unlink(path_.c_str()); }
   const std::string& path() const { return path_; }
   size_t size() const { return size_; }
 
@@ -71,7 +68,8 @@ class File {
   }
 
  private:
-  std::string path_;
+  const test::TempFolder folder_;
+  const std::string path_ = folder_.File("rollouts.jsonl");
   size_t size_ = 0;
 };
 

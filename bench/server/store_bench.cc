@@ -1,7 +1,6 @@
 // The store alone: 50 million samples in, what that costs the judging thread, what a sample takes
 // on disk, and the query that a page asks: 1,000 ranks x the last 1,000 steps of one series.
 #include <benchmark/benchmark.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 
 #include "server/store/store.h"
 #include "tests/server/store_support.h"
+#include "tests/support/files.h"
 
 namespace plumbline {
 namespace {
@@ -53,10 +53,8 @@ class Curves {
 
 struct Filled {
   explicit Filled(bool single) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plumb-bench-XXXXXX").string();
-    directory = mkdtemp(pattern.data());
     server::StoreOptions options;
-    options.path = directory + "/store.sqlite";
+    options.path = folder.File("store.sqlite");
     options.origin = {"bench", ~uint64_t{0} >> 1};
     auto opened = server::Store::Open(options);
     if (!opened.ok()) return;
@@ -83,13 +81,8 @@ struct Filled {
     written = store->WaitFlushed(ticket, std::chrono::minutes(10));
     all = Clock::now() - start;
   }
-  ~Filled() {
-    store.reset();
-    std::error_code error;
-    std::filesystem::remove_all(directory, error);
-  }
 
-  std::string directory;
+  const test::TempFolder folder;
   std::unique_ptr<server::Store> store;
   Clock::duration judging{}, longest{}, all{};
   bool written = false;
@@ -102,7 +95,7 @@ void Fill(benchmark::State& state) {
       state.SkipWithError("the store was not written");
       return;
     }
-    const auto size = std::filesystem::file_size(filled.directory + "/store.sqlite");
+    const auto size = std::filesystem::file_size(filled.folder.File("store.sqlite"));
     state.counters["judge_ns_per_sample"] = Milliseconds(filled.judging) * 1e6 / kSamples;
     state.counters["longest_pause_ms"] = Milliseconds(filled.longest);
     state.counters["Msamples_per_s"] = kSamples / Milliseconds(filled.all) / 1e3;

@@ -22,7 +22,7 @@ inline AuditResult Audit(const std::vector<std::string>& paths) {
 }
 
 inline AuditResult AuditBytes(const std::string& bytes) {
-  const TempDir dir;
+  const TempFolder dir;
   return Audit({dir.Write("a.safetensors", bytes)});
 }
 

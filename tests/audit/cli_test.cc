@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 class Cli : public ::testing::Test {
  protected:
-  const TempDir dir_;
+  const TempFolder dir_;
   const std::string leaky_ = dir_.Write("leaky.safetensors", LeakyDump().File());
   const std::string clean_ = dir_.Write("clean.safetensors", DroplessDump().File());
   const std::string cut_ = dir_.Write("cut.safetensors", LeakyDump().File().substr(0, 900));
@@ -55,7 +55,7 @@ TEST_F(Cli, Suppressions) {
   const auto wrong = RunPlumb({"audit", leaky_, "--suppressions", file("wrong.toml", "rul = 1\n")});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("wrong.toml:2: unknown key \"rul\""));
-  EXPECT_EQ(RunPlumb({"audit", leaky_, "--suppressions", dir_.path() + "/none.toml"}).status, 2);
+  EXPECT_EQ(RunPlumb({"audit", leaky_, "--suppressions", dir_.File("none.toml")}).status, 2);
 }
 
 TEST_F(Cli, ExitStatuses) {
@@ -130,8 +130,8 @@ TEST_F(Cli, AllInconclusiveSaysSo) {
 }
 
 TEST_F(Cli, NoVerdictAtAllIsAFinding) {
-  std::filesystem::create_directory(dir_.path() + "/empty");
-  const ProcessResult result = RunPlumb({"audit", dir_.path() + "/empty", "--format", "json"});
+  std::filesystem::create_directory(dir_.File("empty"));
+  const ProcessResult result = RunPlumb({"audit", dir_.File("empty"), "--format", "json"});
   EXPECT_EQ(result.status, 1);
   const auto report = CheckReport(result.out);
   ASSERT_EQ(report["findings"].size(), 1u);
@@ -153,7 +153,7 @@ TEST_F(Cli, TextIsTheSameTwice) {
 }
 
 TEST_F(Cli, OutputGoesToAFile) {
-  const std::string out = dir_.path() + "/report.json";
+  const std::string out = dir_.File("report.json");
   const ProcessResult result = RunPlumb({"audit", leaky_, "--format", "json", "--output", out});
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.out, "");
@@ -164,7 +164,7 @@ TEST_F(Cli, OutputGoesToAFile) {
 // A rename would put a file in the place of the device or link.
 TEST_F(Cli, OutputIsWrittenThroughALinkOrAPipe) {
   const std::string target = dir_.Write("target.json", "");
-  const std::string link = dir_.path() + "/link";
+  const std::string link = dir_.File("link");
   std::filesystem::create_symlink(target, link);
   EXPECT_EQ(RunPlumb({"audit", leaky_, "--format", "json", "--output", link}).status, 1);
   EXPECT_TRUE(std::filesystem::is_symlink(link));
@@ -176,7 +176,7 @@ TEST_F(Cli, OutputIsWrittenThroughALinkOrAPipe) {
 }
 
 TEST_F(Cli, AFullDiskIsSaid) {
-  const std::string link = dir_.path() + "/full";
+  const std::string link = dir_.File("full");
   std::filesystem::create_symlink("/dev/full", link);
   const ProcessResult result = RunPlumb({"audit", leaky_, "--output", link});
   EXPECT_EQ(result.status, 2);
@@ -289,7 +289,7 @@ TEST_F(Cli, HostileNamesAreEscaped) {
 }
 
 TEST_F(Cli, APipeIsRefusedNotWaitedFor) {
-  const std::string pipe = dir_.path() + "/pipe";
+  const std::string pipe = dir_.File("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const ProcessResult result = RunPlumb({"audit", pipe});
   EXPECT_EQ(result.status, 2);
@@ -323,7 +323,7 @@ TEST_F(Cli, Catalogue) {
 }
 
 TEST_F(Cli, DocsAreThePages) {
-  const std::string docs = dir_.path() + "/docs";
+  const std::string docs = dir_.File("docs");
   ASSERT_EQ(RunPlumb({"rules", "--write-docs", docs}).status, 0);
   EXPECT_EQ(ReadFile(docs + "/causality/moe-future-leak.md"),
             RunPlumb({"explain", "causality/moe-future-leak"}).out);

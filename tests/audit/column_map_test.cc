@@ -97,7 +97,7 @@ TEST(ForeignRollouts, NemoRlTrainData) {
 
 // Without lists of one, without tokens, with one advantage for all: older and patched loggers.
 TEST(ForeignRollouts, NemoRlOfOtherShapes) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path = dir.Write(
       "exp_001/train_data_step5.jsonl",
       R"({"rewards": [1], "advantages": 0.5, "generation_logprobs": [0, -1, -2], )"
@@ -152,7 +152,7 @@ TEST(ForeignRollouts, OpenRlhfByItsMap) {
 
 // Dotted paths, a sign, constants, the step in the file's name.
 TEST(ColumnMap, PathsScalesAndConstants) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string map = dir.Write("map.toml", R"(
 step_from_name = true
 [columns]
@@ -192,7 +192,7 @@ weight_versions = 3
 }
 
 TEST(ColumnMap, RecordsOfTokens) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string map = dir.Write("map.toml", R"(
 record = "token"
 [columns]
@@ -240,7 +240,7 @@ struct BadMap {
 
 TEST(ColumnMap, WhatIsWrongIsNamedByItsLine) {
   constexpr const char* kGood = "[columns]\nstep = \"s\"\nrollout_logprobs = \"r\"\n";
-  const TempDir dir;
+  const TempFolder dir;
   EXPECT_TRUE(ReadColumnMap(dir.Write("m", kGood)).ok());
   const BadMap bad[] = {
       {"[colums]\nstep = \"s\"\n",
@@ -282,11 +282,11 @@ TEST(ColumnMap, WhatIsWrongIsNamedByItsLine) {
     EXPECT_THAT(std::string(read.status().message()), HasSubstr(path + ":"));
     EXPECT_THAT(std::string(read.status().message()), HasSubstr(map.expected));
   }
-  EXPECT_FALSE(ReadColumnMap(dir.path() + "/absent.toml").ok());
+  EXPECT_FALSE(ReadColumnMap(dir.File("absent.toml")).ok());
 }
 
 TEST(ColumnMap, ByTheCommand) {
-  const TempDir dir;
+  const TempFolder dir;
   const ProcessResult good =
       RunPlumb({"audit", "--map", MapFile("verl"), Data("verl.jsonl"), "--format", "json"});
   EXPECT_NE(good.status, 2) << good.err;

@@ -1,13 +1,9 @@
 #include "tests/audit/dump_builder.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
-#include <sstream>
 
 namespace plumbline::audit::testing {
 namespace {
@@ -131,31 +127,6 @@ Dump DroplessDump(int tokens, int experts, uint32_t seed) {
                   {"topk_indices", "I32", {tokens, 2}, Bytes(indices)}};
   AddPlaces(tokens, &dump);
   return dump;
-}
-
-TempDir::TempDir() {
-  std::string name = (std::filesystem::temp_directory_path() / "plumb_audit_XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) std::abort();
-  path_ = name;
-}
-
-TempDir::~TempDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string TempDir::Write(const std::string& name, const std::string& bytes) const {
-  const std::filesystem::path path = std::filesystem::path(path_) / name;
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path.string();
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace plumbline::audit::testing

@@ -9,7 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/files.h"
+
 namespace plumbline::audit::testing {
+
+using test::ReadFile;
+using test::TempFolder;
 
 struct DumpTensor {
   std::string name, dtype;
@@ -43,22 +48,5 @@ Dump LeakyDump(int tokens = 256, int experts = 4, uint32_t seed = 1);
 
 // Dropless top-2: nothing to find.
 Dump DroplessDump(int tokens = 64, int experts = 4, uint32_t seed = 1);
-
-// A file under a directory that is removed with the object.
-class TempDir {
- public:
-  TempDir();
-  ~TempDir();
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  const std::string& path() const { return path_; }
-  // Writes and returns the full path; folders in `name` are made.
-  std::string Write(const std::string& name, const std::string& bytes) const;
-
- private:
-  std::string path_;
-};
-
-std::string ReadFile(const std::string& path);
 
 }  // namespace plumbline::audit::testing

@@ -1,13 +1,10 @@
 // plumb fingerprint on a library of the tests and on the BLAS libraries that are installed.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
 #include "rules/sums/contract.h"
 #include "tests/audit/dump_builder.h"
@@ -43,7 +40,8 @@ TEST(FingerprintCommandTest, PlainFunctions) {
 }
 
 TEST(FingerprintCommandTest, AContractIsHeld) {
-  const std::string path = ::testing::TempDir() + "/contract_" + std::to_string(getpid()) + ".toml";
+  const test::TempFolder folder;
+  const std::string path = folder.File("contract.toml");
   ASSERT_EQ(Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", path}).status, 0);
   const auto kept = Own("plain_sum", {"--kind", "sum", "--n", "64", "--hold", path, "--seed", "9"});
   EXPECT_EQ(kept.status, 0) << kept.err;
@@ -86,22 +84,19 @@ TEST(FingerprintCommandTest, BadRequests) {
 }
 
 TEST(FingerprintCommandTest, TheContractIsReadAgain) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("contract." + std::to_string(getpid()))).string();
+  const test::TempFolder folder;
+  const std::string path = folder.File("contract");
   const auto result = Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", path});
   ASSERT_EQ(result.status, 0) << result.err;
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  std::filesystem::remove(path);
-  const auto contract = sums::ParseContract(text.str(), path);
+  const auto contract = sums::ParseContract(test::ReadFile(path), path);
   ASSERT_TRUE(contract.ok()) << contract.status();
   EXPECT_EQ(contract->verdict, sums::Verdict::kVerified);
   EXPECT_EQ(contract->accumulator, "f32");
 }
 
 TEST(FingerprintCommandTest, ContractsThatHoldNothingAreRefused) {
-  const testing::TempDir dir;
-  const std::string sum = dir.path() + "/sum.toml";
+  const test::TempFolder dir;
+  const std::string sum = dir.File("sum.toml");
   ASSERT_EQ(Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", sum}).status, 0);
   const auto audit = [&](const std::string& file) {
     return RunPlumb({"audit", dir.path(), "--contract", file});
@@ -110,7 +105,7 @@ TEST(FingerprintCommandTest, ContractsThatHoldNothingAreRefused) {
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("expected kind dot or gemm, found sum"), std::string::npos)
       << result.err;
-  result = audit(dir.path() + "/none.toml");
+  result = audit(dir.File("none.toml"));
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("none.toml cannot be read"), std::string::npos) << result.err;
   const std::string damaged =
@@ -144,7 +139,8 @@ TEST_P(BlasTest, DotsAndProductsAreExplained) {
 // Another library under the same name: the contract of the one is broken by each of the others.
 TEST_P(BlasTest, ASwapOfLibrariesBreaksTheContract) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
-  const std::string contract = ::testing::TempDir() + "/swap_" + std::to_string(getpid()) + ".toml";
+  const test::TempFolder folder;
+  const std::string contract = folder.File("swap.toml");
   const auto take = [&](const std::string& library, const char* how) {
     return Take({"--library", library, "--function", "sdot", "--n", "203", "--samples", "60", how,
                  contract});
@@ -158,7 +154,6 @@ TEST_P(BlasTest, ASwapOfLibrariesBreaksTheContract) {
     EXPECT_EQ(result.status, 1) << other;
     EXPECT_NE(result.err.find("order: held "), std::string::npos) << result.err;
   }
-  std::filesystem::remove(contract);
 }
 
 // Dots of 203 as the library computes them, as a dump of a matrix product.
@@ -185,8 +180,8 @@ std::string DumpOfDots(const std::string& library) {
 // The same as a run: its products are held to the contract of one library.
 TEST_P(BlasTest, ARunIsHeldToTheContract) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
-  const testing::TempDir dir;
-  const std::string contract = dir.path() + "/sdot.toml";
+  const test::TempFolder dir;
+  const std::string contract = dir.File("sdot.toml");
   ASSERT_EQ(Take({"--library", path(), "--function", "sdot", "--n", "203", "--samples", "60",
                   "--output", contract})
                 .status,

@@ -20,7 +20,7 @@ struct Read {
 };
 
 std::vector<Read> ReadLines(const std::string& bytes, size_t most = LineReader::kMaxLine) {
-  const testing::TempDir dir;
+  const test::TempFolder dir;
   LineReader lines(ByteStream::Open(*InputFile::Open(dir.Write("f", bytes))), most);
   std::vector<Read> all;
   for (Line line; lines.Next(&line);)

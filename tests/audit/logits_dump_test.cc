@@ -13,6 +13,7 @@
 namespace plumbline::audit {
 namespace {
 
+using test::TempFolder;
 using testing::AuditBytes;
 using testing::Bytes;
 using testing::Change;
@@ -20,7 +21,6 @@ using testing::Dump;
 using testing::ExpectProblems;
 using testing::Problems;
 using testing::SetTo;
-using testing::TempDir;
 
 constexpr int64_t kRows = 40, kVocabulary = 300;
 
@@ -45,7 +45,7 @@ Dump LogitsDump(float scale = 1, float noise = 0.01f) {
 }
 
 v1::Evidence EvidenceOf(const Dump& dump) {
-  const TempDir dir;
+  const TempFolder dir;
   InputReport report;
   report.path = dir.Write("a.safetensors", dump.File());
   report.named = true;

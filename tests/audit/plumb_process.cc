@@ -10,7 +10,7 @@
 namespace plumbline::audit::testing {
 
 ProcessResult RunPlumb(const std::vector<std::string>& arguments) {
-  const TempDir dir;  // outputs go through files: no pipe to fill up
+  const TempFolder dir;  // outputs go through files: no pipe to fill up
   const std::string out = dir.Write("out", ""), err = dir.Write("err", "");
   std::vector<char*> argv = {const_cast<char*>("plumb")};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

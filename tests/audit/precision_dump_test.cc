@@ -14,6 +14,7 @@
 namespace plumbline::audit {
 namespace {
 
+using test::TempFolder;
 using testing::Audit;
 using testing::AuditBytes;
 using testing::Bytes;
@@ -22,7 +23,6 @@ using testing::Dump;
 using testing::ExpectProblems;
 using testing::Problems;
 using testing::SetTo;
-using testing::TempDir;
 using testing::VerdictOf;
 
 std::vector<uint16_t> Bf16(const std::vector<double>& values) {
@@ -134,7 +134,7 @@ TEST(PrecisionDumps, ScalarAndEmptyTensorsAreRead) {
 }
 
 TEST(PrecisionDumps, RanksJoinAndAFlippedBitIsFound) {
-  const TempDir dir;
+  const TempFolder dir;
   std::vector<std::string> paths;
   for (int rank = 0; rank < 3; ++rank) {
     Dump dump = TensorDump("weight", Normal(8192, 0.02, 5), {64, 128});
@@ -153,7 +153,7 @@ TEST(PrecisionDumps, RanksJoinAndAFlippedBitIsFound) {
 }
 
 TEST(PrecisionDumps, TheOrderOfObservationIsRead) {
-  const TempDir dir;
+  const TempFolder dir;
   std::vector<std::string> paths;
   for (int i = 0; i < 3; ++i) {
     Dump dump = TensorDump("activation", Normal(64, 1, 6), {64});

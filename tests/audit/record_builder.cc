@@ -19,7 +19,7 @@ v1::Source Process(const RecordPlan& plan) {
 }
 
 v1::Evidence EvidenceOf(const Dump& dump) {
-  const TempDir dir;
+  const TempFolder dir;
   InputReport report;
   report.path = dir.Write("a.safetensors", dump.File());
   v1::Batch batch;
@@ -58,8 +58,8 @@ std::string HeaderPayload(const RecordPlan& plan) {
 }
 
 std::string FramesFile(const std::vector<std::pair<int, std::string>>& frames) {
-  const TempDir dir;
-  const std::string path = dir.path() + "/record";
+  const TempFolder dir;
+  const std::string path = dir.File("record");
   auto log = FramedLogWriter::Open(path);
   if (!log.ok()) std::abort();
   for (const auto& [type, payload] : frames) {

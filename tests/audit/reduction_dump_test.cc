@@ -13,13 +13,13 @@
 namespace plumbline::audit {
 namespace {
 
+using test::TempFolder;
 using testing::Audit;
 using testing::AuditBytes;
 using testing::Bytes;
 using testing::Dump;
 using ::testing::HasSubstr;
 using testing::Problems;
-using testing::TempDir;
 using testing::VerdictOf;
 
 constexpr int kRanks = 4;
@@ -114,7 +114,7 @@ TEST(ReductionDumps, ToldByItsTensors) {
 }
 
 TEST(ReductionDumps, RanksAreJoined) {
-  const TempDir dir;
+  const TempFolder dir;
   std::vector<std::string> paths;
   for (int rank = 0; rank < kRanks; ++rank)
     paths.push_back(dir.Write(std::to_string(rank) + ".safetensors", RankDump(rank).File()));
@@ -128,7 +128,7 @@ TEST(ReductionDumps, RanksAreJoined) {
 
 // A rank that reports another count is a finding about the run, no fault of the dump.
 TEST(ReductionDumps, ACountOfItsOwnIsAMismatch) {
-  const TempDir dir;
+  const TempFolder dir;
   std::vector<std::string> paths;
   for (int rank = 0; rank < kRanks; ++rank) {
     Dump dump = RankDump(rank);

@@ -20,7 +20,7 @@ using namespace testing;  // NOLINT: the builders
 using Json = nlohmann::ordered_json;
 
 RolloutRead ReadLines(const std::string& lines) {
-  const TempDir dir;
+  const TempFolder dir;
   return ReadRollouts({dir.Write("rollouts.jsonl", lines)});
 }
 
@@ -174,7 +174,7 @@ TEST(RolloutJsonl, RoutingListsAreCompared) {
     if (i == 3) record["rollout_routing"][4][1] = {-1, -1};
     records.push_back(record);
   }
-  const TempDir dir;
+  const TempFolder dir;
   AuditOptions options;
   options.paths = {dir.Write("a.jsonl", Lines(records))};
   const auto result = RunAudit(options, nullptr);
@@ -264,7 +264,7 @@ TEST(RolloutJsonl, BadLinesAreNamedAndTheRestIsRead) {
   const std::string good = Lines({Rollout(0, "é")}), more = Lines({Rollout(0, "after")});
   for (const BadLine& bad : BadLines()) {
     SCOPED_TRACE(bad.name);
-    const TempDir dir;
+    const TempFolder dir;
     const std::string path = dir.Write("r.jsonl", good + bad.line + "\n" + more);
     const RolloutRead read = ReadRollouts({path});
     EXPECT_EQ(read.sequences().size(), 2u);
@@ -342,7 +342,7 @@ TEST(RolloutJsonl, CutAnywhereIsNotedNotRefused) {
   extras["rollout_routing"] = {{{1, 2}}, {{3, -1}}, nullptr};
   extras["temperature"] = nullptr;
   const std::string first = Lines({Rollout(0, "a", 3)}), whole = first + Lines({extras});
-  const TempDir dir;
+  const TempFolder dir;
   for (size_t size = first.size(); size <= whole.size(); ++size) {
     SCOPED_TRACE(size);
     const RolloutRead read = ReadRollouts({dir.Write("r.jsonl", whole.substr(0, size))});
@@ -365,7 +365,7 @@ TEST(RolloutJsonl, CutAnywhereIsNotedNotRefused) {
 }
 
 TEST(RolloutJsonl, ExitStatusAndReport) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string good = dir.Write("good.jsonl", Lines({Rollout(0, "a")}));
   const std::string bad = dir.Write(
       "bad.jsonl", With("rollout_logprobs", "[-1, NaN, -2]") + "\n" + Lines({Rollout(0, "a")}));

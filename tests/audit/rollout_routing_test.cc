@@ -65,7 +65,7 @@ std::string Records(const Planted& run) {
 }
 
 AuditResult Judged(const Planted& run) {
-  const TempDir dir;
+  const TempFolder dir;
   AuditOptions options;
   options.paths = {dir.Write("a.jsonl", Records(run))};
   auto result = RunAudit(options, nullptr);

@@ -46,7 +46,7 @@ void ExpectOrderly(const RolloutRead& read) {
 
 TEST(RolloutStream, CompressedByContent) {
   const std::string lines = Steps(0, 30, "s");
-  const TempDir dir;
+  const TempFolder dir;
   const RolloutRead plain = ReadRollouts({dir.Write("plain", lines)});
   for (const std::string& bytes :
        {Gzip(lines), Zstd(lines), Gzip(lines.substr(0, 1000)) + Gzip(lines.substr(1000)),
@@ -64,7 +64,7 @@ TEST(RolloutStream, CompressedByContent) {
 // the line from which on and their number; other steps are not touched.
 TEST(RolloutStream, AStepThatIsTooLargeIsCutAndTold) {
   const std::string small = Steps(0, 0, "s"), large = Steps(1, 1, "t", 200);
-  const TempDir dir;
+  const TempFolder dir;
   InputReport report;
   report.path = dir.Write("r.jsonl", small + large + Steps(20, 21, "u"));
   std::map<int64_t, size_t> sequences;
@@ -92,7 +92,7 @@ TEST(RolloutStream, AStepThatIsTooLargeIsCutAndTold) {
 
 TEST(RolloutStream, OffsetsAreInTheDecompressedStream) {
   const std::string good = Steps(0, 0, "s"), bad = "{\"step\": nonsense}\n";
-  const TempDir dir;
+  const TempFolder dir;
   const RolloutRead read = ReadRollouts({dir.Write("r.jsonl.gz", Gzip(good + bad + good))});
   EXPECT_THAT(read.problems(),
               HasSubstr(": byte " + std::to_string(good.size() + 9) + ": expected"));
@@ -101,7 +101,7 @@ TEST(RolloutStream, OffsetsAreInTheDecompressedStream) {
 
 TEST(RolloutStream, CompressedAndCutAnywhere) {
   const std::string lines = Steps(0, 5, "s");
-  const TempDir dir;
+  const TempFolder dir;
   const Reader* native = FindReader("rollout-jsonl");
   for (const std::string& bytes : {Gzip(lines), Zstd(lines)}) {
     for (size_t size = 4; size < bytes.size(); size += 3) {
@@ -120,7 +120,7 @@ TEST(RolloutStream, CompressedAndCutAnywhere) {
 
 TEST(RolloutStream, CompressedAndDamagedIsAnError) {
   const std::string lines = Steps(0, 40, "s");
-  const TempDir dir;
+  const TempFolder dir;
   for (const std::string& bytes : {Gzip(lines), Zstd(lines)}) {
     std::string damaged = bytes;
     for (size_t i = bytes.size() / 2; i < bytes.size() / 2 + 8; ++i) damaged[i] ^= 0x55;
@@ -138,7 +138,7 @@ TEST(RolloutStream, CompressedAndDamagedIsAnError) {
 }
 
 TEST(RolloutStream, SeveralFilesAreMergedByStep) {
-  const TempDir dir;
+  const TempFolder dir;
   // Two workers side by side, and a third file that goes on where they stop.
   dir.Write("run/worker0.jsonl", Steps(0, 20, "a"));
   dir.Write("run/worker1.jsonl.zst", Zstd(Steps(3, 22, "b")));
@@ -160,7 +160,7 @@ TEST(RolloutStream, HalvesInTwoFilesCloseTheirSteps) {
     train.push_back(record);
     train.back().erase("rollout_logprobs");
   }
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("rollout.jsonl", Lines(rollout));
   dir.Write("train.jsonl", Lines(train));
   const RolloutRead read = ReadRollouts({dir.path()});
@@ -174,7 +174,7 @@ TEST(RolloutStream, RunsAreKeptApart) {
   std::vector<Json> records = {Rollout(0, "a"), Rollout(0, "b")};
   records[0]["run"] = "one";
   records[1]["run"] = "two";
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("1", Lines({records[0]}));
   dir.Write("2", Lines({records[1]}));
   const RolloutRead read = ReadRollouts({dir.path()});
@@ -194,7 +194,7 @@ TEST(RolloutStream, StepsMayGoBackALittle) {
                  random);
   std::vector<Json> records;
   for (const int64_t step : order) records.push_back(Rollout(step, "s" + std::to_string(step)));
-  const TempDir dir;
+  const TempFolder dir;
   const RolloutRead read = ReadRollouts({dir.Write("r", Lines(records))});
   EXPECT_EQ(read.problems(), "");
   EXPECT_EQ(read.sequences().size(), 60u);
@@ -202,7 +202,7 @@ TEST(RolloutStream, StepsMayGoBackALittle) {
 }
 
 TEST(RolloutStream, StepsThatGoBackFarAreRefused) {
-  const TempDir dir;
+  const TempFolder dir;
   const RolloutRead read = ReadRollouts({dir.Write("r", Steps(0, 30, "a") + Steps(3, 3, "late"))});
   EXPECT_THAT(read.problems(), HasSubstr("expected a step of at least 23 (steps may go back by 8) "
                                          "in line 63, found 3"));
@@ -222,7 +222,7 @@ TEST(RolloutStream, LongSequencesCloseTheirStepsEarlier) {
     lines += "{\"step\": " + std::to_string(i / 30) + ", \"sequence_id\": " + std::to_string(i);
     lines += rest;
   }
-  const TempDir dir;
+  const TempFolder dir;
   const RolloutRead read = ReadRollouts({dir.Write("r", lines)});
   EXPECT_EQ(read.problems(), "");
   ExpectOrderly(read);
@@ -237,7 +237,7 @@ TEST(RolloutStream, LongSequencesCloseTheirStepsEarlier) {
 
 TEST(RolloutStream, CallsRunOnWithinAStep) {
   const std::string many = Steps(4, 4, "s", 3000);
-  const TempDir dir;
+  const TempFolder dir;
   const Json longer = Rollout(4, "long", 60000);
   std::vector<Json> records;
   for (int i = 0; i < 8; ++i) {
@@ -254,10 +254,10 @@ TEST(RolloutStream, CallsRunOnWithinAStep) {
 }
 
 TEST(RolloutStream, EmptyAndBrokenFiles) {
-  const TempDir dir;
+  const TempFolder dir;
   const RolloutRead read = ReadRollouts({dir.Write("good", Steps(0, 1, "s")),
                                          dir.Write("zeros", std::string(1000, '\0')),
-                                         dir.Write("brace", "{"), dir.path() + "/absent"});
+                                         dir.Write("brace", "{"), dir.File("absent")});
   EXPECT_EQ(read.sequences().size(), 4u);
   EXPECT_EQ(read.inputs[0].format, "rollout-jsonl");
   EXPECT_TRUE(read.inputs[1].failed() && read.inputs[2].failed() && read.inputs[3].failed());

@@ -22,7 +22,7 @@ AuditResult Audit(const std::vector<std::string>& paths) {
 }
 
 AuditResult AuditFiles(const std::vector<std::string>& files) {
-  const TempDir dir;
+  const TempFolder dir;
   for (size_t i = 0; i < files.size(); ++i) dir.Write("rank" + std::to_string(i), files[i]);
   return Audit({dir.path()});
 }
@@ -46,7 +46,7 @@ TEST(RunRecord, WholeIsJudgedAndCounted) {
 }
 
 TEST(RunRecord, SameFingerprintAsTheDump) {
-  const TempDir dir;
+  const TempFolder dir;
   Dump dump = LeakyDump();
   const AuditResult dumped = Audit({dir.Write("a.safetensors", dump.File())});
   RecordPlan plan;
@@ -135,7 +135,7 @@ TEST(RunRecord, FramesThatAreNoneAreNamed) {
 
 // What the server has not taken yet lies below the record, and is in it already.
 TEST(RunRecord, ASpoolBesideItIsLeftAlone) {
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("rank0", RecordFile({}, LeakyDump()));
   const std::string spool =
       FramesFile({{static_cast<int>(FrameType::kSpoolHeader), "its header"}, {kBatch, "a batch"}});
@@ -144,7 +144,7 @@ TEST(RunRecord, ASpoolBesideItIsLeftAlone) {
   EXPECT_FALSE(result.inputs_failed()) << Problems(result);
   EXPECT_FALSE(result.report.findings().empty());
 
-  const TempDir other;
+  const TempFolder other;
   EXPECT_TRUE(Audit({other.Write("a.pls", spool)}).inputs_failed()) << "it was asked for";
   std::string damaged = spool;
   damaged[16 + 8] ^= 1;  // says that it is a batch

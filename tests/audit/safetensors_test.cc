@@ -16,6 +16,7 @@
 namespace plumbline::audit {
 namespace {
 
+using test::TempFolder;
 using testing::Audit;
 using testing::AuditBytes;
 using testing::Bytes;
@@ -26,7 +27,6 @@ using testing::Judged;
 using testing::LeakyDump;
 using testing::Problems;
 using testing::RawFile;
-using testing::TempDir;
 
 // ---- the container -------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ TEST(Safetensors, CutAtEveryByteIsNeverJudged) {
 }
 
 TEST(Safetensors, HeaderKeepsEveryTensor) {
-  const TempDir dir;
+  const TempFolder dir;
   const Dump dump = DroplessDump(8, 4);
   auto file = InputFile::Open(dir.Write("a", dump.File()));
   ASSERT_TRUE(file.ok());

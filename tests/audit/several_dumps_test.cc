@@ -16,6 +16,7 @@
 namespace plumbline::audit {
 namespace {
 
+using test::TempFolder;
 using testing::Audit;
 using testing::AuditBytes;
 using testing::DroplessDump;
@@ -24,10 +25,9 @@ using ::testing::HasSubstr;
 using testing::LeakyDump;
 using testing::Problems;
 using testing::RawFile;
-using testing::TempDir;
 
 TEST(Dumps, RanksAndCallsOfOneStepJoin) {
-  const TempDir dir;
+  const TempFolder dir;
   for (int step = 0; step < 3; ++step) {
     for (int rank = 0; rank < 2; ++rank) {
       for (int call = 0; call < 2; ++call) {
@@ -52,7 +52,7 @@ TEST(Dumps, RanksAndCallsOfOneStepJoin) {
 
 // What the engine is told: processes, calls, and progress once all of a step's dumps are out.
 TEST(Dumps, BatchesSayWhoAndHowFar) {
-  const TempDir dir;
+  const TempFolder dir;
   std::deque<InputReport> reports;
   std::vector<InputReport*> files;
   const auto add = [&](const char* name, const char* step, const char* rank) {
@@ -96,7 +96,7 @@ TEST(Dumps, BatchesSayWhoAndHowFar) {
 }
 
 TEST(Dumps, ADumpThatVanishesIsAProblemAndItsStepStillEnds) {
-  const TempDir dir;
+  const TempFolder dir;
   InputReport report;
   report.path = dir.Write("a", DroplessDump().File());
   const auto sources = SafetensorsReader().Open({&report});
@@ -118,7 +118,7 @@ TEST(Dumps, ALoneRankOfALargerWorldIsJudged) {
 
 // The size of the world, as the batches of these dumps state it.
 std::vector<uint32_t> Worlds(const std::vector<std::map<std::string, std::string>>& dumps) {
-  const TempDir dir;
+  const TempFolder dir;
   std::deque<InputReport> reports;
   std::vector<InputReport*> files;
   for (const auto& metadata : dumps) {
@@ -153,7 +153,7 @@ TEST(Dumps, TheWorldIsWhatTheySay) {
 }
 
 TEST(Dumps, OneDamagedDumpDoesNotSilenceTheOthers) {
-  const TempDir dir;
+  const TempFolder dir;
   dir.Write("bad.safetensors", LeakyDump().File().substr(0, 1000));
   dir.Write("good.safetensors", LeakyDump().File());
   const AuditResult result = Audit({dir.path()});
@@ -162,7 +162,7 @@ TEST(Dumps, OneDamagedDumpDoesNotSilenceTheOthers) {
 }
 
 TEST(Dumps, OtherKindsInADirectoryAreListedNotRefused) {
-  const TempDir dir;
+  const TempFolder dir;
   Dump other;
   other.tensors = {{"weights", "F32", {2}, std::string(8, '\0')}};
   const std::string path = dir.Write("w.safetensors", other.File());
@@ -179,14 +179,14 @@ TEST(Dumps, OtherKindsInADirectoryAreListedNotRefused) {
     }
   }
   EXPECT_TRUE(Audit({path}).inputs_failed()) << "named, it is a problem";
-  EXPECT_TRUE(Audit({dir.path() + "/notes.txt"}).inputs_failed());
+  EXPECT_TRUE(Audit({dir.File("notes.txt")}).inputs_failed());
 }
 
 TEST(Dumps, AFileNamedTwiceCountsOnce) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path = dir.Write("a.safetensors", DroplessDump().File());
   const AuditResult once = Audit({path});
-  const AuditResult twice = Audit({path, dir.path(), dir.path() + "/./a.safetensors"});
+  const AuditResult twice = Audit({path, dir.path(), dir.File("./a.safetensors")});
   EXPECT_EQ(twice.inputs.size(), 1u);
   EXPECT_EQ(twice.coverage.judged, once.coverage.judged);
 }

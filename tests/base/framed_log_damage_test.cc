@@ -17,7 +17,7 @@ class DamageTest : public testing::Test {
   void SetUp() override {
     path_ = folder_.File("log");
     WriteLog(path_, payloads_);
-    bytes_ = ReadAll(path_);
+    bytes_ = ReadFile(path_);
     // Ends of whole frames, from the reader's own account.
     auto reader = FramedLogReader::Open(path_);
     ASSERT_TRUE(reader.ok());
@@ -38,7 +38,7 @@ class DamageTest : public testing::Test {
 
 TEST_F(DamageTest, ACutAnywhereIsATornTailOrAnEnd) {
   for (size_t size = 0; size <= bytes_.size(); ++size) {
-    WriteAll(path_, bytes_.substr(0, size));
+    WriteFile(path_, bytes_.substr(0, size));
     const Reading reading = ReadLog(path_);
     ASSERT_TRUE(reading.opened.ok()) << reading.opened;
     ASSERT_TRUE(IsPrefix(reading.payloads, payloads_));
@@ -57,7 +57,7 @@ TEST_F(DamageTest, AFlippedBitAnywhereIsDamageThere) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string bad = bytes_;
       bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
-      WriteAll(path_, bad);
+      WriteFile(path_, bad);
       const Reading reading = ReadLog(path_);
       if (at < 16) {
         ASSERT_FALSE(reading.opened.ok()) << at;
@@ -75,7 +75,7 @@ TEST_F(DamageTest, AFlippedBitAnywhereIsDamageThere) {
 
 TEST_F(DamageTest, DamageIsFinal) {
   bytes_[20] = static_cast<char>(bytes_[20] ^ 1);
-  WriteAll(path_, bytes_);
+  WriteFile(path_, bytes_);
   auto reader = FramedLogReader::Open(path_);
   ASSERT_TRUE(reader.ok());
   FrameType type;
@@ -91,7 +91,7 @@ TEST_F(DamageTest, RandomBytesBehindAValidHeaderNeverBecomeAPayload) {
     std::string bad = bytes_.substr(0, 16);
     const size_t size = random() % 4000;
     for (size_t i = 0; i < size; ++i) bad.push_back(static_cast<char>(random()));
-    WriteAll(path_, bad);
+    WriteFile(path_, bad);
     const Reading reading = ReadLog(path_);
     ASSERT_TRUE(reading.payloads.empty());
     ASSERT_EQ(reading.end, size == 0   ? Result::kEnd
@@ -114,7 +114,7 @@ TEST_F(DamageTest, SplicedAndShuffledPiecesNeverGiveAnUnknownPayload) {
         bad.replace(to, piece.size(), piece);
       }
     }
-    WriteAll(path_, bad);
+    WriteFile(path_, bad);
     for (const std::string& p : ReadLog(path_).payloads) {
       ASSERT_NE(std::find(payloads_.begin(), payloads_.end(), p), payloads_.end());
     }
@@ -138,7 +138,7 @@ std::string Frame(uint32_t stored, uint32_t size, uint8_t codec, const std::stri
 TEST_F(DamageTest, LyingLengthsAreDamageBeforeAnythingIsAllocated) {
   const std::string head = bytes_.substr(0, 16);
   const auto end_of = [&](const std::string& frame) {
-    WriteAll(path_, head + frame);
+    WriteFile(path_, head + frame);
     const Reading reading = ReadLog(path_);
     EXPECT_TRUE(reading.payloads.empty());
     return reading.end;
@@ -156,7 +156,7 @@ TEST_F(DamageTest, LyingLengthsAreDamageBeforeAnythingIsAllocated) {
   EXPECT_EQ(end_of(Frame(stored, 602, 1, packed)), Result::kDamaged);
   EXPECT_EQ(end_of(Frame(stored, 604, 1, packed)), Result::kDamaged);
   EXPECT_EQ(end_of(Frame(stored + 1, 603, 1, packed + "x")), Result::kDamaged);
-  WriteAll(path_, head + Frame(stored, 603, 1, packed));
+  WriteFile(path_, head + Frame(stored, 603, 1, packed));
   EXPECT_EQ(ReadLog(path_).payloads, std::vector<std::string>{payloads_[3]});
 }
 
@@ -164,7 +164,7 @@ TEST_F(DamageTest, ReadingResumesBehindTheDamagedFrame) {
   for (size_t at = 16; at < bytes_.size(); ++at) {
     std::string bad = bytes_;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
-    WriteAll(path_, bad);
+    WriteFile(path_, bad);
     const size_t damaged =
         static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin() - 1);
     std::vector<std::string> expected = payloads_;
@@ -191,7 +191,7 @@ TEST_F(DamageTest, AnotherVersionIsNamed) {
   bytes_[8] = 9;
   const uint32_t crc = Crc32c(bytes_.data(), 12);
   std::memcpy(bytes_.data() + 12, &crc, 4);
-  WriteAll(path_, bytes_);
+  WriteFile(path_, bytes_);
   EXPECT_THAT(std::string(FramedLogReader::Open(path_).status().message()),
               testing::HasSubstr("byte 8: expected version 1, found 9"));
 }

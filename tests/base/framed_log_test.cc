@@ -22,7 +22,7 @@ TEST(FramedLog, GivesBackWhatWasAppended) {
   const Reading reading = ReadLog(path);
   EXPECT_EQ(reading.payloads, SamplePayloads());
   EXPECT_EQ(reading.end, Result::kEnd);
-  EXPECT_TRUE(FramedLogReader::Recognise(ReadAll(path)));
+  EXPECT_TRUE(FramedLogReader::Recognise(ReadFile(path)));
   EXPECT_FALSE(FramedLogReader::Recognise("{\"step\": 1}"));
   EXPECT_FALSE(FramedLogReader::Recognise(""));
 }
@@ -82,11 +82,11 @@ TEST(FramedLog, ReopeningCutsATornTail) {
   TempFolder folder;
   const std::string path = folder.File("log");
   WriteLog(path, {"one", "two"});
-  const std::string whole = ReadAll(path);
+  const std::string whole = ReadFile(path);
   WriteLog(path, {std::string(200, 'q')});
-  const std::string longer = ReadAll(path);
+  const std::string longer = ReadFile(path);
   for (size_t size = 0; size <= longer.size(); ++size) {
-    WriteAll(path, longer.substr(0, size));
+    WriteFile(path, longer.substr(0, size));
     WriteLog(path, {"new"});
     const Reading reading = ReadLog(path);
     ASSERT_EQ(reading.end, Result::kEnd) << size;
@@ -100,7 +100,7 @@ TEST(FramedLog, TreatsATailOfZerosAsTorn) {
   TempFolder folder;
   const std::string path = folder.File("log");
   WriteLog(path, {"one"});
-  WriteAll(path, ReadAll(path) + std::string(10000, '\0'));
+  WriteFile(path, ReadFile(path) + std::string(10000, '\0'));
   const Reading reading = ReadLog(path);
   EXPECT_EQ(reading.end, Result::kTornTail);
   EXPECT_EQ(reading.payloads.size(), 1u);
@@ -112,17 +112,17 @@ TEST(FramedLog, RefusesToAppendToADamagedOrForeignFile) {
   TempFolder folder;
   const std::string path = folder.File("log");
   WriteLog(path, {"one", "two"});
-  std::string bytes = ReadAll(path);
+  std::string bytes = ReadFile(path);
   bytes[16 + 20] = static_cast<char>(bytes[16 + 20] ^ 1);  // first payload byte
-  WriteAll(path, bytes);
+  WriteFile(path, bytes);
   const auto damaged = FramedLogWriter::Open(path);
   EXPECT_EQ(damaged.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(ReadAll(path), bytes) << "left alone";
+  EXPECT_EQ(ReadFile(path), bytes) << "left alone";
 
-  WriteAll(folder.File("text"), "a text file of some length");
+  WriteFile(folder.File("text"), "a text file of some length");
   EXPECT_EQ(FramedLogWriter::Open(folder.File("text")).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ReadAll(folder.File("text")), "a text file of some length");
+  EXPECT_EQ(ReadFile(folder.File("text")), "a text file of some length");
   EXPECT_EQ(FramedLogReader::Open(folder.File("text")).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(FramedLogReader::Open(folder.File("absent")).status().code(),
@@ -156,7 +156,7 @@ TEST(FramedLog, AReaderFollowsAWriter) {
   const std::string path = folder.File("log");
   constexpr int kFrames = 400;
   const auto payload = [](int n) { return std::to_string(n) + std::string(n * 7 % 3000, 'p'); };
-  WriteAll(path, "");  // not even a header yet
+  WriteFile(path, "");  // not even a header yet
   auto reader = FramedLogReader::Open(path);
   ASSERT_TRUE(reader.ok()) << reader.status();
   FrameType type;

@@ -1,7 +1,6 @@
 // The deterministic part of fuzzing rollout records: the same mutations of good files in every run.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
@@ -22,10 +21,7 @@ void Audit(const std::string& bytes) {
 }
 
 std::string Data(const std::string& name) {
-  std::ifstream file(std::string(PLUMBLINE_SOURCE_DIR) + "/" + name);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return test::ReadFile(std::string(PLUMBLINE_SOURCE_DIR) + "/" + name);
 }
 
 std::string Native() {
@@ -132,7 +128,7 @@ TEST(RolloutMutation, MappingFiles) {
       Data("audit/maps/openrlhf.toml"), Data("audit/maps/trl.toml"),
       "record = \"token\"\nlists_of_one = true\n[columns]\nstep = \"a.b\"\nsequence_id = \"c\"\n"
       "rollout_logprobs = { path = \"d\", scale = -1 }\n[constants]\nloss_mask = 1\n"};
-  const testing::TempDir dir;
+  const test::TempFolder dir;
   const std::string records =
       dir.Write("r.jsonl", Data("tests/audit/data/rollouts/openrlhf.jsonl"));
   int read = 0;

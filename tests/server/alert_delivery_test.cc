@@ -7,7 +7,6 @@
 #include <csignal>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "server/alerts/alert_center.h"
 #include "server/alerts/signature.h"
@@ -25,12 +24,6 @@ using Kind = SendResult::Kind;
 using Action = v1::IncidentUpdate;
 
 constexpr char kSecret[] = "0123456789abcdef0123";
-
-std::string ReadAll(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 class AlertDeliveryTest : public testing::Test {
  protected:
@@ -169,7 +162,7 @@ TEST_F(AlertDeliveryTest, ACommandReadsTheNotificationWithoutAShell) {
   const Notification n = MakeTest("command", 1);
   const SendResult result = MakeSink(route, nullptr)->Send(n);
   EXPECT_EQ(result.kind, Kind::kDelivered) << result.detail;
-  EXPECT_EQ(ReadAll(folder_.File("out")), n.body + "two words; $(not run) test []\n");
+  EXPECT_EQ(test::ReadFile(folder_.File("out")), n.body + "two words; $(not run) test []\n");
 }
 
 TEST_F(AlertDeliveryTest, WhatACommandsEndMeans) {
@@ -189,10 +182,10 @@ TEST_F(AlertDeliveryTest, WhatACommandsEndMeans) {
   const SendResult late = run("sleep 1000 & echo $! > \"$1\"; wait\n", 0.5);
   EXPECT_EQ(late.kind, Kind::kTryAgain);
   EXPECT_THAT(late.detail, HasSubstr("took too long"));
-  const pid_t child = static_cast<pid_t>(std::stoi("0" + ReadAll(folder_.File("out"))));
+  const pid_t child = static_cast<pid_t>(std::stoi("0" + test::ReadFile(folder_.File("out"))));
   ASSERT_GT(child, 1);
   EXPECT_TRUE(Eventually([&] {
-    const std::string stat = ReadAll("/proc/" + std::to_string(child) + "/stat");
+    const std::string stat = test::ReadFile("/proc/" + std::to_string(child) + "/stat");
     return stat.empty() || stat.find(") Z") != std::string::npos;
   }));
 }

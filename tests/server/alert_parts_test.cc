@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstdio>
 #include <fstream>
 
 #include "audit/live/doctor_batch.h"
@@ -40,14 +39,11 @@ class AlertConfigTest : public testing::Test {
     return mistakes.ToStatus();
   }
   void SetUp() override { test::WriteSecret(secret_, "0123456789abcdef0123"); }
-  void TearDown() override {
-    std::remove(path_.c_str());
-    std::remove(secret_.c_str());
-  }
   std::string Secret() const { return "secret_file = '" + secret_ + "'\n"; }
 
-  const std::string path_ = testing::TempDir() + "plumbd_alert_config_test.toml";
-  const std::string secret_ = testing::TempDir() + "plumbd_alert_secret";
+  const test::TempFolder folder_;
+  const std::string path_ = folder_.File("plumbd.toml");
+  const std::string secret_ = folder_.File("secret");
   Config config_;
 };
 

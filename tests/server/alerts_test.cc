@@ -5,7 +5,6 @@
 #include <csignal>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "tests/server/alert_support.h"
 
@@ -242,10 +241,7 @@ TEST_F(AlertsTest, TheDocumentedVerificationWorks) {
   agent.Send(LeakingStep(source, 0), 1);
   ASSERT_EQ(direct_.Wait(1).size(), 1u);
   const ReceivedRequest request = direct_.requests()[0];
-  std::ifstream page(PLUMBLINE_SOURCE_DIR "/docs/alerts.md");
-  std::stringstream text;
-  text << page.rdbuf();
-  const std::string all = text.str();
+  const std::string all = ReadFile(PLUMBLINE_SOURCE_DIR "/docs/alerts.md");
   const size_t begin = all.find("```python\n");
   ASSERT_NE(begin, std::string::npos);
   const size_t code = begin + 10;

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/sha256.h"
 #include "tests/server/capsule_rank.h"
@@ -109,10 +108,9 @@ TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
   EXPECT_EQ(manifest["step"], first.step());
   ASSERT_EQ(manifest["files"].size(), 2u);
   for (const json& file : manifest["files"]) {
-    std::ostringstream bytes;
-    bytes << std::ifstream(out + "/" + std::string(file["name"])).rdbuf();
-    EXPECT_EQ(bytes.str().size(), file["bytes"]);
-    EXPECT_EQ(HexText(Sha256Of(bytes.str())), file["sha256"]);
+    const std::string bytes = test::ReadFile(out + "/" + std::string(file["name"]));
+    EXPECT_EQ(bytes.size(), file["bytes"]);
+    EXPECT_EQ(HexText(Sha256Of(bytes)), file["sha256"]);
     EXPECT_EQ(file["form"], "safetensors");
   }
   EXPECT_EQ(json::parse(std::ifstream(out + "/finding.json"))["fingerprint"], fingerprint);

@@ -3,10 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <vector>
+
+#include "tests/support/files.h"
 
 namespace plumbline::server {
 namespace {
@@ -37,9 +38,9 @@ class ConfigTest : public testing::Test {
     }
     return lines;
   }
-  void TearDown() override { std::remove(path_.c_str()); }
 
-  const std::string path_ = testing::TempDir() + "plumbd_config_test.toml";
+  const test::TempFolder folder_;
+  const std::string path_ = folder_.File("plumbd.toml");
   Config config_;
 };
 

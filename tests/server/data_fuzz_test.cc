@@ -222,9 +222,7 @@ TEST_F(DataFuzz, RawBytes) {
             if (fs::is_regular_file(data + "/" + name)) files.push_back(data + "/" + name);
           }
           const std::string& path = files[random() % files.size()];
-          std::ifstream in(path, std::ios::binary);
-          std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-          std::ofstream(path, std::ios::binary | std::ios::trunc) << DamageBytes(bytes, random);
+          test::WriteFile(path, DamageBytes(test::ReadFile(path), random));
         },
         seed);
   }

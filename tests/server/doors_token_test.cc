@@ -5,24 +5,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "tests/server/certificates.h"
 #include "tests/server/doors_support.h"
+#include "tests/support/files.h"
 
 namespace plumbline::test {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class DoorsToken : public testing::Test {
  protected:
@@ -258,7 +250,7 @@ TEST_F(DoorsToken, HttpAsksToo) {
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   const std::string http = HttpAddress(*server);
   const auto bearer = [](const TestToken& token) {
-    return "authorization: bearer " + Trimmed(ReadAll(token.file)) + "\r\n";
+    return "authorization: bearer " + Trimmed(ReadFile(token.file)) + "\r\n";
   };
   EXPECT_THAT(HttpAnswer(http, "/healthz"), HasSubstr("200 OK"));
   // Paths that are not there are no different: nothing is learnt of them.
@@ -278,8 +270,8 @@ TEST_F(DoorsToken, NoTokenIsLoggedOrOnACommandLine) {
   const std::string config = Entry("readers", token_.line, "['read']");
   const auto server = StartWith(folder_, config, {"--log-level", "trace"});
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
-  const std::string secret = Trimmed(ReadAll(token_.file));
-  const std::string wrong = Trimmed(ReadAll(other_.file));
+  const std::string secret = Trimmed(ReadFile(token_.file));
+  const std::string wrong = Trimmed(ReadFile(other_.file));
   ASSERT_GE(secret.size(), 64u);
   EXPECT_TRUE(ListRuns(As(*server, token_)).ok());
   EXPECT_FALSE(ListRuns(As(*server, other_)).ok());
@@ -304,7 +296,7 @@ TEST_F(DoorsToken, NoTokenIsLoggedOrOnACommandLine) {
 }
 
 TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
-  const std::string secret = Trimmed(ReadAll(token_.file));
+  const std::string secret = Trimmed(ReadFile(token_.file));
   const struct {
     std::string tokens;
     const char* message;

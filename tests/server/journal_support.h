@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <future>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,18 +13,14 @@
 #include "server/journal/journal_reader.h"
 #include "server/journal/journal_scan.h"
 #include "tests/server/support.h"
+#include "tests/support/files.h"
 
 namespace plumbline::server {
 
 constexpr size_t kManyStreams = 1000;
 
-inline std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-inline void WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
+using test::ReadFile;
+using test::WriteFile;
 
 class JournalFolder {
  public:

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 
 #include "server/metrics/server_metrics.h"
 #include "tests/server/alert_support.h"
@@ -16,12 +15,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr char kSource[] = PLUMBLINE_SOURCE_DIR;
-
-std::string ReadAll(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 // All that a pattern's first group matches.
 std::set<std::string> Matches(const std::string& text, const std::string& pattern) {
@@ -77,7 +70,7 @@ class MetricsTest : public testing::Test {
 
 TEST(Metrics, EveryCounterHasOne) {
   const std::set<std::string> counters =
-      Matches(ReadAll(std::string(kSource) + "/server/counters.h"),
+      Matches(ReadFile(std::string(kSource) + "/server/counters.h"),
               "std::atomic<uint64_t> ([a-z_]+)\\{0\\}");
   EXPECT_GE(counters.size(), 18u);
   std::set<std::string> shown, names;
@@ -125,13 +118,13 @@ TEST_F(MetricsTest, EveryMetricOfTheDashboardAndOfTheRulesExists) {
   for (const char* path :
        {"/dashboards/grafana/plumbline.json", "/dashboards/prometheus/plumbline.rules.yml"}) {
     const std::set<std::string> used =
-        Matches(ReadAll(std::string(kSource) + path), "\\b((?:plumbline|process)_[a-z_]+)\\b");
+        Matches(ReadFile(std::string(kSource) + path), "\\b((?:plumbline|process)_[a-z_]+)\\b");
     EXPECT_GE(used.size(), 10u) << path;
     for (const std::string& name : used)
       EXPECT_TRUE(names.contains(name)) << name << " in " << path;
   }
   const auto dashboard =
-      nlohmann::json::parse(ReadAll(std::string(kSource) + "/dashboards/grafana/plumbline.json"));
+      nlohmann::json::parse(ReadFile(std::string(kSource) + "/dashboards/grafana/plumbline.json"));
   EXPECT_GE(dashboard["panels"].size(), 10u);
 }
 

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <random>
 
 #include "server/store/store.h"
@@ -39,8 +38,7 @@ TEST_F(DurableStore, ReplayedEntriesAreStoredOnce) {
       ASSERT_TRUE(Eventually([&] { return store->Info().tiles() > 0; }));
       held = store->held_entry();
       for (const char* suffix : {"", "-wal"}) {
-        std::ifstream in(folder.File("s") + suffix, std::ios::binary);
-        std::ofstream(folder.File("copy") + suffix, std::ios::binary) << in.rdbuf();
+        WriteFile(folder.File("copy") + suffix, ReadFile(folder.File("s") + suffix));
       }
     }
     auto store = Opened(At(folder.File("copy")));
@@ -123,15 +121,13 @@ TEST_F(DurableStore, AStartWithoutAnEntryKeepsItsPlace) {
 }
 
 TEST_F(DurableStore, WhatIsNoStoreOfThisJournalIsSetAsideAndSaid) {
-  const auto write = [&](const std::string& text) { std::ofstream(path_) << text; };
   Truth truth;
   for (const std::string& junk : {std::string("not a database"), std::string(40'000, 'x')}) {
-    write(junk);
+    WriteFile(path_, junk);
     auto store = Opened(At(path_));
     EXPECT_THAT(store->Info().problem(), HasSubstr(path_));
     EXPECT_EQ(store->held_entry(), 0u);
-    std::ifstream aside(path_ + ".aside");
-    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(aside), {}), junk);
+    EXPECT_EQ(ReadFile(path_ + ".aside"), junk);
     Trainer trainer(16, Ranks(0, 2));
     truth.clear();
     for (int i = 0; i < 10; ++i) trainer.Step(store.get(), &truth);
@@ -157,11 +153,7 @@ TEST_F(DurableStore, DamageMetWhileServingIsNeverACrash) {
     return truth;
   };
   const Truth truth = fill();
-  std::string good;
-  {
-    std::ifstream in(path_, std::ios::binary);
-    good.assign(std::istreambuf_iterator<char>(in), {});
-  }
+  const std::string good = ReadFile(path_);
   std::mt19937_64 random(18);
   int damaged = 0;
   for (int round = 0; round < 40; ++round) {
@@ -169,7 +161,7 @@ TEST_F(DurableStore, DamageMetWhileServingIsNeverACrash) {
     for (int i = 0; i < 40; ++i)
       bad[8192 + random() % (bad.size() - 8192)] = static_cast<char>(random());
     for (const char* suffix : {"-wal", "-shm"}) std::remove((path_ + suffix).c_str());
-    std::ofstream(path_, std::ios::binary) << bad;
+    WriteFile(path_, bad);
     auto opened = server::Store::Open(At(path_));
     ASSERT_TRUE(opened.ok()) << opened.status();
     v1::QuerySeriesResponse response;

@@ -17,6 +17,7 @@
 
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "plumbline/v1/query.grpc.pb.h"
+#include "tests/support/files.h"
 
 namespace plumbline::test {
 
@@ -25,17 +26,6 @@ inline constexpr std::chrono::seconds kPatience{60};
 
 // Polls until `condition` holds. False after kPatience.
 bool Eventually(const std::function<bool()>& condition);
-
-// A directory that goes away with the object.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 // A program and what it printed. Killed by pid when the object goes.
 class Process {

@@ -107,7 +107,7 @@ StreamConfig ConfigFor(const std::string& target) {
 
 // The memory queue is far too small for what comes while the server is away.
 TEST(SpooledRun, NothingIsLostWhileTheServerIsAway) {
-  TempDir dir;
+  TempFolder dir;
   RecordingServer server;
   server.Kill(true);
   agent::AgentOptions options = ServerOptions(server.target());
@@ -133,7 +133,7 @@ TEST(SpooledRun, NothingIsLostWhileTheServerIsAway) {
 }
 
 TEST(SpooledRun, CloseSaysWhereTheRestIs) {
-  TempDir dir;
+  TempFolder dir;
   agent::AgentOptions options = ServerOptions(DeadTarget());
   options.spool_dir = dir.path();
   TestRun run(options);
@@ -145,7 +145,7 @@ TEST(SpooledRun, CloseSaysWhereTheRestIs) {
 }
 
 TEST(SpooledRun, ALaterProcessOfTheRankDeliversWhatAKilledOneLeft) {
-  TempDir dir;
+  TempFolder dir;
   RecordingServer server;
   const std::string target = server.target();
   server.Kill(true);
@@ -173,7 +173,7 @@ TEST(SpooledRun, ALaterProcessOfTheRankDeliversWhatAKilledOneLeft) {
 
 // Killed with the server there: what the server has is not sent twice, what it has not arrives.
 TEST(SpooledRun, AKillBesideALiveServerLosesNothingThatWasWritten) {
-  TempDir dir;
+  TempFolder dir;
   ServerBehaviour slow;
   slow.ack_every = 1000;  // never hears what arrived
   RecordingServer server(slow);
@@ -191,7 +191,7 @@ TEST(SpooledRun, AKillBesideALiveServerLosesNothingThatWasWritten) {
 }
 
 TEST(SpooledRun, TwoProcessesOfOneRankDoNotTouchEachOther) {
-  TempDir dir;
+  TempFolder dir;
   RecordingServer server;
   const std::string target = server.target();
   server.Kill(true);
@@ -217,7 +217,7 @@ TEST(SpooledRun, TwoProcessesOfOneRankDoNotTouchEachOther) {
 }
 
 TEST(SpooledRun, OnlyTheSameRankOfTheSameRunIsTakenUp) {
-  TempDir dir;
+  TempFolder dir;
   agent::AgentOptions options = ServerOptions(DeadTarget());
   options.spool_dir = dir.path();
   options.rank = 5;

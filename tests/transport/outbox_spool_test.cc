@@ -15,20 +15,21 @@ namespace plumbline::transport {
 namespace {
 
 using agent::testing::Account;
-using agent::testing::TempDir;
+using test::TempFolder;
 using testing::FullDisk;
 using testing::SourceOf;
 using testing::StepBatch;
 
 constexpr uint64_t kStream = 0x0123456789abcdef;
 
-std::unique_ptr<Outbox> NewOutbox(const TempDir& dir, OutboxLimits limits, uint64_t spool_bytes) {
+std::unique_ptr<Outbox> NewOutbox(const TempFolder& dir, OutboxLimits limits,
+                                  uint64_t spool_bytes) {
   auto spool = Spool::Create(dir.path(), SourceOf(), kStream, {spool_bytes, ""});
   EXPECT_TRUE(spool.ok()) << spool.status();
   return std::make_unique<Outbox>(limits, *std::move(spool));
 }
 
-std::unique_ptr<Outbox> AdoptedOutbox(const TempDir& dir, OutboxLimits limits) {
+std::unique_ptr<Outbox> AdoptedOutbox(const TempFolder& dir, OutboxLimits limits) {
   auto spool = Spool::Adopt(SpoolPath(dir.path(), v1::ROLE_TRAINER, 3, kStream), {});
   EXPECT_TRUE(spool.ok()) << spool.status();
   return std::make_unique<Outbox>(limits, *std::move(spool));
@@ -61,7 +62,7 @@ struct Server {
 };
 
 TEST(SpooledOutbox, HoldsInOrderWhatMemoryCannot) {
-  TempDir dir;
+  TempFolder dir;
   const OutboxLimits limits{50'000, 40};
   auto outbox = NewOutbox(dir, limits, 64 << 20);
   for (int64_t s = 0; s < 2000; ++s) {
@@ -87,7 +88,7 @@ TEST(SpooledOutbox, HoldsInOrderWhatMemoryCannot) {
 }
 
 TEST(SpooledOutbox, ADeadProcessesBatchesKeepTheirNumbers) {
-  TempDir dir;
+  TempFolder dir;
   Server server;
   {
     auto outbox = NewOutbox(dir, {50'000, 40}, 64 << 20);
@@ -111,7 +112,7 @@ TEST(SpooledOutbox, ADeadProcessesBatchesKeepTheirNumbers) {
 }
 
 TEST(SpooledOutbox, AFullSpoolCountsWhatMemoryThenDrops) {
-  TempDir dir;
+  TempFolder dir;
   const OutboxLimits limits{30'000, 30};
   auto outbox = NewOutbox(dir, limits, 1 << 20);
   for (int64_t s = 0; s < 3000; ++s) {
@@ -131,7 +132,7 @@ TEST(SpooledOutbox, AFullSpoolCountsWhatMemoryThenDrops) {
 }
 
 TEST(SpooledOutbox, AFullDiskIsCountedAndLeftAgain) {
-  TempDir dir;
+  TempFolder dir;
   const OutboxLimits limits{20'000, 30};
   auto outbox = NewOutbox(dir, limits, 64 << 20);
   int64_t step = 0;
@@ -171,7 +172,7 @@ TEST(SpooledOutbox, RemembersWhichSeriesSetsWereSaid) {
 TEST(SpooledOutbox, ConservesEvidenceOverRandomSchedulesAndDeaths) {
   for (uint32_t seed = 0; seed < 150; ++seed) {
     std::mt19937 random(seed);
-    TempDir dir;
+    TempFolder dir;
     const OutboxLimits limits{2000 + random() % 20000, 4 + random() % 40};
     auto outbox = NewOutbox(dir, limits, 256 << 20);
     Server server;

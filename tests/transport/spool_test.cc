@@ -16,14 +16,14 @@ namespace plumbline::transport {
 namespace {
 
 namespace fs = std::filesystem;
-using agent::testing::TempDir;
+using test::TempFolder;
 using testing::FullDisk;
 using testing::SourceOf;
 using testing::StepBatch;
 
 constexpr uint64_t kStream = 0xfeedface12345678;
 
-std::unique_ptr<Spool> NewSpool(const TempDir& dir, uint64_t bytes = 16 << 20) {
+std::unique_ptr<Spool> NewSpool(const TempFolder& dir, uint64_t bytes = 16 << 20) {
   auto spool = Spool::Create(dir.path(), SourceOf(), kStream, {bytes, "1.2.3"});
   EXPECT_TRUE(spool.ok()) << spool.status();
   return *std::move(spool);
@@ -57,7 +57,7 @@ std::string LastSegment(const std::string& path) { return FindSegments(path).bac
 
 // A rank that looks for what is left, while another process of it begins.
 TEST(Spool, IsNotTakenAwayWhileItIsMade) {
-  TempDir dir;
+  TempFolder dir;
   std::jthread courier([&](std::stop_token stop) {
     while (!stop.stop_requested()) {
       for (const FoundSpool& found : FindSpools(dir.path()))
@@ -75,7 +75,7 @@ TEST(Spool, IsNotTakenAwayWhileItIsMade) {
 }
 
 TEST(Spool, IsReadBackWhileItGrows) {
-  TempDir dir;
+  TempFolder dir;
   auto spool = NewSpool(dir);
   Fill(spool.get(), 1, 10);
   EXPECT_EQ(ReadAll(spool.get()), Range(1, 10));
@@ -86,7 +86,7 @@ TEST(Spool, IsReadBackWhileItGrows) {
 }
 
 TEST(Spool, AnotherProcessFindsWhatADeadOneLeft) {
-  TempDir dir;
+  TempFolder dir;
   const std::string path = NewSpool(dir)->path();
   EXPECT_FALSE(fs::exists(path)) << "an empty one leaves nothing behind";
   {
@@ -108,7 +108,7 @@ TEST(Spool, AnotherProcessFindsWhatADeadOneLeft) {
 }
 
 TEST(Spool, SegmentsGoWhenTheyAreAcknowledged) {
-  TempDir dir;
+  TempFolder dir;
   auto spool = NewSpool(dir, 2 << 20);
   Fill(spool.get(), 1, 400, 1000);
   const size_t before = FindSegments(spool->path()).size();
@@ -124,7 +124,7 @@ TEST(Spool, SegmentsGoWhenTheyAreAcknowledged) {
 }
 
 TEST(Spool, HasABoundAndSaysSo) {
-  TempDir dir;
+  TempFolder dir;
   auto spool = NewSpool(dir, 1 << 20);
   uint64_t n = 0;
   bool crowded = false;
@@ -146,7 +146,7 @@ TEST(Spool, HasABoundAndSaysSo) {
 }
 
 TEST(Spool, ATornTailEndsAtTheLastWholeBatch) {
-  TempDir dir;
+  TempFolder dir;
   std::string path;
   {
     auto spool = NewSpool(dir);
@@ -155,7 +155,7 @@ TEST(Spool, ATornTailEndsAtTheLastWholeBatch) {
   }
   const std::string segment = LastSegment(path);
   const auto size = fs::file_size(segment);
-  const std::string whole = dir / "whole";
+  const std::string whole = dir.File("whole");
   fs::copy_file(segment, whole);
   uint64_t longest = 0;
   for (uint64_t bytes = 0; bytes <= size; ++bytes) {
@@ -176,7 +176,7 @@ TEST(Spool, ATornTailEndsAtTheLastWholeBatch) {
 }
 
 TEST(Spool, DamageCostsItsSegmentAndIsCounted) {
-  TempDir dir;
+  TempFolder dir;
   std::string path;
   {
     auto spool = NewSpool(dir, 2 << 20);
@@ -208,7 +208,7 @@ TEST(Spool, DamageCostsItsSegmentAndIsCounted) {
 }
 
 TEST(Spool, AFullDiskRefusesAndIsTriedAgain) {
-  TempDir dir;
+  TempFolder dir;
   auto spool = NewSpool(dir);
   Fill(spool.get(), 1, 3);
   {
@@ -223,7 +223,7 @@ TEST(Spool, AFullDiskRefusesAndIsTriedAgain) {
 }
 
 TEST(Spool, SaysTheSeriesSetsOfWhatWasDeleted) {
-  TempDir dir;
+  TempFolder dir;
   std::string path;
   {
     auto spool = NewSpool(dir, 2 << 20);
@@ -241,11 +241,11 @@ TEST(Spool, SaysTheSeriesSetsOfWhatWasDeleted) {
 }
 
 TEST(Spool, AnUnusableDirectoryIsAnErrorThatNamesIt) {
-  TempDir dir;
-  std::ofstream(dir / "file") << "x";
-  const auto spool = Spool::Create(dir / "file", SourceOf(), kStream, {});
+  TempFolder dir;
+  std::ofstream(dir.File("file")) << "x";
+  const auto spool = Spool::Create(dir.File("file"), SourceOf(), kStream, {});
   ASSERT_FALSE(spool.ok());
-  EXPECT_THAT(std::string(spool.status().message()), ::testing::HasSubstr(dir / "file"));
+  EXPECT_THAT(std::string(spool.status().message()), ::testing::HasSubstr(dir.File("file")));
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ using ItemKey = std::tuple<std::string, int64_t, uint32_t>;
 // Every routing item of a run over `calls`, as bytes.
 std::map<ItemKey, std::string> Recorded(std::vector<std::unique_ptr<AnyCall>>& calls,
                                         DLDevice device) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.traffic_bytes = 30000;  // so that some steps are not sampled
   options.sample_max_bytes = 40000;
@@ -149,7 +149,7 @@ TEST_F(Device, EvidenceIsTheHostPathsBitForBit) {
 
 // Products of a run, on the host or on the device, as bytes.
 std::vector<std::string> RecordedProducts(DLDevice device, bool hold) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.traffic_bytes = 4000;  // so that some steps are not sampled
   TestRun run(options);

@@ -41,7 +41,7 @@ struct Multiplied {
 // What is recorded of a product, small or too large for the ring, names how it was computed.
 TEST(Observe, ProductsAreNamedByWhatIsKept) {
   for (const int64_t inner : {300, 9000}) {
-    TempDir dir;
+    TempFolder dir;
     Recorded r(dir.path());
     const Multiplied p(40, inner, 50);
     const Tensor a(p.a.data(), {p.rows, inner}), d(p.d.data(), {p.rows, p.columns});
@@ -83,7 +83,7 @@ TEST(Observe, ProductsAreNamedByWhatIsKept) {
 }
 
 TEST(Observe, ProductsKeepNothingAtStepsWithoutSamples) {
-  TempDir dir;
+  TempFolder dir;
   SparseRun r(dir.path(), PLUMBLINE_KIND_MATMUL, "up", "matmul");
   const Multiplied p(3, 8, 5);
   const Tensor a(p.a.data(), {3, 8}), b(p.w.data(), {8, 5}), d(p.d.data(), {3, 5});

@@ -22,7 +22,7 @@ TEST(Observe, ReductionsOfAllRanksKeepTheSameElements) {
   constexpr int64_t kCount = 5000;
   std::vector<std::vector<uint32_t>> offsets;
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    TempDir dir;
+    TempFolder dir;
     Recorded r(dir.path(), rank);
     const std::vector<float> in = Ramp(kCount, static_cast<float>(rank + 1));
     const std::vector<float> out = Ramp(kCount, 6);
@@ -84,7 +84,7 @@ TEST(Observe, ReductionsOfAllRanksKeepTheSameElements) {
 }
 
 TEST(Observe, AddendsOfARunningSumAreRows) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   const std::vector<float> addends = Ramp(3 * 2000);
   const std::vector<float> sum = Ramp(2000);
@@ -105,7 +105,7 @@ TEST(Observe, AddendsOfARunningSumAreRows) {
 }
 
 TEST(Observe, CallAloneComparesRanks) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   plumbline_reduction_t call = PLUMBLINE_REDUCTION_INIT;
   call.op = PLUMBLINE_REDUCE_AVG;
@@ -126,7 +126,7 @@ TEST(Observe, CallAloneComparesRanks) {
 // A run whose steps all keep elements would exceed its budget: most keep none, and say so before
 // anything is gathered.
 TEST(Observe, StepsWithoutSamplesGiveNoIndices) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.traffic_bytes = 64;
   auto run = Run::Open(std::move(options));

@@ -55,7 +55,7 @@ TEST(Observe, LogitsAreMeasuredByRow) {
   for (const auto& [rows, vocabulary] :
        {std::pair<int64_t, int64_t>{5, 50}, {2000, 100}, {50, 2500}, {70, 3000}, {3, 400000}}) {
     SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(vocabulary));
-    TempDir dir;
+    TempFolder dir;
     Recorded r(dir.path());
     const BothLogits both(rows, vocabulary);
     const Tensor train(both.train.data(), {rows, vocabulary}),
@@ -115,7 +115,7 @@ TEST(Observe, LogitsAreMeasuredByRow) {
 }
 
 TEST(Observe, LogitsCostNothingAtStepsWithoutSamples) {
-  TempDir dir;
+  TempFolder dir;
   SparseRun r(dir.path(), PLUMBLINE_KIND_LOGITS, "policy", "logits");
   const BothLogits both(4, 30);
   const Tensor train(both.train.data(), {4, 30});
@@ -160,7 +160,7 @@ plumbline_status_t Observe(Recorded& r, Site* site, int64_t step,
 }
 
 TEST(Observe, LogprobsAreKeptBySequence) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   Site* site = r.Declare(PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs");
   const Batch b;
@@ -218,7 +218,7 @@ TEST(Observe, LogprobsAreKeptBySequence) {
 
 // A façade built before the struct grew hands over a shorter one: nothing behind it is read.
 TEST(Observe, AnOlderLogprobsStructIsReadToItsEnd) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   Site* site = r.Declare(PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs");
   const Batch b;
@@ -235,7 +235,7 @@ TEST(Observe, AnOlderLogprobsStructIsReadToItsEnd) {
 
 // Rows of several sequences mixed, padding, positions that are not in order.
 TEST(Observe, LogprobsOfMixedRowsComeTogether) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   Site* site = r.Declare(PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs");
   const std::vector<int64_t> ids = {7, 8, 7, -1, 8, 7}, at = {10, 0, 11, 0, 5, 12};
@@ -297,7 +297,7 @@ TEST(Observe, LogprobsStayWithinTheirBudget) {
 }
 
 TEST(Observe, LogprobsAreDueAtEveryStep) {
-  TempDir dir;
+  TempFolder dir;
   SparseRun r(dir.path(), PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs", 77);
   for (int64_t step = 0; step < 40; ++step) {
     EXPECT_LE(r.due, static_cast<uint64_t>(step));
@@ -308,7 +308,7 @@ TEST(Observe, LogprobsAreDueAtEveryStep) {
 }
 
 TEST(Observe, LogprobMistakesNameTheColumn) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   Site* site = r.Declare(PLUMBLINE_KIND_LOGPROBS, "policy", "logprobs");
   const Batch b;

@@ -28,7 +28,7 @@ plumbline_tensor_t TensorOf(const Tensor& values, const char* role = "weight") {
 }
 
 TEST(Observe, TensorIsMeasuredAndSampled) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   std::vector<float> w = Ramp(60);
   w[7] = std::numeric_limits<float>::quiet_NaN();
@@ -61,7 +61,7 @@ TEST(Observe, TensorIsMeasuredAndSampled) {
 }
 
 TEST(Observe, LargeTensorIsMeasuredInTheCall) {
-  TempDir large_dir;
+  TempFolder large_dir;
   const std::vector<float> w = Ramp(400'000, 0.5f);  // 1.6 MB
   ASSERT_GT(w.size() * 4, probes::kCopyBytes);
   const Tensor values(w.data(), {400, 1000});
@@ -87,7 +87,7 @@ plumbline_update_t UpdateOf(const Tensor& before, const Tensor& after, const Ten
 }
 
 TEST(Observe, UpdateOfWholeTensorsAndOfSamples) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   // bf16 1.0 and an intended change far below its ulp: all lost.
   const std::vector<uint16_t> one(500, 0x3f80);
@@ -125,7 +125,7 @@ TEST(Observe, UpdateOfWholeTensorsAndOfSamples) {
 // Every kind shares one running number a step. A scalar, here the second, takes one too but leaves
 // in the row of its step, which has no order.
 TEST(Observe, OrderIsThatOfTheTrainer) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   const std::vector<float> w = Ramp(10);
   const Tensor values(w.data(), {10});
@@ -150,7 +150,7 @@ TEST(Observe, OrderIsThatOfTheTrainer) {
 }
 
 TEST(Observe, MistakesNameTheFieldAndAreCounted) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   const std::vector<float> w = Ramp(12);
   const std::vector<int32_t> whole = {1, 2, 3, 4};
@@ -214,7 +214,7 @@ TEST(Observe, MistakesNameTheFieldAndAreCounted) {
 }
 
 TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path());
   const std::vector<float> w = Ramp(6);
   const Tensor values(w.data(), {6});
@@ -232,7 +232,7 @@ TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
 
 // More tensors in one step than the ring holds: some are dropped, none is forgotten.
 TEST(Observe, AFullRingIsCounted) {
-  TempDir dir;
+  TempFolder dir;
   Recorded r(dir.path(), 0, 1 << 18);
   const std::vector<float> w = Ramp(10'000);
   const Tensor values(w.data(), {10'000});

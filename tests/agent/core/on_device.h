@@ -14,7 +14,7 @@ namespace plumbline::agent::testing {
 // Of the library that the agent opens; set before the tests run.
 inline const FakeDeviceControl* g_fake = nullptr;
 
-inline std::vector<v1::Batch> Batches(const TempDir& dir) {
+inline std::vector<v1::Batch> Batches(const TempFolder& dir) {
   return ReadRecord(FirstRecord(dir.path()));
 }
 
@@ -41,7 +41,7 @@ class Device : public ::testing::Test {
   ~Device() override { EXPECT_EQ(g_fake->faults(), 0u); }
   uint64_t Held() const { return g_fake->held() - held_before_; }
 
-  TempDir dir_;
+  TempFolder dir_;
   uint64_t held_before_ = 0;
 };
 

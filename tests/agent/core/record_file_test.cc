@@ -24,7 +24,7 @@ using namespace testing;  // NOLINT: the tests' own
 using ::testing::HasSubstr;
 
 TEST(Record, ReadableWhileItIsWritten) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   for (int64_t step = 0; step < 5; ++step) {
     run.run().StepBegin(step);
@@ -41,7 +41,7 @@ TEST(Record, ReadableWhileItIsWritten) {
 }
 
 TEST(Record, ARepeatedRunGetsTheNextAttempt) {
-  TempDir dir;
+  TempFolder dir;
   for (uint32_t repeat = 0; repeat < 3; ++repeat) {
     TestRun run(RecordOptions(dir.path()));
     EXPECT_EQ(run.run().state().source.attempt(), repeat);
@@ -60,23 +60,23 @@ TEST(Record, ARepeatedRunGetsTheNextAttempt) {
   TestRun run(other_rank);
   EXPECT_EQ(run.run().state().source.attempt(), 0u);
   run.Close();
-  EXPECT_TRUE(std::filesystem::exists(dir / "trainer-r00000-a2.plr"));
-  EXPECT_TRUE(std::filesystem::exists(dir / "trainer-r00000-a7.plr"));
-  EXPECT_TRUE(std::filesystem::exists(dir / "trainer-r00001-a0.plr"));
+  EXPECT_TRUE(std::filesystem::exists(dir.File("trainer-r00000-a2.plr")));
+  EXPECT_TRUE(std::filesystem::exists(dir.File("trainer-r00000-a7.plr")));
+  EXPECT_TRUE(std::filesystem::exists(dir.File("trainer-r00001-a0.plr")));
 }
 
 TEST(Record, AnUnusableDirectoryIsAnErrorThatNamesIt) {
-  TempDir dir;
-  std::ofstream(dir / "file") << "x";
-  const auto run = Run::Open(RecordOptions(dir / "file/sub"));
+  TempFolder dir;
+  std::ofstream(dir.File("file")) << "x";
+  const auto run = Run::Open(RecordOptions(dir.File("file/sub")));
   ASSERT_FALSE(run.ok());
-  EXPECT_THAT(std::string(run.status().message()), HasSubstr(dir / "file/sub"));
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr(dir.File("file/sub")));
 }
 
 // A disk that is full: nothing stops, flush and close say so, and once there is room again the
 // record says exactly what it misses.
 TEST(Record, AFullDiskIsCountedAndSaid) {
-  TempDir dir;
+  TempFolder dir;
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -118,7 +118,7 @@ TEST(Record, AFullDiskIsCountedAndSaid) {
 
 // The thread's own CPU time over some seconds of nothing to do; the target is 0.3 % of a core.
 TEST(Record, IdleCostsNextToNothing) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   const double share = IdleCpuShare();
@@ -130,7 +130,7 @@ TEST(Record, IdleCostsNextToNothing) {
 
 // The evidence of its last steps is there after the trainer was killed.
 TEST(Record, SurvivesSigkill) {
-  TempDir dir;
+  TempFolder dir;
   const std::string program = std::string(PLUMBLINE_BINARY_DIR) + "/bin/agent_trainer_process";
   const std::string path = dir.path();
   char* argv[] = {const_cast<char*>(program.c_str()), const_cast<char*>("record"),

@@ -17,7 +17,7 @@ using namespace testing;  // NOLINT: the tests' own
 
 // Sampled steps are the same on every rank, and average out within the budget.
 TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
-  TempDir dir;
+  TempFolder dir;
   constexpr int kRanks = 3;
   constexpr int64_t kSteps = 2048;
   std::vector<std::set<int64_t>> sampled(kRanks);
@@ -62,7 +62,7 @@ TEST(Record, RanksSampleTheSameStepsWithinTheBudget) {
 // A trainer that does nothing but be watched costs more than its budget: fewer steps are due, all
 // still multiples of a power of two, and a series says so.
 TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.budget = 0.001;
   TestRun run(options);
@@ -97,7 +97,7 @@ TEST(Record, TheGovernorThinsWhatCostsTooMuch) {
 
 // What a binding spends around the calls counts too, although the calls cost nothing.
 TEST(Record, TheGovernorCountsWhatTheCallerSays) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.budget = 0.9;
   TestRun run(options);
@@ -113,7 +113,7 @@ TEST(Record, TheGovernorCountsWhatTheCallerSays) {
 }
 
 TEST(Record, EachNthStepWhenAsked) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.every = 10;
   TestRun run(options);

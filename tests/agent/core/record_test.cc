@@ -21,7 +21,7 @@ using namespace testing;  // NOLINT: the tests' own
 using ::testing::HasSubstr;
 
 TEST(Record, HoldsEveryObservation) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   RouterCall call(32, 8, 2);
   for (int64_t step = 0; step < 50; ++step) {
@@ -71,7 +71,7 @@ TEST(Record, HoldsEveryObservation) {
 
 // The sample is the trainer's rows, bit for bit, taken when the call was made.
 TEST(Record, SamplesAreTheRowsAtTheTimeOfTheCall) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   RouterCall call(16, 4, 1);
   const std::vector<float> before = call.scores();
@@ -91,7 +91,7 @@ TEST(Record, SamplesAreTheRowsAtTheTimeOfTheCall) {
 }
 
 TEST(Record, StrangeShapesAndValuesAreCountedNotCrashed) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   run.run().StepBegin(0);
   RouterCall poison(8, 4, 2);
@@ -142,7 +142,7 @@ TEST(Record, StrangeShapesAndValuesAreCountedNotCrashed) {
 }
 
 TEST(Record, NaNScalarsAreData) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   run.run().StepBegin(0);
   run.run().Scalar(0, "loss", std::numeric_limits<double>::quiet_NaN());
@@ -159,7 +159,7 @@ TEST(Record, NaNScalarsAreData) {
 
 // A call larger than the ring is measured on the caller's thread, and says why it has no sample.
 TEST(Record, CallsLargerThanTheRingKeepTheirSummary) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.ring_bytes = 64 << 10;
   TestRun run(options);
@@ -183,7 +183,7 @@ TEST(Record, CallsLargerThanTheRingKeepTheirSummary) {
 
 // More than the ring can hold at once: what is missing is exactly what was refused.
 TEST(Record, RingOverflowIsCounted) {
-  TempDir dir;
+  TempFolder dir;
   AgentOptions options = RecordOptions(dir.path());
   options.ring_bytes = 64 << 10;
   TestRun run(options);
@@ -207,7 +207,7 @@ TEST(Record, RingOverflowIsCounted) {
 }
 
 TEST(Record, ManyThreadsObserveAtOnce) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   constexpr int kThreads = 8, kEach = 300;
   Site* shared = run.RoutingSite("shared");
@@ -244,7 +244,7 @@ TEST(Record, ManyThreadsObserveAtOnce) {
 }
 
 TEST(Record, SpansMeasureTimeAndBelongToTheStepTheyEndIn) {
-  TempDir dir;
+  TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   plumbline_error_t error;
   uint64_t inside = 0, between = 0, across = 0;

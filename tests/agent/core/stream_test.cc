@@ -42,7 +42,7 @@ TEST(Stream, EverythingArrivesInOrder) {
 }
 
 TEST(Stream, RecordAndServerHoldTheSameEvidence) {
-  TempDir dir;
+  TempFolder dir;
   RecordingServer server;
   AgentOptions options = ServerOptions(server.target());
   options.record_dir = dir.path();

@@ -12,17 +12,6 @@
 
 namespace plumbline::agent::testing {
 
-TempDir::TempDir() {
-  std::string name = (std::filesystem::temp_directory_path() / "plumbline-agent-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) std::abort();
-  path_ = name;
-}
-
-TempDir::~TempDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 RouterCall::RouterCall(int64_t tokens, int64_t experts, int64_t k, uint32_t seed)
     : scores_(static_cast<size_t>(tokens * experts)),
       topk_(static_cast<size_t>(tokens * k)),

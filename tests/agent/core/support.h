@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,19 +16,11 @@
 #include "plumbline/plumbline.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/ingest.pb.h"
+#include "tests/support/files.h"
 
 namespace plumbline::agent::testing {
 
-class TempDir {
- public:
-  TempDir();
-  ~TempDir();
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using test::TempFolder;
 
 // A router call over host memory, as C callers hand it over.
 class RouterCall {

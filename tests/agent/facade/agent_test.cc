@@ -1,12 +1,12 @@
 // The façade with the real agent: what loading protobuf and gRPC into a process can break.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
 
 #include "tests/agent/facade/process.h"
 #include "tests/agent/facade/scenarios.h"
+#include "tests/support/files.h"
 
 namespace {
 
@@ -16,9 +16,9 @@ using plumbline::test::Outcome;
 
 // Runs a scenario that records to a directory of its own; true when something was recorded.
 void RunRecorded(const std::string& scenario, Environment extra = {}) {
-  const fs::path record = fs::path(::testing::TempDir()) / ("record_" + std::to_string(getpid()));
-  fs::remove_all(record);
-  extra["SCENARIO_RECORD"] = record.string();
+  const plumbline::test::TempFolder folder;
+  const std::string record = folder.File("record");
+  extra["SCENARIO_RECORD"] = record;
 #if defined(PLUMBLINE_SANITIZED)
   // It cannot stop a forked child's threads, of which there are none, and says so.
   extra["ASAN_OPTIONS"] = "detect_leaks=0";
@@ -33,7 +33,6 @@ void RunRecorded(const std::string& scenario, Environment extra = {}) {
     }
   }
   EXPECT_GT(bytes, 0u) << "nothing was recorded";
-  fs::remove_all(record);
 }
 
 TEST(FacadeWithAgent, Threads) { RunRecorded("threads"); }

@@ -1,13 +1,13 @@
 // A trainer with protobuf messages of its own in the same libprotobuf as the agent's.
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
 
 #include "evidence.pb.h"
 #include "plumbline/agent.h"
+#include "tests/support/files.h"
 
 namespace {
 
@@ -32,7 +32,8 @@ void UseOwnMessages() {
 
 TEST(Clash, OwnProtoBesideTheAgent) {
   UseOwnMessages();
-  const std::string record = ::testing::TempDir() + "/clash_" + std::to_string(getpid());
+  const plumbline::test::TempFolder folder;
+  const std::string record = folder.File("record");
   {
     plumbline::Run run(plumbline::RunOptions{.run = "clash", .record = record});
     ASSERT_EQ(run.status(), PLUMBLINE_OK);
@@ -46,7 +47,6 @@ TEST(Clash, OwnProtoBesideTheAgent) {
   }
   UseOwnMessages();
   EXPECT_FALSE(std::filesystem::is_empty(record));
-  std::filesystem::remove_all(record);
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "agent/core/record_sink.h"
@@ -15,27 +13,25 @@
 namespace plumbline::agent {
 namespace {
 
+using test::TempFolder;
 using testing::Account;
 using testing::AccountOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::ReadRecord;
-using testing::TempDir;
 
 class Trainer : public ::testing::Test {
  protected:
   // What the trainer printed; its exit status must be 0.
   std::string Run(const std::string& mode, const std::string& environment) {
-    const std::string out = dir_ / "out";
+    const std::string out = dir_.File("out");
     const std::string command = "env -u PLUMBLINE_CUDA_LIBRARY " + environment +
                                 " " DEVICE_TRAINER " " + mode + " " + dir_.path() + " >" + out +
                                 " 2>&1";
     const int status = std::system(command.c_str());
-    std::ifstream file(out);
-    std::stringstream text;
-    text << file.rdbuf();
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << ": " << text.str();
-    return text.str();
+    const std::string text = test::ReadFile(out);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << ": " << text;
+    return text;
   }
   Account Recorded() {
     return AccountOf(ReadRecord(RecordPath(dir_.path(), v1::ROLE_TRAINER, 0, 0)));
@@ -48,7 +44,7 @@ class Trainer : public ::testing::Test {
     EXPECT_TRUE(account.finished);
   }
 
-  TempDir dir_;
+  TempFolder dir_;
 };
 
 constexpr char kOnce[] = "plumbline: CUDA tensors are not measured: ";

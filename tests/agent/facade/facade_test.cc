@@ -11,6 +11,7 @@
 #include "plumbline/plumbline.h"
 #include "tests/agent/facade/process.h"
 #include "tests/agent/facade/scenarios.h"
+#include "tests/support/files.h"
 
 namespace {
 
@@ -201,20 +202,20 @@ AGENT_LIBRARY_TEST(StaysOutOfSanitizedProcesses) {
 // Without being told: the library's own directory, also through a symbolic link.
 AGENT_LIBRARY_TEST(FindsTheAgentBesideItself) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::path(::testing::TempDir()) / ("beside_" + std::to_string(getpid()));
+  const plumbline::test::TempFolder folder;
+  const fs::path root = folder.path();
   fs::create_directories(root / "lib");
   fs::create_directories(root / "links");
   fs::copy_file(FACADE_LIBRARY, root / "lib/libplumbline.so");
   fs::copy_file(TEST_AGENT, root / "lib/libplumbline_agent.so");
   fs::create_symlink(root / "lib/libplumbline.so", root / "links/libplumbline.so");
-  for (const char* folder : {"lib", "links"}) {
+  for (const char* place : {"lib", "links"}) {
     const Outcome o =
         Spawn("loads-on-first-due-call",
-              {{"PLUMBLINE_AGENT_LIBRARY", ""}, {"LD_LIBRARY_PATH", (root / folder).string()}});
+              {{"PLUMBLINE_AGENT_LIBRARY", ""}, {"LD_LIBRARY_PATH", (root / place).string()}});
     ExpectOk(o);
-    EXPECT_FALSE(o.calls.empty()) << folder;
+    EXPECT_FALSE(o.calls.empty()) << place;
   }
-  fs::remove_all(root);
 }
 
 AGENT_LIBRARY_TEST(ForkWhileTheAgentLoads) {

@@ -5,8 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "tests/support/files.h"
 
 extern char** environ;
 
@@ -48,8 +49,8 @@ std::vector<std::string> MakeEnvironment(const Environment& extra) {
 
 Outcome SpawnScenario(const std::string& scenario, const Environment& given) {
   Environment extra = given;
-  const std::string log = ::testing::TempDir() + "/facade_" + std::to_string(getpid()) + ".log";
-  std::filesystem::remove(log);
+  const TempFolder folder;
+  const std::string log = folder.File("log");
   extra.emplace("PLUMBLINE_TEST_LOG", log);
   const std::vector<std::string> entries = MakeEnvironment(extra);
   std::vector<char*> env;
@@ -78,7 +79,6 @@ Outcome SpawnScenario(const std::string& scenario, const Environment& given) {
   waitpid(child, &status, 0);
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   outcome.calls = ReadLines(log);
-  std::filesystem::remove(log);
   return outcome;
 }
 
