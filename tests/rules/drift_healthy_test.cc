@@ -9,15 +9,16 @@
 #include <map>
 #include <string>
 
-#include "rules/engine/engine.h"
 #include "rules/lib/drift_run.h"
 #include "tests/rules/support/simulated_rollout.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
 using testing::RolloutRun;
 using testing::RolloutSpec;
+using testing::VerdictsOn;
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
@@ -52,16 +53,13 @@ TEST(DriftHealthy, NoFindingOfLevelWarning) {
   const int runs = Long() ? 10000 : 300;
   std::map<std::string, int> loud;
   for (int run = 0; run < runs; ++run) {
-    auto engine = Engine::Create(
-        {.rules = {"drift/*", "performance/rollout-straggler"}}, [&](const v1::Verdict& verdict) {
-          if (verdict.finding().level() < v1::LEVEL_WARNING) return;
-          const std::string what = verdict.rule() + ": " + verdict.finding().explanation();
-          if (++loud[verdict.rule()] <= 3)
-            std::printf("run %d (%s): %s\n", run, Healthy(run).noise.c_str(), what.c_str());
-        });
-    ASSERT_TRUE(engine.ok());
-    ASSERT_TRUE((*engine)->Add(RolloutRun(Healthy(run))).ok());
-    (*engine)->Finish();
+    for (const v1::Verdict& verdict : VerdictsOn(
+             {RolloutRun(Healthy(run))}, {.rules = {"drift/*", "performance/rollout-straggler"}})) {
+      if (verdict.finding().level() < v1::LEVEL_WARNING) continue;
+      const std::string what = verdict.rule() + ": " + verdict.finding().explanation();
+      if (++loud[verdict.rule()] <= 3)
+        std::printf("run %d (%s): %s\n", run, Healthy(run).noise.c_str(), what.c_str());
+    }
   }
   for (const auto& [rule, count] : loud) ADD_FAILURE() << rule << " in " << count << " of " << runs;
 }
@@ -71,14 +69,11 @@ TEST(DriftHealthy, AllWrongIsNeverClean) {
   RolloutSpec spec;
   spec.far = true;
   int findings = 0, passes = 0;
-  auto engine = Engine::Create({.rules = {"drift/*"}}, [&](const v1::Verdict& verdict) {
+  for (const v1::Verdict& verdict : VerdictsOn({RolloutRun(spec)}, {.rules = {"drift/*"}})) {
     findings += verdict.finding().level() >= v1::LEVEL_WARNING;
     passes +=
         verdict.kind() == v1::Verdict::KIND_PASS && verdict.rule() != "drift/sampler-mismatch";
-  });
-  ASSERT_TRUE(engine.ok());
-  ASSERT_TRUE((*engine)->Add(RolloutRun(spec)).ok());
-  (*engine)->Finish();
+  }
   EXPECT_GE(findings, 2);  // record-invalid and logit-drift at least
   EXPECT_EQ(passes, 0);
 }

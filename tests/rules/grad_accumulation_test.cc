@@ -6,29 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/accumulation_run.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
 using testing::AccumulationRun;
 using testing::AccumulationSpec;
+using testing::Highest;
+using testing::Verdicts;
+using testing::VerdictsOn;
 
-std::vector<v1::Verdict> Judge(std::vector<v1::Batch> batches) {
-  std::vector<v1::Verdict> verdicts;
-  auto engine = Engine::Create({.rules = {"precision/grad-accumulation"}},
-                               [&](const v1::Verdict& v) { verdicts.push_back(v); });
-  EXPECT_TRUE(engine.ok());
-  for (v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
-  return verdicts;
-}
-
-v1::Level Found(const std::vector<v1::Verdict>& verdicts) {
-  v1::Level level = v1::LEVEL_UNSPECIFIED;
-  for (const v1::Verdict& v : verdicts) level = std::max(level, v.finding().level());
-  return level;
+Verdicts Judge(std::vector<v1::Batch> batches) {
+  return VerdictsOn(std::move(batches), {.rules = {"precision/grad-accumulation"}});
 }
 
 double Detail(const v1::Verdict& v, const char* key) {
@@ -71,7 +62,7 @@ TEST(GradAccumulation, PowerOverLengthAndNoise) {
       int erred = 0;
       for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
         AccumulationSpec spec{.adds = adds, .spread = spread, .seed = seed};
-        const v1::Level level = Found(Judge({AccumulationRun(spec)}));
+        const v1::Level level = Highest(Judge({AccumulationRun(spec)}));
         warned += level == v1::LEVEL_WARNING ? 1 : 0;
         erred += level == v1::LEVEL_ERROR ? 1 : 0;
       }

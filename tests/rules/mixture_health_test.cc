@@ -7,56 +7,30 @@
 #include <limits>
 #include <map>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/mixture_run.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::Findings;
 using testing::MixtureRun;
 using testing::MixtureRunSpec;
+using testing::Of;
+using testing::Only;
 using ::testing::StartsWith;
+using testing::Verdicts;
+using testing::VerdictsOn;
 
 constexpr char kImbalance[] = "health/expert-imbalance";
 constexpr char kDead[] = "health/dead-expert";
 constexpr char kDrops[] = "health/drop-rate";
 constexpr char kCollapse[] = "health/router-collapse";
 
-// Verdicts of group health by rule.
-using Verdicts = std::map<std::string, std::vector<v1::Verdict>>;
-
 Verdicts Judge(std::vector<v1::Batch> batches) {
-  Verdicts verdicts;
-  auto engine = Engine::Create({.rules = {"health/*"}}, [&](const v1::Verdict& verdict) {
-    verdicts[verdict.rule()].push_back(verdict);
-  });
-  EXPECT_TRUE(engine.ok()) << engine.status();
-  for (v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
-  return verdicts;
+  return VerdictsOn(std::move(batches), {.rules = {"health/*"}});
 }
 Verdicts Judge(const MixtureRunSpec& spec) { return Judge({MixtureRun(spec)}); }
-
-int Findings(const Verdicts& verdicts, const std::string& rule, const std::string& cause = "") {
-  const auto found = verdicts.find(rule);
-  if (found == verdicts.end()) return 0;
-  return static_cast<int>(
-      std::count_if(found->second.begin(), found->second.end(), [&](const v1::Verdict& v) {
-        return v.kind() == v1::Verdict::KIND_FINDING &&
-               (cause.empty() || v.finding().cause().id() == cause);
-      }));
-}
-
-// The one verdict of a rule.
-v1::Verdict Only(const Verdicts& verdicts, const std::string& rule) {
-  const auto found = verdicts.find(rule);
-  if (found == verdicts.end() || found->second.size() != 1) {
-    ADD_FAILURE() << rule << " said " << (found == verdicts.end() ? 0 : found->second.size());
-    return {};
-  }
-  return found->second[0];
-}
 
 std::string Reason(const Verdicts& verdicts, const std::string& rule) {
   const v1::Verdict v = Only(verdicts, rule);
@@ -201,7 +175,7 @@ TEST(MixtureHealth, NansAreCountedApartAndBlindNothing) {
   spec.nan_every = 3;
   Verdicts verdicts = Judge(spec);
   EXPECT_EQ(Findings(verdicts, kCollapse), 1);
-  EXPECT_GE(Detail(verdicts[kCollapse][0], "steps_unusable"), 33);
+  EXPECT_GE(Detail(*Of(verdicts, kCollapse), "steps_unusable"), 33);
   spec.nan_every = 1;
   verdicts = Judge(spec);
   EXPECT_THAT(Reason(verdicts, kCollapse), StartsWith("no-steps"));
@@ -286,7 +260,9 @@ TEST(MixtureHealth, EvaluationIsJudgedApart) {
     *batch.add_evidence() = e;
   }
   const Verdicts verdicts = Judge({batch});
-  ASSERT_EQ(verdicts.at(kImbalance).size(), 2u);
+  ASSERT_EQ(std::count_if(verdicts.begin(), verdicts.end(),
+                          [](const v1::Verdict& v) { return v.rule() == kImbalance; }),
+            2);
   EXPECT_EQ(Findings(verdicts, kImbalance), 1);
 }
 

@@ -5,24 +5,18 @@
 #include <cmath>
 #include <cstring>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
+using testing::Verdicts;
+using testing::VerdictsOf;
 
-std::vector<v1::Verdict> Judge(v1::Batch batch) {
-  std::vector<v1::Verdict> verdicts;
-  auto engine = Engine::Create({.rules = {"precision/router-dtype"}}, [&](const v1::Verdict& v) {
-    if (v.rule() == "precision/router-dtype") verdicts.push_back(v);
-  });
-  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
-  return verdicts;
-}
+Verdicts Judge(v1::Batch batch) { return VerdictsOf("precision/router-dtype", {std::move(batch)}); }
 
 // A router of 64 experts over 2,048 tokens, its f32 scores changed one by one.
 template <typename Change>

@@ -8,9 +8,9 @@
 #include <map>
 
 #include "base/dtype.h"
-#include "rules/engine/engine.h"
 #include "tests/rules/support/routing_parts.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -19,19 +19,12 @@ using testing::PartsOf;
 using testing::PoolUnit;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
+using testing::Verdicts;
+using testing::VerdictsOf;
 
 constexpr const char* kRule = "causality/moe-future-leak";
 
-std::vector<v1::Verdict> Judge(std::vector<v1::Batch> parts) {
-  std::vector<v1::Verdict> verdicts;
-  auto engine = Engine::Create({.rules = {kRule}}, [&](const v1::Verdict& verdict) {
-    if (verdict.rule() == kRule) verdicts.push_back(verdict);
-  });
-  EXPECT_TRUE(engine.ok());
-  for (v1::Batch& part : parts) EXPECT_TRUE((*engine)->Add(std::move(part)).ok());
-  (*engine)->Finish();
-  return verdicts;
-}
+Verdicts Judge(std::vector<v1::Batch> parts) { return VerdictsOf(kRule, std::move(parts)); }
 
 RoutingSpec Spec(RouterPolicy policy, uint64_t seed = 5) {
   RoutingSpec spec;

@@ -8,31 +8,25 @@
 #include <iostream>
 #include <map>
 
-#include "rules/engine/engine.h"
 #include "rules/lib/routing_capacity.h"
 #include "tests/rules/support/routing_twins.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
 using testing::CausalTwin;
 using testing::Kind;
+using testing::Only;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
+using testing::VerdictsOf;
 
 constexpr const char* kRule = "causality/moe-future-leak";
 
 v1::Verdict Judge(const SyntheticRouting& routing) {
-  v1::Verdict found;
-  auto engine = Engine::Create({.rules = {kRule}}, [&](const v1::Verdict& verdict) {
-    if (verdict.rule() == kRule) found = verdict;
-  });
-  EXPECT_TRUE(engine.ok());
-  EXPECT_TRUE((*engine)->Add(routing.Batch()).ok());
-  (*engine)->Finish();
-  EXPECT_EQ(found.rule(), kRule);
-  return found;
+  return Only(VerdictsOf(kRule, {routing.Batch()}), kRule);
 }
 
 bool Found(const v1::Verdict& verdict) { return verdict.kind() == v1::Verdict::KIND_FINDING; }

@@ -8,25 +8,21 @@
 #include <random>
 #include <set>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
+using testing::Only;
 using testing::PoolUnit;
 using testing::Recorded;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
+using testing::VerdictsOn;
 
-v1::Verdict Judge(v1::Batch batch, const std::string& rule = "causality/moe-future-leak") {
-  v1::Verdict found;
-  auto engine = Engine::Create({}, [&](const v1::Verdict& verdict) {
-    if (verdict.rule() == rule) found = verdict;
-  });
-  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
-  return found;
+v1::Verdict Judge(v1::Batch batch, const char* rule = "causality/moe-future-leak") {
+  return Only(VerdictsOn({std::move(batch)}, {}), rule);
 }
 
 v1::RoutingSample& SampleOf(v1::Batch& batch) {

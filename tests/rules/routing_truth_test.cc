@@ -4,28 +4,22 @@
 #include <iostream>
 #include <map>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
+using testing::Only;
 using testing::PoolUnit;
 using testing::RandomSpec;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
+using testing::VerdictsOf;
 
 v1::Verdict Judge(const SyntheticRouting& routing,
                   const std::string& rule = "causality/moe-future-leak") {
-  v1::Verdict found;
-  auto engine = Engine::Create({.rules = {rule}}, [&](const v1::Verdict& verdict) {
-    if (verdict.rule() == rule) found = verdict;
-  });
-  EXPECT_TRUE(engine.ok());
-  EXPECT_TRUE((*engine)->Add(routing.Batch()).ok());
-  (*engine)->Finish();
-  EXPECT_EQ(found.rule(), rule);
-  return found;
+  return Only(VerdictsOf(rule, {routing.Batch()}), rule);
 }
 
 std::string Outcome(const v1::Verdict& verdict) {

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <set>
 
-#include "rules/engine/engine.h"
 #include "rules/lib/train_infer_join.h"
 #include "rules/lib/train_infer_runs.h"
 #include "tests/rules/support/routing_pair.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -19,23 +19,15 @@ namespace {
 using testing::RoutingPair;
 using testing::RoutingPairSpec;
 using ::testing::StartsWith;
+using testing::Verdicts;
+using testing::VerdictsOf;
 
 constexpr char kRule[] = "causality/train-infer-routing";
 
-std::vector<v1::Verdict> Judge(const std::vector<v1::Batch>& batches) {
-  std::vector<v1::Verdict> verdicts;
-  auto engine = Engine::Create({.rules = {kRule}}, [&](const v1::Verdict& v) {
-    if (v.rule() == kRule) verdicts.push_back(v);
-  });
-  for (const v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(batch).ok());
-  (*engine)->Finish();
-  return verdicts;
-}
+Verdicts Judge(const std::vector<v1::Batch>& batches) { return VerdictsOf(kRule, batches); }
 
-int Findings(const std::vector<v1::Verdict>& verdicts, const std::string& cause) {
-  return static_cast<int>(std::count_if(verdicts.begin(), verdicts.end(), [&](const auto& v) {
-    return v.kind() == v1::Verdict::KIND_FINDING && v.finding().cause().id() == cause;
-  }));
+int Findings(const std::vector<v1::Batch>& batches, const char* cause) {
+  return testing::Findings(Judge(batches), kRule, cause);
 }
 
 const v1::Routing& RoutingOf(const v1::Batch& batch) { return batch.evidence(0).routing(); }
@@ -211,8 +203,8 @@ TEST(TrainInfer, WhatFollowsAFlipIsNotCounted) {
     *batches[side].add_evidence() = above[side].evidence(0);
     batches[side].mutable_evidence(1)->mutable_site()->set_layer("layers.1");
   }
-  EXPECT_EQ(Findings(Judge(above), "large-margin-flips"), 1);    // alone it is one
-  EXPECT_EQ(Findings(Judge(batches), "large-margin-flips"), 0);  // after the other it is none
+  EXPECT_EQ(Findings(above, "large-margin-flips"), 1);    // alone it is one
+  EXPECT_EQ(Findings(batches, "large-margin-flips"), 0);  // after the other it is none
 }
 
 // Rounding of every size, Gaussian and of bf16: never a finding.
@@ -241,7 +233,7 @@ TEST(TrainInfer, PlantedFlipsAreFound) {
   int found = 0;
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     RoutingPairSpec spec{.flip_share = 0.02, .seed = seed};
-    found += Findings(Judge(RoutingPair(spec)), "large-margin-flips");
+    found += Findings(RoutingPair(spec), "large-margin-flips");
   }
   EXPECT_EQ(found, 50);
 }
@@ -266,18 +258,18 @@ TEST(TrainInfer, IdenticalScoresAndOtherChoicesAreFound) {
     while (taken.count(other) > 0) ++other;
     std::memcpy(data.data() + row * 4 * sizeof(other), &other, sizeof(other));
   }
-  EXPECT_EQ(Findings(Judge(batches), "large-margin-flips"), 1);
+  EXPECT_EQ(Findings(batches, "large-margin-flips"), 1);
 }
 
 TEST(TrainInfer, EitherSideMayComeFirst) {
   RoutingPairSpec spec{.layers = 3, .flip_share = 0.02, .rollout_role = true};
   const auto batches = RoutingPair(spec);
-  const auto text = [](const std::vector<v1::Verdict>& verdicts) {
+  const auto text = [](const Verdicts& verdicts) {
     std::string all;
     for (const auto& v : verdicts) all += v.DebugString();
     return all;
   };
-  EXPECT_EQ(Findings(Judge(batches), "large-margin-flips"), 3);
+  EXPECT_EQ(Findings(batches, "large-margin-flips"), 3);
   EXPECT_EQ(text(Judge({batches[0], batches[1]})), text(Judge({batches[1], batches[0]})));
 }
 
@@ -291,10 +283,10 @@ TEST(TrainInfer, CapacityDropsAreNoZeroGates) {
   RoutingPairSpec spec{};
   spec.zero_gates_every = 20;
   auto batches = RoutingPair(spec);
-  EXPECT_EQ(Findings(Judge(batches), "zero-gates"), 1);
+  EXPECT_EQ(Findings(batches, "zero-gates"), 1);
   batches[1].mutable_evidence(0)->mutable_routing()->mutable_config()->set_capacity_kind(
       v1::RoutingConfig::CAPACITY_DECLARED);
-  EXPECT_EQ(Findings(Judge(batches), "zero-gates"), 0);
+  EXPECT_EQ(Findings(batches, "zero-gates"), 0);
 }
 
 TEST(TrainInfer, BrokenRecordingsAreInconclusive) {

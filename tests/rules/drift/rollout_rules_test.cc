@@ -6,35 +6,26 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 #include "tests/rules/support/simulated_rollout.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
+using testing::Of;
 using testing::RolloutRun;
 using testing::RolloutSpec;
+using testing::Verdicts;
+using testing::VerdictsOn;
 
 constexpr char kRecord[] = "drift/record-invalid";
 constexpr char kSampler[] = "drift/sampler-mismatch";
 
-std::vector<v1::Verdict> Judge(std::vector<v1::Batch> batches) {
-  std::vector<v1::Verdict> out;
-  auto engine = Engine::Create({.rules = {kRecord, kSampler}},
-                               [&](const v1::Verdict& verdict) { out.push_back(verdict); });
-  EXPECT_TRUE(engine.ok());
-  for (v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
-  return out;
+Verdicts Judge(std::vector<v1::Batch> batches) {
+  return VerdictsOn(std::move(batches), {.rules = {kRecord, kSampler}});
 }
-std::vector<v1::Verdict> Judge(const RolloutSpec& spec) { return Judge({RolloutRun(spec)}); }
-
-const v1::Verdict* Of(const std::vector<v1::Verdict>& all, const std::string& rule) {
-  const auto at =
-      std::find_if(all.begin(), all.end(), [&](const v1::Verdict& v) { return v.rule() == rule; });
-  return at == all.end() ? nullptr : &*at;
-}
+Verdicts Judge(const RolloutSpec& spec) { return Judge({RolloutRun(spec)}); }
 
 TEST(RolloutRules, EveryTokenFarOffIsAnErrorAndNeverClean) {
   for (const bool entropy : {false, true}) {
@@ -190,13 +181,10 @@ struct Named {
 Named CausesOf(const std::string& rule, v1::Batch batch) {
   Named named;
   Report report;
-  auto engine = Engine::Create({.rules = {"drift/*"}}, [&](const v1::Verdict& verdict) {
+  for (const v1::Verdict& verdict : VerdictsOn({std::move(batch)}, {.rules = {"drift/*"}})) {
     report.Add(verdict);
     if (verdict.rule() == rule) named.told.push_back(verdict.finding().cause().id());
-  });
-  EXPECT_TRUE(engine.ok());
-  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
+  }
   for (const v1::Finding* f : report.findings())
     if (f->rule() == rule) named.kept = f->cause().id();
   return named;

@@ -6,9 +6,9 @@
 #include <iostream>
 #include <map>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/routing_parts.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -16,28 +16,17 @@ namespace {
 using testing::CleanKinds;
 using testing::Kind;
 using testing::LeakingKinds;
+using testing::Only;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
+using testing::VerdictsOf;
+using testing::VerdictsOn;
 
 constexpr char kRule[] = "causality/moe-intervention";
 
-std::vector<v1::Verdict> Judge(std::vector<v1::Batch> batches, bool replay = true) {
-  std::vector<v1::Verdict> verdicts;
-  EngineConfig config{.rules = {kRule}};
-  if (replay) config.settings.push_back(std::string(kRule) + ".replay=on");
-  auto engine = Engine::Create(config, [&](const v1::Verdict& v) {
-    if (v.rule() == kRule) verdicts.push_back(v);
-  });
-  EXPECT_TRUE(engine.ok());
-  for (v1::Batch& batch : batches) EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
-  return verdicts;
-}
-
-v1::Verdict JudgeOne(std::vector<v1::Batch> batches) {
-  const std::vector<v1::Verdict> verdicts = Judge(std::move(batches));
-  EXPECT_EQ(verdicts.size(), 1U);
-  return verdicts.empty() ? v1::Verdict() : verdicts[0];
+v1::Verdict Judge(std::vector<v1::Batch> batches) {
+  const EngineConfig replay{.rules = {kRule}, .settings = {std::string(kRule) + ".replay=on"}};
+  return Only(VerdictsOn(std::move(batches), replay), kRule);
 }
 
 bool SaysFuture(const v1::Verdict& verdict) {
@@ -58,7 +47,7 @@ TEST(MoeIntervention, NeverSaysThatACleanRouterLooksAhead) {
   for (const Kind& kind : CleanKinds()) {
     for (uint64_t seed = 1; seed <= 5; ++seed) {
       const SyntheticRouting routing(Small(kind, seed));
-      const v1::Verdict verdict = JudgeOne({routing.Batch()});
+      const v1::Verdict verdict = Judge({routing.Batch()});
       const bool proved = verdict.finding().strength() == v1::STRENGTH_PROVED;
       EXPECT_TRUE(!proved || routing.FlipsByOtherSequence(60)) << kind.name << " seed " << seed;
       EXPECT_FALSE(SaysFuture(verdict)) << kind.name << " seed " << seed << "\n"
@@ -84,7 +73,7 @@ TEST(MoeIntervention, FindsWhatItCanReplay) {
       RoutingSpec spec = Small(kind, seed);
       spec.padding_share = 0;
       const SyntheticRouting routing(spec);
-      const v1::Verdict verdict = JudgeOne({routing.Batch()});
+      const v1::Verdict verdict = Judge({routing.Batch()});
       if (!SaysFuture(verdict)) continue;
       ++found[kind.name];
       const bool is_proved = verdict.finding().strength() == v1::STRENGTH_PROVED;
@@ -101,7 +90,7 @@ TEST(MoeIntervention, FindsWhatItCanReplay) {
 
 TEST(MoeIntervention, SaysNothingUnlessAsked) {
   RoutingSpec spec{.policy = RouterPolicy::kScore};
-  EXPECT_TRUE(Judge({SyntheticRouting(spec).Batch()}, false).empty());
+  EXPECT_TRUE(VerdictsOf(kRule, {SyntheticRouting(spec).Batch()}).empty());
 }
 
 // Rows of four ranks whose experts serve all of them.
@@ -111,11 +100,11 @@ TEST(MoeIntervention, PoolsThatSpanRanksAreReplayedWhole) {
     for (const bool own_numbers : {false, true}) {
       RoutingSpec spec{.policy = policy, .sequences = 8, .length = 32, .seed = 7};
       const SyntheticRouting whole(spec);
-      const v1::Verdict verdict = JudgeOne(testing::PartsOf(whole, {.own_numbers = own_numbers}));
+      const v1::Verdict verdict = Judge(testing::PartsOf(whole, {.own_numbers = own_numbers}));
       ASSERT_EQ(verdict.kind(), v1::Verdict::KIND_FINDING)
           << PolicyName(policy) << ": " << verdict.reason();
       EXPECT_EQ(SaysFuture(verdict), policy != RouterPolicy::kFifo);
-      EXPECT_EQ(verdict.finding().strength(), JudgeOne({whole.Batch()}).finding().strength());
+      EXPECT_EQ(verdict.finding().strength(), Judge({whole.Batch()}).finding().strength());
       EXPECT_EQ(verdict.site().ranks_size(), 4);
       EXPECT_GT(verdict.details().fields().at("other_rank_share").number_value(), 0);
     }
@@ -132,7 +121,7 @@ TEST(MoeIntervention, PoisonedScoresAreNoEvidence) {
                                ->mutable_scores()
                                ->mutable_data();
     std::memcpy(scores.data() + 64, &poison, sizeof(poison));
-    const v1::Verdict verdict = JudgeOne({batch});
+    const v1::Verdict verdict = Judge({batch});
     if (poison < 0) {  // a masked expert: the row still chooses among the others
       EXPECT_TRUE(SaysFuture(verdict)) << verdict.reason();
       continue;
@@ -145,9 +134,8 @@ TEST(MoeIntervention, PoisonedScoresAreNoEvidence) {
 TEST(MoeIntervention, EqualRecordingsGiveEqualVerdicts) {
   RoutingSpec spec{.policy = RouterPolicy::kScore};
   const v1::Batch batch = SyntheticRouting(spec).Batch();
-  EXPECT_EQ(JudgeOne({batch}).SerializeAsString().size(),
-            JudgeOne({batch}).SerializeAsString().size());
-  EXPECT_EQ(JudgeOne({batch}).finding().DebugString(), JudgeOne({batch}).finding().DebugString());
+  EXPECT_EQ(Judge({batch}).SerializeAsString().size(), Judge({batch}).SerializeAsString().size());
+  EXPECT_EQ(Judge({batch}).finding().DebugString(), Judge({batch}).finding().DebugString());
 }
 
 }  // namespace

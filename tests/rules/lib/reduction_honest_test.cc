@@ -80,7 +80,7 @@ TEST(Bias, TheNoteSpeaksOfTheCallItProves) {
   other.mutable_reduction()->mutable_call()->set_group("other");
   *batch.add_evidence() = other;
   const Verdicts verdicts = Judge({batch});
-  const v1::Verdict* note = Of(verdicts, "collective-sum");
+  const v1::Verdict* note = Of(verdicts, "precision/collective-sum");
   ASSERT_NE(note, nullptr);
   EXPECT_EQ(note->finding().level(), v1::LEVEL_NOTE);
   EXPECT_EQ(note->finding().explanation().rfind("F16 ring", 0), 0u)
@@ -130,7 +130,7 @@ TEST(Overflow, WhatCannotOverflowDidNot) {
             ->replace(0, 2, reinterpret_cast<const char*>(&bits), 2);
       }
       const Verdicts verdicts = Judge({batch});
-      const v1::Verdict* found = Of(verdicts, "collective-overflow");
+      const v1::Verdict* found = Of(verdicts, "precision/collective-overflow");
       ASSERT_NE(found, nullptr);
       EXPECT_EQ(found->finding().level(), v1::LEVEL_ERROR);
       EXPECT_EQ(found->finding().cause().id() == "not-an-overflow", !explained) << Text(verdicts);
@@ -145,7 +145,7 @@ TEST(Premultiply, OnlyARoundingOfTheReciprocalIsOne) {
     s.samples = 32;
     s.prescale = factor;
     const Verdicts verdicts = Judge({ReductionRun(s)});
-    const v1::Verdict* v = Of(verdicts, "collective-premultiply");
+    const v1::Verdict* v = Of(verdicts, "precision/collective-premultiply");
     return v != nullptr && v->has_finding();
   };
   EXPECT_TRUE(found(24, RoundToFormat(1.0 / 24, DType::kBF16)));

@@ -39,7 +39,7 @@ TEST(Joining, ALostRecordIsNoBias) {
           if (!numbered) call.set_group_rank(0);
         });
         const Verdicts verdicts = Judge({batch});
-        const v1::Verdict* sum = Of(verdicts, "collective-sum");
+        const v1::Verdict* sum = Of(verdicts, "precision/collective-sum");
         ASSERT_NE(sum, nullptr);
         EXPECT_EQ(sum->reason().rfind("missing-ranks: ", 0), 0u) << Text(verdicts);
         EXPECT_EQ(Highest(verdicts), v1::LEVEL_UNSPECIFIED) << Text(verdicts);
@@ -59,13 +59,14 @@ TEST(Joining, AGapInTheGroupRanksIsAMissingRank) {
     call.set_group_size(0);
   });
   const Verdicts verdicts = Judge({batch});
-  EXPECT_EQ(Of(verdicts, "collective-sum")->reason().rfind("missing-ranks: rank 3", 0), 0u)
+  EXPECT_EQ(Of(verdicts, "precision/collective-sum")->reason().rfind("missing-ranks: rank 3", 0),
+            0u)
       << Text(verdicts);
 }
 
 TEST(Joining, MoreRecordsThanRanksAreAmbiguous) {
   const auto reason = [](v1::Batch batch) {
-    return Of(Judge({std::move(batch)}), "collective-sum")->reason();
+    return Of(Judge({std::move(batch)}), "precision/collective-sum")->reason();
   };
   ReductionSpec s;
   s.whole = false;
@@ -172,7 +173,7 @@ TEST(Work, ManyRanksAndFewSamples) {
     s.ranks = ranks;
     s.samples = ranks > 10000 ? 1 : 8;
     const Verdicts verdicts = Judge({ReductionRun(s)});
-    const v1::Verdict* sum = Of(verdicts, "collective-sum");
+    const v1::Verdict* sum = Of(verdicts, "precision/collective-sum");
     ASSERT_NE(sum, nullptr);
     EXPECT_FALSE(sum->details().fields().at("proved").bool_value()) << Text(verdicts);
     EXPECT_TRUE(sum->details().fields().contains("not_tried"));

@@ -6,12 +6,12 @@
 
 #include "base/half.h"
 #include "kernels/update_check.h"
-#include "rules/engine/engine.h"
 #include "rules/lib/loss_means.h"
 #include "rules/lib/position_rows.h"
 #include "rules/lib/rounding.h"
 #include "tests/rules/support/tensor_run.h"
 #include "tests/rules/support/update_run.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -22,20 +22,10 @@ using testing::TensorRun;
 using testing::TensorRunSpec;
 using testing::UpdateRun;
 using testing::UpdateRunSpec;
-
-// Verdicts of one rule on one batch.
-std::vector<v1::Verdict> Judge(const std::string& rule, v1::Batch batch) {
-  std::vector<v1::Verdict> verdicts;
-  auto engine = Engine::Create({.rules = {rule}}, [&](const v1::Verdict& v) {
-    if (v.rule() == rule) verdicts.push_back(v);
-  });
-  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
-  return verdicts;
-}
+using testing::VerdictsOf;
 
 bool Finds(const std::string& rule, v1::Batch batch) {
-  const auto verdicts = Judge(rule, std::move(batch));
+  const auto verdicts = VerdictsOf(rule, {std::move(batch)});
   return !verdicts.empty() && verdicts[0].kind() == v1::Verdict::KIND_FINDING;
 }
 
@@ -101,7 +91,7 @@ TEST(Power, LostUpdateByTheSizeOfTheStep) {
     UpdateRunSpec spec;
     spec.seed = i;
     spec.step_sd = std::pow(10.0, -6 + 3.0 * i / 60);
-    const auto verdicts = Judge("precision/lost-update", UpdateRun(spec));
+    const auto verdicts = VerdictsOf("precision/lost-update", {UpdateRun(spec)});
     ASSERT_EQ(verdicts.size(), 1u);
     const double applied =
         verdicts[0].details().fields().at("applied_over_intended").number_value();
@@ -163,7 +153,7 @@ TEST(Power, EveryFlippedBitIsFoundAndItsRankNamed) {
       spec.odd_rank = bit % 3;
       spec.flip_element = 7 * bit + 1;
       spec.flip_bit = bit;
-      const auto verdicts = Judge("precision/replica-divergence", TensorRun(spec));
+      const auto verdicts = VerdictsOf("precision/replica-divergence", {TensorRun(spec)});
       ASSERT_EQ(verdicts.size(), 1u);
       ASSERT_EQ(verdicts[0].kind(), v1::Verdict::KIND_FINDING);
       const v1::Finding& f = verdicts[0].finding();

@@ -1,9 +1,9 @@
 // A thousand healthy tensors and updates of every dtype and role raise nothing.
 #include <gtest/gtest.h>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/tensor_run.h"
 #include "tests/rules/support/update_run.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -13,6 +13,7 @@ using testing::TensorRun;
 using testing::TensorRunSpec;
 using testing::UpdateRun;
 using testing::UpdateRunSpec;
+using testing::VerdictsOn;
 
 constexpr DType kFloating[] = {DType::kF64,  DType::kF32,  DType::kF16,
                                DType::kBF16, DType::kE4M3, DType::kE5M2};
@@ -24,16 +25,12 @@ struct Heard {
 };
 
 void Listen(v1::Batch batch, const std::string& what, Heard* heard) {
-  auto engine = Engine::Create({.rules = {"precision/*"}}, [&](const v1::Verdict& v) {
+  for (const v1::Verdict& v : VerdictsOn({std::move(batch)}, {.rules = {"precision/*"}})) {
     if (v.kind() == v1::Verdict::KIND_PASS) ++heard->passes;
-    if (v.kind() != v1::Verdict::KIND_FINDING || v.rule().starts_with("meta/")) return;
+    if (v.kind() != v1::Verdict::KIND_FINDING || v.rule().starts_with("meta/")) continue;
     ++heard->findings;
     heard->text += what + ": " + v.rule() + ": " + v.finding().explanation() + "\n";
-  });
-  ASSERT_TRUE(engine.ok()) << engine.status();
-  const auto status = (*engine)->Add(std::move(batch));
-  ASSERT_TRUE(status.ok()) << status;
-  (*engine)->Finish();
+  }
 }
 
 // A scale at which the dtype's range is no question.

@@ -8,33 +8,24 @@
 #include <limits>
 #include <random>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/spec_values.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
+using testing::Of;
 using testing::Stored;
+using testing::Verdicts;
+using testing::VerdictsOn;
 
 constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
 
-std::vector<v1::Verdict> Judge(v1::Batch batch) {
-  std::vector<v1::Verdict> verdicts;
-  auto engine = Engine::Create({.rules = {"precision/*"}}, [&](const v1::Verdict& v) {
-    if (!v.rule().starts_with("meta/")) verdicts.push_back(v);
-  });
-  EXPECT_TRUE(engine.ok()) << engine.status();
-  const auto status = (*engine)->Add(std::move(batch));
-  EXPECT_TRUE(status.ok()) << status;
-  (*engine)->Finish();
+// Of the rules of precision alone.
+Verdicts Judge(v1::Batch batch) {
+  Verdicts verdicts = VerdictsOn({std::move(batch)}, {.rules = {"precision/*"}});
+  std::erase_if(verdicts, [](const v1::Verdict& v) { return v.rule().starts_with("meta/"); });
   return verdicts;
-}
-
-const v1::Verdict* Of(const std::vector<v1::Verdict>& verdicts, std::string_view rule) {
-  for (const v1::Verdict& v : verdicts) {
-    if (v.rule() == rule) return &v;
-  }
-  return nullptr;
 }
 
 v1::Batch OneSource() {

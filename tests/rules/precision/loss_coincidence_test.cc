@@ -5,13 +5,14 @@
 #include <cmath>
 #include <functional>
 
-#include "rules/engine/engine.h"
 #include "tests/rules/support/spec_values.h"
+#include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
 
 using testing::Draw;
+using testing::VerdictsOf;
 
 struct Step {
   double token_mean, mean_of_means, last_logged;
@@ -62,14 +63,10 @@ int Findings(const Logger& logger, int decimals, int steps, uint64_t seed, int64
     progress.set_newest_step(steps - 1);
   }
   int findings = 0;
-  auto engine =
-      Engine::Create({.rules = {"precision/loss-mean-of-means"}}, [&](const v1::Verdict& v) {
-        if (v.kind() != v1::Verdict::KIND_FINDING || v.rule().starts_with("meta/")) return;
-        if (findings++ == 0 && first != nullptr) *first = v.site().step_first();
-      });
-  EXPECT_TRUE(engine.ok()) << engine.status();
-  EXPECT_TRUE((*engine)->Add(std::move(batch)).ok());
-  (*engine)->Finish();
+  for (const v1::Verdict& v : VerdictsOf("precision/loss-mean-of-means", {std::move(batch)})) {
+    if (v.kind() != v1::Verdict::KIND_FINDING) continue;
+    if (findings++ == 0 && first != nullptr) *first = v.site().step_first();
+  }
   return findings;
 }
 
