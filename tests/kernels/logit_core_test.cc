@@ -38,7 +38,7 @@ TEST(LogitPair, AnyProcessorGivesTheSame) {
     loops[k]->add_tails(chunk[0], 20, chunk[1], 20, &tails[k]);
   }
   const LogitReference r{rows.At(0, 0, 60), rows.At(1, 0, 60), true};
-  ExpectRow(FinishLogits(sums[1], r), FinishLogits(sums[0], r), 1e-13, 1e-15);
+  ExpectRow(FinishLogits(sums[1], r), FinishLogits(sums[0], r), InDoubles(1e-13));
   for (int k = 0; k < kLogitThetas; ++k)
     EXPECT_TRUE(Near(powers[1].sum[k], powers[0].sum[k], 1e-13, 0));
   EXPECT_TRUE(Near(tails[1].js, tails[0].js, 1e-13, 0));
@@ -79,7 +79,7 @@ TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
       expected.token = -1;
       expected.topk_common = 0;
       expected.logprob[0] = expected.logprob[1] = NAN;
-      ExpectRow(ByLanes<double>(rows, 0, 7), expected, 1e-9, 1e-14);
+      ExpectRow(ByLanes<double>(rows, 0, 7), expected, InDoubles(1e-9, 1e-14));
       const LogitRow found = ByLanes<float>(rows, 0, 32);
       for (int s = 0; s < 2; ++s) {
         EXPECT_TRUE(Near(found.lse[s], expected.lse[s], 1e-6, 0));

@@ -89,18 +89,49 @@ struct Rows {
   }
 };
 
-inline ::testing::AssertionResult Near(double found, double expected, double relative,
-                                       double absolute) {
+// How far a figure may lie from the expected one: relative to it or, near nothing, by how much.
+struct Bound {
+  double relative, absolute;
+};
+
+inline ::testing::AssertionResult Near(double found, double expected, Bound bound) {
   if (std::isnan(expected) && std::isnan(found)) return ::testing::AssertionSuccess();
   if (found == expected) return ::testing::AssertionSuccess();
-  if (std::fabs(found - expected) <= std::max(absolute, relative * std::fabs(expected)))
+  const double most = std::max(bound.absolute, bound.relative * std::fabs(expected));
+  if (std::isfinite(expected) && std::fabs(found - expected) <= most)
     return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << found << ", expected " << expected << " to " << relative;
+  return ::testing::AssertionFailure()
+         << found << ", expected " << expected << " to " << bound.relative;
 }
 
-// `absolute`: what is near nothing, of the rounding of logits of that size.
-inline void ExpectRow(const LogitRow& found, const LogitRow& expected, double relative = 1e-9,
-                      double absolute = 1e-15) {
+inline ::testing::AssertionResult Near(double found, double expected, double relative,
+                                       double absolute) {
+  return Near(found, expected, Bound{relative, absolute});
+}
+
+struct RowBounds {
+  Bound lse, entropy, varentropy, logprob, kl, max_abs_delta, slope, fit_r2;
+  Bound js, total_variation, downward, log_moments;  // in detail
+};
+
+// Of rows in f64. `absolute`: what is near nothing, of the rounding of logits of that size.
+inline RowBounds InDoubles(double relative = 1e-9, double absolute = 1e-15) {
+  const Bound usual{relative, absolute}, of_logs{relative, 1e-13};
+  return {.lse = usual,
+          .entropy = of_logs,
+          .varentropy = of_logs,
+          .logprob = of_logs,
+          .kl = usual,
+          .max_abs_delta = usual,
+          .slope = usual,
+          .fit_r2 = usual,
+          .js = usual,
+          .total_variation = usual,
+          .downward = usual,
+          .log_moments = of_logs};
+}
+
+inline void ExpectCounts(const LogitRow& found, const LogitRow& expected) {
   EXPECT_EQ(found.usable, expected.usable);
   EXPECT_EQ(found.common, expected.common);
   for (int s = 0; s < 2; ++s) {
@@ -109,36 +140,46 @@ inline void ExpectRow(const LogitRow& found, const LogitRow& expected, double re
     EXPECT_EQ(found.non_finite[s], expected.non_finite[s]);
   }
   EXPECT_EQ(found.token, expected.token);
+}
+
+// Also of a row that is not usable, where they are NaN. All but the intercept.
+inline void ExpectFigures(const LogitRow& found, const LogitRow& expected, const RowBounds& b) {
+  for (int s = 0; s < 2; ++s) {
+    EXPECT_TRUE(Near(found.lse[s], expected.lse[s], b.lse));
+    EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], b.entropy));
+    EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], b.varentropy));
+    EXPECT_TRUE(Near(found.logprob[s], expected.logprob[s], b.logprob));
+    EXPECT_TRUE(Near(found.lattice[s], expected.lattice[s], 0, 0));
+  }
+  EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, b.kl));
+  EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, b.kl));
+  EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, b.max_abs_delta));
+  EXPECT_TRUE(Near(found.slope, expected.slope, b.slope));
+  EXPECT_TRUE(Near(found.fit_r2, expected.fit_r2, b.fit_r2));
+  EXPECT_EQ(found.top1_differs, expected.top1_differs);
+  EXPECT_EQ(found.topk_common, expected.topk_common);
+}
+
+inline void ExpectRow(const LogitRow& found, const LogitRow& expected,
+                      const RowBounds& bounds = InDoubles()) {
+  ExpectCounts(found, expected);
   if (!expected.usable) {
     EXPECT_TRUE(std::isnan(found.kl_train_rollout));
     EXPECT_TRUE(std::isnan(found.lse[0]));
     return;
   }
-  for (int s = 0; s < 2; ++s) {
-    EXPECT_TRUE(Near(found.lse[s], expected.lse[s], relative, absolute));
-    EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], relative, 1e-13));
-    EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], relative, 1e-13));
-    EXPECT_TRUE(Near(found.logprob[s], expected.logprob[s], relative, 1e-13));
-    EXPECT_EQ(found.lattice[s], expected.lattice[s]);
-  }
-  EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, relative, absolute));
-  EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, relative, absolute));
-  EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, relative, absolute));
-  EXPECT_TRUE(Near(found.slope, expected.slope, relative, absolute));
-  EXPECT_TRUE(Near(found.intercept, expected.intercept, relative, 1e-9));
-  EXPECT_TRUE(Near(found.fit_r2, expected.fit_r2, relative, absolute));
-  EXPECT_EQ(found.top1_differs, expected.top1_differs);
-  EXPECT_EQ(found.topk_common, expected.topk_common);
+  ExpectFigures(found, expected, bounds);
+  EXPECT_TRUE(Near(found.intercept, expected.intercept, bounds.slope.relative, 1e-9));
 }
 
-inline void ExpectDetails(const LogitRow& found, const LogitRow& expected, double relative = 1e-9,
-                          double absolute = 1e-15) {
-  EXPECT_TRUE(Near(found.js, expected.js, relative, absolute));
-  EXPECT_TRUE(Near(found.total_variation, expected.total_variation, relative, absolute));
+inline void ExpectDetails(const LogitRow& found, const LogitRow& expected,
+                          const RowBounds& b = InDoubles()) {
+  EXPECT_TRUE(Near(found.js, expected.js, b.js));
+  EXPECT_TRUE(Near(found.total_variation, expected.total_variation, b.total_variation));
   for (int k = 0; k < kLogitLambdas; ++k)
-    EXPECT_TRUE(Near(found.downward[k], expected.downward[k], relative, absolute)) << k;
+    EXPECT_TRUE(Near(found.downward[k], expected.downward[k], b.downward)) << k;
   for (int k = 0; k < kLogitThetas; ++k)
-    EXPECT_TRUE(Near(found.log_moments[k], expected.log_moments[k], relative, 1e-13)) << k;
+    EXPECT_TRUE(Near(found.log_moments[k], expected.log_moments[k], b.log_moments)) << k;
 }
 
 }  // namespace plumbline
