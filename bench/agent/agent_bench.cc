@@ -2,11 +2,7 @@
 // alternative of measuring on the caller's thread, scalars a second through one stream, and
 // evidence bytes a rank-step.
 #include <benchmark/benchmark.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,8 +19,7 @@
 #include "base/framed_log.h"
 #include "probes/routing_probe.h"
 #include "tests/support/files.h"
-
-extern char** environ;
+#include "tests/support/process.h"
 
 namespace plumbline::agent {
 namespace {
@@ -173,42 +168,12 @@ void ScalarCall(benchmark::State& state) {
 }
 BENCHMARK(ScalarCall);
 
-class ServerProcess {
- public:
-  ServerProcess() {
-    int out[2];
-    if (pipe(out) != 0) std::abort();
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    const std::string program = std::string(PLUMBLINE_BINARY_DIR) + "/bin/agent_bench_server";
-    char* argv[] = {const_cast<char*>(program.c_str()), nullptr};
-    if (posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ) != 0) std::abort();
-    posix_spawn_file_actions_destroy(&actions);
-    close(out[1]);
-    char text[64] = "";
-    const ssize_t n = read(out[0], text, sizeof(text) - 1);
-    close(out[0]);
-    if (n < 2) std::abort();
-    target_.assign(text, static_cast<size_t>(n) - 1);
-  }
-  ~ServerProcess() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  const std::string& target() const { return target_; }
-
- private:
-  pid_t pid_ = 0;
-  std::string target_;
-};
-
 // Scalars through ring, drain thread, stream and a server process, acknowledged. 100 series a step.
 void ScalarsThroughOneStream(benchmark::State& state) {
-  ServerProcess server;
+  test::Process server({PLUMBLINE_BINARY_DIR "/bin/agent_bench_server"});
   AgentOptions options;
   options.run = "bench";
-  options.server = server.target();
+  options.server = server.FirstLine();
   options.budget = 1;
   auto opened = Run::Open(options);
   if (!opened.ok()) std::abort();

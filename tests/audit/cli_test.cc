@@ -43,18 +43,18 @@ TEST_F(Cli, Suppressions) {
   };
   const std::string known = file("known.toml", "rule = \"causality/*\"\nexpires = 2999-01-01\n");
   const auto hidden = RunPlumb({"audit", leaky_, "--suppressions", known});
-  EXPECT_EQ(hidden.status, 0) << hidden.out;
-  EXPECT_THAT(hidden.out, HasSubstr("(suppressed)"));
-  EXPECT_THAT(LastLine(hidden.out), HasSubstr(" suppressed"));
+  EXPECT_EQ(hidden.status, 0) << hidden.output;
+  EXPECT_THAT(hidden.output, HasSubstr("(suppressed)"));
+  EXPECT_THAT(LastLine(hidden.output), HasSubstr(" suppressed"));
   const std::string old = file("old.toml", "rule = \"causality/*\"\nexpires = 2020-01-01\n");
   const auto expired = RunPlumb({"audit", leaky_, "--suppressions", old});
   EXPECT_EQ(expired.status, 1);
-  EXPECT_THAT(expired.out, HasSubstr("meta/unused-suppression"));
+  EXPECT_THAT(expired.output, HasSubstr("meta/unused-suppression"));
   EXPECT_EQ(RunPlumb({"audit", clean_, "--suppressions", known, "--fail-on", "warning"}).status, 1)
       << "it matched nothing";
   const auto wrong = RunPlumb({"audit", leaky_, "--suppressions", file("wrong.toml", "rul = 1\n")});
   EXPECT_EQ(wrong.status, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("wrong.toml:2: unknown key \"rul\""));
+  EXPECT_THAT(wrong.errors, HasSubstr("wrong.toml:2: unknown key \"rul\""));
   EXPECT_EQ(RunPlumb({"audit", leaky_, "--suppressions", dir_.File("none.toml")}).status, 2);
 }
 
@@ -69,28 +69,30 @@ TEST_F(Cli, ExitStatuses) {
 }
 
 TEST_F(Cli, WhereNothingCouldBeReadThatIsAllThatIsSaid) {
-  const ProcessResult missing = RunPlumb({"audit", "/nonexistent/a", "/nonexistent/b"});
+  const Ended missing = RunPlumb({"audit", "/nonexistent/a", "/nonexistent/b"});
   EXPECT_EQ(missing.status, 2);
-  EXPECT_EQ(missing.out, "");
+  EXPECT_EQ(missing.output, "");
   const std::string why = ": expected a readable file, found: No such file or directory\n";
-  EXPECT_EQ(missing.err, "plumb: /nonexistent/a" + why + "plumb: /nonexistent/b" + why);
+  EXPECT_EQ(missing.errors, "plumb: /nonexistent/a" + why + "plumb: /nonexistent/b" + why);
   const std::string other = dir_.Write("notes.txt", "nothing of ours");
-  const ProcessResult foreign = RunPlumb({"audit", other});
+  const Ended foreign = RunPlumb({"audit", other});
   EXPECT_EQ(foreign.status, 2);
-  EXPECT_EQ(foreign.out, "");
-  EXPECT_THAT(foreign.err, StartsWith("plumb: " + other + ": expected a format that this version"));
-  const ProcessResult json = RunPlumb({"audit", "/nonexistent/a", "--format", "json"});
+  EXPECT_EQ(foreign.output, "");
+  EXPECT_THAT(foreign.errors,
+              StartsWith("plumb: " + other + ": expected a format that this version"));
+  const Ended json = RunPlumb({"audit", "/nonexistent/a", "--format", "json"});
   EXPECT_EQ(json.status, 2);
-  EXPECT_EQ(json.err, "plumb: /nonexistent/a" + why);
-  const auto report = CheckReport(json.out);
+  EXPECT_EQ(json.errors, "plumb: /nonexistent/a" + why);
+  const auto report = CheckReport(json.output);
   EXPECT_TRUE(report["findings"].empty());
   EXPECT_EQ(report["inputs"][0]["problems"].size(), 1u);
-  EXPECT_THAT(RunPlumb({"audit", clean_, "/nonexistent/a"}).out, HasSubstr("refused  /nonexist"));
+  EXPECT_THAT(RunPlumb({"audit", clean_, "/nonexistent/a"}).output,
+              HasSubstr("refused  /nonexist"));
 }
 
 TEST_F(Cli, WhatCouldBeReadIsReportedBesideTheProblem) {
-  const ProcessResult result = RunPlumb({"audit", leaky_, cut_, "--format", "json"});
-  const auto report = CheckReport(result.out);
+  const Ended result = RunPlumb({"audit", leaky_, cut_, "--format", "json"});
+  const auto report = CheckReport(result.output);
   EXPECT_FALSE(report["findings"].empty());
   EXPECT_THAT(report["inputs"][1]["problems"][0].get<std::string>(), StartsWith(cut_ + ": byte "));
 }
@@ -104,36 +106,37 @@ TEST_F(Cli, FailOn) {
     arguments.insert(arguments.end(), {"--fail-on", level});
     return RunPlumb(arguments);
   };
-  ASSERT_THAT(with("error").out, HasSubstr("warning  causality/moe-batch-dependence"));
+  ASSERT_THAT(with("error").output, HasSubstr("warning  causality/moe-batch-dependence"));
   EXPECT_EQ(with("error").status, 0);
   EXPECT_EQ(with("warning").status, 1);
   EXPECT_EQ(with("note").status, 1);
 }
 
 TEST_F(Cli, TextSaysWhatMatters) {
-  const ProcessResult result = RunPlumb({"audit", leaky_});
+  const Ended result = RunPlumb({"audit", leaky_});
   for (const char* part : {"error  causality/moe-future-leak", "layers.3 routing", "witness",
                            "strength   proved", "fix", "run demo"}) {
-    EXPECT_THAT(result.out, HasSubstr(part));
+    EXPECT_THAT(result.output, HasSubstr(part));
   }
-  EXPECT_THAT(result.out, Not(HasSubstr("\x1b"))) << "no colour off a terminal";
+  EXPECT_THAT(result.output, Not(HasSubstr("\x1b"))) << "no colour off a terminal";
   EXPECT_THAT(
-      LastLine(result.out),
+      LastLine(result.output),
       ::testing::MatchesRegex(
           "[0-9]+ findings? \\(1 error.*\\), [0-9]+ judged, [0-9]+ inconclusive, 0 dropped"));
-  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.errors, "");
 }
 
 TEST_F(Cli, AllInconclusiveSaysSo) {
-  const ProcessResult result = RunPlumb({"audit", InconclusiveFile(), "--rules", "causality/*"});
-  EXPECT_THAT(LastLine(result.out), ::testing::MatchesRegex("0 judged, [1-9][0-9]* inconclusive"));
+  const Ended result = RunPlumb({"audit", InconclusiveFile(), "--rules", "causality/*"});
+  EXPECT_THAT(LastLine(result.output),
+              ::testing::MatchesRegex("0 judged, [1-9][0-9]* inconclusive"));
 }
 
 TEST_F(Cli, NoVerdictAtAllIsAFinding) {
   std::filesystem::create_directory(dir_.File("empty"));
-  const ProcessResult result = RunPlumb({"audit", dir_.File("empty"), "--format", "json"});
+  const Ended result = RunPlumb({"audit", dir_.File("empty"), "--format", "json"});
   EXPECT_EQ(result.status, 1);
-  const auto report = CheckReport(result.out);
+  const auto report = CheckReport(result.output);
   ASSERT_EQ(report["findings"].size(), 1u);
   EXPECT_EQ(report["findings"][0]["rule"], "meta/probe-coverage");
   EXPECT_EQ(report["findings"][0]["level"], "error");
@@ -142,21 +145,21 @@ TEST_F(Cli, NoVerdictAtAllIsAFinding) {
 TEST_F(Cli, JsonIsTheContractsAndTheSameTwice) {
   for (const std::string& path : {leaky_, clean_, cut_, InconclusiveFile(), dir_.path()}) {
     SCOPED_TRACE(path);
-    const ProcessResult first = RunPlumb({"audit", path, "--format", "json"});
-    CheckReport(first.out);
-    EXPECT_EQ(first.out, RunPlumb({"audit", path, "--format=json"}).out);
+    const Ended first = RunPlumb({"audit", path, "--format", "json"});
+    CheckReport(first.output);
+    EXPECT_EQ(first.output, RunPlumb({"audit", path, "--format=json"}).output);
   }
 }
 
 TEST_F(Cli, TextIsTheSameTwice) {
-  EXPECT_EQ(RunPlumb({"audit", dir_.path()}).out, RunPlumb({"audit", dir_.path()}).out);
+  EXPECT_EQ(RunPlumb({"audit", dir_.path()}).output, RunPlumb({"audit", dir_.path()}).output);
 }
 
 TEST_F(Cli, OutputGoesToAFile) {
   const std::string out = dir_.File("report.json");
-  const ProcessResult result = RunPlumb({"audit", leaky_, "--format", "json", "--output", out});
+  const Ended result = RunPlumb({"audit", leaky_, "--format", "json", "--output", out});
   EXPECT_EQ(result.status, 1);
-  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.output, "");
   CheckReport(ReadFile(out));
   EXPECT_EQ(RunPlumb({"audit", leaky_, "--output", "/nonexistent/dir/x"}).status, 2);
 }
@@ -169,18 +172,17 @@ TEST_F(Cli, OutputIsWrittenThroughALinkOrAPipe) {
   EXPECT_EQ(RunPlumb({"audit", leaky_, "--format", "json", "--output", link}).status, 1);
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   CheckReport(ReadFile(target));
-  const ProcessResult result =
-      RunPlumb({"audit", leaky_, "--format", "json", "--output", "/dev/stdout"});
+  const Ended result = RunPlumb({"audit", leaky_, "--format", "json", "--output", "/dev/stdout"});
   EXPECT_EQ(result.status, 1);
-  CheckReport(result.out);
+  CheckReport(result.output);
 }
 
 TEST_F(Cli, AFullDiskIsSaid) {
   const std::string link = dir_.File("full");
   std::filesystem::create_symlink("/dev/full", link);
-  const ProcessResult result = RunPlumb({"audit", leaky_, "--output", link});
+  const Ended result = RunPlumb({"audit", leaky_, "--output", link});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, HasSubstr("expected to write the output"));
+  EXPECT_THAT(result.errors, HasSubstr("expected to write the output"));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
@@ -243,11 +245,11 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
       {{"spool"}, "spool: expected a subcommand (list, send)"},
   };
   for (const auto& c : cases) {
-    const ProcessResult result = RunPlumb(c.arguments);
+    const Ended result = RunPlumb(c.arguments);
     SCOPED_TRACE(c.arguments.empty() ? "" : c.arguments.back());
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.err, HasSubstr(c.expected));
-    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.errors, HasSubstr(c.expected));
+    EXPECT_EQ(result.output, "");
   }
 }
 
@@ -259,7 +261,8 @@ TEST_F(Cli, SetAndRulesTakeOneValueEach) {
 
 TEST_F(Cli, RulesSelect) {
   const auto report = CheckReport(
-      RunPlumb({"audit", leaky_, "--rules", "causality/moe-future-leak", "--format", "json"}).out);
+      RunPlumb({"audit", leaky_, "--rules", "causality/moe-future-leak", "--format", "json"})
+          .output);
   ASSERT_FALSE(report["verdicts"].empty());
   for (const auto& verdict : report["verdicts"])
     EXPECT_EQ(verdict["rule"], "causality/moe-future-leak");
@@ -267,10 +270,9 @@ TEST_F(Cli, RulesSelect) {
 
 TEST_F(Cli, AsForcesTheFormat) {
   EXPECT_EQ(RunPlumb({"audit", "--as", "safetensors", leaky_}).status, 1);
-  const ProcessResult result =
-      RunPlumb({"audit", "--as", "run-record", leaky_, "--format", "json"});
+  const Ended result = RunPlumb({"audit", "--as", "run-record", leaky_, "--format", "json"});
   EXPECT_EQ(result.status, 2);
-  const auto report = CheckReport(result.out);
+  const auto report = CheckReport(result.output);
   EXPECT_EQ(report["inputs"][0]["format"], "run-record");
 }
 
@@ -281,52 +283,52 @@ TEST_F(Cli, HostileNamesAreEscaped) {
       "\xE2\x80\xAE"
       "demo";
   const std::string path = dir_.Write("bad\xFF\x1bname", dump.File());
-  const ProcessResult text = RunPlumb({"audit", path, cut_});
-  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
-  EXPECT_EQ(text.out.find("\xE2\x80\xAE"), std::string::npos);
-  EXPECT_EQ(text.out.find('\xFF'), std::string::npos);
-  CheckReport(RunPlumb({"audit", path, "--format", "json"}).out);
+  const Ended text = RunPlumb({"audit", path, cut_});
+  EXPECT_EQ(text.output.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.output.find("\xE2\x80\xAE"), std::string::npos);
+  EXPECT_EQ(text.output.find('\xFF'), std::string::npos);
+  CheckReport(RunPlumb({"audit", path, "--format", "json"}).output);
 }
 
 TEST_F(Cli, APipeIsRefusedNotWaitedFor) {
   const std::string pipe = dir_.File("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const ProcessResult result = RunPlumb({"audit", pipe});
+  const Ended result = RunPlumb({"audit", pipe});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, HasSubstr("expected a regular file"));
+  EXPECT_THAT(result.errors, HasSubstr("expected a regular file"));
 }
 
 TEST_F(Cli, HelpAndVersion) {
   EXPECT_EQ(RunPlumb({"--help"}).status, 0);
-  EXPECT_THAT(RunPlumb({"--help"}).out, HasSubstr("audit"));
+  EXPECT_THAT(RunPlumb({"--help"}).output, HasSubstr("audit"));
   for (const char* command : {"audit", "rules", "explain"})
     EXPECT_EQ(RunPlumb({command, "--help"}).status, 0);
-  EXPECT_THAT(RunPlumb({"--version"}).out, StartsWith("plumb "));
+  EXPECT_THAT(RunPlumb({"--version"}).output, StartsWith("plumb "));
 }
 
 TEST_F(Cli, Catalogue) {
-  const ProcessResult text = RunPlumb({"rules"});
+  const Ended text = RunPlumb({"rules"});
   EXPECT_EQ(text.status, 0);
-  EXPECT_THAT(text.out, HasSubstr("causality/moe-future-leak"));
-  EXPECT_THAT(text.out, HasSubstr("planned"));
-  const auto json = nlohmann::json::parse(RunPlumb({"rules", "--format", "json"}).out);
+  EXPECT_THAT(text.output, HasSubstr("causality/moe-future-leak"));
+  EXPECT_THAT(text.output, HasSubstr("planned"));
+  const auto json = nlohmann::json::parse(RunPlumb({"rules", "--format", "json"}).output);
   std::set<std::string> ids;
   for (const auto& rule : json["rules"]) {
     ids.insert(rule["id"]);
-    const ProcessResult page = RunPlumb({"explain", rule["id"]});
+    const Ended page = RunPlumb({"explain", rule["id"]});
     EXPECT_EQ(page.status, 0);
-    EXPECT_THAT(page.out, StartsWith("# " + rule["id"].get<std::string>()))
+    EXPECT_THAT(page.output, StartsWith("# " + rule["id"].get<std::string>()))
         << "a page begins with its rule";
   }
   EXPECT_EQ(ids.size(), json["rules"].size());
-  EXPECT_THAT(RunPlumb({"explain", "meta/data-loss"}).out, HasSubstr("| `error-share` |"));
+  EXPECT_THAT(RunPlumb({"explain", "meta/data-loss"}).output, HasSubstr("| `error-share` |"));
 }
 
 TEST_F(Cli, DocsAreThePages) {
   const std::string docs = dir_.File("docs");
   ASSERT_EQ(RunPlumb({"rules", "--write-docs", docs}).status, 0);
   EXPECT_EQ(ReadFile(docs + "/causality/moe-future-leak.md"),
-            RunPlumb({"explain", "causality/moe-future-leak"}).out);
+            RunPlumb({"explain", "causality/moe-future-leak"}).output);
   EXPECT_THAT(ReadFile(docs + "/README.md"), HasSubstr("(causality/moe-future-leak.md)"));
   EXPECT_FALSE(std::filesystem::exists(docs + "/ledger"));
 }

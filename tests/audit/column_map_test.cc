@@ -287,17 +287,17 @@ TEST(ColumnMap, WhatIsWrongIsNamedByItsLine) {
 
 TEST(ColumnMap, ByTheCommand) {
   const TempFolder dir;
-  const ProcessResult good =
+  const Ended good =
       RunPlumb({"audit", "--map", MapFile("verl"), Data("verl.jsonl"), "--format", "json"});
-  EXPECT_NE(good.status, 2) << good.err;
-  EXPECT_EQ(Json::parse(good.out)["inputs"][0]["records"], 4);
-  const ProcessResult forced = RunPlumb({"audit", "--map", MapFile("verl"), "--as", "rollout-jsonl",
-                                         Data("verl.jsonl"), "--format", "json"});
-  EXPECT_EQ(Json::parse(forced.out)["inputs"][0]["records"], 4) << forced.out;
-  const ProcessResult bad =
+  EXPECT_NE(good.status, 2) << good.errors;
+  EXPECT_EQ(Json::parse(good.output)["inputs"][0]["records"], 4);
+  const Ended forced = RunPlumb({"audit", "--map", MapFile("verl"), "--as", "rollout-jsonl",
+                                 Data("verl.jsonl"), "--format", "json"});
+  EXPECT_EQ(Json::parse(forced.output)["inputs"][0]["records"], 4) << forced.output;
+  const Ended bad =
       RunPlumb({"audit", "--map", dir.Write("m.toml", "colums = 3\n"), Data("verl.jsonl")});
   EXPECT_EQ(bad.status, 2);
-  EXPECT_THAT(bad.err, HasSubstr("m.toml:1: expected a key of a mapping file"));
+  EXPECT_THAT(bad.errors, HasSubstr("m.toml:1: expected a key of a mapping file"));
   EXPECT_EQ(RunPlumb({"audit", Data("verl.jsonl")}).status, 2) << "no format without the map";
 }
 

@@ -13,30 +13,31 @@
 namespace plumbline::audit {
 namespace {
 
-using testing::ProcessResult;
+using testing::Ended;
 using testing::RunPlumb;
 
-ProcessResult Take(std::vector<std::string> arguments) {
+Ended Take(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "fingerprint");
   return RunPlumb(arguments);
 }
 
-ProcessResult Own(const std::string& function, std::vector<std::string> more) {
+Ended Own(const std::string& function, std::vector<std::string> more) {
   more.insert(more.begin(), {"--library", FINGERPRINT_LIBRARY, "--function", function});
   return Take(more);
 }
 
 TEST(FingerprintCommandTest, PlainFunctions) {
   const auto sum = Own("plain_sum", {"--kind", "sum", "--n", "100", "--format", "json"});
-  ASSERT_EQ(sum.status, 0) << sum.out << sum.err;
-  const auto json = nlohmann::json::parse(sum.out);
+  ASSERT_EQ(sum.status, 0) << sum.output << sum.errors;
+  const auto json = nlohmann::json::parse(sum.output);
   EXPECT_EQ(json["verdict"], "verified");
   EXPECT_EQ(json["order"], "left fold of 100 terms");
   EXPECT_EQ(json["matches"], 250);
   const auto dot = Own("fused_dot", {"--kind", "dot", "--dtype", "f64", "--n", "60", "--tree"});
-  ASSERT_EQ(dot.status, 0) << dot.out << dot.err;
-  EXPECT_NE(dot.out.find("left fold of 60 terms"), std::string::npos) << dot.out;
-  EXPECT_NE(dot.out.find("f64 adds, nearest-even; products fused"), std::string::npos) << dot.out;
+  ASSERT_EQ(dot.status, 0) << dot.output << dot.errors;
+  EXPECT_NE(dot.output.find("left fold of 60 terms"), std::string::npos) << dot.output;
+  EXPECT_NE(dot.output.find("f64 adds, nearest-even; products fused"), std::string::npos)
+      << dot.output;
 }
 
 TEST(FingerprintCommandTest, AContractIsHeld) {
@@ -44,39 +45,41 @@ TEST(FingerprintCommandTest, AContractIsHeld) {
   const std::string path = folder.File("contract.toml");
   ASSERT_EQ(Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", path}).status, 0);
   const auto kept = Own("plain_sum", {"--kind", "sum", "--n", "64", "--hold", path, "--seed", "9"});
-  EXPECT_EQ(kept.status, 0) << kept.err;
+  EXPECT_EQ(kept.status, 0) << kept.errors;
   const auto broken =
       Own("fused_dot", {"--kind", "dot", "--dtype", "f64", "--n", "64", "--hold", path});
   EXPECT_EQ(broken.status, 1);
-  EXPECT_NE(broken.err.find(path + " is not kept: "), std::string::npos) << broken.err;
+  EXPECT_NE(broken.errors.find(path + " is not kept: "), std::string::npos) << broken.errors;
   std::filesystem::remove(path);
   const auto gone = Own("plain_sum", {"--kind", "sum", "--n", "64", "--hold", path});
   EXPECT_EQ(gone.status, 2);
-  EXPECT_NE(gone.err.find("found no file"), std::string::npos) << gone.err;
+  EXPECT_NE(gone.errors.find("found no file"), std::string::npos) << gone.errors;
 }
 
 TEST(FingerprintCommandTest, ACrashIsReported) {
   const auto result = Own("crashes", {"--kind", "sum", "--n", "8"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.err.find("crashes: expected results, found a crash: Aborted"), std::string::npos)
-      << result.err;
+  EXPECT_NE(result.errors.find("crashes: expected results, found a crash: Aborted"),
+            std::string::npos)
+      << result.errors;
 }
 
 TEST(FingerprintCommandTest, NoOrderIsNoSuccess) {
   const auto result = Own("nothing", {"--kind", "sum", "--n", "8"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.out.find("no-order"), std::string::npos) << result.out;
+  EXPECT_NE(result.output.find("no-order"), std::string::npos) << result.output;
 }
 
 TEST(FingerprintCommandTest, BadRequests) {
   const auto missing = Take({"--library", "libnone.so", "--function", "sdot"});
   EXPECT_EQ(missing.status, 2);
-  EXPECT_NE(missing.err.find("--library: expected a shared library"), std::string::npos)
-      << missing.err;
+  EXPECT_NE(missing.errors.find("--library: expected a shared library"), std::string::npos)
+      << missing.errors;
   const auto symbol = Own("sdot", {});
   EXPECT_EQ(symbol.status, 2);
-  EXPECT_NE(symbol.err.find("expected a symbol sdot_ or cblas_sdot, found none"), std::string::npos)
-      << symbol.err;
+  EXPECT_NE(symbol.errors.find("expected a symbol sdot_ or cblas_sdot, found none"),
+            std::string::npos)
+      << symbol.errors;
   EXPECT_EQ(Own("plain_sum", {}).status, 2);
   EXPECT_EQ(Own("plain_sum", {"--kind", "sum", "--dtype", "i8"}).status, 2);
   EXPECT_EQ(Own("plain_sum", {"--kind", "sum", "--n", "1"}).status, 2);
@@ -87,7 +90,7 @@ TEST(FingerprintCommandTest, TheContractIsReadAgain) {
   const test::TempFolder folder;
   const std::string path = folder.File("contract");
   const auto result = Own("plain_sum", {"--kind", "sum", "--n", "64", "--output", path});
-  ASSERT_EQ(result.status, 0) << result.err;
+  ASSERT_EQ(result.status, 0) << result.errors;
   const auto contract = sums::ParseContract(test::ReadFile(path), path);
   ASSERT_TRUE(contract.ok()) << contract.status();
   EXPECT_EQ(contract->verdict, sums::Verdict::kVerified);
@@ -103,17 +106,17 @@ TEST(FingerprintCommandTest, ContractsThatHoldNothingAreRefused) {
   };
   auto result = audit(sum);
   EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.err.find("expected kind dot or gemm, found sum"), std::string::npos)
-      << result.err;
+  EXPECT_NE(result.errors.find("expected kind dot or gemm, found sum"), std::string::npos)
+      << result.errors;
   result = audit(dir.File("none.toml"));
   EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.err.find("none.toml cannot be read"), std::string::npos) << result.err;
+  EXPECT_NE(result.errors.find("none.toml cannot be read"), std::string::npos) << result.errors;
   const std::string damaged =
       dir.Write("damaged.toml", "schema = \"plumbline.contract/1\"\nx = 1\n");
   result = audit(damaged);
   EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.err.find("damaged.toml:1: expected function.name"), std::string::npos)
-      << result.err;
+  EXPECT_NE(result.errors.find("damaged.toml:1: expected function.name"), std::string::npos)
+      << result.errors;
 }
 
 // The BLAS libraries of the distribution, which tools/setup installs, each by its own path.
@@ -132,7 +135,7 @@ TEST_P(BlasTest, DotsAndProductsAreExplained) {
   for (const char* function : {"sdot", "ddot", "dsdot", "sgemv", "sgemm", "dgemm"}) {
     const auto result = Take({"--library", path(), "--function", function, "--n", "203", "--k",
                               "203", "--samples", "60"});
-    EXPECT_EQ(result.status, 0) << function << "\n" << result.out << result.err;
+    EXPECT_EQ(result.status, 0) << function << "\n" << result.output << result.errors;
   }
 }
 
@@ -152,7 +155,7 @@ TEST_P(BlasTest, ASwapOfLibrariesBreaksTheContract) {
     if (swapped == path() || !std::filesystem::exists(swapped)) continue;
     const auto result = take(swapped, "--hold");
     EXPECT_EQ(result.status, 1) << other;
-    EXPECT_NE(result.err.find("order: held "), std::string::npos) << result.err;
+    EXPECT_NE(result.errors.find("order: held "), std::string::npos) << result.errors;
   }
 }
 
@@ -193,14 +196,14 @@ TEST_P(BlasTest, ARunIsHeldToTheContract) {
     const std::string dump = dir.Write("dots.safetensors", bytes);
     const auto audit = RunPlumb({"audit", dump, "--contract", contract, "--rules",
                                  "precision/contract", "--format", "json"});
-    const auto report = nlohmann::json::parse(audit.out);
+    const auto report = nlohmann::json::parse(audit.output);
     if (library == path()) {
-      EXPECT_EQ(audit.status, 0) << audit.out;
+      EXPECT_EQ(audit.status, 0) << audit.output;
       EXPECT_NE(report["verdicts"][0]["reason"].get<std::string>().find("40 of 40 elements"),
                 std::string::npos)
-          << audit.out;
+          << audit.output;
     } else {
-      EXPECT_EQ(audit.status, 1) << audit.out << audit.err;
+      EXPECT_EQ(audit.status, 1) << audit.output << audit.errors;
       EXPECT_EQ(report["findings"][0]["cause"]["id"], "contract-broken");
       EXPECT_EQ(report["findings"][0]["strength"], "proved");
     }

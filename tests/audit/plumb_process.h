@@ -1,16 +1,15 @@
-// Runs the plumb program as a user would: arguments in, both outputs and the exit status out.
+// Runs the plumb program as a user would.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "tests/support/process.h"
+
 namespace plumbline::audit::testing {
 
-struct ProcessResult {
-  int status = -1;  // exit status; 128 + the signal that ended it
-  std::string out, err;
-};
+using test::Ended;
 
-ProcessResult RunPlumb(const std::vector<std::string>& arguments);
+Ended RunPlumb(std::vector<std::string> arguments);
 
 }  // namespace plumbline::audit::testing

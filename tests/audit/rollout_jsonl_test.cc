@@ -371,9 +371,9 @@ TEST(RolloutJsonl, ExitStatusAndReport) {
       "bad.jsonl", With("rollout_logprobs", "[-1, NaN, -2]") + "\n" + Lines({Rollout(0, "a")}));
   const std::string cut = dir.Write("cut.jsonl", Lines({Rollout(0, "a")}) + R"({"step": 1, "seq)");
   EXPECT_EQ(RunPlumb({"audit", good, "--rules", "meta/*", "--fail-on", "error"}).status != 2, true);
-  const ProcessResult refused = RunPlumb({"audit", bad});
+  const Ended refused = RunPlumb({"audit", bad});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.out + refused.err, HasSubstr("bad.jsonl: byte "));
+  EXPECT_THAT(refused.output + refused.errors, HasSubstr("bad.jsonl: byte "));
   EXPECT_NE(RunPlumb({"audit", cut}).status, 2);
   EXPECT_NE(RunPlumb({"audit", "--as", "rollout-jsonl", cut}).status, 2);
 }

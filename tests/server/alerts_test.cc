@@ -86,9 +86,8 @@ class AlertsTest : public testing::Test {
   std::string Plumb(const Plumbd& server, std::vector<std::string> command) const {
     command.insert(command.begin(), PLUMB_PROGRAM);
     command.insert(command.end(), {"--server", server.address()});
-    Process process(command);
-    process.Wait();
-    return process.output() + process.errors();
+    const Ended ended = RunToEnd(command);
+    return ended.output + ended.errors;
   }
 
   TempFolder folder_;
@@ -212,10 +211,9 @@ TEST_F(AlertsTest, AnAlertmanagerIsToldAgainAndSilencedWithTheIncident) {
 TEST_F(AlertsTest, RoutesAreCheckedAndTried) {
   const std::string config = folder_.File("c.toml");
   const auto run = [&](const std::string& flag, const std::string& text) {
-    std::ofstream(config) << text;
-    Process plumbd({PLUMBD_PROGRAM, "--config", config, flag});
-    const int status = plumbd.Wait();
-    return std::make_pair(status, plumbd.output() + plumbd.errors());
+    WriteFile(config, text);
+    const Ended plumbd = RunToEnd({PLUMBD_PROGRAM, "--config", config, flag});
+    return std::make_pair(plumbd.status, plumbd.output + plumbd.errors);
   };
   const auto wrong = run("--check-config", "[[alerts.route]]\nname = \"a\"\nwebhok = \"x\"\n");
   EXPECT_EQ(wrong.first, 2);

@@ -45,10 +45,9 @@ class AliveTest : public ::testing::Test {
     return incidents[0].finding();
   }
   std::string AuditOfTheRun() const {
-    Process audit({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run", "run",
-                   "--format", "json", "--quiet"});
-    audit.Wait();
-    return audit.output();
+    return test::RunToEnd({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run", "run",
+                           "--format", "json", "--quiet"})
+        .output;
   }
 
   TempFolder folder_;
@@ -185,10 +184,11 @@ TEST_F(AliveTest, AWrongFileStopsTheStart) {
   std::ofstream(folder_.File("s.toml")) << "[[suppress]]\nrule = \"causality/*\"\nreasn = \"x\"\n";
   std::ofstream(folder_.File("plumbd.toml"))
       << "[suppressions]\nfile = \"" << folder_.File("s.toml") << "\"\n";
-  Process server({PLUMBD_PROGRAM, "--config", folder_.File("plumbd.toml"), "--check-config"});
-  EXPECT_EQ(server.Wait(), 2);
-  EXPECT_NE(server.errors().find("s.toml:3: unknown key \"reasn\""), std::string::npos)
-      << server.errors();
+  const test::Ended server =
+      test::RunToEnd({PLUMBD_PROGRAM, "--config", folder_.File("plumbd.toml"), "--check-config"});
+  EXPECT_EQ(server.status, 2);
+  EXPECT_NE(server.errors.find("s.toml:3: unknown key \"reasn\""), std::string::npos)
+      << server.errors;
 }
 
 }  // namespace

@@ -21,16 +21,8 @@ std::vector<std::string> Plumb(std::vector<std::string> words) {
   return words;
 }
 
-struct Ended {
-  int status;
-  std::string output;
-  std::string errors;
-};
-
 Ended RunPlumb(std::vector<std::string> words, std::vector<std::string> environment = {}) {
-  Process process(Plumb(std::move(words)), std::move(environment));
-  const int status = process.Wait();
-  return {status, process.output(), process.errors()};
+  return RunToEnd(Plumb(std::move(words)), std::move(environment));
 }
 
 class CliTest : public testing::Test {

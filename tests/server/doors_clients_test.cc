@@ -119,7 +119,7 @@ TEST_F(DoorsClients, ARelayProvesWhoItIsAndAsksWhoComes) {
 }
 
 TEST_F(DoorsClients, ARelayOverANetworkNeedsTls) {
-  const Said open = CheckedConfig(folder_, "[relay]\nupstream = 'example.org:7433'\n");
+  const Ended open = CheckedConfig(folder_, "[relay]\nupstream = 'example.org:7433'\n");
   EXPECT_EQ(open.status, 2);
   EXPECT_THAT(open.errors, HasSubstr("name the server's authority in relay.tls_ca"));
   EXPECT_EQ(

@@ -31,24 +31,21 @@ std::string WriteSecret(const TempFolder& folder, const std::string& name,
 TestToken NewToken(const TempFolder& folder, const std::string& name) {
   TestToken token;
   token.file = folder.File(name);
-  Process plumbd({PLUMBD_PROGRAM, "--new-token", token.file});
-  if (plumbd.Wait() != 0) throw std::runtime_error(plumbd.errors());
-  token.line = plumbd.output();
+  const Ended plumbd = RunToEnd({PLUMBD_PROGRAM, "--new-token", token.file});
+  if (plumbd.status != 0) throw std::runtime_error(plumbd.errors);
+  token.line = plumbd.output;
   return token;
 }
 
 std::unique_ptr<Plumbd> StartWith(const TempFolder& folder, const std::string& toml,
                                   std::vector<std::string> options) {
-  std::ofstream(folder.File("plumbd.toml")) << toml;
-  options.insert(options.begin(), {"--config", folder.File("plumbd.toml")});
+  options.insert(options.begin(), {"--config", folder.Write("plumbd.toml", toml)});
   return std::make_unique<Plumbd>(std::move(options));
 }
 
-Said CheckedConfig(const TempFolder& folder, const std::string& toml) {
-  std::ofstream(folder.File("plumbd.toml")) << toml;
-  Process plumbd({PLUMBD_PROGRAM, "--config", folder.File("plumbd.toml"), "--check-config"});
-  const int status = plumbd.Wait();
-  return {status, plumbd.errors()};
+Ended CheckedConfig(const TempFolder& folder, const std::string& toml) {
+  return RunToEnd(
+      {PLUMBD_PROGRAM, "--config", folder.Write("plumbd.toml", toml), "--check-config"});
 }
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,

@@ -24,12 +24,8 @@ TestToken NewToken(const TempFolder& folder, const std::string& name);
 // A configuration file of these lines in `folder`, and plumbd with it.
 std::unique_ptr<Plumbd> StartWith(const TempFolder& folder, const std::string& toml,
                                   std::vector<std::string> options = {});
-// What plumbd says to such a file with --check-config: exit status and standard error.
-struct Said {
-  int status;
-  std::string errors;
-};
-Said CheckedConfig(const TempFolder& folder, const std::string& toml);
+// What plumbd says to such a file with --check-config.
+Ended CheckedConfig(const TempFolder& folder, const std::string& toml);
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
                                          const transport::Credentials& credentials);

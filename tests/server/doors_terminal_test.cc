@@ -94,19 +94,17 @@ TEST_F(DoorsTerminal, NoCommandPassesOnWhatSteers) {
       if (format == std::string("csv") && (command.size() < 3 || command[2] != "*")) continue;
       command.insert(command.begin(), PLUMB_PROGRAM);
       command.insert(command.end(), {"--server", server_->address(), "--format", format});
-      Process plumb(command);
-      plumb.Wait();
-      EXPECT_EQ(Steering(plumb.output()), "") << command[1] << " " << command[2] << " " << format;
-      EXPECT_EQ(Steering(plumb.errors()), "") << command[1] << " " << command[2] << " " << format;
-      EXPECT_NE(plumb.output() + plumb.errors(), "") << command[1];
+      const Ended plumb = RunToEnd(command);
+      EXPECT_EQ(Steering(plumb.output), "") << command[1] << " " << command[2] << " " << format;
+      EXPECT_EQ(Steering(plumb.errors), "") << command[1] << " " << command[2] << " " << format;
+      EXPECT_NE(plumb.output + plumb.errors, "") << command[1];
     }
   }
   for (const char* format : {"text", "json", "sarif", "html"}) {
-    Process audit({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run", run, "--format",
-                   format, "--quiet"});
-    audit.Wait();
-    EXPECT_EQ(Steering(audit.output()), "") << format;
-    EXPECT_EQ(Steering(audit.errors()), "") << format;
+    const Ended audit = RunToEnd({PLUMB_PROGRAM, "audit", "--server", server_->address(), "--run",
+                                  run, "--format", format, "--quiet"});
+    EXPECT_EQ(Steering(audit.output), "") << format;
+    EXPECT_EQ(Steering(audit.errors), "") << format;
   }
 }
 

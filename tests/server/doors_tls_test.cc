@@ -159,11 +159,11 @@ TEST_F(DoorsTls, RefusesToStartWithFilesThatCannotBeRight) {
        "tokens do not cross a network in the clear"},
   };
   for (const auto& c : cases) {
-    const Said said = CheckedConfig(folder_, c.toml);
+    const Ended said = CheckedConfig(folder_, c.toml);
     EXPECT_EQ(said.status, 2) << c.toml;
     EXPECT_THAT(said.errors, HasSubstr(c.message)) << c.toml;
   }
-  const Said open = CheckedConfig(folder_, off + Tls(own_, true) + Access("x", "*", "['read']"));
+  const Ended open = CheckedConfig(folder_, off + Tls(own_, true) + Access("x", "*", "['read']"));
   EXPECT_EQ(open.status, 0) << open.errors;
 }
 

@@ -307,7 +307,7 @@ TEST_F(DoorsToken, FilesThatAreNoTokenFilesStopTheStart) {
       {secret + " expires=tomorrow", ".tokens:1: expected expires=YYYY-MM-DD"},
   };
   for (const auto& c : cases) {
-    const Said said = CheckedConfig(folder_, Entry("x", c.tokens, "['read']"));
+    const Ended said = CheckedConfig(folder_, Entry("x", c.tokens, "['read']"));
     EXPECT_EQ(said.status, 2) << c.message;
     EXPECT_THAT(said.errors, HasSubstr(c.message));
     EXPECT_THAT(said.errors, Not(HasSubstr(secret)));

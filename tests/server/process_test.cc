@@ -15,17 +15,9 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-struct Ended {
-  int status;
-  std::string output;
-  std::string errors;
-};
-
 Ended RunPlumbd(std::vector<std::string> options) {
   options.insert(options.begin(), PLUMBD_PROGRAM);
-  Process process(options);
-  const int status = process.Wait();
-  return {status, process.output(), process.errors()};
+  return RunToEnd(options);
 }
 
 TEST(PlumbdProcess, SaysItsVersionAndItsOptions) {

@@ -236,9 +236,9 @@ TEST_F(QueryServiceTest, SeriesOverTheWire) {
   const auto plumb = [&](std::vector<std::string> words) {
     words.insert(words.begin(),
                  {PLUMB_PROGRAM, "query", "series", "--run", "r", "--server", service.address()});
-    Process process(words);
-    EXPECT_EQ(process.Wait(), 0) << process.errors();
-    return process.output();
+    const Ended ended = RunToEnd(words);
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+    return ended.output;
   };
   EXPECT_THAT(plumb({}), testing::AllOf(HasSubstr("layers.0/grad"), HasSubstr("200 values")));
   EXPECT_EQ(plumb({"loss", "--last", "1", "--format", "csv"}),
@@ -269,13 +269,11 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   const auto audit = [&](std::vector<std::string> words) {
     words.insert(words.begin(),
                  {PLUMB_PROGRAM, "audit", "--server", service.address(), "--format", "json"});
-    auto process = std::make_unique<Process>(words);
-    process->Wait();
-    return process;
+    return RunToEnd(words);
   };
   const auto found = audit({"--run", "r"});
-  EXPECT_EQ(found->Wait(), 1) << found->errors();
-  const auto report = nlohmann::json::parse(found->output());
+  EXPECT_EQ(found.status, 1) << found.errors;
+  const auto report = nlohmann::json::parse(found.output);
   ASSERT_EQ(report["findings"].size(), 1u);
   EXPECT_EQ(report["findings"][0]["rule"], audit::kDoctorRule);
   EXPECT_EQ(report["findings"][0]["site"]["step_last"], 1);
@@ -288,26 +286,27 @@ TEST_F(QueryServiceTest, ARunIsAuditedAsTheJournalHoldsIt) {
   EXPECT_THAT(input["problems"][1].get<std::string>(), HasSubstr("not come to the last 1 of them"));
 
   const auto unknown = audit({"--run", "x"});
-  EXPECT_EQ(unknown->Wait(), 2);
-  EXPECT_THAT(unknown->errors(), HasSubstr("nothing of run x"));
-  EXPECT_EQ(audit({})->Wait(), 2);
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.errors, HasSubstr("nothing of run x"));
+  EXPECT_EQ(audit({}).status, 2);
 
   // What was asked for here comes to the server's own settings, and does not replace them.
   journal_.header.add_settings(std::string(audit::kDoctorRule) + ".nonsense=1");
   const auto both = audit({"--run", "r", "--set", "drift/logit-drift.alpha=0.01"});
-  EXPECT_EQ(both->Wait(), 2);
-  EXPECT_THAT(both->errors(), HasSubstr("nonsense"));
-  EXPECT_EQ(audit({"--run", "r", "--rules", "drift/*"})->errors(), "");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.errors, HasSubstr("nonsense"));
+  EXPECT_EQ(audit({"--run", "r", "--rules", "drift/*"}).errors, "");
   journal_.header.clear_settings();
 
   journal_.end = absl::DataLossError("journal/1.plj: byte 9: expected a frame");
   const auto damaged = audit({"--run", "r"});
-  EXPECT_EQ(damaged->Wait(), 2);
-  EXPECT_THAT(damaged->output(), HasSubstr("byte 9"));
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_THAT(damaged.output, HasSubstr("byte 9"));
   const Service without(&book_, store_.get(), nullptr);
-  Process nothing({PLUMB_PROGRAM, "audit", "--server", without.address(), "--run", "r"});
-  EXPECT_EQ(nothing.Wait(), 2);
-  EXPECT_THAT(nothing.errors(), HasSubstr("--data DIR"));
+  const Ended nothing =
+      RunToEnd({PLUMB_PROGRAM, "audit", "--server", without.address(), "--run", "r"});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.errors, HasSubstr("--data DIR"));
 }
 
 }  // namespace

@@ -1,99 +1,18 @@
 #include "tests/server/support.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <csignal>
-#include <sstream>
 
 #include "audit/live/doctor_batch.h"
 
-extern char** environ;
-
 namespace plumbline::test {
 namespace {
-
-std::vector<char*> Pointers(const std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 std::chrono::system_clock::time_point Soon() {
   return std::chrono::system_clock::now() + kPatience;
 }
 
 }  // namespace
-
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  do {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
-}
-
-Process::Process(std::vector<std::string> command, std::vector<std::string> environment) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, folder_.File("out").c_str(), O_WRONLY | O_CREAT,
-                                   0600);
-  posix_spawn_file_actions_addopen(&actions, 2, folder_.File("err").c_str(), O_WRONLY | O_CREAT,
-                                   0600);
-  for (char** e = environ; *e != nullptr; ++e) environment.emplace_back(*e);
-  if (posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, Pointers(command).data(),
-                  Pointers(environment).data()) != 0) {
-    pid_ = -1;
-    status_ = 127;
-  }
-  posix_spawn_file_actions_destroy(&actions);
-}
-
-Process::~Process() {
-  if (status_) return;
-  Signal(SIGKILL);
-  Wait();
-}
-
-void Process::Signal(int signal) const {
-  if (pid_ > 0 && !status_) kill(pid_, signal);
-}
-
-int Process::Wait() {
-  if (status_) return *status_;
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return *status_;
-}
-
-bool Process::running() {
-  if (status_) return false;
-  int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) == 0) return true;
-  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return false;
-}
-
-double Process::cpu_seconds() const {
-  // Fields 14 and 15 of stat(5), counted behind the closing parenthesis of the name.
-  const std::string stat = ReadFile("/proc/" + std::to_string(pid_) + "/stat");
-  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
-  std::string skipped;
-  for (int i = 3; i < 14; ++i) fields >> skipped;
-  double user = 0, system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-std::string Process::output() const { return ReadFile(folder_.File("out")); }
-std::string Process::errors() const { return ReadFile(folder_.File("err")); }
 
 Plumbd::Plumbd(std::vector<std::string> options, std::vector<std::string> environment) {
   const auto has = [&](const char* name) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <grpcpp/grpcpp.h>
-#include <sys/types.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -17,35 +16,11 @@
 
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "plumbline/v1/query.grpc.pb.h"
+#include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/process.h"
 
 namespace plumbline::test {
-
-// Only a broken build makes a test wait this long.
-inline constexpr std::chrono::seconds kPatience{60};
-
-// Polls until `condition` holds. False after kPatience.
-bool Eventually(const std::function<bool()>& condition);
-
-// A program and what it printed. Killed by pid when the object goes.
-class Process {
- public:
-  explicit Process(std::vector<std::string> command, std::vector<std::string> environment = {});
-  ~Process();
-  void Signal(int signal) const;
-  // The exit status, 128 + the signal that ended it; waits.
-  int Wait();
-  bool running();
-  std::string output() const;  // standard output so far
-  std::string errors() const;
-  double cpu_seconds() const;  // used so far, user and system
-  pid_t pid() const { return pid_; }
-
- private:
-  TempFolder folder_;
-  pid_t pid_ = -1;
-  std::optional<int> status_;
-};
 
 // plumbd on a free loopback port. Empty address(): it did not start; see errors().
 class Plumbd {

@@ -2,19 +2,14 @@
 // are killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include "tests/agent/core/support.h"
+#include "tests/support/process.h"
 #include "transport/courier.h"
-
-extern char** environ;
 
 namespace plumbline::transport {
 namespace {
@@ -25,43 +20,20 @@ using std::chrono::milliseconds;
 // A trainer that spools, to be killed.
 class SpoolingProcess {
  public:
-  SpoolingProcess(const std::string& server, const std::string& spool) {
-    int out[2];
-    EXPECT_EQ(pipe(out), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, out[0]);
-    const std::string program =
-        std::string(PLUMBLINE_BINARY_DIR) + "/bin/transport_spooling_process";
-    char* argv[] = {const_cast<char*>(program.c_str()), const_cast<char*>(server.c_str()),
-                    const_cast<char*>(spool.c_str()), nullptr};
-    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ), 0) << program;
-    posix_spawn_file_actions_destroy(&actions);
-    close(out[1]);
-    steps_ = fdopen(out[0], "r");
-  }
-  ~SpoolingProcess() {
-    if (pid_ != 0) Kill();
-    std::fclose(steps_);
-  }
+  SpoolingProcess(const std::string& server, const std::string& spool)
+      : process_({PLUMBLINE_BINARY_DIR "/bin/transport_spooling_process", server, spool}) {}
   void WaitForStep(int64_t step) const {
-    long long seen = -1;
-    while (seen < step && std::fscanf(steps_, "%lld", &seen) == 1) {
-    }
-    EXPECT_GE(seen, step);
+    const std::string line = "\n" + std::to_string(step) + "\n";
+    EXPECT_TRUE(
+        test::Eventually([&] { return process_.output().find(line) != std::string::npos; }));
   }
   void Kill() {
-    kill(pid_, SIGKILL);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status));
-    pid_ = 0;
+    process_.Signal(SIGKILL);
+    EXPECT_EQ(process_.Wait(), 128 + SIGKILL);
   }
 
  private:
-  pid_t pid_ = 0;
-  std::FILE* steps_ = nullptr;
+  test::Process process_;
 };
 
 void Train(TestRun* run, RouterCall* call, int64_t first, int64_t steps) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/agent/core/on_device.h"
+#include "tests/support/eventually.h"
 
 namespace plumbline::agent {
 namespace {
@@ -88,10 +89,10 @@ TEST_F(Device, AStepIsCompleteWhenTheDeviceIsDoneWithIt) {
   }
   EXPECT_EQ(run.run().Flush(100, &error), PLUMBLINE_DEADLINE_EXCEEDED);
   Account account;
-  for (int tries = 0; tries < 3000 && account.items < 4; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  test::Eventually([&] {
     account = AccountOf(Batches(dir_));
-  }
+    return account.items >= 4;
+  });
   EXPECT_EQ(account.items, 4u) << "the scalars";
   EXPECT_EQ(account.complete_through, -1);
 
@@ -165,10 +166,10 @@ TEST_F(Device, CloseInAHurryStillWritesWhatItHas) {
   run.run().StepEnd(0);
   run.Close(200);  // in time or not; the drain thread ends its work either way
   Account account;
-  for (int tries = 0; tries < 3000 && !account.finished; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  test::Eventually([&] {
     account = AccountOf(Batches(dir_));
-  }
+    return account.finished;
+  });
   EXPECT_TRUE(account.finished);
   EXPECT_EQ(account.lost_by_cause.at("device-unfinished"), 1u);
   EXPECT_EQ(account.items, 1u);

@@ -2,20 +2,17 @@
 // end of its process; and what the thread that writes it costs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "tests/agent/core/support.h"
-
-extern char** environ;
+#include "tests/support/process.h"
 
 namespace plumbline::agent {
 namespace {
@@ -131,24 +128,17 @@ TEST(Record, IdleCostsNextToNothing) {
 // The evidence of its last steps is there after the trainer was killed.
 TEST(Record, SurvivesSigkill) {
   TempFolder dir;
-  const std::string program = std::string(PLUMBLINE_BINARY_DIR) + "/bin/agent_trainer_process";
-  const std::string path = dir.path();
-  char* argv[] = {const_cast<char*>(program.c_str()), const_cast<char*>("record"),
-                  const_cast<char*>(path.c_str()), nullptr};
-  pid_t pid = 0;
-  ASSERT_EQ(posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv, environ), 0) << program;
-  const std::string file = FirstRecord(path);
+  const std::string file = FirstRecord(dir.path());
+  test::Process trainer({PLUMBLINE_BINARY_DIR "/bin/agent_trainer_process", "record", dir.path()});
   Account account;
-  for (int i = 0; i < 3000 && account.complete_through < 30; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  test::Eventually([&] {
     if (std::filesystem::exists(file) && std::filesystem::file_size(file) > 100) {
       account = AccountOf(ReadRecord(file));
     }
-  }
-  kill(pid, SIGKILL);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  ASSERT_TRUE(WIFSIGNALED(status));
+    return account.complete_through >= 30;
+  });
+  trainer.Signal(SIGKILL);
+  ASSERT_EQ(trainer.Wait(), 128 + SIGKILL);
   ASSERT_GE(account.complete_through, 30);
   const Account after = AccountOf(ReadRecord(file));
   EXPECT_GE(after.complete_through, account.complete_through);

@@ -9,6 +9,7 @@
 
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "tests/agent/core/support.h"
+#include "tests/support/eventually.h"
 
 namespace plumbline::agent::testing {
 
@@ -217,14 +218,8 @@ uint64_t RecordingServer::hellos() const {
   return state_->hellos;
 }
 
-bool RecordingServer::WaitFor(const std::function<bool(const Account&)>& condition,
-                              int seconds) const {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (!condition(AccountOf(Batches()))) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
+bool RecordingServer::WaitFor(const std::function<bool(const Account&)>& condition) const {
+  return test::Eventually([&] { return condition(AccountOf(Batches())); });
 }
 
 }  // namespace plumbline::agent::testing

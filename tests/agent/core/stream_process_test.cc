@@ -3,13 +3,10 @@
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <set>
@@ -17,8 +14,7 @@
 #include <thread>
 
 #include "tests/agent/core/streamed_run.h"
-
-extern char** environ;
+#include "tests/support/process.h"
 
 namespace plumbline::agent {
 namespace {
@@ -45,36 +41,16 @@ bool ThreadNamed(const std::string& name) {
   return false;
 }
 
+// Prints its address when it listens.
 class ServerProcess {
  public:
-  ServerProcess() {
-    int out[2];
-    EXPECT_EQ(pipe(out), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    const std::string program = std::string(PLUMBLINE_BINARY_DIR) + "/bin/agent_server_process";
-    char* argv[] = {const_cast<char*>(program.c_str()), nullptr};
-    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ), 0) << program;
-    posix_spawn_file_actions_destroy(&actions);
-    close(out[1]);
-    char text[64] = "";
-    const ssize_t n = read(out[0], text, sizeof(text) - 1);
-    EXPECT_GT(n, 0);
-    close(out[0]);
-    target_ = std::string(text, static_cast<size_t>(std::max<ssize_t>(n, 1)) - 1);
-  }
-  ~ServerProcess() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
   const std::string& target() const { return target_; }
-  void Stop() const { kill(pid_, SIGSTOP); }
-  void Continue() const { kill(pid_, SIGCONT); }
+  void Stop() const { process_.Signal(SIGSTOP); }
+  void Continue() const { process_.Signal(SIGCONT); }
 
  private:
-  pid_t pid_ = 0;
-  std::string target_;
+  test::Process process_{{PLUMBLINE_BINARY_DIR "/bin/agent_server_process"}};
+  const std::string target_ = process_.FirstLine();
 };
 
 TEST(Stream, CloseReturnsWhenTheServerIsStopped) {
@@ -93,11 +69,7 @@ TEST(Stream, CloseReturnsWhenTheServerIsStopped) {
   EXPECT_LT(seconds, 10.0) << "about 2 s are meant; more only if the machine is very busy";
   std::printf("close of a stopped server: %.2f s\n", seconds);
   // The call was cancelled, not left to itself.
-  const auto closed = Clock::now();
-  while (ThreadNamed("plumb-stream") && Seconds(Clock::now() - closed) < 20) {
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  EXPECT_FALSE(ThreadNamed("plumb-stream"));
+  EXPECT_TRUE(test::Eventually([] { return !ThreadNamed("plumb-stream"); }));
   EXPECT_FALSE(ThreadNamed("plumb-drain"));
 }
 

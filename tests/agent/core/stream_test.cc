@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
+#include <set>
 #include <thread>
 
 #include "tests/agent/core/streamed_run.h"
+#include "tests/support/eventually.h"
 #include "tests/transport/slow_link.h"
 
 namespace plumbline::agent {
@@ -162,17 +163,14 @@ TEST(Stream, AServerThatForgotIsToldItsSitesAgain) {
   server.ForgetEverything();
   server.Start();
   Train(&run, &call, 50, 50, milliseconds(10));
-  const auto start = Clock::now();
-  std::map<SiteKey, std::string> declared;
   // Its sequences begin where the agent stands: no gap check here.
-  while (declared.size() < 3 && Seconds(Clock::now() - start) < 30) {
-    declared.clear();
+  EXPECT_TRUE(test::Eventually([&] {
+    std::set<SiteKey> declared;
     for (const auto& b : server.Batches()) {
-      for (const auto& d : b.declarations()) declared[{d.site().layer(), d.site().op()}] = d.kind();
+      for (const auto& d : b.declarations()) declared.insert({d.site().layer(), d.site().op()});
     }
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  EXPECT_EQ(declared.size(), 3u);
+    return declared.size() == 3;
+  }));
   EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
 }
 
@@ -214,19 +212,13 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   AgentOptions options = ServerOptions(server.target());
   options.heartbeat_ms = 100;
   TestRun run(options);
-  const auto start = Clock::now();
-  while (server.heartbeats() < 3 && Seconds(Clock::now() - start) < 30) {
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  EXPECT_GE(server.heartbeats(), 3u);
+  EXPECT_TRUE(test::Eventually([&] { return server.heartbeats() >= 3; }));
   EXPECT_FALSE(server.heartbeat().any_step());
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 20, milliseconds(0));
   plumbline_error_t error;
   ASSERT_EQ(run.run().Flush(20000, &error), PLUMBLINE_OK) << error.text;
-  while (!server.heartbeat().any_step() && Seconds(Clock::now() - start) < 30) {
-    std::this_thread::sleep_for(milliseconds(20));
-  }
+  EXPECT_TRUE(test::Eventually([&] { return server.heartbeat().any_step(); }));
   EXPECT_EQ(server.heartbeat().newest_step(), 19);
   EXPECT_EQ(server.heartbeat().oldest_unsent_step(), 20) << "all is sent";
   EXPECT_EQ(server.heartbeat().steps_ended(), 20);
@@ -235,11 +227,7 @@ TEST(Stream, HeartbeatsWhileNothingHappens) {
   uint64_t span = 0;
   ASSERT_EQ(run.run().SpanBegin(20, "checkpoint", "save", &span, &error), PLUMBLINE_OK);
   const auto wait_for = [&](v1::Span::Kind stage) {
-    const auto begin = Clock::now();
-    while (server.heartbeat().open_stage() != stage && Seconds(Clock::now() - begin) < 30) {
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    return server.heartbeat().open_stage() == stage;
+    return test::Eventually([&] { return server.heartbeat().open_stage() == stage; });
   };
   EXPECT_TRUE(wait_for(v1::Span::KIND_CHECKPOINT));
   EXPECT_GT(server.heartbeat().still_ns(), 0u);
@@ -258,11 +246,7 @@ TEST(Stream, SilentServerIsDialledAgain) {
   TestRun run(options);
   RouterCall call(32, 8, 2);
   Train(&run, &call, 0, 10, milliseconds(1));
-  const auto start = Clock::now();
-  while (server.hellos() < 2 && Seconds(Clock::now() - start) < 30) {
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  EXPECT_GE(server.hellos(), 2u);
+  EXPECT_TRUE(test::Eventually([&] { return server.hellos() >= 2; }));
   // Each welcome says what it holds, which is an acknowledgement too.
   EXPECT_EQ(run.Close(20000), PLUMBLINE_OK) << run.error();
   ExpectAllArrived(server, 30, 9);

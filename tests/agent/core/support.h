@@ -126,7 +126,7 @@ class RecordingServer {
   v1::Heartbeat heartbeat() const;  // the last
   uint64_t hellos() const;
   // True when the condition on the stored batches comes true in time.
-  bool WaitFor(const std::function<bool(const Account&)>& condition, int seconds = 60) const;
+  bool WaitFor(const std::function<bool(const Account&)>& condition) const;
 
  private:
   class Service;
