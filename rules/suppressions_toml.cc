@@ -61,7 +61,7 @@ std::string ReadSteps(const toml::node& node, Suppression* s) {
 }
 
 std::string ReadFingerprint(const toml::node& node, std::string* out) {
-  const std::string expected =
+  std::string expected =
       absl::StrCat("the first ", kLeastDigits, " or more hexadecimal digits of a fingerprint");
   if (std::string wrong = ReadText(node, out); !wrong.empty()) return expected;
   const bool hex = out->find_first_not_of("0123456789abcdef") == std::string::npos;

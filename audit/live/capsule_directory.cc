@@ -77,7 +77,7 @@ absl::Status CapsuleDirectory::Add(const v1::Batch& batch) {
     std::snprintf(call, sizeof(call), ".%04u", e.call());
     File file;
     file.name = absl::StrCat(RankName(batch.sources(0)),
-                             dumps.size() == 0 && e.call() == 0 ? "" : call, ".safetensors");
+                             dumps.empty() && e.call() == 0 ? "" : call, ".safetensors");
     file.form = "safetensors";
     file.kind = KindOf(e);
     file.rank = batch.sources(0).rank();

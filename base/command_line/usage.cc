@@ -1,5 +1,6 @@
 #include "base/command_line/usage.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>

@@ -76,7 +76,7 @@ class Engine::Impl {
   }
 
   // By value: the name may be the one that goes with the run.
-  void FinishRun(std::string name) {
+  void FinishRun(std::string name) {  // NOLINT(performance-unnecessary-value-param)
     const auto found = runs_.find(name);
     if (found == runs_.end()) return;
     Run& run = *found->second;
@@ -116,7 +116,7 @@ class Engine::Impl {
   absl::Status Restore(std::string_view bytes) {
     if (!runs_.empty() || !sets_.empty() || judged_ + inconclusive_ + finished_losses_ > 0)
       return absl::FailedPreconditionError("checkpoint: expected an engine that has seen nothing");
-    const absl::Status status =
+    absl::Status status =
         OpenCheckpoint(bytes, Maker(), [this](Archive& archive) { Persist(archive); });
     if (!status.ok()) Forget();
     return status;
@@ -317,6 +317,7 @@ absl::Status Engine::Add(v1::Batch batch) {
   return Add(std::make_shared<const v1::Batch>(std::move(batch)));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): shared with what the engine keeps
 absl::Status Engine::Add(std::shared_ptr<const v1::Batch> batch) {
   if (auto status = CheckBatch(*batch); !status.ok()) return status;
   if (auto status = impl_->CheckSeries(*batch); !status.ok()) return status;

@@ -80,7 +80,7 @@ void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
 
 void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutToken& token) {
   const double d = token.train - token.rollout;
-  const bool lag_known = token.lag != kNoLag && token.lag >= 0;
+  const bool lag_known = token.lag >= 0;
   const bool is_fresh = !lag_known || token.lag == 0;
   ++judged;
   if (lag_known) ++with_lag;

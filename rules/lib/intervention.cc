@@ -118,7 +118,7 @@ class Checker {
     for (FlipShare* share : {&check_.other_rank, &check_.later, &check_.earlier}) {
       const auto left = static_cast<int64_t>(kinds.size());
       if (kinds.count(share) == 0) continue;
-      const absl::Status status =
+      absl::Status status =
           TryAll(std::move(kinds[share]), (options_.max_calls - check_.calls - kReserve) / left);
       if (!status.ok()) return status;
       kinds.erase(share);

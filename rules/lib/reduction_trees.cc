@@ -146,7 +146,7 @@ struct Relabel {
 
 Part Node(int node, const Relabel& row, NodeOrder order) {
   const Children c = ChildrenOf(node, row.rows);
-  const Part own = Leaf(row(node));
+  Part own = Leaf(row(node));
   std::vector<Part> below;
   for (const int child : {c.first, c.second}) {
     if (child >= 0) below.push_back(Node(child, row, order));

@@ -31,7 +31,7 @@ struct ColumnView {
 absl::Status View(const char* name, bool has, const v1::Tensor& tensor, uint64_t length,
                   bool floating, ColumnView* out) {
   if (!has) return absl::OkStatus();
-  const auto status = CheckTensor(name, tensor, {static_cast<int64_t>(length)}, floating);
+  auto status = CheckTensor(name, tensor, {static_cast<int64_t>(length)}, floating);
   if (!status.ok()) return status;
   *out = {tensor.data().data(), static_cast<DType>(tensor.dtype())};
   return absl::OkStatus();

@@ -13,15 +13,16 @@ void StableSortBy(const std::vector<T>& value, std::vector<int32_t>& order) {
   const auto at = [&](int32_t row) { return value[static_cast<size_t>(row)]; };
   const auto below = [&](int32_t a, int32_t b) { return at(a) < at(b); };
   if (std::is_sorted(order.begin(), order.end(), below)) return;
-  const auto [least, most] = std::minmax_element(value.begin(), value.end());
-  const uint64_t range = static_cast<uint64_t>(*most) - static_cast<uint64_t>(*least);
+  const auto ends = std::minmax_element(value.begin(), value.end());
+  const auto least = static_cast<uint64_t>(*ends.first);
+  const uint64_t range = static_cast<uint64_t>(*ends.second) - least;
   if (range > 4 * static_cast<uint64_t>(order.size()) + 1024) {
     std::stable_sort(order.begin(), order.end(), below);
     return;
   }
   std::vector<int32_t> begin(static_cast<size_t>(range) + 2, 0);
   const auto bucket = [&](int32_t row) {
-    return static_cast<size_t>(static_cast<uint64_t>(at(row)) - static_cast<uint64_t>(*least));
+    return static_cast<size_t>(static_cast<uint64_t>(at(row)) - least);
   };
   for (int32_t row : order) ++begin[bucket(row) + 1];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());

@@ -177,9 +177,9 @@ std::vector<KeyKind> UsableKeys(const RoutingCase& c) {
   }
   for (const auto& [value, count] : refused) {
     if (2 * count <= all) continue;
-    const auto kept = std::count_if(c.choices.begin(), c.choices.end(), [&](const Choice& choice) {
-      return choice.kept && of(choice) == value;
-    });
+    const auto kept = std::count_if(
+        c.choices.begin(), c.choices.end(),
+        [&, value = value](const Choice& choice) { return choice.kept && of(choice) == value; });
     if (value == 0 || 2 * kept < count) std::erase(kinds, KeyKind::kProbs);
   }
   return kinds;

@@ -153,7 +153,9 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
   return trial;
 }
 
-std::vector<RankedReplay> Weigh(std::vector<Trial> trials) {
+// Their replays are taken out.
+std::vector<RankedReplay> Weigh(
+    std::vector<Trial> trials) {  // NOLINT(performance-unnecessary-value-param)
   std::set<int32_t> thresholds;
   for (const auto& [replay, evidence] : trials) {
     const bool own = replay.priority == Priority::kOwnScore && !replay.rank_first;

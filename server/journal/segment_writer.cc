@@ -98,7 +98,7 @@ absl::Status SegmentWriter::SyncIfDue(std::chrono::steady_clock::time_point now)
 absl::Status SegmentWriter::SyncNow() {
   if (log_ == nullptr || !unsynced_) return absl::OkStatus();
   unsynced_ = false;
-  const absl::Status synced = log_->Sync();
+  absl::Status synced = log_->Sync();
   if (!synced.ok()) log_.reset();
   return synced;
 }

@@ -236,7 +236,7 @@ TEST_F(Cli, WrongUsageExitsTwoAndSaysWhy) {
       {{"watch", "--level", "erorr"},
        "--level: expected note, warning or error, found \"erorr\"; did"},
       {{"watch", "--timeout", "-1"}, "--timeout: expected a number of at least 0, found \"-1\""},
-      {{"query", "inciden"}, "found \"inciden\"; did you mean \"incidents\"?"},
+      {{"query", "incidnts"}, "found \"incidnts\"; did you mean \"incidents\"?"},
       {{"query", "series", "--run", "x", "--attempt", "y"},
        "query series: --attempt: expected a num"},
       {{"query", "series", "--run", "x", "--cells", "0"}, "expected 1 to 1000000, found \"0\""},
