@@ -7,6 +7,7 @@
 #include <string>
 
 #include "rules/engine/engine.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules {
 namespace {
@@ -51,12 +52,8 @@ void FillRouting(uint64_t seed, v1::Evidence& e) {
 }
 
 v1::Batch StepOf(uint32_t rank, int64_t step) {
-  v1::Batch batch;
-  v1::Source& source = *batch.add_sources();
-  source.set_run("a-run-of-some-name");
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(rank);
-  source.set_world_size(kRanks);
+  v1::Batch batch = test::BatchOf(test::SourceOf("a-run-of-some-name", rank, kRanks));
+  v1::Source& source = *batch.mutable_sources(0);
   source.set_host("node-17.cluster.example");
   source.set_pid(12345);
   const auto add = [&](const std::string& layer, const char* op) -> v1::Evidence& {
@@ -74,10 +71,7 @@ v1::Batch StepOf(uint32_t rank, int64_t step) {
     FillRouting(seed, add("model.layers." + std::to_string(i), "router"));
   add("", "loss").mutable_scalar()->set_value(2.5);
   add("", "grad_norm").mutable_scalar()->set_value(0.5);
-  v1::Progress& progress = *batch.add_progress();
-  progress.set_any_step(true);
-  progress.set_complete_through(step);
-  progress.set_newest_step(step);
+  test::AddProgress(&batch, step);
   return batch;
 }
 

@@ -23,20 +23,14 @@ constexpr int kBatches = 2000;
 double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 v1::Batch ScalarBatch(const v1::Source& source, int64_t first_step) {
-  v1::Batch batch;
-  *batch.add_sources() = source;
+  v1::Batch batch = test::BatchOf(source);
   for (int64_t step = first_step; step < first_step + kStepsABatch; ++step) {
     for (int series = 0; series < kSeries; ++series) {
-      v1::Evidence& e = *batch.add_evidence();
-      e.mutable_site()->set_op("series." + std::to_string(series));
-      e.set_step(step);
-      e.mutable_scalar()->set_value(static_cast<double>(step) * 0.5);
+      test::AddScalar(&batch, "series." + std::to_string(series), step,
+                      static_cast<double>(step) * 0.5);
     }
   }
-  v1::Progress& progress = *batch.add_progress();
-  progress.set_any_step(true);
-  progress.set_complete_through(first_step + kStepsABatch - 1);
-  progress.set_newest_step(first_step + kStepsABatch - 1);
+  test::AddProgress(&batch, first_step + kStepsABatch - 1);
   return batch;
 }
 

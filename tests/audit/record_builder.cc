@@ -4,18 +4,13 @@
 
 #include "audit/readers/safetensors.h"
 #include "base/framed_log.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::audit::testing {
 namespace {
 
 v1::Source Process(const RecordPlan& plan) {
-  v1::Source source;
-  source.set_run(plan.run);
-  source.set_attempt(plan.attempt);
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(plan.rank);
-  source.set_world_size(plan.world_size);
-  return source;
+  return test::SourceOf(plan.run, plan.rank, plan.world_size, plan.attempt);
 }
 
 v1::Evidence EvidenceOf(const Dump& dump) {
@@ -40,11 +35,8 @@ std::vector<v1::Batch> Batches(const RecordPlan& plan, const Dump& dump) {
     *batch.add_sources() = Process(plan);
     *batch.add_evidence() = evidence;
     batch.mutable_evidence(0)->set_step(step);
-    v1::Progress& progress = *batch.add_progress();
-    progress.set_any_step(true);
-    progress.set_complete_through(step);
-    progress.set_newest_step(step);
-    progress.set_finished(plan.finished && step + 1 == plan.first_step + plan.steps);
+    test::AddProgress(&batch, step)
+        .set_finished(plan.finished && step + 1 == plan.first_step + plan.steps);
   }
   return batches;
 }

@@ -13,6 +13,7 @@
 #include "rules/lib/archive_proto.h"
 #include "tests/rules/support/golden_case.h"
 #include "tests/rules/support/stepwise.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules {
 namespace {
@@ -187,11 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Summaries without samples, in steps enough for rules that look again as evidence doubles.
 TEST(Checkpoint, SummariesAloneAreNotDisturbed) {
-  v1::Batch batch;
-  v1::Source& source = *batch.add_sources();
-  source.set_run("run");
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_world_size(1);
+  v1::Batch batch = test::BatchOf(test::SourceOf("run"));
   for (int64_t step = 0; step < 24; ++step) {
     v1::Evidence& routing = *batch.add_evidence();
     routing.mutable_site()->set_layer("layers.0");

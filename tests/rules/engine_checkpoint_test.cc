@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "rules/engine/checkpoint.h"
 #include "rules/engine/engine.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules {
 namespace {
@@ -16,23 +17,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 v1::Batch Scalar(const std::string& run, uint32_t rank, int64_t step, double value) {
-  v1::Batch batch;
-  v1::Source& source = *batch.add_sources();
-  source.set_run(run);
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(rank);
-  source.set_world_size(2);
+  v1::Batch batch = test::BatchOf(test::SourceOf(run, rank, 2));
   for (const char* op : {"loss", "loss_sum", "tokens"}) {
-    v1::Evidence& evidence = *batch.add_evidence();
-    evidence.mutable_site()->set_layer("head");
-    evidence.mutable_site()->set_op(op);
-    evidence.set_step(step);
-    evidence.mutable_scalar()->set_value(std::string(op) == "tokens" ? 100 : value);
+    test::AddScalar(&batch, op, step, std::string(op) == "tokens" ? 100 : value)
+        .mutable_site()
+        ->set_layer("head");
   }
-  v1::Progress& progress = *batch.add_progress();
-  progress.set_any_step(true);
-  progress.set_complete_through(step);
-  progress.set_newest_step(step);
+  test::AddProgress(&batch, step);
   return batch;
 }
 

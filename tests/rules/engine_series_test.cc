@@ -12,6 +12,7 @@
 
 #include "rules/engine/engine.h"
 #include "rules/engine/rank_progress.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules {
 namespace {
@@ -21,21 +22,13 @@ using ::testing::HasSubstr;
 constexpr uint64_t kStream = 7000;
 
 v1::Batch Message(uint32_t rank, uint32_t world) {
-  v1::Batch batch;
+  v1::Batch batch = test::BatchOf(test::SourceOf("run", rank, world));
   batch.set_stream_id(kStream + rank);
-  v1::Source& source = *batch.add_sources();
-  source.set_run("run");
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(rank);
-  source.set_world_size(world);
   return batch;
 }
 
 void SayProgress(v1::Batch* batch, int64_t complete_through) {
-  v1::Progress& progress = *batch->add_progress();
-  progress.set_any_step(true);
-  progress.set_complete_through(complete_through);
-  progress.set_newest_step(complete_through + 1);
+  test::AddProgress(batch, complete_through).set_newest_step(complete_through + 1);
 }
 
 v1::SeriesSet SetOf(uint64_t id, const std::vector<std::string>& ops) {
@@ -55,11 +48,7 @@ v1::Batch OneByOne(uint32_t rank, uint32_t world, int64_t step, const std::vecto
   v1::Batch batch = Message(rank, world);
   for (const Value& value : values) {
     if (value.absent) continue;
-    v1::Evidence& evidence = *batch.add_evidence();
-    evidence.mutable_site()->set_op(value.op);
-    evidence.set_step(step);
-    evidence.set_sample_size(1);
-    evidence.mutable_scalar()->set_value(value.value);
+    test::AddScalar(&batch, value.op, step, value.value).set_sample_size(1);
   }
   SayProgress(&batch, step);
   return batch;

@@ -11,6 +11,7 @@
 #include "rules/engine/report.h"
 #include "rules/engine/run_state.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules {
 namespace {
@@ -21,26 +22,13 @@ using testing::RoutingSpec;
 using testing::SyntheticRouting;
 
 v1::Batch Message(uint32_t rank, uint32_t world, uint32_t attempt = 0) {
-  v1::Batch batch;
-  v1::Source& source = *batch.add_sources();
-  source.set_run("run");
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(rank);
-  source.set_world_size(world);
-  source.set_attempt(attempt);
-  return batch;
+  return test::BatchOf(test::SourceOf("run", rank, world, attempt));
 }
 
 v1::Batch ScalarAt(uint32_t rank, uint32_t world, int64_t step, uint32_t attempt = 0) {
   v1::Batch batch = Message(rank, world, attempt);
-  v1::Evidence& evidence = *batch.add_evidence();
-  evidence.mutable_site()->set_op("loss");
-  evidence.set_step(step);
-  evidence.mutable_scalar()->set_value(static_cast<double>(step));
-  v1::Progress& progress = *batch.add_progress();
-  progress.set_any_step(true);
-  progress.set_complete_through(step);
-  progress.set_newest_step(step + 1);
+  test::AddScalar(&batch, "loss", step, static_cast<double>(step));
+  test::AddProgress(&batch, step).set_newest_step(step + 1);
   return batch;
 }
 
@@ -136,11 +124,7 @@ TEST(Engine, FindingsDoNotDependOnArrivalOrder) {
       spec.policy = step % 2 == 0 ? RouterPolicy::kScore : RouterPolicy::kFifo;
       spec.seed = rank * 100 + static_cast<uint64_t>(step) + 1;
       v1::Batch batch = SyntheticRouting(spec).Batch(rank, 3, step);
-      v1::Progress& progress = *batch.add_progress();
-      progress.set_any_step(true);
-      progress.set_complete_through(step);
-      progress.set_newest_step(step);
-      progress.set_finished(step == 5);
+      test::AddProgress(&batch, step).set_finished(step == 5);
       batches.push_back(batch);
     }
   }

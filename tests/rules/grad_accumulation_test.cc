@@ -8,6 +8,7 @@
 
 #include "tests/rules/support/accumulation_run.h"
 #include "tests/rules/support/verdicts.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules {
 namespace {
@@ -105,11 +106,7 @@ TEST(GradAccumulation, RepeatedStepsCountOnce) {
   for (v1::Source& source : *second.mutable_sources()) source.set_attempt(1);
   const auto once = Judge({first});
   // Everything of the first attempt is judged before the second begins.
-  v1::Progress& progress = *first.add_progress();
-  progress.set_source(0);
-  progress.set_any_step(true);
-  progress.set_complete_through(1);
-  progress.set_newest_step(1);
+  test::AddProgress(&first, 1);
   const auto twice = Judge({first, second});
   ASSERT_EQ(once.size(), 1u);
   ASSERT_EQ(twice.size(), 1u);

@@ -50,13 +50,7 @@ class ManyRanks {
   v1::Batch Complete(uint32_t stream, int64_t step) const {
     v1::Batch batch;
     for (const v1::Source& source : sources_[stream]) *batch.add_sources() = source;
-    for (uint32_t r = 0; r < kRanksAStream; ++r) {
-      v1::Progress& progress = *batch.add_progress();
-      progress.set_source(r);
-      progress.set_any_step(true);
-      progress.set_complete_through(step);
-      progress.set_newest_step(step);
-    }
+    for (uint32_t r = 0; r < kRanksAStream; ++r) AddProgress(&batch, step).set_source(r);
     return batch;
   }
 

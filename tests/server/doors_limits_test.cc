@@ -169,8 +169,7 @@ TEST_F(DoorsLimits, AnHttpConnectionThatTrickles) {
 }
 
 v1::Batch WithSeries(const v1::Source& source, int names, int first = 0) {
-  v1::Batch batch;
-  *batch.add_sources() = source;
+  v1::Batch batch = BatchOf(source);
   v1::SeriesSet& set = *batch.add_series_sets();
   set.set_id(static_cast<uint64_t>(first) + 1);
   v1::SeriesRows& rows = *batch.add_series();

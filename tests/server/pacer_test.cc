@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/server/support.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::server {
 namespace {
@@ -26,13 +27,10 @@ v1::Hello HelloOf(const std::vector<v1::Source>& sources) {
 v1::Batch Through(const std::vector<v1::Source>& sources, int64_t step, bool finished = false) {
   v1::Batch batch;
   for (const v1::Source& s : sources) {
-    v1::Progress& p = *batch.add_progress();
+    v1::Progress& p = test::AddProgress(&batch, step);
     p.set_source(static_cast<uint32_t>(batch.sources_size()));
-    *batch.add_sources() = s;
-    p.set_any_step(true);
-    p.set_complete_through(step);
-    p.set_newest_step(step);
     p.set_finished(finished);
+    *batch.add_sources() = s;
   }
   return batch;
 }

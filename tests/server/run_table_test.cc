@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/batches.h"
+
 namespace plumbline::server {
 namespace {
 
@@ -11,18 +13,11 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 v1::Source Source(uint32_t rank, uint32_t world, uint32_t attempt = 0) {
-  v1::Source s;
-  s.set_run("r");
-  s.set_role(v1::ROLE_TRAINER);
-  s.set_rank(rank);
-  s.set_world_size(world);
-  s.set_attempt(attempt);
-  return s;
+  return test::SourceOf("r", rank, world, attempt);
 }
 
 v1::Batch Batch(const v1::Source& source, bool finished) {
-  v1::Batch b;
-  *b.add_sources() = source;
+  v1::Batch b = test::BatchOf(source);
   b.add_progress()->set_finished(finished);
   return b;
 }

@@ -86,16 +86,6 @@ v1::ServerInfo Plumbd::Info() const {
   return info;
 }
 
-v1::Source SourceOf(const std::string& run, uint32_t rank, uint32_t world, uint32_t attempt) {
-  v1::Source source;
-  source.set_run(run);
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(rank);
-  source.set_world_size(world);
-  source.set_attempt(attempt);
-  return source;
-}
-
 AgentStream::AgentStream(const Plumbd& server, uint64_t stream_id, std::vector<v1::Source> sources,
                          uint64_t next_sequence, bool directives)
     : AgentStream(server.Channel(), stream_id, std::move(sources), next_sequence, directives) {}
@@ -229,35 +219,21 @@ v1::Batch LeakingStep(const v1::Source& source, int64_t step, const std::string&
   batch.mutable_evidence(0)->set_step(step);
   batch.mutable_evidence(0)->mutable_site()->set_layer(layer);
   batch.clear_declarations();
-  v1::Progress& progress = *batch.mutable_progress(0);
-  progress.set_finished(false);
-  progress.set_complete_through(step);
-  progress.set_newest_step(step);
+  batch.clear_progress();
+  AddProgress(&batch, step);
   return batch;
 }
 
 v1::Batch ScalarStep(const v1::Source& source, int64_t step, double value) {
-  v1::Batch batch;
-  *batch.add_sources() = source;
-  v1::Evidence& evidence = *batch.add_evidence();
-  evidence.mutable_site()->set_op("loss");
-  evidence.set_step(step);
-  evidence.mutable_scalar()->set_value(value);
-  v1::Progress& progress = *batch.add_progress();
-  progress.set_any_step(true);
-  progress.set_complete_through(step);
-  progress.set_newest_step(step);
+  v1::Batch batch = BatchOf(source);
+  AddScalar(&batch, "loss", step, value);
+  AddProgress(&batch, step);
   return batch;
 }
 
 v1::Batch Goodbye(const v1::Source& source, int64_t last_step) {
-  v1::Batch batch;
-  *batch.add_sources() = source;
-  v1::Progress& progress = *batch.add_progress();
-  progress.set_any_step(last_step >= 0);
-  progress.set_complete_through(last_step);
-  progress.set_newest_step(last_step);
-  progress.set_finished(true);
+  v1::Batch batch = BatchOf(source);
+  AddProgress(&batch, last_step).set_finished(true);
   return batch;
 }
 

@@ -16,6 +16,7 @@
 
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "plumbline/v1/query.grpc.pb.h"
+#include "tests/support/batches.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/process.h"
@@ -45,9 +46,6 @@ class Plumbd {
   std::unique_ptr<Process> process_;
   std::string address_;
 };
-
-v1::Source SourceOf(const std::string& run, uint32_t rank = 0, uint32_t world = 1,
-                    uint32_t attempt = 0);
 
 // One agent: says hello at once, numbers nothing by itself.
 class AgentStream {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/agent/core/support.h"
+#include "tests/transport/support.h"
 
 namespace plumbline::transport {
 namespace {
@@ -15,41 +16,7 @@ namespace {
 using agent::testing::Account;
 using agent::testing::AccountOf;
 using agent::testing::SiteKey;
-
-v1::Evidence RoutingEvidence(const std::string& layer, int64_t step, size_t sample_bytes) {
-  v1::Evidence e;
-  e.mutable_site()->set_layer(layer);
-  e.mutable_site()->set_op("routing");
-  e.set_step(step);
-  e.mutable_routing()->mutable_summary()->set_tokens(7);
-  if (sample_bytes != 0) {
-    e.mutable_routing()->mutable_sample()->mutable_scores()->set_data(
-        std::string(sample_bytes, 'x'));
-  }
-  return e;
-}
-
-v1::Evidence ScalarEvidence(const std::string& name, int64_t step) {
-  v1::Evidence e;
-  e.mutable_site()->set_op(name);
-  e.set_step(step);
-  e.mutable_scalar()->set_value(1);
-  return e;
-}
-
-v1::Batch SmallBatch(int64_t step, int items, size_t sample_bytes) {
-  v1::Batch batch;
-  batch.add_sources()->set_run("test");
-  for (int i = 0; i < items; ++i) {
-    *batch.add_evidence() = i % 2 == 0
-                                ? RoutingEvidence("layers." + std::to_string(i), step, sample_bytes)
-                                : ScalarEvidence("loss", step);
-  }
-  v1::Progress* p = batch.add_progress();
-  p->set_any_step(true);
-  p->set_complete_through(step);
-  return batch;
-}
+using testing::StepBatch;
 
 v1::Batch Received(const Outbox::Numbered& numbered, uint64_t stream_id = 99) {
   v1::Batch batch;
@@ -58,7 +25,7 @@ v1::Batch Received(const Outbox::Numbered& numbered, uint64_t stream_id = 99) {
 }
 
 TEST(BatchEdit, NumberIsPartOfTheSameMessage) {
-  const v1::Batch batch = SmallBatch(3, 4, 10);
+  const v1::Batch batch = StepBatch(3, 4, 10);
   v1::Batch back;
   ASSERT_TRUE(back.ParseFromString(*Seal(batch).body + BatchNumber(0x1234567890ABCDEF, 300)));
   EXPECT_EQ(back.stream_id(), 0x1234567890ABCDEFu);
@@ -69,7 +36,7 @@ TEST(BatchEdit, NumberIsPartOfTheSameMessage) {
 }
 
 TEST(BatchEdit, SamplesGoSummariesStay) {
-  const SealedBatch sealed = Seal(SmallBatch(3, 4, 1000));
+  const SealedBatch sealed = Seal(StepBatch(3, 4, 1000));
   EXPECT_EQ(sealed.items, 4u);
   EXPECT_EQ(sealed.samples, 2u);
   const SealedBatch less = WithoutSamples(sealed, "sample-queue-full");
@@ -84,7 +51,7 @@ TEST(BatchEdit, SamplesGoSummariesStay) {
 }
 
 TEST(BatchEdit, EvidenceGoesProgressAndDeclarationsStay) {
-  v1::Batch batch = SmallBatch(3, 5, 0);
+  v1::Batch batch = StepBatch(3, 5, 0);
   batch.add_declarations()->set_kind("scalar");
   AddLoss(&batch, "ring-full", &batch.evidence(1).site(), 4, 1, 2);
   const v1::Batch hollow = Parsed(WithoutEvidence(Seal(batch), "queue-full", {}));
@@ -97,8 +64,8 @@ TEST(BatchEdit, EvidenceGoesProgressAndDeclarationsStay) {
 }
 
 TEST(BatchEdit, MergedLossesAddUpAndSpanTheirSteps) {
-  const SealedBatch a = WithoutEvidence(Seal(SmallBatch(3, 2, 0)), "queue-full", {});
-  const SealedBatch b = WithoutEvidence(Seal(SmallBatch(9, 2, 0)), "queue-full", {});
+  const SealedBatch a = WithoutEvidence(Seal(StepBatch(3, 2, 0)), "queue-full", {});
+  const SealedBatch b = WithoutEvidence(Seal(StepBatch(9, 2, 0)), "queue-full", {});
   const v1::Batch merged = Parsed(Merged(a, b));
   ASSERT_EQ(merged.losses_size(), 2);
   for (const v1::Loss& l : merged.losses()) {
@@ -113,7 +80,7 @@ TEST(BatchEdit, MergedLossesAddUpAndSpanTheirSteps) {
 
 TEST(Outbox, NumbersWithoutGapsAndResendsWhatIsOpen) {
   Outbox outbox({});
-  for (int64_t s = 0; s < 5; ++s) outbox.Push(Seal(SmallBatch(s, 1, 0)));
+  for (int64_t s = 0; s < 5; ++s) outbox.Push(Seal(StepBatch(s, 1, 0)));
   for (uint64_t n = 1; n <= 4; ++n) EXPECT_EQ(outbox.TakeNext()->sequence, n);
   outbox.Acknowledge(2);
   EXPECT_EQ(outbox.state().next_sequence, 3u);
@@ -130,7 +97,7 @@ TEST(Outbox, NumbersWithoutGapsAndResendsWhatIsOpen) {
 
 TEST(Outbox, NoticesThatTheServerForgot) {
   Outbox outbox({});
-  outbox.Push(Seal(SmallBatch(0, 1, 0)));
+  outbox.Push(Seal(StepBatch(0, 1, 0)));
   outbox.TakeNext();
   outbox.Acknowledge(1);
   EXPECT_FALSE(outbox.Restart(1));
@@ -139,8 +106,8 @@ TEST(Outbox, NoticesThatTheServerForgot) {
 
 TEST(Outbox, AnAbsurdAcknowledgementIsCutToWhatWasSent) {
   Outbox outbox({});
-  outbox.Push(Seal(SmallBatch(0, 1, 0)));
-  outbox.Push(Seal(SmallBatch(1, 1, 0)));
+  outbox.Push(Seal(StepBatch(0, 1, 0)));
+  outbox.Push(Seal(StepBatch(1, 1, 0)));
   outbox.TakeNext();
   outbox.Acknowledge(1000);
   EXPECT_EQ(outbox.state().batches, 1u);
@@ -150,7 +117,7 @@ TEST(Outbox, AnAbsurdAcknowledgementIsCutToWhatWasSent) {
 
 TEST(Outbox, DropsSamplesBeforeSummariesOldestFirst) {
   Outbox outbox({100'000, 1000});
-  for (int64_t s = 0; s < 12; ++s) outbox.Push(Seal(SmallBatch(s, 1, 10'000)));
+  for (int64_t s = 0; s < 12; ++s) outbox.Push(Seal(StepBatch(s, 1, 10'000)));
   std::vector<v1::Batch> batches;
   while (auto next = outbox.TakeNext()) batches.push_back(Received(*next));
   const Account account = AccountOf(batches);
@@ -167,7 +134,7 @@ TEST(Outbox, StaysBoundedHoweverLongTheServerIsAway) {
   const OutboxLimits limits{20'000, 50};
   Outbox outbox(limits);
   for (int64_t s = 0; s < 3000; ++s) {
-    outbox.Push(Seal(SmallBatch(s, 3, s % 10 == 0 ? 500 : 0)));
+    outbox.Push(Seal(StepBatch(s, 3, s % 10 == 0 ? 500 : 0)));
     ASSERT_LE(outbox.state().bytes, limits.bytes);
     ASSERT_LE(outbox.state().batches, limits.batches);
   }
@@ -186,10 +153,10 @@ TEST(Outbox, StaysBoundedHoweverLongTheServerIsAway) {
 
 TEST(Outbox, RejectedEvidenceIsReportedLostOnce) {
   Outbox outbox({});
-  v1::Batch batch = SmallBatch(4, 3, 100);
+  v1::Batch batch = StepBatch(4, 3, 100);
   AddLoss(&batch, "ring-full", &batch.evidence(0).site(), 2, 4, 4);
   outbox.Push(Seal(batch));
-  outbox.Push(Seal(SmallBatch(5, 1, 0)));
+  outbox.Push(Seal(StepBatch(5, 1, 0)));
   outbox.TakeNext();
   outbox.Reject(1);
   outbox.Acknowledge(1);
@@ -244,7 +211,7 @@ TEST(Outbox, ConservesEvidenceOverRandomSchedules) {
 
     for (int64_t step = 0; step < 150; ++step) {
       const v1::Batch batch =
-          SmallBatch(step, static_cast<int>(random() % 6), random() % 3 == 0 ? random() % 3000 : 0);
+          StepBatch(step, static_cast<int>(random() % 6), random() % 3 == 0 ? random() % 3000 : 0);
       for (const v1::Evidence& e : batch.evidence()) {
         ++produced[{e.site().layer(), e.site().op()}];
         samples_produced += e.routing().has_sample();

@@ -8,23 +8,16 @@
 #include <string>
 
 #include "plumbline/v1/batch.pb.h"
+#include "tests/support/batches.h"
 #include "transport/batch_edit.h"
 
 namespace plumbline::transport::testing {
 
-inline v1::Source SourceOf(uint32_t rank = 3, const std::string& run = "test") {
-  v1::Source source;
-  source.set_run(run);
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(rank);
-  source.set_world_size(8);
-  return source;
-}
+inline v1::Source SourceOf() { return test::SourceOf("test", 3, 8); }
 
 // `items` pieces of evidence of one step: routers with samples and a series in turn.
 inline v1::Batch StepBatch(int64_t step, int items, size_t sample_bytes = 0) {
-  v1::Batch batch;
-  *batch.add_sources() = SourceOf();
+  v1::Batch batch = test::BatchOf(SourceOf());
   for (int i = 0; i < items; ++i) {
     v1::Evidence& e = *batch.add_evidence();
     e.set_step(step);

@@ -7,6 +7,7 @@
 
 #include "tests/rules/support/spec_values.h"
 #include "tests/rules/support/verdicts.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules {
 namespace {
@@ -24,21 +25,12 @@ int Findings(const Logger& logger, int decimals, int steps, uint64_t seed, int64
   constexpr int kRanks = 4;
   Draw draw(seed);
   v1::Batch batch;
-  for (uint32_t r = 0; r < kRanks; ++r) {
-    v1::Source& source = *batch.add_sources();
-    source.set_run("run");
-    source.set_rank(r);
-    source.set_world_size(kRanks);
-  }
+  for (uint32_t r = 0; r < kRanks; ++r) *batch.add_sources() = test::SourceOf("run", r, kRanks);
   double last = 0;
   for (int s = 0; s < steps; ++s) {
     double sum = 0, tokens = 0, means = 0;
     const auto add = [&](uint32_t rank, const char* op, double value) {
-      v1::Evidence& e = *batch.add_evidence();
-      e.set_source(rank);
-      e.mutable_site()->set_op(op);
-      e.set_step(s);
-      e.mutable_scalar()->set_value(value);
+      test::AddScalar(&batch, op, s, value).set_source(rank);
     };
     for (uint32_t r = 0; r < kRanks; ++r) {
       const double n = 100 + std::floor(900 * draw.Uniform());
@@ -55,13 +47,7 @@ int Findings(const Logger& logger, int decimals, int steps, uint64_t seed, int64
     const double unit = std::pow(10.0, -decimals);
     add(0, "loss", static_cast<double>(static_cast<float>(std::round(value / unit) * unit)));
   }
-  for (uint32_t r = 0; r < kRanks; ++r) {
-    v1::Progress& progress = *batch.add_progress();
-    progress.set_source(r);
-    progress.set_any_step(true);
-    progress.set_complete_through(steps - 1);
-    progress.set_newest_step(steps - 1);
-  }
+  for (uint32_t r = 0; r < kRanks; ++r) test::AddProgress(&batch, steps - 1).set_source(r);
   int findings = 0;
   for (const v1::Verdict& v : VerdictsOf("precision/loss-mean-of-means", {std::move(batch)})) {
     if (v.kind() != v1::Verdict::KIND_FINDING) continue;

@@ -157,13 +157,7 @@ void Set(AccumulationSpec& spec, const std::string& key, const std::string& valu
 
 v1::Batch AccumulationRun(const AccumulationSpec& s) {
   v1::Batch batch;
-  for (int rank = 0; rank < s.ranks; ++rank) {
-    v1::Source& source = *batch.add_sources();
-    source.set_run("run");
-    source.set_role(v1::ROLE_TRAINER);
-    source.set_rank(static_cast<uint32_t>(rank));
-    source.set_world_size(static_cast<uint32_t>(s.ranks));
-  }
+  for (int rank = 0; rank < s.ranks; ++rank) AddTrainer(rank, s.ranks, &batch);
   for (int step = 0; step < s.steps; ++step) {
     for (int rank = 0; rank < s.ranks; ++rank) {
       std::mt19937_64 rng(s.seed * 1000003 + static_cast<uint64_t>(step * 4099 + rank));

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/support/batches.h"
+
 namespace plumbline::rules::testing {
 namespace {
 
@@ -29,12 +31,8 @@ class Simulator {
   v1::Batch Run() {
     v1::Batch batch;
     for (int rank = 0; rank < spec_.ranks; ++rank) {
-      v1::Source& source = *batch.add_sources();
-      source.set_run("run");
-      source.set_role(v1::ROLE_TRAINER);
-      source.set_attempt(spec_.attempt);
-      source.set_rank(static_cast<uint32_t>(rank));
-      source.set_world_size(static_cast<uint32_t>(spec_.ranks));
+      *batch.add_sources() = test::SourceOf("run", static_cast<uint32_t>(rank),
+                                            static_cast<uint32_t>(spec_.ranks), spec_.attempt);
     }
     for (int step = 0; step < spec_.steps; ++step) {
       Wander();

@@ -1,6 +1,7 @@
 // Simulated reductions as the evidence of a run: its settings, and what each rank records.
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/spec_values.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules::testing {
 namespace {
@@ -111,11 +112,8 @@ v1::Batch ReductionRun(const ReductionSpec& spec) {
   v1::Batch batch;
   const int reporters = spec.whole ? 1 : spec.ranks;
   for (int r = 0; r < reporters; ++r) {
-    v1::Source& source = *batch.add_sources();
-    source.set_run("r");
-    source.set_role(v1::ROLE_TRAINER);
-    source.set_rank(static_cast<uint32_t>(r));
-    source.set_world_size(static_cast<uint32_t>(reporters));
+    *batch.add_sources() =
+        test::SourceOf("r", static_cast<uint32_t>(r), static_cast<uint32_t>(reporters));
   }
   for (int step = 0; step < spec.steps; ++step) {
     const ReductionCase c = SimulateReduction(spec, step);

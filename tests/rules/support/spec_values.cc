@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tests/support/batches.h"
+
 namespace plumbline::rules::testing {
 namespace {
 
@@ -95,11 +97,8 @@ v1::Tensor TensorOf(const std::vector<double>& values, DType dtype,
 }
 
 void AddTrainer(int rank, int ranks, v1::Batch* batch) {
-  v1::Source& source = *batch->add_sources();
-  source.set_run("run");
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(static_cast<uint32_t>(rank));
-  source.set_world_size(static_cast<uint32_t>(ranks));
+  *batch->add_sources() =
+      test::SourceOf("run", static_cast<uint32_t>(rank), static_cast<uint32_t>(ranks));
 }
 
 }  // namespace plumbline::rules::testing

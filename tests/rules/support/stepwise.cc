@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "tests/support/batches.h"
+
 namespace plumbline::rules::testing {
 namespace {
 
@@ -19,12 +21,8 @@ struct Content {
 };
 
 v1::Batch Begin(const Content& content, int64_t step, int64_t next) {
-  v1::Batch batch;
-  *batch.add_sources() = content.source;
-  v1::Progress& progress = *batch.add_progress();
-  progress.set_any_step(true);
-  progress.set_complete_through(step);
-  progress.set_newest_step(next);
+  v1::Batch batch = test::BatchOf(content.source);
+  test::AddProgress(&batch, step).set_newest_step(next);
   return batch;
 }
 

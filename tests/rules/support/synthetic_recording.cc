@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "tests/rules/support/synthetic_routing.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::rules::testing {
 namespace {
@@ -212,14 +213,9 @@ v1::Evidence SyntheticRouting::Evidence() const {
 }
 
 v1::Batch SyntheticRouting::Batch(uint32_t rank, uint32_t world, int64_t step) const {
-  v1::Batch batch;
+  v1::Batch batch = test::BatchOf(test::SourceOf("synthetic", rank, world));
   batch.set_stream_id(rank + 1);
   batch.set_sequence(1);
-  v1::Source& source = *batch.add_sources();
-  source.set_run("synthetic");
-  source.set_role(v1::ROLE_TRAINER);
-  source.set_rank(rank);
-  source.set_world_size(world);
   *batch.add_evidence() = Evidence();
   batch.mutable_evidence(0)->set_step(step);
   return batch;
