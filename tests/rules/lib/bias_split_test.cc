@@ -13,9 +13,12 @@
 #include "rules/lib/bias_stream.h"
 #include "rules/lib/e_bh.h"
 #include "rules/lib/sum_error.h"
+#include "tests/rules/support/simulated_sums.h"
 
 namespace plumbline::rules {
 namespace {
+
+using testing::ErrorOfSum;
 
 v1::Site Site(const std::string& layer, const std::string& op) {
   v1::Site site;
@@ -102,33 +105,24 @@ TEST(AlphaSplit, UsualNamesKeepEnough) {
 }
 
 TEST(SumErrors, ErrorInUlpWithItsSign) {
-  const auto error = [](double y, std::vector<double> x, DType t, uint32_t divisor = 1) {
-    ExactSum s;
-    double squares = 0;
-    for (double v : x) {
-      s.Add(v);
-      squares += v * v;
-    }
-    return ErrorOf(y, s, squares, t, divisor);
-  };
   // bf16: 256 + 1 is 256 (ulp 2, tie to even): the one rounding nobody can avoid.
-  EXPECT_EQ(error(256, {256, 1}, DType::kBF16).e, 0);
-  EXPECT_FALSE(error(256, {256, 1}, DType::kBF16).misrounded);
+  EXPECT_EQ(ErrorOfSum(256, {256, 1}, DType::kBF16).e, 0);
+  EXPECT_FALSE(ErrorOfSum(256, {256, 1}, DType::kBF16).misrounded);
   // A thousand ones stop at 256 of 1,000, whose ulp is 4.
-  EXPECT_EQ(error(256, std::vector<double>(1000, 1.0), DType::kBF16).e, (256.0 - 1000) / 4);
-  EXPECT_EQ(error(-256, std::vector<double>(1000, -1.0), DType::kBF16).e, (256.0 - 1000) / 4);
-  EXPECT_EQ(error(1.0, std::vector<double>(1000, 1.0), DType::kBF16, 1000).e, 0);
+  EXPECT_EQ(ErrorOfSum(256, std::vector<double>(1000, 1.0), DType::kBF16).e, (256.0 - 1000) / 4);
+  EXPECT_EQ(ErrorOfSum(-256, std::vector<double>(1000, -1.0), DType::kBF16).e, (256.0 - 1000) / 4);
+  EXPECT_EQ(ErrorOfSum(1.0, std::vector<double>(1000, 1.0), DType::kBF16, 1000).e, 0);
   // 1000 - 999 + .001 in bf16: the sum is 1, its error is measured in the addends' ulp of 8.
-  EXPECT_EQ(error(9, {1000, -999}, DType::kBF16).e, 8.0 / 8);
-  const SumError zero = error(3, {5, -5}, DType::kF16);
+  EXPECT_EQ(ErrorOfSum(9, {1000, -999}, DType::kBF16).e, 8.0 / 8);
+  const SumError zero = ErrorOfSum(3, {5, -5}, DType::kF16);
   EXPECT_EQ(zero.kind, SumError::Kind::kZeroSum);
   EXPECT_TRUE(zero.misrounded);
   EXPECT_EQ(zero.e, 3 / 0x1p-8);
-  EXPECT_FALSE(error(-0.0, {5, -5}, DType::kF16).misrounded);
-  EXPECT_EQ(error(NAN, {1, 2}, DType::kF16).kind, SumError::Kind::kAside);
-  EXPECT_EQ(error(INFINITY, {1, 2}, DType::kF16).kind, SumError::Kind::kAside);
-  EXPECT_EQ(error(65504, {65504, 65504}, DType::kF16).kind, SumError::Kind::kAside);
-  EXPECT_EQ(error(1, {1e200, -1e200, 1}, DType::kF64).kind, SumError::Kind::kAside);
+  EXPECT_FALSE(ErrorOfSum(-0.0, {5, -5}, DType::kF16).misrounded);
+  EXPECT_EQ(ErrorOfSum(NAN, {1, 2}, DType::kF16).kind, SumError::Kind::kAside);
+  EXPECT_EQ(ErrorOfSum(INFINITY, {1, 2}, DType::kF16).kind, SumError::Kind::kAside);
+  EXPECT_EQ(ErrorOfSum(65504, {65504, 65504}, DType::kF16).kind, SumError::Kind::kAside);
+  EXPECT_EQ(ErrorOfSum(1, {1e200, -1e200, 1}, DType::kF64).kind, SumError::Kind::kAside);
 }
 
 TEST(LostMass, CountsWhatDidNotMove) {

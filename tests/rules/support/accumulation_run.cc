@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <random>
-#include <stdexcept>
 #include <vector>
 
 #include "tests/rules/support/spec_values.h"
@@ -117,42 +114,35 @@ void AddUpdates(const AccumulationSpec& s, const Sum& sum, const v1::Evidence& b
 }  // namespace
 
 void Set(AccumulationSpec& spec, const std::string& key, const std::string& value) {
-  const auto dtype = [&] {
-    const std::map<std::string, DType> known = {
-        {"f64", DType::kF64}, {"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
-    return known.at(value);
-  };
-  const std::map<std::string, std::function<void()>> setters = {
-      {"evidence", [&] { spec.evidence = value; }},
-      {"ranks", [&] { spec.ranks = std::stoi(value); }},
-      {"steps", [&] { spec.steps = std::stoi(value); }},
-      {"adds", [&] { spec.adds = std::stoi(value); }},
-      {"samples", [&] { spec.samples = std::stoi(value); }},
-      {"count", [&] { spec.count = std::stoull(value); }},
-      {"mean", [&] { spec.mean = std::stod(value); }},
-      {"spread", [&] { spec.spread = std::stod(value); }},
-      {"one_mean", [&] { spec.one_mean = value == "on"; }},
-      {"dtype", [&] { spec.dtype = dtype(); }},
-      {"result", [&] { spec.result = dtype(); }},
-      {"addend", [&] { spec.addend = dtype(); }},
-      {"toward_zero",
-       [&] {
-         if (value == "on") spec.rounding = RoundingMode::kTowardZero;
-       }},
-      {"average", [&] { spec.average = value == "on"; }},
-      {"reversed", [&] { spec.reversed = value == "on"; }},
-      {"start_rank", [&] { spec.start_rank = std::stoi(value); }},
-      {"poison", [&] { spec.poison = value; }},
-      {"drop_call", [&] { spec.drop_call = std::stoi(value); }},
-      {"change_after", [&] { spec.change_after = std::stoi(value); }},
-      {"values", [&] { spec.values = value == "on"; }},
-      {"segments", [&] { spec.segments = std::stoi(value); }},
-      {"layer", [&] { spec.layer = value; }},
-      {"seed", [&] { spec.seed = std::stoull(value); }},
-  };
-  const auto found = setters.find(key);
-  if (found == setters.end()) throw std::runtime_error("unknown key " + key);
-  found->second();
+  if (key == "count") {
+    spec.count = std::stoull(value);
+    return;
+  }
+  if (key == "seed") {
+    spec.seed = std::stoull(value);
+    return;
+  }
+  if (key == "toward_zero") {
+    if (value == "on") spec.rounding = RoundingMode::kTowardZero;
+    return;
+  }
+  SetField(
+      {.whole = {{"ranks", &spec.ranks},
+                 {"steps", &spec.steps},
+                 {"adds", &spec.adds},
+                 {"samples", &spec.samples},
+                 {"start_rank", &spec.start_rank},
+                 {"drop_call", &spec.drop_call},
+                 {"change_after", &spec.change_after},
+                 {"segments", &spec.segments}},
+       .number = {{"mean", &spec.mean}, {"spread", &spec.spread}},
+       .flag = {{"one_mean", &spec.one_mean},
+                {"average", &spec.average},
+                {"reversed", &spec.reversed},
+                {"values", &spec.values}},
+       .text = {{"evidence", &spec.evidence}, {"poison", &spec.poison}, {"layer", &spec.layer}},
+       .dtype = {{"dtype", &spec.dtype}, {"result", &spec.result}, {"addend", &spec.addend}}},
+      key, value);
 }
 
 v1::Batch AccumulationRun(const AccumulationSpec& s) {

@@ -103,17 +103,6 @@ void Set(RoutingSpec& spec, const std::string& key, const std::string& value) {
   found->second();
 }
 
-std::vector<v1::Batch> RouterInput(const std::string& text) {
-  RoutingSpec spec;
-  std::istringstream in(text);
-  std::string line;
-  while (std::getline(in, line)) {
-    const size_t equals = line.find(" = ");
-    if (equals != std::string::npos) Set(spec, line.substr(0, equals), line.substr(equals + 3));
-  }
-  return {SyntheticRouting(spec).Batch()};
-}
-
 // "key = value" lines into a simulation's settings.
 template <typename Spec>
 Spec SpecInput(const std::string& text) {
@@ -125,6 +114,10 @@ Spec SpecInput(const std::string& text) {
     if (equals != std::string::npos) Set(spec, line.substr(0, equals), line.substr(equals + 3));
   }
   return spec;
+}
+
+std::vector<v1::Batch> RouterInput(const std::string& text) {
+  return {SyntheticRouting(SpecInput<RoutingSpec>(text)).Batch()};
 }
 
 std::vector<v1::Batch> BatchInput(const std::string& text) {

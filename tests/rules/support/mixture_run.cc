@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <random>
 #include <sstream>
-#include <stdexcept>
 
+#include "tests/rules/support/spec_values.h"
 #include "tests/support/batches.h"
 
 namespace plumbline::rules::testing {
@@ -171,43 +169,38 @@ std::vector<std::pair<int, double>> Popularity(const std::string& text) {
 }  // namespace
 
 void Set(MixtureRunSpec& spec, const std::string& key, const std::string& value) {
-  const std::map<std::string, int*> whole = {{"experts", &spec.experts},
-                                             {"choices", &spec.choices},
-                                             {"ranks", &spec.ranks},
-                                             {"steps", &spec.steps},
-                                             {"padding_expert", &spec.padding_expert},
-                                             {"nan_every", &spec.nan_every}};
-  const std::map<std::string, double*> number = {{"unlike", &spec.unlike},
-                                                 {"drift", &spec.drift},
-                                                 {"topics", &spec.topics},
-                                                 {"grow", &spec.grow},
-                                                 {"refuse", &spec.refuse},
-                                                 {"rise", &spec.rise},
-                                                 {"wander", &spec.wander},
-                                                 {"wander_correlation", &spec.wander_correlation},
-                                                 {"capacity_factor", &spec.capacity_factor},
-                                                 {"entropy_first", &spec.entropy_first},
-                                                 {"entropy_last", &spec.entropy_last},
-                                                 {"padding_share", &spec.padding_share}};
-  const std::map<std::string, bool*> flag = {{"ragged", &spec.ragged},
-                                             {"positions", &spec.positions},
-                                             {"offered", &spec.offered},
-                                             {"replicated", &spec.replicated}};
-  if (const auto w = whole.find(key); w != whole.end()) {
-    *w->second = std::stoi(value);
-  } else if (const auto n = number.find(key); n != number.end()) {
-    *n->second = std::stod(value);
-  } else if (const auto f = flag.find(key); f != flag.end()) {
-    *f->second = value == "on";
-  } else if (key == "popularity") {
+  if (key == "popularity") {
     spec.popularity = Popularity(value);
-  } else if (key == "seed") {
-    spec.seed = std::stoull(value);
-  } else if (key == "mode") {
-    spec.mode = value;
-  } else {
-    throw std::runtime_error("unknown key " + key);
+    return;
   }
+  if (key == "seed") {
+    spec.seed = std::stoull(value);
+    return;
+  }
+  SetField({.whole = {{"experts", &spec.experts},
+                      {"choices", &spec.choices},
+                      {"ranks", &spec.ranks},
+                      {"steps", &spec.steps},
+                      {"padding_expert", &spec.padding_expert},
+                      {"nan_every", &spec.nan_every}},
+            .number = {{"unlike", &spec.unlike},
+                       {"drift", &spec.drift},
+                       {"topics", &spec.topics},
+                       {"grow", &spec.grow},
+                       {"refuse", &spec.refuse},
+                       {"rise", &spec.rise},
+                       {"wander", &spec.wander},
+                       {"wander_correlation", &spec.wander_correlation},
+                       {"capacity_factor", &spec.capacity_factor},
+                       {"entropy_first", &spec.entropy_first},
+                       {"entropy_last", &spec.entropy_last},
+                       {"padding_share", &spec.padding_share}},
+            .flag = {{"ragged", &spec.ragged},
+                     {"positions", &spec.positions},
+                     {"offered", &spec.offered},
+                     {"replicated", &spec.replicated}},
+            .text = {{"mode", &spec.mode}}},
+           key, value);
 }
 
 v1::Batch MixtureRun(const MixtureRunSpec& spec) { return Simulator(spec).Run(); }

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <random>
-#include <stdexcept>
+
+#include "tests/rules/support/spec_values.h"
 
 namespace plumbline::rules::testing {
 namespace {
@@ -147,41 +146,37 @@ class Pair {
 }  // namespace
 
 void Set(RoutingPairSpec& spec, const std::string& key, const std::string& value) {
-  const std::map<std::string, int*> whole = {{"sequences", &spec.sequences},
-                                             {"length", &spec.length},
-                                             {"experts", &spec.experts},
-                                             {"top_k", &spec.top_k},
-                                             {"layers", &spec.layers},
-                                             {"flip_layer", &spec.flip_layer},
-                                             {"sentinel_every", &spec.sentinel_every},
-                                             {"zero_gates_every", &spec.zero_gates_every},
-                                             {"cut", &spec.cut}};
-  const std::map<std::string, double*> number = {
-      {"noise", &spec.noise}, {"flip_share", &spec.flip_share}, {"flip_size", &spec.flip_size}};
-  const std::map<std::string, bool*> flag = {{"last_missing", &spec.last_missing},
-                                             {"last_sentinel", &spec.last_sentinel},
-                                             {"gates", &spec.gates},
-                                             {"shuffled", &spec.shuffled},
-                                             {"other_tokens", &spec.other_tokens},
-                                             {"drop_ids", &spec.drop_ids},
-                                             {"scores", &spec.scores},
-                                             {"rollout_role", &spec.rollout_role},
-                                             {"live", &spec.live}};
-  if (const auto w = whole.find(key); w != whole.end()) {
-    *w->second = std::stoi(value);
-  } else if (const auto n = number.find(key); n != number.end()) {
-    *n->second = std::stod(value);
-  } else if (const auto f = flag.find(key); f != flag.end()) {
-    *f->second = value == "on";
-  } else if (key == "infer_step") {
+  if (key == "infer_step") {
     spec.infer_step = std::stoll(value);
-  } else if (key == "poison") {
-    spec.poison = value;
-  } else if (key == "seed") {
-    spec.seed = std::stoull(value);
-  } else {
-    throw std::runtime_error("unknown key " + key);
+    return;
   }
+  if (key == "seed") {
+    spec.seed = std::stoull(value);
+    return;
+  }
+  SetField({.whole = {{"sequences", &spec.sequences},
+                      {"length", &spec.length},
+                      {"experts", &spec.experts},
+                      {"top_k", &spec.top_k},
+                      {"layers", &spec.layers},
+                      {"flip_layer", &spec.flip_layer},
+                      {"sentinel_every", &spec.sentinel_every},
+                      {"zero_gates_every", &spec.zero_gates_every},
+                      {"cut", &spec.cut}},
+            .number = {{"noise", &spec.noise},
+                       {"flip_share", &spec.flip_share},
+                       {"flip_size", &spec.flip_size}},
+            .flag = {{"last_missing", &spec.last_missing},
+                     {"last_sentinel", &spec.last_sentinel},
+                     {"gates", &spec.gates},
+                     {"shuffled", &spec.shuffled},
+                     {"other_tokens", &spec.other_tokens},
+                     {"drop_ids", &spec.drop_ids},
+                     {"scores", &spec.scores},
+                     {"rollout_role", &spec.rollout_role},
+                     {"live", &spec.live}},
+            .text = {{"poison", &spec.poison}}},
+           key, value);
 }
 
 std::vector<v1::Batch> RoutingPair(const RoutingPairSpec& spec) { return Pair(spec).Run(); }
