@@ -8,6 +8,7 @@
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/record_builder.h"
 #include "tests/fuzz/audit_bytes.h"
+#include "tests/fuzz/mutate.h"
 
 namespace plumbline::audit {
 namespace {
@@ -23,30 +24,9 @@ void Audit(const std::string& bytes) {
   }
 }
 
-// A few of: flip a bit, set a byte to a value that parsers stumble over, cut, insert, copy a piece.
-std::string Mutate(std::string bytes, std::mt19937& random) {
-  static constexpr unsigned char kOdd[] = {0x00, 0xFF, 0x7F, 0x80, '"', '{', '}',
-                                           '[',  ']',  ',',  '-',  '9', '\\'};
-  const auto at = [&] { return random() % bytes.size(); };
-  for (uint32_t i = 0, count = 1 + random() % 4; i < count && !bytes.empty(); ++i) {
-    switch (random() % 5) {
-      case 0:
-        bytes[at()] ^= static_cast<char>(1u << (random() % 8));
-        break;
-      case 1:
-        bytes[at()] = static_cast<char>(kOdd[random() % sizeof kOdd]);
-        break;
-      case 2:
-        bytes.resize(at());
-        break;
-      case 3:
-        bytes.insert(at(), 1 + random() % 9, static_cast<char>(kOdd[random() % sizeof kOdd]));
-        break;
-      default:
-        bytes.replace(at(), 1 + random() % 16, bytes.substr(at(), 1 + random() % 16));
-    }
-  }
-  return bytes;
+std::string Mutate(const std::string& bytes, std::mt19937& random) {
+  using namespace std::string_view_literals;
+  return MutateWith(bytes, "\0\xFF\x7F\x80\"{}[],-9\\"sv, random);
 }
 
 TEST(Mutation, SafetensorsBytes) {

@@ -9,6 +9,7 @@
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/rollout_files.h"
 #include "tests/fuzz/audit_bytes.h"
+#include "tests/fuzz/mutate.h"
 
 namespace plumbline::audit {
 namespace {
@@ -40,30 +41,9 @@ std::string Native() {
   return testing::Lines(records);
 }
 
-// A few of: flip a bit, set a byte that parsers stumble over, cut, insert, copy a piece.
-std::string Mutate(std::string bytes, std::mt19937& random) {
+std::string Mutate(const std::string& bytes, std::mt19937& random) {
   using namespace std::string_view_literals;
-  static constexpr std::string_view kOdd = "\0\xFF\x80\"{}[],:-+.eE09\\\nnN"sv;
-  const auto at = [&] { return random() % bytes.size(); };
-  for (uint32_t i = 0, count = 1 + random() % 4; i < count && !bytes.empty(); ++i) {
-    switch (random() % 5) {
-      case 0:
-        bytes[at()] ^= static_cast<char>(1u << (random() % 8));
-        break;
-      case 1:
-        bytes[at()] = kOdd[random() % kOdd.size()];
-        break;
-      case 2:
-        bytes.resize(at());
-        break;
-      case 3:
-        bytes.insert(at(), 1 + random() % 9, kOdd[random() % kOdd.size()]);
-        break;
-      default:
-        bytes.replace(at(), 1 + random() % 16, bytes.substr(at(), 1 + random() % 16));
-    }
-  }
-  return bytes;
+  return MutateWith(bytes, "\0\xFF\x80\"{}[],:-+.eE09\\\nnN"sv, random);
 }
 
 TEST(RolloutMutation, Bytes) {

@@ -198,17 +198,21 @@ class EmulatedDevice {
   PoolMemory memory_;
 };
 
+void ExpectTwins(const RoutingCase& c, uint32_t seed) {
+  RoutingPlan plan;
+  ASSERT_TRUE(PlanRouting(c.in, &plan).ok());
+  RoutingStats host;
+  ASSERT_TRUE(SummariseRouting(c.in, &host).ok());
+  RoutingStats device;
+  ASSERT_TRUE(FinishRouting(plan, EmulatedDevice(plan, seed).Run(), &device).ok());
+  ExpectSame(device, host);
+}
+
 TEST(RoutingCore, DeviceFormEqualsTheHostTwinBitForBit) {
   for (uint32_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(seed);
     const RoutingCase c = CaseMaker(seed + 100000).Make();
-    RoutingPlan plan;
-    ASSERT_TRUE(PlanRouting(c.in, &plan).ok());
-    RoutingStats host;
-    ASSERT_TRUE(SummariseRouting(c.in, &host).ok());
-    RoutingStats device;
-    ASSERT_TRUE(FinishRouting(plan, EmulatedDevice(plan, seed).Run(), &device).ok());
-    ExpectSame(device, host);
+    ExpectTwins(c, seed);
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -222,13 +226,7 @@ TEST(RoutingCore, ManyTilesSumInOneOrder) {
   c.in.top_k = 1;
   c.in.scores = MakeTensor(&c, DType::kF32, kTokens, 2, Layout::kDense,
                            [&](int64_t, int64_t) { return normal(random); });
-  RoutingPlan plan;
-  ASSERT_TRUE(PlanRouting(c.in, &plan).ok());
-  RoutingStats host;
-  ASSERT_TRUE(SummariseRouting(c.in, &host).ok());
-  RoutingStats device;
-  ASSERT_TRUE(FinishRouting(plan, EmulatedDevice(plan, 1).Run(), &device).ok());
-  ExpectSame(device, host);
+  ExpectTwins(c, 1);
 }
 
 TEST(RoutingCore, BothFormsReportTheSameFirstBadIndex) {

@@ -75,12 +75,14 @@ inline std::unique_ptr<server::Store> Opened(const server::StoreOptions& options
 }
 
 inline double AnyDouble(std::mt19937_64& random) {
-  switch (random() % 10) {
-    case 0:
+  switch (random() % 8) {
+    case 0:  // every NaN payload, signalling ones too
       return std::bit_cast<double>(0x7FF0000000000001ull | (random() & 0x800FFFFFFFFFFFFFull));
     case 1:
       return random() % 2 == 0 ? std::numeric_limits<double>::infinity()
                                : -std::numeric_limits<double>::infinity();
+    case 2:
+      return random() % 2 == 0 ? -0.0 : std::numeric_limits<double>::denorm_min();
     default:
       return std::normal_distribution<double>(2, 1)(random);
   }

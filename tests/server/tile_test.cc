@@ -4,8 +4,9 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <random>
+
+#include "tests/server/store_support.h"
 
 namespace plumbline::server {
 namespace {
@@ -14,20 +15,6 @@ std::vector<uint64_t> Bits(const std::vector<double>& values) {
   std::vector<uint64_t> bits;
   for (double v : values) bits.push_back(std::bit_cast<uint64_t>(v));
   return bits;
-}
-
-double AnyDouble(std::mt19937_64& random) {
-  switch (random() % 8) {
-    case 0:  // every NaN payload, signalling ones too
-      return std::bit_cast<double>(0x7FF0000000000001ull | (random() & 0x800FFFFFFFFFFFFFull));
-    case 1:
-      return random() % 2 == 0 ? std::numeric_limits<double>::infinity()
-                               : -std::numeric_limits<double>::infinity();
-    case 2:
-      return random() % 2 == 0 ? -0.0 : std::numeric_limits<double>::denorm_min();
-    default:
-      return std::normal_distribution<double>(2, 1)(random);
-  }
 }
 
 Tile RandomTile(std::mt19937_64& random, size_t steps, uint64_t ranks, bool scattered,
@@ -44,7 +31,7 @@ Tile RandomTile(std::mt19937_64& random, size_t steps, uint64_t ranks, bool scat
   for (size_t i = 0; i < cells; ++i) {
     const bool absent = with_absent && random() % 3 == 0;
     if (absent) tile.absent[i / 64] |= uint64_t{1} << (i % 64);
-    tile.values.push_back(absent ? 0.0 : AnyDouble(random));
+    tile.values.push_back(absent ? 0.0 : test::AnyDouble(random));
   }
   return tile;
 }

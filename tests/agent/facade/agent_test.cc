@@ -56,18 +56,9 @@ TEST_P(AgentAllocator, SharesTheProcessHeap) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Preloaded, AgentAllocator,
-                         ::testing::Values("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
-                                           "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
-                                           "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2"));
+                         ::testing::ValuesIn(plumbline::test::kAllocators));
 #endif
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  constexpr char kFlag[] = "--scenario=";
-  if (argc > 1 && std::string(argv[1]).rfind(kFlag, 0) == 0) {
-    return RunScenario(argv[1] + sizeof(kFlag) - 1);
-  }
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return plumbline::test::RunScenarioOrTests(argc, argv); }

@@ -298,19 +298,9 @@ TEST_P(Allocator, AgentSharesTheProcessHeap) {
   EXPECT_EQ(o.output, "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Preloaded, Allocator,
-                         ::testing::Values("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
-                                           "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
-                                           "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2"));
+INSTANTIATE_TEST_SUITE_P(Preloaded, Allocator, ::testing::ValuesIn(plumbline::test::kAllocators));
 #endif
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  constexpr char kFlag[] = "--scenario=";
-  if (argc > 1 && std::string(argv[1]).rfind(kFlag, 0) == 0) {
-    return RunScenario(argv[1] + sizeof(kFlag) - 1);
-  }
-  ::testing::InitGoogleMock(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return plumbline::test::RunScenarioOrTests(argc, argv); }

@@ -1,5 +1,6 @@
 #include "tests/agent/facade/process.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -7,12 +8,15 @@
 
 #include <fstream>
 
+#include "tests/agent/facade/scenarios.h"
 #include "tests/support/files.h"
 
 extern char** environ;
 
 namespace plumbline::test {
 namespace {
+
+const std::string kFlag = "--scenario=";
 
 std::string ReadAll(int fd) {
   std::string text;
@@ -64,7 +68,7 @@ Outcome SpawnScenario(const std::string& scenario, const Environment& given) {
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 1);
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
   posix_spawn_file_actions_addclose(&actions, pipe_ends[0]);
-  std::string argument = "--scenario=" + scenario;
+  std::string argument = kFlag + scenario;
   std::string program = "/proc/self/exe";
   char* argv[] = {program.data(), argument.data(), nullptr};
   pid_t child = 0;
@@ -80,6 +84,14 @@ Outcome SpawnScenario(const std::string& scenario, const Environment& given) {
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   outcome.calls = ReadLines(log);
   return outcome;
+}
+
+int RunScenarioOrTests(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]).rfind(kFlag, 0) == 0) {
+    return RunScenario(argv[1] + kFlag.size());
+  }
+  ::testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
 }
 
 }  // namespace plumbline::test

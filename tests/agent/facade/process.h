@@ -18,4 +18,12 @@ using Environment = std::map<std::string, std::string>;
 // This program with --scenario=NAME, without launchers' and our own variables, but with `extra`.
 Outcome SpawnScenario(const std::string& scenario, const Environment& extra);
 
+// The main() of such a program: the scenario that it was asked for, else its tests.
+int RunScenarioOrTests(int argc, char** argv);
+
+// Allocators to preload; tools/setup installs them.
+inline constexpr const char* kAllocators[] = {"/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+                                              "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
+                                              "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2"};
+
 }  // namespace plumbline::test

@@ -1,0 +1,36 @@
+// Bytes damaged by chance.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+
+namespace plumbline::audit {
+
+// A few of: flip a bit, set a byte to one of `odd`, on which parsers stumble, cut, insert, copy a
+// piece.
+inline std::string MutateWith(std::string bytes, std::string_view odd, std::mt19937& random) {
+  const auto at = [&] { return random() % bytes.size(); };
+  for (uint32_t i = 0, count = 1 + random() % 4; i < count && !bytes.empty(); ++i) {
+    switch (random() % 5) {
+      case 0:
+        bytes[at()] ^= static_cast<char>(1u << (random() % 8));
+        break;
+      case 1:
+        bytes[at()] = odd[random() % odd.size()];
+        break;
+      case 2:
+        bytes.resize(at());
+        break;
+      case 3:
+        bytes.insert(at(), 1 + random() % 9, odd[random() % odd.size()]);
+        break;
+      default:
+        bytes.replace(at(), 1 + random() % 16, bytes.substr(at(), 1 + random() % 16));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace plumbline::audit
