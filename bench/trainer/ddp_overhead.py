@@ -42,10 +42,11 @@ import pathlib
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+
+import plumbd
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples"
@@ -209,29 +210,6 @@ def arguments():
     return parser.parse_args()
 
 
-@contextlib.contextmanager
-def server(options, folder):
-    """Address of a plumbd, or None."""
-    if not options.bin:
-        yield None
-        return
-    port_file = folder / "port"
-    process = subprocess.Popen([pathlib.Path(options.bin) / "plumbd", "--grpc", "127.0.0.1:0",
-                                "--http", "off", "--port-file", port_file],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(600):
-            if process.poll() is not None:
-                raise SystemExit(f"plumbd ended with {process.returncode}")
-            if port_file.exists():
-                break
-            time.sleep(0.1)
-        yield port_file.read_text().strip()
-    finally:
-        process.kill()
-        process.wait()
-
-
 def train(options, folder, address, probes="on"):
     to = ["--server", address] if address else ["--record", str(folder / "record")]
     if options.every:
@@ -356,7 +334,7 @@ def main():
     options.warm_up -= options.warm_up % (2 * options.block)
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
         folder = pathlib.Path(folder)
-        with server(options, folder) as address:
+        with plumbd.running(options.bin, folder) as address:
             if options.turns:
                 measured = {"paired": in_turns(options, folder, address)}
             else:

@@ -22,7 +22,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
+
+import plumbd
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TRAIN = REPOSITORY / "examples" / "moe_pytorch" / "train.py"
@@ -48,21 +49,6 @@ def arguments():
     if not (options.server or options.record):
         parser.error("nothing would be observed: leave out --no-server or give --record")
     return options
-
-
-def start_server(options, folder):
-    port_file = folder / "port"
-    process = subprocess.Popen([pathlib.Path(options.bin) / "plumbd", "--grpc", "127.0.0.1:0",
-                                "--http", "off", "--port-file", port_file],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        if process.poll() is not None:
-            raise SystemExit(f"plumbd ended with {process.returncode}")
-        if port_file.exists():
-            return process, port_file.read_text().strip()
-        time.sleep(0.1)
-    process.kill()
-    raise SystemExit("plumbd did not listen within 60 s")
 
 
 def train(options, folder, address):
@@ -108,13 +94,8 @@ def main():
     options = arguments()
     with tempfile.TemporaryDirectory(prefix="plumbline-bench-") as folder:
         folder = pathlib.Path(folder)
-        server, address = start_server(options, folder) if options.server else (None, None)
-        try:
+        with plumbd.running(options.server and options.bin, folder) as address:
             lines, recorded = train(options, folder, address)
-        finally:
-            if server:
-                server.kill()
-                server.wait()
     result = {"router": options.router, "every": options.every or "default",
               "to": "+".join(["server"] * options.server + ["record"] * options.record),
               "recorded_bytes": recorded}

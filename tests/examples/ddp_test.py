@@ -30,13 +30,6 @@ def audited(*options):
         return report, [float.fromhex(line["loss"]) for line in support.log_lines(log)]
 
 
-def watched(server, run):
-    done = subprocess.run([support.program("plumb"), "watch", run, "--server", server.address,
-                           "--once", "--format", "json"], stdout=subprocess.PIPE, text=True,
-                          timeout=support.PATIENCE)
-    return support.incidents(done.stdout)
-
-
 class Collectives(unittest.TestCase):
     SUM = "precision/collective-sum"
 
@@ -46,7 +39,7 @@ class Collectives(unittest.TestCase):
             record, log = folder / "record", folder / "log"
             train("--launch", ranks, "--hook", hook, "--steps", steps, "--run", hook,
                   "--server", server.address, "--record", record, "--log", log)
-            found = {i["finding"]["fingerprint"]: i["finding"] for i in watched(server, hook)}
+            found = {f["fingerprint"]: f for f in support.watched(server, hook)}
             _, report = support.audit(record)
             losses = [float.fromhex(line["loss"]) for line in support.log_lines(log)]
         return found, report, losses

@@ -6,8 +6,6 @@ segment of rank c, at rank c - 1; its segments are at most 1 MiB, at least two a
 
 import datetime
 import itertools
-import json
-import subprocess
 import threading
 import unittest
 
@@ -83,13 +81,9 @@ class Gloo(unittest.TestCase):
         with support.scratch() as folder:
             for ranks in RANKS:
                 cls.reduce_all(ranks, folder)
-            report = subprocess.run(
-                [support.program("plumb"), "audit", str(folder), "--format", "json", "--rules",
-                 "precision/collective-*"], capture_output=True, text=True,
-                timeout=support.PATIENCE)
-        if report.returncode not in (0, 1):
-            raise AssertionError(f"plumb audit ended with {report.returncode}: {report.stderr}")
-        cls.report = json.loads(report.stdout)
+            status, cls.report = support.audit(folder, "--rules", "precision/collective-*")
+        if status not in (0, 1):
+            raise AssertionError(f"plumb audit ended with {status}")
         cls.verdicts = {verdict["site"]["layer"]: verdict for verdict in cls.report["verdicts"]
                         if verdict["rule"] == "precision/collective-sum"}
 

@@ -4,9 +4,7 @@ Two parameters: `skewed.weight`, whose gradients are coherent (a mean of 1, a de
 `noise.weight`, whose gradients have no mean and dither their rounding away.
 """
 
-import json
 import pathlib
-import subprocess
 import unittest
 
 import torch
@@ -42,11 +40,9 @@ def train(folder, dtype):
 
 
 def audit(folder):
-    files = [str(path) for path in pathlib.Path(folder).rglob("*") if path.is_file()]
-    done = subprocess.run(
-        [support.program("plumb"), "audit", "--format", "json", "--rules",
-         "precision/grad-accumulation", *files], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout)
+    files = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    _, report = support.audit("--rules", "precision/grad-accumulation", *files)
+    return report
 
 
 class MicroBatches(unittest.TestCase):

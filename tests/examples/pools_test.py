@@ -43,12 +43,9 @@ def run_ranks(run, ranks, server, folder):
 
 
 def query(server, what, run):
-    done = subprocess.run(
-        [support.program("plumb"), "query", what, "--run", run, "--server", server.address,
-         "--format", "json"], stdout=subprocess.PIPE, text=True, timeout=support.PATIENCE)
-    if done.returncode not in (0, 1):
-        raise AssertionError(f"plumb query ended with {done.returncode}: {done.stdout}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    said = support.plumb("query", what, "--run", run, "--server", server.address, "--format", "json",
+                         statuses=(0, 1))
+    return [json.loads(line) for line in said.splitlines()]
 
 
 def of_pools(list_of):

@@ -5,8 +5,6 @@ in bf16 (docs/fingerprints.md): the first passes, the second is proved to keep 7
 processor has AVX-512, PyTorch takes oneDNN for both, which adds up in f32, so it is told not to.
 """
 
-import subprocess
-import sys
 import unittest
 
 import torch
@@ -53,11 +51,7 @@ class Products(unittest.TestCase):
         with support.scratch() as folder, support.Server(folder) as server:
             watched(folder, server.address)
             _, report = support.audit(folder / "record")
-            watch = subprocess.run(
-                [support.program("plumb"), "watch", "products", "--server", server.address,
-                 "--once", "--format", "json"], stdout=subprocess.PIPE, text=True, check=True,
-                timeout=support.PATIENCE)
-            live = [i["finding"] for i in support.incidents(watch.stdout)]
+            live = support.watched(server, "products")
         offline = check(self, report["findings"])
         self.assertEqual(check(self, live)["fingerprint"], offline["fingerprint"])
         linear = support.verdicts_of(report, RULE, "linear")

@@ -1,6 +1,5 @@
 """A real training run, judged live by plumbd and offline from its record: the same findings."""
 
-import subprocess
 import unittest
 
 import support
@@ -27,16 +26,7 @@ class Judged(unittest.TestCase):
                               "--patience", support.PATIENCE)
                 cls.audits[router] = support.audit(folder / router)
             for router in ROUTERS:
-                cls.live[router] = cls.watch(server, router)
-
-    @staticmethod
-    def watch(server, run):
-        done = subprocess.run(
-            [support.program("plumb"), "watch", run, "--server", server.address, "--once",
-             "--format", "json"], stdout=subprocess.PIPE, text=True, timeout=support.PATIENCE)
-        if done.returncode not in (0, 1):
-            raise AssertionError(f"plumb watch ended with {done.returncode}: {done.stdout}")
-        return [i["finding"] for i in support.incidents(done.stdout)]
+                cls.live[router] = support.watched(server, router)
 
     def findings(self, router, rule):
         return support.findings_of(self.audits[router][1], rule)

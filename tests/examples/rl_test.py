@@ -87,17 +87,12 @@ class Rollouts(unittest.TestCase):
     def test_the_live_server_says_the_same(self):
         with support.scratch() as folder, support.Server(folder) as server:
             train(folder, "top-p", "--steps", "40", "--server", server.address)
-            watch = subprocess.run(
-                [support.program("plumb"), "watch", "rl", "--server", server.address, "--once",
-                 "--format", "json"], stdout=subprocess.PIPE, text=True, check=True,
-                timeout=support.PATIENCE)
-            live = support.incidents(watch.stdout)
+            live = support.watched(server, "rl")
             _, record = support.audit(folder / "record")
         found = {f["fingerprint"]: f["cause"]["id"] for f in record["findings"]
                  if f["rule"].startswith("drift/")}
         self.assertIn("truncation", found.values())
-        said = {i["finding"]["fingerprint"]: i["finding"]["cause"]["id"] for i in live
-                if i["finding"]["rule"].startswith("drift/")}
+        said = {f["fingerprint"]: f["cause"]["id"] for f in live if f["rule"].startswith("drift/")}
         self.assertEqual(said, found)
 
 

@@ -94,14 +94,15 @@ def wait_until(what, condition):
 
 
 class Server:
-    """A plumbd on loopback, on a port of its own, stopped by its process id."""
+    """A plumbd on loopback, on a port of its own or a former one's, stopped by its process id."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, grpc="127.0.0.1:0"):
         port_file = pathlib.Path(folder) / "port"
-        self.log = open(pathlib.Path(folder) / "plumbd.log", "w+")
+        port_file.unlink(missing_ok=True)
+        self.log = open(pathlib.Path(folder) / "plumbd.log", "a+")
         self.process = subprocess.Popen(
-            [program("plumbd"), "--grpc", "127.0.0.1:0", "--http", "off",
-             "--port-file", str(port_file), *options],
+            [program("plumbd"), "--grpc", grpc, "--http", "off",
+             "--port-file", str(port_file), *map(str, options)],
             stdout=self.log, stderr=subprocess.STDOUT)
         try:
             wait_until("plumbd to listen", lambda: self._started(port_file))
@@ -146,12 +147,23 @@ def audit(*paths):
     return run_json(program("plumb"), "audit", *paths, "--format", "json", "--quiet")
 
 
-def incidents(text):
-    """The incidents in what `plumb watch --once --format json` printed: one event a line."""
+def plumb(*arguments, statuses=(0,)):
+    """What plumb printed; its exit status must be one of these."""
+    done = subprocess.run([program("plumb"), *map(str, arguments)], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
+    if done.returncode not in statuses:
+        raise AssertionError(f"plumb {arguments} ended with {done.returncode}:\n"
+                             f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def watched(server, run):
+    """The findings of a run that a server holds, from what `plumb watch` prints: one event a line."""
+    text = plumb("watch", run, "--server", server.address, "--once", "--format", "json")
     events = [json.loads(line) for line in text.splitlines()]
     if events[-1]["event"] != "caught-up":
         raise AssertionError(f"expected a last event 'caught-up'; found {events[-1]}")
-    return [event["incident"] for event in events[:-1]]
+    return [event["incident"]["finding"] for event in events[:-1]]
 
 
 def findings_of(report, rule, layer=None):
