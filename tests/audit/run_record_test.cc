@@ -5,6 +5,7 @@
 #include "audit/audit.h"
 #include "audit/render/finding_json.h"
 #include "base/framed_log.h"
+#include "tests/audit/audit_dumps.h"
 #include "tests/audit/record_builder.h"
 
 namespace plumbline::audit {
@@ -13,26 +14,10 @@ namespace {
 using ::testing::HasSubstr;
 using namespace testing;  // NOLINT: the builders
 
-AuditResult Audit(const std::vector<std::string>& paths) {
-  AuditOptions options;
-  options.paths = paths;
-  auto result = RunAudit(options, nullptr);
-  EXPECT_TRUE(result.ok()) << result.status();
-  return *std::move(result);
-}
-
 AuditResult AuditFiles(const std::vector<std::string>& files) {
   const TempFolder dir;
   for (size_t i = 0; i < files.size(); ++i) dir.Write("rank" + std::to_string(i), files[i]);
   return Audit({dir.path()});
-}
-
-std::string Problems(const AuditResult& result) {
-  std::string out;
-  for (const InputReport& input : result.inputs) {
-    for (const Problem& problem : input.problems) out += input.Line(problem) + "\n";
-  }
-  return out;
 }
 
 TEST(RunRecord, WholeIsJudgedAndCounted) {

@@ -1,4 +1,4 @@
-// The warp of tensor_tile.h and update_tile.h, its 32 lanes one after the other.
+// The warp of the device forms, its 32 lanes one after the other.
 #pragma once
 
 namespace plumbline {

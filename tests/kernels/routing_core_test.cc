@@ -9,24 +9,16 @@
 #include <numeric>
 #include <utility>
 
+#include "tests/kernels/emulated_warp.h"
 #include "tests/kernels/routing_case.h"
 #include "tests/kernels/routing_stats_equal.h"
 
 namespace plumbline {
 namespace {
 
-struct EmulatedWarp {
-  template <typename T>
-  struct Var {
-    T v[kRowLanes]{};
-    T& operator[](int lane) { return v[lane]; }
-    const T& operator[](int lane) const { return v[lane]; }
-  };
-
-  template <typename F>
-  static void Each(F f) {
-    for (int lane = 0; lane < kRowLanes; ++lane) f(lane);
-  }
+// What the measurement of rows asks of a warp besides.
+struct RowWarp : EmulatedWarp {
+  static_assert(kLanes == kRowLanes);
   // Every lane adds its partner's value, as __shfl_xor_sync does.
   template <typename T>
   static T Sum(Var<T> var) {
@@ -156,8 +148,8 @@ class EmulatedDevice {
   void Rows() {
     std::vector<double> values(kMaxExperts);
     PlainSink sink{&raw_, memory_};
-    RowMeasure<EmulatedWarp, PlainSink, Slots> measure(plan_, bias_.data(), values.data(),
-                                                       raw_.longest, &sink);
+    RowMeasure<RowWarp, PlainSink, Slots> measure(plan_, bias_.data(), values.data(), raw_.longest,
+                                                  &sink);
     const int64_t tiles = (plan_.tokens + kTileRows - 1) / kTileRows;
     std::vector<int64_t> order(static_cast<size_t>(tiles));
     std::iota(order.begin(), order.end(), 0);

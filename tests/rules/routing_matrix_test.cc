@@ -19,6 +19,7 @@ namespace {
 using testing::CausalTwin;
 using testing::Kind;
 using testing::Only;
+using testing::Outcome;
 using testing::RoutingSpec;
 using testing::SyntheticRouting;
 using testing::VerdictsOf;
@@ -32,13 +33,6 @@ v1::Verdict Judge(const SyntheticRouting& routing) {
 bool Found(const v1::Verdict& verdict) { return verdict.kind() == v1::Verdict::KIND_FINDING; }
 bool Proved(const v1::Verdict& verdict) {
   return Found(verdict) && verdict.finding().strength() == v1::STRENGTH_PROVED;
-}
-
-std::string Outcome(const v1::Verdict& verdict) {
-  if (verdict.kind() == v1::Verdict::KIND_PASS) return "pass";
-  if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE)
-    return verdict.reason().substr(0, verdict.reason().find(':'));
-  return Proved(verdict) ? "PROVED" : "heuristic";
 }
 
 // Cases of each kind; the variable multiplies them for a longer look.

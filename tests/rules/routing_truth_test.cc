@@ -11,6 +11,7 @@ namespace plumbline::rules {
 namespace {
 
 using testing::Only;
+using testing::Outcome;
 using testing::PoolUnit;
 using testing::RandomSpec;
 using testing::RoutingSpec;
@@ -20,13 +21,6 @@ using testing::VerdictsOf;
 v1::Verdict Judge(const SyntheticRouting& routing,
                   const std::string& rule = "causality/moe-future-leak") {
   return Only(VerdictsOf(rule, {routing.Batch()}), rule);
-}
-
-std::string Outcome(const v1::Verdict& verdict) {
-  if (verdict.kind() == v1::Verdict::KIND_PASS) return "pass";
-  if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE)
-    return verdict.reason().substr(0, verdict.reason().find(':'));
-  return verdict.finding().strength() == v1::STRENGTH_PROVED ? "PROVED" : "heuristic";
 }
 
 constexpr RouterPolicy kAll[] = {RouterPolicy::kTokenChoice,  RouterPolicy::kFifo,

@@ -19,11 +19,11 @@ constexpr int kSequence = 64;
 class Simulator {
  public:
   explicit Simulator(const MixtureRunSpec& spec)
-      : spec_(spec), rng_(spec.seed), fixed_(Size(), 0.0), drift_(Size(), 0.0) {
-    for (double& w : fixed_) w = spec.unlike * Normal();
+      : spec_(spec), draw_(spec.seed), fixed_(Size(), 0.0), drift_(Size(), 0.0) {
+    for (double& w : fixed_) w = spec.unlike * draw_.Normal();
     for (const auto& [expert, factor] : spec.popularity)
       fixed_[static_cast<size_t>(expert)] += std::log(factor);
-    for (double& w : drift_) w = spec.drift * Normal();
+    for (double& w : drift_) w = spec.drift * draw_.Normal();
   }
 
   v1::Batch Run() {
@@ -46,16 +46,11 @@ class Simulator {
 
  private:
   size_t Size() const { return static_cast<size_t>(spec_.experts); }
-  double Uniform() { return static_cast<double>(rng_() >> 11) * 0x1p-53; }
-  double Normal() {
-    const double r = std::sqrt(-2 * std::log(1 - Uniform()));
-    return r * std::cos(6.283185307179586 * Uniform());
-  }
-
   void Wander() {
-    for (double& w : drift_) w = 0.95 * w + std::sqrt(1 - 0.95 * 0.95) * spec_.drift * Normal();
+    for (double& w : drift_)
+      w = 0.95 * w + std::sqrt(1 - 0.95 * 0.95) * spec_.drift * draw_.Normal();
     const double c = spec_.wander_correlation;
-    extra_ = c * extra_ + std::sqrt(1 - c * c) * spec_.wander * Normal();
+    extra_ = c * extra_ + std::sqrt(1 - c * c) * spec_.wander * draw_.Normal();
   }
 
   // Cumulative shares of the experts for the next sequence.
@@ -63,21 +58,21 @@ class Simulator {
     cumulative_.resize(Size());
     double sum = 0;
     for (size_t e = 0; e < Size(); ++e) {
-      const double topic = spec_.topics > 0 ? spec_.topics * Normal() : 0;
+      const double topic = spec_.topics > 0 ? spec_.topics * draw_.Normal() : 0;
       sum += std::exp(fixed_[e] + drift_[e] + topic) * (e == 0 ? grown : 1);
       cumulative_[e] = sum;
     }
     for (double& c : cumulative_) c /= sum;
   }
 
-  int Draw() {
-    const double u = Uniform();
+  int DrawExpert() {
+    const double u = draw_.Uniform();
     const auto at = std::upper_bound(cumulative_.begin(), cumulative_.end(), u);
     return static_cast<int>(std::min<std::ptrdiff_t>(at - cumulative_.begin(), spec_.experts - 1));
   }
 
   int DrawBin() {
-    const double u = Uniform();
+    const double u = draw_.Uniform();
     return std::min(kBins - 1, static_cast<int>(kBins * (spec_.ragged ? u * u : u)));
   }
 
@@ -108,13 +103,13 @@ class Simulator {
   }
 
   void Choose() {
-    const auto expert = static_cast<size_t>(Draw());
+    const auto expert = static_cast<size_t>(DrawExpert());
     const int bin = DrawBin();
     ++offers_[static_cast<size_t>(bin)];
     const double share = spec_.refuse + extra_ + spec_.rise * (bin / (kBins - 1.0) - 0.5);
     const double capacity = spec_.capacity_factor * spec_.choices / spec_.experts;
     const bool full = spec_.capacity_factor > 0 && load_[expert] >= std::floor(capacity);
-    if (full || (share > 0 && Uniform() < share)) {
+    if (full || (share > 0 && draw_.Uniform() < share)) {
       ++refused_[expert];
       ++drops_[static_cast<size_t>(bin)];
     } else {
@@ -138,12 +133,12 @@ class Simulator {
         s.mutable_offered_histogram()->Assign(offers_.begin(), offers_.end());
     }
     s.set_entropy_mean(entropy);
-    s.set_margin_mean(std::isnan(entropy) ? entropy : Uniform());
+    s.set_margin_mean(std::isnan(entropy) ? entropy : draw_.Uniform());
     s.set_z_mean(1);
   }
 
   const MixtureRunSpec& spec_;
-  std::mt19937_64 rng_;
+  Draw draw_;
   std::vector<double> fixed_;
   std::vector<double> drift_;
   double extra_ = 0;

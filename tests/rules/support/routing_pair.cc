@@ -22,14 +22,14 @@ void Fill(v1::Tensor* t, v1::DType dtype, std::vector<int64_t> shape, const std:
 class Pair {
  public:
   explicit Pair(const RoutingPairSpec& spec)
-      : spec_(spec), rng_(spec.seed), rows_(spec.sequences * spec.length) {}
+      : spec_(spec), draw_(spec.seed), rows_(spec.sequences * spec.length) {}
 
   std::vector<v1::Batch> Run() {
     std::vector<v1::Batch> batches = {Empty(false), Empty(true)};
     for (int layer = 0; layer < spec_.layers; ++layer) {
       const std::vector<float> truth = Logits();
       std::vector<float> seen = spec_.other_tokens ? Logits() : truth;
-      for (float& x : seen) x += static_cast<float>(spec_.noise * Normal());
+      for (float& x : seen) x += static_cast<float>(spec_.noise * draw_.Normal());
       if (layer >= spec_.flip_layer) Flip(seen);
       Poison(seen);
       Call(layer, truth, false, &batches[0]);
@@ -39,25 +39,20 @@ class Pair {
   }
 
  private:
-  double Uniform() { return static_cast<double>(rng_() >> 11) * 0x1p-53; }
-  double Normal() {
-    const double r = std::sqrt(-2 * std::log(1 - Uniform()));
-    return r * std::cos(6.283185307179586 * Uniform());
-  }
   size_t Cells() const { return static_cast<size_t>(rows_) * static_cast<size_t>(spec_.experts); }
 
   std::vector<float> Logits() {
     std::vector<float> x(Cells());
-    for (float& v : x) v = static_cast<float>(Normal());
+    for (float& v : x) v = static_cast<float>(draw_.Normal());
     return x;
   }
 
   void Flip(std::vector<float>& x) {
     for (int row = 0; row < rows_; ++row) {
-      if (!(Uniform() < spec_.flip_share)) continue;
+      if (!(draw_.Uniform() < spec_.flip_share)) continue;
       for (int e = 0; e < spec_.experts; ++e)
         x[static_cast<size_t>(row * spec_.experts + e)] +=
-            static_cast<float>(spec_.flip_size * Normal());
+            static_cast<float>(spec_.flip_size * draw_.Normal());
     }
   }
 
@@ -99,7 +94,7 @@ class Pair {
     for (int row = 0; row < rows_; ++row) {
       if (!infer || Recorded(row)) order.push_back(row);
     }
-    if (infer && spec_.shuffled) std::shuffle(order.begin(), order.end(), rng_);
+    if (infer && spec_.shuffled) std::shuffle(order.begin(), order.end(), draw_.generator());
     std::vector<float> scores, gates;
     std::vector<int64_t> chosen, sequence;
     std::vector<int32_t> position;
@@ -139,7 +134,7 @@ class Pair {
   }
 
   const RoutingPairSpec& spec_;
-  std::mt19937_64 rng_;
+  Draw draw_;
   int rows_;
 };
 

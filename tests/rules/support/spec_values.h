@@ -37,6 +37,7 @@ class Draw {
     const double r = std::sqrt(-2 * std::log(1 - Uniform()));
     return r * std::cos(6.283185307179586 * Uniform());
   }
+  std::mt19937_64& generator() { return rng_; }
 
  private:
   std::mt19937_64 rng_;

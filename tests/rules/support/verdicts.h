@@ -51,6 +51,14 @@ inline v1::Verdict Only(const Verdicts& verdicts, std::string_view rule) {
   return count == 0 ? v1::Verdict() : *Of(verdicts, rule);
 }
 
+// "pass", the reason's short id of what is inconclusive, "PROVED" or "heuristic".
+inline std::string Outcome(const v1::Verdict& verdict) {
+  if (verdict.kind() == v1::Verdict::KIND_PASS) return "pass";
+  if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE)
+    return verdict.reason().substr(0, verdict.reason().find(':'));
+  return verdict.finding().strength() == v1::STRENGTH_PROVED ? "PROVED" : "heuristic";
+}
+
 inline v1::Level Highest(const Verdicts& verdicts) {
   v1::Level level = v1::LEVEL_UNSPECIFIED;
   for (const v1::Verdict& v : verdicts) level = std::max(level, v.finding().level());
