@@ -168,7 +168,7 @@ int Fail(const absl::Status& status) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of memory ends it
   // Debian's Abseil builds it in; it costs 40 % of the CPU at ten thousand streams.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 

@@ -146,7 +146,7 @@ absl::Status Spool::Write(uint64_t sequence, const SealedBatch& batch) {
     if (absl::Status s = StartSegment(sequence); !s.ok()) return s;
   }
   Segment& segment = segments_.back();
-  const absl::Status written =
+  absl::Status written =
       log_->Append(FrameType::kBatch, *batch.body + BatchNumber(header_.stream_id(), sequence));
   bytes_ += log_->size_bytes() - segment.bytes;
   segment.bytes = log_->size_bytes();

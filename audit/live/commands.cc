@@ -11,7 +11,7 @@ namespace plumbline::audit {
 namespace {
 
 void AddServer(CLI::App* command, std::string* server) {
-  command->add_option("--server", *server, "address of plumbd ($PLUMBLINE_SERVER)")
+  command->add_option("--server", *server, "Address of plumbd ($PLUMBLINE_SERVER)")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   AddCredentials(command);
@@ -31,7 +31,7 @@ void AddLevel(CLI::App* command, v1::Level* level) {
   };
   command
       ->add_option_function<std::string>(
-          "--level", set, "only incidents of this level and above: note, warning, error")
+          "--level", set, "Only incidents of this level and above: note, warning, error")
       ->check(OneOf({"note", "warning", "error"}).description(""))
       ->type_name("LEVEL");
 }
@@ -42,31 +42,31 @@ void AddTimeout(CLI::App* command, double* seconds, const char* text) {
 
 void RegisterWatch(CLI::App& app, int* status) {
   auto o = std::make_shared<WatchOptions>();
-  CLI::App* command = app.add_subcommand("watch", "live findings of a server in the terminal");
-  command->add_option("RUN", o->run, "only this run");
+  CLI::App* command = app.add_subcommand("watch", "Live findings of a server in the terminal");
+  command->add_option("RUN", o->run, "Only this run");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
-  command->add_option("--run", o->run, "only this run, as RUN");
-  command->add_option("--rule", o->rule, "only rules that match")->type_name("GLOB");
+  command->add_option("--run", o->run, "Only this run, as RUN");
+  command->add_option("--rule", o->rule, "Only rules that match")->type_name("GLOB");
   AddLevel(command, &o->min_level);
-  AddTimeout(command, &o->timeout_seconds, "end after this long");
-  command->add_flag("--once", o->once, "print what exists, then end");
+  AddTimeout(command, &o->timeout_seconds, "End after this long");
+  command->add_flag("--once", o->once, "Print what exists, then end");
   command->callback([o, status] { *status = RunWatch(*o); });
 }
 
 void RegisterRuns(CLI::App& app, int* status) {
   auto o = std::make_shared<QueryOptions>();
   CLI::App* command = app.add_subcommand(
-      "runs", "the runs a server knows: ranks, steps, what was lost, attempts, gaps");
-  command->add_option("RUN", o->run, "only this run");
+      "runs", "The runs a server knows: ranks, steps, what was lost, attempts, gaps");
+  command->add_option("RUN", o->run, "Only this run");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   command->callback([o, status] { *status = RunRuns(*o); });
 }
 
 void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {
-  command->add_option("--run", o->run, "only this run");
-  command->add_option("--rule", o->rule, "only rules that match")->type_name("GLOB");
+  command->add_option("--run", o->run, "Only this run");
+  command->add_option("--rule", o->rule, "Only rules that match")->type_name("GLOB");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   AddLevel(command, &o->min_level);
@@ -74,8 +74,8 @@ void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& 
 
 void RegisterVerdicts(CLI::App* query, int* status) {
   auto o = std::make_shared<QueryOptions>();
-  CLI::App* command = query->add_subcommand("verdicts", "what was judged, and how");
-  command->add_option("--run", o->run, "only this run");
+  CLI::App* command = query->add_subcommand("verdicts", "What was judged, and how");
+  command->add_option("--run", o->run, "Only this run");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   command->callback([o, status] { *status = QueryVerdicts(*o); });
@@ -83,14 +83,14 @@ void RegisterVerdicts(CLI::App* query, int* status) {
 
 void RegisterInfo(CLI::App* query, int* status) {
   auto o = std::make_shared<QueryOptions>();
-  CLI::App* command = query->add_subcommand("info", "the server itself: what it counts");
+  CLI::App* command = query->add_subcommand("info", "The server itself: what it counts");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   command->callback([o, status] { *status = QueryInfo(*o); });
 }
 
 void AddIncident(CLI::App* command, const std::shared_ptr<IncidentOptions>& o) {
-  command->add_option("FINGERPRINT", o->fingerprint, "of the incident; its first digits will do")
+  command->add_option("FINGERPRINT", o->fingerprint, "Of the incident; its first digits will do")
       ->required();
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
@@ -98,7 +98,7 @@ void AddIncident(CLI::App* command, const std::shared_ptr<IncidentOptions>& o) {
 
 void RegisterHistory(CLI::App* query, int* status) {
   auto o = std::make_shared<IncidentOptions>();
-  CLI::App* command = query->add_subcommand("history", "what happened to one incident");
+  CLI::App* command = query->add_subcommand("history", "What happened to one incident");
   AddIncident(command, o);
   command->callback([o, status] { *status = QueryHistory(*o); });
 }
@@ -106,17 +106,17 @@ void RegisterHistory(CLI::App* query, int* status) {
 void RegisterIncident(CLI::App* query, int* status) {
   auto o = std::make_shared<IncidentOptions>();
   CLI::App* command =
-      query->add_subcommand("incident", "acknowledges, silences or reopens one incident");
+      query->add_subcommand("incident", "Acknowledges, silences or reopens one incident");
   AddIncident(command, o);
-  command->add_flag("--acknowledge", o->acknowledge, "somebody has taken it up");
+  command->add_flag("--acknowledge", o->acknowledge, "Somebody has taken it up");
   command
       ->add_option("--silence-until", o->silence_until,
-                   "a step (1200), a time from now (30m, 12h, 7d) or a date (2026-11-30)")
+                   "A step (1200), a time from now (30m, 12h, 7d) or a date (2026-11-30)")
       ->type_name("WHEN");
-  command->add_flag("--reopen", o->reopen, "open again");
-  command->add_option("--reason", o->reason, "why; required with the three above")
+  command->add_flag("--reopen", o->reopen, "Open again");
+  command->add_option("--reason", o->reason, "Why; required with the three above")
       ->type_name("TEXT");
-  command->add_option("--who", o->who, "who says so; by default the user's name")
+  command->add_option("--who", o->who, "Who says so; by default the user's name")
       ->type_name("NAME");
   command->callback([o, status] { *status = UpdateIncident(*o); });
 }
@@ -124,28 +124,28 @@ void RegisterIncident(CLI::App* query, int* status) {
 void RegisterSeries(CLI::App* query, int* status) {
   auto o = std::make_shared<SeriesOptions>();
   CLI::App* command =
-      query->add_subcommand("series", "values of scalars; without SERIES, which series a run has");
+      query->add_subcommand("series", "Values of scalars; without SERIES, which series a run has");
   command->add_option("SERIES", o->series, "LAYER/OP, or OP where there is no layer")
       ->type_name("GLOB");
-  command->add_option("--run", o->run, "of this run")->required();
-  command->add_option("--ranks", o->ranks, "only these ranks; separate them by commas")
+  command->add_option("--run", o->run, "Of this run")->required();
+  command->add_option("--ranks", o->ranks, "Only these ranks; separate them by commas")
       ->delimiter(',')
       ->type_name("RANK")
       ->allow_extra_args(false);
   command->add_option("--role", o->role, "trainer or rollout")
       ->check(OneOf({"trainer", "rollout"}));
-  command->add_option("--attempt", o->attempt, "only this attempt, superseded or not")
+  command->add_option("--attempt", o->attempt, "Only this attempt, superseded or not")
       ->type_name("N");
-  command->add_option("--from", o->first, "first step")->type_name("STEP");
-  command->add_option("--to", o->last, "last step")->type_name("STEP");
-  command->add_option("--last", o->last_steps, "only so many newest steps")->type_name("N");
+  command->add_option("--from", o->first, "First step")->type_name("STEP");
+  command->add_option("--to", o->last, "Last step")->type_name("STEP");
+  command->add_option("--last", o->last_steps, "Only so many newest steps")->type_name("N");
   command
       ->add_option(
           "--cells", o->cells,
-          "at most so many values; steps are joined until they fit (mean, minimum, maximum)")
+          "At most so many values; steps are joined until they fit (mean, minimum, maximum)")
       ->check(Between(1, 1'000'000).description(""))
       ->type_name("N");
-  command->add_flag("--over-ranks", o->over_ranks, "mean, minimum and maximum over the ranks");
+  command->add_flag("--over-ranks", o->over_ranks, "Mean, minimum and maximum over the ranks");
   AddServer(command, &o->server);
   command->add_option("--format", o->format, "text, json (one series a line) or csv")
       ->check(OneOf({"text", "json", "csv"}))
@@ -155,14 +155,14 @@ void RegisterSeries(CLI::App* query, int* status) {
 
 void RegisterQuery(CLI::App& app, int* status) {
   auto o = std::make_shared<QueryOptions>();
-  CLI::App* query = app.add_subcommand("query", "what a server holds; without a word, incidents");
+  CLI::App* query = app.add_subcommand("query", "What a server holds; without a word, incidents");
   query->require_subcommand(0, 1);
   AddIncidentFilters(query, o);
   query->callback([o, query, status] {
     if (query->get_subcommands().empty()) *status = QueryIncidents(*o);
   });
   auto filters = std::make_shared<QueryOptions>();
-  CLI::App* incidents = query->add_subcommand("incidents", "the incidents, with their states");
+  CLI::App* incidents = query->add_subcommand("incidents", "The incidents, with their states");
   AddIncidentFilters(incidents, filters);
   incidents->callback([filters, status] { *status = QueryIncidents(*filters); });
   RegisterHistory(query, status);
@@ -175,28 +175,28 @@ void RegisterQuery(CLI::App& app, int* status) {
 void RegisterDoctor(CLI::App& app, int* status) {
   auto o = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
-      "doctor", "is all here: library, server, hooks, one test finding end to end");
+      "doctor", "Is all here: library, server, hooks, one test finding end to end");
   AddServer(command, &o->server);
-  AddTimeout(command, &o->timeout_seconds, "how long the test finding may take");
+  AddTimeout(command, &o->timeout_seconds, "How long the test finding may take");
   command->callback([o, status] { *status = RunDoctor(*o); });
 }
 
 void RegisterCapsule(CLI::App& app, int* status) {
   auto o = std::make_shared<CapsuleOptions>();
   CLI::App* command = app.add_subcommand(
-      "capsule", "fetches what a finding is judged from, for plumb audit to judge it again");
-  command->add_option("FINDING", o->finding, "its fingerprint; the first digits will do")
+      "capsule", "Fetches what a finding is judged from, for plumb audit to judge it again");
+  command->add_option("FINDING", o->finding, "Its fingerprint; the first digits will do")
       ->required();
-  command->add_option("--output", o->output, "directory to write, empty or not there yet")
+  command->add_option("--output", o->output, "Directory to write, empty or not there yet")
       ->type_name("DIR")
       ->required();
   AddServer(command, &o->server);
-  command->add_flag("--anew", o->anew, "ask the ranks again although a capsule is held");
+  command->add_flag("--anew", o->anew, "Ask the ranks again although a capsule is held");
   command->add_flag("--judged", o->judged,
-                    "what the server's journal holds of the steps in which it was found instead; "
+                    "What the server's journal holds of the steps in which it was found instead; "
                     "needs no running trainer");
-  AddTimeout(command, &o->timeout_seconds, "how long the ranks may take (60)");
-  command->add_flag("--quiet", o->quiet, "no progress on standard error");
+  AddTimeout(command, &o->timeout_seconds, "How long the ranks may take (60)");
+  command->add_flag("--quiet", o->quiet, "No progress on standard error");
   command->callback([o, status] { *status = RunCapsule(*o); });
 }
 
@@ -204,10 +204,10 @@ void RegisterCapsule(CLI::App& app, int* status) {
 
 void AddCredentials(CLI::App* command) {
   constexpr const char* kOptions[][3] = {
-      {"--token-file", "PLUMBLINE_TOKEN_FILE", "file with our token, mode 0600"},
-      {"--tls-ca", "PLUMBLINE_TLS_CA", "authorities of servers (PEM), or system; turns TLS on"},
-      {"--tls-cert", "PLUMBLINE_TLS_CERT", "our certificate (PEM)"},
-      {"--tls-key", "PLUMBLINE_TLS_KEY", "its key (PEM), mode 0600"},
+      {"--token-file", "PLUMBLINE_TOKEN_FILE", "File with our token, mode 0600"},
+      {"--tls-ca", "PLUMBLINE_TLS_CA", "Authorities of servers (PEM), or system; turns TLS on"},
+      {"--tls-cert", "PLUMBLINE_TLS_CERT", "Our certificate (PEM)"},
+      {"--tls-key", "PLUMBLINE_TLS_KEY", "Its key (PEM), mode 0600"},
   };
   for (const auto& [option, variable, text] : kOptions) {
     command

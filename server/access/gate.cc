@@ -20,7 +20,7 @@ constexpr const char* kSanProperty = "x509_subject_alternative_name";
 
 int64_t NowUnixSeconds() { return static_cast<int64_t>(UnixNs() / 1'000'000'000); }
 
-std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+std::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
 // "Bearer TOKEN"; the scheme in any case (RFC 9110).
 std::optional<TokenDigest> TokenOf(std::string_view authorization) {
@@ -76,10 +76,13 @@ void Lease::OnRevoked(std::function<void(const absl::Status&)> end) {
   absl::Status revoked;
   {
     std::lock_guard lock(mutex_);
+    if (revoked_.ok()) {
+      end_ = std::move(end);
+      return;
+    }
     revoked = revoked_;
-    if (revoked.ok()) end_ = std::move(end);
   }
-  if (!revoked.ok()) end(revoked);
+  end(revoked);
 }
 
 void Lease::Revoke(const absl::Status& why) {

@@ -87,8 +87,9 @@ std::vector<AlertDecision> AlertDecider::Stale(const IncidentBook& book) const {
   for (const auto& [key, told] : told_) {
     if (!told.firing) continue;
     const auto& [name, fingerprint] = key;
-    const auto route = std::find_if(config_.routes.begin(), config_.routes.end(),
-                                    [&](const AlertRoute& r) { return r.name == key.first; });
+    const auto route =
+        std::find_if(config_.routes.begin(), config_.routes.end(),
+                     [&name = key.first](const AlertRoute& r) { return r.name == name; });
     if (route != config_.routes.end() && book.Get(fingerprint).ok()) continue;
     out.push_back({name, fingerprint, Told(), std::nullopt});
   }

@@ -315,7 +315,7 @@ absl::StatusOr<std::vector<AlertDelivery>> AlertLog::History(const std::string& 
 absl::Status AlertLog::GiveUpOthers(const std::set<std::string>& routes, int64_t unix_ns) {
   std::lock_guard lock(mutex_);
   std::set<std::string> gone;
-  const absl::Status listed = Each(&unfinished_, [&] {
+  absl::Status listed = Each(&unfinished_, [&] {
     if (!routes.contains(Copy(unfinished_, 0))) gone.insert(Copy(unfinished_, 0));
   });
   if (!listed.ok()) return listed;

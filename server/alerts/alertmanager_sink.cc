@@ -78,7 +78,7 @@ class AlertmanagerSink : public AlertSink {
     // The level is part of the identity (people route by it): the one before ends.
     if (n.event == AlertEvent::kEscalated)
       alerts.push_back(AlertOf(body, TextOf(body, "previous_level"), now));
-    const SendResult ended = EndSilence(n.fingerprint);
+    SendResult ended = EndSilence(n.fingerprint);
     if (ended.kind != SendResult::Kind::kDelivered) return ended;
     return Post(alerts);
   }

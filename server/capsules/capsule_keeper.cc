@@ -155,6 +155,7 @@ void CapsuleKeeper::OnFinding(const v1::Finding& finding) {
 }
 
 void CapsuleKeeper::Request(const v1::Finding& finding, bool anew,
+                            // NOLINTNEXTLINE(performance-unnecessary-value-param): kept by the task
                             std::function<void(absl::StatusOr<v1::CapsuleInfo>)> done) {
   if (!keeps()) {
     return done(absl::FailedPreconditionError(

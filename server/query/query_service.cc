@@ -200,8 +200,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     sources_.capsules->Request(*found, request->anew(),
                                [this, call, response](absl::StatusOr<v1::CapsuleInfo> info) {
                                  call->Finish([&] {
-                                   if (info.ok()) *response->mutable_capsule() = *std::move(info);
-                                   return ToGrpc(info.status());
+                                   if (!info.ok()) return ToGrpc(info.status());
+                                   *response->mutable_capsule() = *std::move(info);
+                                   return grpc::Status::OK;
                                  });
                                  pending_.Remove(call);
                                });

@@ -132,7 +132,7 @@ class StoreImpl : public Store {
     RunView view;
     if (auto s = View(request.run(), request.series(), &view); !s.ok()) return s;
     std::vector<int64_t> damaged;
-    const absl::Status status = database_->Read([&](TileReader* reader) {
+    absl::Status status = database_->Read([&](TileReader* reader) {
       return server::QuerySeries(request, view, reader, response, &damaged);
     });
     for (const int64_t tile : damaged) queue_.Push(DamagedTileJob{tile}, 0);
