@@ -310,7 +310,8 @@ double RunBound(const MatmulModel& m, const MatmulTerms& t, double c, double exa
     case Kind::kAligned: {
       const int level = BlockIndex(m.block);
       if (level < 0) return kInfinity;
-      const double blocks = static_cast<double>((t.size + m.block - 1) / m.block);
+      const int whole = (t.size + m.block - 1) / m.block;
+      const double blocks = whole;
       return AlignedBound(m, u, t.block_scale[static_cast<size_t>(level)] + blocks * c, blocks);
     }
   }
