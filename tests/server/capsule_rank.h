@@ -1,4 +1,5 @@
-// A rank for the tests of capsules: it speaks the agent's half of the protocol by hand.
+// A rank for the tests of capsules: it speaks the agent's half of the protocol by hand. How the
+// capsules of a server stand.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -88,5 +89,33 @@ class CapsuleRank {
   uint64_t sequence_ = 0;
   std::unique_ptr<AgentStream> agent_;
 };
+
+inline std::vector<v1::CapsuleInfo> Capsules(const Plumbd& server) {
+  auto stub = v1::Query::NewStub(server.Channel());
+  grpc::ClientContext context;
+  v1::ListCapsulesResponse response;
+  EXPECT_TRUE(stub->ListCapsules(&context, {}, &response).ok());
+  return {response.capsules().begin(), response.capsules().end()};
+}
+
+// It has one capsule, which comes to stand so.
+inline bool Reaches(const Plumbd& server, v1::CapsuleInfo::State state) {
+  return Eventually([&] {
+    const auto list = Capsules(server);
+    return list.size() == 1 && list[0].state() == state;
+  });
+}
+
+// Its first capsule comes to hold all of this rank.
+inline bool Holds(const Plumbd& server, uint32_t rank) {
+  return Eventually([&] {
+    for (const v1::CapsuleInfo& capsule : Capsules(server)) {
+      for (const auto& of : capsule.ranks()) {
+        if (of.source().rank() == rank) return of.state() == v1::CapsuleRank::STATE_HELD;
+      }
+    }
+    return false;
+  });
+}
 
 }  // namespace plumbline::test

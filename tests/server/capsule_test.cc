@@ -1,11 +1,10 @@
 // Capsules: who is asked for which step, what comes is checked and kept, and what plumb capsule
 // fetches is judged to the same finding.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/sha256.h"
@@ -16,71 +15,73 @@ namespace plumbline {
 namespace {
 
 using nlohmann::json;
-using test::AgentStream;
 using test::CapsuleRank;
+using test::Capsules;
+using test::Ended;
 using test::Eventually;
+using test::Holds;
 using test::LeakingStep;
 using test::Plumbd;
 using test::Process;
+using test::Reaches;
 using test::SourceOf;
-using test::TempFolder;
-
-std::vector<v1::CapsuleInfo> Capsules(const Plumbd& server) {
-  auto stub = v1::Query::NewStub(server.Channel());
-  grpc::ClientContext context;
-  v1::ListCapsulesResponse response;
-  EXPECT_TRUE(stub->ListCapsules(&context, {}, &response).ok());
-  return {response.capsules().begin(), response.capsules().end()};
-}
-
-bool Reaches(const Plumbd& server, v1::CapsuleInfo::State state) {
-  return Eventually([&] {
-    const auto list = Capsules(server);
-    return list.size() == 1 && list[0].state() == state;
-  });
-}
 
 class CapsuleTest : public ::testing::Test {
  protected:
   void Start(const std::string& config = "") {
-    std::ofstream(folder_.File("plumbd.toml")) << config;
-    server_ = std::make_unique<Plumbd>(Options());
-    ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
-  }
-  std::vector<std::string> Options() const {
-    return {"--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")};
+    folder_.Write("plumbd.toml", config);
+    Restart();
   }
   void KillServer() {
     server_->process().Signal(SIGKILL);
     server_->process().Wait();
   }
-  void KillAndRestart() {
-    KillServer();
-    Restart();
-  }
   void Restart() {
-    server_ = std::make_unique<Plumbd>(Options());
+    server_ = std::make_unique<Plumbd>(std::vector<std::string>{
+        "--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
   }
   // Both ranks have closed step 0, which leaks.
   void TwoLeakingRanks() {
-    for (uint32_t r = 0; r < 2; ++r) {
-      ranks_.push_back(std::make_unique<CapsuleRank>(*server_, 10 + r, SourceOf("run", r, 2)));
-    }
+    for (uint32_t r = 0; r < 2; ++r) Connect(r, 1);
     for (auto& rank : ranks_) ASSERT_TRUE(rank->Step(0));
   }
-  Process Plumb(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), PLUMB_PROGRAM);
-    return Process(std::move(arguments));
+  // One of two ranks, for the first time or again.
+  void Connect(uint32_t rank, uint64_t next_sequence = 2) {
+    ranks_[rank] = nullptr;
+    ranks_[rank] =
+        std::make_unique<CapsuleRank>(*server_, 10 + rank, SourceOf("run", rank, 2), next_sequence);
+  }
+  // plumb capsule into out_.
+  Process Fetch(const std::string& fingerprint, std::vector<std::string> more = {}) const {
+    std::vector<std::string> command = {PLUMB_PROGRAM, "capsule",  fingerprint,       "--output",
+                                        out_,          "--server", server_->address()};
+    command.insert(command.end(), more.begin(), more.end());
+    return Process(command);
+  }
+  json Manifest() const { return json::parse(test::ReadFile(out_ + "/manifest.json")); }
+  Ended AuditOfCapsule() const {
+    return test::RunToEnd({PLUMB_PROGRAM, "audit", out_, "--format", "json", "--quiet"});
+  }
+  std::string PartOfRank0() {
+    return folder_.File("data/capsules/") + Fingerprint() + "/trainer-0.part";
+  }
+  bool Found() {
+    return Eventually([this] { return !Fingerprint().empty(); });
+  }
+  // And what it was found by outlives the server.
+  bool FoundForGood() {
+    return Found() && ranks_[0]->stream().Acknowledged(1) && ranks_[1]->stream().Acknowledged(1);
   }
   std::string Fingerprint() {
     const auto incidents = server_->Incidents("run", "causality/moe-future-leak");
     return incidents.size() == 1 ? incidents[0].finding().fingerprint() : "";
   }
 
-  TempFolder folder_;
+  const test::TempFolder folder_;
+  const std::string out_ = folder_.File("capsule");
   std::unique_ptr<Plumbd> server_;
-  std::vector<std::unique_ptr<CapsuleRank>> ranks_;
+  std::array<std::unique_ptr<CapsuleRank>, 2> ranks_;
 };
 
 TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
@@ -95,35 +96,30 @@ TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
   ranks_[0]->SendAll(first);
   ranks_[1]->SendAll(second);
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
-  EXPECT_TRUE(ranks_[0]->Released());
-  EXPECT_TRUE(ranks_[1]->Released());
-
+  for (auto& rank : ranks_) EXPECT_TRUE(rank->Released());
   const std::string fingerprint = Fingerprint();
-  const std::string out = folder_.File("capsule");
-  Process capsule =
-      Plumb({"capsule", fingerprint.substr(0, 8), "--output", out, "--server", server_->address()});
+  Process capsule = Fetch(fingerprint.substr(0, 8));
   ASSERT_EQ(capsule.Wait(), 0) << capsule.errors();
-  const json manifest = json::parse(std::ifstream(out + "/manifest.json"));
+  const json manifest = Manifest();
   EXPECT_EQ(manifest["fingerprint"], fingerprint);
   EXPECT_EQ(manifest["step"], first.step());
   ASSERT_EQ(manifest["files"].size(), 2u);
   for (const json& file : manifest["files"]) {
-    const std::string bytes = test::ReadFile(out + "/" + std::string(file["name"]));
+    const std::string bytes = test::ReadFile(out_ + "/" + std::string(file["name"]));
     EXPECT_EQ(bytes.size(), file["bytes"]);
     EXPECT_EQ(HexText(Sha256Of(bytes)), file["sha256"]);
     EXPECT_EQ(file["form"], "safetensors");
   }
-  EXPECT_EQ(json::parse(std::ifstream(out + "/finding.json"))["fingerprint"], fingerprint);
-
-  Process audit = Plumb({"audit", out, "--format", "json", "--quiet"});
-  EXPECT_EQ(audit.Wait(), 1) << audit.errors();
+  EXPECT_EQ(json::parse(test::ReadFile(out_ + "/finding.json"))["fingerprint"], fingerprint);
+  const Ended audit = AuditOfCapsule();
+  EXPECT_EQ(audit.status, 1) << audit.errors;
   bool reached = false;
-  const json report = json::parse(audit.output());
+  const json report = json::parse(audit.output);
   for (const json& finding : report["findings"]) {
     reached |= finding["fingerprint"] == fingerprint &&
                finding["rule"] == "causality/moe-future-leak" && finding["level"] == "error";
   }
-  EXPECT_TRUE(reached) << audit.output();
+  EXPECT_TRUE(reached) << audit.output;
 }
 
 TEST_F(CapsuleTest, ARankThatWasPastTheStepMovesItForAll) {
@@ -136,8 +132,7 @@ TEST_F(CapsuleTest, ARankThatWasPastTheStepMovesItForAll) {
   EXPECT_GT(again.step(), 500);
   EXPECT_EQ(again.offset(), 0u);
   EXPECT_EQ(ranks_[1]->Ordered().step(), again.step());
-  ranks_[0]->SendAll(again);
-  ranks_[1]->SendAll(again);
+  for (auto& rank : ranks_) rank->SendAll(again);
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
   EXPECT_EQ(Capsules(*server_)[0].step(), again.step());
   EXPECT_EQ(Capsules(*server_)[0].tries(), 2u);
@@ -152,33 +147,23 @@ TEST_F(CapsuleTest, PartsOfAStepThatIsNotWantedAnyMoreAreLeftOut) {
   const v1::SendCapsule again = ranks_[0]->Ordered();
   ASSERT_NE(again.step(), first.step());
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(first, 0, 100)));
-  ranks_[0]->SendAll(again);
-  ranks_[1]->SendAll(again);
+  for (auto& rank : ranks_) rank->SendAll(again);
   EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
 
 TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   Start();
   TwoLeakingRanks();
-  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
-  ASSERT_TRUE(ranks_[0]->stream().Acknowledged(1));
-  ASSERT_TRUE(ranks_[1]->stream().Acknowledged(1));
+  ASSERT_TRUE(FoundForGood());
   const v1::SendCapsule order = ranks_[0]->Ordered();
   ranks_[1]->SendAll(ranks_[1]->Ordered());
+  ASSERT_TRUE(Holds(*server_, 1));
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 100, 100)));
-  const auto held = [&] {
-    return std::filesystem::file_size(folder_.File("data/capsules/") + Fingerprint() +
-                                      "/trainer-0.part");
-  };
-  ASSERT_TRUE(Eventually([&] {
-    return std::filesystem::exists(folder_.File("data/capsules/") + Fingerprint() +
-                                   "/trainer-0.part") &&
-           held() == 200;
-  }));
+  const auto held = [part = PartOfRank0()] { return test::ReadFile(part).size(); };
+  ASSERT_TRUE(Eventually([&] { return held() == 200; }));
   // The connection breaks.
-  ranks_[0] = nullptr;
-  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  Connect(0);
   v1::SendCapsule more = ranks_[0]->Ordered();
   EXPECT_EQ(more.step(), order.step());
   EXPECT_EQ(more.capsule(), order.capsule());
@@ -186,8 +171,9 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(more, 200, 100)));
   ASSERT_TRUE(Eventually([&] { return held() == 300; }));
   // The server dies.
-  KillAndRestart();
-  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  KillServer();
+  Restart();
+  Connect(0);
   more = ranks_[0]->Ordered();
   EXPECT_EQ(more.offset(), 299u) << "the last byte comes again";
   ranks_[0]->SendAll(more, 299);
@@ -198,16 +184,17 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
 TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
   Start();
   TwoLeakingRanks();
-  for (auto& rank : ranks_) ASSERT_TRUE(rank->stream().Acknowledged(1));
+  ASSERT_TRUE(FoundForGood());
   ranks_[1]->SendAll(ranks_[1]->Ordered());
+  ASSERT_TRUE(Holds(*server_, 1));
   const v1::SendCapsule order = ranks_[0]->Ordered();
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
-  const std::string part = folder_.File("data/capsules/") + Fingerprint() + "/trainer-0.part";
+  const std::string part = PartOfRank0();
   ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(part); }));
   KillServer();
-  std::ofstream(part, std::ios::binary) << ranks_[0]->Bytes(order.step());
+  test::WriteFile(part, ranks_[0]->Bytes(order.step()));
   Restart();
-  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  Connect(0);
   ranks_[0]->SendAll(order, ranks_[0]->Ordered().offset());
   EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
 }
@@ -216,12 +203,12 @@ TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
 TEST_F(CapsuleTest, AfterKillOfTheServerTheStepMovesAheadOfTheRanks) {
   Start();
   TwoLeakingRanks();
-  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
+  ASSERT_TRUE(FoundForGood());
   ranks_[1]->SendAll(ranks_[1]->Ordered());
   ranks_[0]->Ordered();
-  KillAndRestart();
-  for (uint32_t r = 0; r < 2; ++r)
-    ranks_[r] = std::make_unique<CapsuleRank>(*server_, 10 + r, SourceOf("run", r, 2), 2);
+  KillServer();
+  Restart();
+  for (const uint32_t r : {0, 1}) Connect(r);
   ranks_[0]->Refuse(ranks_[0]->Ordered(), "passed-step: it is past", 500);
   const v1::SendCapsule again = ranks_[0]->Ordered();
   EXPECT_GE(again.step(), 502) << "agents take what is two steps ahead";
@@ -235,16 +222,15 @@ TEST_F(CapsuleTest, AfterKillOfTheServerTheStepMovesAheadOfTheRanks) {
 TEST_F(CapsuleTest, AfterARestartTheRanksOfTheFindingAreWaitedFor) {
   Start("[capsules]\ntake = \"off\"\n");
   TwoLeakingRanks();
-  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
-  for (auto& rank : ranks_) ASSERT_TRUE(rank->stream().Acknowledged(1));
-  KillAndRestart();
-  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
-  Process capsule = Plumb({"capsule", Fingerprint(), "--output", folder_.File("capsule"),
-                           "--server", server_->address()});
+  ASSERT_TRUE(FoundForGood());
+  KillServer();
+  Restart();
+  ASSERT_TRUE(Found());
+  Process capsule = Fetch(Fingerprint());
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_WAITING));
-  ranks_[0] = std::make_unique<CapsuleRank>(*server_, 10, SourceOf("run", 0, 2), 2);
+  Connect(0);
   EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 0) << "rank 1 may come back";
-  ranks_[1] = std::make_unique<CapsuleRank>(*server_, 11, SourceOf("run", 1, 2), 2);
+  Connect(1);
   for (auto& rank : ranks_) rank->SendAll(rank->Ordered());
   EXPECT_EQ(capsule.Wait(), 0) << capsule.errors();
   EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 2);
@@ -298,21 +284,18 @@ TEST_F(CapsuleTest, ARankCannotSpeakForAnother) {
   // The streams are unharmed.
   ASSERT_TRUE(ranks_[0]->Step(1));
   EXPECT_TRUE(ranks_[0]->stream().Acknowledged(2));
-
   // What there is is written, and what is missing is said.
-  const std::string out = folder_.File("capsule");
-  Process capsule =
-      Plumb({"capsule", Fingerprint(), "--output", out, "--server", server_->address()});
+  Process capsule = Fetch(Fingerprint());
   EXPECT_EQ(capsule.Wait(), 2);
   EXPECT_NE(capsule.errors().find("missing"), std::string::npos) << capsule.errors();
-  const json manifest = json::parse(std::ifstream(out + "/manifest.json"));
+  const json manifest = Manifest();
   EXPECT_EQ(manifest["files"].size(), 1u);
   EXPECT_EQ(manifest["missing"].size(), 1u);
 }
 
 TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   Start();
-  AgentStream old(*server_, 10, {SourceOf("run", 0, 1)});
+  test::AgentStream old(*server_, 10, {SourceOf("run", 0, 1)});
   ASSERT_TRUE(old.Welcomed());
   ASSERT_TRUE(old.Send(LeakingStep(SourceOf("run", 0, 1), 0), 1));
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_FAILED));
@@ -321,17 +304,14 @@ TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   EXPECT_TRUE(old.Acknowledged(2));
   EXPECT_EQ(old.directives(), 0u);
   // The journal has what the finding was judged from.
-  const std::string out = folder_.File("capsule");
-  Process nothing =
-      Plumb({"capsule", Fingerprint(), "--output", out, "--server", server_->address()});
+  Process nothing = Fetch(Fingerprint());
   EXPECT_EQ(nothing.Wait(), 2);
   EXPECT_NE(nothing.errors().find("--judged"), std::string::npos) << nothing.errors();
-  Process judged = Plumb(
-      {"capsule", Fingerprint(), "--judged", "--output", out, "--server", server_->address()});
+  Process judged = Fetch(Fingerprint(), {"--judged"});
   ASSERT_EQ(judged.Wait(), 0) << judged.errors();
-  Process audit = Plumb({"audit", out, "--format", "json", "--quiet"});
-  EXPECT_EQ(audit.Wait(), 1) << audit.errors();
-  EXPECT_NE(audit.output().find(Fingerprint()), std::string::npos);
+  const Ended audit = AuditOfCapsule();
+  EXPECT_EQ(audit.status, 1) << audit.errors;
+  EXPECT_NE(audit.output.find(Fingerprint()), std::string::npos);
 }
 
 TEST_F(CapsuleTest, BoundedByRanksAndByRuns) {
@@ -341,9 +321,8 @@ TEST_F(CapsuleTest, BoundedByRanksAndByRuns) {
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
   EXPECT_EQ(Capsules(*server_)[0].omitted_ranks(), 1u);
   // A second finding of the run is not taken unasked.
-  for (auto& rank : ranks_) {
+  for (auto& rank : ranks_)
     ASSERT_TRUE(rank->stream().Send(LeakingStep(rank->source(), 1, "layers.7"), 2));
-  }
   ASSERT_TRUE(Eventually([&] { return server_->Incidents("run").size() >= 2; }));
   ASSERT_TRUE(Eventually([&] {
     const auto info = server_->Info();
@@ -356,16 +335,14 @@ TEST_F(CapsuleTest, BoundedByRanksAndByRuns) {
 TEST_F(CapsuleTest, APersonAsksAndARankThatGoesIsNotWaitedFor) {
   Start("[capsules]\ntake = \"off\"\n[ingest]\ngrace_seconds = 0.5\n");
   TwoLeakingRanks();
-  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
+  ASSERT_TRUE(Found());
   EXPECT_TRUE(Capsules(*server_).empty());
-  const std::string out = folder_.File("capsule");
-  Process capsule =
-      Plumb({"capsule", Fingerprint(), "--output", out, "--server", server_->address()});
+  Process capsule = Fetch(Fingerprint());
   ranks_[0]->SendAll(ranks_[0]->Ordered());
   ranks_[1]->Ordered();
   ranks_[1] = nullptr;
   EXPECT_EQ(capsule.Wait(), 2) << capsule.errors();
-  const json manifest = json::parse(std::ifstream(out + "/manifest.json"));
+  const json manifest = Manifest();
   EXPECT_EQ(manifest["missing"][0]["rank"], 1);
   EXPECT_EQ(std::string(manifest["missing"][0]["reason"]).rfind("gone:", 0), 0u);
 }
@@ -378,9 +355,7 @@ TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
   ranks_[1]->SendAll(ranks_[1]->Ordered());
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
   ranks_[0] = nullptr;
-  v1::Source resumed = SourceOf("run", 0, 2);
-  resumed.set_attempt(1);
-  CapsuleRank next(*server_, 20, resumed);
+  CapsuleRank next(*server_, 20, SourceOf("run", 0, 2, 1));
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_PARTIAL));
   EXPECT_EQ(next.stream().directives(), 0u);
   EXPECT_EQ(Capsules(*server_)[0].ranks(0).error().rfind("gone:", 0), 0u);
@@ -389,12 +364,9 @@ TEST_F(CapsuleTest, TheNextAttemptIsNotAskedForTheRestOfTheFirstOnes) {
 TEST_F(CapsuleTest, OfTwoAttemptsThatAreConnectedTheLaterIsAsked) {
   Start("[capsules]\ntake = \"off\"\n");
   TwoLeakingRanks();
-  ASSERT_TRUE(Eventually([&] { return !Fingerprint().empty(); }));
-  v1::Source resumed = SourceOf("run", 0, 2);
-  resumed.set_attempt(1);
-  CapsuleRank next(*server_, 20, resumed);
-  Process capsule = Plumb({"capsule", Fingerprint(), "--output", folder_.File("capsule"),
-                           "--server", server_->address()});
+  ASSERT_TRUE(Found());
+  CapsuleRank next(*server_, 20, SourceOf("run", 0, 2, 1));
+  Process capsule = Fetch(Fingerprint());
   next.SendAll(next.Ordered());
   EXPECT_EQ(capsule.Wait(), 0) << capsule.errors();
   EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 1);
@@ -416,12 +388,12 @@ TEST_F(CapsuleTest, WithoutDataNobodyIsAsked) {
   ASSERT_TRUE(rank.Step(0));
   ASSERT_TRUE(Eventually([&] { return server.Incidents("run").size() >= 1; }));
   const std::string fingerprint = server.Incidents("run")[0].finding().fingerprint();
-  Process capsule = Plumb(
-      {"capsule", fingerprint, "--output", folder_.File("capsule"), "--server", server.address()});
-  EXPECT_EQ(capsule.Wait(), 2);
-  EXPECT_NE(capsule.errors().find("--data"), std::string::npos) << capsule.errors();
+  const Ended capsule = test::RunToEnd(
+      {PLUMB_PROGRAM, "capsule", fingerprint, "--output", out_, "--server", server.address()});
+  EXPECT_EQ(capsule.status, 2);
+  EXPECT_NE(capsule.errors.find("--data"), std::string::npos) << capsule.errors;
   EXPECT_EQ(rank.stream().directives(), 0u);
-  EXPECT_FALSE(std::filesystem::exists(folder_.File("capsule")));
+  EXPECT_FALSE(std::filesystem::exists(out_));
 }
 
 }  // namespace
