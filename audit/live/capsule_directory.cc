@@ -76,8 +76,8 @@ absl::Status CapsuleDirectory::Add(const v1::Batch& batch) {
     char call[32];
     std::snprintf(call, sizeof(call), ".%04u", e.call());
     File file;
-    file.name = absl::StrCat(RankName(batch.sources(0)),
-                             dumps.empty() && e.call() == 0 ? "" : call, ".safetensors");
+    file.name = absl::StrCat(RankName(batch.sources(0)), dumps.empty() && e.call() == 0 ? "" : call,
+                             ".safetensors");
     file.form = "safetensors";
     file.kind = KindOf(e);
     file.rank = batch.sources(0).rank();
