@@ -66,8 +66,12 @@ class CapsuleTest : public ::testing::Test {
   std::string PartOfRank0() {
     return folder_.File("data/capsules/") + Fingerprint() + "/trainer-0.part";
   }
+  // Each rank is found by itself, the first a moment before the second.
   bool Found() {
-    return Eventually([this] { return !Fingerprint().empty(); });
+    return Eventually([this] {
+      const auto incidents = server_->Incidents("run", "causality/moe-future-leak");
+      return incidents.size() == 1 && incidents[0].finding().site().ranks_size() == 2;
+    });
   }
   // And what it was found by outlives the server.
   bool FoundForGood() {

@@ -176,6 +176,7 @@ TEST_F(IngestTest, EachMalformedBatchIsRefusedAndNobodyElseIsHarmed) {
   // Both streams go on, and what they say is joined.
   good.Send(LeakingStep(good_source, 0), 1);
   bad.Send(LeakingStep(bad_source, 0), ++sequence);
+  ASSERT_TRUE(Judged(server_, "mixed", 2, 0));
   ASSERT_TRUE(HasIncident(server_, "mixed"));
   const auto incident = server_.Incidents("mixed", audit::kDoctorRule)[0];
   EXPECT_THAT(incident.finding().site().ranks(), ElementsAre(0, 1));
