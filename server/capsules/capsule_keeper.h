@@ -88,7 +88,8 @@ class CapsuleKeeper {
   struct Rank {           // beside CapsuleInfo.ranks, in their order
     uint64_t stream = 0;  // 0: not connected
     Clock::time_point gone_at{};
-    int again = 0;  // times that it was asked to send again
+    int again = 0;         // times that it was asked to send again
+    int without_call = 0;  // steps in which it had not called the site
   };
   struct Capsule {
     v1::CapsuleInfo info;

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kFirstMargin = 4;
 constexpr int64_t kLastMargin = 4096;
 constexpr uint32_t kMostTries = 12;
-constexpr uint32_t kMostCalls = 4;  // ... while the site is not called in every step
+constexpr int kMostCalls = 4;  // ... while the site is not called in every step
 constexpr int kMostAgain = 8;
 constexpr int kMostTaking = 2;  // of one run at once
 // Ranks that were past the step answer together.
@@ -278,8 +278,11 @@ void CapsuleKeeper::Refused(Capsule* capsule, int index, const v1::CapsulePart& 
     capsule->ranks.erase(capsule->ranks.begin() + index);
     return;
   }
-  const uint32_t most = id == "passed-step" ? kMostTries : id == "no-call" ? kMostCalls : 0;
-  if (capsule->info.tries() >= most) return FailRank(capsule, index, part.error());
+  Rank& rank = capsule->ranks[static_cast<size_t>(index)];
+  const bool hopeless = id == "passed-step" ? capsule->info.tries() >= kMostTries
+                        : id == "no-call"   ? ++rank.without_call >= kMostCalls
+                                            : true;
+  if (hopeless) return FailRank(capsule, index, part.error());
   capsule->newest = std::max(capsule->newest, part.newest_step());
   capsule->retry_at = std::min(capsule->retry_at, Clock::now() + kGather);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "tests/server/support.h"
 
@@ -18,9 +19,24 @@ class Line : public Connection {
   void OnSuperseded() override {}
   void Resume() override {}
   const void* call() const override { return this; }
-  void OnDirective(const v1::Directive&) override { ++orders; }
+  void OnDirective(const v1::Directive& directive) override {
+    if (directive.capsule().release()) return;
+    {
+      std::lock_guard lock(mutex_);
+      last_ = directive.capsule();
+    }
+    ++orders;
+  }
+  v1::SendCapsule last() {
+    std::lock_guard lock(mutex_);
+    return last_;
+  }
 
   std::atomic<int> orders{0};
+
+ private:
+  std::mutex mutex_;
+  v1::SendCapsule last_;
 };
 
 class CapsuleKeeperTest : public ::testing::Test {
@@ -55,6 +71,15 @@ class CapsuleKeeperTest : public ::testing::Test {
     return asked;
   }
 
+  void Refuse(const v1::SendCapsule& order, const std::string& why) {
+    v1::CapsulePart part;
+    part.set_capsule(order.capsule());
+    part.set_step(order.step());
+    part.set_error(why);
+    part.set_newest_step(order.step());
+    keeper_->OnPart(kStream, part);
+  }
+
   test::TempFolder folder_;
   Counters counters_;
   std::optional<CapsuleKeeper> keeper_;
@@ -78,6 +103,24 @@ TEST_F(CapsuleKeeperTest, TheEndOfAnOlderConnectionIsNotTheStreams) {
   EXPECT_EQ(newer->orders, 1);
   keeper_->Left(kStream, 5);
   EXPECT_EQ(older->orders, 0);
+}
+
+TEST_F(CapsuleKeeperTest, StepsThatWerePassedAreNoStepsWithoutACall) {
+  const auto line = std::make_shared<Line>();
+  Joined(4, line);
+  EXPECT_EQ(Request(), 1);
+  for (int n = 1; n <= 5; ++n) {
+    ASSERT_EQ(line->orders, n);
+    Refuse(line->last(), "passed-step: it is past");
+    ASSERT_TRUE(test::Eventually([&] { return line->orders == n + 1; }));
+  }
+  for (int n = 6; n <= 8; ++n) {
+    Refuse(line->last(), "no-call: the site was not called");
+    ASSERT_TRUE(test::Eventually([&] { return line->orders == n + 1; })) << n;
+  }
+  Refuse(line->last(), "no-call: the site was not called");  // the fourth: it is hardly ever called
+  EXPECT_TRUE(test::Eventually(
+      [&] { return keeper_->List("run", "00ff").at(0).state() == v1::CapsuleInfo::STATE_FAILED; }));
 }
 
 TEST_F(CapsuleKeeperTest, NobodyIsAskedOnceTheStreamHasLeft) {

@@ -37,6 +37,7 @@ class CapsuleTest : public ::testing::Test {
     server_->process().Wait();
   }
   void Restart() {
+    KillServer();
     server_ = std::make_unique<Plumbd>(std::vector<std::string>{
         "--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
@@ -52,7 +53,6 @@ class CapsuleTest : public ::testing::Test {
     ranks_[rank] =
         std::make_unique<CapsuleRank>(*server_, 10 + rank, SourceOf("run", rank, 2), next_sequence);
   }
-  // plumb capsule into out_.
   Process Fetch(const std::string& fingerprint, std::vector<std::string> more = {}) const {
     std::vector<std::string> command = {PLUMB_PROGRAM, "capsule",  fingerprint,       "--output",
                                         out_,          "--server", server_->address()};
@@ -73,7 +73,6 @@ class CapsuleTest : public ::testing::Test {
       return incidents.size() == 1 && incidents[0].finding().site().ranks_size() == 2;
     });
   }
-  // And what it was found by outlives the server.
   bool FoundForGood() {
     return Found() && ranks_[0]->stream().Acknowledged(1) && ranks_[1]->stream().Acknowledged(1);
   }
@@ -175,7 +174,6 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(more, 200, 100)));
   ASSERT_TRUE(Eventually([&] { return held() == 300; }));
   // The server dies.
-  KillServer();
   Restart();
   Connect(0);
   more = ranks_[0]->Ordered();
@@ -210,7 +208,6 @@ TEST_F(CapsuleTest, AfterKillOfTheServerTheStepMovesAheadOfTheRanks) {
   ASSERT_TRUE(FoundForGood());
   ranks_[1]->SendAll(ranks_[1]->Ordered());
   ranks_[0]->Ordered();
-  KillServer();
   Restart();
   for (const uint32_t r : {0, 1}) Connect(r);
   ranks_[0]->Refuse(ranks_[0]->Ordered(), "passed-step: it is past", 500);
@@ -227,7 +224,6 @@ TEST_F(CapsuleTest, AfterARestartTheRanksOfTheFindingAreWaitedFor) {
   Start("[capsules]\ntake = \"off\"\n");
   TwoLeakingRanks();
   ASSERT_TRUE(FoundForGood());
-  KillServer();
   Restart();
   ASSERT_TRUE(Found());
   Process capsule = Fetch(Fingerprint());
