@@ -37,7 +37,7 @@ class CapsuleTest : public ::testing::Test {
     server_->process().Wait();
   }
   void Restart() {
-    KillServer();
+    if (server_ != nullptr) KillServer();
     server_ = std::make_unique<Plumbd>(std::vector<std::string>{
         "--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")});
     ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
