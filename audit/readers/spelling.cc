@@ -1,12 +1,14 @@
 #include "audit/readers/spelling.h"
 
 #include <algorithm>
-#include <vector>
+
+#include "base/near_word.h"
 
 namespace plumbline::audit {
 namespace {
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool SameLetter(char a, char b) { return Lower(a) == Lower(b); }
 
 // Keys that recorders write for themselves, a letter or two from one of ours.
 constexpr std::string_view kOrdinary[] = {"model", "tool", "node", "seed", "date", "time", "name"};
@@ -18,23 +20,7 @@ size_t Allowed(std::string_view known) { return known.size() >= 6 ? 2 : known.si
 size_t EditDistance(std::string_view a, std::string_view b, size_t most) {
   const size_t difference = a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
   if (difference > most) return most + 1;
-  // Three rows of the usual table; row i: the first i letters of a.
-  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    before.swap(last);
-    last.swap(row);
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = Lower(a[i - 1]) == Lower(b[j - 1]);
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (same ? 0 : 1)});
-      if (i > 1 && j > 1 && Lower(a[i - 1]) == Lower(b[j - 2]) &&
-          Lower(a[i - 2]) == Lower(b[j - 1])) {
-        row[j] = std::min(row[j], before[j - 2] + 1);
-      }
-    }
-  }
-  return std::min(row[b.size()], most + 1);
+  return std::min(plumbline::EditDistance(a, b, SameLetter), most + 1);
 }
 
 std::optional<std::string_view> MeantName(std::string_view name,
