@@ -104,7 +104,11 @@ class Fetch {
   void Show() {
     if (options_.quiet || !isatty(STDERR_FILENO)) return;
     shown_ = true;
-    std::fprintf(stderr, "\rstep %lld: %d of %d ranks", static_cast<long long>(info_.step()),
+    if (info_.state() == v1::CapsuleInfo::STATE_WAITING) {
+      std::fputs("\rwaiting for ranks that may still come, or for another capsule", stderr);
+      return;
+    }
+    std::fprintf(stderr, "\r\x1b[Kstep %lld: %d of %d ranks", static_cast<long long>(info_.step()),
                  HeldRanks(info_), info_.ranks_size());
   }
 

@@ -22,7 +22,8 @@ CapsuleKeeper::CapsuleKeeper(CapsuleOptions options,
     : options_(std::move(options)),
       newest_step_(std::move(newest_step)),
       counters_(counters),
-      files_(options_.directory) {}
+      files_(options_.directory),
+      attendance_(options_.grace, started_) {}
 
 CapsuleKeeper::~CapsuleKeeper() { Stop(); }
 
@@ -30,11 +31,10 @@ absl::Status CapsuleKeeper::Start() {
   if (!keeps()) return absl::OkStatus();
   auto held = files_.Load();
   if (!held.ok()) return held.status();
-  back_by_ = Clock::now() + options_.grace;
   for (v1::CapsuleInfo& info : *held) {
     Capsule& capsule = capsules_[info.finding().fingerprint()];
     capsule.ranks.resize(static_cast<size_t>(info.ranks_size()));
-    for (Rank& rank : capsule.ranks) rank.gone_at = back_by_;
+    for (Rank& rank : capsule.ranks) rank.gone_at = started_ + options_.grace;
     view_[info.finding().fingerprint()] = info;
     capsule.info = std::move(info);
   }
@@ -88,25 +88,20 @@ void CapsuleKeeper::Loop() {
 
 void CapsuleKeeper::Joined(uint64_t stream_id, uint64_t connection, std::weak_ptr<Connection> line,
                            const v1::Hello& hello) {
-  Stream stream;
+  Attendance::Stream stream;
   stream.connection = connection;
   stream.line = std::move(line);
   stream.sources = {hello.sources().begin(), hello.sources().end()};
   stream.tool_version = hello.tool_version();
   stream.follows = hello.directives();
   Post(0, [this, stream_id, stream = std::move(stream)] {
-    Stream& known = streams_[stream_id];
-    if (known.connection > stream.connection) return;
-    known = stream;
-    TakeUp(stream_id);
+    if (attendance_.Joined(stream_id, stream, Clock::now())) TakeUp(stream_id);
   });
 }
 
 void CapsuleKeeper::Left(uint64_t stream_id, uint64_t connection) {
   Post(0, [this, stream_id, connection] {
-    const auto stream = streams_.find(stream_id);
-    if (stream == streams_.end() || stream->second.connection != connection) return;
-    streams_.erase(stream);
+    if (!attendance_.Left(stream_id, connection)) return;
     for (auto& [fingerprint, capsule] : capsules_) {
       for (Rank& rank : capsule.ranks) {
         if (rank.stream != stream_id) continue;

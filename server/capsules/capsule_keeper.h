@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "plumbline/v1/capsule.pb.h"
 #include "plumbline/v1/ingest.pb.h"
+#include "server/capsules/attendance.h"
 #include "server/capsules/capsule_files.h"
 #include "server/counters.h"
 #include "server/ingest/stream_table.h"
@@ -78,13 +79,6 @@ class CapsuleKeeper {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Stream {
-    uint64_t connection = 0;
-    std::weak_ptr<Connection> line;
-    std::vector<v1::Source> sources;
-    std::string tool_version;
-    bool follows = false;
-  };
   struct Rank {           // beside CapsuleInfo.ranks, in their order
     uint64_t stream = 0;  // 0: not connected
     Clock::time_point gone_at{};
@@ -104,10 +98,10 @@ class CapsuleKeeper {
   // capsule_taking.cc
   Capsule* Begin(const v1::Finding& finding);
   void BeginWaiting();
-  bool MayComeBack(const v1::FindingSite& site) const;
   bool MayTake(const Capsule& capsule) const;
   void Take(Capsule* capsule);
   void AddRanks(Capsule* capsule);
+  void AddAway(Capsule* capsule, uint32_t attempt);
   void AskAll(Capsule* capsule);
   void Ask(Capsule* capsule, int index);
   void Release(const Capsule& capsule, int index);
@@ -129,10 +123,10 @@ class CapsuleKeeper {
   Counters* const counters_;
   CapsuleFiles files_;
 
-  Clock::time_point back_by_{};  // until then who was connected before a restart may come back
+  const Clock::time_point started_ = Clock::now();
 
   // The keeper's thread's own.
-  std::map<uint64_t, Stream> streams_;
+  Attendance attendance_;
   std::map<std::string, Capsule> capsules_;  // by fingerprint
   bool grown_ = false;                       // something was settled since it was last shrunk
 

@@ -82,22 +82,10 @@ void CapsuleKeeper::BeginWaiting() {
   }
 }
 
-// After a restart processes come back one by one: those that the finding names are waited for.
-bool CapsuleKeeper::MayComeBack(const v1::FindingSite& site) const {
-  if (Clock::now() >= back_by_) return false;
-  std::set<uint32_t> away(site.ranks().begin(), site.ranks().end());
-  for (const auto& [id, stream] : streams_) {
-    for (const v1::Source& source : stream.sources) {
-      if (source.run() == site.run()) away.erase(source.rank());
-    }
-  }
-  return !away.empty();
-}
-
 // A site of a process is taken once at a time, and few sites at once.
 bool CapsuleKeeper::MayTake(const Capsule& capsule) const {
   const v1::FindingSite& site = capsule.info.finding().site();
-  if (MayComeBack(site)) return false;
+  if (attendance_.MoreMayCome(site, Clock::now())) return false;
   int taking = 0;
   for (const auto& [fingerprint, other] : capsules_) {
     const v1::FindingSite& of = other.info.finding().site();
@@ -127,29 +115,21 @@ void CapsuleKeeper::Take(Capsule* capsule) {
 // Every process of the newest attempt: those that the finding names first, then by rank.
 void CapsuleKeeper::AddRanks(Capsule* capsule) {
   const v1::FindingSite& site = capsule->info.finding().site();
-  std::vector<std::pair<uint64_t, const v1::Source*>> found;
-  uint32_t attempt = 0;
-  for (const auto& [id, stream] : streams_) {
-    for (const v1::Source& source : stream.sources) {
-      if (source.run() != site.run()) continue;
-      attempt = std::max(attempt, source.attempt());
-      found.emplace_back(id, &source);
-    }
-  }
-  std::erase_if(found, [&](const auto& f) { return f.second->attempt() != attempt; });
+  std::vector<Attendance::Process> found = attendance_.ProcessesOf(site.run());
+  if (found.empty()) return;
   const std::set<uint32_t> named(site.ranks().begin(), site.ranks().end());
   const auto order = [&](const v1::Source& s) {
     return std::make_tuple(named.count(s.rank()) == 0, s.rank(), static_cast<int>(s.role()));
   };
   std::sort(found.begin(), found.end(),
-            [&](const auto& a, const auto& b) { return order(*a.second) < order(*b.second); });
+            [&](const auto& a, const auto& b) { return order(a.source) < order(b.source); });
   for (const auto& [id, source] : found) {
     if (static_cast<uint32_t>(capsule->info.ranks_size()) == options_.ranks) break;
     v1::CapsuleRank& rank = *capsule->info.add_ranks();
-    *rank.mutable_source() = *source;
+    *rank.mutable_source() = source;
     rank.set_state(v1::CapsuleRank::STATE_ASKED);
-    capsule->ranks.push_back({id, {}, 0});
-    const Stream& stream = streams_[id];
+    capsule->ranks.push_back({id});
+    const Attendance::Stream& stream = *attendance_.Of(id);
     if (stream.follows) continue;
     rank.set_state(v1::CapsuleRank::STATE_FAILED);
     rank.set_error(
@@ -157,6 +137,28 @@ void CapsuleKeeper::AddRanks(Capsule* capsule) {
   }
   capsule->info.set_omitted_ranks(
       static_cast<uint32_t>(found.size() - static_cast<size_t>(capsule->info.ranks_size())));
+  AddAway(capsule, found.front().source.attempt());
+}
+
+// Ranks that the finding names and that are not connected are missing, and are said to be.
+void CapsuleKeeper::AddAway(Capsule* capsule, uint32_t attempt) {
+  v1::CapsuleInfo& info = capsule->info;
+  const v1::FindingSite site = info.finding().site();
+  std::set<uint32_t> away(site.ranks().begin(), site.ranks().end());
+  for (const auto& process : attendance_.ProcessesOf(site.run())) away.erase(process.source.rank());
+  for (const uint32_t number : away) {
+    if (static_cast<uint32_t>(info.ranks_size()) == options_.ranks) {
+      info.set_omitted_ranks(info.omitted_ranks() + 1);
+      continue;
+    }
+    v1::CapsuleRank& rank = *info.add_ranks();
+    rank.mutable_source()->set_run(site.run());
+    rank.mutable_source()->set_rank(number);
+    rank.mutable_source()->set_attempt(attempt);
+    rank.set_state(v1::CapsuleRank::STATE_FAILED);
+    rank.set_error("away: no process of this rank is connected");
+    capsule->ranks.emplace_back();
+  }
 }
 
 // For a step twice as far ahead as before.
@@ -199,11 +201,11 @@ void CapsuleKeeper::Release(const Capsule& capsule, int index) {
 }
 
 void CapsuleKeeper::Direct(uint64_t stream_id, v1::Directive directive) {
-  const auto stream = streams_.find(stream_id);
-  if (stream == streams_.end() || !stream->second.follows) return;
+  const Attendance::Stream* stream = attendance_.Of(stream_id);
+  if (stream == nullptr || !stream->follows) return;
   directive.set_stream_id(stream_id);
   ++counters_->directives;
-  if (auto line = stream->second.line.lock()) line->OnDirective(directive);
+  if (auto line = stream->line.lock()) line->OnDirective(directive);
 }
 
 void CapsuleKeeper::SampleDensely(const v1::Finding& finding) {
@@ -213,21 +215,16 @@ void CapsuleKeeper::SampleDensely(const v1::Finding& finding) {
   directive.mutable_sample()->set_every(1);
   const int64_t newest = newest_step_(finding.site().run());
   directive.mutable_sample()->set_until_step(newest + kFirstMargin + options_.dense_steps);
-  for (const auto& [id, stream] : streams_) {
-    const bool of_run =
-        std::any_of(stream.sources.begin(), stream.sources.end(),
-                    [&](const v1::Source& s) { return s.run() == finding.site().run(); });
-    if (of_run) Direct(id, directive);
-  }
+  for (const uint64_t id : attendance_.StreamsOf(finding.site().run())) Direct(id, directive);
 }
 
 // A process is there, again perhaps: it is asked for what is missing of it.
 void CapsuleKeeper::TakeUp(uint64_t stream_id) {
+  const std::vector<v1::Source>& sources = attendance_.Of(stream_id)->sources;
   for (auto& [fingerprint, capsule] : capsules_) {
     if (capsule.info.state() != v1::CapsuleInfo::STATE_TAKING) continue;
     for (int i = 0; i < capsule.info.ranks_size(); ++i) {
       v1::CapsuleRank& rank = *capsule.info.mutable_ranks(i);
-      const auto& sources = streams_[stream_id].sources;
       if (rank.state() != v1::CapsuleRank::STATE_ASKED ||
           std::none_of(sources.begin(), sources.end(),
                        [&](const v1::Source& s) { return SameProcess(s, rank.source()); })) {

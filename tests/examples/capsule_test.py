@@ -54,7 +54,9 @@ class Capsule(unittest.TestCase):
                 support.wait_until("findings at both layers", lambda: len(findings(server)) == 2)
                 server.kill()
                 server = start_plumbd(folder, grpc=server.address)
-                for finding in findings(server):
+                found = findings(server)
+                self.assertEqual(len(found), 2)
+                for finding in found:
                     self.judged_again(folder, server, finding, [0, 1])
             except AssertionError:
                 for seen in (folder / "plumbd.log", *folder.glob("*/manifest.json")):

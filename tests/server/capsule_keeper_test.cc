@@ -1,11 +1,14 @@
-// Which connection of a stream an order goes to. Connections end and begin on threads of their own,
-// so the news of them may come in any order.
+// Whom an order goes to: which connection of a stream (connections end and begin on threads of
+// their own, so the news of them may come in any order), and which ranks of a run that is still
+// gathering.
 #include "server/capsules/capsule_keeper.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <mutex>
+#include <thread>
+#include <vector>
 
 #include "tests/server/support.h"
 
@@ -43,24 +46,28 @@ class CapsuleKeeperTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kStream = 7;
 
-  void SetUp() override {
+  void SetUp() override { Start(std::chrono::seconds(30)); }
+  void Start(std::chrono::nanoseconds grace) {
     keeper_.emplace(
-        CapsuleOptions{.directory = folder_.File("capsules"), .level = v1::LEVEL_UNSPECIFIED},
+        CapsuleOptions{
+            .directory = folder_.File("capsules"), .level = v1::LEVEL_UNSPECIFIED, .grace = grace},
         [](const std::string&) { return 3; }, &counters_);
     ASSERT_TRUE(keeper_->Start().ok());
   }
-  void Joined(uint64_t connection, const std::shared_ptr<Line>& line) {
+  void Joined(uint64_t connection, const std::shared_ptr<Line>& line,
+              const v1::Source& source = test::SourceOf("run", 0, 1)) {
     v1::Hello hello;
     hello.set_directives(true);
-    *hello.add_sources() = test::SourceOf("run", 0, 1);
-    keeper_->Joined(kStream, connection, line, hello);
+    *hello.add_sources() = source;
+    keeper_->Joined(kStream + source.rank(), connection, line, hello);
   }
   // How many processes are asked.
-  int Request() {
+  int Request(std::vector<uint32_t> named = {}) {
     v1::Finding finding;
     finding.set_fingerprint("00ff");
     finding.mutable_site()->set_run("run");
     finding.mutable_site()->set_op("router");
+    finding.mutable_site()->mutable_ranks()->Add(named.begin(), named.end());
     int asked = -1;
     std::atomic<bool> done{false};
     keeper_->Request(finding, false, [&](const absl::StatusOr<v1::CapsuleInfo>& info) {
@@ -79,6 +86,8 @@ class CapsuleKeeperTest : public ::testing::Test {
     part.set_newest_step(order.step());
     keeper_->OnPart(kStream, part);
   }
+
+  v1::CapsuleInfo Info() const { return keeper_->List("run", "00ff").at(0); }
 
   test::TempFolder folder_;
   Counters counters_;
@@ -119,8 +128,51 @@ TEST_F(CapsuleKeeperTest, StepsThatWerePassedAreNoStepsWithoutACall) {
     ASSERT_TRUE(test::Eventually([&] { return line->orders == n + 1; })) << n;
   }
   Refuse(line->last(), "no-call: the site was not called");  // the fourth: it is hardly ever called
-  EXPECT_TRUE(test::Eventually(
-      [&] { return keeper_->List("run", "00ff").at(0).state() == v1::CapsuleInfo::STATE_FAILED; }));
+  EXPECT_TRUE(test::Eventually([&] { return Info().state() == v1::CapsuleInfo::STATE_FAILED; }));
+}
+
+// Rank 0 may be found out before rank 1 is there.
+TEST_F(CapsuleKeeperTest, RanksThatAreStillStartingAreWaitedFor) {
+  const auto first = std::make_shared<Line>(), second = std::make_shared<Line>();
+  Joined(1, first, test::SourceOf("run", 0, 2));
+  EXPECT_EQ(Request({0}), 0);
+  EXPECT_EQ(Info().state(), v1::CapsuleInfo::STATE_WAITING);
+  EXPECT_EQ(first->orders, 0);
+  Joined(2, second, test::SourceOf("run", 1, 2));
+  EXPECT_TRUE(test::Eventually([&] { return first->orders == 1 && second->orders == 1; }));
+  EXPECT_EQ(first->last().step(), second->last().step());
+}
+
+TEST_F(CapsuleKeeperTest, RanksThatNeverComeAreNotWaitedForForever) {
+  Start(std::chrono::milliseconds(300));
+  const auto line = std::make_shared<Line>();
+  Joined(1, line, test::SourceOf("run", 0, 2));
+  EXPECT_EQ(Request({0}), 0);
+  EXPECT_TRUE(test::Eventually([&] { return line->orders == 1; }));
+  EXPECT_EQ(Info().ranks_size(), 1) << "nobody has ever heard of rank 1";
+}
+
+TEST_F(CapsuleKeeperTest, ARankThatTheFindingNamesAndThatIsAwayIsMissing) {
+  Start(std::chrono::milliseconds(0));
+  const auto line = std::make_shared<Line>();
+  Joined(1, line, test::SourceOf("run", 0, 2));
+  EXPECT_EQ(Request({0, 1}), 2);
+  EXPECT_EQ(line->orders, 1);
+  EXPECT_EQ(Info().ranks(1).source().rank(), 1u);
+  EXPECT_EQ(Info().ranks(1).error().rfind("away:", 0), 0u);
+  Refuse(line->last(), "no-site: it has none");
+  EXPECT_TRUE(test::Eventually([&] { return Info().state() == v1::CapsuleInfo::STATE_FAILED; }));
+}
+
+// A run that goes on does not begin again when one of its ranks comes back.
+TEST_F(CapsuleKeeperTest, OneRankThatComesBackDoesNotOpenTheTimeAnew) {
+  Start(std::chrono::milliseconds(300));
+  const auto line = std::make_shared<Line>();
+  Joined(1, line, test::SourceOf("run", 0, 3));
+  Joined(2, line, test::SourceOf("run", 1, 3));
+  std::this_thread::sleep_for(std::chrono::milliseconds(320));
+  Joined(3, line, test::SourceOf("run", 1, 3));
+  EXPECT_EQ(Request({0}), 2);
 }
 
 TEST_F(CapsuleKeeperTest, NobodyIsAskedOnceTheStreamHasLeft) {

@@ -321,8 +321,7 @@ TEST_F(CapsuleTest, BoundedByRanksAndByRuns) {
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
   EXPECT_EQ(Capsules(*server_)[0].omitted_ranks(), 1u);
   // A second finding of the run is not taken unasked.
-  for (auto& rank : ranks_)
-    ASSERT_TRUE(rank->stream().Send(LeakingStep(rank->source(), 1, "layers.7"), 2));
+  for (auto& r : ranks_) ASSERT_TRUE(r->stream().Send(LeakingStep(r->source(), 1, "layers.7"), 2));
   ASSERT_TRUE(Eventually([&] { return server_->Incidents("run").size() >= 2; }));
   ASSERT_TRUE(Eventually([&] {
     const auto info = server_->Info();
@@ -366,10 +365,11 @@ TEST_F(CapsuleTest, OfTwoAttemptsThatAreConnectedTheLaterIsAsked) {
   TwoLeakingRanks();
   ASSERT_TRUE(Found());
   CapsuleRank next(*server_, 20, SourceOf("run", 0, 2, 1));
+  CapsuleRank other(*server_, 21, SourceOf("run", 1, 2, 1));
   Process capsule = Fetch(Fingerprint());
-  next.SendAll(next.Ordered());
+  for (CapsuleRank* rank : {&next, &other}) rank->SendAll(rank->Ordered());
   EXPECT_EQ(capsule.Wait(), 0) << capsule.errors();
-  EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 1);
+  EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 2);
   for (const auto& rank : ranks_) EXPECT_EQ(rank->stream().directives(), 0u);
 }
 
