@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "audit/live/capsule_directory.h"
+#include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/live.h"
 #include "audit/live/output.h"
@@ -38,6 +39,9 @@ class Fetch {
   int Run() {
     v1::ListIncidentsRequest wanted;
     wanted.set_fingerprint(options_.finding);
+    if (auto s = AwaitCaughtUp(client_, options_.server, kCallSeconds); !s.ok()) {
+      return LiveFailed(s);
+    }
     const auto incidents = client_.Incidents(wanted, kCallSeconds);
     if (!incidents.ok()) return LiveFailed(incidents.status());
     if (incidents->incidents_size() != 1) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/known_run.h"
 #include "audit/live/live.h"
@@ -26,6 +27,9 @@ absl::Status RunKnown(Client& client, const QueryOptions& options) {
 
 int QueryIncidents(const QueryOptions& options) {
   Client client(options.server);
+  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
+    return LiveFailed(s);
+  }
   v1::ListIncidentsRequest request;
   request.set_run(options.run);
   request.set_rule(options.rule);
@@ -54,6 +58,9 @@ int QueryIncidents(const QueryOptions& options) {
 
 int QueryVerdicts(const QueryOptions& options) {
   Client client(options.server);
+  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
+    return LiveFailed(s);
+  }
   const auto response = client.Verdicts(options.run, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   if (response->verdicts().empty()) {
@@ -96,6 +103,7 @@ int QueryInfo(const QueryOptions& options) {
   number("out-of-order", info->out_of_order());
   number("paused-reads", info->paused_reads());
   number("stopped-ahead", info->stopped_ahead());
+  number("catching-up", info->catching_up() ? 1 : 0);
   for (const auto& [cause, count] :
        std::map<std::string, uint64_t>(info->dropped().begin(), info->dropped().end())) {
     number(cause, count);

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
+#include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/live.h"
 #include "audit/live/output.h"
@@ -142,6 +143,9 @@ bool ParseUntil(const std::string& text, int64_t now_unix_ns, v1::IncidentUpdate
 
 int QueryHistory(const IncidentOptions& options) {
   Client client(options.server);
+  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
+    return LiveFailed(s);
+  }
   const auto response = client.History(options.fingerprint, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   std::string out;
@@ -186,6 +190,9 @@ int UpdateIncident(const IncidentOptions& options) {
   update.set_who(options.who.empty() ? UserName() : options.who);
   update.set_reason(options.reason);
   Client client(options.server);
+  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
+    return LiveFailed(s);
+  }
   const auto response = client.Update(update, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   return LivePrint(options.format == "json"

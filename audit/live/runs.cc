@@ -2,6 +2,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/known_run.h"
 #include "audit/live/live.h"
@@ -98,6 +99,9 @@ std::string RunJson(const v1::RunInfo& run) {
 
 int RunRuns(const QueryOptions& options) {
   Client client(options.server);
+  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
+    return LiveFailed(s);
+  }
   const auto response = client.Runs(options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   if (!options.run.empty()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/known_run.h"
 #include "audit/live/live.h"
@@ -51,6 +52,8 @@ std::string DefaultServer() {
 int RunWatch(const WatchOptions& options) {
   const EndingSignalsBlocked blocked;
   Client client(options.server);
+  // What fails here fails again below, and is said there.
+  if (options.once) AwaitCaughtUp(client, options.server, kAskSeconds).IgnoreError();
   StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });
 
   v1::WatchIncidentsRequest request;

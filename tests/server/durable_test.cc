@@ -141,6 +141,30 @@ TEST_F(DurableTest, ARefusedBatchStaysRefused) {
   EXPECT_EQ(held, 2u);
 }
 
+// It listens before it has judged its journal again: who asks then waits for that.
+TEST_F(DurableTest, WhoAsksAfterARestartIsToldAllThatWasFound) {
+  const v1::Source source = SourceOf("long");
+  constexpr uint64_t kSteps = 3000;
+  {
+    AgentStream agent(*server_, 66, {source});
+    for (uint64_t s = 1; s <= kSteps; ++s) {
+      const char* layer = s < kSteps ? "layers.0" : "layers.9";
+      ASSERT_TRUE(agent.Send(LeakingStep(source, static_cast<int64_t>(s), layer), s));
+    }
+    ASSERT_TRUE(Judged("long", kSteps, kSteps));
+  }
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"query"}, {"watch", "--once"}}) {
+    Kill();
+    Start();
+    std::vector<std::string> words = {PLUMB_PROGRAM, command[0], "--server", server_->address()};
+    words.insert(words.end(), command.begin() + 1, command.end());
+    const Ended plumb = RunToEnd(words);
+    EXPECT_EQ(plumb.status, 0) << plumb.errors;
+    EXPECT_THAT(plumb.output, HasSubstr("layers.9"));
+  }
+}
+
 TEST_F(DurableTest, OneServerADirectory) {
   Process second({PLUMBD_PROGRAM, "--grpc", "127.0.0.1:0", "--http", "off", "--data", Data()});
   EXPECT_EQ(second.Wait(), 1);

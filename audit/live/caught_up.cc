@@ -1,0 +1,28 @@
+#include "audit/live/caught_up.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+namespace plumbline::audit {
+
+absl::Status AwaitCaughtUp(Client& client, const std::string& server, double timeout_seconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (double left = timeout_seconds;;) {
+    const auto info = client.Info(std::max(left, 0.1));
+    if (!info.ok()) return info.status();
+    if (!info->catching_up()) return absl::OkStatus();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    left = timeout_seconds - waited.count();
+    if (left > 0) continue;
+    std::fprintf(stderr,
+                 "plumb: %s was started again and still judges its journal: what it had found "
+                 "before may be missing\n",
+                 server.c_str());
+    return absl::OkStatus();
+  }
+}
+
+}  // namespace plumbline::audit
