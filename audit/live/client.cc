@@ -29,8 +29,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& addres
   arguments.SetMaxReceiveMessageSize(256 << 20);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy cannot reach our loopback
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Despite its name, how long a connection may take: a busy server is not a dead one.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   // A server whose host vanished is noticed.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "audit/live/doctor_batch.h"
 #include "tests/server/http_support.h"
@@ -91,6 +93,15 @@ TEST_F(CliTest, WatchEndsAfterItsTimeAndFailsOnceWithoutAServer) {
   const Ended waited = RunPlumb({"watch", "--timeout", "0.3", "--server", server_.address()});
   EXPECT_EQ(waited.status, 2);
   EXPECT_THAT(waited.errors, HasSubstr("no server answered at " + server_.address()));
+}
+
+// The kernel takes the connection, and for a while nobody speaks.
+TEST_F(CliTest, AServerThatIsSlowToGreetIsNotADeadOne) {
+  server_.process().Signal(SIGSTOP);
+  Process runs(Plumb({"runs", "--server", server_.address()}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  server_.process().Signal(SIGCONT);
+  EXPECT_EQ(runs.Wait(), 0) << runs.errors();
 }
 
 TEST_F(CliTest, AnAddressNeedsAPort) {
