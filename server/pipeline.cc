@@ -106,7 +106,7 @@ absl::Status Pipeline::OpenCapsules(const Config& config) {
   CapsuleOptions options = CapsuleOptionsOf(config);
   if (data_ != nullptr) options.directory = data_->capsules();
   capsules_ = std::make_unique<CapsuleKeeper>(
-      std::move(options), [this](const std::string& run) { return judge_->NewestStep(run); },
+      std::move(options), [this](const std::string& run) { return judge_->Known(run); },
       counters_);
   judge_->SetOnFinding(
       [keeper = capsules_.get()](const v1::Finding& finding) { keeper->OnFinding(finding); });
@@ -144,7 +144,9 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   journal.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
   journal_ = std::make_unique<Journal>(std::move(journal), scan_.last, scan_.streams, counters_);
   if (auto s = OpenCapsules(config); !s.ok()) return s;
-  judge_->Start(journal_.get(), checkpointer_.get(), std::move(replay));
+  if (auto s = judge_->Start(journal_.get(), checkpointer_.get(), std::move(replay)); !s.ok()) {
+    return s;
+  }
   // At its place in the journal: what is judged from here on is marked by it.
   suppressions_ = std::make_unique<SuppressionFile>(
       config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {

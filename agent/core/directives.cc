@@ -103,6 +103,12 @@ void Directives::Send(const v1::SendCapsule& order) {
   if (order.release()) return;
   if (finished_) return Refuse(order.capsule(), order.step(), "run-ended: the run has ended here");
   if (capsules_.size() == kMostCapsules) {
+    // One that the server did not ask for again after a break: its release was lost with that.
+    const auto left = std::find_if(capsules_.begin(), capsules_.end(),
+                                   [](const Capsule& c) { return c.taken && !c.asked; });
+    if (left != capsules_.end()) Drop(left);
+  }
+  if (capsules_.size() == kMostCapsules) {
     return Refuse(order.capsule(), order.step(),
                   "busy: this process holds " + Text(kMostCapsules) + " capsules already");
   }
@@ -130,6 +136,12 @@ void Directives::Send(const v1::SendCapsule& order) {
   *capsule.batch.add_sources() = run_->source;
   for (Site* site : capsule.sites) site->orders.TakeAt(capsule.step);
   capsules_.push_back(std::move(capsule));
+  // The trainer may have gone past it meanwhile, on its own thread.
+  const int64_t now = run_->newest_step.load(std::memory_order_relaxed);
+  if (order.step() > now) return;
+  Refuse(order.capsule(), order.step(),
+         "passed-step: the trainer is in step " + std::to_string(now) + " already");
+  Drop(std::prev(capsules_.end()));
 }
 
 void Directives::Took(const Site& site, bool sampled, const v1::Evidence& evidence) {

@@ -39,9 +39,8 @@ class Fetch {
   int Run() {
     v1::ListIncidentsRequest wanted;
     wanted.set_fingerprint(options_.finding);
-    if (auto s = AwaitCaughtUp(client_, options_.server, kCallSeconds); !s.ok()) {
-      return LiveFailed(s);
-    }
+    const auto caught_up = AwaitCaughtUp(client_, options_.server, options_.timeout_seconds);
+    if (!caught_up.ok()) return LiveFailed(caught_up.status());
     const auto incidents = client_.Incidents(wanted, kCallSeconds);
     if (!incidents.ok()) return LiveFailed(incidents.status());
     if (incidents->incidents_size() != 1) {

@@ -5,14 +5,18 @@
 #include <cstdio>
 #include <thread>
 
+#include "audit/live/output.h"
+
 namespace plumbline::audit {
 
-absl::Status AwaitCaughtUp(Client& client, const std::string& server, double timeout_seconds) {
+absl::StatusOr<bool> AwaitCaughtUp(Client& client, const std::string& server,
+                                   double timeout_seconds, const std::function<bool()>& stopped) {
   const auto begin = std::chrono::steady_clock::now();
   for (double left = timeout_seconds;;) {
     const auto info = client.Info(std::max(left, 0.1));
     if (!info.ok()) return info.status();
-    if (!info->catching_up()) return absl::OkStatus();
+    if (!info->catching_up()) return true;
+    if (stopped && stopped()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
     left = timeout_seconds - waited.count();
@@ -21,8 +25,13 @@ absl::Status AwaitCaughtUp(Client& client, const std::string& server, double tim
                  "plumb: %s was started again and still judges its journal: what it had found "
                  "before may be missing\n",
                  server.c_str());
-    return absl::OkStatus();
+    return false;
   }
+}
+
+int LiveAnswer(const std::string& text, bool caught_up) {
+  const int status = LivePrint(text);
+  return status == 0 && !caught_up ? kLiveFailed : status;
 }
 
 }  // namespace plumbline::audit

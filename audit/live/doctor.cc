@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "audit/live/caught_up.h"
 #include "audit/live/child.h"
 #include "audit/live/client.h"
 #include "audit/live/doctor_batch.h"
@@ -143,6 +144,11 @@ bool CheckServer(Client& client, const std::string& address, Report& report) {
   const auto info = client.Info(3);
   if (!info.ok()) {
     report.Failed("server", std::string(info.status().message()) + advice);
+    return false;
+  }
+  // What an earlier doctor found must not be taken for what this one finds.
+  if (const auto caught_up = AwaitCaughtUp(client, address, 10); !caught_up.value_or(true)) {
+    report.Failed("server", "it still judges its journal; try again when it is done");
     return false;
   }
   report.Ok("server", absl::StrCat(address, ", plumbd ", info->version(), ", ", info->evidence(),

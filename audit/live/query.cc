@@ -27,9 +27,8 @@ absl::Status RunKnown(Client& client, const QueryOptions& options) {
 
 int QueryIncidents(const QueryOptions& options) {
   Client client(options.server);
-  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
-    return LiveFailed(s);
-  }
+  const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
+  if (!caught_up.ok()) return LiveFailed(caught_up.status());
   v1::ListIncidentsRequest request;
   request.set_run(options.run);
   request.set_rule(options.rule);
@@ -53,14 +52,13 @@ int QueryIncidents(const QueryOptions& options) {
   }
   if (!Json(options))
     out += Plural(static_cast<uint64_t>(response->incidents_size()), "incident") + "\n";
-  return LivePrint(out);
+  return LiveAnswer(out, *caught_up);
 }
 
 int QueryVerdicts(const QueryOptions& options) {
   Client client(options.server);
-  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
-    return LiveFailed(s);
-  }
+  const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
+  if (!caught_up.ok()) return LiveFailed(caught_up.status());
   const auto response = client.Verdicts(options.run, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   if (response->verdicts().empty()) {
@@ -81,7 +79,7 @@ int QueryVerdicts(const QueryOptions& options) {
     absl::StrAppend(&out, response->judged(), " judged, ", response->inconclusive(),
                     " inconclusive, ", response->dropped(), " dropped\n");
   }
-  return LivePrint(out);
+  return LiveAnswer(out, *caught_up);
 }
 
 int QueryInfo(const QueryOptions& options) {

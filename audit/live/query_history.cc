@@ -143,9 +143,8 @@ bool ParseUntil(const std::string& text, int64_t now_unix_ns, v1::IncidentUpdate
 
 int QueryHistory(const IncidentOptions& options) {
   Client client(options.server);
-  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
-    return LiveFailed(s);
-  }
+  const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
+  if (!caught_up.ok()) return LiveFailed(caught_up.status());
   const auto response = client.History(options.fingerprint, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   std::string out;
@@ -158,7 +157,7 @@ int QueryHistory(const IncidentOptions& options) {
   }
   for (const v1::AlertDelivery& a : response->alerts())
     out += json ? DeliveryJson(a) : DeliveryText(a);
-  return LivePrint(out);
+  return LiveAnswer(out, *caught_up);
 }
 
 int UpdateIncident(const IncidentOptions& options) {
@@ -190,9 +189,8 @@ int UpdateIncident(const IncidentOptions& options) {
   update.set_who(options.who.empty() ? UserName() : options.who);
   update.set_reason(options.reason);
   Client client(options.server);
-  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
-    return LiveFailed(s);
-  }
+  const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
+  if (!caught_up.ok()) return LiveFailed(caught_up.status());
   const auto response = client.Update(update, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   return LivePrint(options.format == "json"

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "audit/live/caught_up.h"
 #include "audit/live/client.h"
 #include "audit/live/live.h"
 #include "audit/live/output.h"
@@ -152,7 +153,7 @@ std::string TextOf(const v1::SeriesColumns& c) {
   return out;
 }
 
-int ListSeries(Client& client, const SeriesOptions& options) {
+int ListSeries(Client& client, const SeriesOptions& options, bool caught_up) {
   v1::ListSeriesRequest request;
   request.set_run(options.run);
   const auto response = client.ListSeries(request, options.timeout_seconds);
@@ -177,7 +178,7 @@ int ListSeries(Client& client, const SeriesOptions& options) {
     }
   }
   if (out.empty() && options.format == "text") out = "no series\n";
-  return LivePrint(out);
+  return LiveAnswer(out, caught_up);
 }
 
 v1::QuerySeriesRequest RequestOf(const SeriesOptions& options) {
@@ -201,7 +202,9 @@ v1::QuerySeriesRequest RequestOf(const SeriesOptions& options) {
 
 int QuerySeries(const SeriesOptions& options) {
   Client client(options.server);
-  if (options.series.empty()) return ListSeries(client, options);
+  const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
+  if (!caught_up.ok()) return LiveFailed(caught_up.status());
+  if (options.series.empty()) return ListSeries(client, options, *caught_up);
   const auto response = client.QuerySeries(RequestOf(options), options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   if (response->series().empty()) {
@@ -219,7 +222,7 @@ int QuerySeries(const SeriesOptions& options) {
            : options.format == "json" ? JsonOf(columns)
                                       : TextOf(columns);
   }
-  if (const int status = LivePrint(out); status != 0) return status;
+  if (const int status = LiveAnswer(out, *caught_up); status != 0) return status;
   if (response->omitted() == 0) return 0;
   return LiveFailed(absl::ResourceExhaustedError(
       absl::StrCat(Plural(response->omitted(), "series", "series"),

@@ -99,9 +99,8 @@ std::string RunJson(const v1::RunInfo& run) {
 
 int RunRuns(const QueryOptions& options) {
   Client client(options.server);
-  if (auto s = AwaitCaughtUp(client, options.server, options.timeout_seconds); !s.ok()) {
-    return LiveFailed(s);
-  }
+  const auto caught_up = AwaitCaughtUp(client, options.server, options.timeout_seconds);
+  if (!caught_up.ok()) return LiveFailed(caught_up.status());
   const auto response = client.Runs(options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   if (!options.run.empty()) {
@@ -114,7 +113,7 @@ int RunRuns(const QueryOptions& options) {
     out += options.format == "json" ? RunJson(run) : RunText(run);
   }
   if (out.empty() && options.format != "json") out = "no runs\n";
-  return LivePrint(out);
+  return LiveAnswer(out, *caught_up);
 }
 
 }  // namespace plumbline::audit

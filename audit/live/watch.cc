@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kFailed = 2;
 constexpr double kAskSeconds = 5;
+constexpr double kCatchUpSeconds = 10;
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 
@@ -52,9 +53,10 @@ std::string DefaultServer() {
 int RunWatch(const WatchOptions& options) {
   const EndingSignalsBlocked blocked;
   Client client(options.server);
-  // What fails here fails again below, and is said there.
-  if (options.once) AwaitCaughtUp(client, options.server, kAskSeconds).IgnoreError();
   StopSignal stop(options.timeout_seconds, [&client] { client.Cancel(); });
+  // What fails here fails again below, and is said there.
+  const auto settled =
+      AwaitCaughtUp(client, options.server, kCatchUpSeconds, [&stop] { return stop.stopped(); });
 
   v1::WatchIncidentsRequest request;
   request.set_run(options.run);
@@ -102,7 +104,7 @@ int RunWatch(const WatchOptions& options) {
       Say(std::string(known.message()));
       return kFailed;
     }
-    if (status.ok()) return 0;
+    if (status.ok()) return options.once && !settled.value_or(true) ? kFailed : 0;
     if (stop.stopped()) break;
     if (options.once || Permanent(status)) {
       Say(std::string(status.message()));

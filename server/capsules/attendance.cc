@@ -3,13 +3,37 @@
 #include <algorithm>
 
 namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::seconds kMostGrace{60};
+constexpr std::chrono::seconds kUnnamed{10};  // ranks that only the world size promises
+
+}  // namespace
+
+bool SameProcess(const v1::Source& a, const v1::Source& b) {
+  return a.rank() == b.rank() && a.role() == b.role() && a.attempt() == b.attempt() &&
+         a.run() == b.run();
+}
+
+Attendance::Attendance(std::chrono::nanoseconds grace, Time start)
+    : start_(start), grace_(std::min<std::chrono::nanoseconds>(grace, kMostGrace)) {}
+
+bool Attendance::Role::Follows(uint32_t rank) const {
+  const auto found = ranks.find(rank);
+  return found != ranks.end() && found->second.following > 0;
+}
+
+size_t Attendance::Role::following() const {
+  return static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(),
+                                           [](const auto& r) { return r.second.following > 0; }));
+}
 
 bool Attendance::Joined(uint64_t stream_id, Stream stream, Time now) {
   Stream& known = streams_[stream_id];
   if (known.connection > stream.connection) return false;
   // The new ones first, so that a run that goes on does not begin again.
-  for (const v1::Source& source : stream.sources) Count(source, now);
-  for (const v1::Source& source : known.sources) Uncount(source);
+  for (const v1::Source& source : stream.sources) Count(source, stream.follows, now);
+  for (const v1::Source& source : known.sources) Uncount(source, known.follows);
   known = std::move(stream);
   return true;
 }
@@ -17,25 +41,28 @@ bool Attendance::Joined(uint64_t stream_id, Stream stream, Time now) {
 bool Attendance::Left(uint64_t stream_id, uint64_t connection) {
   const auto stream = streams_.find(stream_id);
   if (stream == streams_.end() || stream->second.connection != connection) return false;
-  for (const v1::Source& source : stream->second.sources) Uncount(source);
+  for (const v1::Source& source : stream->second.sources) Uncount(source, stream->second.follows);
   streams_.erase(stream);
   return true;
 }
 
-void Attendance::Count(const v1::Source& source, Time now) {
+void Attendance::Count(const v1::Source& source, bool follows, Time now) {
   const auto [attempt, fresh] = runs_[source.run()].try_emplace(source.attempt());
   if (fresh) attempt->second.since = now;
   Role& role = attempt->second.roles[source.role()];
   role.world = std::max(role.world, source.world_size());
-  ++role.ranks[source.rank()];
+  Streams& streams = role.ranks[source.rank()];
+  ++streams.all;
+  streams.following += follows ? 1 : 0;
 }
 
-void Attendance::Uncount(const v1::Source& source) {
+void Attendance::Uncount(const v1::Source& source, bool follows) {
   const auto run = runs_.find(source.run());
   const auto attempt = run->second.find(source.attempt());
   const auto role = attempt->second.roles.find(source.role());
   const auto rank = role->second.ranks.find(source.rank());
-  if (--rank->second > 0) return;
+  rank->second.following -= follows ? 1 : 0;
+  if (--rank->second.all > 0) return;
   role->second.ranks.erase(rank);
   if (!role->second.ranks.empty()) return;
   attempt->second.roles.erase(role);
@@ -73,17 +100,24 @@ std::vector<Attendance::Process> Attendance::ProcessesOf(const std::string& run)
   return found;
 }
 
-bool Attendance::MoreMayCome(const v1::FindingSite& site, Time now) const {
+bool Attendance::MoreMayCome(const v1::FindingSite& site, const std::map<int, uint32_t>& worlds,
+                             Time now) const {
   const auto attempts = runs_.find(site.run());
-  if (attempts == runs_.end()) return now < back_by_;
+  if (attempts == runs_.end()) return now < start_ + grace_;
   const Attempt& newest = attempts->second.rbegin()->second;
-  if (now >= std::max(back_by_, newest.since + grace_)) return false;
-  for (const auto& [id, role] : newest.roles) {
-    if (role.ranks.size() < role.world) return true;
-  }
-  return std::any_of(site.ranks().begin(), site.ranks().end(), [&](uint32_t rank) {
-    return std::none_of(newest.roles.begin(), newest.roles.end(),
-                        [&](const auto& role) { return role.second.ranks.count(rank) != 0; });
+  const Time since = std::max(start_, newest.since);
+  if (now >= since + grace_) return false;
+  const bool all_named = std::all_of(site.ranks().begin(), site.ranks().end(), [&](uint32_t rank) {
+    return std::any_of(newest.roles.begin(), newest.roles.end(),
+                       [rank](const auto& role) { return role.second.Follows(rank); });
+  });
+  if (!all_named) return true;
+  if (now >= since + kUnnamed) return false;
+  std::map<int, uint32_t> promised = worlds;
+  for (const auto& [id, role] : newest.roles) promised[id] = std::max(promised[id], role.world);
+  return std::any_of(promised.begin(), promised.end(), [&](const auto& world) {
+    const auto role = newest.roles.find(world.first);
+    return world.second > (role == newest.roles.end() ? 0 : role->second.following());
   });
 }
 

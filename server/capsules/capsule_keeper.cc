@@ -17,10 +17,9 @@ constexpr size_t kMostTasks = 1 << 16;
 }  // namespace
 
 CapsuleKeeper::CapsuleKeeper(CapsuleOptions options,
-                             std::function<int64_t(const std::string&)> newest_step,
-                             Counters* counters)
+                             std::function<RunKnown(const std::string&)> known, Counters* counters)
     : options_(std::move(options)),
-      newest_step_(std::move(newest_step)),
+      known_(std::move(known)),
       counters_(counters),
       files_(options_.directory),
       attendance_(options_.grace, started_) {}
@@ -33,6 +32,7 @@ absl::Status CapsuleKeeper::Start() {
   if (!held.ok()) return held.status();
   for (v1::CapsuleInfo& info : *held) {
     Capsule& capsule = capsules_[info.finding().fingerprint()];
+    capsule.begun = started_;
     capsule.ranks.resize(static_cast<size_t>(info.ranks_size()));
     for (Rank& rank : capsule.ranks) rank.gone_at = started_ + options_.grace;
     view_[info.finding().fingerprint()] = info;
@@ -193,23 +193,24 @@ std::string CapsuleKeeper::PathOf(const v1::CapsuleInfo& info, int index) const 
 void CapsuleKeeper::Tick() {
   const auto now = Clock::now();
   for (auto& [fingerprint, capsule] : capsules_) {
-    if (capsule.info.state() != v1::CapsuleInfo::STATE_TAKING) continue;
-    if (now >= capsule.retry_at) {
-      AskAll(&capsule);
-      continue;
-    }
-    bool failed = false;
-    for (int i = 0; i < capsule.info.ranks_size(); ++i) {
-      const Rank& rank = capsule.ranks[static_cast<size_t>(i)];
-      const bool asked = capsule.info.ranks(i).state() == v1::CapsuleRank::STATE_ASKED;
-      if (!asked || rank.stream != 0 || now < rank.gone_at) continue;
-      FailRank(&capsule, i, "gone: the process has not come back");
-      failed = true;
-    }
-    if (failed) Settle(&capsule);
+    if (capsule.info.state() == v1::CapsuleInfo::STATE_TAKING) Look(&capsule, now);
   }
   BeginWaiting();
   if (std::exchange(grown_, false)) Shrink();
+}
+
+void CapsuleKeeper::Look(Capsule* capsule, Clock::time_point now) {
+  if (now >= capsule->retry_at) return AskAll(capsule);
+  for (int i = 0; i < capsule->info.ranks_size(); ++i) {
+    const Rank& rank = capsule->ranks[static_cast<size_t>(i)];
+    if (capsule->info.ranks(i).state() != v1::CapsuleRank::STATE_ASKED) continue;
+    if (rank.stream == 0 && now >= rank.gone_at) {
+      FailRank(capsule, i, "gone: the process has not come back");
+    } else if (rank.stream != 0 && now >= rank.spoke + options_.silence) {
+      Ask(capsule, i);
+    }
+  }
+  Settle(capsule);
 }
 
 void CapsuleKeeper::Save(const Capsule& capsule) {

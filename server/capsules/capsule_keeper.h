@@ -30,6 +30,7 @@
 #include "server/capsules/capsule_files.h"
 #include "server/counters.h"
 #include "server/ingest/stream_table.h"
+#include "server/judge/run_table.h"
 
 namespace plumbline::server {
 
@@ -43,14 +44,16 @@ struct CapsuleOptions {
   uint32_t per_run = 16;               // that are taken unasked
   int64_t dense_steps = 8;             // sampled densely at the site of such a finding
   std::chrono::nanoseconds grace = std::chrono::seconds(30);  // a rank may be away
-  size_t queue_bytes = 32u << 20;                             // of parts that wait to be written
+  // After which a rank is asked again: an order or its answer may have been dropped.
+  std::chrono::nanoseconds silence = std::chrono::seconds(5);
+  size_t queue_bytes = 32u << 20;  // of parts that wait to be written
 };
 
 // Thread-safe but for Start and destruction.
 class CapsuleKeeper {
  public:
-  // `newest_step`: of a run, over all ranks, as far as is known; -1: none. Any thread.
-  CapsuleKeeper(CapsuleOptions options, std::function<int64_t(const std::string&)> newest_step,
+  // `known` of a run: any thread.
+  CapsuleKeeper(CapsuleOptions options, std::function<RunKnown(const std::string&)> known,
                 Counters* counters);
   ~CapsuleKeeper();
 
@@ -82,23 +85,27 @@ class CapsuleKeeper {
   struct Rank {           // beside CapsuleInfo.ranks, in their order
     uint64_t stream = 0;  // 0: not connected
     Clock::time_point gone_at{};
-    int again = 0;         // times that it was asked to send again
-    int without_call = 0;  // steps in which it had not called the site
+    Clock::time_point spoke{};  // it, or the server to it
+    int again = 0;              // times that it was asked to send again
+    int without_call = 0;       // steps in which it had not called the site
   };
   struct Capsule {
     v1::CapsuleInfo info;
     std::vector<Rank> ranks;
+    Clock::time_point begun{};
     Clock::time_point retry_at = Clock::time_point::max();
-    int64_t newest = -1;  // of ranks that were past the step
+    bool passed = false;  // somebody was past the step
+    int64_t newest = -1;  // of ranks that refused
   };
 
   bool Post(size_t bytes, std::function<void()> task);
   void Loop();
   void Tick();
-  // capsule_taking.cc
+  // capsule_taking.cc: who is asked
   Capsule* Begin(const v1::Finding& finding);
   void BeginWaiting();
   bool MayTake(const Capsule& capsule) const;
+  void Look(Capsule* capsule, Clock::time_point now);
   void Take(Capsule* capsule);
   void AddRanks(Capsule* capsule);
   void AddAway(Capsule* capsule, uint32_t attempt);
@@ -108,18 +115,20 @@ class CapsuleKeeper {
   void Direct(uint64_t stream_id, v1::Directive directive);
   void SampleDensely(const v1::Finding& finding);
   void TakeUp(uint64_t stream_id);
+  // capsule_parts.cc: what comes
   void PartCame(uint64_t stream_id, const v1::CapsulePart& part);
   void Refused(Capsule* capsule, int index, const v1::CapsulePart& part);
   absl::Status Check(const Capsule& capsule, int index, const v1::CapsulePart& part) const;
   absl::Status Finish(Capsule* capsule, int index, const v1::CapsulePart& part);
   void AskAgain(Capsule* capsule, int index, const absl::Status& why);
   void FailRank(Capsule* capsule, int index, const std::string& why);
+  bool MayYetHaveSite(const Capsule& capsule, const v1::CapsulePart& part) const;
   void Settle(Capsule* capsule);
   void Save(const Capsule& capsule);
   void Shrink();
 
   const CapsuleOptions options_;
-  const std::function<int64_t(const std::string&)> newest_step_;
+  const std::function<RunKnown(const std::string&)> known_;
   Counters* const counters_;
   CapsuleFiles files_;
 

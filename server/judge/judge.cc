@@ -51,19 +51,26 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
   return judge;
 }
 
-void Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay replay) {
+absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay replay) {
+  std::shared_ptr<JournalReader> reader;
+  if (!replay.directory.empty()) {
+    auto opened = JournalReader::Open(replay.directory, replay.from, replay.to);
+    if (!opened.ok()) return opened.status();
+    reader = std::move(*opened);
+  }
   journal_ = journal;
   checkpointer_ = checkpointer;
   judged_entry_ = replay.from - 1;
   next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
-  catching_up_ = !replay.directory.empty();
-  thread_ = std::thread([this, replay = std::move(replay)] {
-    if (!catching_up_ || JudgeAgain(replay)) {
+  catching_up_ = reader != nullptr;
+  thread_ = std::thread([this, reader, replay = std::move(replay)] {
+    if (reader == nullptr || JudgeAgain(replay, *reader)) {
       catching_up_ = false;
       Loop();
     }
     HandInCheckpoint();
   });
+  return absl::OkStatus();
 }
 
 Judge::~Judge() { Stop(); }
@@ -96,13 +103,8 @@ void Judge::Loop() {
 // ---- what a former process left ------------------------------------------------------------
 
 // False: stopped before the end; the next start goes on.
-bool Judge::JudgeAgain(const Replay& replay) {
+bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   const auto start = JudgeQueue::Clock::now();
-  auto reader = JournalReader::Open(replay.directory, replay.from, replay.to);
-  if (!reader.ok()) {
-    spdlog::error("journal: {}", std::string(reader.status().message()));
-    return false;
-  }
   auto event = replay.events.begin();
   const auto apply_until = [&](uint64_t entry) {
     for (; event != replay.events.end() && event->event.after() < entry; ++event) {
@@ -114,7 +116,7 @@ bool Judge::JudgeAgain(const Replay& replay) {
   uint64_t judged = 0;
   StoredEntry entry;
   for (;;) {
-    const JournalReader::Result result = (*reader)->Next(&entry);
+    const JournalReader::Result result = reader.Next(&entry);
     if (result == JournalReader::Result::kEnd) break;
     if (stop_by_.load() != JudgeQueue::Clock::time_point::max()) return false;
     if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
@@ -353,9 +355,9 @@ std::vector<v1::RunInfo> Judge::Runs() const {
   return list;
 }
 
-int64_t Judge::NewestStep(const std::string& run) const {
+RunKnown Judge::Known(const std::string& run) const {
   std::lock_guard lock(mutex_);
-  return runs_.NewestStep(run);
+  return runs_.Known(run);
 }
 
 v1::ListVerdictsResponse Judge::Verdicts(const std::string& run) const {

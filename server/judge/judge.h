@@ -67,7 +67,8 @@ class Judge {
 
   // Judges what `replay` names, then what is pushed. Once. `journal` must outlive it, and so must
   // `checkpointer`, which may be null: nothing is kept then.
-  void Start(Journal* journal, Checkpointer* checkpointer, Replay replay);
+  // An error: what is to be judged again cannot be read.
+  absl::Status Start(Journal* journal, Checkpointer* checkpointer, Replay replay);
 
   // See JudgeQueue. A batch is pushed once the journal holds it, in order of the numbers.
   bool Admit(size_t bytes, std::function<void()> resume) {
@@ -95,8 +96,7 @@ class Judge {
   Liveness& liveness() { return liveness_; }
 
   std::vector<v1::RunInfo> Runs() const;
-  // Over all ranks, as far as was judged; -1: none, or no such run.
-  int64_t NewestStep(const std::string& run) const;
+  RunKnown Known(const std::string& run) const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   size_t queued() const { return queue_.size(); }
   size_t queued_bytes() const { return queue_.bytes(); }
@@ -112,7 +112,7 @@ class Judge {
   Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gaps, Counters* counters);
 
   void Loop();
-  bool JudgeAgain(const Replay& replay);
+  bool JudgeAgain(const Replay& replay, JournalReader& reader);
   void JudgeAgain(const StoredEntry& entry);
   void HandInCheckpoint();
   void Handle(JudgeItem item);

@@ -141,9 +141,10 @@ std::vector<v1::Source> RunTable::TakeGone(Time now) {
   return gone;
 }
 
-int64_t RunTable::NewestStep(const std::string& run) const {
+RunKnown RunTable::Known(const std::string& run) const {
   const auto found = runs_.find(run);
-  return found == runs_.end() ? -1 : found->second.info.newest_step();
+  if (found == runs_.end()) return {};
+  return {found->second.info.newest_step(), found->second.world};
 }
 
 bool RunTable::AllRanksOver(const Run& run) const {

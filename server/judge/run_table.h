@@ -15,6 +15,12 @@
 
 namespace plumbline::server {
 
+// Of a run, over all ranks of its newest attempt, as far as was judged.
+struct RunKnown {
+  int64_t newest_step = -1;        // -1: none, or no such run
+  std::map<int, uint32_t> worlds;  // ranks by role
+};
+
 // Not thread-safe.
 class RunTable {
  public:
@@ -40,7 +46,7 @@ class RunTable {
   void SetGone(const v1::Source& source);
   void SetEnded(const std::string& run);
 
-  int64_t NewestStep(const std::string& run) const;  // -1: none, or no such run
+  RunKnown Known(const std::string& run) const;
   void SetClosedStep(const std::string& run, int64_t step);
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   std::vector<std::string> RunsOf(const v1::Batch& batch) const;

@@ -24,8 +24,8 @@ def start_rank(rank, world, server, steps):
 
 
 def findings(server):
-    lines = support.plumb("query", "--server", server.address, "--rule", FUTURE, "--format",
-                          "json").splitlines()
+    lines = support.plumb("query", "--server", server.address, "--rule", FUTURE, "--timeout",
+                          support.PATIENCE, "--format", "json").splitlines()
     return [line.get("finding", line) for line in map(json.loads, lines)]
 
 
@@ -49,7 +49,7 @@ class Capsule(unittest.TestCase):
     def test_every_rank_through_the_death_of_the_server(self):
         with support.scratch() as folder:
             server = start_plumbd(folder)
-            trainers = [start_rank(r, 2, server.address, 20000) for r in range(2)]
+            trainers = [start_rank(r, 2, server.address, 1000000) for r in range(2)]
             try:
                 support.wait_until("findings at both layers", lambda: len(findings(server)) == 2)
                 server.kill()

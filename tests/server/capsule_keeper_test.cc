@@ -7,9 +7,9 @@
 
 #include <atomic>
 #include <mutex>
-#include <thread>
 #include <vector>
 
+#include "tests/server/capsule_rank.h"
 #include "tests/server/support.h"
 
 namespace plumbline::server {
@@ -46,12 +46,20 @@ class CapsuleKeeperTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kStream = 7;
 
-  void SetUp() override { Start(std::chrono::seconds(30)); }
-  void Start(std::chrono::nanoseconds grace) {
+  void SetUp() override { Start(); }
+  // Also again, as after a kill.
+  void Start(std::chrono::nanoseconds grace = std::chrono::seconds(30),
+             std::chrono::nanoseconds silence = std::chrono::seconds(30)) {
+    keeper_.reset();
     keeper_.emplace(
-        CapsuleOptions{
-            .directory = folder_.File("capsules"), .level = v1::LEVEL_UNSPECIFIED, .grace = grace},
-        [](const std::string&) { return 3; }, &counters_);
+        CapsuleOptions{.directory = folder_.File("capsules"),
+                       .level = v1::LEVEL_UNSPECIFIED,
+                       .grace = grace,
+                       .silence = silence},
+        [](const std::string&) {
+          return RunKnown{3, {}};
+        },
+        &counters_);
     ASSERT_TRUE(keeper_->Start().ok());
   }
   void Joined(uint64_t connection, const std::shared_ptr<Line>& line,
@@ -62,7 +70,7 @@ class CapsuleKeeperTest : public ::testing::Test {
     keeper_->Joined(kStream + source.rank(), connection, line, hello);
   }
   // How many processes are asked.
-  int Request(std::vector<uint32_t> named = {}) {
+  int Request(std::vector<uint32_t> named = {}, bool anew = false) {
     v1::Finding finding;
     finding.set_fingerprint("00ff");
     finding.mutable_site()->set_run("run");
@@ -70,7 +78,7 @@ class CapsuleKeeperTest : public ::testing::Test {
     finding.mutable_site()->mutable_ranks()->Add(named.begin(), named.end());
     int asked = -1;
     std::atomic<bool> done{false};
-    keeper_->Request(finding, false, [&](const absl::StatusOr<v1::CapsuleInfo>& info) {
+    keeper_->Request(finding, anew, [&](const absl::StatusOr<v1::CapsuleInfo>& info) {
       if (info.ok()) asked = info->ranks_size();
       done = true;
     });
@@ -79,12 +87,18 @@ class CapsuleKeeperTest : public ::testing::Test {
   }
 
   void Refuse(const v1::SendCapsule& order, const std::string& why) {
-    v1::CapsulePart part;
-    part.set_capsule(order.capsule());
-    part.set_step(order.step());
-    part.set_error(why);
-    part.set_newest_step(order.step());
-    keeper_->OnPart(kStream, part);
+    keeper_->OnPart(kStream, test::Refusal(order, why, order.step()));
+  }
+  void SendAll(const v1::SendCapsule& order, const v1::Source& source) {
+    const std::string bytes = test::TakenAt(source, order.step());
+    keeper_->OnPart(kStream + source.rank(), test::PartOf(order, bytes, 0, bytes.size()));
+  }
+  bool Reaches(v1::CapsuleInfo::State state) const {
+    return test::Eventually([&] { return Info().state() == state; });
+  }
+  bool Holds(int index) const {
+    return test::Eventually(
+        [&] { return Info().ranks(index).state() == v1::CapsuleRank::STATE_HELD; });
   }
 
   v1::CapsuleInfo Info() const { return keeper_->List("run", "00ff").at(0); }
@@ -110,7 +124,6 @@ TEST_F(CapsuleKeeperTest, TheEndOfAnOlderConnectionIsNotTheStreams) {
   keeper_->Left(kStream, 4);
   EXPECT_EQ(Request(), 1);
   EXPECT_EQ(newer->orders, 1);
-  keeper_->Left(kStream, 5);
   EXPECT_EQ(older->orders, 0);
 }
 
@@ -147,9 +160,9 @@ TEST_F(CapsuleKeeperTest, RanksThatNeverComeAreNotWaitedForForever) {
   Start(std::chrono::milliseconds(300));
   const auto line = std::make_shared<Line>();
   Joined(1, line, test::SourceOf("run", 0, 2));
-  EXPECT_EQ(Request({0}), 0);
-  EXPECT_TRUE(test::Eventually([&] { return line->orders == 1; }));
-  EXPECT_EQ(Info().ranks_size(), 1) << "nobody has ever heard of rank 1";
+  Request({0});
+  EXPECT_TRUE(test::Eventually([&] { return Info().ranks_size() == 1; }))
+      << "nobody has ever heard of rank 1";
 }
 
 TEST_F(CapsuleKeeperTest, ARankThatTheFindingNamesAndThatIsAwayIsMissing) {
@@ -164,15 +177,83 @@ TEST_F(CapsuleKeeperTest, ARankThatTheFindingNamesAndThatIsAwayIsMissing) {
   EXPECT_TRUE(test::Eventually([&] { return Info().state() == v1::CapsuleInfo::STATE_FAILED; }));
 }
 
-// A run that goes on does not begin again when one of its ranks comes back.
-TEST_F(CapsuleKeeperTest, OneRankThatComesBackDoesNotOpenTheTimeAnew) {
-  Start(std::chrono::milliseconds(300));
+// What is held of a rank is of no use once another had passed that step.
+TEST_F(CapsuleKeeperTest, ARankThatIsHeldIsAskedForAnotherStepAfterARestart) {
+  const auto first = std::make_shared<Line>(), second = std::make_shared<Line>();
+  const v1::Source rank0 = test::SourceOf("run", 0, 2), rank1 = test::SourceOf("run", 1, 2);
+  Joined(1, first, rank0);
+  Joined(1, second, rank1);
+  EXPECT_EQ(Request({0, 1}), 2);
+  SendAll(first->last(), rank0);
+  ASSERT_TRUE(Holds(0));
+  Start();
+  Joined(2, first, rank0);
+  Joined(2, second, rank1);
+  ASSERT_TRUE(test::Eventually([&] { return second->orders == 2; }));
+  keeper_->OnPart(kStream + 1, test::Refusal(second->last(), "passed-step: it is past", 50));
+  ASSERT_TRUE(test::Eventually([&] { return first->orders == 2; }));
+  EXPECT_GT(first->last().step(), 50);
+  SendAll(first->last(), rank0);
+  ASSERT_TRUE(Holds(0));
+  SendAll(second->last(), rank1);
+  EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
+}
+
+TEST_F(CapsuleKeeperTest, AKillAfterTheLastRankIsHeldIsNoEnd) {
   const auto line = std::make_shared<Line>();
-  Joined(1, line, test::SourceOf("run", 0, 3));
-  Joined(2, line, test::SourceOf("run", 1, 3));
-  std::this_thread::sleep_for(std::chrono::milliseconds(320));
-  Joined(3, line, test::SourceOf("run", 1, 3));
+  Joined(1, line);
+  EXPECT_EQ(Request({0}), 1);
+  SendAll(line->last(), test::SourceOf("run", 0, 1));
+  ASSERT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
+  keeper_.reset();
+  // As it was saved with the rank, before it was saved as settled.
+  const std::string path = folder_.File("capsules/00ff/info.pb");
+  v1::CapsuleInfo info;
+  ASSERT_TRUE(info.ParseFromString(test::ReadFile(path)));
+  info.set_state(v1::CapsuleInfo::STATE_TAKING);
+  test::WriteFile(path, info.SerializeAsString());
+  Start();
+  EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
+}
+
+TEST_F(CapsuleKeeperTest, WhoDoesNotAnswerIsAskedAgain) {
+  Start(std::chrono::seconds(30), std::chrono::milliseconds(50));
+  const auto line = std::make_shared<Line>();
+  Joined(1, line);
+  EXPECT_EQ(Request({0}), 1);
+  const int64_t step = line->last().step();
+  ASSERT_TRUE(test::Eventually([&] { return line->orders >= 3; }));
+  EXPECT_EQ(line->last().step(), step) << "for the same";
+  SendAll(line->last(), test::SourceOf("run", 0, 1));
+  EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
+}
+
+// A trainer declares a site when it first calls it.
+TEST_F(CapsuleKeeperTest, AProcessThatHasOnlyBegunMayYetHaveTheSite) {
+  const auto line = std::make_shared<Line>();
+  Joined(1, line);
+  EXPECT_EQ(Request({0}), 1);
+  keeper_->OnPart(kStream, test::Refusal(line->last(), "no-site: it has none", 0));
+  ASSERT_TRUE(test::Eventually([&] { return line->orders == 2; }));
+  SendAll(line->last(), test::SourceOf("run", 0, 1));
+  EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
+  EXPECT_EQ(Info().without_site_size(), 0);
+}
+
+TEST_F(CapsuleKeeperTest, OneWithoutTheSiteIsNoPartOfItUnlessTheFindingNamesIt) {
+  const auto first = std::make_shared<Line>(), second = std::make_shared<Line>();
+  const v1::Source rank0 = test::SourceOf("run", 0, 2), rank1 = test::SourceOf("run", 1, 2);
+  Joined(1, first, rank0);
+  Joined(1, second, rank1);
   EXPECT_EQ(Request({0}), 2);
+  keeper_->OnPart(kStream + 1, test::Refusal(second->last(), "no-site: it has none", 9));
+  SendAll(first->last(), rank0);
+  EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_COMPLETE));
+  EXPECT_EQ(Info().without_site(0), 1u);
+  EXPECT_EQ(Request({0, 1}, true), 2);
+  keeper_->OnPart(kStream + 1, test::Refusal(second->last(), "no-site: it has none", 9));
+  SendAll(first->last(), rank0);
+  EXPECT_TRUE(Reaches(v1::CapsuleInfo::STATE_PARTIAL));
 }
 
 TEST_F(CapsuleKeeperTest, NobodyIsAskedOnceTheStreamHasLeft) {

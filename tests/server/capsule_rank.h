@@ -16,6 +16,38 @@
 
 namespace plumbline::test {
 
+// What a rank takes at a step.
+inline std::string TakenAt(const v1::Source& source, int64_t step) {
+  v1::Batch batch = LeakingStep(source, step);
+  batch.clear_progress();
+  return batch.SerializeAsString();
+}
+
+// `size` bytes of it from `from` on, or what is left of it.
+inline v1::CapsulePart PartOf(const v1::SendCapsule& order, const std::string& bytes, uint64_t from,
+                              uint64_t size) {
+  v1::CapsulePart part;
+  part.set_capsule(order.capsule());
+  part.set_step(order.step());
+  part.set_offset(from);
+  part.set_total(bytes.size());
+  part.set_data(bytes.substr(from, size));
+  part.set_crc32c(Crc32c(part.data().data(), part.data().size()));
+  part.set_last(from + part.data().size() == bytes.size());
+  if (part.last()) part.set_sha256(Sha256Of(bytes));
+  return part;
+}
+
+inline v1::CapsulePart Refusal(const v1::SendCapsule& order, const std::string& why,
+                               int64_t newest) {
+  v1::CapsulePart part;
+  part.set_capsule(order.capsule());
+  part.set_step(order.step());
+  part.set_error(why);
+  part.set_newest_step(newest);
+  return part;
+}
+
 // A rank that follows directives: it leaks at every step that it is told to send.
 class CapsuleRank {
  public:
@@ -42,25 +74,10 @@ class CapsuleRank {
         .has_value();
   }
 
-  // What it takes at that step.
-  std::string Bytes(int64_t step) const {
-    v1::Batch batch = LeakingStep(source_, step);
-    batch.clear_progress();
-    return batch.SerializeAsString();
-  }
-
+  std::string Bytes(int64_t step) const { return TakenAt(source_, step); }
   v1::CapsulePart Part(const v1::SendCapsule& order, uint64_t from, uint64_t size) const {
-    const std::string bytes = Bytes(order.step());
-    v1::CapsulePart part;
+    v1::CapsulePart part = PartOf(order, Bytes(order.step()), from, size);
     part.set_stream_id(stream_id_);
-    part.set_capsule(order.capsule());
-    part.set_step(order.step());
-    part.set_offset(from);
-    part.set_total(bytes.size());
-    part.set_data(bytes.substr(from, size));
-    part.set_crc32c(Crc32c(part.data().data(), part.data().size()));
-    part.set_last(from + part.data().size() == bytes.size());
-    if (part.last()) part.set_sha256(Sha256Of(bytes));
     return part;
   }
   bool Send(v1::CapsulePart part) {
@@ -74,12 +91,8 @@ class CapsuleRank {
     for (; from < total; from += size) ASSERT_TRUE(Send(Part(order, from, size)));
   }
   void Refuse(const v1::SendCapsule& order, const std::string& why, int64_t newest = -1) {
-    v1::CapsulePart part;
+    v1::CapsulePart part = Refusal(order, why, newest);
     part.set_stream_id(stream_id_);
-    part.set_capsule(order.capsule());
-    part.set_step(order.step());
-    part.set_error(why);
-    part.set_newest_step(newest);
     ASSERT_TRUE(Send(part));
   }
 

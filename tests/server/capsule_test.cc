@@ -294,7 +294,7 @@ TEST_F(CapsuleTest, ARankCannotSpeakForAnother) {
 }
 
 TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
-  Start();
+  Start("[ingest]\ngrace_seconds = 0.5\n");
   test::AgentStream old(*server_, 10, {SourceOf("run", 0, 1)});
   ASSERT_TRUE(old.Welcomed());
   ASSERT_TRUE(old.Send(LeakingStep(SourceOf("run", 0, 1), 0), 1));
