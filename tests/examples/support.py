@@ -100,10 +100,9 @@ class Server:
         port_file = pathlib.Path(folder) / "port"
         port_file.unlink(missing_ok=True)
         self.log = open(pathlib.Path(folder) / "plumbd.log", "a+")
-        self.process = subprocess.Popen(
-            [program("plumbd"), "--grpc", grpc, "--http", "off",
-             "--port-file", str(port_file), *map(str, options)],
-            stdout=self.log, stderr=subprocess.STDOUT)
+        self.command = [program("plumbd"), "--grpc", grpc, "--http", "off",
+                        "--port-file", str(port_file), *map(str, options)]
+        self._start()
         try:
             wait_until("plumbd to listen", lambda: self._started(port_file))
         except BaseException:
@@ -111,12 +110,19 @@ class Server:
             raise
         self.address = port_file.read_text().strip()
 
+    def _start(self):
+        self.said_before = self.log.seek(0, os.SEEK_END)
+        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT)
+
     def _started(self, port_file):
-        if self.process.poll() is not None:
-            self.log.seek(0)
-            raise AssertionError(
-                f"plumbd ended with {self.process.returncode}: {self.log.read()}")
-        return port_file.exists()
+        if self.process.poll() is None:
+            return port_file.exists()
+        self.log.seek(self.said_before)
+        said = self.log.read()
+        if "cannot listen on" not in said:
+            raise AssertionError(f"plumbd ended with {self.process.returncode}: {said}")
+        self._start()  # another process may have been given the former's port: until it goes
+        return False
 
     def kill(self):
         """As a crash would: SIGKILL."""

@@ -31,7 +31,14 @@ Plumbd::Plumbd(std::vector<std::string> options, std::vector<std::string> enviro
 }
 
 std::unique_ptr<Plumbd> Plumbd::At(const std::string& address) {
-  return std::make_unique<Plumbd>(std::vector<std::string>{"--grpc", address});
+  // Another process may have been given the port meanwhile: until it goes.
+  std::unique_ptr<Plumbd> server;
+  Eventually([&] {
+    server = std::make_unique<Plumbd>(std::vector<std::string>{"--grpc", address});
+    return !server->address().empty() ||
+           server->process().errors().find("cannot listen on") == std::string::npos;
+  });
+  return server;
 }
 
 std::shared_ptr<grpc::Channel> Plumbd::Channel() const {
@@ -94,7 +101,8 @@ AgentStream::AgentStream(std::shared_ptr<grpc::Channel> channel, uint64_t stream
                          std::vector<v1::Source> sources, uint64_t next_sequence, bool directives)
     : stub_(v1::Ingest::NewStub(channel)),
       stream_([&] {
-        context_.set_deadline(Soon());  // a server that never reads must fail a test, not hang it
+        // A server that never reads must fail a test, not hang it. A slow test waits several times.
+        context_.set_deadline(std::chrono::system_clock::now() + 4 * kPatience);
         return stub_->Stream(&context_);
       }()),
       stream_id_(stream_id) {
