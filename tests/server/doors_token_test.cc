@@ -64,8 +64,9 @@ TEST_F(DoorsToken, AnExpiredTokenIsRefusedAndItsStreamEnds) {
     std::strftime(text, sizeof text, " expires=%Y-%m-%dT%H:%M:%SZ", gmtime_r(&then, &tm));
     return std::string(text);
   };
+  const auto soon = [&](int seconds) { return Trimmed(token_.line) + in(seconds) + "  # soon"; };
   const auto server = StartWith(
-      folder_, Entry("soon", Trimmed(token_.line) + in(3) + "  # soon", "['read', 'write']") +
+      folder_, Entry("soon", soon(3600), "['read', 'write']") +
                    Entry("past", Trimmed(other_.line) + " expires=2020-01-01", "['read']"));
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   const grpc::Status past = ListRuns(As(*server, other_));
@@ -73,6 +74,7 @@ TEST_F(DoorsToken, AnExpiredTokenIsRefusedAndItsStreamEnds) {
   EXPECT_THAT(past.error_message(), HasSubstr("has expired"));
   AgentStream stream(As(*server, token_), 9, {SourceOf("run")});
   ASSERT_TRUE(stream.Welcomed());
+  WriteSecret(folder_, "soon.tokens", soon(1));  // the file is looked at each second
   EXPECT_EQ(stream.Ended().error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(ListRuns(As(*server, token_)).error_message(), HasSubstr("has expired"));
 }
