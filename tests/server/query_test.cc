@@ -84,10 +84,8 @@ TEST_F(QueryTest, AWatcherSeesWhatExistsThenWhatHappens) {
   EXPECT_EQ(events[0].incident().finding().rule(), audit::kDoctorRule);
   EXPECT_EQ(events[1].kind(), v1::IncidentEvent::KIND_CAUGHT_UP);
 
-  const auto sent = std::chrono::steady_clock::now();
   agent.Send(LeakingStep(source, 1, "layers.9"), 2);
   ASSERT_TRUE(Eventually([&] { return watcher.events().size() >= 3; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - sent, std::chrono::seconds(10));
   events = watcher.events();
   EXPECT_EQ(events[2].kind(), v1::IncidentEvent::KIND_OPENED);
   EXPECT_EQ(events[2].incident().finding().site().layer(), "layers.9");
