@@ -39,6 +39,7 @@ struct Work {
 struct Fake {
   std::mutex mutex;
   bool holding = false;
+  int looks_until_release = 0;  // 0: it stays as it is
   std::map<void*, std::deque<Work>> streams;
   std::map<std::string, uint64_t> calls;
   std::map<std::string, Failure> failures;
@@ -76,6 +77,11 @@ struct Fake {
     if (capturing.contains(stream)) Fault("work was enqueued on a stream that is being captured");
     streams[stream].push_back(std::move(work));
     if (!holding) Run(stream, -1);
+  }
+
+  void Release() {
+    holding = false;
+    for (auto& [stream, queue] : streams) Run(stream, -1);
   }
 
   void Run(void* stream, int most) {
@@ -283,6 +289,7 @@ DeviceStatus EventPassed(void*, void* event, DeviceError* error) {
   const std::lock_guard lock(f.mutex);
   const int32_t status = Enter(f, "event_passed", error);
   if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  if (f.looks_until_release > 0 && --f.looks_until_release == 0) f.Release();
   const auto* e = static_cast<const Event*>(event);
   return e->passed == e->recorded ? kDeviceOk : kDeviceNotYet;
 }
@@ -293,9 +300,17 @@ DeviceStatus EventPassed(void*, void* event, DeviceError* error) {
 void Hold(bool yes) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
-  f.holding = yes;
-  if (yes) return;
-  for (auto& [stream, queue] : f.streams) f.Run(stream, -1);
+  if (yes) {
+    f.holding = true;
+  } else {
+    f.Release();
+  }
+}
+
+void ReleaseAfter(int n) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  f.looks_until_release = n;
 }
 
 void Advance(int n) {
@@ -341,8 +356,8 @@ uint64_t Faults() {
 void Reset() {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
-  f.holding = false;
-  for (auto& [stream, queue] : f.streams) f.Run(stream, -1);
+  f.looks_until_release = 0;
+  f.Release();
   f.streams.clear();
   f.workspace_stream.clear();
   f.calls.clear();
@@ -378,6 +393,7 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
 };
 
 extern "C" const plumbline::FakeDeviceControl plumbline_fake_device = {
-    plumbline::Hold,  plumbline::Advance, plumbline::FailCall, plumbline::Capture,
-    plumbline::Calls, plumbline::Held,    plumbline::Faults,   plumbline::Reset,
+    plumbline::Hold,     plumbline::ReleaseAfter, plumbline::Advance,
+    plumbline::FailCall, plumbline::Capture,      plumbline::Calls,
+    plumbline::Held,     plumbline::Faults,       plumbline::Reset,
 };

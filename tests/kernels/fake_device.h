@@ -15,6 +15,9 @@ namespace plumbline {
 struct FakeDeviceControl {
   // Streams go on by themselves (as at the start), or stand still until they are told to.
   void (*hold)(bool yes);
+  // Streams go on by themselves from the `n`th "event_passed" from now on: whoever waits for the
+  // device has looked at it so often.
+  void (*release_after)(int n);
   // Lets every stream do its next `n` pieces of work.
   void (*advance)(int n);
   // The `nth` call from now (0: the next) of that name returns `status`, and all later ones too if

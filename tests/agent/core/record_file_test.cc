@@ -118,10 +118,11 @@ TEST(Record, IdleCostsNextToNothing) {
   TempFolder dir;
   TestRun run(RecordOptions(dir.path()));
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  const double share = IdleCpuShare();
+  constexpr double kBound = 0.01;  // the target is 0.3 %; a busy machine's accounting is coarse
+  const double share = IdleCpuShare(kBound);
   RecordProperty("idle_cpu_percent", std::to_string(100 * share));
   std::printf("idle CPU: %.3f %% of a core\n", 100 * share);
-  EXPECT_LT(share, 0.01);  // the target is 0.3 %; CPU accounting of a busy machine is coarse
+  EXPECT_LT(share, kBound);
   run.Close();
 }
 

@@ -116,6 +116,7 @@ TEST(Stream, ThreadsBlockSignals) {
       if (line.rfind("Name:", 0) == 0) name = line.substr(6);
       if (line.rfind("SigBlk:", 0) == 0) blocked = std::stoull(line.substr(8), nullptr, 16);
     }
+    if (name.empty()) continue;  // it has ended meanwhile
     names.insert(name);
     ++checked;
     for (const int signal :
@@ -133,9 +134,10 @@ TEST(Stream, IdleCostsNextToNothing) {
   ServerProcess server;
   TestRun run(ServerOptions(server.target()));
   std::this_thread::sleep_for(milliseconds(2500));
-  const double share = IdleCpuShare();
+  constexpr double kBound = 0.01;  // the target is 0.3 %; a busy machine's accounting is coarse
+  const double share = IdleCpuShare(kBound);
   std::printf("idle CPU with a server: %.3f %% of a core\n", 100 * share);
-  EXPECT_LT(share, 0.01);  // the target is 0.3 %; CPU accounting of a busy machine is coarse
+  EXPECT_LT(share, kBound);
   EXPECT_EQ(run.Close(), PLUMBLINE_OK);
 }
 

@@ -61,8 +61,10 @@ class TestRun {
   plumbline_error_t error_{};
 };
 
-// The share of one core that this process takes over some seconds in which nothing is asked of it.
-double IdleCpuShare();
+// The share of one core that this process takes over some seconds in which nothing is asked of it:
+// the least of up to five measurements, until one is below `enough`. A busy machine makes waking
+// dear.
+double IdleCpuShare(double enough);
 
 AgentOptions RecordOptions(const std::string& dir);
 AgentOptions ServerOptions(const std::string& target);

@@ -6,13 +6,28 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/agent/facade/scenario_kit.h"
+#include "tests/support/eventually.h"
 
 namespace scenario {
+namespace {
+
+std::string BesideLog(const char* suffix) {
+  return std::string(getenv("PLUMBLINE_TEST_LOG")) + suffix;
+}
+
+// Until another thread is where the stand-in agent was made slow.
+void AwaitBusy() {
+  const std::string busy = BesideLog(".busy");
+  REQUIRE(plumbline::test::Eventually([&] { return access(busy.c_str(), F_OK) == 0; }));
+}
+
+}  // namespace
 
 void Threads() {
   plumbline_run_t* run = Open();
@@ -39,7 +54,7 @@ void Threads() {
   for (std::thread& thread : threads) thread.join();
   REQUIRE(failures == 0);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 // Close while others observe: they see OK or DISABLED, and nothing is used after it was freed.
@@ -61,7 +76,7 @@ void CloseUnderFire() {
       });
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    REQUIRE(plumbline_close(run, 5000) == PLUMBLINE_OK);
+    REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
     stop = true;
     for (std::thread& thread : threads) thread.join();
     REQUIRE(wrong == 0);
@@ -73,9 +88,10 @@ void CloseWhileStuck() {
   plumbline_site_t* site = Site(run, "layers.3");
   REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
   REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_OK);
-  std::thread observer([&] { Observe(site); });  // 500 ms inside the agent
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::thread observer([&] { Observe(site); });  // inside the agent until it may go
+  AwaitBusy();
   REQUIRE(plumbline_close(run, 20) == PLUMBLINE_DEADLINE_EXCEEDED);
+  std::ofstream(BesideLog(".go")).put('\n');
   observer.join();
 }
 
@@ -138,16 +154,17 @@ void ForkAfterLoad() {
   WaitFor(bare);
   REQUIRE(Observe(site) == PLUMBLINE_OK);  // the parent goes on
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
-// Another thread is inside dlopen for 400 ms; the fork waits, so that the child's loader is whole.
+// Another thread is inside dlopen, for 400 ms more; the fork waits, so that the child's loader
+// is whole.
 void ForkWhileLoading() {
   plumbline_run_t* run = Open();
   plumbline_site_t* site = Site(run, "layers.3");
   REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
   std::thread loader([&] { REQUIRE(Observe(site) == PLUMBLINE_OK); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  AwaitBusy();
   const pid_t child = fork();
   if (child == 0) {
     if (ChildCalls(run, site) != 0) _exit(2);
@@ -158,7 +175,7 @@ void ForkWhileLoading() {
   WaitFor(child);
   loader.join();
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 // Forks one child after another while the agent loads and connects, and some more afterwards.
@@ -186,7 +203,7 @@ void ForkStorm() {
   loader.join();
   REQUIRE(Observe(site) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
-  REQUIRE(plumbline_close(run, 5000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 // A launcher that forks its ranks before anything was opened: each child is a trainer of its own.
@@ -196,7 +213,7 @@ void ForkBeforeOpen() {
     plumbline_run_t* run = Open();
     REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
     REQUIRE(Observe(Site(run, "layers.3")) == PLUMBLINE_OK);
-    REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+    REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
     exit(0);
   }
   WaitFor(child);

@@ -2,6 +2,7 @@
 // PLUMBLINE_TEST_LOG names. PLUMBLINE_TEST_AGENT chooses a misbehaviour. It allocates in a static
 // initialiser and frees what libc allocated, as the real agent's libraries do.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,14 @@ bool Mode(const char* mode) {
 
 void Sleep(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
+// A file beside the log, by which this library and the test tell each other how far they are.
+std::string Beside(const char* suffix) {
+  const char* log = getenv("PLUMBLINE_TEST_LOG");
+  return log == nullptr ? "" : std::string(log) + suffix;
+}
+
+void SayBusy() { close(creat(Beside(".busy").c_str(), 0600)); }
+
 // Frees through this library's `free` what libc's own code allocated, and the reverse.
 struct MixHeaps {
   MixHeaps() {
@@ -43,7 +52,10 @@ struct MixHeaps {
       fclose(file);
       free(line);
     }
-    if (Mode("slow-load")) Sleep(400);
+    if (Mode("slow-load")) {
+      SayBusy();
+      Sleep(400);
+    }
     setenv("PLUMBLINE_TEST_LOADED", "1", 1);
   }
 } mix_heaps;
@@ -171,7 +183,10 @@ std::string Show(const char* name, const DLTensor* t) {
 
 plumbline_status_t ObserveRouting(void*, void* site, int64_t step, const plumbline_routing_t* r,
                                   plumbline_error_t* error) {
-  if (Mode("slow-observe")) Sleep(500);
+  if (Mode("slow-observe")) {
+    SayBusy();
+    for (int i = 0; i < 3000 && access(Beside(".go").c_str(), F_OK) != 0; ++i) Sleep(10);
+  }
   if (r->top_k == 0)
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "top_k is 0; expected 1 or more");
   const struct {
