@@ -279,7 +279,7 @@ TEST_F(Ring, ManyThreadsAndStreamsLoseNothingThatWasTaken) {
   limits.events = 32;
   auto ring = Open(limits);
   const PlainCase narrow(16, 8), wide(16, 100);
-  std::atomic<uint64_t> taken{0}, lost{0};
+  std::atomic<uint64_t> taken{0};
   std::atomic<uint32_t> running{kThreads};
   fake_.hold(true);
   std::vector<std::thread> threads;
@@ -298,7 +298,7 @@ TEST_F(Ring, ManyThreadsAndStreamsLoseNothingThatWasTaken) {
           case DeviceOutcome::kStarting:
           case DeviceOutcome::kRingFull:
           case DeviceOutcome::kTooManyStreams:
-            ++lost;
+            --i;  // again, when the drain has made room
             std::this_thread::yield();
             break;
           default:
@@ -327,8 +327,7 @@ TEST_F(Ring, ManyThreadsAndStreamsLoseNothingThatWasTaken) {
   fake_.hold(false);
   drain();
   EXPECT_EQ(out, taken.load());
-  EXPECT_EQ(taken + lost, uint64_t{kThreads} * kEach);
-  EXPECT_GT(taken.load(), 100u);
+  EXPECT_EQ(taken.load(), uint64_t{kThreads} * kEach);
   ring.reset();
   EXPECT_EQ(Held(), 0u);
 }
