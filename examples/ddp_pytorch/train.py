@@ -63,6 +63,8 @@ def arguments(argv):
                        help="share of the step time that probes may take (else the agent's own)")
     watch.add_argument("--server", metavar="ADDR", help="plumbd to send to")
     watch.add_argument("--record", metavar="DIR", help="folder to record to")
+    watch.add_argument("--patience", type=float, default=2.0, metavar="SECONDS",
+                       help="how long the end may wait for the last evidence to be delivered")
     options = parser.parse_args(argv)
     for name in ("steps", "batch", "seq", "hidden", "micro_batches"):
         if getattr(options, name) < 1:
@@ -81,8 +83,8 @@ class Trainer:
         torch.manual_seed(options.seed)  # the same parameters on every rank
         self.model = Model(data.VOCABULARY, hidden=options.hidden).to(DTYPES[options.weights])
         wanted = options.probes == "on" and (options.server or options.record)
-        self.probes = Probes(options.run, options.server, options.record,
-                             options.watch, options.budget) if wanted else Silent()
+        self.probes = Probes(options.run, options.server, options.record, options.watch,
+                             options.budget, options.patience) if wanted else Silent()
         self.replica = self.model
         if self.world > 1:
             self.replica = DistributedDataParallel(self.model)

@@ -199,5 +199,5 @@ def serve(pipe, options):
             pipe.send(rollout)
         else:
             break
-    run.finish()
+    run.finish(options["patience"])
     pipe.close()

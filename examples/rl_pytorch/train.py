@@ -46,6 +46,8 @@ def arguments(argv):
     parser.add_argument("--run", default="rl")
     parser.add_argument("--server")
     parser.add_argument("--record")
+    parser.add_argument("--patience", type=float, default=2.0, metavar="SECONDS",
+                        help="how long the end may wait for the last evidence to be delivered")
     return parser.parse_args(argv)
 
 
@@ -152,7 +154,7 @@ def main(argv):
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     options = {k: getattr(args, k) for k in ("sin", "bits", "in_flight", "sin_from", "run", "server",
-                                             "record")} | {"seed": args.seed + 1}
+                                             "record", "patience")} | {"seed": args.seed + 1}
     worker = context.Process(target=engine.serve, args=(theirs, options), daemon=True)
     worker.start()
     theirs.close()
@@ -185,8 +187,8 @@ def main(argv):
         if step % 10 == 0:
             print(f"step {step:4}  reward {learned['reward']:.3f}", flush=True)
     ours.send(("stop",))
-    worker.join(30)
-    run.finish()
+    worker.join(30 + args.patience)
+    run.finish(args.patience)
     for file in (jsonl, log):
         if file:
             file.close()

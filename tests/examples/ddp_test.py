@@ -12,7 +12,8 @@ import support
 
 EXAMPLE = support.REPOSITORY / "examples" / "ddp_pytorch" / "train.py"
 # Steps of a few milliseconds would otherwise be looked at now and then only.
-TINY = ["--batch", "4", "--seq", "32", "--hidden", "64", "--quiet", "--budget", "1"]
+TINY = ["--batch", "4", "--seq", "32", "--hidden", "64", "--quiet", "--budget", "1",
+        "--patience", str(support.PATIENCE)]
 
 
 def train(*options, **popen):

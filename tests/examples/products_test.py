@@ -29,7 +29,7 @@ def watched(folder, server=None):
                                library="PyTorch " + torch.__version__)
             run.observe_matmul("mm", x[0], columns, torch.mm(x[0], columns), accumulator="f32")
             x = (x * 1.25).roll(1, 2)
-    run.finish()
+    run.finish(60)
 
 
 def check(case, findings):

@@ -29,7 +29,8 @@ SINS = {
 
 def train(folder, sin, *options):
     command = [sys.executable, str(EXAMPLE / "train.py"), "--sin", sin, "--jsonl",
-               str(folder / "rollouts.jsonl"), "--record", str(folder / "record"), *options]
+               str(folder / "rollouts.jsonl"), "--record", str(folder / "record"),
+               "--patience", str(support.PATIENCE), *options]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(
         [str(EXAMPLE), os.environ.get("PYTHONPATH", "")]))
     return support.finish(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment,

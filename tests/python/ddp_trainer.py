@@ -126,7 +126,7 @@ def work(rank, ranks, meeting, hooks, steps):
         observed = train(rank, ranks, hook, run, 1 + number * steps, steps)
         os.write(1, f"{hook} {rank} {plain} {observed}\n".encode())  # whole lines
     assert vars(dist.ProcessGroup)["allreduce"] is method  # torch is as it was
-    assert run.finish()
+    assert run.finish(60)
     dist.destroy_process_group()
 
 

@@ -39,7 +39,7 @@ ORDER = """
             optimizer.step()
             run.scalar("loss", loss)
     run.flush()
-    run.finish()
+    run.finish(60)
     print("done")
 """
 
@@ -91,7 +91,7 @@ def test_data_loader_workers(tmp_path, agent):
                 seen += len(batch)
     pool = multiprocessing.get_context("fork").Process(target=run.finish)
     pool.start(); pool.join(); assert pool.exitcode == 0
-    assert run.finish()
+    assert run.finish(60)
     print(seen)
     """
     outcome = trainer.run(code, tmp_path, agent=agent).ok()
@@ -117,7 +117,7 @@ def test_threads(tmp_path, agent):
         threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
         for t in threads: t.start()
         for t in threads: t.join()
-    run.finish()
+    run.finish(60)
     """
     outcome = trainer.run(code, tmp_path, agent=agent).ok()
     assert outcome.err == ""
@@ -151,7 +151,7 @@ def test_losses_are_bit_identical(tmp_path, agent):
             optimizer.zero_grad(); loss.backward(); optimizer.step()
             run.scalar("loss", loss)
             print(loss.item().hex())
-    run.finish()
+    run.finish(60)
     """
     on = trainer.run(code, tmp_path, agent=agent).ok()
     off = trainer.run(code, tmp_path, agent=agent, PLUMBLINE_DISABLE="1").ok()
@@ -183,7 +183,7 @@ def test_own_protobuf_messages(tmp_path, agent):
             run.observe_routing("a", [[0.5, 0.25], [0.1, 0.2]], topk_indices=[[0], [1]], top_k=1)
             run.scalar("loss", 1.0)
         own(2 + i)
-    run.finish()
+    run.finish(60)
     own(100)
     print("done")
     """

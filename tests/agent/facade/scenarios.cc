@@ -49,7 +49,7 @@ void LoadsOnFirstDueCall() {
   REQUIRE(plumbline_span_end(run, span) == PLUMBLINE_OK);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
   REQUIRE(plumbline_flush(run, 5000) == PLUMBLINE_OK);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
   REQUIRE(site->next_due == PLUMBLINE_NEVER);
   REQUIRE(Observe(site) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_observe_routing(site, &call.routing) == PLUMBLINE_DISABLED);
@@ -102,7 +102,7 @@ void Mistakes() {
   call.routing.top_k = 0;
   REQUIRE(plumbline_observe_routing(site, &call.routing) == PLUMBLINE_INVALID_ARGUMENT);
   REQUIRE(strstr(plumbline_last_error(), "top_k") != nullptr);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 // Callers built against an older or a newer header.
@@ -129,7 +129,7 @@ void Sizes() {
   options.size = 3;
   plumbline_run_t* other = nullptr;
   REQUIRE(plumbline_open(&options, &other) == PLUMBLINE_INVALID_ARGUMENT);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 void Disabled() {
@@ -166,7 +166,7 @@ void Unavailable() {
     REQUIRE(plumbline_step_end(run) == PLUMBLINE_UNAVAILABLE);
   }
   REQUIRE(plumbline_flush(run, 1000) == PLUMBLINE_UNAVAILABLE);
-  REQUIRE(plumbline_close(run, 1000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 void OpenRefused() {
@@ -177,7 +177,7 @@ void OpenRefused() {
   REQUIRE(strstr(plumbline_last_error(), "record directory") != nullptr);
   REQUIRE(Observe(site) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_INVALID_ARGUMENT);
-  REQUIRE(plumbline_close(run, 1000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 // The C++ API, written as a trainer would.

@@ -81,7 +81,7 @@ void Tensors() {
   uint32_t n = 9;
   REQUIRE(plumbline_sample_indices(reduction_site, 100, out, 4, &n) == PLUMBLINE_NOT_DUE);
   REQUIRE(n == 0);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 void TensorMistakes() {
@@ -128,7 +128,7 @@ void TensorMistakes() {
   REQUIRE(plumbline_observe_tensor(tensor_site, &newer.tensor) == PLUMBLINE_OK);
   newer.later = 1;
   REQUIRE(plumbline_observe_tensor(tensor_site, &newer.tensor) == PLUMBLINE_INVALID_ARGUMENT);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
   REQUIRE(plumbline_observe_tensor(tensor_site, &tensor) == PLUMBLINE_DISABLED);
   REQUIRE(plumbline_sample_indices(reduction_site, 9, out, 4, &n) == PLUMBLINE_DISABLED);
 }
@@ -146,7 +146,7 @@ void OlderAgent() {
   plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
   REQUIRE(plumbline_observe_tensor_if_due(before, &tensor) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
-  REQUIRE(plumbline_close(run, 2000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
 // The example of plumbline/agent.h.
