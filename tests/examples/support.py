@@ -163,8 +163,15 @@ def plumb(*arguments, statuses=(0,)):
     return done.stdout
 
 
+def wait_until_over(server, run):
+    """Until a server has judged a run whole: what it acknowledged may still wait for that."""
+    log = pathlib.Path(server.log.name)
+    wait_until(f"the run {run} to be over", lambda: f'run "{run}": over' in log.read_text())
+
+
 def watched(server, run):
-    """The findings of a run that a server holds, from what `plumb watch` prints: one event a line."""
+    """The findings of a run that is over, from what `plumb watch` prints: one event a line."""
+    wait_until_over(server, run)
     text = plumb("watch", run, "--server", server.address, "--once", "--format", "json")
     events = [json.loads(line) for line in text.splitlines()]
     if events[-1]["event"] != "caught-up":
