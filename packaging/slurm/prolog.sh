@@ -37,7 +37,7 @@ setsid "$plumbd" --config "$config" --relay "$upstream" --grpc "unix:$directory/
   --port-file "$directory/ready" >"$directory/log" 2>&1 </dev/null &
 echo $! >"$directory/pid"
 
-for _ in $(seq 50); do
+for _ in $(seq 300); do # 30 s: the node may be busy
   if [ -e "$directory/ready" ]; then
     chown "$user" "$directory/socket"
     exit 0
