@@ -66,6 +66,7 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
   thread_ = std::thread([this, reader, replay = std::move(replay)] {
     if (reader == nullptr || JudgeAgain(replay, *reader)) {
       catching_up_ = false;
+      TellFoundAgain();
       Loop();
     }
     HandInCheckpoint();
@@ -133,6 +134,17 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
   spdlog::info("{} entries of the journal judged again in {:.3f} s", judged, took.count());
   return true;
+}
+
+// The former process may have died before it told anybody: of runs that go on.
+void Judge::TellFoundAgain() {
+  for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {
+    const bool over = [&, run = finding.site().run()] {
+      std::lock_guard lock(mutex_);
+      return runs_.Ended(run);
+    }();
+    if (!over && on_finding_) on_finding_(finding);
+  }
 }
 
 void Judge::JudgeAgain(const StoredEntry& entry) {
@@ -331,7 +343,8 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
   }
   book_->Put(finding, change.count);
   const bool news = change.opened || change.stronger || change.unsuppressed;
-  if (news && on_finding_ && !catching_up_) on_finding_(finding);
+  if (news && catching_up_) found_again_[finding.fingerprint()] = finding;
+  if (news && !catching_up_ && on_finding_) on_finding_(finding);
   if (change.opened || change.unsuppressed) {
     spdlog::warn("{}run {:?} {} {:?} step {}: {:?}", finding.suppressed() ? "suppressed: " : "",
                  finding.site().run(), finding.rule(), finding.site().layer(),

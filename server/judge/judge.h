@@ -86,8 +86,9 @@ class Judge {
   // not finished by it. The journal must have been stopped.
   void Stop();
 
-  // `on_finding` runs on the judging thread for each finding that is new or has become stronger,
-  // not for those of a journal that is judged again; it must be quick. Before Start.
+  // `on_finding` runs on the judging thread for each finding that is new or has become stronger; it
+  // must be quick. For those of a journal that is judged again: afterwards, where the run goes on.
+  // Before Start.
   void SetOnFinding(std::function<void(const v1::Finding&)> on_finding) {
     on_finding_ = std::move(on_finding);
   }
@@ -114,6 +115,7 @@ class Judge {
   void Loop();
   bool JudgeAgain(const Replay& replay, JournalReader& reader);
   void JudgeAgain(const StoredEntry& entry);
+  void TellFoundAgain();
   void HandInCheckpoint();
   void Handle(JudgeItem item);
   void HandleBatch(uint64_t entry, uint64_t stream_id, std::shared_ptr<const v1::Batch> batch);
@@ -136,6 +138,7 @@ class Judge {
   JudgeQueue::Clock::time_point next_look_{};  // at it
   JudgeQueue queue_;
   std::unique_ptr<rules::Engine> engine_;  // the judging thread's own
+  std::map<std::string, v1::Finding> found_again_;  // likewise; while catching up
   Journal* journal_ = nullptr;
   Checkpointer* checkpointer_ = nullptr;
   const uint64_t checkpoint_bytes_;

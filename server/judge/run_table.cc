@@ -141,6 +141,11 @@ std::vector<v1::Source> RunTable::TakeGone(Time now) {
   return gone;
 }
 
+bool RunTable::Ended(const std::string& run) const {
+  const auto found = runs_.find(run);
+  return found == runs_.end() || found->second.ended;
+}
+
 RunKnown RunTable::Known(const std::string& run) const {
   const auto found = runs_.find(run);
   if (found == runs_.end()) return {};

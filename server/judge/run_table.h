@@ -47,6 +47,7 @@ class RunTable {
   void SetEnded(const std::string& run);
 
   RunKnown Known(const std::string& run) const;
+  bool Ended(const std::string& run) const;  // also one that is not known
   void SetClosedStep(const std::string& run, int64_t step);
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   std::vector<std::string> RunsOf(const v1::Batch& batch) const;

@@ -231,7 +231,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     info->set_out_of_order(counters.out_of_order);
     info->set_paused_reads(counters.paused_reads);
     info->set_stopped_ahead(counters.stopped_ahead);
-    info->set_catching_up(sources_.judge->catching_up());
+    info->set_catching_up(sources_.judge != nullptr && sources_.judge->catching_up());
     auto& dropped = *info->mutable_dropped();
     dropped["rejected-batches"] = counters.rejected_batches;
     dropped["rejected-evidence"] = counters.rejected_evidence;

@@ -26,7 +26,7 @@ namespace plumbline::server {
 // What the service answers from. All pointers outlive it.
 struct QuerySources {
   std::string version;
-  const Judge* judge = nullptr;
+  const Judge* judge = nullptr;  // nullptr: nothing is judged here
   IncidentBook* book = nullptr;
   const Counters* counters = nullptr;
   Store* store = nullptr;

@@ -24,8 +24,8 @@ def start_rank(rank, world, server, steps):
 
 
 def findings(server):
-    lines = support.plumb("query", "--server", server.address, "--rule", FUTURE, "--timeout",
-                          support.PATIENCE, "--format", "json").splitlines()
+    lines = support.plumb("query", "--server", server.address, "--rule", FUTURE, "--format",
+                          "json").splitlines()
     return [line.get("finding", line) for line in map(json.loads, lines)]
 
 

@@ -2,90 +2,17 @@
 // fetches is judged to the same finding.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/sha256.h"
-#include "tests/server/capsule_rank.h"
+#include "tests/server/capsule_fixture.h"
 #include "tests/server/support.h"
 
-namespace plumbline {
+namespace plumbline::test {
 namespace {
 
 using nlohmann::json;
-using test::CapsuleRank;
-using test::Capsules;
-using test::Ended;
-using test::Eventually;
-using test::Holds;
-using test::LeakingStep;
-using test::Plumbd;
-using test::Process;
-using test::Reaches;
-using test::SourceOf;
-
-class CapsuleTest : public ::testing::Test {
- protected:
-  void Start(const std::string& config = "") {
-    folder_.Write("plumbd.toml", config);
-    Restart();
-  }
-  void KillServer() {
-    server_->process().Signal(SIGKILL);
-    server_->process().Wait();
-  }
-  void Restart() {
-    if (server_ != nullptr) KillServer();
-    server_ = std::make_unique<Plumbd>(std::vector<std::string>{
-        "--data", folder_.File("data"), "--config", folder_.File("plumbd.toml")});
-    ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
-  }
-  // Both ranks have closed step 0, which leaks.
-  void TwoLeakingRanks() {
-    for (uint32_t r = 0; r < 2; ++r) Connect(r, 1);
-    for (auto& rank : ranks_) ASSERT_TRUE(rank->Step(0));
-  }
-  // One of two ranks, for the first time or again.
-  void Connect(uint32_t rank, uint64_t next_sequence = 2) {
-    ranks_[rank] = nullptr;
-    ranks_[rank] =
-        std::make_unique<CapsuleRank>(*server_, 10 + rank, SourceOf("run", rank, 2), next_sequence);
-  }
-  Process Fetch(const std::string& fingerprint, std::vector<std::string> more = {}) const {
-    std::vector<std::string> command = {PLUMB_PROGRAM, "capsule",  fingerprint,       "--output",
-                                        out_,          "--server", server_->address()};
-    command.insert(command.end(), more.begin(), more.end());
-    return Process(command);
-  }
-  json Manifest() const { return json::parse(test::ReadFile(out_ + "/manifest.json")); }
-  Ended AuditOfCapsule() const {
-    return test::RunToEnd({PLUMB_PROGRAM, "audit", out_, "--format", "json", "--quiet"});
-  }
-  std::string PartOfRank0() {
-    return folder_.File("data/capsules/") + Fingerprint() + "/trainer-0.part";
-  }
-  // Each rank is found by itself, the first a moment before the second.
-  bool Found() {
-    return Eventually([this] {
-      const auto incidents = server_->Incidents("run", "causality/moe-future-leak");
-      return incidents.size() == 1 && incidents[0].finding().site().ranks_size() == 2;
-    });
-  }
-  bool FoundForGood() {
-    return Found() && ranks_[0]->stream().Acknowledged(1) && ranks_[1]->stream().Acknowledged(1);
-  }
-  std::string Fingerprint() {
-    const auto incidents = server_->Incidents("run", "causality/moe-future-leak");
-    return incidents.size() == 1 ? incidents[0].finding().fingerprint() : "";
-  }
-
-  const test::TempFolder folder_;
-  const std::string out_ = folder_.File("capsule");
-  std::unique_ptr<Plumbd> server_;
-  std::array<std::unique_ptr<CapsuleRank>, 2> ranks_;
-};
 
 TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
   Start();
@@ -108,12 +35,12 @@ TEST_F(CapsuleTest, EveryRankGivesOneStepAndTheAuditReachesTheFinding) {
   EXPECT_EQ(manifest["step"], first.step());
   ASSERT_EQ(manifest["files"].size(), 2u);
   for (const json& file : manifest["files"]) {
-    const std::string bytes = test::ReadFile(out_ + "/" + std::string(file["name"]));
+    const std::string bytes = ReadFile(out_ + "/" + std::string(file["name"]));
     EXPECT_EQ(bytes.size(), file["bytes"]);
     EXPECT_EQ(HexText(Sha256Of(bytes)), file["sha256"]);
     EXPECT_EQ(file["form"], "safetensors");
   }
-  EXPECT_EQ(json::parse(test::ReadFile(out_ + "/finding.json"))["fingerprint"], fingerprint);
+  EXPECT_EQ(json::parse(ReadFile(out_ + "/finding.json"))["fingerprint"], fingerprint);
   const Ended audit = AuditOfCapsule();
   EXPECT_EQ(audit.status, 1) << audit.errors;
   bool reached = false;
@@ -152,88 +79,6 @@ TEST_F(CapsuleTest, PartsOfAStepThatIsNotWantedAnyMoreAreLeftOut) {
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(first, 0, 100)));
   for (auto& rank : ranks_) rank->SendAll(again);
   EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
-}
-
-TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
-  Start();
-  TwoLeakingRanks();
-  ASSERT_TRUE(FoundForGood());
-  const v1::SendCapsule order = ranks_[0]->Ordered();
-  ranks_[1]->SendAll(ranks_[1]->Ordered());
-  ASSERT_TRUE(Holds(*server_, 1));
-  ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
-  ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 100, 100)));
-  const auto held = [part = PartOfRank0()] { return test::ReadFile(part).size(); };
-  ASSERT_TRUE(Eventually([&] { return held() == 200; }));
-  // The connection breaks.
-  Connect(0);
-  v1::SendCapsule more = ranks_[0]->Ordered();
-  EXPECT_EQ(more.step(), order.step());
-  EXPECT_EQ(more.capsule(), order.capsule());
-  EXPECT_EQ(more.offset(), 200u);
-  ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(more, 200, 100)));
-  ASSERT_TRUE(Eventually([&] { return held() == 300; }));
-  // The server dies.
-  Restart();
-  Connect(0);
-  more = ranks_[0]->Ordered();
-  EXPECT_EQ(more.offset(), 299u) << "the last byte comes again";
-  ranks_[0]->SendAll(more, 299);
-  ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
-}
-
-// All was written, but not looked at: the digest, which came last, is asked for again.
-TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
-  Start();
-  TwoLeakingRanks();
-  ASSERT_TRUE(FoundForGood());
-  ranks_[1]->SendAll(ranks_[1]->Ordered());
-  ASSERT_TRUE(Holds(*server_, 1));
-  const v1::SendCapsule order = ranks_[0]->Ordered();
-  ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
-  const std::string part = PartOfRank0();
-  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(part); }));
-  KillServer();
-  test::WriteFile(part, ranks_[0]->Bytes(order.step()));
-  Restart();
-  Connect(0);
-  ranks_[0]->SendAll(order, ranks_[0]->Ordered().offset());
-  EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
-}
-
-// The first order may have been lost with the server: the next must be ahead of the ranks again.
-TEST_F(CapsuleTest, AfterKillOfTheServerTheStepMovesAheadOfTheRanks) {
-  Start();
-  TwoLeakingRanks();
-  ASSERT_TRUE(FoundForGood());
-  ranks_[1]->SendAll(ranks_[1]->Ordered());
-  ranks_[0]->Ordered();
-  Restart();
-  for (const uint32_t r : {0, 1}) Connect(r);
-  ranks_[0]->Refuse(ranks_[0]->Ordered(), "passed-step: it is past", 500);
-  const v1::SendCapsule again = ranks_[0]->Ordered();
-  EXPECT_GE(again.step(), 502) << "agents take what is two steps ahead";
-  ranks_[0]->SendAll(again);
-  v1::SendCapsule other = ranks_[1]->Ordered();
-  if (other.step() != again.step()) other = ranks_[1]->Ordered();
-  ranks_[1]->SendAll(other);
-  EXPECT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
-}
-
-TEST_F(CapsuleTest, AfterARestartTheRanksOfTheFindingAreWaitedFor) {
-  Start("[capsules]\ntake = \"off\"\n");
-  TwoLeakingRanks();
-  ASSERT_TRUE(FoundForGood());
-  Restart();
-  ASSERT_TRUE(Found());
-  Process capsule = Fetch(Fingerprint());
-  ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_WAITING));
-  Connect(0);
-  EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 0) << "rank 1 may come back";
-  Connect(1);
-  for (auto& rank : ranks_) rank->SendAll(rank->Ordered());
-  EXPECT_EQ(capsule.Wait(), 0) << capsule.errors();
-  EXPECT_EQ(Capsules(*server_)[0].ranks_size(), 2);
 }
 
 TEST_F(CapsuleTest, DamagedPartsAreAskedForAgain) {
@@ -295,7 +140,7 @@ TEST_F(CapsuleTest, ARankCannotSpeakForAnother) {
 
 TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   Start("[ingest]\ngrace_seconds = 0.5\n");
-  test::AgentStream old(*server_, 10, {SourceOf("run", 0, 1)});
+  AgentStream old(*server_, 10, {SourceOf("run", 0, 1)});
   ASSERT_TRUE(old.Welcomed());
   ASSERT_TRUE(old.Send(LeakingStep(SourceOf("run", 0, 1), 0), 1));
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_FAILED));
@@ -388,7 +233,7 @@ TEST_F(CapsuleTest, WithoutDataNobodyIsAsked) {
   ASSERT_TRUE(rank.Step(0));
   ASSERT_TRUE(Eventually([&] { return server.Incidents("run").size() >= 1; }));
   const std::string fingerprint = server.Incidents("run")[0].finding().fingerprint();
-  const Ended capsule = test::RunToEnd(
+  const Ended capsule = RunToEnd(
       {PLUMB_PROGRAM, "capsule", fingerprint, "--output", out_, "--server", server.address()});
   EXPECT_EQ(capsule.status, 2);
   EXPECT_NE(capsule.errors.find("--data"), std::string::npos) << capsule.errors;
@@ -397,4 +242,4 @@ TEST_F(CapsuleTest, WithoutDataNobodyIsAsked) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::test

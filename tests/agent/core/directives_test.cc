@@ -191,6 +191,24 @@ TEST_F(DirectivesTest, HoldsFewAndForgetsWhatIsReleased) {
   EXPECT_EQ(Error(Send(9, 5, 0, "l4")), "");
 }
 
+// Its release was lost with a connection: the server does not ask for it when it is back.
+TEST_F(DirectivesTest, WhatIsNotAskedForAgainMakesRoom) {
+  directives_->OnDirective(Send(1, 5));
+  Call(5, 100);
+  directives_->StepEnded(5);
+  EXPECT_TRUE(Parts().at(0).last());
+  for (size_t i = 1; i < Directives::kMostCapsules; ++i) {
+    const std::string layer = "l" + std::to_string(i);
+    state_->sites.FindOrAdd(SiteKind::kRouting, layer, "routing", 0);
+    EXPECT_EQ(Error(Send(i + 1, 50, 0, layer)), "");
+  }
+  state_->sites.FindOrAdd(SiteKind::kRouting, "last", "routing", 0);
+  EXPECT_EQ(Error(Send(9, 50, 0, "last")).rfind("busy:", 0), 0u);
+  directives_->OnWelcome();
+  EXPECT_EQ(Error(Send(9, 50, 0, "last")), "");
+  EXPECT_EQ(Error(Send(10, 50, 0, "layers.0")).rfind("busy:", 0), 0u) << "the others are awaited";
+}
+
 TEST_F(DirectivesTest, AskedForALaterStepItBeginsAnew) {
   directives_->OnDirective(Send(7, 5));
   Call(5, 100);
