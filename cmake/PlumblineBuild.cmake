@@ -37,21 +37,10 @@ if(PLUMBLINE_SANITIZE)
   add_compile_definitions(PLUMBLINE_SANITIZED=1)
 endif()
 
-# A Python that loads our libraries must have loaded the sanitizer before; what Python leaks is not ours.
-set(PLUMBLINE_PYTHON_SANITIZER "")
-if(PLUMBLINE_SANITIZE MATCHES "address|undefined")
-  set(preloads "")
-  foreach(library asan ubsan stdc++)
-    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=lib${library}.so
-                    OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE)
-    if(library STREQUAL stdc++ OR (library STREQUAL asan AND PLUMBLINE_SANITIZE MATCHES address)
-       OR (library STREQUAL ubsan AND PLUMBLINE_SANITIZE MATCHES undefined))
-      list(APPEND preloads ${file})
-    endif()
-  endforeach()
-  list(JOIN preloads ":" preloads)
-  set(PLUMBLINE_PYTHON_SANITIZER
-    ";LD_PRELOAD=${preloads};ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0")
+# The address sanitizer forbids how the agent library is opened (deep binding), so a Python observes nothing under it.
+set(PLUMBLINE_NEEDS_AGENT "")
+if(PLUMBLINE_SANITIZE MATCHES "address|thread")
+  set(PLUMBLINE_NEEDS_AGENT "no-sanitizer")
 endif()
 
 add_library(plumb_warnings INTERFACE)

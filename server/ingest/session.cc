@@ -170,7 +170,7 @@ bool Session::Unparsable(const v1::AgentMessage& message, uint64_t speaks_of) {
 }
 
 bool Session::OnHello(const v1::Hello& hello) {
-  LegPtr leg;
+  LegPtr leg, former;
   bool second = false;
   {
     std::lock_guard lock(mutex_);
@@ -182,7 +182,8 @@ bool Session::OnHello(const v1::Hello& hello) {
     // A process behind a relay that came back: its older leg ends without a word.
     const auto same = legs_.find(leg->stream_id);
     if (!second && same != legs_.end()) {
-      same->second->over = true;
+      former = same->second;
+      former->over = true;
       legs_.erase(same);
     }
   }
@@ -193,6 +194,7 @@ bool Session::OnHello(const v1::Hello& hello) {
       hello, std::static_pointer_cast<Connection>(leg),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); });
   if (!joined.ok()) {
+    if (former != nullptr) LeaveIntake(former);  // nobody took its place
     // The codes of both libraries are the same numbers.
     return Fail(leg, static_cast<grpc::StatusCode>(joined.status().raw_code()),
                 std::string(joined.status().message()));
