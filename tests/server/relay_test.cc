@@ -134,5 +134,34 @@ TEST(Relay, KeepsNothingAndSaysSo) {
               ::testing::HasSubstr("--data: expected none beside relay.upstream: a relay judges"));
 }
 
+// A process behind a relay that comes back with something else to say: it is refused, and the
+// former connection, of which nobody takes the place, has ended.
+TEST(Relay, WhoIsRefusedWhenItComesBackHasLeft) {
+  Plumbd server;
+  ASSERT_FALSE(server.address().empty()) << server.process().errors();
+  grpc::ClientContext context;
+  const auto stub = v1::Ingest::NewStub(server.Channel());
+  const auto call = stub->Stream(&context);
+  v1::AgentMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_stream_id(7);
+  hello.set_protocol(1);
+  hello.set_next_sequence(1);
+  hello.set_shared(true);
+  *hello.add_sources() = SourceOf("run", 0, 2);
+  const auto connected = [&server](uint32_t ranks) {
+    return Eventually([&server, ranks] {
+      const auto run = server.Run("run");
+      return run && run->ranks_connected() == ranks;
+    });
+  };
+  ASSERT_TRUE(call->Write(message));
+  ASSERT_TRUE(connected(1));
+  hello.mutable_sources(0)->set_rank(2);  // of two
+  ASSERT_TRUE(call->Write(message));
+  EXPECT_TRUE(connected(0));
+  context.TryCancel();
+}
+
 }  // namespace
 }  // namespace plumbline
