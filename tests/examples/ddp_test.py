@@ -116,8 +116,13 @@ class Accumulation(unittest.TestCase):
     RULE = "precision/grad-accumulation"
 
     def report(self, dtype):
-        return audited("--steps", 1, "--micro-batches", 1024, "--batch", 1, "--seq", 16,
-                       "--hidden", 32, "--accumulator", dtype, "--watch", "gradients")[0]
+        for _ in range(5):  # an agent on a busy machine may lose calls, and says so: inconclusive
+            report = audited("--steps", 1, "--micro-batches", 1024, "--batch", 1, "--seq", 16,
+                             "--hidden", 32, "--accumulator", dtype, "--watch", "gradients")[0]
+            said = {v["verdict"] for v in support.verdicts_of(report, self.RULE)}
+            if said != {"inconclusive"} or support.findings_of(report, self.RULE):
+                break
+        return report
 
     def test_1024_micro_batches_in_bf16(self):
         found = support.findings_of(self.report("bfloat16"), self.RULE)
