@@ -106,8 +106,7 @@ absl::Status Pipeline::OpenCapsules(const Config& config) {
   CapsuleOptions options = CapsuleOptionsOf(config);
   if (data_ != nullptr) options.directory = data_->capsules();
   capsules_ = std::make_unique<CapsuleKeeper>(
-      std::move(options), [this](const std::string& run) { return judge_->Known(run); },
-      counters_);
+      std::move(options), [this](const std::string& run) { return judge_->Known(run); }, counters_);
   judge_->SetOnFinding(
       [keeper = capsules_.get()](const v1::Finding& finding) { keeper->OnFinding(finding); });
   return capsules_->Start();

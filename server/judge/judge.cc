@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
 }
 
 absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay replay) {
-  std::shared_ptr<JournalReader> reader;
+  std::unique_ptr<JournalReader> reader;
   if (!replay.directory.empty()) {
     auto opened = JournalReader::Open(replay.directory, replay.from, replay.to);
     if (!opened.ok()) return opened.status();
@@ -63,8 +63,9 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
   judged_entry_ = replay.from - 1;
   next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
   catching_up_ = reader != nullptr;
-  thread_ = std::thread([this, reader, replay = std::move(replay)] {
+  thread_ = std::thread([this, reader = std::move(reader), replay = std::move(replay)]() mutable {
     if (reader == nullptr || JudgeAgain(replay, *reader)) {
+      reader.reset();  // segments that retention takes must not be held open
       catching_up_ = false;
       TellFoundAgain();
       Loop();

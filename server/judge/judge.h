@@ -137,7 +137,7 @@ class Judge {
   Liveness liveness_;
   JudgeQueue::Clock::time_point next_look_{};  // at it
   JudgeQueue queue_;
-  std::unique_ptr<rules::Engine> engine_;  // the judging thread's own
+  std::unique_ptr<rules::Engine> engine_;           // the judging thread's own
   std::map<std::string, v1::Finding> found_again_;  // likewise; while catching up
   Journal* journal_ = nullptr;
   Checkpointer* checkpointer_ = nullptr;
