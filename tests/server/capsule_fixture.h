@@ -67,6 +67,15 @@ class CapsuleTest : public ::testing::Test {
   bool FoundForGood() {
     return Found() && ranks_[0]->stream().Acknowledged(1) && ranks_[1]->stream().Acknowledged(1);
   }
+  // Of the capsule rank 1's part is held; `order` is what rank 0 is asked for.
+  void HoldRankOne(v1::SendCapsule* order) {
+    Start();
+    TwoLeakingRanks();
+    ASSERT_TRUE(FoundForGood());
+    *order = ranks_[0]->Ordered();
+    ranks_[1]->SendAll(ranks_[1]->Ordered());
+    ASSERT_TRUE(Holds(*server_, 1));
+  }
   std::string Fingerprint() {
     const auto incidents = server_->Incidents("run", "causality/moe-future-leak");
     return incidents.size() == 1 ? incidents[0].finding().fingerprint() : "";

@@ -5,12 +5,8 @@ namespace plumbline::test {
 namespace {
 
 TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
-  Start();
-  TwoLeakingRanks();
-  ASSERT_TRUE(FoundForGood());
-  const v1::SendCapsule order = ranks_[0]->Ordered();
-  ranks_[1]->SendAll(ranks_[1]->Ordered());
-  ASSERT_TRUE(Holds(*server_, 1));
+  v1::SendCapsule order;
+  ASSERT_NO_FATAL_FAILURE(HoldRankOne(&order));
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 100, 100)));
   const auto held = [part = PartOfRank0()] { return ReadFile(part).size(); };
@@ -34,12 +30,8 @@ TEST_F(CapsuleTest, GoesOnAfterABreakAndAfterKillOfTheServer) {
 
 // All was written, but not looked at: the digest, which came last, is asked for again.
 TEST_F(CapsuleTest, AKillBetweenTheLastByteAndItsCheckIsNoEnd) {
-  Start();
-  TwoLeakingRanks();
-  ASSERT_TRUE(FoundForGood());
-  ranks_[1]->SendAll(ranks_[1]->Ordered());
-  ASSERT_TRUE(Holds(*server_, 1));
-  const v1::SendCapsule order = ranks_[0]->Ordered();
+  v1::SendCapsule order;
+  ASSERT_NO_FATAL_FAILURE(HoldRankOne(&order));
   ASSERT_TRUE(ranks_[0]->Send(ranks_[0]->Part(order, 0, 100)));
   const std::string part = PartOfRank0();
   ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(part); }));
