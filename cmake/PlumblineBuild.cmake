@@ -96,3 +96,10 @@ function(plumb_test name)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
+
+# plumb_look_beside(NAME): a program that tools/gpu_check carries finds its libraries, and theirs, in ../lib. That takes a
+# RPATH; a RUNPATH, which the linker writes by default, is not asked for what the libraries need.
+function(plumb_look_beside name)
+  set_target_properties(${name} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+endfunction()

@@ -59,7 +59,7 @@ TEST(BatchGpu, TensorStatisticsEqualTheHostTwinInEveryBit) {
                 layout));
       }
     }
-    cases.push_back(Lay(t, ValuesMaker(1).Make(t, Kind::kNormal, 3000001), 0));
+    cases.push_back(Lay(t, ValuesMaker(1).Make(t, Kind::kNormal, Cases(3000001)), 0));
   }
   DeviceCopies copies;
   std::vector<TensorView> views;

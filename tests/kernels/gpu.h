@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
+
+#include "tests/kernels/why_no_gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <cuda_runtime.h>
@@ -20,30 +24,24 @@
 
 namespace plumbline {
 
-// Empty where a device can run the tests, else why not.
-inline std::string WhyNoGpu() {
-#if defined(PLUMBLINE_HAVE_CUDA)
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaSuccess && devices > 0) return "";
-  return std::string("no CUDA GPU: ") + cudaGetErrorString(error);
-#else
-  return "no CUDA GPU can be used: built without the CUDA toolkit";
-#endif
-}
-
-// The main function of a test that needs a GPU, for which `prepare` is called first: 77, as CTest
-// knows it, where there is none.
+// The main function of a test that needs a GPU, for which `prepare` is called first: kSkipped
+// where there is none.
 inline int RunOnGpu(
     int argc, char** argv, const std::function<void()>& prepare = [] {}) {
   testing::InitGoogleTest(&argc, argv);
   const std::string why_not = WhyNoGpu();
   if (!why_not.empty()) {
     std::printf("skipped: %s\n", why_not.c_str());
-    return 77;
+    return kSkipped;
   }
   prepare();
   return RUN_ALL_TESTS();
+}
+
+// How many of `cases` a loop takes: PLUMB_SHORT is set under tools that slow a kernel a
+// hundredfold.
+inline uint32_t Cases(uint32_t cases) {
+  return std::getenv("PLUMB_SHORT") != nullptr ? (cases + 9) / 10 : cases;
 }
 
 #if defined(PLUMBLINE_HAVE_CUDA)

@@ -23,7 +23,7 @@ TEST(RoutingGpu, KernelEqualsTheHostTwinBitForBit) {
   ASSERT_EQ(LoadRoutingKernels(), cudaSuccess);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  for (uint32_t seed = 0; seed < 600; ++seed) {
+  for (uint32_t seed = 0; seed < Cases(600); ++seed) {
     SCOPED_TRACE(seed);
     CaseOptions options;
     options.aligned = true;

@@ -1,0 +1,19 @@
+// Google Benchmark where there is a GPU; else says why not, status 77.
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tests/kernels/why_no_gpu.h"
+
+int main(int argc, char** argv) {
+  const std::string why = plumbline::WhyNoGpu();
+  if (!why.empty()) {
+    std::printf("skipped: %s\n", why.c_str());
+    return plumbline::kSkipped;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,268 @@
+"""What tools/gpu_check runs on a machine with a GPU, part by part, and what each part leaves.
+
+A part is a function of a Bench that returns plain data for gpu.json. It never raises for what the
+machine lacks: such a part says {"skipped": why}. Whatever does not end in its time says so too.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+SKIPPED = 77
+TESTS = ("kernels_batch_gpu_test", "kernels_routing_gpu_test", "kernels_logit_gpu_test",
+         "probes_device_gpu_test")
+PROGRAMS = ("gpu_kernels", "gpu_ring", "gpu_step")
+LIBRARIES = ("libplumbline_cuda.so",)
+SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
+# Kernel, and the benchmark that launches it once over what no cache holds.
+PROFILED = (
+    ("TensorStatsKernel", "Stats/bf16/268435456/manual_time"),
+    ("TensorStatsKernel", "Stats/f32/268435456/manual_time"),
+    ("UpdateCheckKernel", "Updates/268435456/manual_time"),
+    ("LogitKernel", "Pair/bf16/1024/151936/manual_time"),
+    ("RowsKernel", "Routing/bf16/1048576/128/manual_time"),
+)
+METRICS = (
+    "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__warps_active.avg.pct_of_peak_sustained_active", "launch__registers_per_thread",
+    "launch__occupancy_limit_registers", "launch__occupancy_limit_shared_mem",
+    "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_lg_throttle_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_mio_throttle_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio",
+    "smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio",
+)
+
+
+class Bench:
+    """Where the bundle lies, where results go, and when it has to be over."""
+
+    def __init__(self, bundle, out, seconds):
+        self.bundle = pathlib.Path(bundle).resolve()
+        self.out = pathlib.Path(out).resolve()
+        self.logs = self.out / "work" / "logs"
+        self.data = self.out / "work" / "data"
+        self.ends = time.monotonic() + seconds
+        for folder in (self.logs, self.data):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.environment = dict(os.environ)
+        blas = cublas_folder()
+        if blas:
+            self.environment["LD_LIBRARY_PATH"] = os.pathsep.join(
+                [str(blas), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
+
+    def left(self):
+        return self.ends - time.monotonic()
+
+    def run(self, name, command, limit, **environment):
+        """(status, output); status None: not to the end. The output is kept as logs/NAME.txt."""
+        limit = min(limit, self.left())
+        if limit <= 1:
+            return None, "no time was left"
+        try:
+            status, output = _run(command, limit, {**self.environment, **environment})
+        except OSError as why:
+            status, output = 127, str(why)
+        (self.logs / f"{name}.txt").write_text(output)
+        return status, output
+
+    def program(self, name):
+        return self.bundle / "bin" / name
+
+    def keep(self):
+        """Packs logs and recordings, a file each."""
+        for folder in (self.logs, self.data):
+            with tarfile.open(self.out / f"{folder.name}.tar.gz", "w:gz") as archive:
+                archive.add(folder, folder.name)
+        shutil.rmtree(self.out / "work")
+
+
+def _run(command, limit, environment):
+    """(status, output); None where it was ended, with all that it had started."""
+    with subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
+                          start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=limit)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return None, output
+
+
+def cublas_folder():
+    """Where libcublas.so.13 or .12 lies, for the programs that open it; None: not found."""
+    roots = [pathlib.Path(p) for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+    roots += sorted(pathlib.Path("/usr/local").glob("cuda*/lib64"))
+    roots += [pathlib.Path(p) / "nvidia" / kind / "lib" for p in site_folders()
+              for kind in ("cu13", "cublas")]
+    for version in ("13", "12"):
+        for root in roots:
+            if (root / f"libcublas.so.{version}").exists():
+                return root
+    return None
+
+
+def site_folders():
+    asked = subprocess.run(["python3", "-c", "import site; print(*site.getsitepackages(), sep='\\n')"],
+                           capture_output=True, text=True, check=False)
+    return asked.stdout.split()
+
+
+def skipped(status, output):
+    """Why, where a program said that it was; else None."""
+    if status == SKIPPED:
+        return output.strip().rsplit("skipped: ", 1)[-1] or "no reason given"
+    if status == 127:
+        return output.strip()
+    return None
+
+
+def outcome(status, output):
+    """What every part says of a program that it ran."""
+    why = skipped(status, output)
+    if why:
+        return {"skipped": why}
+    if status is None:
+        return {"failed": "not to the end in its time", "tail": output[-2000:]}
+    if status != 0:
+        return {"failed": f"exit status {status}", "tail": output[-2000:]}
+    return {}
+
+
+# ---- the parts ----------------------------------------------------------------------------------
+
+def device(bench):
+    fields = ("name", "driver_version", "vbios_version", "memory.total", "clocks.sm", "clocks.mem",
+              "clocks.max.sm", "clocks.max.mem", "power.draw", "power.limit", "temperature.gpu",
+              "clocks_event_reasons.active")
+    status, output = bench.run("nvidia_smi", ["nvidia-smi", f"--query-gpu={','.join(fields)}",
+                                              "--format=csv,noheader"], 30)
+    if status != 0:
+        return {"skipped": f"nvidia-smi: {output.strip() or 'not found'}"}
+    values = [v.strip() for v in output.strip().splitlines()[0].split(",")]
+    return dict(zip(fields, values))
+
+
+def tests(bench):
+    found = {}
+    for name in TESTS:
+        status, output = bench.run(name, [bench.program(name), "--gtest_brief=1"], 240)
+        count = re.search(r"\[  PASSED  \] (\d+) test", output)
+        found[name] = {"passed": int(count.group(1)) if count else 0, **outcome(status, output)}
+    return found
+
+
+def _benchmark(bench, name, *arguments, limit=240):
+    result = bench.logs / f"{name}.json"
+    status, output = bench.run(name, [bench.program(name), f"--benchmark_out={result}",
+                                      "--benchmark_out_format=json", "--benchmark_repetitions=5",
+                                      "--benchmark_enable_random_interleaving=true", *arguments],
+                               limit)
+    ended = outcome(status, output)
+    if ended:
+        return ended
+    rows = json.loads(result.read_text())["benchmarks"]
+    refused = [r["name"] for r in rows if r.get("error_occurred")]
+    if refused:
+        return {"failed": f"refused: {', '.join(sorted(set(refused)))}"}
+    return {r["run_name"]: {"nanoseconds": r["real_time"] * NANOSECONDS[r["time_unit"]],
+                            "bytes_per_second": r.get("bytes_per_second")}
+            for r in rows if r.get("aggregate_name") == "median"}
+
+
+NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def speed(bench):
+    return _benchmark(bench, "gpu_kernels", "--benchmark_min_time=0.05")
+
+
+def host(bench):
+    return _benchmark(bench, "gpu_ring", "--benchmark_min_time=0.2", limit=120)
+
+
+def step(bench):
+    status, output = bench.run("gpu_step", [bench.program("gpu_step")], 180)
+    return outcome(status, output) or json.loads(output[output.index("{"):])
+
+
+def products(bench):
+    folder = bench.data / "gemm"
+    folder.mkdir(exist_ok=True)
+    status, output = bench.run("gpu_gemm", [bench.program("gpu_gemm"), "--out", folder,
+                                            "--seconds", "120"], 180)
+    ended = outcome(status, output)
+    return ended or {"products": json.loads((folder / "gemm.json").read_text())}
+
+
+def sanitizers(bench):
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    found = {}
+    for check in SANITIZERS:
+        for name in TESTS:
+            status, output = bench.run(
+                f"{check}_{name}", [tool, "--tool", check, "--error-exitcode", "1",
+                                    bench.program(name), "--gtest_brief=1"], 60, PLUMB_SHORT="1")
+            summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", output)
+            found[f"{check} {name}"] = {"summary": summary[-1] if summary else "",
+                                        **outcome(status, output)}
+    return found
+
+
+def profile(bench):
+    found = {}
+    for kernel, benchmark in PROFILED:
+        log = f"ncu_{benchmark.replace('/', '_')}"
+        status, output = bench.run(
+            log, ["ncu", "--clock-control", "none", "--csv", "--metrics", ",".join(METRICS), "-k",
+                  f"regex:{kernel}", "--launch-count", "1", bench.program("gpu_kernels"),
+                  f"--benchmark_filter=^{benchmark}$", "--benchmark_min_time=0"], 60)
+        rows = _ncu_rows(output)
+        found[benchmark] = rows if rows else (outcome(status, output) or {"failed": output[-500:]})
+    return found
+
+
+def _ncu_rows(output):
+    """{metric: [value, unit]} of ncu's CSV, which follows what the program printed."""
+    lines = [line for line in output.splitlines() if line.startswith('"')]
+    return {row["Metric Name"]: [row["Metric Value"], row["Metric Unit"]]
+            for row in csv.DictReader(lines) if row.get("Metric Name") in METRICS}
+
+
+def recordings(bench):
+    status, output = bench.run("record_pytorch", ["python3", HERE / "record_pytorch.py", bench.data],
+                               120)
+    return outcome(status, output) or json.loads(output.strip().splitlines()[-1])
+
+
+PARTS = (device, tests, speed, host, step, profile, sanitizers, recordings)
+
+
+def run_all(bench, only, say=lambda text: print(text, file=sys.stderr, flush=True)):
+    """{part: what it left}. What there was no time for is said."""
+    found = {}
+    for part in PARTS:
+        if only and part.__name__ not in only:
+            continue
+        if bench.left() <= 1:
+            found[part.__name__] = {"skipped": "no time was left"}
+            continue
+        began = time.monotonic()
+        found[part.__name__] = part(bench)
+        say(f"gpu_check: {part.__name__}: {time.monotonic() - began:.0f} s")
+    return found

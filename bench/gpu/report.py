@@ -1,0 +1,260 @@
+"""The page that tools/gpu_check writes of what its parts left (gpu.json): each figure beside its
+limit. A figure that could not be taken has the verdict "not measured" and says why, never "met".
+"""
+
+import random
+import statistics
+
+LARGE = 268435456  # elements, as in stats_bench.cu
+RESAMPLES = 4000
+PENDING = (
+    "CUDA graphs (1,000 replays of a captured probe): calls into a captured stream are skipped and "
+    "counted, no probe goes into a graph yet",
+    "attaching to an untouched program that uses cuBLAS: there are no interposers yet",
+)
+
+
+class Figure:
+    def __init__(self, name, limit, measured=None, met=None, why=""):
+        self.name, self.limit, self.measured, self.met, self.why = name, limit, measured, met, why
+
+    def verdict(self):
+        if self.met is None:
+            return f"not measured: {self.why}" if self.why else "not measured"
+        return "met" if self.met else "**missed**"
+
+    def row(self):
+        measured = "" if self.measured is None else self.measured
+        return f"| {self.name} | {measured} | {self.limit} | {self.verdict()} |"
+
+
+def why_not(part):
+    """Why a part has no figures; "" where it has."""
+    if not part:
+        return "not asked for"
+    for key in ("skipped", "failed"):
+        if key in part:
+            return part[key] if key == "skipped" else f"failed: {part[key]}"
+    return ""
+
+
+def _ratio(name, limit, text, part, of, to, value):
+    """A figure of two benchmarks of one part; value(of, to) -> (number, shown)."""
+    why = why_not(part)
+    if not why:
+        missing = [b for b in (of, to) if b not in part]
+        why = f"no {', '.join(missing)} among the results" if missing else ""
+    if why:
+        return Figure(name, text, why=why)
+    number, shown = value(part[of], part[to])
+    return Figure(name, text, shown, bool(limit(number)))
+
+
+def _rates(of, to):
+    share = of["bytes_per_second"] / to["bytes_per_second"]
+    return share, f"{of['bytes_per_second'] / 1e9:,.0f} GB/s, {share:.1%}"
+
+
+def _times(fast, slow):
+    ratio = slow["nanoseconds"] / fast["nanoseconds"]
+    return ratio, f"{ratio:.1f} ×"
+
+
+def speed_figures(part):
+    copy = "Copy/1073741824/manual_time"
+    out = []
+    for t in ("f32", "bf16", "f16", "e4m3", "e5m2"):
+        out.append(_ratio(f"statistics of {t}, share of the device copy", lambda x: x >= 0.85,
+                          "≥ 85 %", part, f"Stats/{t}/{LARGE}/manual_time", copy, _rates))
+    out.append(_ratio("statistics of 48 tensors of bf16 in one launch, share of the device copy",
+                      lambda x: x >= 0.85, "≥ 85 %", part, "StatsOfMany/bf16/manual_time", copy,
+                      _rates))
+    for t in ("f32", "bf16"):
+        out.append(_ratio(f"statistics of {t} against a reduction each", lambda x: x > 1,
+                          "faster", part, f"Stats/{t}/{LARGE}/manual_time",
+                          f"StatsInManyPasses/{t}/{LARGE}/manual_time", _times))
+    pair = "Pair/bf16/1024/151936/manual_time"
+    out.append(_ratio("logit pair of bf16, share of the device copy", lambda x: x >= 0.80,
+                      "≥ 80 %", part, pair, copy, _rates))
+    out.append(_ratio("logit pair of bf16 against an operation each", lambda x: x >= 8, "≥ 8 ×",
+                      part, pair, "PairInManyPasses/1024/151936/manual_time", _times))
+    return out
+
+
+def _number(metric):
+    """In base units, of ncu's [value, unit]."""
+    scale = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    value, unit = metric
+    return float(value.replace(",", "")) * scale.get(unit[:1] if unit.endswith("byte") else "", 1)
+
+
+def routing_figure(part):
+    name, limit = "routing reads its scores and choices once", "≤ 1.05 of their bytes"
+    why = why_not(part)
+    if why:
+        return Figure(name, limit, why=why)
+    found = part.get("Routing/bf16/1048576/128/manual_time", {})
+    why = why_not(found)
+    if why:
+        return Figure(name, limit, why=why)
+    read = found.get("dram__bytes_read.sum")
+    if read is None:
+        return Figure(name, limit, why="the profiler gave no count of bytes")
+    share = _number(read) / (1048576 * (128 * 2 + 8 * 4))
+    return Figure(name, limit, f"{share:.3f}", share <= 1.05)
+
+
+def host_figure(part):
+    def besides(whole, bare):
+        extra = (whole["nanoseconds"] - bare["nanoseconds"]) / 1e3
+        return extra, (f"{extra:.2f} µs ({whole['nanoseconds'] / 1e3:.2f} less "
+                       f"{bare['nanoseconds'] / 1e3:.2f} of launches)")
+    return _ratio("host time of a due observation besides the launches", lambda x: x <= 1,
+                  "≤ 1 µs", part, "Observe/sampled:0/manual_time",
+                  "Launches/sampled:0/manual_time", besides)
+
+
+def step_figure(part):
+    """Mean step with probes over the mean without, by pairs of neighbouring blocks."""
+    name, limit = "step of a transformer block in bf16, default sampling", "≤ 0.5 %"
+    why = why_not(part)
+    if why:
+        return Figure(name, limit, why=why)
+    blocks = [(b["probes"], statistics.fmean(b["milliseconds"])) for b in part["blocks"]]
+    pairs = [(with_, without) for (on, with_), (off, without) in zip(blocks[::2], blocks[1::2])
+             if on and not off]
+    if len(pairs) < 10:
+        return Figure(name, limit, why=f"{len(pairs)} pairs of blocks are too few")
+    draw = random.Random(1)
+    ratios = [w / o - 1 for w, o in pairs]
+    middle = statistics.median(ratios)
+    spread = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    low, high = spread[RESAMPLES // 40], spread[-RESAMPLES // 40]
+    whole = sum(w for w, _ in pairs) / sum(o for _, o in pairs) - 1
+    shown = (f"{middle:+.2%} [{low:+.2%}, {high:+.2%}], of all time {whole:+.2%}; a step "
+             f"{statistics.median(o for _, o in pairs):.2f} ms, {part['taken']} calls taken, "
+             f"{part['lost']} lost")
+    return Figure(name, limit, shown, max(middle, whole) <= 0.005)
+
+
+def test_figures(part):
+    why = why_not(part)
+    if why:
+        return [Figure("tests labelled gpu", "all pass", why=why)]
+    return [Figure(f"`{name}`", "all pass", f"{found['passed']} passed" if "skipped" not in found
+                   else None, None if "skipped" in found else "failed" not in found and
+                   found["passed"] > 0, found.get("skipped", ""))
+            for name, found in part.items()]
+
+
+def sanitizer_figures(part):
+    why = why_not(part)
+    if why:
+        return [Figure("compute-sanitizer", "0 errors", why=why)]
+    out = []
+    for name, found in part.items():
+        if "skipped" in found or "not to the end" in found.get("failed", ""):
+            out.append(Figure(name, "0 errors", why=found.get("skipped") or found["failed"]))
+            continue
+        clean = "failed" not in found and found["summary"].startswith("0 ")
+        out.append(Figure(name, "0 errors", found["summary"] or found.get("failed"), clean))
+    return out
+
+
+def figures(results):
+    """All of them, grouped: [(heading, [Figure])]."""
+    get = results.get
+    return [
+        ("Same as the host twins", test_figures(get("tests"))),
+        ("Speed", speed_figures(get("speed")) + [routing_figure(get("profile")),
+                                                 host_figure(get("host")),
+                                                 step_figure(get("step"))]),
+        ("compute-sanitizer", sanitizer_figures(get("sanitizers"))),
+    ]
+
+
+def missed(results):
+    """Names of the figures that were measured and missed."""
+    return [f.name for _, group in figures(results) for f in group if f.met is False]
+
+
+def failed(results):
+    """Parts that broke as a whole: what they would have measured is not known."""
+    return [f"{name}: {part['failed']}" for name, part in results.items() if "failed" in part]
+
+
+def measured(results):
+    return any(f.met is not None for _, group in figures(results) for f in group)
+
+
+def _table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *rows, ""]
+
+
+def _device(part):
+    why = why_not(part)
+    if why:
+        return [f"No device: {why}.", ""]
+    return _table(("device", ""), [f"| {key} | {value} |" for key, value in part.items()])
+
+
+def _all_speeds(part):
+    if why_not(part):
+        return []
+    rows = []
+    for name, row in part.items():
+        rate = row["bytes_per_second"]
+        rows.append(f"| `{name.removesuffix('/manual_time')}` | {row['nanoseconds'] / 1e3:,.2f} | "
+                    f"{'' if rate is None else f'{rate / 1e9:,.1f}'} |")
+    return _table(("benchmark", "µs", "GB/s"), rows)
+
+
+def _products(part, audits):
+    why = why_not(part)
+    if why:
+        return [f"Not taken: {why}.", ""]
+    rows = []
+    for p in part["products"]:
+        said = p.get("refused") or p.get("verdict", "")
+        judged = audits.get(p["name"], "")
+        rows.append(f"| {p['name']} | {said} | {p.get('order', '')} | {p.get('arithmetic', '')} | "
+                    f"{p.get('matches', '')}/{p.get('samples', '')} | {judged} |")
+    return _table(("product", "verdict", "order", "arithmetic", "replayed", "audit"), rows)
+
+
+def _profiles(part):
+    if why_not(part):
+        return [f"Not taken: {why_not(part) or 'nothing'}.", ""]
+    out = []
+    for name, found in part.items():
+        out += [f"`{name.removesuffix('/manual_time')}`", ""]
+        if why_not(found):
+            out += [f"Not taken: {why_not(found)}.", ""]
+            continue
+        out += _table(("metric", "value", "unit"),
+                      [f"| `{m}` | {v} | {u} |" for m, (v, u) in found.items()])
+    return out
+
+
+def _recordings(part):
+    why = why_not(part)
+    if why:
+        return [f"None: {why}.", ""]
+    sizes = ", ".join(f"`{name}` {size:,} bytes" for name, size in part["bytes"].items())
+    return [f"PyTorch {part['torch']}, NCCL {'.'.join(map(str, part['nccl']))}: {sizes}."
+            + (f" {part['missing']}." if part["missing"] else ""), ""]
+
+
+def markdown(results, audits=None):
+    """The whole page. `audits`: what plumb audit says of each product's dump, by its name."""
+    lines = ["# On the GPU", "", "Written by `tools/gpu_check`; medians of five repetitions, all in "
+             "one run on one device.", "", *_device(results.get("device"))]
+    for heading, group in figures(results):
+        lines += [f"## {heading}", "",
+                  *_table(("figure", "measured", "wanted", ""), [f.row() for f in group])]
+    lines += ["## All times", "", *_all_speeds(results.get("speed")), *_all_speeds(results.get("host")),
+              "## Products of cuBLASLt", "", *_products(results.get("products"), audits or {}),
+              "## Profiles", "", *_profiles(results.get("profile")),
+              "## Recordings", "", *_recordings(results.get("recordings")),
+              "## Not there yet", "", *(f"- {text}" for text in PENDING), ""]
+    return "\n".join(lines)

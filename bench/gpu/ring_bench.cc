@@ -1,0 +1,155 @@
+// What a due observation on a device costs the trainer's thread, and what of it are CUDA's own
+// launches: Observe is the ring's call, Launches the same functions of the device library called
+// bare. Host time; the device catches up and is drained between lumps of calls, which is not timed.
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/gpu/device_memory.h"
+#include "probes/device_ring.h"
+#include "tests/kernels/device_library.h"
+
+namespace plumbline::gpu {
+namespace {
+
+constexpr int kLump = 64;  // calls in flight, well below what the ring and the stream hold
+
+const DeviceTable* Table() {
+  static const DeviceTable* const table = [] {
+    Must(cudaFree(nullptr), "device 0");  // the trainer uses it
+    std::string why;
+    const DeviceTable* opened = OpenDeviceLibrary(&why);
+    if (opened == nullptr) std::fprintf(stderr, "failed: %s\n", why.c_str());
+    return opened;
+  }();
+  return table;
+}
+
+// One router call whose tensors are on device 0, and a stream.
+struct Router {
+  static constexpr int64_t kTokens = 8192;
+  static constexpr int kExperts = 64, kTopK = 8;
+
+  Router() : scores(kTokens * kExperts * 4), chosen(kTokens * kTopK * 8) {
+    FillNormal(scores.data(), DType::kF32, kTokens * kExperts, 1, 1);
+    Must(cudaMemset(chosen.data(), 0, chosen.bytes()), "memset");
+    Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    call.input.scores = TensorView::Dense(scores.data(), DType::kF32, kTokens, kExperts);
+    call.input.topk_indices = TensorView::Dense(chosen.data(), DType::kI64, kTokens, kTopK);
+    call.input.scores.device = call.input.topk_indices.device = 0;
+    call.input.top_k = kTopK;
+    call.mode = "train";
+  }
+  ~Router() { cudaStreamDestroy(stream); }
+
+  DeviceMemory scores, chosen;
+  cudaStream_t stream = nullptr;
+  probes::RoutingCall call;
+};
+
+template <typename Call, typename CatchUp>
+void TimeLumps(benchmark::State& state, Call call, CatchUp catch_up) {
+  using Clock = std::chrono::steady_clock;
+  for (auto _ : state) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < kLump; ++i) {
+      if (!call()) return state.SkipWithError("a call was not taken");
+    }
+    const std::chrono::duration<double> took = Clock::now() - begin;
+    state.SetIterationTime(took.count() / kLump);
+    catch_up();
+  }
+}
+
+void Observe(benchmark::State& state) {
+  if (Table() == nullptr) return state.SkipWithError("no device library");
+  DeviceError error{};
+  probes::DeviceLimits limits;
+  limits.ring_bytes = 512ull << 20;  // a lump with its rows
+  const auto ring = probes::DeviceRing::Open(Table(), 0, limits, &error);
+  if (ring == nullptr) return state.SkipWithError(error.text);
+  const Router router;
+  const probes::DeviceTag tag{nullptr, 0, 0, state.range(0) != 0};
+  const auto call = [&] {
+    bool prepared = false;
+    return ring->Observe(router.call, router.stream, tag, &prepared, &error) ==
+           probes::DeviceOutcome::kTaken;
+  };
+  const auto catch_up = [&] {
+    cudaStreamSynchronize(router.stream);
+    probes::DeviceItem item;
+    while (ring->Front(&item)) ring->Pop();
+  };
+  if (!call()) return state.SkipWithError(error.text);  // gets the width ready
+  catch_up();
+  TimeLumps(state, call, catch_up);
+}
+
+// A device of the library, and what its calls need.
+class Bare {
+ public:
+  explicit Bare(const Router& router) : router_(router), pages_(kPages) {
+    Check(Table()->open(0, &device_, &error_));
+    workspace_bytes_ = Table()->workspace_bytes(Router::kTokens, Router::kExperts);
+    Check(Table()->allocate(device_, workspace_bytes_, &workspace_, &error_));
+    Check(Table()->make_event(device_, &event_, &error_));
+    ok_ = ok_ && PlanRouting(router.call.input, &plan_).ok();
+  }
+  ~Bare() {
+    if (event_ != nullptr) Table()->destroy_event(device_, event_);
+    if (workspace_ != nullptr) Table()->free_memory(device_, workspace_);
+    if (device_ != nullptr) Table()->close(device_);
+  }
+  Bare(const Bare&) = delete;
+  Bare& operator=(const Bare&) = delete;
+
+  bool ok() const { return ok_; }
+
+  bool Call(bool sampled) {
+    uint64_t id = 0;
+    Check(Table()->stream_id(device_, router_.stream, &id, &error_));
+    auto* raw = static_cast<RoutingRaw*>(pages_.data());
+    Check(Table()->measure(device_, &plan_, workspace_, workspace_bytes_, raw, router_.stream,
+                           &error_));
+    if (sampled) {
+      auto* rows = static_cast<std::byte*>(pages_.data()) + sizeof(RoutingRaw) / 64 * 64 + 64;
+      Check(Table()->copy(device_, &router_.call.input.scores, rows, router_.stream, &error_));
+      Check(Table()->copy(device_, &router_.call.input.topk_indices, rows + router_.scores.bytes(),
+                          router_.stream, &error_));
+    }
+    Check(Table()->record_event(device_, event_, router_.stream, &error_));
+    return ok_;
+  }
+
+ private:
+  static constexpr size_t kPages = 16u << 20;
+  void Check(DeviceStatus status) { ok_ = ok_ && status == kDeviceOk; }
+
+  const Router& router_;
+  PinnedMemory pages_;
+  void* device_ = nullptr;
+  void* workspace_ = nullptr;
+  void* event_ = nullptr;
+  uint64_t workspace_bytes_ = 0;
+  RoutingPlan plan_;
+  DeviceError error_{};
+  bool ok_ = true;
+};
+
+void Launches(benchmark::State& state) {
+  if (Table() == nullptr) return state.SkipWithError("no device library");
+  const Router router;
+  Bare bare(router);
+  if (!bare.ok()) return state.SkipWithError("the device cannot be opened");
+  TimeLumps(
+      state, [&] { return bare.Call(state.range(0) != 0); },
+      [&] { cudaStreamSynchronize(router.stream); });
+}
+
+BENCHMARK(Observe)->ArgName("sampled")->Arg(0)->Arg(1)->UseManualTime();
+BENCHMARK(Launches)->ArgName("sampled")->Arg(0)->Arg(1)->UseManualTime();
+
+}  // namespace
+}  // namespace plumbline::gpu

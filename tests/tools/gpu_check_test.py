@@ -1,0 +1,196 @@
+"""tools/gpu_check without a GPU: what it makes of figures, of programs that break, and its bundle,
+built, moved away and run as far as a machine without a GPU lets it."""
+
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ["PLUMBLINE_BUILD_DIR"])
+sys.path.insert(0, str(ROOT / "bench" / "gpu"))
+
+import parts  # noqa: E402
+import report  # noqa: E402
+
+COPY = "Copy/1073741824/manual_time"
+STATS = "Stats/bf16/268435456/manual_time"
+
+
+def gpu_check(*arguments):
+    return subprocess.run([ROOT / "tools" / "gpu_check", *map(str, arguments)], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+def named(figures, text):
+    return next(f for f in figures if text in f.name)
+
+
+def rows(**rates):
+    return {name: {"bytes_per_second": rate, "nanoseconds": 1e12 / rate}
+            for name, rate in rates.items()}
+
+
+class Figures(unittest.TestCase):
+    def share(self, stats, copy=1000.0):
+        part = rows(**{STATS: stats, COPY: copy})
+        return named(report.speed_figures(part), "statistics of bf16, share")
+
+    def test_a_share_is_held_to_its_limit(self):
+        self.assertTrue(self.share(850.0).met)
+        self.assertIs(self.share(849.0).met, False)
+        self.assertIn("missed", self.share(849.0).row())
+        self.assertIs(self.share(float("nan")).met, False)
+
+    def test_what_is_not_there_is_not_met(self):
+        part = rows(**{COPY: 1.0})
+        figure = named(report.speed_figures(part), "statistics of bf16, share")
+        self.assertIsNone(figure.met)
+        self.assertIn(STATS, figure.row())
+        for part in ({"skipped": "no CUDA GPU: none"}, {"failed": "exit status 1"}, None):
+            for figure in report.speed_figures(part):
+                self.assertIsNone(figure.met)
+                self.assertIn("not measured: ", figure.row())
+
+    def test_the_step_is_judged_by_median_and_by_all_time(self):
+        def step(with_probes, late=0.0, pairs=20):
+            blocks = []
+            for i in range(pairs):
+                slow = with_probes + (late if i == 0 else 0)
+                blocks += [{"probes": True, "milliseconds": [slow] * 5},
+                           {"probes": False, "milliseconds": [10.0] * 5}]
+            return report.step_figure({"blocks": blocks, "taken": 9, "lost": 0})
+        self.assertTrue(step(10.04).met)
+        self.assertIs(step(10.06).met, False)
+        self.assertIs(step(10.0, late=2.0).met, False)  # one block alone has it all
+        self.assertIsNone(step(10.0, pairs=9).met)
+
+    def test_bytes_read_twice_are_seen(self):
+        def routing(mebibytes):
+            return report.routing_figure({"Routing/bf16/1048576/128/manual_time": {
+                "dram__bytes_read.sum": [str(mebibytes * 1.048576), "Mbyte"]}})
+        self.assertTrue(routing(288).met)
+        self.assertIs(routing(576).met, False)
+        self.assertIsNone(report.routing_figure({"skipped": "ncu: not found"}).met)
+
+    def test_a_sanitizer_that_did_not_end_proves_nothing(self):
+        found = report.sanitizer_figures({
+            "memcheck a": {"summary": "0 errors"},
+            "memcheck b": {"summary": "3 errors", "failed": "exit status 1"},
+            "racecheck a": {"summary": "0 hazards displayed (0 errors, 0 warnings)"},
+            "racecheck b": {"summary": "", "failed": "not to the end in its time"},
+            "initcheck a": {"summary": "", "skipped": "No such file"}})
+        self.assertEqual([f.met for f in found], [True, False, True, None, None])
+
+    def test_a_test_that_ran_no_case_did_not_pass(self):
+        found = report.test_figures({"a": {"passed": 3}, "b": {"passed": 0},
+                                     "c": {"passed": 2, "failed": "exit status 1"},
+                                     "d": {"passed": 0, "skipped": "no CUDA GPU"}})
+        self.assertEqual([f.met for f in found], [True, False, False, None])
+
+
+class Programs(unittest.TestCase):
+    """A bundle of shell scripts in place of the programs."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (self.folder / "bundle" / "bin").mkdir(parents=True)
+
+    def enterContext(self, context):  # unittest has it from Python 3.11 on
+        value = context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        return value
+
+    def program(self, name, script):
+        path = self.folder / "bundle" / "bin" / name
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def run_parts(self, *only, minutes=1.0):
+        out = self.folder / "out"
+        done = gpu_check("run", "--bundle", self.folder / "bundle", "--out", out, "--minutes",
+                         minutes, "--only", *only)
+        return done, json.loads((out / "gpu.json").read_text()), (out / "gpu.md").read_text()
+
+    def test_figures_of_benchmarks_reach_the_page(self):
+        result = {"benchmarks": [
+            {"run_name": name, "name": name + "_median", "aggregate_name": "median",
+             "real_time": 2.0, "time_unit": "us", "bytes_per_second": rate}
+            for name, rate in ((COPY, 1e12), (STATS, 0.9e12))]}
+        self.program("gpu_kernels", "for a; do case $a in --benchmark_out=*) "
+                     f"echo '{json.dumps(result)}' > ${{a#--benchmark_out=}};; esac; done\n")
+        done, results, page = self.run_parts("speed")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(results["speed"][STATS]["nanoseconds"], 2000)
+        self.assertIn("| statistics of bf16, share of the device copy | 900 GB/s, 90.0% | ≥ 85 % "
+                      "| met |", page)
+
+    def test_what_breaks_is_said_and_no_success(self):
+        self.program("gpu_step", "echo about to break; exit 3\n")
+        done, results, page = self.run_parts("step")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("step: exit status 3", done.stdout)
+        self.assertIn("about to break", results["step"]["tail"])
+        self.assertIn("not measured: failed: exit status 3", page)
+
+    def test_what_hangs_is_ended_and_the_rest_is_named(self):
+        self.program("gpu_kernels", "echo started; sleep 600; echo over\n")
+        done, results, _ = self.run_parts("speed", "host", minutes=0.05)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("not to the end", results["speed"]["failed"])
+        self.assertEqual(results["speed"]["tail"], "started\n")
+        self.assertEqual(results["host"], {"skipped": "no time was left"})
+
+    def test_mistakes_are_named(self):
+        done = gpu_check("run", "--bundle", self.folder / "nothing", "--out", self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("run tools/gpu_check bundle first", done.stdout)
+        done = gpu_check("run", "--bundle", self.folder / "bundle", "--out", self.folder, "--only",
+                         "spead")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected device, tests, speed", done.stdout)
+        done = gpu_check("report", self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("gpu.json", done.stdout)
+
+
+@unittest.skipUnless((BUILD / "bin" / "gpu_kernels").exists(), "built without the CUDA toolkit")
+@unittest.skipIf(shutil.which("nvidia-smi"), "there is a GPU: run tools/gpu_check itself")
+class DryRun(unittest.TestCase):
+    def test_the_bundle_runs_elsewhere_and_claims_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            packed = folder / "carried.tar.xz"
+            done = gpu_check("bundle", "--no-build", "--build", BUILD, "--bundle", folder / "made",
+                             "--archive", packed)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            size = sum(f.stat().st_size for f in (folder / "made").rglob("*") if f.is_file())
+            self.assertLessEqual(size, 64 << 20)
+            shutil.rmtree(folder / "made")
+            done = gpu_check("run", "--bundle", packed, "--out", folder / "out")
+            self.assertEqual(done.returncode, 77, done.stdout)
+            results = json.loads((folder / "out" / "gpu.json").read_text())
+            self.assertEqual(set(results), {p.__name__ for p in parts.PARTS})
+            for name in parts.TESTS:  # each program started, with what lies beside it
+                self.assertIn("no CUDA GPU", results["tests"][name]["skipped"])
+            for part in ("speed", "host", "step"):
+                self.assertIn("no CUDA GPU", results[part]["skipped"])
+            for _, group in report.figures(results):
+                for figure in group:
+                    self.assertIsNone(figure.met, figure.row())
+            with tarfile.open(folder / "out" / "logs.tar.gz") as logs:
+                self.assertIn("logs/gpu_kernels.txt", logs.getnames())
+            page = folder / "page.md"
+            done = gpu_check("report", folder / "out", "--build", BUILD, "--write", page)
+            self.assertEqual(done.returncode, 77, done.stdout)
+            self.assertIn("## Not there yet", page.read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
