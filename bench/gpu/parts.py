@@ -17,11 +17,15 @@ import tarfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+EXAMPLE = ROOT / "examples" / "moe_pytorch" / "train.py"
+TEXT = ROOT / "docs" / "rules" / "*" / "*.md"
 SKIPPED = 77
 TESTS = ("kernels_batch_gpu_test", "kernels_routing_gpu_test", "kernels_logit_gpu_test",
          "probes_device_gpu_test")
 PROGRAMS = ("gpu_kernels", "gpu_ring", "gpu_step")
 LIBRARIES = ("libplumbline_cuda.so",)
+GUEST = ("libplumbline.so", "libplumbline_agent.so")  # what a trainer opens
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # Kernel, and the benchmark that launches it once over what no cache holds.
 PROFILED = (
@@ -237,6 +241,43 @@ def profile(bench):
     return found
 
 
+def trainer(bench):
+    """The example on the GPU, watched by the carried agent: losses must not change by a bit, and
+    the records are for plumb audit (tools/gpu_check report)."""
+    status, output = bench.run("torch", ["python3", "-c", "import torch; print(torch.cuda."
+                                         "is_available(), torch.__version__)"], 60)
+    if status != 0 or not output.startswith("True"):
+        return {"skipped": f"no PyTorch with a CUDA GPU: {output.strip().splitlines()[-1]}"
+                if output.strip() else "no PyTorch"}
+    found = {"torch": output.split()[-1]}
+    for router in ("dropless", "score-drop"):
+        losses = {}
+        for probes in ("on", "off"):
+            log = bench.logs / f"train_{router}_{probes}.jsonl"
+            command = ["python3", EXAMPLE, "--device", "cuda", "--router", router, "--steps", "60",
+                       "--text", TEXT, "--probes", probes, "--record",
+                       bench.data / "records" / router, "--run", router, "--log", log, "--quiet"]
+            status, output = bench.run(f"train_{router}_{probes}", command, 90,
+                                       **guest(bench.bundle, bench.environment),
+                                       CUBLAS_WORKSPACE_CONFIG=":4096:8")
+            ended = outcome(status, output)
+            if ended:
+                return {**found, **ended}
+            losses[probes] = [json.loads(line)["loss"] for line in log.read_text().splitlines()]
+        found[router] = {"steps": len(losses["on"]), "same_losses": losses["on"] == losses["off"]}
+    return found
+
+
+def guest(bundle, environment):
+    """What a trainer needs in its environment to be observed by the carried agent."""
+    folder = bundle / "guest"
+    return {"PLUMBLINE_LIBRARY": str(folder / "libplumbline.so"),
+            "PLUMBLINE_CUDA_LIBRARY": str(bundle / "lib" / "libplumbline_cuda.so"),
+            "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1",
+            "LD_LIBRARY_PATH": os.pathsep.join(
+                filter(None, [environment.get("LD_LIBRARY_PATH"), str(folder)]))}
+
+
 def _ncu_rows(output):
     """{metric: [value, unit]} of ncu's CSV, which follows what the program printed."""
     lines = [line for line in output.splitlines() if line.startswith('"')]
@@ -250,7 +291,7 @@ def recordings(bench):
     return outcome(status, output) or json.loads(output.strip().splitlines()[-1])
 
 
-PARTS = (device, tests, speed, host, step, profile, sanitizers, recordings)
+PARTS = (device, tests, trainer, speed, host, step, profile, sanitizers, recordings)
 
 
 def run_all(bench, only, say=lambda text: print(text, file=sys.stderr, flush=True)):

@@ -161,11 +161,36 @@ def sanitizer_figures(part):
     return out
 
 
+TRAINED = {"dropless": [], "score-drop": ["causality/moe-future-leak"]}  # what must be found
+
+
+def trainer_figures(part, audits):
+    name = "PyTorch {}, {}: "
+    out = []
+    for router, rules in TRAINED.items():
+        why = why_not(part) or ("" if router in part else "not run")
+        label = name.format((part or {}).get("torch", ""), router).replace(" ,", ",")
+        same, found = label + "losses with probes and without", label + "findings"
+        wanted = ", ".join(rules) or "none"
+        if why:
+            out += [Figure(same, "the same bits", why=why), Figure(found, wanted, why=why)]
+            continue
+        steps = part[router]["steps"]
+        out.append(Figure(same, "the same bits", f"{steps} steps", part[router]["same_losses"]))
+        if router not in audits:
+            out.append(Figure(found, wanted, why="tools/gpu_check report judges the records"))
+            continue
+        said = ", ".join(audits[router]) or "none"
+        out.append(Figure(found, wanted, said, audits[router] == rules))
+    return out
+
+
 def figures(results):
     """All of them, grouped: [(heading, [Figure])]."""
     get = results.get
     return [
         ("Same as the host twins", test_figures(get("tests"))),
+        ("A trainer", trainer_figures(get("trainer"), get("audits", {}))),
         ("Speed", speed_figures(get("speed")) + [routing_figure(get("profile")),
                                                  host_figure(get("host")),
                                                  step_figure(get("step"))]),
@@ -245,15 +270,15 @@ def _recordings(part):
             + (f" {part['missing']}." if part["missing"] else ""), ""]
 
 
-def markdown(results, audits=None):
-    """The whole page. `audits`: what plumb audit says of each product's dump, by its name."""
+def markdown(results):
+    """The whole page. results["audits"]: what plumb audit says of dumps and records, by name."""
     lines = ["# On the GPU", "", "Written by `tools/gpu_check`; medians of five repetitions, all in "
              "one run on one device.", "", *_device(results.get("device"))]
     for heading, group in figures(results):
         lines += [f"## {heading}", "",
                   *_table(("figure", "measured", "wanted", ""), [f.row() for f in group])]
     lines += ["## All times", "", *_all_speeds(results.get("speed")), *_all_speeds(results.get("host")),
-              "## Products of cuBLASLt", "", *_products(results.get("products"), audits or {}),
+              "## Products of cuBLASLt", "", *_products(results.get("products"), results.get("audits", {})),
               "## Profiles", "", *_profiles(results.get("profile")),
               "## Recordings", "", *_recordings(results.get("recordings")),
               "## Not there yet", "", *(f"- {text}" for text in PENDING), ""]

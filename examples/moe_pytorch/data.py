@@ -35,6 +35,9 @@ class Batch:
     padding: torch.Tensor      # bool
     pool_id: torch.Tensor      # int64, who competes for an expert's places; here all with all
 
+    def to(self, device):
+        return Batch(**{name: t.to(device) for name, t in vars(self).items()})
+
 
 def load_documents(pattern=TEXT_PATTERN, shortest=64):
     """The manual's sections, each a 1-D uint8 tensor, in an order that never changes."""

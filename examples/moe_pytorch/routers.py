@@ -89,13 +89,13 @@ def route(policy, logits, top_k, capacity_factor=1.0, normalised=None):
         keep = _keep_first(indices, experts, capacity)
     else:
         keep = _keep_best(indices, scores, capacity)
-    assigned = torch.zeros(tokens, experts, dtype=torch.bool).scatter(1, indices, keep)
+    assigned = torch.zeros_like(scores, dtype=torch.bool).scatter(1, indices, keep)
     return Routing(logits, scores, assigned, indices, keep, top_k, capacity, policy, normalised)
 
 
 def _keep_first(indices, experts, capacity):
     """Each expert keeps the first C tokens that ask, in row order."""
-    asks = torch.zeros(len(indices), experts, dtype=torch.int64).scatter(1, indices, 1)
+    asks = indices.new_zeros(len(indices), experts).scatter(1, indices, 1)
     served_before = asks.cumsum(dim=0) - asks
     return served_before.gather(1, indices) < capacity
 
@@ -106,7 +106,7 @@ def _keep_best(indices, scores, capacity):
     ranked = scores.detach().masked_fill(~asks, -1.0)
     order = torch.sort(ranked, dim=0, descending=True, stable=True).indices
     place = torch.empty_like(order).scatter(
-        0, order, torch.arange(len(scores)).unsqueeze(1).expand_as(order))
+        0, order, torch.arange(len(scores), device=order.device).unsqueeze(1).expand_as(order))
     return place.gather(1, indices) < capacity
 
 

@@ -46,6 +46,8 @@ def arguments(argv):
     run.add_argument("--seq", type=int, default=128, help="tokens of a row")
     run.add_argument("--layout", choices=("packed", "window"), default="packed",
                      help="several documents a row, or one (padded when short)")
+    run.add_argument("--text", metavar="GLOB", default=data.TEXT_PATTERN, help="files to learn from")
+    run.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     run.add_argument("--lr", type=float, default=2e-3)
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--workers", type=int, default=1, help="forked data workers")
@@ -72,6 +74,8 @@ def arguments(argv):
         parser.error(f"--capacity-factor is {options.capacity_factor}; expected > 0")
     if options.dim % 4:
         parser.error(f"--dim is {options.dim}; expected a multiple of 4, the attention heads")
+    if options.device != "cpu" and not torch.cuda.is_available():
+        parser.error(f"--device is {options.device}; this PyTorch sees no CUDA device")
     if options.launch is not None and options.launch < 1:
         parser.error(f"--launch is {options.launch}; expected >= 1")
     return options
@@ -81,16 +85,16 @@ class Trainer:
     """One rank: its model, optimizer, data and probes."""
 
     def __init__(self, options, documents=None):
-        """documents: to train on; the whole manual unless given."""
+        """documents: to train on; those of --text unless given."""
         self.options = options
         self.rank, self.world = ranks.rank_and_world()
         torch.manual_seed(options.seed)  # the same parameters on every rank
         self.model = Model(data.VOCABULARY, options.seq, options.dim, options.layers,
                            experts=options.experts, top_k=options.top_k, policy=options.router,
-                           capacity_factor=options.capacity_factor)
+                           capacity_factor=options.capacity_factor).to(options.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr,
                                            betas=(0.9, 0.98), weight_decay=0.01)
-        documents = documents or data.load_documents()
+        documents = documents or data.load_documents(options.text)
         self.dataset = data.TextBatches(documents, options.batch, options.seq,
                                         options.layout, options.seed, self.rank, options.steps)
         wanted = options.probes != "off" and (options.server or options.record)
@@ -122,7 +126,7 @@ class Trainer:
     def step(self, step, batches, probes, began):
         with probes.step(step):
             with probes.span("data"):
-                batch = next(batches)
+                batch = next(batches).to(self.options.device)
             with probes.span("forward"):
                 loss, balance, dropped = self.forward(batch, probes)
             with probes.span("backward"):
@@ -145,7 +149,7 @@ class Trainer:
                 "stop": shared[2].item() > 0}
 
     def forward(self, batch, probes):
-        precision = (torch.autocast("cpu", dtype=torch.bfloat16)
+        precision = (torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16)
                      if self.options.dtype == "bfloat16" else contextlib.nullcontext())
         with precision:
             logits, routings = self.model(
@@ -184,7 +188,8 @@ def report(record, log, quiet):
 
 def train(options):
     torch.set_num_threads(1)  # one order of summation; the ranks share the cores
-    torch.use_deterministic_algorithms(True)
+    # On a GPU it needs CUBLAS_WORKSPACE_CONFIG=:4096:8, and warns of what has no such algorithm.
+    torch.use_deterministic_algorithms(True, warn_only=options.device != "cpu")
     ranks.join()
     trainer = Trainer(options)
     first = trainer.rank == 0

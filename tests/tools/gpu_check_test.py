@@ -94,6 +94,16 @@ class Figures(unittest.TestCase):
                                      "d": {"passed": 0, "skipped": "no CUDA GPU"}})
         self.assertEqual([f.met for f in found], [True, False, False, None])
 
+    def test_a_trainer_is_judged_by_its_losses_and_by_what_is_found(self):
+        part = {"torch": "2", "dropless": {"steps": 60, "same_losses": True},
+                "score-drop": {"steps": 60, "same_losses": False}}
+        def met(audits):
+            return [f.met for f in report.trainer_figures(part, audits)]
+        self.assertEqual(met({}), [True, None, False, None])
+        leak = ["causality/moe-future-leak"]
+        self.assertEqual(met({"dropless": [], "score-drop": leak}), [True, True, False, True])
+        self.assertEqual(met({"dropless": leak, "score-drop": []}), [True, False, False, False])
+
 
 class Programs(unittest.TestCase):
     """A bundle of shell scripts in place of the programs."""
@@ -154,7 +164,7 @@ class Programs(unittest.TestCase):
         done = gpu_check("run", "--bundle", self.folder / "bundle", "--out", self.folder, "--only",
                          "spead")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("expected device, tests, speed", done.stdout)
+        self.assertIn("expected device, tests, trainer", done.stdout)
         done = gpu_check("report", self.folder)
         self.assertEqual(done.returncode, 2)
         self.assertIn("gpu.json", done.stdout)
@@ -167,12 +177,9 @@ class DryRun(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             packed = folder / "carried.tar.xz"
-            done = gpu_check("bundle", "--no-build", "--build", BUILD, "--bundle", folder / "made",
-                             "--archive", packed)
+            done = gpu_check("bundle", "--no-build", "--build", BUILD, "--bundle", packed)
             self.assertEqual(done.returncode, 0, done.stdout)
-            size = sum(f.stat().st_size for f in (folder / "made").rglob("*") if f.is_file())
-            self.assertLessEqual(size, 64 << 20)
-            shutil.rmtree(folder / "made")
+            self.assertLessEqual(packed.stat().st_size, 64 << 20)
             done = gpu_check("run", "--bundle", packed, "--out", folder / "out")
             self.assertEqual(done.returncode, 77, done.stdout)
             results = json.loads((folder / "out" / "gpu.json").read_text())
@@ -186,10 +193,28 @@ class DryRun(unittest.TestCase):
                     self.assertIsNone(figure.met, figure.row())
             with tarfile.open(folder / "out" / "logs.tar.gz") as logs:
                 self.assertIn("logs/gpu_kernels.txt", logs.getnames())
+            self.assertIn("skipped", results["trainer"])
+            self.watch_a_trainer(packed, folder)
             page = folder / "page.md"
             done = gpu_check("report", folder / "out", "--build", BUILD, "--write", page)
             self.assertEqual(done.returncode, 77, done.stdout)
             self.assertIn("## Not there yet", page.read_text())
+
+
+    def watch_a_trainer(self, packed, folder):
+        """The carried agent in the example, on the CPU."""
+        with tarfile.open(packed) as archive:
+            archive.extractall(folder)
+        if subprocess.run(["/usr/bin/python3", "-c", "import torch"], check=False,
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            return
+        environment = {**os.environ, **parts.guest(folder / "gpu_check", {})}
+        subprocess.run(["/usr/bin/python3", parts.EXAMPLE, "--steps", "2", "--quiet", "--text",
+                        parts.TEXT, "--record", folder / "record"], env=environment, check=True)
+        done = subprocess.run([BUILD / "bin" / "plumb", "audit", "--quiet", "--format", "json",
+                               folder / "record"], stdout=subprocess.PIPE, check=False)
+        rules = {v["rule"] for v in json.loads(done.stdout)["verdicts"]}
+        self.assertIn("causality/moe-future-leak", rules)
 
 
 if __name__ == "__main__":
