@@ -68,8 +68,10 @@ void TimeLaunches(benchmark::State& state, int64_t bytes, Launch launch) {
   Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   Must(cudaEventCreate(&begin), "event");
   Must(cudaEventCreate(&end), "event");
-  for (int i = 0; i < 3; ++i) Must(static_cast<cudaError_t>(launch(stream)), "launch");
-  Must(cudaStreamSynchronize(stream), "warming up");
+  for (int i = 0; i < 3; ++i) {
+    Must(static_cast<cudaError_t>(launch(stream)), "launch");
+    Must(cudaStreamSynchronize(stream), "warming up");
+  }
   for (auto _ : state) {
     float milliseconds = 0;
     Must(cudaEventRecord(begin, stream), "event");

@@ -62,11 +62,7 @@ class Bench:
         self.ends = time.monotonic() + seconds
         for folder in (self.logs, self.data):
             folder.mkdir(parents=True, exist_ok=True)
-        self.environment = dict(os.environ)
-        blas = cublas_folder()
-        if blas:
-            self.environment["LD_LIBRARY_PATH"] = os.pathsep.join(
-                [str(blas), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
+        self.blas = cublas_folder()
 
     def left(self):
         return self.ends - time.monotonic()
@@ -77,7 +73,7 @@ class Bench:
         if limit <= 1:
             return None, "no time was left"
         try:
-            status, output = _run(command, limit, {**self.environment, **environment})
+            status, output = _run(command, limit, {**os.environ, **environment})
         except OSError as why:
             status, output = 127, str(why)
         (self.logs / f"{name}.txt").write_text(output)
@@ -85,6 +81,11 @@ class Bench:
 
     def program(self, name):
         return self.bundle / "bin" / name
+
+    def run_program(self, name, limit, *arguments):
+        """One of the bundle, which finds cuBLAS; PyTorch, which has its own, must not."""
+        found = {"LD_LIBRARY_PATH": search_path(self.blas)} if self.blas else {}
+        return self.run(name, [self.program(name), *arguments], limit, **found)
 
     def keep(self):
         """Packs logs and recordings, a file each."""
@@ -106,6 +107,18 @@ def _run(command, limit, environment):
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             return None, output
+
+
+def search_path(folder):
+    """LD_LIBRARY_PATH with one more folder at its end."""
+    return os.pathsep.join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(folder)]))
+
+
+def tool(name):
+    """A tool of the toolkit, wherever it was put."""
+    places = [*pathlib.Path("/usr/local").glob(f"cuda*/bin/{name}"),
+              *pathlib.Path("/opt/nvidia").glob(f"nsight-compute/*/{name}")]
+    return shutil.which(name) or next((str(p) for p in places if p.exists()), name)
 
 
 def cublas_folder():
@@ -150,16 +163,16 @@ def outcome(status, output):
 
 # ---- the parts ----------------------------------------------------------------------------------
 
+DEVICE = ("name", "driver_version", "memory.total", "clocks.sm", "clocks.mem", "clocks.max.sm",
+          "clocks.max.mem", "power.draw", "power.limit", "temperature.gpu")
+
+
 def device(bench):
-    fields = ("name", "driver_version", "vbios_version", "memory.total", "clocks.sm", "clocks.mem",
-              "clocks.max.sm", "clocks.max.mem", "power.draw", "power.limit", "temperature.gpu",
-              "clocks_event_reasons.active")
-    status, output = bench.run("nvidia_smi", ["nvidia-smi", f"--query-gpu={','.join(fields)}",
+    status, output = bench.run("nvidia_smi", ["nvidia-smi", f"--query-gpu={','.join(DEVICE)}",
                                               "--format=csv,noheader"], 30)
     if status != 0:
         return {"skipped": f"nvidia-smi: {output.strip() or 'not found'}"}
-    values = [v.strip() for v in output.strip().splitlines()[0].split(",")]
-    return dict(zip(fields, values))
+    return dict(zip(DEVICE, (v.strip() for v in output.strip().splitlines()[0].split(","))))
 
 
 def tests(bench):
@@ -173,10 +186,9 @@ def tests(bench):
 
 def _benchmark(bench, name, *arguments, limit=240):
     result = bench.logs / f"{name}.json"
-    status, output = bench.run(name, [bench.program(name), f"--benchmark_out={result}",
-                                      "--benchmark_out_format=json", "--benchmark_repetitions=5",
-                                      "--benchmark_enable_random_interleaving=true", *arguments],
-                               limit)
+    status, output = bench.run_program(
+        name, limit, f"--benchmark_out={result}", "--benchmark_out_format=json",
+        "--benchmark_repetitions=5", "--benchmark_enable_random_interleaving=true", *arguments)
     ended = outcome(status, output)
     if ended:
         return ended
@@ -201,26 +213,25 @@ def host(bench):
 
 
 def step(bench):
-    status, output = bench.run("gpu_step", [bench.program("gpu_step")], 180)
-    return outcome(status, output) or json.loads(output[output.index("{"):])
+    status, output = bench.run_program("gpu_step", 180)
+    ended = outcome(status, output)
+    return ended or json.JSONDecoder().raw_decode(output, output.index("{"))[0]
 
 
 def products(bench):
     folder = bench.data / "gemm"
     folder.mkdir(exist_ok=True)
-    status, output = bench.run("gpu_gemm", [bench.program("gpu_gemm"), "--out", folder,
-                                            "--seconds", "120"], 180)
+    status, output = bench.run_program("gpu_gemm", 180, "--out", folder, "--seconds", "120")
     ended = outcome(status, output)
     return ended or {"products": json.loads((folder / "gemm.json").read_text())}
 
 
 def sanitizers(bench):
-    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     found = {}
     for check in SANITIZERS:
         for name in TESTS:
             status, output = bench.run(
-                f"{check}_{name}", [tool, "--tool", check, "--error-exitcode", "1",
+                f"{check}_{name}", [tool("compute-sanitizer"), "--tool", check, "--error-exitcode", "1",
                                     bench.program(name), "--gtest_brief=1"], 60, PLUMB_SHORT="1")
             summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", output)
             found[f"{check} {name}"] = {"summary": summary[-1] if summary else "",
@@ -233,7 +244,7 @@ def profile(bench):
     for kernel, benchmark in PROFILED:
         log = f"ncu_{benchmark.replace('/', '_')}"
         status, output = bench.run(
-            log, ["ncu", "--clock-control", "none", "--csv", "--metrics", ",".join(METRICS), "-k",
+            log, [tool("ncu"), "--clock-control", "none", "--csv", "--metrics", ",".join(METRICS), "-k",
                   f"regex:{kernel}", "--launch-count", "1", bench.program("gpu_kernels"),
                   f"--benchmark_filter=^{benchmark}$", "--benchmark_min_time=0"], 60)
         rows = _ncu_rows(output)
@@ -258,7 +269,7 @@ def trainer(bench):
                        "--text", TEXT, "--probes", probes, "--record",
                        bench.data / "records" / router, "--run", router, "--log", log, "--quiet"]
             status, output = bench.run(f"train_{router}_{probes}", command, 90,
-                                       **guest(bench.bundle, bench.environment),
+                                       **guest(bench.bundle),
                                        CUBLAS_WORKSPACE_CONFIG=":4096:8")
             ended = outcome(status, output)
             if ended:
@@ -268,14 +279,13 @@ def trainer(bench):
     return found
 
 
-def guest(bundle, environment):
+def guest(bundle):
     """What a trainer needs in its environment to be observed by the carried agent."""
     folder = bundle / "guest"
     return {"PLUMBLINE_LIBRARY": str(folder / "libplumbline.so"),
             "PLUMBLINE_CUDA_LIBRARY": str(bundle / "lib" / "libplumbline_cuda.so"),
             "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1",
-            "LD_LIBRARY_PATH": os.pathsep.join(
-                filter(None, [environment.get("LD_LIBRARY_PATH"), str(folder)]))}
+            "LD_LIBRARY_PATH": search_path(folder)}
 
 
 def _ncu_rows(output):
@@ -291,7 +301,8 @@ def recordings(bench):
     return outcome(status, output) or json.loads(output.strip().splitlines()[-1])
 
 
-PARTS = (device, tests, trainer, speed, host, step, profile, sanitizers, recordings)
+# What takes longest, and says least that is not said elsewhere, comes last.
+PARTS = (device, tests, trainer, speed, host, step, profile, recordings, sanitizers)
 
 
 def run_all(bench, only, say=lambda text: print(text, file=sys.stderr, flush=True)):

@@ -208,7 +208,7 @@ class DryRun(unittest.TestCase):
         if subprocess.run(["/usr/bin/python3", "-c", "import torch"], check=False,
                           stderr=subprocess.DEVNULL).returncode != 0:
             return
-        environment = {**os.environ, **parts.guest(folder / "gpu_check", {})}
+        environment = {**os.environ, **parts.guest(folder / "gpu_check")}
         subprocess.run(["/usr/bin/python3", parts.EXAMPLE, "--steps", "2", "--quiet", "--text",
                         parts.TEXT, "--record", folder / "record"], env=environment, check=True)
         done = subprocess.run([BUILD / "bin" / "plumb", "audit", "--quiet", "--format", "json",
