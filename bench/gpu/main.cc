@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <string>
 
-#include "tests/kernels/why_no_gpu.h"
+#include "tests/support/gpu.h"
 
 int main(int argc, char** argv) {
-  const std::string why = plumbline::WhyNoGpu();
+  const std::string why = plumbline::test::WhyNoGpu();
   if (!why.empty()) {
     std::printf("skipped: %s\n", why.c_str());
-    return plumbline::kSkipped;
+    return plumbline::test::kSkipped;
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -23,7 +23,7 @@ TEXT = ROOT / "docs" / "rules" / "*" / "*.md"
 SKIPPED = 77
 TESTS = ("kernels_batch_gpu_test", "kernels_routing_gpu_test", "kernels_logit_gpu_test",
          "probes_device_gpu_test")
-PROGRAMS = ("gpu_kernels", "gpu_ring", "gpu_step")
+PROGRAMS = ("gpu_kernels", "gpu_ring", "gpu_step", "gpu_gemm")
 LIBRARIES = ("libplumbline_cuda.so",)
 GUEST = ("libplumbline.so", "libplumbline_agent.so")  # what a trainer opens
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -302,7 +302,7 @@ def recordings(bench):
 
 
 # What takes longest, and says least that is not said elsewhere, comes last.
-PARTS = (device, tests, trainer, speed, host, step, profile, recordings, sanitizers)
+PARTS = (device, tests, trainer, speed, host, step, products, profile, recordings, sanitizers)
 
 
 def run_all(bench, only, say=lambda text: print(text, file=sys.stderr, flush=True)):

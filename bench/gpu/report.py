@@ -240,11 +240,13 @@ def _products(part, audits):
         return [f"Not taken: {why}.", ""]
     rows = []
     for p in part["products"]:
-        said = p.get("refused") or p.get("verdict", "")
-        judged = audits.get(p["name"], "")
-        rows.append(f"| {p['name']} | {said} | {p.get('order', '')} | {p.get('arithmetic', '')} | "
-                    f"{p.get('matches', '')}/{p.get('samples', '')} | {judged} |")
-    return _table(("product", "verdict", "order", "arithmetic", "replayed", "audit"), rows)
+        asked = p["outcome"] == "asked"
+        said = (p["verdict"], p["order"], p["arithmetic"] or p["evidence"],
+                f"{p['matches']}/{p['samples']}") if asked else (f"{p['outcome']}: {p['why']}",
+                                                                "", "", "")
+        rows.append("| " + " | ".join((f"`{p['name']}`", *said, audits.get(p["name"], ""))) + " |")
+    return _table(("product", "verdict", "order", "arithmetic", "replayed", "of random data, by "
+                   "plumb audit"), rows)
 
 
 def _profiles(part):

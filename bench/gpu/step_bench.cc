@@ -18,7 +18,7 @@
 #include "bench/gpu/step_block.h"
 #include "probes/device_probe.h"
 #include "tests/kernels/device_library.h"
-#include "tests/kernels/why_no_gpu.h"
+#include "tests/support/gpu.h"
 
 namespace plumbline::gpu {
 namespace {
@@ -157,7 +157,7 @@ int Run(int blocks, int steps) {
   const std::string why = blas.Open();
   if (!why.empty()) {
     std::printf("skipped: %s\n", why.c_str());
-    return kSkipped;
+    return test::kSkipped;
   }
   cudaStream_t stream = nullptr;
   Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
@@ -198,10 +198,10 @@ int main(int argc, char** argv) {
     }
     (std::strcmp(argv[i], "--blocks") == 0 ? blocks : steps) = value;
   }
-  const std::string why = plumbline::WhyNoGpu();
+  const std::string why = plumbline::test::WhyNoGpu();
   if (!why.empty()) {
     std::printf("skipped: %s\n", why.c_str());
-    return plumbline::kSkipped;
+    return plumbline::test::kSkipped;
   }
   return plumbline::gpu::Run(blocks, steps);
 }

@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-#include "tests/kernels/why_no_gpu.h"
+#include "tests/support/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <cuda_runtime.h>
@@ -29,10 +29,10 @@ namespace plumbline {
 inline int RunOnGpu(
     int argc, char** argv, const std::function<void()>& prepare = [] {}) {
   testing::InitGoogleTest(&argc, argv);
-  const std::string why_not = WhyNoGpu();
+  const std::string why_not = test::WhyNoGpu();
   if (!why_not.empty()) {
     std::printf("skipped: %s\n", why_not.c_str());
-    return kSkipped;
+    return test::kSkipped;
   }
   prepare();
   return RUN_ALL_TESTS();

@@ -94,6 +94,16 @@ class Figures(unittest.TestCase):
                                      "d": {"passed": 0, "skipped": "no CUDA GPU"}})
         self.assertEqual([f.met for f in found], [True, False, False, None])
 
+    def test_products_that_were_not_asked_say_why(self):
+        asked = {"name": "a", "outcome": "asked", "verdict": "verified", "order": "left fold",
+                 "arithmetic": "f32 adds", "evidence": "", "matches": 250, "samples": 250}
+        page = report.markdown({"products": {"products": [
+            asked, {"name": "b", "outcome": "refused", "why": "CUBLAS_STATUS_NOT_SUPPORTED"}]},
+            "audits": {"a": "contract pass: held"}})
+        self.assertIn("| `a` | verified | left fold | f32 adds | 250/250 | contract pass: held |",
+                      page)
+        self.assertIn("| `b` | refused: CUBLAS_STATUS_NOT_SUPPORTED |", page)
+
     def test_a_trainer_is_judged_by_its_losses_and_by_what_is_found(self):
         part = {"torch": "2", "dropless": {"steps": 60, "same_losses": True},
                 "score-drop": {"steps": 60, "same_losses": False}}
@@ -186,7 +196,7 @@ class DryRun(unittest.TestCase):
             self.assertEqual(set(results), {p.__name__ for p in parts.PARTS})
             for name in parts.TESTS:  # each program started, with what lies beside it
                 self.assertIn("no CUDA GPU", results["tests"][name]["skipped"])
-            for part in ("speed", "host", "step"):
+            for part in ("speed", "host", "step", "products"):
                 self.assertIn("no CUDA GPU", results[part]["skipped"])
             for _, group in report.figures(results):
                 for figure in group:

@@ -1,15 +1,15 @@
-// Whether a program that needs a GPU can run. Without a CUDA build it says so.
+// Is there a GPU? For the tests and benchmarks that need one; without a CUDA build there is none.
 #pragma once
 
 #include <string>
 
 #if defined(PLUMBLINE_HAVE_CUDA)
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 #endif
 
-namespace plumbline {
+namespace plumbline::test {
 
-// Empty where a device can be used, else why not.
+// Empty where a device can run them, else why not.
 inline std::string WhyNoGpu() {
 #if defined(PLUMBLINE_HAVE_CUDA)
   int devices = 0;
@@ -21,7 +21,7 @@ inline std::string WhyNoGpu() {
 #endif
 }
 
-// What CTest and tools/gpu_check take for "skipped".
+// The exit status that CTest and tools/gpu_check take for "skipped".
 inline constexpr int kSkipped = 77;
 
-}  // namespace plumbline
+}  // namespace plumbline::test

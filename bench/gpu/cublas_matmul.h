@@ -1,0 +1,19 @@
+// Products by cuBLASLt on device 0, as cheap to call again as can be: a call is one copy up, the
+// product and one copy down on one stream.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/gpu/cublas_lt.h"
+#include "bench/gpu/matmul.h"
+
+namespace plumbline::bench {
+
+// Holds the memory for the largest of `products`, on the device and pinned on the host, until it is
+// destroyed. Internal: CUDA or cuBLASLt did not start.
+absl::StatusOr<std::unique_ptr<MatmulLibrary>> OpenCublasMatmuls(
+    const CublasLt& lt, const std::vector<Product>& products);
+
+}  // namespace plumbline::bench

@@ -1,0 +1,46 @@
+// One product as cuBLASLt knows it: descriptors, and an algorithm that was accepted for them.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "bench/gpu/cublas_lt.h"
+#include "bench/gpu/gemm_product.h"
+#include "bench/gpu/matmul.h"
+
+namespace plumbline::bench {
+
+// A cuBLASLt descriptor and the function that frees it.
+template <typename T>
+using CublasHandle = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
+
+// A is stored row after row, B column after column ("TN", the one layout that fp8 takes), D column
+// after column; none has gaps. The library must outlive it.
+struct CublasPlan {
+  CublasHandle<cublasLtMatmulDesc_t> operation;
+  CublasHandle<cublasLtMatrixLayout_t> a;
+  CublasHandle<cublasLtMatrixLayout_t> b;
+  CublasHandle<cublasLtMatrixLayout_t> d;
+  cublasLtMatmulAlgo_t algorithm;
+  size_t workspace_bytes;
+  double waves;
+  // 1 and 0 in the type that the product is scaled in.
+  alignas(8) std::byte one[8];
+  alignas(8) std::byte zero[8];
+};
+
+// What an algorithm may use.
+struct CublasLimits {
+  size_t workspace_bytes = 0;
+  uint32_t a_alignment = 256;  // bytes
+};
+
+// The heuristics' first algorithm for product.algorithm, if it is accepted for product.shape; with
+// split_k the first, of theirs and then of all, that is accepted with that split and reduction. A
+// refusal says which step was refused.
+absl::StatusOr<CublasPlan> PlanOf(const CublasLt& lt, cublasLtHandle_t handle,
+                                  const Product& product, const CublasLimits& limits);
+
+Algorithm AlgorithmOf(const CublasLt& lt, const CublasPlan& plan);
+
+}  // namespace plumbline::bench
