@@ -5,9 +5,10 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 
 #include "kernels/device_batch.h"
+#include "kernels/wide_sum.h"
 
 namespace plumbline {
 
@@ -50,26 +51,26 @@ inline int BatchBlocks(int64_t work, int processors) {
   return static_cast<int>(std::clamp<int64_t>(work, 1, 8LL * std::max(processors, 1)));
 }
 
-// Enqueues: items to the workspace, zeros into the results, run(items, results), results to the
-// staging memory. put(staging) writes the items.
-template <typename Batch, typename Put, typename Run>
-int EnqueueBatch(const Batch& batch, void* staging, void* workspace, void* stream, Put put,
-                 Run run) {
-  if (batch.items().empty()) return cudaSuccess;
-  if (batch.device() < 0 || staging == nullptr || workspace == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  const BatchMemory memory = MemoryOf(batch);
+// Enqueues: items to the workspace, zeros into the results, run(items, results, stream) where there
+// is work, results to the staging memory. The first error ends it: what follows would run on
+// memory that is not what it should be.
+template <typename Run>
+int EnqueueBatch(const BatchShape& batch, void* staging, void* workspace, void* stream, Run run) {
+  if (batch.items == 0) return cudaSuccess;
+  if (batch.device < 0 || staging == nullptr || workspace == nullptr) return cudaErrorInvalidValue;
   auto* up = static_cast<std::byte*>(staging);
   auto* on = static_cast<std::byte*>(workspace);
   auto* to = static_cast<cudaStream_t>(stream);
-  put(up);
-  cudaMemcpyAsync(on, up, memory.item_bytes, cudaMemcpyHostToDevice, to);
-  cudaMemsetAsync(on + memory.results(), 0, memory.result_bytes, to);
-  run(on, on + memory.results(), to);
-  cudaMemcpyAsync(up + memory.results(), on + memory.results(), memory.result_bytes,
-                  cudaMemcpyDeviceToHost, to);
-  return cudaGetLastError();
+  std::byte* results = on + batch.results_at();
+  cudaError_t code = cudaMemcpyAsync(on, up, batch.item_bytes, cudaMemcpyHostToDevice, to);
+  if (code == cudaSuccess) code = cudaMemsetAsync(results, 0, batch.result_bytes, to);
+  if (code == cudaSuccess && batch.work > 0) {
+    run(on, results, to);
+    code = cudaGetLastError();
+  }
+  if (code != cudaSuccess) return code;
+  return cudaMemcpyAsync(up + batch.results_at(), results, batch.result_bytes,
+                         cudaMemcpyDeviceToHost, to);
 }
 
 // Adds the digits of `sums` sums, each kept by `copies` copies one after the other, to the sums in

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "kernels/device_batch.h"
 #include "kernels/device_table.h"
 #include "kernels/pack_device.h"
 #include "kernels/product_gather_device.h"
@@ -151,6 +152,9 @@ DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
   if (s == kDeviceOk) s = Check("routing kernels", LoadRoutingKernels(), error);
   if (s == kDeviceOk) s = Check("pack kernels", LoadPackKernel(), error);
   if (s == kDeviceOk) s = Check("product kernel", LoadProductKernel(), error);
+  if (s == kDeviceOk) s = Check("tensor kernel", LoadTensorStatsKernel(), error);
+  if (s == kDeviceOk) s = Check("update kernel", LoadUpdateCheckKernel(), error);
+  if (s == kDeviceOk) s = Check("gather kernel", LoadGatherKernel(), error);
   return s;
 }
 
@@ -291,6 +295,38 @@ DeviceStatus GatherOnDevice(void* device, const ProductPlan* plan, void* to, voi
   return Check("product kernel", LaunchProduct(*plan, to, stream), error);
 }
 
+// One batch: `launch` is a launcher of device_batch.h, `what` how errors call it.
+template <auto launch>
+DeviceStatus RunBatch(const char* what, void* device, const BatchShape& batch, void* staging,
+                      void* workspace, uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  const CudaDevice& d = AsDevice(device);
+  if (workspace_bytes < batch.bytes()) {
+    return Fail(error, kDeviceRefused, "workspace: too small for %llu bytes of %s",
+                static_cast<unsigned long long>(batch.bytes()), what);
+  }
+  const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
+  return Check(what, launch(batch, d.processors, staging, workspace, stream), error);
+}
+
+DeviceStatus MeasureTensors(void* device, const BatchShape* batch, void* staging, void* workspace,
+                            uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  return RunBatch<LaunchTensorStats>("tensor kernel", device, *batch, staging, workspace,
+                                     workspace_bytes, stream, error);
+}
+
+DeviceStatus CheckUpdates(void* device, const BatchShape* batch, void* staging, void* workspace,
+                          uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  return RunBatch<LaunchUpdateChecks>("update kernel", device, *batch, staging, workspace,
+                                      workspace_bytes, stream, error);
+}
+
+DeviceStatus Gather(void* device, const BatchShape* batch, void* staging, void* workspace,
+                    uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  return RunBatch<LaunchGathers>("gather kernel", device, *batch, staging, workspace,
+                                 workspace_bytes, stream, error);
+}
+
 DeviceStatus RecordEvent(void* device, void* event, void* stream, DeviceError* error) {
   const Scope scope(AsDevice(device));
   if (!scope.entered()) return Gone(error);
@@ -314,9 +350,7 @@ DeviceStatus EventPassed(void* device, void* event, DeviceError* error) {
 extern "C" const plumbline::DeviceTable plumbline_device_table = {
     sizeof(plumbline::DeviceTable),
     plumbline::kDeviceTableVersion,
-    sizeof(plumbline::RoutingPlan),
-    sizeof(plumbline::RoutingRaw),
-    sizeof(plumbline::ProductPlan),
+    plumbline::kDeviceSizes,
     plumbline::Open,
     plumbline::Close,
     plumbline::Allocate,
@@ -330,6 +364,9 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::Measure,
     plumbline::Copy,
     plumbline::GatherOnDevice,
+    plumbline::MeasureTensors,
+    plumbline::CheckUpdates,
+    plumbline::Gather,
     plumbline::RecordEvent,
     plumbline::EventPassed,
 };

@@ -12,12 +12,16 @@
 #include <cstdint>
 
 #include "base/tensor_view.h"
+#include "kernels/batch_shape.h"
+#include "kernels/gather_batch.h"
 #include "kernels/product_gather.h"
 #include "kernels/routing_plan.h"
+#include "kernels/tensor_batch.h"
+#include "kernels/update_batch.h"
 
 namespace plumbline {
 
-inline constexpr uint32_t kDeviceTableVersion = 2;
+inline constexpr uint32_t kDeviceTableVersion = 3;
 inline constexpr char kDeviceTableSymbol[] = "plumbline_device_table";
 
 // What, and the device's own words. Set with every negative status; NUL-terminated.
@@ -33,12 +37,37 @@ enum DeviceStatus : int32_t {
   kDeviceFailed = -2,    // the device or its driver failed
 };
 
+// Of what crosses, in bytes.
+struct DeviceSizes {
+  uint32_t routing_plan;
+  uint32_t routing_raw;
+  uint32_t product_plan;
+  uint32_t batch_shape;
+  uint32_t tensor_item;
+  uint32_t tensor_raw;
+  uint32_t update_item;
+  uint32_t update_raw;
+  uint32_t gather_item;
+
+  bool operator==(const DeviceSizes&) const = default;
+};
+
+inline constexpr DeviceSizes kDeviceSizes = {
+    sizeof(RoutingPlan), sizeof(RoutingRaw), sizeof(ProductPlan),
+    sizeof(BatchShape),  sizeof(TensorItem), sizeof(TensorRaw),
+    sizeof(UpdateItem),  sizeof(UpdateRaw),  sizeof(GatherItem)};
+
+// Enqueues one batch of tensors, updates or gathers (device_batch.h), whose items stand in
+// `staging`: pinned memory of batch->bytes() bytes by its host address, no alias. When the stream
+// gets there the results stand behind them, for the host's FinishItem.
+using DeviceBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch, void* staging,
+                                         void* workspace, uint64_t workspace_bytes, void* stream,
+                                         DeviceError* error);
+
 struct DeviceTable {
-  uint32_t size;           // sizeof(DeviceTable)
-  uint32_t version;        // kDeviceTableVersion
-  uint32_t plan_bytes;     // sizeof(RoutingPlan)
-  uint32_t raw_bytes;      // sizeof(RoutingRaw)
-  uint32_t product_bytes;  // sizeof(ProductPlan)
+  uint32_t size;      // sizeof(DeviceTable)
+  uint32_t version;   // kDeviceTableVersion
+  DeviceSizes sizes;  // kDeviceSizes
 
   // Gets device `ordinal` (DLPack's device_id) ready: its kernels are loaded, nothing more. FAILED
   // when there is no driver, no such device, or when the process does not use it: no context is
@@ -75,6 +104,9 @@ struct DeviceTable {
   // Enqueues the gather of a product's sampled parts to `to` (an alias), plan->bytes bytes.
   DeviceStatus (*gather_product)(void* device, const ProductPlan* plan, void* to, void* stream,
                                  DeviceError* error);
+  DeviceBatchCall measure_tensors;
+  DeviceBatchCall check_updates;
+  DeviceBatchCall gather;
   DeviceStatus (*record_event)(void* device, void* event, void* stream, DeviceError* error);
 
   // Has the stream passed the event as it was last recorded? OK, NOT_YET, or FAILED: what was

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/tensor_view.h"
+#include "kernels/batch_shape.h"
 #include "kernels/strided.h"
 
 namespace plumbline {
@@ -28,6 +29,13 @@ struct GatherRequest {
   std::span<const uint64_t> indices;  // in C order; of the caller's, until Plan returns
 };
 
+// Of one checked tensor: everything but its place in a batch.
+GatherItem PlanItem(const TensorView& tensor, int64_t samples);
+// What its elements take: every tensor's begin aligned to any element.
+inline uint64_t GatherBytes(DType t, int64_t samples) {
+  return (static_cast<uint64_t>(samples) * DTypeSize(t) + 7) / 8 * 8;
+}
+
 // The gathers of one launch. Immutable, copyable; the views' memory is the caller's.
 class GatherBatch {
  public:
@@ -37,13 +45,11 @@ class GatherBatch {
 
   const std::vector<GatherItem>& items() const { return items_; }
   const std::vector<uint64_t>& indices() const { return indices_; }
-  int64_t samples() const { return static_cast<int64_t>(indices_.size()); }
-  int device() const { return device_; }
-  // The items, then all indices.
-  size_t item_bytes() const {
-    return items_.size() * sizeof(GatherItem) + indices_.size() * sizeof(uint64_t);
-  }
-  size_t result_bytes() const { return result_bytes_; }
+  // Its items are the table, then all indices.
+  const BatchShape& shape() const { return shape_; }
+
+  // Writes the items to the begin of a launch's staging memory.
+  void Put(std::byte* staging) const;
 
   // The elements of each tensor, dense, in the order of its indices: what GatherSamples gives.
   std::vector<std::vector<std::byte>> Finish(const std::byte* results) const;
@@ -51,8 +57,7 @@ class GatherBatch {
  private:
   std::vector<GatherItem> items_;
   std::vector<uint64_t> indices_;
-  size_t result_bytes_ = 0;
-  int device_ = -1;
+  BatchShape shape_;
 };
 
 // Copies sample `i` of the item: what a device thread does.

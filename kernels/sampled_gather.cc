@@ -27,11 +27,15 @@ absl::Status GatherSamples(const TensorView& tensor, std::span<const uint64_t> i
   return absl::OkStatus();
 }
 
+void DrawIndices(uint64_t key, uint64_t count, std::span<uint64_t> out) {
+  const bool all = out.size() == count;
+  for (uint64_t i = 0; i < out.size(); ++i) out[i] = all ? i : SampleIndex(key, count, i);
+  std::sort(out.begin(), out.end());
+}
+
 std::vector<uint64_t> SampleIndices(uint64_t key, uint64_t count, uint32_t most) {
-  const uint64_t n = std::min<uint64_t>(count, most);
-  std::vector<uint64_t> indices(n);
-  for (uint64_t i = 0; i < n; ++i) indices[i] = n == count ? i : SampleIndex(key, count, i);
-  std::sort(indices.begin(), indices.end());
+  std::vector<uint64_t> indices(std::min<uint64_t>(count, most));
+  DrawIndices(key, count, indices);
   return indices;
 }
 

@@ -1,5 +1,6 @@
 // Sampled gathers on a device: one thread a sample.
 #include "kernels/cuda_batch.h"
+#include "kernels/gather_batch.h"
 
 namespace plumbline {
 namespace {
@@ -21,21 +22,15 @@ __global__ void __launch_bounds__(kThreads)
 
 int LoadGatherKernel() { return LoadKernel(GatherKernel); }
 
-int LaunchGathers(const GatherBatch& batch, int processors, void* staging, void* workspace,
+int LaunchGathers(const BatchShape& batch, int processors, void* staging, void* workspace,
                   void* stream) {
-  const size_t table = batch.items().size() * sizeof(GatherItem);
-  const auto put = [&](std::byte* to) {
-    std::memcpy(to, batch.items().data(), table);
-    std::memcpy(to + table, batch.indices().data(), batch.item_bytes() - table);
-  };
   const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
-    if (batch.samples() == 0) return;
-    const int64_t blocks = (batch.samples() + kThreads - 1) / kThreads;
+    const int64_t blocks = (batch.work + kThreads - 1) / kThreads;
     GatherKernel<<<BatchBlocks(blocks, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const GatherItem*>(items), static_cast<int>(batch.items().size()),
-        batch.samples(), reinterpret_cast<unsigned char*>(results));
+        reinterpret_cast<const GatherItem*>(items), batch.items, batch.work,
+        reinterpret_cast<unsigned char*>(results));
   };
-  return EnqueueBatch(batch, staging, workspace, stream, put, run);
+  return EnqueueBatch(batch, staging, workspace, stream, run);
 }
 
 }  // namespace plumbline

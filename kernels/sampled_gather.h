@@ -19,7 +19,10 @@ namespace plumbline {
 absl::Status GatherSamples(const TensorView& tensor, std::span<const uint64_t> indices,
                            std::byte* out);
 
-// The min(count, most) indices that `key` draws from [0, count), ascending.
+// The out.size() <= count indices that `key` draws from [0, count), ascending.
+void DrawIndices(uint64_t key, uint64_t count, std::span<uint64_t> out);
+
+// The min(count, most) of them.
 std::vector<uint64_t> SampleIndices(uint64_t key, uint64_t count, uint32_t most = kMaxSamples);
 
 }  // namespace plumbline

@@ -4,11 +4,14 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace plumbline {
 namespace {
 
 size_t ResultBytes(DType t) { return sizeof(TensorRaw) + DeviceExponents(t) * sizeof(uint64_t); }
+
+int64_t SpansOf(const TensorItem& item) { return (item.count + kSpanElements - 1) / kSpanElements; }
 
 // The value of an order key of TensorRaw.
 double ValueOfKey(uint64_t key, DType t) {
@@ -18,7 +21,31 @@ double ValueOfKey(uint64_t key, DType t) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(bits >> 32));
 }
 
-TensorStats FinishOne(const TensorItem& item, const std::byte* result) {
+}  // namespace
+
+absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item) {
+  int64_t count = 0;
+  if (absl::Status status = CheckTensor(tensor, name, &count); !status.ok()) return status;
+  if (!IsFloating(tensor.dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(absl::string_view(name.data(), name.size()),
+                                                   ": expected a floating dtype, found ",
+                                                   DTypeName(tensor.dtype)));
+  }
+  *item = TensorItem{};
+  item->data = tensor.data;
+  item->count = count;
+  item->axes = AxesOf(tensor);
+  item->dtype = tensor.dtype;
+  item->dense = item->axes.dense();
+  item->aligned = reinterpret_cast<uintptr_t>(tensor.data) % (4 * DTypeSize(tensor.dtype)) == 0;
+  return absl::OkStatus();
+}
+
+BatchShape ShapeOf(const TensorItem& alone, int device) {
+  return {device, 1, SpansOf(alone), sizeof(TensorItem), ResultBytes(alone.dtype)};
+}
+
+TensorStats FinishItem(const TensorItem& item, const std::byte* result) {
   TensorRaw raw;
   std::memcpy(&raw, result, sizeof(raw));
   TensorTotals totals(item.dtype);
@@ -47,44 +74,38 @@ TensorStats FinishOne(const TensorItem& item, const std::byte* result) {
   return totals.Finish();
 }
 
-}  // namespace
-
 absl::StatusOr<TensorBatch> TensorBatch::Plan(std::span<const TensorView> tensors) {
   TensorBatch batch;
+  BatchShape& shape = batch.shape_;
   batch.items_.reserve(tensors.size());
   for (const TensorView& view : tensors) {
     const std::string name = absl::StrCat("tensor ", batch.items_.size());
-    int64_t count = 0;
-    if (absl::Status status = CheckTensor(view, name, &count); !status.ok()) return status;
-    if (!IsFloating(view.dtype)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": expected a floating dtype, found ", DTypeName(view.dtype)));
-    }
-    if (batch.items_.empty()) batch.device_ = view.device;
-    if (view.device != batch.device_) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": expected device ", batch.device_,
+    TensorItem item;
+    if (absl::Status status = PlanItem(view, name, &item); !status.ok()) return status;
+    if (batch.items_.empty()) shape.device = view.device;
+    if (view.device != shape.device) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": expected device ", shape.device,
                                                      " as of the first, found ", view.device));
     }
-    TensorItem item{};
-    item.data = view.data;
-    item.count = count;
-    item.first_span = batch.spans_;
-    item.result = batch.result_bytes_;
-    item.axes = AxesOf(view);
-    item.dtype = view.dtype;
-    item.dense = item.axes.dense();
-    item.aligned = reinterpret_cast<uintptr_t>(view.data) % (4 * DTypeSize(view.dtype)) == 0;
+    item.first_span = shape.work;
+    item.result = shape.result_bytes;
     batch.items_.push_back(item);
-    batch.spans_ += (count + kSpanElements - 1) / kSpanElements;
-    batch.result_bytes_ += ResultBytes(view.dtype);
+    shape.work += SpansOf(item);
+    shape.result_bytes += ResultBytes(view.dtype);
   }
+  shape.items = static_cast<int32_t>(batch.items_.size());
+  shape.item_bytes = batch.items_.size() * sizeof(TensorItem);
   return batch;
+}
+
+void TensorBatch::Put(std::byte* staging) const {
+  if (!items_.empty()) std::memcpy(staging, items_.data(), shape_.item_bytes);
 }
 
 std::vector<TensorStats> TensorBatch::Finish(const std::byte* results) const {
   std::vector<TensorStats> stats;
   stats.reserve(items_.size());
-  for (const TensorItem& item : items_) stats.push_back(FinishOne(item, results + item.result));
+  for (const TensorItem& item : items_) stats.push_back(FinishItem(item, results + item.result));
   return stats;
 }
 

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/load.h"
 #include "base/tensor_view.h"
+#include "kernels/batch_shape.h"
 #include "kernels/strided.h"
 #include "kernels/tensor_stats.h"
 #include "kernels/tensor_totals.h"
@@ -63,6 +65,12 @@ constexpr size_t DeviceExponents(DType t) {
   return ExponentsOf(t == DType::kF64 ? t : DType::kF32);
 }
 
+// Of one tensor: everything but its place in a batch, thus as of a batch of its own. Errors as
+// TensorBatch::Plan's, beginning with `name`. Allocates nothing when the tensor fits.
+absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item);
+BatchShape ShapeOf(const TensorItem& alone, int device);
+TensorStats FinishItem(const TensorItem& item, const std::byte* result);
+
 // The tensors of one launch. Immutable, copyable; the views' memory is the caller's.
 class TensorBatch {
  public:
@@ -71,10 +79,10 @@ class TensorBatch {
   static absl::StatusOr<TensorBatch> Plan(std::span<const TensorView> tensors);
 
   const std::vector<TensorItem>& items() const { return items_; }
-  int64_t spans() const { return spans_; }
-  int device() const { return device_; }
-  size_t item_bytes() const { return items_.size() * sizeof(TensorItem); }
-  size_t result_bytes() const { return result_bytes_; }
+  const BatchShape& shape() const { return shape_; }
+
+  // Writes the items to the begin of a launch's staging memory.
+  void Put(std::byte* staging) const;
 
   // The statistics, given the results as the device left them: what MeasureTensor gives, in every
   // bit. In the order of the tensors.
@@ -82,9 +90,7 @@ class TensorBatch {
 
  private:
   std::vector<TensorItem> items_;
-  int64_t spans_ = 0;
-  size_t result_bytes_ = 0;
-  int device_ = -1;
+  BatchShape shape_;
 };
 
 }  // namespace plumbline

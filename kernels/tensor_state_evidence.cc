@@ -1,6 +1,5 @@
 #include "kernels/tensor_state_evidence.h"
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -12,39 +11,39 @@
 namespace plumbline {
 namespace {
 
-// `rows` rows of `width` elements from `first` on, dense.
-void PackRows(const TensorView& tensor, int64_t first, int64_t rows, int64_t width,
-              v1::TensorSample* out) {
-  v1::Tensor* values = out->mutable_values();
-  values->set_dtype(static_cast<v1::DType>(tensor.dtype));
-  values->add_shape(rows);
-  values->add_shape(width);
-  std::string* data = values->mutable_data();
-  data->resize(static_cast<size_t>(rows * width) * DTypeSize(tensor.dtype));
-  auto* bytes = reinterpret_cast<std::byte*>(data->data());
-  const std::byte* from = RunReader(tensor).Read(first * width, rows * width, bytes);
-  if (from != bytes && !data->empty()) std::memcpy(bytes, from, data->size());
-  out->set_first_row(static_cast<uint64_t>(first));
-}
-
-void SampleRows(const TensorView& tensor, int64_t count, const TensorStateOptions& options,
-                v1::TensorState* out) {
-  const int64_t width = tensor.rank == 0 ? 1 : tensor.shape[static_cast<size_t>(tensor.rank - 1)];
-  if (count == 0 || width == 0) return PackRows(tensor, 0, 0, width, out->mutable_sample());
-  const auto row_bytes = static_cast<uint64_t>(width) * DTypeSize(tensor.dtype);
-  if (row_bytes > options.max_bytes) {
-    out->set_no_sample_reason(absl::StrCat("a row of ", row_bytes, " bytes exceeds the limit of ",
-                                           options.max_bytes, " bytes"));
-    return;
+// The message of a planned sample. Returns the room for its elements, or null where none are kept.
+std::byte* PackSample(const TensorSample& sample, DType dtype, v1::TensorState* out) {
+  out->clear_sample();
+  out->clear_no_sample_reason();
+  if (sample.row_bytes > 0) {
+    out->set_no_sample_reason(absl::StrCat("a row of ", sample.row_bytes,
+                                           " bytes exceeds the limit of ", sample.limit, " bytes"));
+    return nullptr;
   }
-  const int64_t all = count / width;
-  const auto fitting = static_cast<int64_t>(options.max_bytes / row_bytes);
-  const int64_t rows = std::min({all, fitting, std::max<int64_t>(options.max_samples / width, 1)});
-  const uint64_t first = SampleIndex(options.key, static_cast<uint64_t>(all - rows + 1), 0);
-  PackRows(tensor, static_cast<int64_t>(first), rows, width, out->mutable_sample());
+  v1::Tensor* values = out->mutable_sample()->mutable_values();
+  values->set_dtype(static_cast<v1::DType>(dtype));
+  if (sample.whole_rows) {
+    values->add_shape(sample.rows);
+    values->add_shape(sample.width);
+    out->mutable_sample()->set_first_row(static_cast<uint64_t>(sample.first));
+  } else {
+    std::vector<uint64_t> indices(sample.drawn);
+    sample.Indices(indices.data());
+    values->add_shape(static_cast<int64_t>(sample.drawn));
+    PackIndices(indices, out->mutable_sample()->mutable_offsets());
+  }
+  std::string* data = values->mutable_data();
+  data->resize(static_cast<size_t>(sample.elements()) * DTypeSize(dtype));
+  return reinterpret_cast<std::byte*>(data->data());
 }
 
-bool WantsRows(const std::string& role) { return role == "probabilities" || role == "positions"; }
+// The rows of a host tensor, dense.
+void CopyRows(const TensorView& tensor, const TensorSample& sample, std::byte* to) {
+  const int64_t n = sample.elements();
+  if (n == 0) return;
+  const std::byte* from = RunReader(tensor).Read(sample.first * sample.width, n, to);
+  if (from != to) std::memcpy(to, from, static_cast<size_t>(n) * DTypeSize(tensor.dtype));
+}
 
 }  // namespace
 
@@ -111,20 +110,37 @@ TensorStats StatsOf(const v1::TensorSummary& summary, DType dtype) {
 
 absl::Status FillTensorSample(const TensorView& tensor, const TensorStateOptions& options,
                               v1::TensorState* out) {
-  out->clear_sample();
-  out->clear_no_sample_reason();
   int64_t count = 0;
   if (absl::Status status = CheckHostTensor(tensor, "tensor", &count); !status.ok()) return status;
-  if (WantsRows(options.role)) {
-    SampleRows(tensor, count, options, out);
+  const TensorSample sample = ChooseSample(tensor, count, KeepsRows(options.role), options.key,
+                                           options.max_samples, options.max_bytes);
+  std::byte* to = PackSample(sample, tensor.dtype, out);
+  if (to == nullptr) return absl::OkStatus();
+  if (sample.whole_rows) {
+    CopyRows(tensor, sample, to);
     return absl::OkStatus();
   }
-  const auto most = static_cast<uint32_t>(
-      std::min<uint64_t>(options.max_samples, options.max_bytes / DTypeSize(tensor.dtype)));
-  const std::vector<uint64_t> indices =
-      SampleIndices(options.key, static_cast<uint64_t>(count), most);
-  PackIndices(indices, out->mutable_sample()->mutable_offsets());
-  return PackSamples(tensor, indices, out->mutable_sample()->mutable_values());
+  std::vector<uint64_t> indices(sample.drawn);
+  sample.Indices(indices.data());
+  return GatherSamples(tensor, indices, to);
+}
+
+void FillTensorSample(const TensorSample& sample, DType dtype, const std::byte* elements,
+                      v1::TensorState* out) {
+  std::byte* to = PackSample(sample, dtype, out);
+  const size_t bytes = static_cast<size_t>(sample.elements()) * DTypeSize(dtype);
+  if (to != nullptr && bytes != 0) std::memcpy(to, elements, bytes);
+}
+
+void FillTensorFigures(const TensorView& tensor, const TensorStats& stats,
+                       const TensorStateOptions& options, v1::TensorState* out) {
+  out->Clear();
+  out->set_dtype(static_cast<v1::DType>(tensor.dtype));
+  out->set_role(options.role);
+  out->set_target_format(static_cast<v1::DType>(options.target_format));
+  out->set_replicas(options.replicas);
+  for (int i = 0; i < tensor.rank; ++i) out->add_shape(tensor.shape[static_cast<size_t>(i)]);
+  FillTensorSummary(stats, out->mutable_summary());
 }
 
 absl::Status FillTensorState(const TensorView& tensor, const TensorStateOptions& options,
@@ -134,12 +150,7 @@ absl::Status FillTensorState(const TensorView& tensor, const TensorStateOptions&
   if (absl::Status status = MeasureTensor(tensor, &stats, options.threads); !status.ok()) {
     return status;
   }
-  out->set_dtype(static_cast<v1::DType>(tensor.dtype));
-  out->set_role(options.role);
-  out->set_target_format(static_cast<v1::DType>(options.target_format));
-  out->set_replicas(options.replicas);
-  for (int i = 0; i < tensor.rank; ++i) out->add_shape(tensor.shape[static_cast<size_t>(i)]);
-  FillTensorSummary(stats, out->mutable_summary());
+  FillTensorFigures(tensor, stats, options, out);
   return options.with_sample ? FillTensorSample(tensor, options, out) : absl::OkStatus();
 }
 

@@ -1,12 +1,14 @@
 // The state of a tensor as a message: its statistics and, on captured steps, a few values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
 #include "kernels/sample_index.h"
+#include "kernels/tensor_sample.h"
 #include "kernels/tensor_stats.h"
 #include "plumbline/v1/evidence.pb.h"
 
@@ -31,6 +33,14 @@ void FillTensorSummary(const TensorStats& stats, v1::TensorSummary* out);
 // their offsets. Errors as GatherSamples.
 absl::Status FillTensorSample(const TensorView& tensor, const TensorStateOptions& options,
                               v1::TensorState* out);
+
+// The same of elements that were read elsewhere: sample.elements() of them, dense.
+void FillTensorSample(const TensorSample& sample, DType dtype, const std::byte* elements,
+                      v1::TensorState* out);
+
+// All but the sample, of a tensor (only described: its data is not read) and its statistics.
+void FillTensorFigures(const TensorView& tensor, const TensorStats& stats,
+                       const TensorStateOptions& options, v1::TensorState* out);
 
 // All of it: MeasureTensor, and the sample where options.with_sample asks for one.
 absl::Status FillTensorState(const TensorView& tensor, const TensorStateOptions& options,

@@ -3,6 +3,7 @@
 // Everything added is an integer, so neither the order of blocks nor their number changes a bit.
 #include "kernels/cuda_batch.h"
 #include "kernels/cuda_warp.h"
+#include "kernels/tensor_batch.h"
 #include "kernels/tensor_tile.h"
 
 namespace plumbline {
@@ -104,18 +105,13 @@ __global__ void __launch_bounds__(kThreads)
 
 int LoadTensorStatsKernel() { return LoadKernel(TensorStatsKernel); }
 
-int LaunchTensorStats(const TensorBatch& batch, int processors, void* staging, void* workspace,
+int LaunchTensorStats(const BatchShape& batch, int processors, void* staging, void* workspace,
                       void* stream) {
-  const auto put = [&](std::byte* to) {
-    std::memcpy(to, batch.items().data(), batch.item_bytes());
-  };
   const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
-    if (batch.spans() == 0) return;
-    TensorStatsKernel<<<BatchBlocks(batch.spans(), processors), kThreads, 0, on>>>(
-        reinterpret_cast<const TensorItem*>(items), static_cast<int>(batch.items().size()),
-        batch.spans(), results);
+    TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results);
   };
-  return EnqueueBatch(batch, staging, workspace, stream, put, run);
+  return EnqueueBatch(batch, staging, workspace, stream, run);
 }
 
 }  // namespace plumbline

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/tensor_view.h"
+#include "kernels/batch_shape.h"
 #include "kernels/strided.h"
 #include "kernels/update_check.h"
 #include "kernels/update_core.h"
@@ -44,32 +45,37 @@ struct UpdateRaw {
   WideDigits wides[kUpdateSums];
 };
 
-struct UpdateTensors {
+struct UpdateViews {
   TensorView before;
   TensorView after;
   TensorView intended;
 };
+
+// Of one update: everything but its place in a batch, thus as of a batch of its own. Errors as
+// CheckUpdate's. Allocates nothing when the tensors fit.
+absl::Status PlanItem(const UpdateViews& update, UpdateItem* item);
+BatchShape ShapeOf(const UpdateItem& alone, int device);
+UpdateStats FinishItem(const UpdateItem& item, const std::byte* result);
 
 // The updates of one launch. Immutable, copyable; the views' memory is the caller's.
 class UpdateBatch {
  public:
   // As CheckUpdate wants them, all on one device (or, for tests, the host). InvalidArgument names
   // the update by its number.
-  static absl::StatusOr<UpdateBatch> Plan(std::span<const UpdateTensors> updates);
+  static absl::StatusOr<UpdateBatch> Plan(std::span<const UpdateViews> updates);
 
   const std::vector<UpdateItem>& items() const { return items_; }
-  int64_t spans() const { return spans_; }
-  int device() const { return device_; }
-  size_t item_bytes() const { return items_.size() * sizeof(UpdateItem); }
-  size_t result_bytes() const { return items_.size() * sizeof(UpdateRaw); }
+  const BatchShape& shape() const { return shape_; }
+
+  // Writes the items to the begin of a launch's staging memory.
+  void Put(std::byte* staging) const;
 
   // What CheckUpdate gives, in every bit, in the order of the updates.
   std::vector<UpdateStats> Finish(const std::byte* results) const;
 
  private:
   std::vector<UpdateItem> items_;
-  int64_t spans_ = 0;
-  int device_ = -1;
+  BatchShape shape_;
 };
 
 }  // namespace plumbline

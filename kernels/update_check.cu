@@ -2,6 +2,7 @@
 // does, and adds each block's pair of doubles to the update's exact sums.
 #include "kernels/cuda_batch.h"
 #include "kernels/cuda_warp.h"
+#include "kernels/update_batch.h"
 #include "kernels/update_tile.h"
 
 namespace plumbline {
@@ -62,18 +63,13 @@ __global__ void __launch_bounds__(kThreads)
 
 int LoadUpdateCheckKernel() { return LoadKernel(UpdateCheckKernel); }
 
-int LaunchUpdateChecks(const UpdateBatch& batch, int processors, void* staging, void* workspace,
+int LaunchUpdateChecks(const BatchShape& batch, int processors, void* staging, void* workspace,
                        void* stream) {
-  const auto put = [&](std::byte* to) {
-    std::memcpy(to, batch.items().data(), batch.item_bytes());
-  };
   const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
-    if (batch.spans() == 0) return;
-    UpdateCheckKernel<<<BatchBlocks(batch.spans(), processors), kThreads, 0, on>>>(
-        reinterpret_cast<const UpdateItem*>(items), static_cast<int>(batch.items().size()),
-        batch.spans(), results);
+    UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results);
   };
-  return EnqueueBatch(batch, staging, workspace, stream, put, run);
+  return EnqueueBatch(batch, staging, workspace, stream, run);
 }
 
 }  // namespace plumbline

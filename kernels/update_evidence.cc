@@ -7,6 +7,7 @@
 #include "kernels/sample_evidence.h"
 #include "kernels/sampled_gather.h"
 #include "kernels/strided.h"
+#include "kernels/tensor_evidence.h"
 
 namespace plumbline {
 namespace {
@@ -26,6 +27,11 @@ constexpr Field kFields[] = {
     {"moment_before", &UpdateInput::moment_before, &v1::UpdateSample::mutable_moment_before, true},
     {"moment_after", &UpdateInput::moment_after, &v1::UpdateSample::mutable_moment_after, true},
 };
+
+// Absent where every element is taken.
+void PackOffsets(const std::vector<uint64_t>& indices, uint64_t count, v1::UpdateSample* out) {
+  if (indices.size() < count) PackIndices(indices, out->mutable_offsets());
+}
 
 }  // namespace
 
@@ -77,7 +83,7 @@ absl::Status FillUpdateSample(const UpdateInput& in, const UpdateOptions& option
       expected = count;
       const auto all = static_cast<uint64_t>(count);
       indices = SampleIndices(options.key, all, options.max_samples);
-      if (indices.size() < all) PackIndices(indices, sample.mutable_offsets());
+      PackOffsets(indices, all, &sample);
     }
     if (count != expected) {
       return absl::InvalidArgumentError(absl::StrCat(field.name, ": expected ", expected,
@@ -91,15 +97,35 @@ absl::Status FillUpdateSample(const UpdateInput& in, const UpdateOptions& option
   return absl::OkStatus();
 }
 
-absl::Status FillUpdate(const UpdateInput& in, const UpdateOptions& options, v1::Update* out) {
-  UpdateStats stats;
-  absl::Status status = CheckUpdate(in.before, in.after, in.intended, &stats, options.threads);
-  if (!status.ok()) return status;
+absl::Status FillUpdateSample(const UpdateInput& elements, const TensorSample& sample,
+                              v1::Update* out) {
+  v1::UpdateSample* to = out->mutable_sample();
+  to->Clear();
+  out->clear_no_sample_reason();
+  std::vector<uint64_t> indices(sample.drawn);
+  sample.Indices(indices.data());
+  PackOffsets(indices, sample.count, to);
+  for (const Field& field : kFields) {
+    const TensorView& view = elements.*field.view;
+    if (!view.present()) continue;
+    if (absl::Status s = PackTensor(view, (to->*field.mutate)()); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+void FillUpdateFigures(const UpdateInput& in, const UpdateStats& stats, v1::Update* out) {
   FillUpdateSummary(stats, out->mutable_summary());
   out->mutable_config()->set_dtype(static_cast<v1::DType>(in.before.dtype));
   if (in.moment_before.present()) {
     out->mutable_config()->set_moment_dtype(static_cast<v1::DType>(in.moment_before.dtype));
   }
+}
+
+absl::Status FillUpdate(const UpdateInput& in, const UpdateOptions& options, v1::Update* out) {
+  UpdateStats stats;
+  absl::Status status = CheckUpdate(in.before, in.after, in.intended, &stats, options.threads);
+  if (!status.ok()) return status;
+  FillUpdateFigures(in, stats, out);
   return options.with_sample ? FillUpdateSample(in, options, out) : absl::OkStatus();
 }
 

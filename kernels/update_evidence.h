@@ -6,20 +6,12 @@
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
 #include "kernels/sample_index.h"
+#include "kernels/tensor_sample.h"
 #include "kernels/update_check.h"
+#include "kernels/update_input.h"
 #include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline {
-
-// Tensors of one shape. The last three may be absent.
-struct UpdateInput {
-  TensorView before;
-  TensorView after;
-  TensorView intended;
-  TensorView gradient;
-  TensorView moment_before;  // second moment
-  TensorView moment_after;
-};
 
 struct UpdateOptions {
   bool with_sample = false;
@@ -34,6 +26,14 @@ UpdateStats StatsOf(const v1::UpdateSummary& summary);
 // The sample at SampleIndices(key, count, max_samples); offsets are absent when every element is
 // taken. InvalidArgument names the tensor that does not fit.
 absl::Status FillUpdateSample(const UpdateInput& in, const UpdateOptions& options, v1::Update* out);
+
+// The same of elements that were read elsewhere: in each present view those of one sample, [m].
+absl::Status FillUpdateSample(const UpdateInput& elements, const TensorSample& sample,
+                              v1::Update* out);
+
+// Summary, config.dtype and config.moment_dtype of tensors (only described: their data is not read)
+// and what was found of them.
+void FillUpdateFigures(const UpdateInput& in, const UpdateStats& stats, v1::Update* out);
 
 // Summary, sample where asked for, config.dtype and config.moment_dtype. The caller fills the rest
 // of the configuration.

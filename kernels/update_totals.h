@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
@@ -38,7 +39,9 @@ struct UpdateTotals {
 
   double Sum(int k) const {
     const auto i = static_cast<size_t>(k);
-    return beyond[i] == 0 ? sums[i].Nearest() : beyond[i];
+    if (beyond[i] == 0) return sums[i].Nearest();
+    // Which NaN comes of infinities that cancel differs between processors.
+    return beyond[i] != beyond[i] ? std::numeric_limits<double>::quiet_NaN() : beyond[i];
   }
 
   UpdateStats Finish(uint64_t count) const {

@@ -28,6 +28,27 @@ void DeviceProbe::Observe(const MatmulCall& call, const ProductPlan& plan, void*
   reply->crowded = ring->crowded();
 }
 
+void DeviceProbe::Observe(const TensorCall& call, const MeasureOptions& options, void* stream,
+                          const DeviceTag& tag, DeviceReply* reply) {
+  ObserveOn(call.values.device, call, options, stream, tag, reply);
+}
+
+void DeviceProbe::Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
+                          const DeviceTag& tag, DeviceReply* reply) {
+  ObserveOn(call.input.before.device, call, options, stream, tag, reply);
+}
+
+template <typename Call>
+void DeviceProbe::ObserveOn(int ordinal, const Call& call, const MeasureOptions& options,
+                            void* stream, const DeviceTag& tag, DeviceReply* reply) {
+  DeviceRing* ring = RingOf(ordinal, reply);
+  if (ring == nullptr) return;
+  bool prepared = false;
+  reply->outcome = ring->Observe(call, options, stream, tag, &prepared, &reply->error);
+  reply->prepared |= prepared;
+  reply->crowded = ring->crowded();
+}
+
 DeviceRing* DeviceProbe::RingOf(int ordinal, DeviceReply* reply) {
   if (leaving_.load(std::memory_order_acquire)) {
     reply->outcome = DeviceOutcome::kFailed;

@@ -42,6 +42,12 @@ class DeviceProbe {
   void Observe(const MatmulCall& call, const ProductPlan& plan, void* stream, const DeviceTag& tag,
                DeviceReply* reply);
 
+  // A tensor, or an update of whole tensors, whose CheckCall was OK and which lies on a device.
+  void Observe(const TensorCall& call, const MeasureOptions& options, void* stream,
+               const DeviceTag& tag, DeviceReply* reply);
+  void Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
+               const DeviceTag& tag, DeviceReply* reply);
+
   // The drain thread. Hands on what the devices have finished: f(const DeviceItem&), of each device
   // in the order of its calls.
   template <typename F>
@@ -80,6 +86,9 @@ class DeviceProbe {
     DeviceError error{};  // why it is unusable
   };
   DeviceRing* RingOf(int ordinal, DeviceReply* reply);
+  template <typename Call>
+  void ObserveOn(int ordinal, const Call& call, const MeasureOptions& options, void* stream,
+                 const DeviceTag& tag, DeviceReply* reply);
 
   const Loader loader_;
   const DeviceLimits limits_;

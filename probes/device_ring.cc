@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
-#include <cstring>
+#include <iterator>
 #include <new>
-
-#include "absl/status/status.h"
+#include <tuple>
 
 namespace plumbline::probes {
 namespace {
@@ -33,21 +32,12 @@ std::byte* MapPages(uint64_t bytes) {
 
 }  // namespace
 
-// What a call holds until its record is committed.
-struct DeviceRing::Claim {
-  ~Claim() {
-    if (workspace != nullptr) workspace->held.store(false, std::memory_order_release);
-    if (!committed && event_taken != nullptr) event_taken->store(false, std::memory_order_release);
-  }
-  Workspace* workspace = nullptr;
-  uint64_t workspace_bytes = 0;
-  uint32_t event = 0;
-  std::atomic<bool>* event_taken = nullptr;
-  bool committed = false;
-};
+DeviceRing::Claim::~Claim() {
+  if (workspace != nullptr) workspace->held.store(false, std::memory_order_release);
+  if (!committed && event_taken != nullptr) event_taken->store(false, std::memory_order_release);
+}
 
-// ---- opening and freeing
-// -------------------------------------------------------------------------
+// ---- opening and freeing -----------------------------------------------------------------------
 
 std::unique_ptr<DeviceRing> DeviceRing::Open(const DeviceTable* table, int ordinal,
                                              const DeviceLimits& limits, DeviceError* error) {
@@ -86,10 +76,12 @@ DeviceRing::DeviceRing(const DeviceTable* table, void* device, const DeviceLimit
       ring_(pages, bytes),
       events_(std::make_unique<void*[]>(limits.events)),
       event_taken_(std::make_unique<std::atomic<bool>[]>(limits.events)) {
-  for (size_t i = 0; i < widths_.size(); ++i) {
+  static_assert(std::size(kWidths) + 1 == std::tuple_size_v<decltype(widths_)>);
+  for (size_t i = 0; i < std::size(kWidths); ++i) {
     widths_[i].experts = kWidths[i];
     widths_[i].bytes = table->workspace_bytes(kMaxDeviceTokens, kWidths[i]);
   }
+  WidthOfJobs()->bytes = kJobWorkspace;
 }
 
 DeviceRing::~DeviceRing() {
@@ -108,38 +100,26 @@ DeviceRing::~DeviceRing() {
   table_->close(device_);
 }
 
-// ---- trainer's threads
-// ---------------------------------------------------------------------------
+// ---- trainer's threads: what all calls share ---------------------------------------------------
 
-DeviceOutcome DeviceRing::Observe(const RoutingCall& call, void* stream, const DeviceTag& tag,
-                                  bool* prepared, DeviceError* error) {
-  *prepared = false;
-  if (failed()) return Failure(error);
-  RoutingPlan plan;
-  if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) {
-    Say(error, std::string(s.message()).c_str());
-    return DeviceOutcome::kRefused;
-  }
-  if (plan.tokens > kMaxDeviceTokens) {
-    Say(error, "scores: expected at most 4194304 rows on a device, found more");
-    return DeviceOutcome::kRefused;
-  }
+DeviceOutcome DeviceRing::Acquire(Width* width, void* stream, Claim* claim, bool* prepared,
+                                  DeviceError* error) {
   uint64_t stream_id = 0;
   const DeviceOutcome usable = CheckStream(stream, &stream_id, error);
   if (usable != DeviceOutcome::kTaken) return usable;
-  Width* width = WidthFor(plan.rule.experts);
-  if (width->state.load(std::memory_order_acquire) != kReady) {
-    const DeviceOutcome outcome = Prepare(width, error);
-    if (outcome != DeviceOutcome::kTaken) return outcome;
-    *prepared = true;
+  if (width != nullptr) {
+    if (width->state.load(std::memory_order_acquire) != kReady) {
+      const DeviceOutcome outcome = Prepare(width, error);
+      if (outcome != DeviceOutcome::kTaken) return outcome;
+      *prepared = true;
+    }
+    claim->workspace = Hold(width, stream_id);
+    claim->workspace_bytes = width->bytes;
+    if (claim->workspace == nullptr) return DeviceOutcome::kTooManyStreams;
   }
-  Claim claim;
-  claim.workspace = Hold(width, stream_id);
-  claim.workspace_bytes = width->bytes;
-  if (claim.workspace == nullptr) return DeviceOutcome::kTooManyStreams;
-  if (!TakeEvent(&claim.event)) return DeviceOutcome::kRingFull;
-  claim.event_taken = &event_taken_[claim.event];
-  return Enqueue(call, plan, stream, tag, &claim, error);
+  if (!TakeEvent(&claim->event)) return DeviceOutcome::kRingFull;
+  claim->event_taken = &event_taken_[claim->event];
+  return DeviceOutcome::kTaken;
 }
 
 DeviceOutcome DeviceRing::CheckStream(void* stream, uint64_t* id, DeviceError* error) {
@@ -156,67 +136,14 @@ DeviceOutcome DeviceRing::CheckStream(void* stream, uint64_t* id, DeviceError* e
   }
 }
 
-DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& plan, void* stream,
-                                  const DeviceTag& tag, DeviceError* error) {
-  if (failed()) return Failure(error);
-  uint64_t stream_id = 0;
-  const DeviceOutcome usable = CheckStream(stream, &stream_id, error);
-  if (usable != DeviceOutcome::kTaken) return usable;
-  Claim claim;
-  if (!TakeEvent(&claim.event)) return DeviceOutcome::kRingFull;
-  claim.event_taken = &event_taken_[claim.event];
-  std::byte* memory = ring_.Reserve(RecordBytes() + ProductSlotBytes() + plan.bytes);
-  if (memory == nullptr) return DeviceOutcome::kRingFull;
-  auto* record = new (memory) Record;
-  record->tag = tag;
-  record->event = claim.event;
-  record->product = true;
-  claim.committed = true;
-  std::byte* gathered = PutProduct(call, plan, record);
-  const DeviceStatus launched =
-      table_->gather_product(device_, &plan, Alias(gathered), stream, error);
-  return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
-}
-
-// The call with its texts, and as its tensors what the device will put behind it.
-std::byte* DeviceRing::PutProduct(const MatmulCall& call, const ProductPlan& plan, Record* record) {
-  std::byte* memory = reinterpret_cast<std::byte*>(record) + RecordBytes();
-  auto* slot = new (memory) ProductSlot;
-  std::byte* gathered = memory + ProductSlotBytes();
-  slot->call = SampledCall(call, plan, gathered);
-  const auto keep = [](std::string_view text, char* to, size_t most) {
-    const size_t n = std::min(text.size(), most);
-    std::memcpy(to, text.data(), n);
-    return std::string_view(to, n);
-  };
-  slot->call.input_format = keep(call.input_format, slot->input_format, sizeof(slot->input_format));
-  slot->call.library = keep(call.library, slot->library, sizeof(slot->library));
-  slot->call.no_sample_reason = {};
-  return gathered;
-}
-
-DeviceOutcome DeviceRing::Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
-                                  const DeviceTag& tag, Claim* claim, DeviceError* error) {
-  const size_t whole = RecordBytes() + SlotBytes(call);
-  const bool wanted = tag.sampled && SampleBytes(call) <= limits_.sample_max_bytes;
-  std::byte* memory = wanted ? ring_.Reserve(whole) : nullptr;
-  const SlotRows rows = memory != nullptr ? SlotRows::kToFollow : SlotRows::kLeftOut;
-  if (memory == nullptr) memory = ring_.Reserve(RecordBytes() + SlotHeadBytes(call));
-  if (memory == nullptr) return DeviceOutcome::kRingFull;
-
-  auto* record = new (memory) Record;
-  record->tag = tag;
-  record->plan = plan;
-  record->event = claim->event;
-  record->workspace = claim->workspace;
-  claim->workspace->in_flight.fetch_add(1, std::memory_order_relaxed);
+DeviceRing::Record* DeviceRing::Begin(std::byte* memory, Kind kind, const DeviceTag& tag,
+                                      Claim* claim) {
+  auto* record = new (memory) Record{tag, kind, false, claim->event, claim->workspace};
+  if (claim->workspace != nullptr) {
+    claim->workspace->in_flight.fetch_add(1, std::memory_order_relaxed);
+  }
   claim->committed = true;
-  const SlotOffsets offsets = StoreRoutingHead(call, rows, memory + RecordBytes());
-  const DeviceStatus launched =
-      Launch(call, offsets, record, claim->workspace_bytes, stream, error);
-  if (!Seal(record, launched, stream, error)) return DeviceOutcome::kFailed;
-  return wanted && rows == SlotRows::kLeftOut ? DeviceOutcome::kTakenWithoutRows
-                                              : DeviceOutcome::kTaken;
+  return record;
 }
 
 // Hands the record to the drain thread; false: it will not be measured.
@@ -237,31 +164,13 @@ bool DeviceRing::Seal(Record* record, DeviceStatus launched, void* stream, Devic
   return taken;
 }
 
-DeviceStatus DeviceRing::Launch(const RoutingCall& call, const SlotOffsets& offsets, Record* record,
-                                uint64_t workspace_bytes, void* stream, DeviceError* error) {
-  auto* memory = reinterpret_cast<std::byte*>(record);
-  auto* raw = reinterpret_cast<RoutingRaw*>(Alias(reinterpret_cast<std::byte*>(&record->raw)));
-  DeviceStatus s = table_->measure(device_, &record->plan, record->workspace->memory,
-                                   workspace_bytes, raw, stream, error);
-  const auto tensors = Tensors(call.input);
-  for (size_t i = 0; s == kDeviceOk && i < kRoutingTensors; ++i) {
-    if (offsets[i] == 0) continue;
-    std::byte* to = Alias(memory + RecordBytes() + offsets[i]);
-    s = table_->copy(device_, tensors[i], to, stream, error);
-  }
-  return s;
-}
-
-size_t DeviceRing::RecordBytes() { return (sizeof(Record) + 63) & ~size_t{63}; }
-size_t DeviceRing::ProductSlotBytes() { return (sizeof(ProductSlot) + 63) & ~size_t{63}; }
-
 DeviceRing::Width* DeviceRing::WidthFor(int experts) {
-  return std::find_if(widths_.begin(), widths_.end() - 1,
+  return std::find_if(widths_.begin(), widths_.end() - 2,
                       [&](const Width& w) { return experts <= w.experts; });
 }
 
-// The first call of a width pays for its memory, as the first call of all pays for loading the
-// agent; a ring that the drain thread prepared would have to lose those calls.
+// The first call of a width, or of all jobs, pays for its memory, as the first call of all pays for
+// loading the agent; a ring that the drain thread prepared would have to lose those calls.
 DeviceOutcome DeviceRing::Prepare(Width* width, DeviceError* error) {
   int seen = kAbsent;
   if (!width->state.compare_exchange_strong(seen, kUnderWay, std::memory_order_acquire)) {
@@ -338,12 +247,33 @@ DeviceOutcome DeviceRing::Failure(DeviceError* error) const {
   return DeviceOutcome::kFailed;
 }
 
-// ---- the drain thread
-// ----------------------------------------------------------------------------
+// ---- the drain thread --------------------------------------------------------------------------
 
 const DeviceRing::Record* DeviceRing::FrontRecord() {
   const std::byte* memory = ring_.Front();
   return memory == nullptr ? nullptr : std::launder(reinterpret_cast<const Record*>(memory));
+}
+
+void DeviceRing::Show(const Record& record, DeviceItem* item) {
+  const std::byte* body = reinterpret_cast<const std::byte*>(&record) + BytesOf<Record>();
+  switch (record.kind) {
+    case Kind::kRouting: {
+      const auto* slot = std::launder(reinterpret_cast<const RoutingSlot*>(body));
+      item->call = LoadRoutingCall(body + BytesOf<RoutingSlot>());
+      item->plan = &slot->plan;
+      item->raw = &slot->raw;
+      break;
+    }
+    case Kind::kProduct:
+      item->product = &std::launder(reinterpret_cast<const ProductSlot*>(body))->call;
+      break;
+    case Kind::kTensor:
+      item->tensor = std::launder(reinterpret_cast<const TensorJob*>(body));
+      break;
+    case Kind::kUpdate:
+      item->update = std::launder(reinterpret_cast<const UpdateJob*>(body));
+      break;
+  }
 }
 
 bool DeviceRing::Front(DeviceItem* item) {
@@ -354,13 +284,8 @@ bool DeviceRing::Front(DeviceItem* item) {
     *item = DeviceItem{};
     item->tag = record->tag;
     item->measured = passed == kDeviceOk;
-    const std::byte* slot = reinterpret_cast<const std::byte*>(record) + RecordBytes();
-    if (item->measured && record->product) {
-      item->product = &std::launder(reinterpret_cast<const ProductSlot*>(slot))->call;
-    } else if (item->measured) {
-      item->call = LoadRoutingCall(slot);
-      item->plan = &record->plan;
-      item->raw = &record->raw;
+    if (item->measured) {
+      Show(*record, item);
     } else {
       item->abandoned = abandoned_.load(std::memory_order_acquire);
       Failure(&item->why);

@@ -2,13 +2,14 @@
 // trainer's own streams, and that the drain thread empties in the order of the calls.
 //
 //   trainer's threads   Observe: reserves a record, enqueues kernels, copies and an event. No
-//                       synchronisation, no lock, and no allocation but for the first call of a
-//                       width (see Prepare); what finds no room is refused
+//                       synchronisation, no lock, and no allocation but for the first router call
+//                       of a width and the first tensor (see Prepare); what finds no room is
+//                       refused
 //   drain thread        Front/Pop: takes what the device has finished
 //
-// A record holds the call's description, the measurement, and on sampled steps the rows. Kernels of
-// calls on different streams may overlap, so each stream that has calls in flight has a workspace
-// of its own, given to the next stream when they are done.
+// A record holds the call's description, the measurement, and on sampled steps the rows or
+// elements. Kernels of calls on different streams may overlap, so each stream that has calls in
+// flight has a workspace of its own, given to the next stream when they are done.
 //
 // Once anything fails the device is left alone: a fault is sticky in CUDA, and asking again would
 // only cost the trainer time.
@@ -22,6 +23,7 @@
 
 #include "base/byte_ring.h"
 #include "kernels/device_table.h"
+#include "probes/device_job.h"
 #include "probes/matmul_call.h"
 #include "probes/routing_call.h"
 
@@ -40,7 +42,7 @@ inline constexpr int64_t kMaxDeviceTokens = int64_t{1} << 22;
 // What becomes of a call. All but the first two are losses.
 enum class DeviceOutcome : uint8_t {
   kTaken,
-  kTakenWithoutRows,  // the step is sampled, and the ring had no room for the rows
+  kTakenWithoutRows,  // the step is sampled, and the ring had no room for rows or elements
   kNotLoaded,         // no device library, no driver, or no such device
   kStarting,          // another thread is just getting the device ready
   kRingFull,          // no record or no event is free
@@ -65,7 +67,10 @@ struct DeviceItem {
   bool measured = false;   // false: the device failed or was given up; `why` alone is set
   bool abandoned = false;  // it was given up
   DeviceError why{};
-  const MatmulCall* product = nullptr;  // a sampled product; null: a router's call, below
+  // One of these, or a router's call, below.
+  const MatmulCall* product = nullptr;  // sampled
+  const TensorJob* tensor = nullptr;
+  const UpdateJob* update = nullptr;
   RoutingCall call;  // views of the record; null pointers where the rows were left out
   const RoutingPlan* plan = nullptr;
   const RoutingRaw* raw = nullptr;
@@ -91,6 +96,12 @@ class DeviceRing {
   // The same of a checked and completed product, `plan` its PlanSample.
   DeviceOutcome Observe(const MatmulCall& call, const ProductPlan& plan, void* stream,
                         const DeviceTag& tag, DeviceError* error);
+  // The same of a tensor and of an update of whole tensors, whose CheckCall was OK. What is kept of
+  // a sampled step, options.sampled, is within options.sample_max_bytes.
+  DeviceOutcome Observe(const TensorCall& call, const MeasureOptions& options, void* stream,
+                        const DeviceTag& tag, bool* prepared, DeviceError* error);
+  DeviceOutcome Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
+                        const DeviceTag& tag, bool* prepared, DeviceError* error);
 
   // The drain thread. False: nothing is there, or the oldest is still under way. What comes out is
   // what was taken.
@@ -115,22 +126,26 @@ class DeviceRing {
     std::atomic<uint32_t> in_flight{0};
     void* memory = nullptr;
   };
-  // Of calls of up to `experts` experts.
+  // Of router calls of up to `experts` experts, or of jobs.
   struct Width {
     std::atomic<int> state{0};  // Making
-    int experts = 0;
+    int experts = 0;            // 0: of jobs
     uint64_t bytes = 0;
     std::array<Workspace, kDeviceStreams> workspaces;
     DeviceError error{};  // of a failed Prepare
   };
-  // The beginning of a record; a call's slot follows. Pinned memory: the device writes `raw`.
+  // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob.
+  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate };
   struct Record {
     DeviceTag tag;
-    RoutingPlan plan;
-    uint32_t event = 0;
-    Workspace* workspace = nullptr;  // null: a product's, which needs none
+    Kind kind = Kind::kRouting;
     bool launched = false;
-    bool product = false;  // a ProductSlot follows
+    uint32_t event = 0;
+    Workspace* workspace = nullptr;  // null: none is needed
+  };
+  // Pinned memory: the device writes `raw`. The call's slot follows.
+  struct RoutingSlot {
+    RoutingPlan plan;
     alignas(64) RoutingRaw raw;
   };
   // A product's call, its texts, and after it what was gathered.
@@ -139,30 +154,59 @@ class DeviceRing {
     char input_format[16];
     char library[257];
   };
-  struct Claim;
+  // What a call holds until its record is committed.
+  struct Claim {
+    ~Claim();
+    Workspace* workspace = nullptr;
+    uint64_t workspace_bytes = 0;
+    uint32_t event = 0;
+    std::atomic<bool>* event_taken = nullptr;
+    bool committed = false;
+  };
   enum Making : int { kAbsent, kUnderWay, kReady, kUnusable };
   enum class Broken : int { kNo, kBeingTold, kRefusing, kGone };
 
   DeviceRing(const DeviceTable* table, void* device, const DeviceLimits& limits, std::byte* pages,
              uint64_t bytes, std::byte* alias);
-  static size_t RecordBytes();
-  static size_t ProductSlotBytes();
+  // Bytes of a part of a record: what follows it is aligned to 64 again.
+  template <typename Part>
+  static constexpr size_t BytesOf() {
+    return (sizeof(Part) + 63) & ~size_t{63};
+  }
+  static std::byte* Body(Record* record) {
+    return reinterpret_cast<std::byte*>(record) + BytesOf<Record>();
+  }
 
-  DeviceOutcome Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
-                        const DeviceTag& tag, Claim* claim, DeviceError* error);
+  // All calls: stream, workspace and event first, then a record, then launches, then the seal.
+  DeviceOutcome Acquire(Width* width, void* stream, Claim* claim, bool* prepared,
+                        DeviceError* error);
   DeviceOutcome CheckStream(void* stream, uint64_t* id, DeviceError* error);
-  bool Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error);
-  static std::byte* PutProduct(const MatmulCall& call, const ProductPlan& plan, Record* record);
   DeviceOutcome Prepare(Width* width, DeviceError* error);
   Width* WidthFor(int experts);
+  Width* WidthOfJobs() { return &widths_.back(); }
   static Workspace* Hold(Width* width, uint64_t stream);
   bool TakeEvent(uint32_t* event);
-  DeviceStatus Launch(const RoutingCall& call, const SlotOffsets& offsets, Record* record,
-                      uint64_t workspace_bytes, void* stream, DeviceError* error);
+  std::byte* Reserve(size_t body_bytes) { return ring_.Reserve(BytesOf<Record>() + body_bytes); }
+  static Record* Begin(std::byte* memory, Kind kind, const DeviceTag& tag, Claim* claim);
+  bool Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error);
+
+  // Each kind's: device_ring_calls.cc.
+  DeviceOutcome Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
+                        const DeviceTag& tag, Claim* claim, DeviceError* error);
+  DeviceStatus Launch(const RoutingCall& call, const SlotOffsets& offsets, RoutingSlot* slot,
+                      const Claim& claim, void* stream, DeviceError* error);
+  static std::byte* PutProduct(const MatmulCall& call, const ProductPlan& plan, std::byte* memory);
+  template <typename Job, typename Call>
+  DeviceOutcome ObserveJob(const Call& call, const MeasureOptions& options, Kind kind, void* stream,
+                           const DeviceTag& tag, bool* prepared, DeviceError* error);
+  DeviceStatus Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
+                      void* stream, DeviceError* error);
+
   void Break(Broken how, const DeviceError& error);
   DeviceOutcome Failure(DeviceError* error) const;
   std::byte* Alias(const std::byte* p) const { return alias_ + (p - pages_); }
   const Record* FrontRecord();
+  static void Show(const Record& record, DeviceItem* item);
   DeviceStatus Passed(const Record& record);
 
   const DeviceTable* const table_;
@@ -172,7 +216,7 @@ class DeviceRing {
   const uint64_t bytes_;
   std::byte* const alias_;  // of pages_, on the device
   ByteRing ring_;
-  std::array<Width, 4> widths_;
+  std::array<Width, 5> widths_;  // by experts; the last is of jobs
   std::unique_ptr<void*[]> events_;
   std::unique_ptr<std::atomic<bool>[]> event_taken_;
   std::atomic<uint32_t> next_event_{0};

@@ -1,6 +1,7 @@
 // What all probes share: which elements a site keeps at a step, and under which bounds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/tensor_view.h"
@@ -15,6 +16,9 @@ inline constexpr uint32_t kUpdateSamples = 256;
 
 // A tensor larger than this is measured where it is rather than copied first: bench/agent.
 inline constexpr uint64_t kCopyBytes = uint64_t{1} << 20;
+
+// Of a text that a call declares.
+inline constexpr size_t kMaxTextBytes = 256;
 
 struct MeasureOptions {
   bool sampled = false;  // the step keeps elements

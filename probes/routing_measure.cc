@@ -3,6 +3,7 @@
 
 #include "kernels/routing_evidence.h"
 #include "probes/routing_probe.h"
+#include "probes/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {
@@ -43,8 +44,7 @@ absl::Status FinishRouting(const RoutingCall& call, const RoutingPlan& plan, con
   const uint64_t bytes = SampleBytes(call);
   const bool left_out = sample && bytes <= sample_max_bytes && call.input.scores.data == nullptr;
   if (left_out) {
-    out->set_no_sample_reason("the device's ring had no room for a sample of " +
-                              std::to_string(bytes) + " bytes");
+    out->set_no_sample_reason(NoRoom(bytes));
   }
   return FillRouting(call.input, stats, sample && !left_out, sample_max_bytes, out);
 }

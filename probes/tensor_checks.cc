@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "probes/measure.h"
+
 namespace plumbline::probes {
 namespace {
-
-constexpr size_t kMaxText = 256;
 
 bool Fits(Content content, DType t) {
   switch (content) {
@@ -49,17 +49,31 @@ absl::Status Expected(const char* name, const TensorView& view, const std::strin
                                     Describe(view));
 }
 
-absl::Status CheckTensor(const char* name, const TensorView& view, Content content) {
+absl::Status CheckTensor(const char* name, const TensorView& view, Content content, Place place) {
   if (!view.present()) return absl::OkStatus();
   if (!Fits(content, view.dtype)) return Expected(name, view, NameOf(content));
-  if (!view.on_host()) {
+  if (!view.on_host() && place == Place::kHost) {
     return absl::UnavailableError(std::string(name) +
                                   " is on a device: only host tensors are read");
+  }
+  // A device that met such an address would fail the trainer's own work too.
+  if (!view.on_host() && reinterpret_cast<uintptr_t>(view.data) % DTypeSize(view.dtype) != 0) {
+    return Expected(name, view, "an address that is a multiple of the element's size");
   }
   if (view.data == nullptr && view.elements() != 0) {
     return Expected(name, view, "data, not a null pointer");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckSamePlace(const char* name, const TensorView& view, const char* first,
+                            int device) {
+  if (view.device == device) return absl::OkStatus();
+  const auto place = [](int d) {
+    return d < 0 ? std::string("the host") : "device " + std::to_string(d);
+  };
+  return absl::InvalidArgumentError(std::string(name) + ": expected on " + place(device) + " as " +
+                                    first + ", found on " + place(view.device));
 }
 
 bool SameShape(const TensorView& a, const TensorView& b) {
@@ -72,9 +86,13 @@ bool SameShape(const TensorView& a, const TensorView& b) {
 }
 
 absl::Status CheckText(const char* name, std::string_view text) {
-  if (text.size() <= kMaxText) return absl::OkStatus();
+  if (text.size() <= kMaxTextBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(std::string(name) + ": expected at most " +
-                                    std::to_string(kMaxText) + " bytes");
+                                    std::to_string(kMaxTextBytes) + " bytes");
+}
+
+std::string NoRoom(uint64_t bytes) {
+  return "the device's ring had no room for a sample of " + std::to_string(bytes) + " bytes";
 }
 
 absl::Status CheckDeclared(const char* name, int32_t dtype) {

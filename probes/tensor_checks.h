@@ -1,7 +1,9 @@
 // What every observed tensor must be before it is read.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
@@ -9,6 +11,7 @@
 namespace plumbline::probes {
 
 enum class Content { kFloating, kInteger, kNumber };  // kInteger: without bool; kNumber: any
+enum class Place { kHost, kAny };                     // where a device can measure it, too
 
 // "bf16[3,4]".
 std::string Describe(const TensorView& view);
@@ -16,13 +19,20 @@ std::string Describe(const TensorView& view);
 // InvalidArgument, "<name>: expected <what>, found <the view>".
 absl::Status Expected(const char* name, const TensorView& view, const std::string& what);
 
-// An absent view is fine. Unavailable: it lives on a device and no device kernels are loaded.
-absl::Status CheckTensor(const char* name, const TensorView& view, Content content);
+// An absent view is fine. Unavailable: it lives on a device and must be on the host.
+absl::Status CheckTensor(const char* name, const TensorView& view, Content content,
+                         Place place = Place::kHost);
+// "<name>: expected on device 0 as <first>, found on the host".
+absl::Status CheckSamePlace(const char* name, const TensorView& view, const char* first,
+                            int device);
 
 bool SameShape(const TensorView& a, const TensorView& b);
 
 // "role: expected at most 256 bytes".
 absl::Status CheckText(const char* name, std::string_view text);
+
+// Why a device's call was taken without its sample of so many bytes.
+std::string NoRoom(uint64_t bytes);
 
 // A declared element type: one of the floating ones, or kUnspecified.
 absl::Status CheckDeclared(const char* name, int32_t dtype);

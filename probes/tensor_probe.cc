@@ -11,13 +11,6 @@
 namespace plumbline::probes {
 namespace {
 
-// Rules of these roles look at whole rows: a softmax's sum, a sequence's positions.
-bool KeepsRows(std::string_view role) { return role == "probabilities" || role == "positions"; }
-
-uint32_t Samples(const TensorCall& call) {
-  return KeepsRows(call.role) ? kMaxSamples : kTensorSamples;
-}
-
 struct Parts {
   explicit Parts(const TensorCall& call)
       : fields(call.target_format),
@@ -28,14 +21,26 @@ struct Parts {
   CallParts all;
 };
 
+// What is declared of the tensor; says in passing how much of it there is.
+TensorStateOptions StateOf(const TensorCall& call, v1::Evidence* out) {
+  out->set_sample_size(Elements(call.values));
+  out->set_exercised(out->sample_size() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
+  TensorStateOptions state;
+  state.role = call.role;
+  state.target_format = static_cast<DType>(call.target_format);
+  state.replicas = call.replicas;
+  return state;
+}
+
 }  // namespace
 
 absl::Status CheckCall(const TensorCall& call) {
   if (!call.values.present()) return absl::InvalidArgumentError("values: required, absent");
-  if (absl::Status s = CheckTensor("values", call.values, Content::kNumber); !s.ok()) return s;
-  if (absl::Status s = CheckDeclared("target_format", call.target_format); !s.ok()) return s;
-  if (absl::Status s = CheckText("role", call.role); !s.ok()) return s;
-  return CheckText("replicas", call.replicas);
+  const Place place = IsFloating(call.values.dtype) ? Place::kAny : Place::kHost;
+  absl::Status s = CheckTensor("values", call.values, Content::kNumber, place);
+  if (s.ok()) s = CheckDeclared("target_format", call.target_format);
+  if (s.ok()) s = CheckText("role", call.role);
+  return s.ok() ? CheckText("replicas", call.replicas) : s;
 }
 
 uint64_t SampleBytes(const TensorCall& call) {
@@ -69,17 +74,24 @@ TensorCall LoadTensorCall(const std::byte* slot) {
 }
 
 absl::Status Measure(const TensorCall& call, const MeasureOptions& options, v1::Evidence* out) {
-  TensorStateOptions state;
-  state.role = call.role;
-  state.target_format = static_cast<DType>(call.target_format);
-  state.replicas = call.replicas;
+  TensorStateOptions state = StateOf(call, out);
   state.with_sample = options.sampled;
   state.key = options.key;
-  state.max_samples = Samples(call);
+  state.max_samples = KeepsRows(call.role) ? kMaxSamples : kTensorSamples;
   state.max_bytes = options.sample_max_bytes;
-  out->set_sample_size(Elements(call.values));
-  out->set_exercised(out->sample_size() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
   return FillTensorState(call.values, state, out->mutable_tensor());
+}
+
+absl::Status Measure(const TensorJob& job, v1::Evidence* out) {
+  const TensorCall& call = job.call;
+  v1::TensorState* tensor = out->mutable_tensor();
+  FillTensorFigures(call.values, FinishItem(job.item, job.results()), StateOf(call, out), tensor);
+  if (job.left_out) {
+    tensor->set_no_sample_reason(NoRoom(SampleBytes(call)));
+  } else if (job.sampled) {
+    FillTensorSample(job.sample, call.values.dtype, job.elements(), tensor);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plumbline::probes

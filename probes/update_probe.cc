@@ -6,32 +6,27 @@
 
 #include "base/load.h"
 #include "kernels/tensor_evidence.h"
+#include "kernels/update_evidence.h"
 #include "probes/call_slot.h"
 #include "probes/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {
 
-constexpr size_t kTensors = 6;
-constexpr std::array<const char*, kTensors> kNames = {"before",   "after",         "intended",
-                                                      "gradient", "moment_before", "moment_after"};
-constexpr size_t kRequired = 3;
+constexpr std::array<const char*, kUpdateTensors> kNames = {
+    "before", "after", "intended", "gradient", "moment_before", "moment_after"};
 
-using Views = std::array<TensorView, kTensors>;
-
-Views ViewsOf(const UpdateInput& in) {
-  return {in.before, in.after, in.intended, in.gradient, in.moment_before, in.moment_after};
-}
+using Views = std::array<TensorView, kUpdateTensors>;
 
 struct Parts {
   explicit Parts(const UpdateCall& call) : texts{call.optimizer} {
-    const Views views = ViewsOf(call.input);
+    const Views views = Tensors(call.input);
     std::copy(views.begin(), views.end(), tensors.begin());
     tensors.back() = call.offsets;
     all = {std::as_bytes(std::span(&call.fields, 1)), texts, tensors};
   }
   std::array<std::string_view, 1> texts;
-  std::array<TensorView, kTensors + 1> tensors;
+  std::array<TensorView, kUpdateTensors + 1> tensors;
   CallParts all;
 };
 
@@ -78,12 +73,12 @@ void FillConfig(const UpdateCall& call, v1::UpdateConfig* out) {
 // Elements as they were handed over.
 absl::Status FillHanded(const UpdateCall& call, v1::UpdateSample* out) {
   if (absl::Status s = PackTensor(call.offsets, out->mutable_offsets()); !s.ok()) return s;
-  v1::Tensor* (v1::UpdateSample::*const slots[kTensors])() = {
+  v1::Tensor* (v1::UpdateSample::*const slots[kUpdateTensors])() = {
       &v1::UpdateSample::mutable_before,        &v1::UpdateSample::mutable_after,
       &v1::UpdateSample::mutable_intended,      &v1::UpdateSample::mutable_gradient,
       &v1::UpdateSample::mutable_moment_before, &v1::UpdateSample::mutable_moment_after};
-  const Views views = ViewsOf(call.input);
-  for (size_t i = 0; i < kTensors; ++i) {
+  const Views views = Tensors(call.input);
+  for (size_t i = 0; i < kUpdateTensors; ++i) {
     if (!views[i].present()) continue;
     // Apart from the call: g++ 12's bounds sanitizer loses the index otherwise.
     const auto slot = slots[i];
@@ -100,6 +95,10 @@ absl::Status MeasureHanded(const UpdateCall& call, const MeasureOptions& options
   return FillHanded(call, out->mutable_update()->mutable_sample());
 }
 
+void SayWhetherExercised(v1::Evidence* out) {
+  out->set_exercised(out->update().summary().intended() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
+}
+
 absl::Status MeasureWhole(const UpdateCall& call, const MeasureOptions& options,
                           v1::Evidence* out) {
   UpdateOptions update;
@@ -108,20 +107,23 @@ absl::Status MeasureWhole(const UpdateCall& call, const MeasureOptions& options,
   update.max_samples = kUpdateSamples;
   out->set_sample_size(Elements(call.input.before));
   if (absl::Status s = FillUpdate(call.input, update, out->mutable_update()); !s.ok()) return s;
-  out->set_exercised(out->update().summary().intended() > 0 ? v1::EXERCISED_YES : v1::EXERCISED_NO);
+  SayWhetherExercised(out);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status CheckCall(const UpdateCall& call) {
-  const Views views = ViewsOf(call.input);
-  for (size_t i = 0; i < kTensors; ++i) {
+  const Views views = Tensors(call.input);
+  const Place place = call.offsets.present() ? Place::kHost : Place::kAny;
+  for (size_t i = 0; i < kUpdateTensors; ++i) {
     if (!views[i].present()) {
-      if (i >= kRequired) continue;
+      if (i >= kUpdateRequired) continue;
       return absl::InvalidArgumentError(std::string(kNames[i]) + ": required, absent");
     }
-    if (absl::Status s = CheckTensor(kNames[i], views[i], Content::kFloating); !s.ok()) return s;
+    absl::Status s = CheckTensor(kNames[i], views[i], Content::kFloating, place);
+    if (s.ok()) s = CheckSamePlace(kNames[i], views[i], "before", views[0].device);
+    if (!s.ok()) return s;
     if (!SameShape(views[i], views[0])) {
       return Expected(kNames[i], views[i], "the shape of before, " + Describe(views[0]));
     }
@@ -140,7 +142,7 @@ absl::Status CheckCall(const UpdateCall& call) {
 uint64_t SampleBytes(const UpdateCall& call) {
   const uint64_t most = call.offsets.present() ? kMaxSamples : kUpdateSamples;
   uint64_t size = 8;  // an offset
-  for (const TensorView& v : ViewsOf(call.input)) size += DTypeSize(v.dtype);
+  for (const TensorView& v : Tensors(call.input)) size += DTypeSize(v.dtype);
   return std::min(Elements(call.input.before), most) * size;
 }
 
@@ -172,6 +174,17 @@ absl::Status Measure(const UpdateCall& call, const MeasureOptions& options, v1::
       call.offsets.present() ? MeasureHanded(call, options, out) : MeasureWhole(call, options, out);
   if (measured.ok()) FillConfig(call, out->mutable_update()->mutable_config());
   return measured;
+}
+
+absl::Status Measure(const UpdateJob& job, v1::Evidence* out) {
+  v1::Update* update = out->mutable_update();
+  out->set_sample_size(Elements(job.call.input.before));
+  FillUpdateFigures(job.call.input, FinishItem(job.item, job.results()), update);
+  SayWhetherExercised(out);
+  FillConfig(job.call, update->mutable_config());
+  if (job.left_out) update->set_no_sample_reason(NoRoom(SampleBytes(job.call)));
+  if (!job.sampled || job.left_out) return absl::OkStatus();
+  return FillUpdateSample(ElementsOf(job), job.sample, update);
 }
 
 }  // namespace plumbline::probes

@@ -1,34 +1,21 @@
 // The update probe: one update in place. Small tensors are copied on the caller's thread and
-// checked on the drain thread, larger ones are checked on the caller's. Of a call that hands over
-// sampled elements alone nothing is said of the rest.
+// checked on the drain thread, larger ones are checked on the caller's, those on a device there. Of
+// a call that hands over sampled elements alone nothing is said of the rest.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "absl/status/status.h"
-#include "kernels/update_evidence.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "probes/device_job.h"
 #include "probes/measure.h"
+#include "probes/update_call.h"
 
 namespace plumbline::probes {
 
-// As the trainer declared it (plumbline_update_t); views and texts are borrowed.
-struct UpdateCall {
-  UpdateInput input;
-  TensorView offsets;  // absent: whole tensors
-  std::string_view optimizer;
-  struct Fields {
-    double lr = 0;
-    double beta2 = 0;
-    double eps = 0;
-    double decay = 0;
-    uint64_t count = 0;
-    int32_t eps_dtype = 0;  // DType
-  } fields;
-};
-
+// Why the call cannot be measured, from shapes and types alone. Unavailable: sampled elements on a
+// device, which measures whole tensors alone.
 absl::Status CheckCall(const UpdateCall& call);
 
 uint64_t SampleBytes(const UpdateCall& call);
@@ -41,5 +28,7 @@ UpdateCall LoadUpdateCall(const std::byte* slot);
 // Fills update, sample_size and exercised. Sampled elements handed over at a step that keeps none
 // are left out. InvalidArgument: an offset beyond count.
 absl::Status Measure(const UpdateCall& call, const MeasureOptions& options, v1::Evidence* out);
+// The same bytes, of what a device left behind.
+absl::Status Measure(const UpdateJob& job, v1::Evidence* out);
 
 }  // namespace plumbline::probes

@@ -74,8 +74,7 @@ void* OpenLibrary() {
 
 bool Acceptable(const DeviceTable* t) {
   if (t->size == sizeof(DeviceTable) && t->version == kDeviceTableVersion &&
-      t->plan_bytes == sizeof(RoutingPlan) && t->raw_bytes == sizeof(RoutingRaw) &&
-      t->product_bytes == sizeof(ProductPlan)) {
+      t->sizes == kDeviceSizes) {
     return true;
   }
   Reason("the device library has table version " + std::to_string(t->version) + "; expected " +

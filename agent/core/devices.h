@@ -6,9 +6,15 @@
 #include <memory>
 
 #include "agent/core/options.h"
+#include "agent/core/slots.h"
 #include "probes/device_probe.h"
 
 namespace plumbline::agent {
+
+// What of a head goes through a device's ring.
+inline probes::DeviceTag TagOf(const SlotHead& head) {
+  return {head.site, head.step, head.call, head.sampled, head.order};
+}
 
 // Nothing is loaded or allocated before the first device tensor.
 std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options);

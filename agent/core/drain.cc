@@ -197,7 +197,7 @@ void Drain::HandleDevice(const probes::DeviceItem& item) {
   }
   if (Late(head)) return;
   v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, item.tag.order);
-  if (item.product != nullptr) return MeasuredProduct(head, *item.product, e);
+  if (item.plan == nullptr) return Observed(head, MeasureFetched(head, item, e), e);
   const absl::Status finished =
       probes::FinishRouting(item.call, *item.plan, *item.raw, item.tag.sampled,
                             run_->options.sample_max_bytes, e->mutable_routing());

@@ -64,7 +64,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
   void HandleRoutingMessage(const SlotHead& head, const std::byte* body);
   void HandleObserved(const SlotHead& head, const std::byte* body);  // drain_observed.cc
   absl::Status MeasureObserved(const SlotHead& head, const std::byte* body, v1::Evidence* out);
-  void MeasuredProduct(SlotHead head, const probes::MatmulCall& call, v1::Evidence* e);
+  absl::Status MeasureFetched(const SlotHead& head, const probes::DeviceItem& item,
+                              v1::Evidence* out);
   void Observed(const SlotHead& head, const absl::Status& measured, v1::Evidence* e);
   probes::MeasureOptions OptionsOf(const SlotHead& head) const;
   void EmptyDevices();

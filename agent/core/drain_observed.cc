@@ -61,10 +61,12 @@ void Drain::Observed(const SlotHead& head, const absl::Status& measured, v1::Evi
   Took(head, *e);
 }
 
-// Gathered by a device, which sampled steps alone are given to.
-void Drain::MeasuredProduct(SlotHead head, const probes::MatmulCall& call, v1::Evidence* e) {
-  head.sampled = true;
-  Observed(head, probes::Measure(call, OptionsOf(head), e), e);
+// What a device has finished, but for router calls.
+absl::Status Drain::MeasureFetched(const SlotHead& head, const probes::DeviceItem& item,
+                                   v1::Evidence* out) {
+  if (item.tensor != nullptr) return probes::Measure(*item.tensor, out);
+  if (item.update != nullptr) return probes::Measure(*item.update, out);
+  return probes::Measure(*item.product, OptionsOf(head), out);
 }
 
 }  // namespace plumbline::agent

@@ -41,10 +41,6 @@ absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
   return absl::OkStatus();
 }
 
-probes::DeviceTag TagOf(const SlotHead& head) {
-  return {head.site, head.step, head.call, head.sampled, head.order};
-}
-
 }  // namespace
 
 plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,

@@ -146,6 +146,16 @@ plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* 
   return Put(head, body.data(), body.size());
 }
 
+template <typename Call>
+plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
+                                     int device, void* stream, bool* prepared,
+                                     plumbline_error_t* error) {
+  probes::DeviceReply reply;
+  state_->devices->Observe(call, OptionsOf(*state_, head), stream, TagOf(head), &reply);
+  *prepared = reply.prepared;
+  return Taken(name, head, reply, device, error);
+}
+
 template <typename Body>
 plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
                                    plumbline_error_t* error, Body body) {
@@ -174,15 +184,19 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, S
 
 plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
                                       plumbline_error_t* error) {
-  return ObserveOne("observe_tensor", site, step, SlotKind::kTensor, error,
-                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
-                      probes::TensorCall call;
-                      *why = CallOf(tensor, &call);
-                      if (why->ok()) *why = probes::CheckCall(call);
-                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
-                      return KeepCall(head, call, why);
-                    });
+  constexpr const char* kName = "observe_tensor";
+  return ObserveOne(
+      kName, site, step, SlotKind::kTensor, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::TensorCall call;
+        *why = CallOf(tensor, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+        if (call.values.on_host()) return KeepCall(head, call, why);
+        return KeepOnDevice(kName, head, call, call.values.device, tensor.cuda_stream, prepared,
+                            error);
+      });
 }
 
 plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
@@ -205,15 +219,19 @@ plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
 
 plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
                                       plumbline_error_t* error) {
-  return ObserveOne("observe_update", site, step, SlotKind::kUpdate, error,
-                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
-                      probes::UpdateCall call;
-                      *why = CallOf(update, &call);
-                      if (why->ok()) *why = probes::CheckCall(call);
-                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
-                      return KeepCall(head, call, why);
-                    });
+  constexpr const char* kName = "observe_update";
+  return ObserveOne(
+      kName, site, step, SlotKind::kUpdate, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::UpdateCall call;
+        *why = CallOf(update, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+        const TensorView& before = call.input.before;
+        if (before.on_host()) return KeepCall(head, call, why);
+        return KeepOnDevice(kName, head, call, before.device, update.cuda_stream, prepared, error);
+      });
 }
 
 plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_matmul_t& matmul,

@@ -101,6 +101,11 @@ class Run {
   plumbline_status_t KeepOnDevice(const SlotHead& head, const probes::MatmulCall& call,
                                   const ProductPlan& plan, void* stream, bool* prepared,
                                   plumbline_error_t* error);
+  // A tensor or an update.
+  template <typename Call>
+  plumbline_status_t KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
+                                  int device, void* stream, bool* prepared,
+                                  plumbline_error_t* error);
   plumbline_status_t Taken(const char* name, const SlotHead& head, const probes::DeviceReply& reply,
                            int device, plumbline_error_t* error);
   void FreeDevices(Clock::time_point deadline);

@@ -17,12 +17,14 @@ void* Something() {
   return &byte;
 }
 
+DeviceStatus TakeBatch(void*, const BatchShape*, void*, void*, uint64_t, void*, DeviceError*) {
+  return kDeviceOk;
+}
+
 const DeviceTable kNull = {
     sizeof(DeviceTable),
     kDeviceTableVersion,
-    sizeof(RoutingPlan),
-    sizeof(RoutingRaw),
-    sizeof(ProductPlan),
+    kDeviceSizes,
     [](int32_t, void** device, DeviceError*) {
       *device = Something();
       return kDeviceOk;
@@ -53,6 +55,9 @@ const DeviceTable kNull = {
     },
     [](void*, const TensorView*, void*, void*, DeviceError*) { return kDeviceOk; },
     [](void*, const ProductPlan*, void*, void*, DeviceError*) { return kDeviceOk; },
+    TakeBatch,
+    TakeBatch,
+    TakeBatch,
     [](void*, void*, void*, DeviceError*) { return kDeviceOk; },
     [](void*, void*, DeviceError*) { return kDeviceOk; },
 };
@@ -82,6 +87,31 @@ void DueOnADevice(benchmark::State& state) {
   }
 }
 BENCHMARK(DueOnADevice)->ArgName("sampled")->Arg(0)->Arg(1);
+
+void TensorOnADevice(benchmark::State& state) {
+  DeviceError error{};
+  const auto ring = DeviceRing::Open(&kNull, 0, {}, &error);
+  const std::vector<float> values(4096 * 1024);
+  TensorCall call;
+  call.values = TensorView::Dense(values.data(), DType::kF32, 4096, 1024);
+  call.values.device = 0;
+  call.role = "weight";
+  MeasureOptions options;
+  options.sampled = state.range(0) != 0;
+  options.key = 1;
+  const DeviceTag tag{nullptr, 0, 0, options.sampled};
+  bool prepared = false;
+  DeviceItem item;
+  for (auto _ : state) {
+    if (ring->Observe(call, options, nullptr, tag, &prepared, &error) != DeviceOutcome::kTaken ||
+        !ring->Front(&item)) {
+      state.SkipWithError(error.text);
+      break;
+    }
+    ring->Pop();
+  }
+}
+BENCHMARK(TensorOnADevice)->ArgName("sampled")->Arg(0)->Arg(1);
 
 }  // namespace
 }  // namespace plumbline::probes

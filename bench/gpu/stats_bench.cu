@@ -9,7 +9,10 @@
 #include "bench/gpu/device_memory.h"
 #include "bench/gpu/row_kernels.cuh"
 #include "kernels/device_batch.h"
+#include "kernels/gather_batch.h"
 #include "kernels/sampled_gather.h"
+#include "kernels/tensor_batch.h"
+#include "kernels/update_batch.h"
 
 namespace plumbline::gpu {
 namespace {
@@ -21,8 +24,10 @@ template <typename Batch>
 struct Planned {
   explicit Planned(absl::StatusOr<Batch> planned)
       : batch(*std::move(planned)),
-        staging(MemoryOf(batch).bytes() + 1),
-        workspace(MemoryOf(batch).bytes() + 1) {}
+        staging(batch.shape().bytes() + 1),
+        workspace(batch.shape().bytes() + 1) {
+    batch.Put(static_cast<std::byte*>(staging.data()));
+  }
   Batch batch;
   PinnedMemory staging;
   DeviceMemory workspace;
@@ -38,7 +43,8 @@ void TimeStats(benchmark::State& state, const std::vector<TensorView>& views, in
   Must(static_cast<cudaError_t>(LoadTensorStatsKernel()), "kernels");
   Planned<TensorBatch> p(TensorBatch::Plan(views));
   TimeLaunches(state, bytes, [&](cudaStream_t stream) {
-    return LaunchTensorStats(p.batch, Processors(), p.staging.data(), p.workspace.data(), stream);
+    return LaunchTensorStats(p.batch.shape(), Processors(), p.staging.data(), p.workspace.data(),
+                             stream);
   });
 }
 
@@ -201,12 +207,13 @@ void Updates(benchmark::State& state) {
   FillNormal(before.data(), DType::kBF16, n, 0.02f, 1);
   FillNormal(after.data(), DType::kBF16, n, 0.02f, 1);
   FillNormal(intended.data(), DType::kF32, n, 1e-5f, 2);
-  const UpdateTensors update{OnDevice(before.data(), DType::kBF16, n),
-                             OnDevice(after.data(), DType::kBF16, n),
-                             OnDevice(intended.data(), DType::kF32, n)};
+  const UpdateViews update{OnDevice(before.data(), DType::kBF16, n),
+                           OnDevice(after.data(), DType::kBF16, n),
+                           OnDevice(intended.data(), DType::kF32, n)};
   Planned<UpdateBatch> p(UpdateBatch::Plan({&update, 1}));
   TimeLaunches(state, 8 * n, [&](cudaStream_t stream) {
-    return LaunchUpdateChecks(p.batch, Processors(), p.staging.data(), p.workspace.data(), stream);
+    return LaunchUpdateChecks(p.batch.shape(), Processors(), p.staging.data(), p.workspace.data(),
+                              stream);
   });
 }
 
@@ -225,7 +232,8 @@ void Gathers(benchmark::State& state) {
   }
   Planned<GatherBatch> p(GatherBatch::Plan(requests));
   TimeLaunches(state, kTensors * 500 * 2, [&](cudaStream_t stream) {
-    return LaunchGathers(p.batch, Processors(), p.staging.data(), p.workspace.data(), stream);
+    return LaunchGathers(p.batch.shape(), Processors(), p.staging.data(), p.workspace.data(),
+                         stream);
   });
 }
 

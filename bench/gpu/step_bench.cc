@@ -24,11 +24,12 @@ namespace plumbline::gpu {
 namespace {
 
 constexpr uint64_t kTrafficBytes = 3072;  // a rank-step: the agent's default
-constexpr uint64_t kSummaryBytes = 700;   // of a router's call with 64 experts, as the agent counts
+// As the agent counts them, of a router with 64 experts and of each gradient.
+constexpr uint64_t kSummaryBytes = 564 + 420 * StepBlock::kLayers;
 constexpr int kWarmUp = 20;
 
-// The probes of one block, as the agent calls them: routers when they are due, products on sampled
-// steps.
+// The probes of one block, as the agent calls them: routers and gradients when they are due,
+// products on sampled steps.
 class Observer {
  public:
   Observer(const StepBlock& block, cudaStream_t stream)
@@ -52,8 +53,14 @@ class Observer {
   void AfterForward(int64_t step) {
     const bool sampled = cadence_.SampleDue(step);
     if (sampled || cadence_.FirstDue(step) == step) Router(step, sampled);
-    if (sampled) {
-      for (int layer = 0; layer < StepBlock::kLayers - 1; ++layer) Product(step, layer);
+    if (!sampled) return;
+    for (int layer = 0; layer < StepBlock::kLayers - 1; ++layer) Product(step, layer);
+  }
+
+  void AfterBackward(int64_t step) {
+    const bool sampled = cadence_.SampleDue(step);
+    if (sampled || cadence_.FirstDue(step) == step) {
+      for (int layer = 0; layer < StepBlock::kLayers; ++layer) Gradient(step, layer, sampled);
     }
     cadence_.AtStepEnd(sample_bytes_, kSummaryBytes);
   }
@@ -99,6 +106,18 @@ class Observer {
     Count(reply);
   }
 
+  void Gradient(int64_t step, int layer, bool sampled) {
+    probes::TensorCall call;
+    call.values = block_.layer(layer).GradW();
+    call.role = "gradient";
+    probes::MeasureOptions options;
+    options.sampled = sampled;
+    options.key = static_cast<uint64_t>(step * StepBlock::kLayers + layer);
+    probes::DeviceReply reply;
+    probe_.Observe(call, options, stream_, {nullptr, step, 0, sampled}, &reply);
+    Count(reply);
+  }
+
   void Count(const probes::DeviceReply& reply) {
     const bool taken = reply.outcome == probes::DeviceOutcome::kTaken;
     ++(taken ? taken_ : lost_);
@@ -132,8 +151,9 @@ std::vector<float> RunBlock(StepBlock* block, Observer* observer, cudaStream_t s
   Must(cudaEventRecord(events[0], stream), "event");
   for (int i = 0; i < steps; ++i) {
     block->Forward();
-    if (observer != nullptr) observer->AfterForward((*step)++);
+    if (observer != nullptr) observer->AfterForward(*step);
     block->Backward();
+    if (observer != nullptr) observer->AfterBackward((*step)++);
     Must(cudaEventRecord(events[static_cast<size_t>(i) + 1], stream), "event");
   }
   Must(cudaStreamSynchronize(stream), "steps");

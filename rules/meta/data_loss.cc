@@ -50,13 +50,13 @@ longer than the agent's queue could hold.
 - `invalid`: the observation's tensors do not fit together; the trainer's log names the first.
 - `device-kernels-not-loaded`: tensors are on a GPU that cannot be used; the trainer's log says why
   (`libplumbline_cuda.so` missing, a driver older than it, no such device).
-- `device-tensor-not-read`: of CUDA tensors router calls and matrix products are measured; hand over
-  anything else on the host (`.cpu()`).
+- `device-tensor-not-read`: of CUDA tensors router calls, matrix products, floating tensors and
+  updates of whole tensors are measured; hand over anything else on the host (`.cpu()`).
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
-- `stream-capture`: the router ran while its stream was captured into a CUDA graph; observe it
-  outside of the graph, or on steps that run without one.
-- `device-streams`: routers of one GPU ran on more than four streams at once.
+- `stream-capture`: the call came while its stream was captured into a CUDA graph; observe outside of
+  the graph, or on steps that run without one.
+- `device-streams`: routers, or tensors, of one GPU were observed on more than four streams at once.
 - `device-starting`: several threads met a GPU's first tensor at the same time. Once a run.
 - `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
 - `device-unfinished`: the run was closed while a GPU was still at work; wait for it before.
@@ -115,8 +115,8 @@ constexpr Cause kCauses[] = {
      "Observe host tensors, or install the build with device kernels; the trainer's log says what "
      "is missing."},
     {"device-tensor-not-read", "CUDA tensors of their kind are not measured",
-     "Hand them over on the host (.cpu()); of CUDA tensors router calls and matrix products alone "
-     "are measured."},
+     "Hand them over on the host (.cpu()); of CUDA tensors router calls, matrix products, floating "
+     "tensors and updates of whole tensors alone are measured."},
     {"device-ring-full", "the GPU was further behind than its ring could hold",
      "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"sample-ring-full", "the GPU held more raw rows than its ring could hold",

@@ -4,7 +4,10 @@
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include "kernels/device_batch.h"
+#include "kernels/gather_batch.h"
 #include "kernels/sampled_gather.h"
+#include "kernels/tensor_batch.h"
+#include "kernels/update_batch.h"
 #include "tests/kernels/tensor_stats_equal.h"
 #include "tests/kernels/update_batch_case.h"
 #include "tests/kernels/values_case.h"
@@ -22,7 +25,7 @@ template <typename Batch>
 class Launcher {
  public:
   explicit Launcher(const Batch& batch) : batch_(batch) {
-    const size_t bytes = MemoryOf(batch).bytes() + 1;
+    const size_t bytes = batch.shape().bytes() + 1;
     EXPECT_EQ(cudaMallocHost(&staging_, bytes), cudaSuccess);
     EXPECT_EQ(cudaMalloc(&workspace_, bytes), cudaSuccess);
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
@@ -34,9 +37,11 @@ class Launcher {
   }
   template <typename Launch>
   auto Run(Launch launch, int processors) {
-    EXPECT_EQ(launch(batch_, processors, staging_, workspace_, stream_), cudaSuccess);
+    auto* staging = static_cast<std::byte*>(staging_);
+    batch_.Put(staging);
+    EXPECT_EQ(launch(batch_.shape(), processors, staging_, workspace_, stream_), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    return batch_.Finish(ResultsOf(batch_, staging_));
+    return batch_.Finish(staging + batch_.shape().results_at());
   }
 
  private:
@@ -83,7 +88,7 @@ TEST(BatchGpu, UpdateChecksEqualTheHostTwinInEveryBit) {
   ASSERT_EQ(LoadUpdateCheckKernel(), cudaSuccess);
   const UpdateBatchCase c(1);
   DeviceCopies copies;
-  std::vector<UpdateTensors> updates;
+  std::vector<UpdateViews> updates;
   for (size_t i = 0; i < c.cases().size(); i += 3) {
     const auto copy = [&](const ValuesCase& one) { return copies.Copy(one.view, one.storage); };
     updates.push_back({copy(c.cases()[i]), copy(c.cases()[i + 1]), copy(c.cases()[i + 2])});
@@ -131,10 +136,10 @@ TEST(BatchGpu, HostTensorsAndMissingMemoryAreRefused) {
   TensorView view = TensorView::Dense(x, DType::kF32, 4);
   const TensorBatch host = TensorBatch::Plan({&view, 1}).value();
   char memory[1];
-  EXPECT_EQ(LaunchTensorStats(host, 1, memory, memory, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchTensorStats(host.shape(), 1, memory, memory, nullptr), cudaErrorInvalidValue);
   view.device = 0;
   const TensorBatch device = TensorBatch::Plan({&view, 1}).value();
-  EXPECT_EQ(LaunchTensorStats(device, 1, nullptr, memory, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchTensorStats(device.shape(), 1, nullptr, memory, nullptr), cudaErrorInvalidValue);
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "kernels/device_batch.h"
 #include "kernels/device_table.h"
 #include "kernels/pack_device.h"
 #include "kernels/product_gather_device.h"
@@ -83,9 +84,11 @@ class CudaDevice : public ::testing::Test {
 TEST_F(CudaDevice, OpensADeviceThatIsInUseAndLoadsItsKernels) {
   void* device = Open();
   EXPECT_EQ(Driver().retained, 1);
-  EXPECT_EQ(g_runtime.calls["LoadRoutingKernels"], 1);
-  EXPECT_EQ(g_runtime.calls["LoadPackKernel"], 1);
-  EXPECT_EQ(g_runtime.calls["LoadProductKernel"], 1);
+  for (const char* kernel :
+       {"LoadRoutingKernels", "LoadPackKernel", "LoadProductKernel", "LoadTensorStatsKernel",
+        "LoadUpdateCheckKernel", "LoadGatherKernel"}) {
+    EXPECT_EQ(g_runtime.calls[kernel], 1) << kernel;
+  }
   table_.close(device);
   EXPECT_EQ(Driver().retained, 0);
 }
@@ -118,12 +121,16 @@ TEST_F(CudaDevice, KernelsThatDoNotLoadGiveTheContextBack) {
 TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
   void* device = Open();
   const ProductPlan product{};
+  uint64_t id = 0;
+  const BatchShape batch{0, 1, 1, 10, 20};
+  const auto run = [&](DeviceBatchCall call) {
+    return [&, call] { return call(device, &batch, &id, &id, batch.bytes(), nullptr, &error_); };
+  };
   RoutingPlan plan;
   plan.tokens = 1;
   plan.rule.experts = 8;
   TensorView view;
   void* out = nullptr;
-  uint64_t id = 0;
   const struct {
     const char* runtime;
     std::function<DeviceStatus()> call;
@@ -146,6 +153,9 @@ TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
       {"LaunchProduct",
        [&] { return table_.gather_product(device, &product, nullptr, nullptr, &error_); },
        kDeviceFailed},
+      {"LaunchTensorStats", run(table_.measure_tensors), kDeviceFailed},
+      {"LaunchUpdateChecks", run(table_.check_updates), kDeviceFailed},
+      {"LaunchGathers", run(table_.gather), kDeviceFailed},
       {"LaunchPack", [&] { return table_.copy(device, &view, nullptr, nullptr, &error_); },
        kDeviceFailed},
       {"cudaEventRecord", [&] { return table_.record_event(device, nullptr, nullptr, &error_); },
@@ -213,6 +223,15 @@ TEST_F(CudaDevice, ASmallWorkspaceIsRefused) {
   plan.rule.experts = 8;
   EXPECT_EQ(table_.measure(device, &plan, &plan, 99, nullptr, nullptr, &error_), kDeviceRefused);
   EXPECT_EQ(g_runtime.calls["LaunchRouting"], 0);
+  const BatchShape batch{0, 1, 1, 10, 20};
+  for (const DeviceBatchCall call : {table_.measure_tensors, table_.check_updates, table_.gather}) {
+    EXPECT_EQ(call(device, &batch, &plan, &plan, batch.bytes() - 1, nullptr, &error_),
+              kDeviceRefused);
+    EXPECT_THAT(error_.text, ::testing::HasSubstr("workspace: too small for 276 bytes"));
+  }
+  for (const char* launch : {"LaunchTensorStats", "LaunchUpdateChecks", "LaunchGathers"}) {
+    EXPECT_EQ(g_runtime.calls[launch], 0);
+  }
   table_.close(device);
 }
 
@@ -263,6 +282,16 @@ int LaunchRouting(const RoutingPlan&, int, void*, RoutingRaw*, void*) {
 }
 int LoadPackKernel() { return Enter("LoadPackKernel"); }
 int LaunchPack(const TensorView&, void*, void*) { return Enter("LaunchPack"); }
+int LoadTensorStatsKernel() { return Enter("LoadTensorStatsKernel"); }
+int LaunchTensorStats(const BatchShape&, int, void*, void*, void*) {
+  return Enter("LaunchTensorStats");
+}
+int LoadUpdateCheckKernel() { return Enter("LoadUpdateCheckKernel"); }
+int LaunchUpdateChecks(const BatchShape&, int, void*, void*, void*) {
+  return Enter("LaunchUpdateChecks");
+}
+int LoadGatherKernel() { return Enter("LoadGatherKernel"); }
+int LaunchGathers(const BatchShape&, int, void*, void*, void*) { return Enter("LaunchGathers"); }
 int LoadProductKernel() { return Enter("LoadProductKernel"); }
 int LaunchProduct(const ProductPlan&, void*, void*) { return Enter("LaunchProduct"); }
 

@@ -1,102 +1,14 @@
-#include "tests/kernels/fake_device.h"
-
-#include <cstdio>
+// The fake device's table: streams are queues, the work is done by the host twins or by the
+// kernels' own code, emulated.
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <set>
-#include <vector>
 
-namespace plumbline {
+#include "tests/kernels/emulated_batch.h"
+#include "tests/kernels/fake_state.h"
+
+namespace plumbline::fake {
 namespace {
-
-struct Failure {
-  int after = 0;
-  int32_t status = kDeviceFailed;
-  bool for_good = false;
-};
-
-struct Event {
-  uint64_t recorded = 0;  // how often
-  uint64_t passed = 0;
-};
-
-struct Range {
-  const std::byte* begin = nullptr;
-  const std::byte* end = nullptr;
-};
-
-// One piece of a stream's work, and what of memory it touches.
-struct Work {
-  std::function<void()> run;
-  std::vector<const void*> touches;
-};
-
-struct Fake {
-  std::mutex mutex;
-  bool holding = false;
-  int looks_until_release = 0;  // 0: it stays as it is
-  std::map<void*, std::deque<Work>> streams;
-  std::map<std::string, uint64_t> calls;
-  std::map<std::string, Failure> failures;
-  std::set<void*> capturing;
-  std::set<void*> devices, memory, events;
-  std::map<void*, Range> pinned;
-  std::map<const void*, void*> workspace_stream;  // of work that is under way
-  uint64_t faults = 0;
-
-  void Fault(const char* text) {
-    ++faults;
-    std::fprintf(stderr, "fake device: %s\n", text);
-  }
-
-  bool Touched(const void* what) {
-    for (const auto& [stream, queue] : streams) {
-      for (const Work& w : queue) {
-        for (const void* t : w.touches) {
-          if (t == what) return true;
-        }
-      }
-    }
-    return false;
-  }
-
-  bool Pinned(const void* begin, size_t bytes) {
-    const auto* b = static_cast<const std::byte*>(begin);
-    for (const auto& [pages, range] : pinned) {
-      if (b >= range.begin && b + bytes <= range.end) return true;
-    }
-    return false;
-  }
-
-  void Enqueue(void* stream, Work work) {
-    if (capturing.contains(stream)) Fault("work was enqueued on a stream that is being captured");
-    streams[stream].push_back(std::move(work));
-    if (!holding) Run(stream, -1);
-  }
-
-  void Release() {
-    holding = false;
-    for (auto& [stream, queue] : streams) Run(stream, -1);
-  }
-
-  void Run(void* stream, int most) {
-    std::deque<Work>& queue = streams[stream];
-    for (; most != 0 && !queue.empty(); --most) {
-      queue.front().run();
-      queue.pop_front();
-    }
-  }
-};
-
-Fake& TheFake() {
-  static auto* fake = new Fake;
-  return *fake;
-}
 
 // A runtime that is in the process ends before the libraries that were loaded earlier.
 bool g_ended = false;
@@ -125,8 +37,7 @@ int32_t Enter(Fake& f, const char* name, DeviceError* error) {
   return failure.status;
 }
 
-// ---- the table
-// -----------------------------------------------------------------------------------
+// ---- the table ---------------------------------------------------------------------------------
 
 DeviceStatus Open(int32_t, void** device, DeviceError* error) {
   Fake& f = TheFake();
@@ -213,20 +124,24 @@ DeviceStatus StreamId(void*, void* stream, uint64_t* id, DeviceError* error) {
   return kDeviceOk;
 }
 
+void UseWorkspace(Fake& f, void* workspace, void* stream) {
+  if (!f.memory.contains(workspace)) f.Fault("the workspace is not device memory");
+  const auto [user, fresh] = f.workspace_stream.emplace(workspace, stream);
+  if (!fresh && user->second != stream && f.Touched(workspace)) {
+    f.Fault("two streams use one workspace");
+  }
+  user->second = stream;
+}
+
 DeviceStatus Measure(void*, const RoutingPlan* plan, void* workspace, uint64_t bytes,
                      RoutingRaw* result, void* stream, DeviceError* error) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
   const int32_t status = Enter(f, "measure", error);
   if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
-  if (!f.memory.contains(workspace)) f.Fault("the workspace is not device memory");
   if (bytes < WorkspaceBytes(plan->tokens, plan->rule.experts)) f.Fault("small workspace");
   if (!f.Pinned(result, sizeof(*result))) f.Fault("the result is not pinned");
-  const auto [user, fresh] = f.workspace_stream.emplace(workspace, stream);
-  if (!fresh && user->second != stream && f.Touched(workspace)) {
-    f.Fault("two streams use one workspace");
-  }
-  user->second = stream;
+  UseWorkspace(f, workspace, stream);
   // The trainer's tensors are read when the stream gets there.
   f.Enqueue(stream,
             {[plan = *plan, result] { *result = MeasureRouting(plan, 1); }, {workspace, result}});
@@ -272,6 +187,62 @@ DeviceStatus GatherOnDevice(void*, const ProductPlan* plan, void* to, void* stre
   return kDeviceOk;
 }
 
+// Items up, zeros, run(items, results) in the workspace, results back: when the stream gets there.
+template <typename Run>
+DeviceStatus RunBatch(const char* name, const BatchShape& batch, void* staging, void* workspace,
+                      uint64_t bytes, void* stream, DeviceError* error, Run run) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, name, error);
+  if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  if (bytes < batch.bytes()) f.Fault("small workspace");
+  if (batch.device < 0) f.Fault("a batch of the host's");
+  if (!f.Pinned(staging, batch.bytes())) f.Fault("staging memory is not pinned");
+  UseWorkspace(f, workspace, stream);
+  const auto work = [batch, staging, workspace, run] {
+    auto* up = static_cast<std::byte*>(staging);
+    auto* on = static_cast<std::byte*>(workspace);
+    std::memcpy(on, up, batch.item_bytes);
+    std::memset(on + batch.results_at(), 0, batch.result_bytes);
+    run(on, batch.items, on + batch.results_at());
+    std::memcpy(up + batch.results_at(), on + batch.results_at(), batch.result_bytes);
+  };
+  f.Enqueue(stream, {work, {workspace, staging}});
+  return kDeviceOk;
+}
+
+DeviceStatus MeasureTensors(void*, const BatchShape* batch, void* staging, void* workspace,
+                            uint64_t bytes, void* stream, DeviceError* error) {
+  const auto run = [](const std::byte* items, int n, std::byte* results) {
+    const auto* item = reinterpret_cast<const TensorItem*>(items);
+    for (const auto* end = item + n; item != end; ++item) {
+      for (int64_t at = 0; at < item->count; at += kSpanElements) EmulateSpan(*item, at, results);
+    }
+  };
+  return RunBatch("measure_tensors", *batch, staging, workspace, bytes, stream, error, run);
+}
+
+DeviceStatus CheckUpdates(void*, const BatchShape* batch, void* staging, void* workspace,
+                          uint64_t bytes, void* stream, DeviceError* error) {
+  const auto run = [](const std::byte* items, int n, std::byte* results) {
+    const auto* item = reinterpret_cast<const UpdateItem*>(items);
+    for (const auto* end = item + n; item != end; ++item) {
+      for (int64_t at = 0; at < item->count; at += kUpdateBlock) EmulateBlock(*item, at, results);
+    }
+  };
+  return RunBatch("check_updates", *batch, staging, workspace, bytes, stream, error, run);
+}
+
+DeviceStatus Gather(void*, const BatchShape* batch, void* staging, void* workspace, uint64_t bytes,
+                    void* stream, DeviceError* error) {
+  const auto run = [](const std::byte* items, int n, std::byte* results) {
+    const auto* item = reinterpret_cast<const GatherItem*>(items);
+    const auto* indices = reinterpret_cast<const uint64_t*>(item + n);
+    for (int i = 0; i < n; ++i) EmulateGather(item[i], indices, results);
+  };
+  return RunBatch("gather", *batch, staging, workspace, bytes, stream, error, run);
+}
+
 DeviceStatus RecordEvent(void*, void* event, void* stream, DeviceError* error) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
@@ -294,106 +265,19 @@ DeviceStatus EventPassed(void*, void* event, DeviceError* error) {
   return e->passed == e->recorded ? kDeviceOk : kDeviceNotYet;
 }
 
-// ---- the test's side
-// -----------------------------------------------------------------------------
-
-void Hold(bool yes) {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  if (yes) {
-    f.holding = true;
-  } else {
-    f.Release();
-  }
-}
-
-void ReleaseAfter(int n) {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  f.looks_until_release = n;
-}
-
-void Advance(int n) {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  for (auto& [stream, queue] : f.streams) f.Run(stream, n);
-}
-
-void FailCall(const char* call, int nth, int32_t status, bool for_good) {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  f.failures[call] = {nth, status, for_good};
-}
-
-void Capture(void* stream, bool yes) {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  if (yes) {
-    f.capturing.insert(stream);
-  } else {
-    f.capturing.erase(stream);
-  }
-}
-
-uint64_t Calls(const char* name) {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  return f.calls[name];
-}
-
-uint64_t Held() {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  return f.devices.size() + f.memory.size() + f.pinned.size() + f.events.size();
-}
-
-uint64_t Faults() {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  return f.faults;
-}
-
-void Reset() {
-  Fake& f = TheFake();
-  const std::lock_guard lock(f.mutex);
-  f.looks_until_release = 0;
-  f.Release();
-  f.streams.clear();
-  f.workspace_stream.clear();
-  f.calls.clear();
-  f.failures.clear();
-  f.capturing.clear();
-  f.faults = 0;
-}
-
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::fake
 
 extern "C" const plumbline::DeviceTable plumbline_device_table = {
-    sizeof(plumbline::DeviceTable),
-    plumbline::kDeviceTableVersion,
-    sizeof(plumbline::RoutingPlan),
-    sizeof(plumbline::RoutingRaw),
-    sizeof(plumbline::ProductPlan),
-    plumbline::Open,
-    plumbline::Close,
-    plumbline::Allocate,
-    plumbline::FreeMemory,
-    plumbline::Pin,
-    plumbline::Unpin,
-    plumbline::MakeEvent,
-    plumbline::DestroyEvent,
-    plumbline::WorkspaceBytes,
-    plumbline::StreamId,
-    plumbline::Measure,
-    plumbline::Copy,
-    plumbline::GatherOnDevice,
-    plumbline::RecordEvent,
-    plumbline::EventPassed,
-};
-
-extern "C" const plumbline::FakeDeviceControl plumbline_fake_device = {
-    plumbline::Hold,     plumbline::ReleaseAfter, plumbline::Advance,
-    plumbline::FailCall, plumbline::Capture,      plumbline::Calls,
-    plumbline::Held,     plumbline::Faults,       plumbline::Reset,
+    sizeof(plumbline::DeviceTable),  plumbline::kDeviceTableVersion,
+    plumbline::kDeviceSizes,         plumbline::fake::Open,
+    plumbline::fake::Close,          plumbline::fake::Allocate,
+    plumbline::fake::FreeMemory,     plumbline::fake::Pin,
+    plumbline::fake::Unpin,          plumbline::fake::MakeEvent,
+    plumbline::fake::DestroyEvent,   plumbline::fake::WorkspaceBytes,
+    plumbline::fake::StreamId,       plumbline::fake::Measure,
+    plumbline::fake::Copy,           plumbline::fake::GatherOnDevice,
+    plumbline::fake::MeasureTensors, plumbline::fake::CheckUpdates,
+    plumbline::fake::Gather,         plumbline::fake::RecordEvent,
+    plumbline::fake::EventPassed,
 };

@@ -1,7 +1,8 @@
 // A device without a device: streams are queues of closures, "device memory" is the host's, and the
-// measurement is the host twin's. It obeys the test: it holds its streams, fails on demand, says
-// that a stream is being captured. And it watches its user: memory that is freed or written while a
-// stream may still touch it, or a workspace that two streams use at once, is a fault.
+// measurement is the host twin's, or the kernels' own code with emulated lanes. It obeys the test:
+// it holds its streams, fails on demand, says that a stream is being captured. And it watches its
+// user: memory that is freed or written while a stream may still touch it, or a workspace that two
+// streams use at once, is a fault.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,7 @@ struct FakeDeviceControl {
   void (*advance)(int n);
   // The `nth` call from now (0: the next) of that name returns `status`, and all later ones too if
   // `for_good`. "open", "allocate", "pin", "make_event", "stream_id", "measure", "copy",
-  // "gather_product",
-  // "record_event", "event_passed".
+  // "gather_product", "measure_tensors", "check_updates", "gather", "record_event", "event_passed".
   void (*fail)(const char* call, int nth, int32_t status, bool for_good);
   void (*capture)(void* stream, bool yes);
   uint64_t (*calls)(const char* name);

@@ -5,52 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 
-#include "tests/kernels/emulated_warp.h"
+#include "tests/kernels/emulated_batch.h"
 #include "tests/kernels/tensor_stats_equal.h"
 #include "tests/kernels/values_case.h"
 
 namespace plumbline {
 namespace {
 
-// Adds to the results as the device's atomics do.
-struct PlainSink {
-  TensorRaw* raw;
-  uint64_t* exponents;
-
-  void Exponent(int index) { ++exponents[index]; }
-  void Wide(int which, Uint128 v, int exponent, bool negative) {
-    SplitDigits(v, exponent, [&](int i, int64_t part) {
-      raw->wides[which].digit[i] += negative ? -part : part;
-    });
-  }
-  void Count(int i, uint64_t n) { raw->counts[i] += n; }
-  void AddDigest(Digest digest) {
-    raw->digest.low += digest.low;
-    raw->digest.high += digest.high;
-  }
-  void Extremes(uint64_t highest, uint64_t lowest_flipped) {
-    raw->highest = std::max(raw->highest, highest);
-    raw->lowest_flipped = std::max(raw->lowest_flipped, lowest_flipped);
-  }
-};
-
-template <typename W, typename Raw>
-void MeasureSpan(const TensorItem& item, int64_t first, PlainSink* sink) {
-  using Measure = TileMeasure<EmulatedWarp, PlainSink, W, Raw>;
-  // Two warps, that take turns.
-  Measure warps[] = {Measure(item, &kDigestTable, sink), Measure(item, &kDigestTable, sink)};
-  const int64_t end = std::min(item.count, first + kSpanElements);
-  for (int64_t at = first; at < end; at += kTileElements) {
-    warps[at / kTileElements % 2].Measure(at);
-  }
-  for (Measure& warp : warps) warp.Finish();
-}
-
 std::vector<TensorStats> Emulate(const TensorBatch& batch, uint64_t seed) {
-  std::vector<uint64_t> results(batch.result_bytes() / 8);
+  std::vector<uint64_t> results(batch.shape().result_bytes / 8);
   struct Span {
     const TensorItem* item;
     int64_t first;
@@ -59,27 +24,11 @@ std::vector<TensorStats> Emulate(const TensorBatch& batch, uint64_t seed) {
   for (const TensorItem& item : batch.items()) {
     for (int64_t at = 0; at < item.count; at += kSpanElements) spans.push_back({&item, at});
   }
-  EXPECT_EQ(static_cast<int64_t>(spans.size()), batch.spans());
+  EXPECT_EQ(static_cast<int64_t>(spans.size()), batch.shape().work);
   std::shuffle(spans.begin(), spans.end(), std::mt19937_64(seed));
-  for (const Span& span : spans) {
-    auto* raw = reinterpret_cast<TensorRaw*>(results.data() + span.item->result / 8);
-    PlainSink sink{raw, reinterpret_cast<uint64_t*>(raw + 1)};
-    switch (span.item->dtype) {
-      case DType::kF64:
-        MeasureSpan<uint64_t, uint64_t>(*span.item, span.first, &sink);
-        break;
-      case DType::kF32:
-        MeasureSpan<uint32_t, uint32_t>(*span.item, span.first, &sink);
-        break;
-      case DType::kF16:
-      case DType::kBF16:
-        MeasureSpan<uint32_t, uint16_t>(*span.item, span.first, &sink);
-        break;
-      default:
-        MeasureSpan<uint32_t, uint8_t>(*span.item, span.first, &sink);
-    }
-  }
-  return batch.Finish(reinterpret_cast<const std::byte*>(results.data()));
+  auto* to = reinterpret_cast<std::byte*>(results.data());
+  for (const Span& span : spans) EmulateSpan(*span.item, span.first, to);
+  return batch.Finish(to);
 }
 
 TEST(TensorTile, ManyTensorsEqualTheHostTwinInEveryBit) {

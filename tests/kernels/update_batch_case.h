@@ -36,12 +36,12 @@ class UpdateBatchCase {
   }
 
   const std::vector<ValuesCase>& cases() const { return cases_; }  // three for each update
-  const std::vector<UpdateTensors>& updates() const { return updates_; }
+  const std::vector<UpdateViews>& updates() const { return updates_; }
 
   void ExpectHostTwins(const std::vector<UpdateStats>& device) const {
     ASSERT_EQ(device.size(), updates_.size());
     for (size_t i = 0; i < device.size(); ++i) {
-      const UpdateTensors& u = updates_[i];
+      const UpdateViews& u = updates_[i];
       UpdateStats host;
       ASSERT_TRUE(CheckUpdate(u.before, u.after, u.intended, &host).ok());
       SCOPED_TRACE(testing::Message() << "update " << i << " of " << DTypeName(u.before.dtype));
@@ -75,7 +75,7 @@ class UpdateBatchCase {
   }
 
   std::vector<ValuesCase> cases_;
-  std::vector<UpdateTensors> updates_;
+  std::vector<UpdateViews> updates_;
 };
 
 }  // namespace plumbline

@@ -6,42 +6,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 
-#include "kernels/gather_batch.h"
 #include "kernels/sampled_gather.h"
-#include "tests/kernels/emulated_warp.h"
+#include "tests/kernels/emulated_batch.h"
 #include "tests/kernels/update_batch_case.h"
 
 namespace plumbline {
 namespace {
 
-// Adds to the results as the device's atomics do.
-struct PlainSink {
-  UpdateRaw* raw;
-
-  void Sum(int which, PairSum block) {
-    if (!IsFiniteValue(block.high) || !IsFiniteValue(block.low)) {
-      raw->beyond[which] += block.high;
-      return;
-    }
-    for (const double x : {block.high, block.low}) {
-      const FloatParts parts = PartsOf(x);
-      SplitDigits(parts.significand, parts.exponent, [&](int i, int64_t part) {
-        raw->wides[which].digit[i] += parts.negative ? -part : part;
-      });
-    }
-  }
-  void Count(int which, uint64_t n) { raw->counts[which] += n; }
-};
-
 TEST(UpdateTile, ManyUpdatesEqualTheHostTwinInEveryBit) {
   const UpdateBatchCase c(1);
   const absl::StatusOr<UpdateBatch> batch = UpdateBatch::Plan(c.updates());
   ASSERT_TRUE(batch.ok()) << batch.status();
-  std::vector<uint64_t> results(batch->result_bytes() / 8);
-  auto* raws = reinterpret_cast<UpdateRaw*>(results.data());
+  std::vector<uint64_t> results(batch->shape().result_bytes / 8);
+  auto* to = reinterpret_cast<std::byte*>(results.data());
   struct Block {
     size_t item;
     int64_t first;
@@ -53,22 +32,21 @@ TEST(UpdateTile, ManyUpdatesEqualTheHostTwinInEveryBit) {
   }
   std::shuffle(blocks.begin(), blocks.end(), std::mt19937_64(3));
   for (const Block& block : blocks) {
-    PlainSink sink{raws + block.item};
-    UpdateTile<EmulatedWarp, PlainSink>(batch->items()[block.item], &sink).Check(block.first);
+    EmulateBlock(batch->items()[block.item], block.first, to);
   }
-  c.ExpectHostTwins(batch->Finish(reinterpret_cast<const std::byte*>(results.data())));
+  c.ExpectHostTwins(batch->Finish(to));
 }
 
 TEST(UpdateBatch, BatchesThatDoNotFitAreRefused) {
   const float x[4] = {};
   const TensorView v = TensorView::Dense(x, DType::kF32, 4);
   TensorView other = TensorView::Dense(x, DType::kF32, 3);
-  const UpdateTensors bad[] = {{v, v, v}, {v, v, other}};
+  const UpdateViews bad[] = {{v, v, v}, {v, v, other}};
   EXPECT_THAT(std::string(UpdateBatch::Plan(bad).status().message()),
               testing::StartsWith("update 1: intended: "));
   other = v;
   other.device = 1;
-  const UpdateTensors apart[] = {{v, v, v}, {other, other, other}};
+  const UpdateViews apart[] = {{v, v, v}, {other, other, other}};
   EXPECT_FALSE(UpdateBatch::Plan(apart).ok());
 }
 
@@ -89,14 +67,10 @@ TEST(GatherBatch, ManyGathersEqualTheHostTwin) {
   for (size_t i = 0; i < cases.size(); ++i) requests.push_back({cases[i].view, indices[i]});
   const absl::StatusOr<GatherBatch> batch = GatherBatch::Plan(requests);
   ASSERT_TRUE(batch.ok()) << batch.status();
-  std::vector<uint64_t> results((batch->result_bytes() + 7) / 8);
-  for (const GatherItem& item : batch->items()) {
-    for (int64_t i = 0; i < item.samples; ++i) {
-      GatherOne(item, i, batch->indices()[static_cast<size_t>(item.first_span + i)],
-                reinterpret_cast<unsigned char*>(results.data()));
-    }
-  }
-  const auto gathered = batch->Finish(reinterpret_cast<const std::byte*>(results.data()));
+  std::vector<uint64_t> results(batch->shape().result_bytes / 8);
+  auto* to = reinterpret_cast<std::byte*>(results.data());
+  for (const GatherItem& item : batch->items()) EmulateGather(item, batch->indices().data(), to);
+  const auto gathered = batch->Finish(to);
   for (size_t i = 0; i < cases.size(); ++i) {
     std::vector<std::byte> host(indices[i].size() * DTypeSize(cases[i].view.dtype));
     ASSERT_TRUE(GatherSamples(cases[i].view, indices[i], host.data()).ok());

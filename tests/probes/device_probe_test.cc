@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/probes/device_case.h"
+#include "tests/probes/device_tensors.h"
 
 namespace plumbline::probes {
 namespace {
@@ -92,6 +92,38 @@ TEST_F(Probe, EachDeviceHasARing) {
   EXPECT_EQ(fake_.calls("open"), 2u);
   EXPECT_EQ(Drained(&probe), (std::vector<uint32_t>{0, 2, 1}));
   EXPECT_TRUE(probe.used());
+  probe.Free();
+  EXPECT_EQ(Held(), 0u);
+}
+
+TEST_F(Probe, TensorsAndUpdatesGoToTheirDevicesRing) {
+  DeviceProbe probe(FakeLoader(), {}, {});
+  const DeviceCase router(1);
+  const TensorCase tensor(3);
+  const UpdateCase update(4);
+  const MeasureOptions options = OptionsOf(3, true);
+  const auto tag = [](uint32_t call) { return DeviceTag{nullptr, 1, call, true}; };
+  DeviceReply reply;
+  probe.Observe(tensor.device(2), options, nullptr, tag(0), &reply);
+  EXPECT_EQ(reply.outcome, DeviceOutcome::kTaken) << reply.error.text;
+  EXPECT_TRUE(reply.prepared);
+  EXPECT_EQ(Observe(&probe, router.device(1), 1).outcome, DeviceOutcome::kTaken);
+  probe.Observe(update.device(1), options, nullptr, tag(2), &reply);
+  EXPECT_TRUE(reply.prepared) << "the first of its ring";
+  reply = {};
+  probe.Observe(update.device(2), options, nullptr, tag(3), &reply);
+  EXPECT_FALSE(reply.prepared);
+  std::vector<uint32_t> calls;
+  probe.Drain([&](const DeviceItem& item) {
+    calls.push_back(item.tag.call);
+    if (item.tensor != nullptr) {
+      EXPECT_EQ(DeviceEvidence(item), HostEvidence(tensor.host(), options));
+    }
+    if (item.update != nullptr) {
+      EXPECT_EQ(DeviceEvidence(item), HostEvidence(update.host(), options));
+    }
+  });
+  EXPECT_EQ(calls, (std::vector<uint32_t>{1, 2, 0, 3}));
   probe.Free();
   EXPECT_EQ(Held(), 0u);
 }

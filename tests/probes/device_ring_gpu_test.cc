@@ -1,44 +1,23 @@
-// The ring over the real library: what the fake only plays. Needs a GPU. The library is opened as
-// the agent opens it, so that its CUDA runtime is apart from this program's, which is the
-// trainer's.
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-
+// The ring over the real library: what the fake only plays. Needs a GPU.
 #include "tests/kernels/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <cuda.h>
-#include <dlfcn.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <chrono>
+#include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "probes/device_ring.h"
 #include "tests/kernels/routing_case.h"
 #include "tests/kernels/routing_stats_equal.h"
+#include "tests/probes/gpu_ring.h"
 #endif
 
 namespace plumbline::probes {
 namespace {
 
 #if defined(PLUMBLINE_HAVE_CUDA)
-
-const DeviceTable* g_table = nullptr;
-
-// PLUMBLINE_CUDA_LIBRARY, else ../lib from this program, so that a build folder may be moved.
-std::string LibraryPath() {
-  if (const char* chosen = std::getenv("PLUMBLINE_CUDA_LIBRARY")) return chosen;
-  char self[4096];
-  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-  std::string path(self, n > 0 ? static_cast<size_t>(n) : 0);
-  path.resize(path.rfind('/') + 1);
-  return path + "../lib/libplumbline_cuda.so";
-}
 
 // A case, and the same on device 0 with the same strides.
 class GpuCase {
@@ -54,64 +33,6 @@ class GpuCase {
  private:
   RoutingCase case_;
   DeviceCopies copies_;
-};
-
-// What the drain thread does, until the oldest call is there.
-bool WaitFront(DeviceRing* ring, DeviceItem* item) {
-  for (int tries = 0; tries < 20000; ++tries) {
-    if (ring->Front(item)) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
-}
-
-// A stream that stands still until Release, without holding up the others.
-class Blocker {
- public:
-  explicit Blocker(cudaStream_t stream) {
-    EXPECT_EQ(cudaLaunchHostFunc(stream, Wait, this), cudaSuccess);
-  }
-  void Release() { go_ = true; }
-  ~Blocker() { Release(); }
-
- private:
-  static void Wait(void* self) {
-    while (!static_cast<Blocker*>(self)->go_) std::this_thread::yield();
-  }
-  std::atomic<bool> go_{false};
-};
-
-class GpuRing : public ::testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_EQ(cudaFree(nullptr), cudaSuccess);  // the trainer uses device 0
-    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-    DeviceError error{};
-    ring_ = DeviceRing::Open(g_table, 0, {}, &error);
-    ASSERT_NE(ring_, nullptr) << error.text;
-  }
-  void TearDown() override {
-    cudaStreamSynchronize(stream_);
-    DeviceItem item;
-    while (ring_->Front(&item)) ring_->Pop();
-    ring_.reset();
-    cudaStreamDestroy(stream_);
-    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-  }
-  DeviceOutcome Observe(const RoutingCall& call, void* stream, bool sampled = true) {
-    bool prepared = false;
-    return ring_->Observe(call, stream, {nullptr, 0, 0, sampled}, &prepared, &error_);
-  }
-  void Take() {
-    DeviceItem item;
-    ASSERT_TRUE(WaitFront(ring_.get(), &item));
-    EXPECT_TRUE(item.measured) << item.why.text;
-    ring_->Pop();
-  }
-
-  cudaStream_t stream_ = nullptr;
-  std::unique_ptr<DeviceRing> ring_;
-  DeviceError error_{};
 };
 
 TEST_F(GpuRing, MeasurementAndRowsAreTheHostsBitForBit) {
@@ -233,16 +154,6 @@ TEST_F(GpuRing, ADeviceThatIsNotThereIsAnError) {
   DeviceError error{};
   EXPECT_EQ(DeviceRing::Open(g_table, 31, {}, &error), nullptr);
   EXPECT_NE(std::string(error.text), "");
-}
-
-// The library that the agent would open.
-void LoadTable() {
-  void* library = dlopen(LibraryPath().c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    std::printf("failed: %s\n", dlerror());
-    std::exit(1);
-  }
-  g_table = static_cast<const DeviceTable*>(dlsym(library, kDeviceTableSymbol));
 }
 
 #else

@@ -225,11 +225,12 @@ enum { PLUMBLINE_BIAS_ABSENT = 0, PLUMBLINE_BIAS_BEFORE = 1, PLUMBLINE_BIAS_AFTE
  * the host or on one device. Floating tensors f64, f32, f16 or bf16; integer tensors of any width;
  * masks bool or u8; any strides. NULL: absent.
  *
- * On a device nothing is synchronised and nothing allocated, but for its first call and the first
- * of more than 64, 128 and 256 experts. DROPPED: no room in the device's ring, the device failed
- * before, or the stream is being captured into a graph. UNAVAILABLE: libplumbline_cuda.so, a driver
- * or the device is missing; told on standard error once. INVALID_ARGUMENT: `cuda_stream` belongs to
- * another device. The thread's current device and CUDA's last error stay as they are. */
+ * On a device nothing is synchronised and nothing allocated, but for its first call, the first of
+ * more than 64, 128 and 256 experts, and the first tensor or update. DROPPED: no room in the
+ * device's ring, the device failed before, or the stream is being captured into a graph.
+ * UNAVAILABLE: libplumbline_cuda.so, a driver or the device is missing; told on standard error
+ * once. INVALID_ARGUMENT: `cuda_stream` belongs to another device. The thread's current device and
+ * CUDA's last error stay as they are. */
 typedef struct plumbline_routing {
   uint32_t size;                /* sizeof(plumbline_routing_t) */
   uint32_t top_k;               /* choices a token; required, >= 1 */
@@ -310,10 +311,11 @@ enum {
 };
 
 /* Of all structs below: tensors are borrowed, of any strides; host tensors are read before the call
- * returns, CUDA tensors of a matmul in the order of `cuda_stream`; CUDA tensors of the other kinds
- * are not read: DROPPED, and counted as `device-tensor-not-read`. NULL: absent. Texts are copied. A
- * tensor too large to be copied cheaply is measured within the call, a smaller one later, by the
- * library's own thread: either way the caller may write to it as soon as the call returns.
+ * returns. CUDA tensors of a matmul, of a tensor (floating) and of an update (whole tensors) are
+ * read as a router call's are, in the order of `cuda_stream`; all others are not read: DROPPED, and
+ * counted as `device-tensor-not-read`. NULL: absent. Texts are copied. A host tensor too large to
+ * be copied cheaply is measured within the call, a smaller one later, by the library's own thread:
+ * either way the caller may write to it as soon as the call returns.
  * INVALID_ARGUMENT: nothing was recorded, and plumbline_last_error() names the field. */
 
 /* One tensor at one moment. */

@@ -220,9 +220,9 @@ TEST(Observe, DeviceTensorsAreLossesNotMistakes) {
   const Tensor values(w.data(), {6});
   DLTensor device = *values.get();
   device.device.device_type = static_cast<decltype(device.device.device_type)>(PLUMBLINE_DL_CUDA);
-  plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
-  tensor.values = &device;
-  EXPECT_EQ(r.run->ObserveTensor(r.tensor, 0, tensor, &r.error), PLUMBLINE_DROPPED);
+  plumbline_reduction_t reduction = PLUMBLINE_REDUCTION_INIT;
+  reduction.input = &device;
+  EXPECT_EQ(r.run->ObserveReduction(r.reduction, 0, reduction, &r.error), PLUMBLINE_DROPPED);
   plumbline_logits_t logits = PLUMBLINE_LOGITS_INIT;
   logits.train = logits.rollout = &device;
   EXPECT_EQ(r.run->ObserveLogits(r.logits, 0, logits, &r.error), PLUMBLINE_DROPPED);

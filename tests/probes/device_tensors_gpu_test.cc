@@ -1,0 +1,178 @@
+// Tensors and updates through the ring over the real library: figures and sampled elements are the
+// host twins' bit for bit, thus the evidence too (device_ring_tensors_test.cc). Needs a GPU; the
+// program's main function is device_ring_gpu_test.cc's.
+#include "tests/kernels/gpu.h"
+
+#if defined(PLUMBLINE_HAVE_CUDA)
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/sampled_gather.h"
+#include "tests/kernels/tensor_stats_equal.h"
+#include "tests/probes/gpu_ring.h"
+#include "tests/probes/tensor_case.h"
+
+namespace plumbline::probes {
+namespace {
+
+class GpuTensors : public GpuRing {
+ protected:
+  TensorCall Copy(const TensorCase& c) {
+    TensorCall call = c.host();
+    call.values = copies_.Copy(call.values, c.values().storage);
+    return call;
+  }
+  UpdateCall Copy(const UpdateCase& c) {
+    UpdateCall call = c.host();
+    UpdateInput& in = call.input;
+    TensorView* const views[] = {&in.before,   &in.after,         &in.intended,
+                                 &in.gradient, &in.moment_before, &in.moment_after};
+    for (size_t i = 0; i < kUpdateTensors; ++i) {
+      if (views[i]->present()) *views[i] = copies_.Copy(*views[i], c.values()[i].storage);
+    }
+    return call;
+  }
+  static void ExpectElements(const TensorView& host, const TensorSample& sample,
+                             const std::byte* found) {
+    std::vector<uint64_t> indices(static_cast<size_t>(sample.elements()));
+    sample.Indices(indices.data());
+    std::vector<std::byte> expected(indices.size() * DTypeSize(host.dtype));
+    ASSERT_TRUE(GatherSamples(host, indices, expected.data()).ok());
+    if (expected.empty()) return;
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(std::memcmp(found, expected.data(), expected.size()), 0);
+  }
+  static void ExpectHosts(const TensorCall& host, const TensorJob& job) {
+    TensorStats stats;
+    ASSERT_TRUE(MeasureTensor(host.values, &stats).ok());
+    ExpectSame(FinishItem(job.item, job.results()), stats);
+    if (job.sampled) ExpectElements(host.values, job.sample, job.elements());
+  }
+  static void ExpectHosts(const UpdateCall& host, const UpdateJob& job) {
+    UpdateStats stats;
+    const UpdateInput& in = host.input;
+    ASSERT_TRUE(CheckUpdate(in.before, in.after, in.intended, &stats).ok());
+    const UpdateStats found = FinishItem(job.item, job.results());
+    static_assert(sizeof(found) == 11 * 8, "no padding");
+    EXPECT_EQ(std::memcmp(static_cast<const void*>(&found), &stats, sizeof(stats)), 0);
+    if (!job.sampled) return;
+    const auto expected = Tensors(in), elements = Tensors(ElementsOf(job));
+    for (size_t i = 0; i < kUpdateTensors; ++i) {
+      ASSERT_EQ(elements[i].present(), expected[i].present());
+      if (!expected[i].present()) continue;
+      ExpectElements(expected[i], job.sample, static_cast<const std::byte*>(elements[i].data));
+    }
+  }
+  // The oldest call's figures and elements against the host's.
+  template <typename Call>
+  void TakeAsHosts(const Call& host) {
+    DeviceItem item;
+    ASSERT_TRUE(WaitFront(ring_.get(), &item));
+    ASSERT_TRUE(item.measured) << item.why.text;
+    if constexpr (std::is_same_v<Call, TensorCall>) {
+      ASSERT_NE(item.tensor, nullptr);
+      ExpectHosts(host, *item.tensor);
+    } else {
+      ASSERT_NE(item.update, nullptr);
+      ExpectHosts(host, *item.update);
+    }
+    ring_->Pop();
+  }
+
+  DeviceCopies copies_;
+};
+
+TEST_F(GpuTensors, FiguresAndElementsAreTheHostsBitForBit) {
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    const TensorCase c(seed);
+    ASSERT_EQ(Observe(Copy(c), OptionsOf(seed, seed % 3 != 0), stream_), DeviceOutcome::kTaken)
+        << error_.text;
+    TakeAsHosts(c.host());
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(GpuTensors, OfUpdatesToo) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const UpdateCase c(seed);
+    ASSERT_EQ(Observe(Copy(c), OptionsOf(seed, seed % 3 != 0), stream_), DeviceOutcome::kTaken)
+        << error_.text;
+    TakeAsHosts(c.host());
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(GpuTensors, LargeOnesToo) {
+  constexpr int64_t kElements = 3'000'001;
+  const ValuesCase values =
+      Lay(DType::kBF16, ValuesMaker(1).Make(DType::kBF16, Kind::kNormal, kElements), 0);
+  TensorCall host;
+  host.values = values.view;
+  TensorCall device = host;
+  device.values = copies_.Copy(values.view, values.storage);
+  ASSERT_EQ(Observe(device, OptionsOf(1, true), stream_), DeviceOutcome::kTaken);
+  TakeAsHosts(host);
+  UpdateCall update, on_device;
+  update.input.before = update.input.after = update.input.intended = values.view;
+  on_device.input.before = on_device.input.after = on_device.input.intended = device.values;
+  ASSERT_EQ(Observe(on_device, OptionsOf(1, true), stream_), DeviceOutcome::kTaken);
+  TakeAsHosts(update);
+}
+
+// Calls of all kinds on several streams at once, none waited for; each stream has a workspace.
+TEST_F(GpuTensors, NothingWaitsAndNothingMixes) {
+  const TensorCase tensor(3);
+  const UpdateCase update(4);
+  const TensorCall device_tensor = Copy(tensor);
+  const UpdateCall device_update = Copy(update);
+  const MeasureOptions options = OptionsOf(3, true);
+  ASSERT_EQ(Observe(device_tensor, options, stream_), DeviceOutcome::kTaken);
+  TakeAsHosts(tensor.host());  // got the memory ready
+  cudaStream_t streams[kDeviceStreams] = {};
+  for (cudaStream_t& s : streams) {
+    ASSERT_EQ(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), cudaSuccess);
+  }
+  Blocker blocker(streams[0]);
+  for (int i = 0; i < 40; ++i) {
+    cudaStream_t on = streams[i % kDeviceStreams];
+    const DeviceOutcome o =
+        i % 2 == 0 ? Observe(device_tensor, options, on) : Observe(device_update, options, on);
+    ASSERT_EQ(o, DeviceOutcome::kTaken) << error_.text;
+  }
+  DeviceItem item;
+  EXPECT_FALSE(ring_->Front(&item)) << "the stream cannot have got there";
+  blocker.Release();
+  for (int i = 0; i < 40; ++i) {
+    if (i % 2 == 0) {
+      TakeAsHosts(tensor.host());
+    } else {
+      TakeAsHosts(update.host());
+    }
+  }
+  for (cudaStream_t s : streams) cudaStreamDestroy(s);
+}
+
+TEST_F(GpuTensors, CapturesAreSkippedAndErrorsAreTheTrainers) {
+  const TensorCase c(3);
+  const TensorCall device = Copy(c);
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), cudaSuccess);
+  EXPECT_EQ(Observe(device, OptionsOf(3, true), stream_), DeviceOutcome::kCapturing);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  size_t nodes = 99;
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+  EXPECT_EQ(nodes, 0u);
+  cudaGraphDestroy(graph);
+  void* huge = nullptr;
+  ASSERT_EQ(cudaMalloc(&huge, size_t{1} << 60), cudaErrorMemoryAllocation);
+  ASSERT_EQ(Observe(device, OptionsOf(3, true), stream_), DeviceOutcome::kTaken);
+  TakeAsHosts(c.host());
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation) << "ours to read, not the library's";
+}
+
+}  // namespace
+}  // namespace plumbline::probes
+#endif
