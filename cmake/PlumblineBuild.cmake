@@ -83,6 +83,9 @@ function(plumb_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} plumb_warnings GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PLUMBLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              PLUMBLINE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  # A test's own code runs once; what it tests is optimised as ever. A seventh less to compile. g++ 12 then sees values that
+  # are not set in std::optional and the like; the sanitizers would see real ones.
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   if(NOT PLUMB_TEST_PRECOMPILED)
     set(PLUMB_TEST_PRECOMPILED tests)
   endif()

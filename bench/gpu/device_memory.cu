@@ -45,7 +45,18 @@ __global__ void FillKernel(void* data, DType t, int64_t n, float deviation, uint
   }
 }
 
+__global__ void SpinKernel(int64_t cycles) {
+  const int64_t begin = clock64();
+  while (clock64() - begin < cycles) {
+  }
+}
+
 }  // namespace
+
+void Spin(cudaStream_t stream) {
+  SpinKernel<<<1, 1, 0, stream>>>(200000);
+  Must(cudaGetLastError(), "spin");
+}
 
 void FillNormal(void* data, DType t, int64_t elements, float deviation, uint64_t seed) {
   if (elements == 0) return;
@@ -55,9 +66,12 @@ void FillNormal(void* data, DType t, int64_t elements, float deviation, uint64_t
 }
 
 int Processors() {
-  int count = 0;
-  Must(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0), "device");
-  return count;
+  static const int processors = [] {
+    int count = 0;
+    Must(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0), "device");
+    return count;
+  }();
+  return processors;
 }
 
 }  // namespace plumbline::gpu

@@ -59,8 +59,12 @@ void FillNormal(void* data, DType t, int64_t elements, float deviation, uint64_t
 
 int Processors();  // multiprocessors of device 0
 
+// Keeps the stream busy for about 100 us, so that what is enqueued meanwhile runs without a gap.
+void Spin(cudaStream_t stream);
+
 // Times launch(cudaStream_t) -> int, 0 or a cudaError_t: the state must use manual time. `bytes`
-// are what one launch has to move.
+// are what one launch has to move. The device's time alone: what the host takes to enqueue is not
+// in it.
 template <typename Launch>
 void TimeLaunches(benchmark::State& state, int64_t bytes, Launch launch) {
   cudaStream_t stream = nullptr;
@@ -74,6 +78,7 @@ void TimeLaunches(benchmark::State& state, int64_t bytes, Launch launch) {
   }
   for (auto _ : state) {
     float milliseconds = 0;
+    Spin(stream);
     Must(cudaEventRecord(begin, stream), "event");
     Must(static_cast<cudaError_t>(launch(stream)), "launch");
     Must(cudaEventRecord(end, stream), "event");

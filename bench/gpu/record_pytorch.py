@@ -44,7 +44,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", RANK="0", WORLD_SIZE="1",
-                      NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,COLL,GRAPH,TUNING",
+                      NCCL_SOCKET_IFNAME="lo", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,COLL,GRAPH,TUNING",
                       NCCL_DEBUG_FILE=str(folder / "nccl.log"), TORCH_NCCL_TRACE_BUFFER_SIZE="200",
                       TORCH_FR_BUFFER_SIZE="200")
     try:

@@ -121,6 +121,8 @@ def step_figure(part):
     why = why_not(part)
     if why:
         return Figure(name, limit, why=why)
+    if part["lost"] > 0:
+        return Figure(name, limit, why=f"{part['lost']} calls were lost, which cost nothing")
     blocks = [(b["probes"], statistics.fmean(b["milliseconds"])) for b in part["blocks"]]
     pairs = [(with_, without) for (on, with_), (off, without) in zip(blocks[::2], blocks[1::2])
              if on and not off]
@@ -169,7 +171,7 @@ def trainer_figures(part, audits):
     name = "PyTorch {}, {}: "
     out = []
     for router, rules in TRAINED.items():
-        why = why_not(part) or ("" if router in part else "not run")
+        why = why_not(part) or why_not(part.get(router))
         label = name.format((part or {}).get("torch", ""), router).replace(" ,", ",")
         same, found = label + "losses with probes and without", label + "findings"
         wanted = ", ".join(rules) or "none"
@@ -204,9 +206,14 @@ def missed(results):
     return [f.name for _, group in figures(results) for f in group if f.met is False]
 
 
+TOOLS = ("profile", "sanitizers")  # where one refuses to run there, its figures say so
+
+
 def failed(results):
     """Parts that broke as a whole: what they would have measured is not known."""
-    return [f"{name}: {part['failed']}" for name, part in results.items() if "failed" in part]
+    return [f"{name}: {found[key]}" for name, part in results.items()
+            for found in (part, *(v for v in part.values() if isinstance(v, dict)))
+            for key in ("failed", "broke") if key in found and name not in TOOLS]
 
 
 def measured(results):
@@ -246,8 +253,9 @@ def _products(part, audits):
                 f"{p['matches']}/{p['samples']}") if asked else (f"{p['outcome']}: {p['why']}",
                                                                 "", "", "")
         rows.append("| " + " | ".join((f"`{p['name']}`", *said, audits.get(p["name"], ""))) + " |")
-    return _table(("product", "verdict", "order", "arithmetic", "replayed", "of random data, by "
-                   "plumb audit"), rows)
+    broke = [f"Not to the end: {part['broke']}.", ""] if "broke" in part else []
+    return broke + _table(("product", "verdict", "order", "arithmetic", "replayed",
+                           "of random data, by plumb audit"), rows)
 
 
 def _profiles(part):

@@ -113,6 +113,7 @@ void Compare(const Shape& shape) {
 
 TEST(LogitGpu, AgreesWithTheHostTwin) {
   for (const int64_t vocabulary : {1, 2, 7, 100, 1000, 4096, 4097, 32000, 151936}) {
+    if (vocabulary > Cases(151936)) continue;
     for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
       Compare({5, vocabulary, dtype, vocabulary > 50, vocabulary % 3});
     }

@@ -36,7 +36,7 @@ class GpuCase {
 };
 
 TEST_F(GpuRing, MeasurementAndRowsAreTheHostsBitForBit) {
-  for (uint32_t seed = 0; seed < 300; ++seed) {
+  for (uint32_t seed = 0; seed < Cases(300); ++seed) {
     SCOPED_TRACE(seed);
     const GpuCase c(seed, seed % 50 == 0 ? 20000 : 900);
     ASSERT_EQ(Observe(c.device, stream_), DeviceOutcome::kTaken) << error_.text;

@@ -84,7 +84,7 @@ class GpuTensors : public GpuRing {
 };
 
 TEST_F(GpuTensors, FiguresAndElementsAreTheHostsBitForBit) {
-  for (uint32_t seed = 0; seed < 400; ++seed) {
+  for (uint32_t seed = 0; seed < Cases(400); ++seed) {
     SCOPED_TRACE(seed);
     const TensorCase c(seed);
     ASSERT_EQ(Observe(Copy(c), OptionsOf(seed, seed % 3 != 0), stream_), DeviceOutcome::kTaken)
@@ -95,7 +95,7 @@ TEST_F(GpuTensors, FiguresAndElementsAreTheHostsBitForBit) {
 }
 
 TEST_F(GpuTensors, OfUpdatesToo) {
-  for (uint32_t seed = 0; seed < 300; ++seed) {
+  for (uint32_t seed = 0; seed < Cases(300); ++seed) {
     SCOPED_TRACE(seed);
     const UpdateCase c(seed);
     ASSERT_EQ(Observe(Copy(c), OptionsOf(seed, seed % 3 != 0), stream_), DeviceOutcome::kTaken)

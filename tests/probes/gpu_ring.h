@@ -44,16 +44,21 @@ inline bool WaitFront(DeviceRing* ring, DeviceItem* item) {
 class Blocker {
  public:
   explicit Blocker(cudaStream_t stream) {
-    EXPECT_EQ(cudaLaunchHostFunc(stream, Wait, this), cudaSuccess);
+    auto* held = new std::shared_ptr<std::atomic<bool>>(go_);  // the stream's, which may outlive us
+    EXPECT_EQ(cudaLaunchHostFunc(stream, Wait, held), cudaSuccess);
   }
-  void Release() { go_ = true; }
+  void Release() { *go_ = true; }
   ~Blocker() { Release(); }
+  Blocker(const Blocker&) = delete;
+  Blocker& operator=(const Blocker&) = delete;
 
  private:
-  static void Wait(void* self) {
-    while (!static_cast<Blocker*>(self)->go_) std::this_thread::yield();
+  static void Wait(void* held) {
+    const std::unique_ptr<std::shared_ptr<std::atomic<bool>>> go(
+        static_cast<std::shared_ptr<std::atomic<bool>>*>(held));
+    while (!**go) std::this_thread::yield();
   }
-  std::atomic<bool> go_{false};
+  std::shared_ptr<std::atomic<bool>> go_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 class GpuRing : public ::testing::Test {

@@ -59,17 +59,18 @@ class Figures(unittest.TestCase):
                 self.assertIn("not measured: ", figure.row())
 
     def test_the_step_is_judged_by_median_and_by_all_time(self):
-        def step(with_probes, late=0.0, pairs=20):
+        def step(with_probes, late=0.0, pairs=20, lost=0):
             blocks = []
             for i in range(pairs):
                 slow = with_probes + (late if i == 0 else 0)
                 blocks += [{"probes": True, "milliseconds": [slow] * 5},
                            {"probes": False, "milliseconds": [10.0] * 5}]
-            return report.step_figure({"blocks": blocks, "taken": 9, "lost": 0})
+            return report.step_figure({"blocks": blocks, "taken": 9, "lost": lost})
         self.assertTrue(step(10.04).met)
         self.assertIs(step(10.06).met, False)
         self.assertIs(step(10.0, late=2.0).met, False)  # one block alone has it all
         self.assertIsNone(step(10.0, pairs=9).met)
+        self.assertIsNone(step(10.0, lost=1).met)  # what was lost cost nothing
 
     def test_bytes_read_twice_are_seen(self):
         def routing(mebibytes):
@@ -150,6 +151,25 @@ class Programs(unittest.TestCase):
         self.assertEqual(results["speed"][STATS]["nanoseconds"], 2000)
         self.assertIn("| statistics of bf16, share of the device copy | 900 GB/s, 90.0% | ≥ 85 % "
                       "| met |", page)
+
+    def test_products_reach_the_page_though_the_program_breaks_later(self):
+        whole = {"schema": "plumbline.gpu_gemm/1", "asked": 1, "products": [
+            {"name": "a", "outcome": "asked", "verdict": "verified", "order": "left fold",
+             "arithmetic": "f32 adds", "evidence": "", "matches": 250, "samples": 250}]}
+        self.program("gpu_gemm", f"echo '{json.dumps(whole)}' > $2/gemm.json; exit 1\n")
+        done, results, page = self.run_parts("products")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("products: exit status 1", done.stdout)
+        self.assertIn("| `a` | verified | left fold |", page)
+        self.assertEqual(results["products"]["asked"], 1)
+
+    def test_what_one_part_cannot_read_costs_the_others_nothing(self):
+        self.program("gpu_step", "echo no object\n")
+        self.program("gpu_gemm", "echo '{\"products\": []}' > $2/gemm.json\n")
+        done, results, _ = self.run_parts("step", "products")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("ValueError", results["step"]["failed"])
+        self.assertEqual(results["products"], {"products": []})
 
     def test_what_breaks_is_said_and_no_success(self):
         self.program("gpu_step", "echo about to break; exit 3\n")
