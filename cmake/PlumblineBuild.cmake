@@ -55,7 +55,7 @@ if(PLUMBLINE_DEVELOPER)
   target_compile_options(plumb_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 
-# plumb_library(NAME SOURCES a.cc b.cc DEPS x y [PRECOMPILED standard|messages|services|none]): a static library of this project,
+# plumb_library(NAME SOURCES a.cc b.cc DEPS x y [PRECOMPILED standard|messages|services|commands|none]): a static library of this project,
 # which sees the source tree as its include root.
 function(plumb_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;DEPS" ${ARGN})

@@ -61,6 +61,13 @@ class PlainCase {
 // A stream of the fake: any address.
 inline void* Stream(uintptr_t number) { return reinterpret_cast<void*>(number); }
 
+// The nth call of one of the table's functions fails.
+struct Fault {
+  const char* call;
+  int nth;
+  bool leaks;  // nobody can tell whether the device still writes
+};
+
 class OnFakeDevice : public ::testing::Test {
  protected:
   OnFakeDevice() {

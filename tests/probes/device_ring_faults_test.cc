@@ -16,12 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Fault {
-  const char* call;
-  int nth;
-  bool leaks;  // nobody can tell whether the device still writes
-};
-
 class FailingRing : public OnFakeDevice, public ::testing::WithParamInterface<Fault> {};
 
 // Whatever fails, whenever: the calls that were taken come out, measured or not, the device is left

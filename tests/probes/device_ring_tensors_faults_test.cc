@@ -136,12 +136,6 @@ TEST_F(TensorRing, NothingIsGivenToAStreamThatIsCaptured) {
   EXPECT_TRUE(ring->empty());
 }
 
-struct Fault {
-  const char* call;
-  int nth;
-  bool leaks;  // nobody can tell whether the device still writes
-};
-
 class FailingTensors : public TensorRing, public ::testing::WithParamInterface<Fault> {};
 
 // As with router calls: what was taken comes out, measured or not, and the device is left alone.
