@@ -31,6 +31,51 @@ PLUMB_DEVICE int BitsSet(uint32_t word) {
 #endif
 }
 
+// What follows is called, not copied into each slot; by value, since the state of a lane that had an
+// address would lie in memory.
+
+// Selection value of an expert from its recorded value.
+PLUMB_CALLED double SelectionValue(const RouterRule& rule, double max, double sum, double x,
+                                   double bias) {
+  RowScale scale;
+  scale.max = max;
+  scale.sum = sum;
+  const double f = ScoreOf(rule, scale, x);
+  return rule.has_bias ? f + bias : f;
+}
+
+PLUMB_CALLED double SelectionTolerance(const RouterRule& rule, RowScale scale, double x,
+                                       double bias) {
+  return ToleranceOf(rule, scale, x, ScoreOf(rule, scale, x), bias);
+}
+
+// A group's score, its tolerance in `x` and its number. `values`: the selection values of the row.
+PLUMB_CALLED RankCandidate ScoreGroup(const RoutingPlan& plan, RowScale scale, int64_t row,
+                                      const double* bias, const double* values, int g) {
+  const RouterRule& rule = plan.rule;
+  const int size = rule.group_size();
+  int first = g * size;
+  int second = -1;
+  for (int i = g * size + 1; i < (g + 1) * size; ++i) {
+    if (values[i] > values[first]) {
+      second = first;
+      first = i;
+    } else if (second < 0 || values[i] > values[second]) {
+      second = i;
+    }
+  }
+  const auto tolerance = [&](int i) {
+    return SelectionTolerance(rule, scale, plan.scores.Number(row, i),
+                              rule.has_bias ? bias[i] : 0.0);
+  };
+  RankCandidate group{values[first], tolerance(first), g};
+  if (rule.group_score == GroupScore::kSum2 && second >= 0) {
+    group.key += values[second];
+    group.x += tolerance(second);
+  }
+  return group;
+}
+
 // `Slots`: experts a lane holds, at least ceil(E / 32).
 template <typename Warp, int Slots>
 class RowChoice {
@@ -63,6 +108,31 @@ class RowChoice {
  private:
   // ---- scores ----
 
+  // Fills x_: the dtype is looked at once, so that a lane's loads are under way together.
+  PLUMB_DEVICE void LoadScores(int l) {
+    switch (plan_.scores.dtype) {  // one of these: IsScoreDType
+      case DType::kF64:
+        return LoadSlots<DType::kF64>(l);
+      case DType::kF32:
+        return LoadSlots<DType::kF32>(l);
+      case DType::kF16:
+        return LoadSlots<DType::kF16>(l);
+      default:
+        return LoadSlots<DType::kBF16>(l);
+    }
+  }
+  template <DType T>
+  PLUMB_DEVICE void LoadSlots(int l) {
+    const StridedView& scores = plan_.scores;
+    PLUMB_UNROLL
+    for (int s = 0; s < Slots; ++s) {
+      const int i = s * kRowLanes + l;
+      x_[s][l] = i < rule_.experts
+                     ? LoadDouble(scores.data, T, row_ * scores.row + i * scores.column)
+                     : 0;
+    }
+  }
+
   PLUMB_DEVICE void Scan() {
     Var<bool> bad;
     Var<int> open;
@@ -73,12 +143,11 @@ class RowChoice {
       open[l] = 0;
       max[l] = -__builtin_inf();
       abs_max[l] = 0;
+      LoadScores(l);
       PLUMB_UNROLL
       for (int s = 0; s < Slots; ++s) {
-        const int i = s * kRowLanes + l;
-        const double v = i < rule_.experts ? plan_.scores.Number(row_, i) : 0;
-        x_[s][l] = v;
-        if (i >= rule_.experts) continue;
+        const double v = x_[s][l];
+        if (s * kRowLanes + l >= rule_.experts) continue;
         bad[l] = bad[l] || IsPoison(v);
         if (IsMasked(v)) continue;
         ++open[l];
@@ -113,14 +182,12 @@ class RowChoice {
 
   PLUMB_DEVICE double Bias(int i) const { return rule_.has_bias ? bias_[i] : 0.0; }
 
-  // Selection value of an expert from its recorded value.
   PLUMB_DEVICE double Value(double x, int i) const {
     if (IsMasked(x)) return x;
-    const double f = ScoreOf(rule_, scale_, x);
-    return rule_.has_bias ? f + bias_[i] : f;
+    return SelectionValue(rule_, scale_.max, scale_.sum, x, Bias(i));
   }
   PLUMB_DEVICE double Tolerance(double x, int i) const {
-    return ToleranceOf(rule_, scale_, x, ScoreOf(rule_, scale_, x), Bias(i));
+    return SelectionTolerance(rule_, scale_, x, Bias(i));
   }
 
   // ---- choice ----
@@ -172,27 +239,6 @@ class RowChoice {
     return !Warp::Any(bad);  // also orders the writes to values_ before what reads them
   }
 
-  // A group's score, its tolerance in `x` and its number, from the shared values.
-  PLUMB_DEVICE RankCandidate ScoreGroup(int g) const {
-    const int size = rule_.group_size();
-    int first = g * size;
-    int second = -1;
-    for (int i = g * size + 1; i < (g + 1) * size; ++i) {
-      if (values_[i] > values_[first]) {
-        second = first;
-        first = i;
-      } else if (second < 0 || values_[i] > values_[second]) {
-        second = i;
-      }
-    }
-    RankCandidate group{values_[first], Tolerance(plan_.scores.Number(row_, first), first), g};
-    if (rule_.group_score == GroupScore::kSum2 && second >= 0) {
-      group.key += values_[second];
-      group.x += Tolerance(plan_.scores.Number(row_, second), second);
-    }
-    return group;
-  }
-
   // Closes the experts of refused groups; true when the limit is tied.
   PLUMB_DEVICE bool LimitGroups() {
     Var<RankCandidate> group[Slots];
@@ -204,7 +250,7 @@ class RowChoice {
       for (int s = 0; s < Slots; ++s) {
         const int g = s * kRowLanes + l;
         if (g >= rule_.groups) continue;
-        group[s][l] = ScoreGroup(g);
+        group[s][l] = ScoreGroup(plan_, scale_, row_, bias_, values_, g);
         left[l] |= 1u << s;
       }
     });

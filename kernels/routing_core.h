@@ -30,6 +30,11 @@ struct RowMeans {
   double z = 0;
 };
 
+// For each slot: called, not copied.
+PLUMB_CALLED double CalledEntropyTerm(double score, double sum) {
+  return ScoreEntropyTerm(score, sum);
+}
+
 // `Slots`: experts a lane holds, at least ceil(E / 32).
 template <typename Warp, typename Sink, int Slots>
 class RowMeasure {
@@ -111,7 +116,7 @@ class RowMeasure {
       PLUMB_UNROLL
       for (int s = 0; s < Slots; ++s) {
         if (s * kRowLanes + l < plan_.rule.experts)
-          sum[l] += ScoreEntropyTerm(ShareOf(own_.score(s, l)), total);
+          sum[l] += CalledEntropyTerm(ShareOf(own_.score(s, l)), total);
       }
     });
     return Warp::Sum(sum);
@@ -174,14 +179,39 @@ class RowMeasure {
       Count(&RoutingCounts::unexplained);
   }
 
+  // Bit s: the map is not 0 at the lane's expert of slot s. Its dtype's width is looked at once.
+  PLUMB_DEVICE uint32_t MapSlots(int l) const {
+    switch (DTypeSize(plan_.map.dtype)) {
+      case 1:
+        return MapSlotsOf<uint8_t>(l);
+      case 2:
+        return MapSlotsOf<uint16_t>(l);
+      case 4:
+        return MapSlotsOf<uint32_t>(l);
+      default:
+        return MapSlotsOf<uint64_t>(l);
+    }
+  }
+  template <typename Raw>
+  PLUMB_DEVICE uint32_t MapSlotsOf(int l) const {
+    const StridedView& map = plan_.map;
+    uint32_t slots = 0;
+    PLUMB_UNROLL
+    for (int s = 0; s < Slots; ++s) {
+      const int e = s * kRowLanes + l;
+      if (e >= plan_.rule.experts) continue;
+      if (LoadRaw<Raw>(map.data, own_.row() * map.row + e * map.column) != 0) slots |= 1u << s;
+    }
+    return slots;
+  }
+
   PLUMB_DEVICE void CountMap() {
     Var<int> kept_here;
     Warp::Each([&](int l) {
       kept_here[l] = 0;
-      PLUMB_UNROLL
-      for (int s = 0; s < Slots; ++s) {
-        const int e = s * kRowLanes + l;
-        if (e >= plan_.rule.experts || !KeptInMap(plan_, own_.row(), e)) continue;
+      for (uint32_t left = MapSlots(l); left != 0; left &= left - 1) {
+        const int e = BitsSet(~left & (left - 1)) * kRowLanes + l;
+        if (!HasProbability(plan_, own_.row(), e)) continue;
         ++kept_here[l];
         Keep(e);
       }

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/load.h"
 #include "base/router_scores.h"
+#include "kernels/device_code.h"
 #include "kernels/routing.h"
 
 namespace plumbline {
@@ -16,6 +17,18 @@ namespace plumbline {
 inline constexpr int kTileRows = 256;
 inline constexpr int kDropBins = 16;
 inline constexpr uint64_t kNothingBad = ~uint64_t{0};
+
+namespace internal {
+
+// All dtypes are a long text: device code has it once.
+PLUMB_HD_CALLED double CalledLoadDouble(const void* data, DType t, int64_t i) {
+  return LoadDouble(data, t, i);
+}
+PLUMB_HD_CALLED int64_t CalledLoadInt64(const void* data, DType t, int64_t i) {
+  return LoadInt64(data, t, i);
+}
+
+}  // namespace internal
 
 // Two axes of a tensor, as plain data that device code can read. A vector has column stride 0.
 struct StridedView {
@@ -26,10 +39,10 @@ struct StridedView {
 
   PLUMB_HD bool present() const { return dtype != DType::kUnspecified; }
   PLUMB_HD double Number(int64_t i, int64_t j = 0) const {
-    return LoadDouble(data, dtype, i * row + j * column);
+    return internal::CalledLoadDouble(data, dtype, i * row + j * column);
   }
   PLUMB_HD int64_t Integer(int64_t i, int64_t j = 0) const {
-    return LoadInt64(data, dtype, i * row + j * column);
+    return internal::CalledLoadInt64(data, dtype, i * row + j * column);
   }
 };
 

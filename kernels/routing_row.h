@@ -54,11 +54,14 @@ inline double ScoreEntropy(const double* x, int experts) {
   return internal::SumLanes(term_lane);
 }
 
+// Padded-to-capacity maps carry true entries of probability zero. NaN is not zero.
+PLUMB_HD inline bool HasProbability(const RoutingPlan& plan, int64_t row, int64_t e) {
+  return !plan.probs_by_expert || plan.probs.Number(row, e) != 0;
+}
+
 // Was expert e of this row kept, by the routing map?
 PLUMB_HD inline bool KeptInMap(const RoutingPlan& plan, int64_t row, int64_t e) {
-  if (plan.map.Integer(row, e) == 0) return false;
-  // Padded-to-capacity maps carry true entries of probability zero. NaN is not zero.
-  return !plan.probs_by_expert || plan.probs.Number(row, e) != 0;
+  return plan.map.Integer(row, e) != 0 && HasProbability(plan, row, e);
 }
 
 // Was the j-th recorded choice, expert e, kept?

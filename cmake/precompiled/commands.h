@@ -1,6 +1,6 @@
-// Messages, and what a command line is read and its output written with.
+// Services, and what a command line is read and its output written with.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "cmake/precompiled/messages.h"
+#include "cmake/precompiled/services.h"
