@@ -31,8 +31,8 @@ PLUMB_DEVICE int BitsSet(uint32_t word) {
 #endif
 }
 
-// What follows is called, not copied into each slot; by value, since the state of a lane that had an
-// address would lie in memory.
+// What follows is called, not copied into each slot; by value, since the state of a lane that had
+// an address would lie in memory.
 
 // Selection value of an expert from its recorded value.
 PLUMB_CALLED double SelectionValue(const RouterRule& rule, double max, double sum, double x,
@@ -127,9 +127,8 @@ class RowChoice {
     PLUMB_UNROLL
     for (int s = 0; s < Slots; ++s) {
       const int i = s * kRowLanes + l;
-      x_[s][l] = i < rule_.experts
-                     ? LoadDouble(scores.data, T, row_ * scores.row + i * scores.column)
-                     : 0;
+      x_[s][l] =
+          i < rule_.experts ? LoadDouble(scores.data, T, row_ * scores.row + i * scores.column) : 0;
     }
   }
 

@@ -132,8 +132,8 @@ PLUMB_DEVICE void EnterRow(const RoutingPlan& plan, int64_t row, const PoolMemor
 // A choice whose fate is known. Refused choices of padding rows are nobody's loss and not passed
 // on.
 template <typename Ops>
-PLUMB_CALLED void CountFate(const RoutingPlan& plan, PoolMemory m, int64_t row, int32_t e, bool kept,
-                            bool padding) {
+PLUMB_CALLED void CountFate(const RoutingPlan& plan, PoolMemory m, int64_t row, int32_t e,
+                            bool kept, bool padding) {
   if (!PoolsMeasured(m)) return;
   const auto experts = static_cast<size_t>(plan.rule.experts);
   const auto expert = static_cast<size_t>(e);

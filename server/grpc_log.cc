@@ -1,13 +1,13 @@
 #include "server/grpc_log.h"
 
 #include <grpc/support/log.h>
-#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <chrono>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -22,7 +22,7 @@ void Log(gpr_log_func_args* line) {
   static std::atomic<int64_t> said{-1};
   static std::atomic<uint64_t> unsaid{0};
   if (line->severity != GPR_LOG_SEVERITY_ERROR) {
-    return spdlog::debug("grpc: {:?}", std::string(line->message));
+    return LogDebug("grpc: {:?}", std::string(line->message));
   }
   const int64_t now = NowSeconds();
   int64_t before = said.load();
@@ -31,8 +31,8 @@ void Log(gpr_log_func_args* line) {
     return;
   }
   const uint64_t left_out = unsaid.exchange(0);
-  spdlog::warn("grpc: {:?}{}", std::string(line->message),
-               left_out == 0 ? "" : absl::StrCat(" (and ", left_out, " more since the last line)"));
+  LogWarning("grpc: {:?}{}", std::string(line->message),
+             left_out == 0 ? "" : absl::StrCat(" (and ", left_out, " more since the last line)"));
 }
 
 }  // namespace

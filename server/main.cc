@@ -2,7 +2,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +17,7 @@
 #include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
 #include "server/grpc_log.h"
+#include "server/log.h"
 #include "server/relay/relay.h"
 #include "server/server.h"
 
@@ -24,6 +25,7 @@ namespace {
 
 using plumbline::server::Config;
 using plumbline::server::ConfigMistakes;
+using plumbline::server::LogInfo;
 
 constexpr int kUsage = 2;
 
@@ -144,8 +146,8 @@ void PrepareForStreams(uint64_t max_streams) {
   constexpr uint64_t kOwn = 256;  // segments, store, listeners, watchers
   const uint64_t files = plumbline::RaiseOpenFiles();
   if (files != 0 && files < max_streams + kOwn) {
-    spdlog::info("at most {} files may be open (ulimit -Hn), too few for the {} streams allowed",
-                 files, max_streams);
+    LogInfo("at most {} files may be open (ulimit -Hn), too few for the {} streams allowed", files,
+            max_streams);
   }
 }
 
@@ -218,12 +220,12 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   std::printf("plumbd %s listening on %s\n", plumbline::server::Version().c_str(), address.c_str());
   std::fflush(stdout);
   if (const std::string http = (*server)->http_address(); !http.empty()) {
-    spdlog::info("http on {}", http);
+    LogInfo("http on {}", http);
   }
 
   int received = 0;
   while (sigwait(&signals, &received) == 0 && received == SIGHUP) (*server)->Reload();
-  spdlog::info("signal {}: stopping", received);
+  LogInfo("signal {}: stopping", received);
   (*server)->Stop();
   return 0;
 }

@@ -1,13 +1,12 @@
 #include "server/pipeline.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
 #include "server/journal/checkpoint_file.h"
 #include "server/journal/journal_run_reader.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -132,7 +131,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   JournalOptions journal = JournalOptionsOf(config, version);
   Replay replay;
   if (config.data_directory.empty()) {
-    spdlog::warn("no --data: nothing is kept; what was acknowledged is lost with this process");
+    LogWarning("no --data: nothing is kept; what was acknowledged is lost with this process");
     gaps_ = GapBook::InMemory();
     if (auto s = OpenStore(config, 0); !s.ok()) return s;
     if (auto s = MakeJudge(config); !s.ok()) return s;
@@ -183,9 +182,8 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
     if (event.number > restored.event) replay->events.push_back(std::move(event));
   }
   if (replay->from > restored.entry + 1) {
-    spdlog::error(
-        "journal: entries {} to {} are gone and no checkpoint knows them: rules begin anew",
-        restored.entry + 1, replay->from - 1);
+    LogError("journal: entries {} to {} are gone and no checkpoint knows them: rules begin anew",
+             restored.entry + 1, replay->from - 1);
   }
   // A number that was used is never used again, even if the host lost what had it.
   scan_.last = std::max({scan_.last, restored.entry, restored.event});
@@ -217,7 +215,7 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
                                      Checkpoint* restored) {
   for (const CheckpointName& name : checkpoints) {
     if (!Usable(name)) {
-      spdlog::warn("{} is not used: the store stands at entry {}", name.path, store_->held_entry());
+      LogWarning("{} is not used: the store stands at entry {}", name.path, store_->held_entry());
       continue;
     }
     auto checkpoint = ReadCheckpoint(name.path);
@@ -228,10 +226,10 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
     }
     if (usable.ok()) {
       *restored = std::move(*checkpoint);
-      spdlog::info("checkpoint at entry {} taken up", restored->entry);
+      LogInfo("checkpoint at entry {} taken up", restored->entry);
       return absl::OkStatus();
     }
-    spdlog::warn("{} is not used: {}", name.path, std::string(usable.message()));
+    LogWarning("{} is not used: {}", name.path, std::string(usable.message()));
   }
   *restored = Checkpoint();
   return MakeJudge(config);
@@ -252,14 +250,14 @@ std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
 void Pipeline::ReportScan() {
   for (const LostEntries& lost : scan_.lost) {
     counters_->journal_lost += lost.last - lost.first + 1;
-    spdlog::error("journal: {}; entries {} to {} are lost", lost.where, lost.first, lost.last);
+    LogError("journal: {}; entries {} to {} are lost", lost.where, lost.first, lost.last);
     if (auto s = gaps_->AddLost(lost); !s.ok()) {
-      spdlog::error("journal: a gap cannot be noted: {}", std::string(s.message()));
+      LogError("journal: a gap cannot be noted: {}", std::string(s.message()));
     }
   }
   if (scan_.oldest > 0) {
-    spdlog::info("journal: entries {} to {}, {} streams", scan_.oldest, scan_.last,
-                 scan_.streams.streams().size());
+    LogInfo("journal: entries {} to {}, {} streams", scan_.oldest, scan_.last,
+            scan_.streams.streams().size());
   }
 }
 

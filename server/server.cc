@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <functional>

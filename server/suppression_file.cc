@@ -1,6 +1,5 @@
 #include "server/suppression_file.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -8,6 +7,7 @@
 
 #include "base/clock.h"
 #include "rules/suppressions.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -71,7 +71,7 @@ void SuppressionFile::Loop() {
     lock.unlock();
     if (asked || StampNow() != seen_) {
       if (auto s = ReadAndTell(); !s.ok()) {
-        spdlog::error("suppressions: {}; what held before still holds", std::string(s.message()));
+        LogError("suppressions: {}; what held before still holds", std::string(s.message()));
       }
     }
     lock.lock();

@@ -2,7 +2,7 @@
 // command runs when the line is parsed and leaves its exit status in *status.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 
 namespace plumbline::audit {
 

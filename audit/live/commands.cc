@@ -1,4 +1,4 @@
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <cstdlib>
 #include <memory>
 #include <string>

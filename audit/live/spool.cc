@@ -1,6 +1,6 @@
 #include "audit/live/spool.h"
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>

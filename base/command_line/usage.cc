@@ -1,5 +1,8 @@
 #include "base/command_line/usage.h"
 
+// How help and configuration are written is compiled into each file that includes all of CLI11, for
+// seconds; this file alone does, and others find it here.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>

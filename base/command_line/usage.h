@@ -1,8 +1,9 @@
 // What our programs say of a command line that they do not understand: what was expected, what was
 // found, and the nearest word where one is near.
+// Whoever includes <CLI/App.hpp> links to this library: see usage.cc.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>

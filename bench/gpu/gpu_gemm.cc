@@ -5,7 +5,7 @@
 // counts what it did not); 1: an error; 77: there is no GPU, or no cuBLASLt.
 #include <cuda_runtime_api.h>
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <cstdio>
 #include <regex>
 

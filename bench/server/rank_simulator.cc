@@ -6,7 +6,7 @@
 // and with faults how long after the beginning of its step each was seen by a watch. Bounded by
 // --steps and --seconds. Exit status 1: not everything was acknowledged, or a fault not seen.
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>

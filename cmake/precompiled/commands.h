@@ -1,6 +1,6 @@
 // Services, and what a command line is read and its output written with.
 #pragma once
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cmake/precompiled/services.h"

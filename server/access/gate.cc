@@ -1,7 +1,5 @@
 #include "server/access/gate.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -10,6 +8,7 @@
 #include "base/clock.h"
 #include "server/access/methods.h"
 #include "server/access/tls.h"
+#include "server/log.h"
 #include "server/query/grpc_status.h"
 
 namespace plumbline::server {
@@ -198,9 +197,9 @@ void Gate::LookAgain() {
     }
     if (problems != problems_) {
       for (const std::string& problem : problems) {
-        spdlog::error("{}; its access entry is closed until that is mended", problem);
+        LogError("{}; its access entry is closed until that is mended", problem);
       }
-      if (problems.empty()) spdlog::info("every token file can be read again");
+      if (problems.empty()) LogInfo("every token file can be read again");
       problems_ = std::move(problems);
     }
   }
@@ -228,8 +227,8 @@ void Gate::Say(std::string_view path, const absl::Status& denied) {
     said_ = now;
     unsaid = std::exchange(unsaid_, 0);
   }
-  spdlog::warn("refused {:?}: {:?}{}", std::string(path), std::string(denied.message()),
-               unsaid == 0 ? "" : absl::StrCat(" (and ", unsaid, " more since the last line)"));
+  LogWarning("refused {:?}: {:?}{}", std::string(path), std::string(denied.message()),
+             unsaid == 0 ? "" : absl::StrCat(" (and ", unsaid, " more since the last line)"));
 }
 
 }  // namespace plumbline::server

@@ -6,7 +6,6 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <spdlog/spdlog.h>
 
 #include <fstream>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/private_file.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -79,7 +79,7 @@ void CheckTlsFiles(const Config& config, ConfigMistakes* mistakes) {
                                ", found that of another in ", config.tls_key));
   }
   if (cert != nullptr && X509_cmp_current_time(X509_get0_notAfter(cert.get())) < 0) {
-    spdlog::warn("{}: this certificate has run out: clients will refuse it", config.tls_cert);
+    LogWarning("{}: this certificate has run out: clients will refuse it", config.tls_cert);
   }
   if (!config.tls_client_ca.empty())
     ReadCertificate("tls.client_ca", config.tls_client_ca, mistakes);

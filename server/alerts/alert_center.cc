@@ -1,12 +1,11 @@
 #include "server/alerts/alert_center.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "base/clock.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -109,7 +108,7 @@ absl::Status AlertCenter::TakeUp() {
   if (position->first == book_->identity()) {
     known = std::min(known, position->second);
   } else if (!position->first.empty()) {
-    spdlog::warn("alerts: the log is of another journal's incidents: what is open is told again");
+    LogWarning("alerts: the log is of another journal's incidents: what is open is told again");
     if (auto s = log_->Forget(); !s.ok()) return s;
   }
   auto told = log_->AllTold();
@@ -184,7 +183,7 @@ bool AlertCenter::Keep(const std::vector<AlertDecision>& decisions) {
   if (decisions.empty()) return true;
   const absl::Status kept = log_->Keep(decisions, book_->identity(), position_, options_.clock());
   if (!kept.ok()) {
-    if (!complained_) spdlog::error("alerts: {}", std::string(kept.message()));
+    if (!complained_) LogError("alerts: {}", std::string(kept.message()));
     complained_ = true;
     return false;
   }

@@ -1,8 +1,7 @@
 #include "server/alerts/alert_log.h"
 
-#include <spdlog/spdlog.h>
-
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 #include "server/store/schema.h"
 
 namespace plumbline::server {
@@ -80,8 +79,8 @@ const char* StateWord(AlertDelivery::State state) {
 absl::StatusOr<std::unique_ptr<AlertLog>> AlertLog::Open(const std::string& path) {
   auto database = TryOpen(path.empty() ? ":memory:" : path);
   if (!path.empty() && database.status().code() == absl::StatusCode::kDataLoss) {
-    spdlog::error("{}; it is renamed to {}.aside, and what is open is told again",
-                  std::string(database.status().message()), path);
+    LogError("{}; it is renamed to {}.aside, and what is open is told again",
+             std::string(database.status().message()), path);
     if (auto s = SetAside(path); !s.ok()) return s;
     database = TryOpen(path);
   }
@@ -320,7 +319,7 @@ absl::Status AlertLog::GiveUpOthers(const std::set<std::string>& routes, int64_t
   });
   if (!listed.ok()) return listed;
   for (const std::string& route : gone) {
-    spdlog::warn("alerts: route {:?} is configured no more: what waited for it is given up", route);
+    LogWarning("alerts: route {:?} is configured no more: what waited for it is given up", route);
     if (auto s = give_up_.Bind(1, unix_ns).BindText(2, route).Run(); !s.ok()) return s;
   }
   return absl::OkStatus();

@@ -1,11 +1,10 @@
 #include "server/alerts/route_sender.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -141,14 +140,14 @@ RouteSender::Clock::time_point RouteSender::Deliver(WaitingAlert alert) {
   const double hours = static_cast<double>(clock_() - alert.decided_unix_ns) / 3.6e12;
   if (result.kind == SendResult::Kind::kRefused || hours >= route_.retry_hours) {
     ++counts_.given_up;
-    spdlog::error("alerts: route {:?}: {} is given up after {} tries: {}", route_.name,
-                  alert.notification.id, alert.tries + 1, result.detail);
+    LogError("alerts: route {:?}: {} is given up after {} tries: {}", route_.name,
+             alert.notification.id, alert.tries + 1, result.detail);
     Kept(log_->Done(alert.row, AlertDelivery::State::kGivenUp, clock_(), result.detail));
     return now;
   }
   if (alert.tries == 0) {
-    spdlog::warn("alerts: route {:?}: {} is tried again: {}", route_.name, alert.notification.id,
-                 result.detail);
+    LogWarning("alerts: route {:?}: {} is tried again: {}", route_.name, alert.notification.id,
+               result.detail);
   }
   Kept(log_->Tried(alert.row, result.detail));
   return Pause();
@@ -173,8 +172,8 @@ RouteSender::Clock::time_point RouteSender::Idle(bool stopping) {
   if (result.kind != SendResult::Kind::kDelivered) {
     ++counts_.failed_tries;
     if (pause_.count() == 0) {
-      spdlog::warn("alerts: route {:?}: what is open cannot be told again: {}", route_.name,
-                   result.detail);
+      LogWarning("alerts: route {:?}: what is open cannot be told again: {}", route_.name,
+                 result.detail);
     }
     return Pause();
   }
@@ -197,7 +196,7 @@ bool RouteSender::Kept(const absl::Status& status) {
   ++counts_.log_failures;
   const Clock::time_point now = Clock::now();
   if (now >= complained_) {
-    spdlog::error("alerts: route {:?}: {}", route_.name, std::string(status.message()));
+    LogError("alerts: route {:?}: {}", route_.name, std::string(status.message()));
     complained_ = now + kComplainEvery;
   }
   return false;

@@ -1,12 +1,11 @@
 #include "server/capsules/capsule_keeper.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -123,10 +122,10 @@ void CapsuleKeeper::OnPart(uint64_t stream_id, v1::CapsulePart part) {
 void CapsuleKeeper::OnReport(uint64_t stream_id, const v1::DirectiveReport& report) {
   if (report.reason().empty()) return;
   ++counters_->directives_cut;
-  spdlog::info("stream {:016x} {:?} {:?}: asked to sample each {}. step, samples {}: {:?}",
-               stream_id, report.site().layer(), report.site().op(), report.asked_every(),
-               report.every() == 0 ? "none" : absl::StrCat("each ", report.every(), "."),
-               report.reason());
+  LogInfo("stream {:016x} {:?} {:?}: asked to sample each {}. step, samples {}: {:?}", stream_id,
+          report.site().layer(), report.site().op(), report.asked_every(),
+          report.every() == 0 ? "none" : absl::StrCat("each ", report.every(), "."),
+          report.reason());
 }
 
 void CapsuleKeeper::OnFinding(const v1::Finding& finding) {
@@ -216,7 +215,7 @@ void CapsuleKeeper::Look(Capsule* capsule, Clock::time_point now) {
 void CapsuleKeeper::Save(const Capsule& capsule) {
   if (auto s = files_.Save(capsule.info); !s.ok()) {
     ++counters_->capsule_errors;
-    spdlog::error("capsule: {}", std::string(s.message()));
+    LogError("capsule: {}", std::string(s.message()));
   }
   std::lock_guard lock(mutex_);
   view_[capsule.info.finding().fingerprint()] = capsule.info;

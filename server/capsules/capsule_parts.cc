@@ -1,5 +1,4 @@
 // What comes of a capsule's ranks: parts that are checked and kept, refusals, and when it is done.
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "base/sha256.h"
 #include "plumbline/v1/batch.pb.h"
 #include "server/capsules/capsule_keeper.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -172,8 +172,8 @@ void CapsuleKeeper::Settle(Capsule* capsule) {
     info.set_error(info.ranks().empty() ? "no-site: no connected process has this site"
                                         : info.ranks(0).error());
   }
-  spdlog::info("capsule {:016x}: step {}, {} of {} ranks held", info.id(), info.step(), held,
-               info.ranks_size());
+  LogInfo("capsule {:016x}: step {}, {} of {} ranks held", info.id(), info.step(), held,
+          info.ranks_size());
   Save(*capsule);
   grown_ = true;
 }

@@ -1,5 +1,4 @@
 // Who is asked for a capsule, and for which step.
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <random>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "server/capsules/capsule_keeper.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -92,9 +92,8 @@ void CapsuleKeeper::Take(Capsule* capsule) {
     info.set_state(v1::CapsuleInfo::STATE_FAILED);
     return Save(*capsule);
   }
-  spdlog::info("capsule {:016x}: {} {:?} {:?}, {} ranks are asked", info.id(),
-               info.finding().rule(), info.finding().site().run(), info.finding().site().layer(),
-               info.ranks_size());
+  LogInfo("capsule {:016x}: {} {:?} {:?}, {} ranks are asked", info.id(), info.finding().rule(),
+          info.finding().site().run(), info.finding().site().layer(), info.ranks_size());
   AskAll(capsule);
 }
 

@@ -1,12 +1,11 @@
 #include "server/ingest/intake.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/journal.pb.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -168,7 +167,7 @@ SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
     if (full.ok()) {
       *fit.Add() = set;
     } else {
-      spdlog::warn("stream {:016x}: hello: {:?}", hello.stream_id(), std::string(full.message()));
+      LogWarning("stream {:016x}: hello: {:?}", hello.stream_id(), std::string(full.message()));
     }
   }
   return fit;
@@ -179,7 +178,7 @@ void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1:
   std::vector<SetRecord> fresh;
   const absl::Status added = stream->sets.Add(SetsThatFit(hello), limits_.max_sets, &fresh);
   if (!added.ok()) {
-    spdlog::warn("stream {:016x}: hello: {:?}", stream->id, std::string(added.message()));
+    LogWarning("stream {:016x}: hello: {:?}", stream->id, std::string(added.message()));
     return;
   }
   if (fresh.empty()) return;
@@ -325,7 +324,7 @@ void Intake::RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t s
       std::max<uint64_t>(batch.refused_items, static_cast<uint64_t>(batch.batch->evidence_size()));
   ++counters_->rejected_batches;
   counters_->rejected_evidence += items;
-  spdlog::warn("stream {:016x} batch {} refused: {:?}", stream->id, sequence, batch.refused);
+  LogWarning("stream {:016x} batch {} refused: {:?}", stream->id, sequence, batch.refused);
   v1::JournalSkip skip;
   skip.set_first(sequence);
   skip.set_refused(true);

@@ -1,12 +1,11 @@
 #include "server/ingest/session.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/ingest/wire.h"
+#include "server/log.h"
 #include "server/query/grpc_status.h"
 
 namespace plumbline::server {
@@ -137,7 +136,7 @@ void Session::OnHelloDue() {
 // Ends the stream; and the call, unless that carries others. `leg` null: the call.
 bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what) {
   ++context_->counters->broken_streams;
-  spdlog::warn("stream {:016x} ended: {:?}", leg ? leg->stream_id : 0, what);
+  LogWarning("stream {:016x} ended: {:?}", leg ? leg->stream_id : 0, what);
   if (leg != nullptr && leg->shared) {
     Leave(leg);
     EndLeg(leg, grpc::Status(code, what));

@@ -1,8 +1,8 @@
 #include "server/journal/checkpointer.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
+
+#include "server/log.h"
 
 namespace plumbline::server {
 
@@ -55,8 +55,8 @@ void Checkpointer::WriteOne(const Waiting& waiting) {
                       : absl::UnavailableError("the store does not write what belongs to it");
   if (!written.ok()) {
     ++counters_->checkpoint_failures;
-    spdlog::error("checkpoint at entry {}: {}; the older ones are kept", checkpoint.entry,
-                  std::string(written.message()));
+    LogError("checkpoint at entry {}: {}; the older ones are kept", checkpoint.entry,
+             std::string(written.message()));
     return;
   }
   ++counters_->checkpoints;

@@ -1,10 +1,10 @@
 #include "server/journal/journal.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -171,15 +171,15 @@ bool Journal::Commit(std::vector<Item>& batch) {
     if (written.ok()) break;
     ++counters_->journal_failures;
     if (!std::exchange(stalled, true)) {
-      spdlog::error("journal: {}; nothing is acknowledged until it can be written",
-                    std::string(written.message()));
+      LogError("journal: {}; nothing is acknowledged until it can be written",
+               std::string(written.message()));
       if (options_.on_stall) options_.on_stall(true);
     }
     if (!WaitToRetry(delay)) return false;
     delay = std::min<std::chrono::nanoseconds>(2 * delay, kLastRetry);
   }
   if (stalled) {
-    spdlog::warn("journal: written again");
+    LogWarning("journal: written again");
     if (options_.on_stall) options_.on_stall(false);
   }
   last_ = number;
@@ -219,8 +219,8 @@ absl::Status Journal::Write(const std::vector<Item>& batch, size_t entries) {
   }
   if (auto s = writer_->SyncIfDue(Clock::now()); !s.ok()) {
     ++counters_->journal_failures;
-    spdlog::error("journal: {}; what was written since the last sync may be lost with the host",
-                  std::string(s.message()));
+    LogError("journal: {}; what was written since the last sync may be lost with the host",
+             std::string(s.message()));
   }
   ++counters_->journal_commits;
   counters_->journal_entries += entries;
@@ -242,8 +242,8 @@ bool Journal::WaitToRetry(std::chrono::nanoseconds delay) {
 void Journal::SyncIdle() {
   if (auto s = writer_->SyncIfDue(Clock::now()); !s.ok()) {
     ++counters_->journal_failures;
-    spdlog::error("journal: {}; what was written since the last sync may be lost with the host",
-                  std::string(s.message()));
+    LogError("journal: {}; what was written since the last sync may be lost with the host",
+             std::string(s.message()));
   }
 }
 

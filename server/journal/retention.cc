@@ -1,7 +1,5 @@
 #include "server/journal/retention.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -9,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/journal_reader.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -111,7 +110,7 @@ int JournalRetention::Apply(uint64_t checkpoint_entry, int64_t now_unix_ns) {
                too_old ? "retention: older than journal.keep_days"
                        : "retention: the journal was larger than journal.keep_bytes");
     if (!gone.ok()) {
-      spdlog::error("retention: {}", std::string(gone.message()));
+      LogError("retention: {}", std::string(gone.message()));
       break;
     }
     total -= size;
@@ -128,7 +127,7 @@ absl::Status JournalRetention::Remove(const Segment& segment, uint64_t last_entr
   std::error_code error;
   std::filesystem::remove(segment.path, error);
   if (error) return absl::UnavailableError(absl::StrCat(segment.path, ": ", error.message()));
-  spdlog::info("retention: entries {} to {} removed", segment.first, last_entry);
+  LogInfo("retention: entries {} to {} removed", segment.first, last_entry);
   return SyncDirectory(directory_);
 }
 

@@ -1,7 +1,5 @@
 #include "server/judge/judge.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <climits>
 #include <cstdint>
@@ -9,6 +7,7 @@
 
 #include "rules/lib/hang_verdict.h"
 #include "server/ingest/batch_checks.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -92,7 +91,7 @@ void Judge::Loop() {
     if (popped == JudgeQueue::Popped::kItem) Handle(std::move(item));
     CheckpointIfDue();
     if (stopping()) {
-      spdlog::warn("{} items were not judged before the server stopped", queue_.size());
+      LogWarning("{} items were not judged before the server stopped", queue_.size());
       return;
     }
     const auto now = JudgeQueue::Clock::now();
@@ -133,7 +132,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     runs_.DisconnectAll(JudgeQueue::Clock::now());
   }
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
-  spdlog::info("{} entries of the journal judged again in {:.3f} s", judged, took.count());
+  LogInfo("{} entries of the journal judged again in {:.3f} s", judged, took.count());
   return true;
 }
 
@@ -161,8 +160,8 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
                            ? CheckBatch(*batch, limits)
                            : absl::DataLossError("no batch");
   if (!whole.ok()) {
-    spdlog::error("journal: entry {} cannot be judged: {:?}", entry.prefix.number,
-                  std::string(whole.message()));
+    LogError("journal: entry {} cannot be judged: {:?}", entry.prefix.number,
+             std::string(whole.message()));
     ++counters_->journal_lost;
     return;
   }
@@ -223,8 +222,8 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id,
   store_->EndEntry();
   if (!added.ok()) {
     counters_->engine_refused += items;
-    spdlog::warn("{} evidence items refused by the rule engine: {}", items,
-                 std::string(added.message()));
+    LogWarning("{} evidence items refused by the rule engine: {}", items,
+               std::string(added.message()));
   }
   for (const std::string& run : runs) SetClosedStep(run);
 }
@@ -297,8 +296,8 @@ absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
 void Judge::Apply(const v1::JudgeEvent& event) {
   store_->BeginEntry(judged_entry_);
   for (const v1::Source& source : event.ranks_gone().sources()) {
-    spdlog::warn("run {:?} rank {}: gone (no stream came back within the grace period)",
-                 source.run(), source.rank());
+    LogWarning("run {:?} rank {}: gone (no stream came back within the grace period)", source.run(),
+               source.rank());
     engine_->MarkGone(source);
     SetClosedStep(source.run());
     std::lock_guard lock(mutex_);
@@ -309,7 +308,7 @@ void Judge::Apply(const v1::JudgeEvent& event) {
     engine_->FinishRun(run);
     store_->FinishRun(run);
     liveness_.Forget(run);
-    spdlog::info("run {:?}: over", run);
+    LogInfo("run {:?}: over", run);
     std::lock_guard lock(mutex_);
     runs_.SetEnded(run);
     runs_.SetAllClosed(run);
@@ -320,7 +319,7 @@ void Judge::Apply(const v1::JudgeEvent& event) {
   if (event.has_suppressions()) {
     engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
                              event.suppressions().today());
-    spdlog::info("{} suppressions hold", event.suppressions().entries_size());
+    LogInfo("{} suppressions hold", event.suppressions().entries_size());
   }
   // It was checked before it was kept; what has happened since decides again when it is replayed.
   if (event.has_incident()) book_->Apply(event.incident()).IgnoreError();
@@ -347,9 +346,9 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
   if (news && catching_up_) found_again_[finding.fingerprint()] = finding;
   if (news && !catching_up_ && on_finding_) on_finding_(finding);
   if (change.opened || change.unsuppressed) {
-    spdlog::warn("{}run {:?} {} {:?} step {}: {:?}", finding.suppressed() ? "suppressed: " : "",
-                 finding.site().run(), finding.rule(), finding.site().layer(),
-                 finding.site().step_first(), finding.title());
+    LogWarning("{}run {:?} {} {:?} step {}: {:?}", finding.suppressed() ? "suppressed: " : "",
+               finding.site().run(), finding.rule(), finding.site().layer(),
+               finding.site().step_first(), finding.title());
   }
 }
 

@@ -1,5 +1,4 @@
 // What a judge knows, written down at one entry and taken over by another.
-#include <spdlog/spdlog.h>
 
 #include <utility>
 
@@ -7,6 +6,7 @@
 #include "base/archive.h"
 #include "rules/lib/archive_proto.h"
 #include "server/judge/judge.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -82,7 +82,7 @@ void Judge::HandInCheckpoint() {
   checkpointed_event_ = checkpoint.event;
   bytes_since_checkpoint_ = 0;
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
-  spdlog::debug("checkpoint at entry {} taken in {:.3f} s", checkpoint.entry, took.count());
+  LogDebug("checkpoint at entry {} taken in {:.3f} s", checkpoint.entry, took.count());
   // What the store has not written yet would otherwise be told by the entries before this one.
   const uint64_t ticket = store_->Flush();
   checkpointer_->Write(std::move(checkpoint),

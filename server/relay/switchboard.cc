@@ -1,11 +1,11 @@
 #include "server/relay/switchboard.h"
 
 #include <grpcpp/generic/generic_stub.h>
-#include <spdlog/spdlog.h>
 
 #include <deque>
 #include <utility>
 
+#include "server/log.h"
 #include "transport/wire.h"
 
 namespace plumbline::server {
@@ -114,7 +114,7 @@ std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked(grpc::Status* why
       auto channel = transport::MakeChannel(config_);
       if (!channel.ok()) {
         const std::string text(channel.status().message());
-        spdlog::error("relay: {}", text);
+        LogError("relay: {}", text);
         *why = {grpc::StatusCode::UNAVAILABLE, "the relay cannot prove who it is: " + text};
         return nullptr;
       }
@@ -208,7 +208,7 @@ void Switchboard::OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer
                       : message.has_ack()   ? message.ack().stream_id()
                                             : message.directive().stream_id();
   if (id == 0) {
-    spdlog::error("{} takes one stream a call: it is older than this relay", target_);
+    LogError("{} takes one stream a call: it is older than this relay", target_);
     return OnEnded(from, {grpc::StatusCode::UNIMPLEMENTED,
                           "the server above takes one stream a call; connect to it directly"});
   }
@@ -244,8 +244,8 @@ void Switchboard::OnEnded(const Upstream* from, const grpc::Status& status) {
     lines.swap(lines_);
     waiting_.clear();
     if (!shut_ && !lines.empty()) {
-      spdlog::warn("{}: {}; {} streams wait", target_,
-                   status.ok() ? "ended the call" : status.error_message(), lines.size());
+      LogWarning("{}: {}; {} streams wait", target_,
+                 status.ok() ? "ended the call" : status.error_message(), lines.size());
     }
   }
   over->Cancel();

@@ -1,7 +1,5 @@
 #include "server/store/store.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 #include "server/store/catalogue.h"
 #include "server/store/catalogue_loader.h"
 #include "server/store/job_queue.h"
@@ -304,10 +303,10 @@ class StoreImpl : public Store {
     for (bool said = false;; said = true) {
       const absl::Status status = database_->Write(jobs, options_.limits, unix_s_());
       if (status.ok()) {
-        if (said) spdlog::info("{}: written again", options_.path);
+        if (said) LogInfo("{}: written again", options_.path);
         return true;
       }
-      if (!said) spdlog::error("the store cannot be written: {}", std::string(status.message()));
+      if (!said) LogError("the store cannot be written: {}", std::string(status.message()));
       Problem(std::string(status.message()));
       if (status.code() == absl::StatusCode::kDataLoss) {
         database_->SetAside();

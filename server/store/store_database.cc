@@ -1,10 +1,9 @@
 #include "server/store/store_database.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 
@@ -12,7 +11,7 @@ absl::StatusOr<std::unique_ptr<StoreDatabase>> StoreDatabase::Open(const std::st
                                                                    const StoreOrigin& origin) {
   std::unique_ptr<StoreDatabase> store(new StoreDatabase(path));
   if (auto s = store->OpenWriter(path.empty() ? ":memory:" : path, origin); !s.ok()) return s;
-  if (!store->problem_.empty()) spdlog::warn("{}", store->problem_);
+  if (!store->problem_.empty()) LogWarning("{}", store->problem_);
   return store;
 }
 
@@ -37,7 +36,7 @@ absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const Store
   if (auto s = writer_->Write(jobs, unix_s); !s.ok()) return s;
   const absl::Status retained = writer_->Retain(limits, unix_s, &dropped_tiles_);
   // The jobs are written: the next ones try again.
-  if (!retained.ok()) spdlog::warn("the store's limits: {}", std::string(retained.message()));
+  if (!retained.ok()) LogWarning("the store's limits: {}", std::string(retained.message()));
   return absl::OkStatus();
 }
 
@@ -50,14 +49,13 @@ void StoreDatabase::SetAside() {
   database_.reset();
   const absl::Status aside = server::SetAside(path_);
   set_aside_ = true;
-  if (const absl::Status s = OpenWriter(":memory:", {}); !s.ok())
-    spdlog::critical("{}", s.ToString());
+  if (const absl::Status s = OpenWriter(":memory:", {}); !s.ok()) LogCritical("{}", s.ToString());
   problem_ = aside.ok()
                  ? absl::StrCat(path_, ": it was damaged while in use and renamed to ", path_,
                                 ".aside; what is stored now is in memory, and the next "
                                 "start rebuilds it from the journal")
                  : std::string(aside.message());
-  spdlog::error("{}", problem_);
+  LogError("{}", problem_);
 }
 
 uint64_t StoreDatabase::Bytes() const {
