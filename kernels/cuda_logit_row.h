@@ -8,18 +8,27 @@
 #include <cstring>
 
 #include "base/half.h"
-#include "base/load.h"
+#include "kernels/device_load.h"
+#include "kernels/logit_core.h"
 #include "kernels/logit_pair.h"
 
 namespace plumbline {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kVector = 8;  // pairs that a thread takes at a time
+inline constexpr int kVector = kLogitVector;
 inline constexpr unsigned kAll = 0xffffffffu;
 
 __device__ __forceinline__ float NegativeInfinity() { return -__int_as_float(0x7f800000); }
 
-// Eight logits of a row. Of a dense row whose addresses allow it, in one or two loads.
+// The processor's own, exact.
+__device__ __forceinline__ float DeviceF16ToFloat(uint16_t code) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
+  return value;
+}
+
+// Eight logits of a row, -inf beyond the first n. Of a dense row whose addresses allow it, in one
+// or two loads. `out` is only ever indexed by constants, so that it lies in registers.
 __device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at, int64_t first,
                                            int n, bool vector, float* out) {
   if (vector && n == kVector) {
@@ -34,16 +43,19 @@ __device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at
     const uint4 words = __ldg(
         reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(part.data) + row_at + first));
     const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+    const bool bf16 = part.dtype == DType::kBF16;
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       const auto code = static_cast<uint16_t>(word[i / 2] >> (16 * (i % 2)));
-      out[i] = part.dtype == DType::kBF16 ? BF16ToFloat(code) : F16ToFloat(code);
+      out[i] = bf16 ? BF16ToFloat(code) : DeviceF16ToFloat(code);
     }
     return;
   }
-  for (int i = 0; i < n; ++i) {
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
     const int64_t at = row_at + (first + i) * part.stride;
-    out[i] = static_cast<float>(LoadDouble(part.data, part.dtype, at));
+    out[i] = i < n ? static_cast<float>(CalledLoadDouble(part.data, part.dtype, at))
+                   : NegativeInfinity();
   }
 }
 
@@ -66,15 +78,16 @@ struct LogitRowView {
     if (p.allowed.data != nullptr) allowed_at = p.allowed.rows.Offset(row);
   }
 
-  // Pairs from `first` on; returns how many.
+  // Eight pairs from `first` on, -inf where the row has ended; returns how many there are.
   __device__ __forceinline__ int Load(int64_t first, float* train, float* rollout) const {
     const int n = static_cast<int>(min(static_cast<int64_t>(kVector), plan.vocabulary - first));
     LoadLogits(plan.side[0], at[0], first, n, vector[0], train);
     LoadLogits(plan.side[1], at[1], first, n, vector[1], rollout);
     if (plan.allowed.data == nullptr) return n;
-    for (int i = 0; i < n; ++i) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
       const int64_t mask = allowed_at + (first + i) * plan.allowed.stride;
-      if (LoadRaw<uint8_t>(plan.allowed.data, mask) != 0) continue;
+      if (i >= n || LoadRaw<uint8_t>(plan.allowed.data, mask) != 0) continue;
       train[i] = rollout[i] = NegativeInfinity();
     }
     return n;

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/device_code.h"
 #include "kernels/logit_pair.h"
 
 namespace plumbline {
@@ -79,22 +80,29 @@ PLUMB_HD inline void SmallDivergence(Real d, Real* up, Real* down) {
 // Is the f32 value one of bf16's?
 PLUMB_HD inline bool IsBF16(float z) { return (__builtin_bit_cast(uint32_t, z) & 0xffffu) == 0; }
 
+// Pairs that a device thread takes at a time.
+inline constexpr int kLogitVector = 8;
+
 // A few logits of both sides at a time, as a device thread has them.
 template <typename Real>
 class LogitLane {
  public:
   LogitSums<Real> sums;
 
-  // Takes n <= 8 pairs. Their maxima are raised first, so that each pair costs no branch on them.
-  PLUMB_HD void Add(const float* train, const float* rollout, int n, const LogitReference& r) {
-    float z[2][8];
-    for (int i = 0; i < n; ++i) {
+  // Takes kLogitVector pairs; -inf on both sides where there are fewer. Their maxima are raised
+  // first, so that each pair costs no branch on them.
+  PLUMB_HD void Add(const float* train, const float* rollout, const LogitReference& r) {
+    float z[2][kLogitVector];
+    PLUMB_UNROLL
+    for (int i = 0; i < kLogitVector; ++i) {
       z[0][i] = Take(0, train[i]);
       z[1][i] = Take(1, rollout[i]);
     }
+    PLUMB_UNROLL
     for (int s = 0; s < 2; ++s) {
       Real max = sums.side[s].max;
-      for (int i = 0; i < n; ++i) {
+      PLUMB_UNROLL
+      for (int i = 0; i < kLogitVector; ++i) {
         if (static_cast<Real>(z[s][i]) > max) max = static_cast<Real>(z[s][i]);
       }
       if (max > sums.side[s].max) {
@@ -102,7 +110,8 @@ class LogitLane {
         sums.shared_top = false;
       }
     }
-    for (int i = 0; i < n; ++i) AddPair(z[0][i], z[1][i], r);
+    PLUMB_UNROLL
+    for (int i = 0; i < kLogitVector; ++i) AddPair(z[0][i], z[1][i], r);
   }
 
  private:

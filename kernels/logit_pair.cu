@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "base/load.h"
 #include "kernels/cuda_logit_row.h"
 #include "kernels/logit_core.h"
 #include "kernels/logit_pair_device.h"
@@ -20,6 +19,7 @@ constexpr int kBlock = 512;
 constexpr int64_t kWarpVocabulary = 4096;  // up to this many logits a warp takes a row
 
 __device__ __forceinline__ void MergeWarp(LogitSums<double>* sums) {
+#pragma unroll 1  // a long text, run once a row
   for (int mask = kWarp / 2; mask > 0; mask /= 2) MergeLogits(sums, Shuffled(*sums, mask));
 }
 
@@ -74,15 +74,15 @@ __device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGro
   for (int64_t start = 0; start < vocabulary; start += kWarp * kVector) {
     const int64_t first = start + group.lane * kVector;
     const int n = first < vocabulary ? view.Load(first, train, rollout) : 0;
-    int found = -1;
-    for (int i = n - 1; i >= 0; --i) {
-      if (fabsf(train[i]) <= FLT_MAX && fabsf(rollout[i]) <= FLT_MAX) found = i;
+    LogitReference found;
+#pragma unroll
+    for (int i = kVector - 1; i >= 0; --i) {
+      if (i < n && fabsf(train[i]) <= FLT_MAX && fabsf(rollout[i]) <= FLT_MAX)
+        found = {train[i], rollout[i], true};
     }
-    const unsigned who = __ballot_sync(kAll, found >= 0);
+    const unsigned who = __ballot_sync(kAll, found.set);
     if (who == 0) continue;
-    if (group.lane == __ffs(static_cast<int>(who)) - 1) {
-      shared->reference = {train[found], rollout[found], true};
-    }
+    if (group.lane == __ffs(static_cast<int>(who)) - 1) shared->reference = found;
     break;
   }
   group.Sync();
@@ -112,6 +112,8 @@ __device__ void FindFloors(const LogitGroup<kThreads>& group, const LogitSums<fl
   group.Sync();
 }
 
+PLUMB_CALLED void Insert(TopLogits* top, float z, int32_t place) { top->Insert(z, place); }
+
 // Threads that have a logit at or above the floor read theirs again, one thread after the other.
 template <int kThreads>
 __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
@@ -124,10 +126,12 @@ __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kTh
     view.Each(group.lane, [&](int64_t first, int n, const float* train, const float* rollout) {
       const float* z[2] = {train, rollout};
       reads += 2 * n;
+#pragma unroll
       for (int s = 0; s < 2; ++s) {
-        for (int i = 0; i < n; ++i) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
           if (fabsf(z[s][i]) <= FLT_MAX && z[s][i] >= shared->floor[s] && top[s].Takes(z[s][i]))
-            top[s].Insert(z[s][i], static_cast<int32_t>(first + i));
+            Insert(&top[s], z[s][i], static_cast<int32_t>(first + i));
         }
       }
     });
@@ -144,7 +148,7 @@ __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kTh
           for (int s = 0; s < 2; ++s) {
             for (int i = 0; i < top[s].count; ++i) {
               if (shared->top[s].Takes(top[s].value[i]))
-                shared->top[s].Insert(top[s].value[i], top[s].at[i]);
+                Insert(&shared->top[s], top[s].value[i], top[s].at[i]);
             }
           }
         }
@@ -155,13 +159,13 @@ __device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kTh
   }
 }
 
-__device__ __forceinline__ float NearJensenShannon(float s) {
+PLUMB_CALLED float NearJensenShannon(float s) {
   return s * s <= 0.0625f ? EvenLogSeries(s * s)
                           : (1 + s) * log1pf(s) + (s < 1 ? (1 - s) * log1pf(-s) : 0.0f);
 }
 
 // mu (e^t - 1): small powers keep what little they differ by, and large ones do not overflow.
-__device__ __forceinline__ float LessOne(float mu, float log_mu, float t) {
+PLUMB_CALLED float LessOne(float mu, float log_mu, float t) {
   return t < 40 ? mu * expm1f(t) : expf(log_mu + t);
 }
 
@@ -178,8 +182,9 @@ __device__ void MeasureTails(const LogitRowView<kThreads>& view, const LogitGrou
       log(sums.side[kRollout].s0) - sums.side[kRollout].s1 / sums.side[kRollout].s0;
   const auto h = static_cast<float>(entropy);
   float js = 0, variation = 0, downward[kLogitLambdas] = {}, moments[kLogitThetas] = {};
-  view.Each(group.lane, [&](int64_t, int n, const float* train, const float* rollout) {
-    for (int i = 0; i < n; ++i) {
+  view.Each(group.lane, [&](int64_t, int, const float* train, const float* rollout) {
+#pragma unroll 1
+    for (int i = 0; i < kVector; ++i) {
       const bool has_pi = train[i] > NegativeInfinity();
       const bool has_mu = rollout[i] > NegativeInfinity();
       const float log_pi = (train[i] - max[0]) - rest[0];
@@ -235,7 +240,7 @@ __device__ void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row, const
                          int64_t allowed_at) {
   const LogitPart& tokens = plan.tokens;
   if (tokens.data == nullptr) return;
-  const int64_t token = LoadInt64(tokens.data, tokens.dtype, tokens.rows.Offset(at));
+  const int64_t token = CalledLoadInt64(tokens.data, tokens.dtype, tokens.rows.Offset(at));
   if (token < 0 || token >= plan.vocabulary) return;
   row->token = token;
   const bool allowed =
@@ -243,7 +248,7 @@ __device__ void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row, const
       LoadRaw<uint8_t>(plan.allowed.data, allowed_at + token * plan.allowed.stride) != 0;
   for (int s = 0; s < 2; ++s) {
     const LogitPart& part = plan.side[s];
-    const double z = LoadDouble(part.data, part.dtype, sides[s] + token * part.stride);
+    const double z = CalledLoadDouble(part.data, part.dtype, sides[s] + token * part.stride);
     row->logprob[s] = allowed ? z - row->lse[s] : NoLogit();
   }
 }
@@ -255,8 +260,8 @@ __device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
   FindReference(view, group, shared);
   const LogitReference reference = shared->reference;
   LogitLane<float> lane;
-  view.Each(group.lane, [&](int64_t, int n, const float* train, const float* rollout) {
-    lane.Add(train, rollout, n, reference);
+  view.Each(group.lane, [&](int64_t, int, const float* train, const float* rollout) {
+    lane.Add(train, rollout, reference);
   });
   MergeGroup(group, lane.sums, shared);
   if (group.lane == 0) shared->row = FinishLogits(shared->sums[0], reference);

@@ -6,9 +6,8 @@
 
 #include "absl/status/status.h"
 #include "base/dtype.h"
-#include "base/load.h"
 #include "base/router_scores.h"
-#include "kernels/device_code.h"
+#include "kernels/device_load.h"
 #include "kernels/routing.h"
 
 namespace plumbline {
@@ -17,18 +16,6 @@ namespace plumbline {
 inline constexpr int kTileRows = 256;
 inline constexpr int kDropBins = 16;
 inline constexpr uint64_t kNothingBad = ~uint64_t{0};
-
-namespace internal {
-
-// All dtypes are a long text: device code has it once.
-PLUMB_HD_CALLED double CalledLoadDouble(const void* data, DType t, int64_t i) {
-  return LoadDouble(data, t, i);
-}
-PLUMB_HD_CALLED int64_t CalledLoadInt64(const void* data, DType t, int64_t i) {
-  return LoadInt64(data, t, i);
-}
-
-}  // namespace internal
 
 // Two axes of a tensor, as plain data that device code can read. A vector has column stride 0.
 struct StridedView {
@@ -39,10 +26,10 @@ struct StridedView {
 
   PLUMB_HD bool present() const { return dtype != DType::kUnspecified; }
   PLUMB_HD double Number(int64_t i, int64_t j = 0) const {
-    return internal::CalledLoadDouble(data, dtype, i * row + j * column);
+    return CalledLoadDouble(data, dtype, i * row + j * column);
   }
   PLUMB_HD int64_t Integer(int64_t i, int64_t j = 0) const {
-    return internal::CalledLoadInt64(data, dtype, i * row + j * column);
+    return CalledLoadInt64(data, dtype, i * row + j * column);
   }
 };
 

@@ -25,9 +25,12 @@ struct DeviceSink {
 
   __device__ __forceinline__ void Exponent(int index) { atomicAdd(&memory->exponents[index], 1u); }
   __device__ __forceinline__ void Wide(int which, Uint128 v, int exponent, bool negative) {
-    WideDigits& wide = memory->wides[threadIdx.x / kTileLanes][which];
-    SplitDigits(v, exponent,
-                [&](int i, int64_t part) { AtomicAdd64(&wide.digit[i], negative ? -part : part); });
+    AddWide(&memory->wides[threadIdx.x / kTileLanes][which], v, exponent, negative);
+  }
+  PLUMB_CALLED static void AddWide(WideDigits* wide, Uint128 v, int exponent, bool negative) {
+    SplitDigits(v, exponent, [&](int i, int64_t part) {
+      AtomicAdd64(&wide->digit[i], negative ? -part : part);
+    });
   }
   __device__ __forceinline__ void Count(int i, uint64_t n) { AtomicAdd64(&raw->counts[i], n); }
   __device__ __forceinline__ void AddDigest(Digest digest) {

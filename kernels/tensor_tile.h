@@ -158,9 +158,13 @@ class TileMeasure {
     }
     PLUMB_UNROLL for (int k = 0; k < kLaneElements; ++k) {
       if (k >= valid) continue;
-      four.v[k] = LoadRaw<Raw>(data, item_.dense ? at + k : item_.axes.Offset(at + k));
+      four.v[k] = LoadRaw<Raw>(data, item_.dense ? at + k : OffsetOf(item_.axes, at + k));
     }
     return four;
+  }
+
+  PLUMB_CALLED static int64_t OffsetOf(const StridedAxes& axes, int64_t index) {
+    return axes.Offset(index);
   }
 
   PLUMB_DEVICE void Hash(uint64_t word, int64_t index, Lane* lane) const {
@@ -227,9 +231,11 @@ class TileMeasure {
 
   PLUMB_DEVICE static int ExponentIndex(W m) {
     const auto field = static_cast<int>(m >> kM);
-    if (field > 0) return field - 1 + kM;
+    return field > 0 ? field - 1 + kM : TopBit(m);
+  }
+  PLUMB_CALLED static int TopBit(W m) {
     int top = 0;
-    for (uint64_t rest = m >> 1; rest != 0; rest >>= 1) ++top;
+    for (W rest = m >> 1; rest != 0; rest >>= 1) ++top;
     return top;
   }
 
@@ -266,19 +272,35 @@ class TileMeasure {
     }
   }
 
+  // Of an element of a block so small that it is scaled up first: is it flushed, subnormal in e4m3,
+  // and in e5m2? One bit each.
+  PLUMB_CALLED static uint32_t TinyFits(W magnitude, W most) {
+    const uint64_t less = ScaledUp(magnitude) - 1;
+    const uint64_t top = ScaledUp(most);
+    uint32_t bits = 0;
+    for (int i = 0; i < 2; ++i) {
+      const FitBounds<uint64_t> bounds =
+          ScaledBounds<uint64_t>(i == 0 ? DType::kE4M3 : DType::kE5M2, top);
+      const bool flushed = less < bounds.subnormal_from - 1;
+      const bool small = less < bounds.normal_from - 1;
+      bits |= (flushed ? 1u : (small ? 2u : 0u)) << (2 * i);
+    }
+    return bits;
+  }
+
   // The lane's part of a scaled block; `size`: 0 for blocks of 32, 1 of 128.
   PLUMB_DEVICE static void ScaledFits(const W* words, W most, W least, int size, Lane* lane) {
     if (most == 0) return;
     const int e4m3 = kPlainFits + size;
     const int e5m2 = e4m3 + 2;
     if (most >> kM < kLeastScalableField) {
-      uint64_t scaled[kLaneElements];
       for (int k = 0; k < kLaneElements; ++k) {
-        scaled[k] = ScaledUp(static_cast<W>(words[k] & kMagnitudeMask<W>));
+        const uint32_t fits = TinyFits(words[k] & kMagnitudeMask<W>, most);
+        lane->counts[FitCount(e4m3, kFitFlushed)] += fits & 1;
+        lane->counts[FitCount(e4m3, kFitSubnormal)] += fits >> 1 & 1;
+        lane->counts[FitCount(e5m2, kFitFlushed)] += fits >> 2 & 1;
+        lane->counts[FitCount(e5m2, kFitSubnormal)] += fits >> 3 & 1;
       }
-      const uint64_t top = ScaledUp(most);
-      CountSmall(scaled, ScaledBounds<uint64_t>(DType::kE4M3, top), e4m3, lane);
-      CountSmall(scaled, ScaledBounds<uint64_t>(DType::kE5M2, top), e5m2, lane);
       return;
     }
     const FitBounds<W> bounds = ScaledBounds<W>(DType::kE4M3, most);

@@ -58,7 +58,7 @@ class TileSums {
       const auto significand = static_cast<uint64_t>((m & kFractionMask<W>) | implied);
       const int up = field - top_ + kWindow;
       if (up < 0) {
-        AddOne(significand, Unit(field), negative);
+        AddOne(*sink_, significand, Unit(field), negative);
         continue;
       }
       const auto shifted = static_cast<typename SumWindow<W>::Signed>(significand) << up;
@@ -112,11 +112,12 @@ class TileSums {
     if (v != 0) sink_->Wide(which, v, exponent, negative);
   }
 
-  PLUMB_DEVICE void AddOne(uint64_t significand, int unit, bool negative) {
+  // By value: a sink that had an address would lie in memory.
+  PLUMB_CALLED static void AddOne(Sink sink, uint64_t significand, int unit, bool negative) {
     if (significand == 0) return;
-    sink_->Wide(kWideSum, significand, unit, negative);
-    sink_->Wide(kWideMagnitudes, significand, unit, false);
-    sink_->Wide(kWideSquares, static_cast<Uint128>(significand) * significand, 2 * unit, false);
+    sink.Wide(kWideSum, significand, unit, negative);
+    sink.Wide(kWideMagnitudes, significand, unit, false);
+    sink.Wide(kWideSquares, static_cast<Uint128>(significand) * significand, 2 * unit, false);
   }
 
   // The exponent field, 1 for subnormals too, and the exponent of its values' last bits.

@@ -50,7 +50,6 @@ TEST(LogitPair, AnyProcessorGivesTheSame) {
 // A row as a block of device threads sums it: f32 lanes, merged in f64.
 template <typename Real>
 LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
-  constexpr int kVector = 8;
   const float* z[2];
   for (int s = 0; s < 2; ++s) z[s] = rows.z[s].data() + row * rows.vocabulary;
   LogitReference r;
@@ -58,9 +57,14 @@ LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
     if (std::isfinite(z[0][i]) && std::isfinite(z[1][i])) r = {z[0][i], z[1][i], true};
   }
   std::vector<LogitLane<Real>> lane(static_cast<size_t>(lanes));
-  for (int64_t i = 0; i < rows.vocabulary; i += kVector) {
-    const auto n = static_cast<int>(std::min<int64_t>(kVector, rows.vocabulary - i));
-    lane[static_cast<size_t>(i / kVector % lanes)].Add(z[0] + i, z[1] + i, n, r);
+  for (int64_t i = 0; i < rows.vocabulary; i += kLogitVector) {
+    float pairs[2][kLogitVector];
+    for (int s = 0; s < 2; ++s) {
+      for (int k = 0; k < kLogitVector; ++k) {
+        pairs[s][k] = i + k < rows.vocabulary ? z[s][i + k] : kMasked;
+      }
+    }
+    lane[static_cast<size_t>(i / kLogitVector % lanes)].Add(pairs[0], pairs[1], r);
   }
   LogitSums<double> sums;
   for (const auto& l : lane) MergeLogits(&sums, Widened(l.sums));
