@@ -1,5 +1,6 @@
 // For code that a device runs and that tests compile for the host too, with emulated lanes. CALLED:
-// long, and not copied to where it is used; unrolled loops would multiply it.
+// long, and not copied to where it is used; unrolled loops would multiply it. LOOP: one that the
+// compiler would unroll although its body is long.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -7,9 +8,27 @@
 #define PLUMB_CALLED inline __device__ __noinline__
 #define PLUMB_HD_CALLED inline __host__ __device__ __noinline__
 #define PLUMB_UNROLL _Pragma("unroll")
+#define PLUMB_LOOP _Pragma("unroll 1")
 #else
 #define PLUMB_DEVICE inline
 #define PLUMB_CALLED inline
 #define PLUMB_HD_CALLED inline
 #define PLUMB_UNROLL
+#define PLUMB_LOOP
 #endif
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace plumbline {
+
+PLUMB_HD inline int BitsSet(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return __popc(word);
+#else
+  return __builtin_popcount(word);
+#endif
+}
+
+}  // namespace plumbline

@@ -23,14 +23,6 @@ PLUMB_HD inline bool RanksBefore(const RankCandidate& a, const RankCandidate& b)
   return RanksBefore(a.key, a.index, b.key, b.index);
 }
 
-PLUMB_DEVICE int BitsSet(uint32_t word) {
-#if defined(__CUDA_ARCH__)
-  return __popc(word);
-#else
-  return __builtin_popcount(word);
-#endif
-}
-
 // What follows is called, not copied into each slot; by value, since the state of a lane that had
 // an address would lie in memory.
 

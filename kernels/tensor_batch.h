@@ -44,6 +44,7 @@ enum TensorCount {
   kTensorCounts = kCountFits + 3 * kFormatFits
 };
 enum FitKind { kFitFlushed, kFitSubnormal, kFitSaturated };
+inline constexpr int kPlainFits = 4;  // of kFormatFitTargets; the scaled ones follow
 PLUMB_HD constexpr int FitCount(int fit, FitKind kind) { return kCountFits + 3 * fit + kind; }
 
 enum WideKind { kWideSum, kWideMagnitudes, kWideSquares, kWides };

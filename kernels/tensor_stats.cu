@@ -11,12 +11,15 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kTileLanes;
+static_assert(kSpanElements / kThreads <= UnitSums<uint16_t>::kMostValues &&
+              kSpanElements / kThreads <= UnitSums<uint32_t>::kMostValues);
 
 __device__ const DigestTable kDeviceDigestTable = MakeDigestTable();
 
 struct BlockMemory {
   WideDigits wides[kWarps][kWides];
   uint32_t exponents[ExponentsOf(DType::kF64)];
+  uint32_t fields[WordFormat<uint32_t>::kFields];  // of f32; 0: zeros
 };
 
 struct DeviceSink {
@@ -24,6 +27,7 @@ struct DeviceSink {
   TensorRaw* raw;
 
   __device__ __forceinline__ void Exponent(int index) { atomicAdd(&memory->exponents[index], 1u); }
+  __device__ __forceinline__ void Field(int field) { atomicAdd(&memory->fields[field], 1u); }
   __device__ __forceinline__ void Wide(int which, Uint128 v, int exponent, bool negative) {
     AddWide(&memory->wides[threadIdx.x / kTileLanes][which], v, exponent, negative);
   }
@@ -56,13 +60,25 @@ struct DeviceSink {
   }
 };
 
+// The fields that plain rounds counted, where the others lie: a normal value of f32 is found by its
+// field less one after the subnormals' bits.
+__device__ void FlushFields(const uint32_t* fields, uint64_t* counts, uint64_t* exponents) {
+  for (int i = threadIdx.x; i < WordFormat<uint32_t>::kFields; i += kThreads) {
+    if (fields[i] == 0) continue;
+    uint64_t* to =
+        i == 0 ? &counts[kCountZero] : &exponents[i - 1 + WordFormat<uint32_t>::kFractionBits];
+    AtomicAdd64(to, fields[i]);
+  }
+}
+
 template <typename W, typename Raw>
 __device__ __noinline__ void MeasureSpan(const TensorItem& item, int64_t first, DeviceSink* sink) {
   TileMeasure<DeviceWarp, DeviceSink, W, Raw> measure(item, &kDeviceDigestTable, sink);
   const int64_t end = internal::Smaller(item.count, first + kSpanElements);
   const int warp = static_cast<int>(threadIdx.x) / kTileLanes;
-  for (int64_t at = first + warp * kTileElements; at < end; at += kWarps * kTileElements) {
-    measure.Measure(at);
+  constexpr int64_t kStride = int64_t{kWarps} * kTileElements;
+  for (int64_t at = first + warp * kTileElements; at < end; at += kStride) {
+    measure.Measure(at, at + kStride < end ? at + kStride : -1);
   }
   measure.Finish();
 }
@@ -100,6 +116,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = threadIdx.x; i < used; i += kThreads) {
       if (memory.exponents[i] != 0) AtomicAdd64(&exponents[i], memory.exponents[i]);
     }
+    FlushFields(memory.fields, raw->counts, exponents);
     __syncthreads();
   }
 }

@@ -9,6 +9,7 @@
 //   Xor(v, mask)       a Var with v[lane ^ mask]; T of 32, 64 or 128 bits
 // and a Sink adds up, from any lane:
 //   Exponent(index)    one value more, index as in TensorTotals but for words of 32 or 64 bits
+//   Field(field)       one zero (field 0) or normal value of f32's exponent field more
 //   Wide(which, v, exponent, negative)     v 2^exponent to one of the sums of TensorRaw
 //   Count(i, n)  AddDigest(digest)  Extremes(highest, lowest_flipped)     at the end of a span
 #pragma once
@@ -17,8 +18,9 @@
 
 #include "kernels/device_code.h"
 #include "kernels/tensor_batch.h"
-#include "kernels/tensor_digest.h"
 #include "kernels/tensor_fit.h"
+#include "kernels/tensor_plain.h"
+#include "kernels/tensor_tile_digest.h"
 #include "kernels/tensor_tile_lanes.h"
 #include "kernels/tensor_tile_sums.h"
 #include "kernels/tensor_widen.h"
@@ -57,21 +59,29 @@ class TileMeasure {
  public:
   PLUMB_DEVICE TileMeasure(const TensorItem& item, const DigestTable* table, Sink* sink)
       : item_(item),
-        table_(table),
+        digest_(table),
         sink_(sink),
         least_normal_(BitsNotBelow<W>(PowerOfTwo(FormatOf(item.dtype).min_exponent))),
+        plain_(item, sink),
         sums_(sink) {}
 
-  // Elements [first, first + kTileElements), as far as there are.
-  PLUMB_DEVICE void Measure(int64_t first) {
-    for (int round = 0; round < kTileRounds; ++round) {
-      Round(first + round * kTileLanes * kLaneElements);
+  // Elements [first, first + kTileElements), as far as there are. `next`: the tile that follows;
+  // -1: none does.
+  PLUMB_DEVICE void Measure(int64_t first, int64_t next) {
+    static_assert(kTileElements % Plain::kElements == 0 && Plain::kElements % kRoundElements == 0);
+    const int64_t end = first + kTileElements;
+    PLUMB_LOOP for (int64_t at = first; at < end; at += Plain::kElements) {
+      const int64_t then = at + Plain::kElements < end ? at + Plain::kElements : next;
+      if (plain_.Measure(at, then, &digest_, &lanes_)) continue;
+      PLUMB_LOOP for (int64_t part = 0; part < Plain::kElements; part += kRoundElements)
+          Round(at + part);
     }
     sums_.Flush();
   }
 
   // What the lanes counted, to the sink.
   PLUMB_DEVICE void Finish() {
+    plain_.Flush();
     PLUMB_UNROLL for (int i = 0; i < kTensorCounts; ++i) {
       Var<uint64_t> n;
       Warp::Each([&](int l) { n[l] = lanes_[l].counts[i]; });
@@ -88,7 +98,8 @@ class TileMeasure {
 
  private:
   static constexpr int kM = WordFormat<W>::kFractionBits;
-  static constexpr int kPlainFits = 4;  // of kFormatFitTargets; the scaled ones follow
+  static constexpr int64_t kRoundElements = int64_t{kTileLanes} * kLaneElements;
+  using Plain = PlainRounds<Warp, Sink, W, Raw>;
 
   struct Lane {
     uint32_t counts[kTensorCounts];
@@ -167,24 +178,11 @@ class TileMeasure {
     return axes.Offset(index);
   }
 
-  PLUMB_DEVICE void Hash(uint64_t word, int64_t index, Lane* lane) const {
-    const auto place = static_cast<uint64_t>(index) % kDigestBlockWords;
-    lane->digest.low += DigestWord(word, table_->low[place] ^ block_key_.low);
-    lane->digest.high += DigestWord(word, table_->high[place] ^ block_key_.high);
-  }
-
-  // The words of a round lie in one block of the digest.
-  PLUMB_DEVICE void FindBlockKey(int64_t first) {
-    static_assert(kDigestBlockWords * 8 % (kTileLanes * kLaneElements * sizeof(Raw)) == 0);
-    const int64_t block = first * static_cast<int64_t>(sizeof(Raw)) / kDigestBlockBytes;
-    if (block == block_) return;
-    block_ = block;
-    block_key_ = DigestBlockKey(static_cast<uint64_t>(block));
-  }
-
   PLUMB_DEVICE void AddDigests(const Var<Four>& raw, const Var<int>& valid, int64_t first) {
     constexpr int kWordElements = 8 / static_cast<int>(sizeof(Raw));
-    FindBlockKey(first);
+    // The words of a round lie in one block of the digest.
+    static_assert(kDigestBlockWords * 8 % (kRoundElements * sizeof(Raw)) == 0);
+    digest_.Enter(first * static_cast<int64_t>(sizeof(Raw)));
     Var<uint64_t> packed{};  // the last, or only, word of the lane's four elements
     Warp::Each([&](int l) {
       const int64_t at = first + l * kLaneElements;
@@ -195,7 +193,7 @@ class TileMeasure {
         packed[l] = in_word == 0 ? bits : packed[l] | bits;
         const bool ends = in_word == kWordElements - 1;
         if (ends && k - in_word < valid[l]) {
-          Hash(packed[l], (at + k) / kWordElements, &lanes_[l]);
+          digest_.Add(packed[l], (at + k) / kWordElements, &lanes_[l].digest);
         }
       }
     });
@@ -203,7 +201,8 @@ class TileMeasure {
       const Var<uint64_t> other = Warp::Xor(packed, 1);
       Warp::Each([&](int l) {
         if (l % 2 != 0 || valid[l] == 0) return;
-        Hash(packed[l] | other[l] << 32, (first + l * kLaneElements) / kWordElements, &lanes_[l]);
+        digest_.Add(packed[l] | other[l] << 32, (first + l * kLaneElements) / kWordElements,
+                    &lanes_[l].digest);
       });
     }
   }
@@ -310,12 +309,11 @@ class TileMeasure {
   }
 
   const TensorItem& item_;
-  const DigestTable* table_;
+  TileDigest digest_;
   Sink* sink_;
   W least_normal_;  // of the tensor's dtype
-  int64_t block_ = -1;
-  DigestKey block_key_{};
   Var<Lane> lanes_{};
+  Plain plain_;
   TileSums<Warp, Sink, W> sums_;
 };
 

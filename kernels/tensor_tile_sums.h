@@ -71,6 +71,7 @@ class TileSums {
   // Adds the lanes' sums up and gives them to the sink. A lane's squares may fill 127 bits, so
   // their halves are added over the warp.
   PLUMB_DEVICE void Flush() {
+    if (top_ == 0) return;
     Var<Int128> sum;
     Var<Int128> magnitudes;
     Var<Uint128> low;

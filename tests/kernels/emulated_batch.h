@@ -19,6 +19,7 @@ struct PlainTensorSink {
   uint64_t* exponents;
 
   void Exponent(int index) { ++exponents[index]; }
+  void Field(int field) { ++(field == 0 ? raw->counts[kCountZero] : exponents[field - 1 + 23]); }
   void Wide(int which, Uint128 v, int exponent, bool negative) {
     SplitDigits(v, exponent, [&](int i, int64_t part) {
       raw->wides[which].digit[i] += negative ? -part : part;
@@ -35,14 +36,15 @@ struct PlainTensorSink {
   }
 };
 
-template <typename W, typename Raw>
-void EmulateTensorSpan(const TensorItem& item, int64_t first, PlainTensorSink* sink) {
-  using Measure = TileMeasure<EmulatedWarp, PlainTensorSink, W, Raw>;
+template <typename W, typename Raw, typename Sink>
+void EmulateTensorSpan(const TensorItem& item, int64_t first, Sink* sink) {
+  using Measure = TileMeasure<EmulatedWarp, Sink, W, Raw>;
   // Two warps, that take turns.
   Measure warps[] = {Measure(item, &kDigestTable, sink), Measure(item, &kDigestTable, sink)};
   const int64_t end = std::min(item.count, first + kSpanElements);
   for (int64_t at = first; at < end; at += kTileElements) {
-    warps[at / kTileElements % 2].Measure(at);
+    const int64_t next = at + 2 * kTileElements < end ? at + 2 * kTileElements : -1;
+    warps[at / kTileElements % 2].Measure(at, next);
   }
   for (Measure& warp : warps) warp.Finish();
 }
