@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/device_code.h"
 #include "kernels/tensor_fit.h"
@@ -101,30 +100,27 @@ struct alignas(16) LaneVector {
   }
 };
 
-// The largest magnitude of some values and the smallest other than zero, in one word, so that one
-// exchange finds both for more of them.
+// The largest magnitude of some values and the smallest other than zero, in as few words as can be
+// exchanged between lanes: of bf16 one with two halves.
 template <typename Raw>
 struct LaneExtent {
   using Vector = LaneVector<Raw>;
-  using Word = std::conditional_t<sizeof(Raw) == 2, uint32_t, uint64_t>;
-  static constexpr int kBits = Vector::kBits;
+  static constexpr int kParts = sizeof(Raw) == 2 ? 1 : 2;
 
-  PLUMB_HD static Word Of(const Vector& magnitudes, const Vector& less) {
-    return static_cast<Word>(Vector::kLargest - less.Smallest()) << kBits | magnitudes.Largest();
+  uint32_t part[kParts];
+
+  PLUMB_HD static LaneExtent Of(const Vector& magnitudes, const Vector& less) {
+    const uint32_t most = magnitudes.Largest();
+    const uint32_t flipped = Vector::kLargest - less.Smallest();
+    LaneExtent extent;
+    extent.part[0] = kParts == 1 ? flipped << 16 | most : most;
+    if constexpr (kParts == 2) extent.part[1] = flipped;
+    return extent;
   }
-  PLUMB_HD static Word Joined(Word a, Word b) {
-    if constexpr (kBits == 16) return Vector::LargerHalves(a, b);
-    const auto low = Vector::Larger(static_cast<uint32_t>(a), static_cast<uint32_t>(b));
-    const auto high = Vector::Larger(static_cast<uint32_t>(a >> kBits % 64),
-                                     static_cast<uint32_t>(b >> kBits % 64));
-    return static_cast<Word>(high) << kBits % 64 | low;
-  }
-  PLUMB_HD static uint32_t Most(Word w) {
-    return static_cast<uint32_t>(w & ((Word{1} << kBits) - 1));
-  }
+  PLUMB_HD uint32_t Most() const { return kParts == 1 ? part[0] & 0xffffu : part[0]; }
   // As Less(): the smallest less one, or kLargest where all are zeros.
-  PLUMB_HD static uint32_t Least(Word w) {
-    return Vector::kLargest - static_cast<uint32_t>(w >> kBits);
+  PLUMB_HD uint32_t Least() const {
+    return Vector::kLargest - (kParts == 1 ? part[0] >> 16 : part[kParts - 1]);
   }
 };
 

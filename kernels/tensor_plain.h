@@ -34,7 +34,6 @@ class VectorRounds {
   using Var = typename Warp::template Var<T>;
   using Vector = LaneVector<Raw>;
   using Extent = LaneExtent<Raw>;
-  using ExtentWord = typename Extent::Word;
 
  public:
   static constexpr int64_t kElements = int64_t{kTileLanes} * Vector::kValues;
@@ -55,19 +54,19 @@ class VectorRounds {
     const Var<Vector> vectors = first == ahead_at_ ? ahead_ : Loaded(first);
     ahead_at_ = next >= 0 && item_.count - next >= kElements ? next : -1;
     if (ahead_at_ >= 0) ahead_ = Loaded(next);
-    Var<ExtentWord> own;
+    Var<Extent> own;
     Warp::Each([&](int l) {
       const Vector m = vectors[l].Magnitudes();
       own[l] = Extent::Of(m, m.Less());
     });
-    const Var<ExtentWord> of_32 = Joined(own, 1, 32 / Vector::kValues);
-    const Var<ExtentWord> of_128 = Joined(of_32, 32 / Vector::kValues, 128 / Vector::kValues);
-    const Var<ExtentWord> of_all = Joined(of_128, 128 / Vector::kValues, kTileLanes);
-    ExtentWord all{};
+    const Var<Extent> of_32 = Joined(own, 1, 32 / Vector::kValues);
+    const Var<Extent> of_128 = Joined(of_32, 32 / Vector::kValues, 128 / Vector::kValues);
+    const Var<Extent> of_all = Joined(of_128, 128 / Vector::kValues, kTileLanes);
+    Extent all{};
     Warp::Each([&](int l) { all = of_all[l]; });  // the same on every lane
     if (!IsPlain(all)) return false;
 
-    const uint32_t most = Extent::Most(all);
+    const uint32_t most = all.Most();
     if (most != 0) sums_.Aim(static_cast<int>(most >> kM));
     const bool raises = bound_ == 0 || most << (32 - Vector::kBits) > bound_;
     digest->Enter(first * static_cast<int64_t>(sizeof(Raw)));
@@ -83,7 +82,7 @@ class VectorRounds {
       Fits(m, less, all, lane.counts);
       ScaledFits(less, of_32[l], 0, lane.counts);
       ScaledFits(less, of_128[l], 1, lane.counts);
-      if (most != 0) sums_.Add(vectors[l], static_cast<int>((Extent::Least(own[l]) + 1) >> kM), l);
+      if (most != 0) sums_.Add(vectors[l], static_cast<int>((own[l].Least() + 1) >> kM), l);
     });
     if (raises) FindBound(*lanes);
     return true;
@@ -102,19 +101,24 @@ class VectorRounds {
     return vectors;
   }
 
-  PLUMB_DEVICE static Var<ExtentWord> Joined(Var<ExtentWord> v, int from, int lanes) {
+  // Of groups of `lanes` lanes, given those of `from`.
+  PLUMB_DEVICE static Var<Extent> Joined(Var<Extent> v, int from, int lanes) {
     for (int mask = from; mask < lanes; mask *= 2) {
-      const Var<ExtentWord> other = Warp::Xor(v, mask);
-      Warp::Each([&](int l) { v[l] = Extent::Joined(v[l], other[l]); });
+      PLUMB_UNROLL for (int i = 0; i < Extent::kParts; ++i) {
+        Var<uint32_t> part;
+        Warp::Each([&](int l) { part[l] = v[l].part[i]; });
+        const Var<uint32_t> other = Warp::Xor(part, mask);
+        Warp::Each([&](int l) { v[l].part[i] = Vector::Larger(part[l], other[l]); });
+      }
     }
     return v;
   }
 
-  PLUMB_DEVICE static bool IsPlain(ExtentWord all) {
-    const uint32_t most = Extent::Most(all);
+  PLUMB_DEVICE static bool IsPlain(const Extent& all) {
+    const uint32_t most = all.Most();
     if (most == 0) return true;
     return most >> kM <= Sums::kMostTop && most >> kM >= Sums::kLeastTop &&
-           (Extent::Least(all) + 1) >> kM >= Sums::kLeastField;
+           (all.Least() + 1) >> kM >= Sums::kLeastField;
   }
 
   PLUMB_DEVICE static void AddDigest(const Vector& v, int64_t at, const TileDigest& from,
@@ -164,10 +168,10 @@ class VectorRounds {
     return i == 0 ? kF16 : (i == 1 ? kBF16 : (i == 2 ? kE4M3 : kE5M2));
   }
 
-  PLUMB_DEVICE static void Fits(const Vector& m, const Vector& less, ExtentWord all,
+  PLUMB_DEVICE static void Fits(const Vector& m, const Vector& less, const Extent& all,
                                 uint32_t* counts) {
-    const uint32_t most = Extent::Most(all);
-    const uint32_t least = Extent::Least(all);
+    const uint32_t most = all.Most();
+    const uint32_t least = all.Least();
     PLUMB_UNROLL for (int i = 0; i < kPlainFits; ++i) {
       const FitBounds<Raw> bounds = PlainBounds(i);
       if (least < bounds.normal_from - 1u) CountSmall(less, bounds, most, i, counts);
@@ -188,15 +192,15 @@ class VectorRounds {
   }
 
   // The lane's part of a scaled block; `size`: 0 for blocks of 32, 1 of 128.
-  PLUMB_DEVICE static void ScaledFits(const Vector& less, ExtentWord block, int size,
+  PLUMB_DEVICE static void ScaledFits(const Vector& less, const Extent& block, int size,
                                       uint32_t* counts) {
-    const uint32_t most = Extent::Most(block);
+    const uint32_t most = block.Most();
     if (most == 0) return;
     const FitBounds<Raw> e4m3 = ScaledBounds<Raw>(DType::kE4M3, static_cast<Raw>(most));
-    if (Extent::Least(block) >= e4m3.normal_from - 1u) return;
+    if (block.Least() >= e4m3.normal_from - 1u) return;
     CountSmall(less, e4m3, most, kPlainFits + size, counts);
     const FitBounds<Raw> e5m2 = ScaledBounds<Raw>(DType::kE5M2, static_cast<Raw>(most));
-    if (Extent::Least(block) >= e5m2.normal_from - 1u) return;
+    if (block.Least() >= e5m2.normal_from - 1u) return;
     CountSmall(less, e5m2, most, kPlainFits + 2 + size, counts);
   }
 

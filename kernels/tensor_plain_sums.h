@@ -72,7 +72,7 @@ struct UnitSums<uint16_t> {
   }
   PLUMB_HD Int128 Sum() const { return static_cast<int32_t>(sum); }
   PLUMB_HD Int128 Magnitudes() const { return magnitudes; }
-  PLUMB_HD Int128 Squares() const { return static_cast<Int128>(squares); }
+  PLUMB_HD Int128 Squares(int) const { return static_cast<Int128>(squares); }
 
  private:
   PLUMB_HD static float Magnitude(float x) {
@@ -93,40 +93,48 @@ struct UnitSums<uint32_t> {
   static constexpr int kMostValues = 1024;
   static constexpr int kApart = 47;  // high's unit over low's, as a power of two
 
-  uint64_t sum = 0;  // modulo 2^64
+  // Of the reals' bits, modulo 2^64: the integers, and what was added to each to find it.
+  uint64_t sum = 0;
   uint64_t magnitudes = 0;
   uint64_t high = 0;
   uint64_t low = 0;
+  uint32_t fours = 0;
 
   PLUMB_HD void Add(const double* x, int n, int unit) {
-    constexpr double kSigned = 6755399441055744.0;  // 1.5 2^52
-    constexpr double kPositive = 4503599627370496.0;
     const double scale = PowerOfTwo(-unit);
-    const double to_high = kSigned * PowerOfTwo(2 * unit + kApart);
-    const double to_low = kSigned * PowerOfTwo(2 * unit);
+    const double to_high = ToHigh(unit);
+    const double to_low = ToLow(unit);
+    fours += static_cast<uint32_t>(n) / 4;
     PLUMB_UNROLL for (int k = 0; k < n; ++k) {
       const double square = x[k] * x[k];
       const double shifted = square + to_high;
-      high += Bits(shifted) - Bits(to_high);
-      const double rest = square - (shifted - to_high);
-      low += Bits(rest + to_low) - Bits(to_low);
+      high += Bits(shifted);
+      low += Bits(square - (shifted - to_high) + to_low);
     }
     PLUMB_UNROLL for (int k = 0; k < n; k += 4) {
       const double four = (x[k] + x[k + 1]) + (x[k + 2] + x[k + 3]);
-      sum += Bits(ExactProductPlus(four, scale, kSigned)) - Bits(kSigned);
+      sum += Bits(ExactProductPlus(four, scale, kSigned));
       const double all =
           (AbsValue(x[k]) + AbsValue(x[k + 1])) + (AbsValue(x[k + 2]) + AbsValue(x[k + 3]));
-      magnitudes += Bits(ExactProductPlus(all, scale, kPositive)) - Bits(kPositive);
+      magnitudes += Bits(ExactProductPlus(all, scale, kPositive));
     }
   }
-  PLUMB_HD Int128 Sum() const { return static_cast<int64_t>(sum); }
-  PLUMB_HD Int128 Magnitudes() const { return magnitudes; }
-  PLUMB_HD Int128 Squares() const {
-    return static_cast<Int128>(static_cast<int64_t>(high)) * (Int128{1} << kApart) +
-           static_cast<int64_t>(low);
+  PLUMB_HD Int128 Sum() const { return Integers(sum, fours, kSigned); }
+  PLUMB_HD Int128 Magnitudes() const { return Integers(magnitudes, fours, kPositive); }
+  PLUMB_HD Int128 Squares(int unit) const {
+    return Integers(high, 4 * fours, ToHigh(unit)) * (Int128{1} << kApart) +
+           Integers(low, 4 * fours, ToLow(unit));
   }
 
  private:
+  static constexpr double kSigned = 6755399441055744.0;  // 1.5 2^52
+  static constexpr double kPositive = 4503599627370496.0;
+
+  PLUMB_HD static double ToHigh(int unit) { return kSigned * PowerOfTwo(2 * unit + kApart); }
+  PLUMB_HD static double ToLow(int unit) { return kSigned * PowerOfTwo(2 * unit); }
+  PLUMB_HD static Int128 Integers(uint64_t bits, uint32_t n, double added) {
+    return static_cast<int64_t>(bits - n * Bits(added));
+  }
   PLUMB_HD static uint64_t Bits(double x) { return __builtin_bit_cast(uint64_t, x); }
 };
 
@@ -172,17 +180,17 @@ class PlainSums {
       Var<Int128> sum;
       Var<Int128> magnitudes;
       Var<Int128> squares;
+      const int unit = Unit(tier);
       Warp::Each([&](int l) {
         sum[l] = tiers_[tier][l].Sum();
         magnitudes[l] = tiers_[tier][l].Magnitudes();
-        squares[l] = tiers_[tier][l].Squares();
+        squares[l] = tiers_[tier][l].Squares(unit);
         tiers_[tier][l] = Sums{};
       });
       const auto added = [](Int128 a, Int128 b) { return a + b; };
       sum = Reduced<Warp>(sum, added);
       magnitudes = Reduced<Warp>(magnitudes, added);
       squares = Reduced<Warp>(squares, added);
-      const int unit = Unit(tier);
       Warp::Each([&](int l) {
         if (l == 0) Give(kWideSum, sum[l], unit);
         if (l == 1) Give(kWideMagnitudes, magnitudes[l], unit);

@@ -117,8 +117,8 @@ TYPED_TEST(TensorPlain, VectorsCompareAsTheirValuesDo) {
     ASSERT_EQ(m.CountFrom(bound), from);
     ASSERT_EQ(Vector::kValues - m.Less().CountFrom(bound - 1), below);
     const auto extent = Extent::Of(m, m.Less());
-    ASSERT_EQ(Extent::Most(extent), most);
-    ASSERT_EQ(Extent::Least(extent), least);
+    ASSERT_EQ(extent.Most(), most);
+    ASSERT_EQ(extent.Least(), least);
   }
 }
 
