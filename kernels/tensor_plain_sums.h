@@ -147,11 +147,10 @@ class PlainSums {
   using Vector = LaneVector<Raw>;
 
  public:
-  // Exponent fields that come: of values, and of a round's largest. So no unit leaves the range of
-  // f32, nor does a sum of four magnitudes.
+  // Exponent fields of the values that come, but for zeros. So no unit leaves the range of f32, nor
+  // does a sum of four magnitudes.
   static constexpr uint32_t kLeastField = 33;
-  static constexpr uint32_t kLeastTop = 48;
-  static constexpr uint32_t kMostTop = 250;
+  static constexpr uint32_t kMostField = 250;
 
   PLUMB_DEVICE explicit PlainSums(Sink* sink) : sink_(sink) {}
 

@@ -138,10 +138,10 @@ TYPED_TEST(TensorPlain, OrdinaryTensorsAreMeasuredInPlainRoundsAlone) {
 }
 
 TYPED_TEST(TensorPlain, ZerosAlone) {
-  const std::vector<TypeParam> zeros(5000);
+  const std::vector<TypeParam> zeros(5120);
   const Emulated found = ExpectTheHostTwin(zeros);
-  EXPECT_EQ(found.plain, 5000 / 256 * 256 + (sizeof(TypeParam) == 4 ? 128 : 0));
-  EXPECT_EQ(found.stats.zero, 5000u);
+  EXPECT_EQ(found.plain, 5120);
+  EXPECT_EQ(found.stats.zero, 5120u);
   EXPECT_EQ(found.stats.max, 0);
 }
 
@@ -154,7 +154,7 @@ TYPED_TEST(TensorPlain, ZerosAmongOneSign) {
     for (TypeParam& v : values) {
       v = static_cast<TypeParam>(sign != 0 ? v | top : v & ~top);
     }
-    for (size_t i = 6000; i < 6600; ++i) values[i] = 0;
+    for (size_t i = 6144; i < 6400; ++i) values[i] = 0;  // a round of nothing else
     const Emulated found = ExpectTheHostTwin(values);
     EXPECT_EQ(sign != 0 ? found.stats.max : found.stats.min, 0);
   }
@@ -186,7 +186,7 @@ TYPED_TEST(TensorPlain, AnySpreadOfExponents) {
 // One value of each exponent field beside a round of another.
 TYPED_TEST(TensorPlain, EachDistanceBetweenExponents) {
   std::mt19937_64 random(4);
-  for (const int top : {48, 49, 80, 127, 200, 249, 250, 251, 254}) {
+  for (const int top : {33, 34, 48, 80, 127, 200, 249, 250, 251, 254}) {
     for (int down = 0; down < 60; ++down) {
       std::vector<TypeParam> values;
       for (int i = 0; i < 1024; ++i) {
@@ -198,6 +198,37 @@ TYPED_TEST(TensorPlain, EachDistanceBetweenExponents) {
       if (testing::Test::HasFailure()) return;
     }
   }
+}
+
+// A round's largest or smallest value at and beside each bound of the formats.
+TYPED_TEST(TensorPlain, BoundsAtTheEndsOfARound) {
+  for (const DType format : {DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {
+    const FitBounds<TypeParam> bounds = BoundsOf<TypeParam>(format);
+    for (const TypeParam bound :
+         {bounds.subnormal_from, bounds.normal_from, bounds.saturated_from}) {
+      for (int off = -2; off <= 2; ++off) {
+        for (const int other : {-3, 0, 3}) {  // exponents between it and the rest
+          std::vector<TypeParam> values(256, static_cast<TypeParam>(bound + off));
+          const auto rest = bound + other * (TypeParam{1} << WordFormat<TypeParam>::kFractionBits);
+          for (size_t i = 0; i < values.size(); i += 2) values[i] = static_cast<TypeParam>(rest);
+          SCOPED_TRACE(testing::Message() << DTypeName(format) << " " << bound << " " << off);
+          ExpectTheHostTwin(values);
+          if (testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Units come down again after a large value.
+TYPED_TEST(TensorPlain, SmallValuesAfterALargeOne) {
+  std::mt19937_64 random(6);
+  std::vector<TypeParam> values = Normal<TypeParam>(&random, 32768, 1e-9);
+  constexpr int kM = WordFormat<TypeParam>::kFractionBits;
+  values[100] = static_cast<TypeParam>(TypeParam{160} << kM);
+  const Emulated found = ExpectTheHostTwin(values);
+  EXPECT_EQ(found.plain, 32768);
+  EXPECT_LT(found.alone, 1200);  // of the first round alone
 }
 
 // What a lane's sums must hold: a whole span of the largest fractions, of one sign.
