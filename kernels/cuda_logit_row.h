@@ -28,7 +28,7 @@ __device__ __forceinline__ float DeviceF16ToFloat(uint16_t code) {
 }
 
 // Eight logits of a row, -inf beyond the first n. Of a dense row whose addresses allow it, in one
-// or two loads. `out` is only ever indexed by constants, so that it lies in registers.
+// or two loads. `out` lies in registers where all that use it index it by constants.
 __device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at, int64_t first,
                                            int n, bool vector, float* out) {
   if (vector && n == kVector) {

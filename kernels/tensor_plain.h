@@ -20,7 +20,7 @@ template <typename Warp, typename Sink, typename W, typename Raw>
 class PlainRounds {
  public:
   static constexpr int64_t kElements = kTileLanes * kLaneElements;
-  PLUMB_DEVICE PlainRounds(const TensorItem&, Sink*) {}
+  PLUMB_DEVICE PlainRounds(const TensorItem&, const Sink&) {}
   template <typename Lanes>
   PLUMB_DEVICE bool Measure(int64_t, int64_t, TileDigest*, Lanes*) {
     return false;
@@ -38,7 +38,7 @@ class VectorRounds {
  public:
   static constexpr int64_t kElements = int64_t{kTileLanes} * Vector::kValues;
 
-  PLUMB_DEVICE VectorRounds(const TensorItem& item, Sink* sink)
+  PLUMB_DEVICE VectorRounds(const TensorItem& item, const Sink& sink)
       : item_(item),
         sink_(sink),
         vectors_(item.dense && reinterpret_cast<uint64_t>(item.data) % sizeof(Vector) == 0 &&
@@ -74,7 +74,7 @@ class VectorRounds {
       auto& lane = (*lanes)[l];
       AddDigest(vectors[l], first + l * Vector::kValues, *digest, &lane.digest);
       for (int k = 0; k < Vector::kValues; ++k) {
-        sink_->Field(static_cast<int>(vectors[l].Value(k) >> 23 & 0xff));
+        sink_.Field(static_cast<int>(vectors[l].Value(k) >> 23 & 0xff));
       }
       if (raises) Raise(vectors[l], &lane);
       const Vector m = vectors[l].Magnitudes();
@@ -202,7 +202,7 @@ class VectorRounds {
   }
 
   const TensorItem& item_;
-  Sink* sink_;
+  Sink sink_;
   bool vectors_;
   Var<Vector> ahead_{};  // the elements from ahead_at_ on; -1: none
   int64_t ahead_at_ = -1;

@@ -101,7 +101,7 @@ struct UnitSums<uint32_t> {
   uint32_t fours = 0;
 
   PLUMB_HD void Add(const double* x, int n, int unit) {
-    const double scale = PowerOfTwo(-unit);
+    const double scale = Factor(1, -unit);
     const double to_high = ToHigh(unit);
     const double to_low = ToLow(unit);
     fours += static_cast<uint32_t>(n) / 4;
@@ -130,8 +130,12 @@ struct UnitSums<uint32_t> {
   static constexpr double kSigned = 6755399441055744.0;  // 1.5 2^52
   static constexpr double kPositive = 4503599627370496.0;
 
-  PLUMB_HD static double ToHigh(int unit) { return kSigned * PowerOfTwo(2 * unit + kApart); }
-  PLUMB_HD static double ToLow(int unit) { return kSigned * PowerOfTwo(2 * unit); }
+  PLUMB_HD static double ToHigh(int unit) { return Factor(kSigned, 2 * unit + kApart); }
+  PLUMB_HD static double ToLow(int unit) { return Factor(kSigned, 2 * unit); }
+  // x 2^e, normal.
+  PLUMB_HD static double Factor(double x, int e) {
+    return __builtin_bit_cast(double, Bits(x) + (static_cast<uint64_t>(e) << 52));
+  }
   PLUMB_HD static Int128 Integers(uint64_t bits, uint32_t n, double added) {
     return static_cast<int64_t>(bits - n * Bits(added));
   }
@@ -152,7 +156,7 @@ class PlainSums {
   static constexpr uint32_t kLeastField = 33;
   static constexpr uint32_t kMostField = 250;
 
-  PLUMB_DEVICE explicit PlainSums(Sink* sink) : sink_(sink) {}
+  PLUMB_DEVICE explicit PlainSums(const Sink& sink) : sink_(sink) {}
 
   // Before a round is added, on every lane: the exponent field of its largest magnitude. Units
   // follow it up, and down where the whole round would be too small for them.
@@ -219,7 +223,7 @@ class PlainSums {
       if (Sums::kTiers > 1 && field >= Floor(1)) {
         small[k] = x[k];
       } else if (bits != 0) {
-        AddOne(*sink_, vector.Value(k));
+        AddOne(sink_, vector.Value(k));
       }
       x[k] = 0;
     }
@@ -237,10 +241,10 @@ class PlainSums {
 
   PLUMB_DEVICE void Give(int which, Int128 v, int exponent) {
     const bool negative = v < 0;
-    if (v != 0) sink_->Wide(which, static_cast<Uint128>(negative ? -v : v), exponent, negative);
+    if (v != 0) sink_.Wide(which, static_cast<Uint128>(negative ? -v : v), exponent, negative);
   }
 
-  Sink* sink_;
+  Sink sink_;
   Var<Sums> tiers_[Sums::kTiers]{};
   int top_ = 0;  // the exponent field that the units belong to; 0: none yet
 };

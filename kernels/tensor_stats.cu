@@ -22,14 +22,16 @@ struct BlockMemory {
   uint32_t fields[WordFormat<uint32_t>::kFields];  // of f32; 0: zeros
 };
 
+// Where the compiler sees that it is shared memory: its atomics are other instructions.
+__shared__ BlockMemory memory;
+
 struct DeviceSink {
-  BlockMemory* memory;
   TensorRaw* raw;
 
-  __device__ __forceinline__ void Exponent(int index) { atomicAdd(&memory->exponents[index], 1u); }
-  __device__ __forceinline__ void Field(int field) { atomicAdd(&memory->fields[field], 1u); }
+  __device__ __forceinline__ void Exponent(int index) { atomicAdd(&memory.exponents[index], 1u); }
+  __device__ __forceinline__ void Field(int field) { atomicAdd(&memory.fields[field], 1u); }
   __device__ __forceinline__ void Wide(int which, Uint128 v, int exponent, bool negative) {
-    AddWide(&memory->wides[threadIdx.x / kTileLanes][which], v, exponent, negative);
+    AddWide(&memory.wides[threadIdx.x / kTileLanes][which], v, exponent, negative);
   }
   PLUMB_CALLED static void AddWide(WideDigits* wide, Uint128 v, int exponent, bool negative) {
     SplitDigits(v, exponent, [&](int i, int64_t part) {
@@ -72,7 +74,7 @@ __device__ void FlushFields(const uint32_t* fields, uint64_t* counts, uint64_t* 
 }
 
 template <typename W, typename Raw>
-__device__ __noinline__ void MeasureSpan(const TensorItem& item, int64_t first, DeviceSink* sink) {
+__device__ __noinline__ void MeasureSpan(const TensorItem& item, int64_t first, DeviceSink sink) {
   TileMeasure<DeviceWarp, DeviceSink, W, Raw> measure(item, &kDeviceDigestTable, sink);
   const int64_t end = internal::Smaller(item.count, first + kSpanElements);
   const int warp = static_cast<int>(threadIdx.x) / kTileLanes;
@@ -83,7 +85,7 @@ __device__ __noinline__ void MeasureSpan(const TensorItem& item, int64_t first, 
   measure.Finish();
 }
 
-__device__ void MeasureAnySpan(const TensorItem& item, int64_t first, DeviceSink* sink) {
+__device__ void MeasureAnySpan(const TensorItem& item, int64_t first, DeviceSink sink) {
   switch (item.dtype) {
     case DType::kF64:
       return MeasureSpan<uint64_t, uint64_t>(item, first, sink);
@@ -97,17 +99,16 @@ __device__ void MeasureAnySpan(const TensorItem& item, int64_t first, DeviceSink
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+// Three blocks a processor: with registers enough that nothing is spilled.
+__global__ void __launch_bounds__(kThreads, 3)
     TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results) {
-  __shared__ BlockMemory memory;
   for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
     auto* words = reinterpret_cast<uint32_t*>(&memory);
     for (unsigned i = threadIdx.x; i < sizeof(memory) / 4; i += kThreads) words[i] = 0;
     __syncthreads();
     const TensorItem& item = items[ItemOfSpan(items, count, span)];
     auto* raw = reinterpret_cast<TensorRaw*>(results + item.result);
-    DeviceSink sink{&memory, raw};
-    MeasureAnySpan(item, (span - item.first_span) * kSpanElements, &sink);
+    MeasureAnySpan(item, (span - item.first_span) * kSpanElements, DeviceSink{raw});
     __syncthreads();
     FlushDigits(&memory.wides[0][0], kWides, kWarps, raw->wides);
     auto* exponents = reinterpret_cast<uint64_t*>(raw + 1);

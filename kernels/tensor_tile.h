@@ -7,7 +7,7 @@
 //   Var<T>             one T a lane, v[lane]
 //   Each(f)            f(lane) for every lane this thread stands for (a device thread: its own)
 //   Xor(v, mask)       a Var with v[lane ^ mask]; T of 32, 64 or 128 bits
-// and a Sink adds up, from any lane:
+// and a Sink, which is copied, adds up from any lane:
 //   Exponent(index)    one value more, index as in TensorTotals but for words of 32 or 64 bits
 //   Field(field)       one zero (field 0) or normal value of f32's exponent field more
 //   Wide(which, v, exponent, negative)     v 2^exponent to one of the sums of TensorRaw
@@ -57,7 +57,7 @@ class TileMeasure {
   using Var = typename Warp::template Var<T>;
 
  public:
-  PLUMB_DEVICE TileMeasure(const TensorItem& item, const DigestTable* table, Sink* sink)
+  PLUMB_DEVICE TileMeasure(const TensorItem& item, const DigestTable* table, const Sink& sink)
       : item_(item),
         digest_(table),
         sink_(sink),
@@ -87,12 +87,12 @@ class TileMeasure {
       Warp::Each([&](int l) { n[l] = lanes_[l].counts[i]; });
       const Var<uint64_t> sum = Reduced<Warp>(n, [](uint64_t a, uint64_t b) { return a + b; });
       Warp::Each([&](int l) {
-        if (l == 0 && sum[l] != 0) sink_->Count(i, sum[l]);
+        if (l == 0 && sum[l] != 0) sink_.Count(i, sum[l]);
       });
     }
     Warp::Each([&](int l) {
-      sink_->AddDigest(lanes_[l].digest);
-      sink_->Extremes(Widened(lanes_[l].highest), Widened(lanes_[l].lowest_flipped));
+      sink_.AddDigest(lanes_[l].digest);
+      sink_.Extremes(Widened(lanes_[l].highest), Widened(lanes_[l].lowest_flipped));
     });
   }
 
@@ -224,7 +224,7 @@ class TileMeasure {
     lane.lowest_flipped = internal::Larger(lane.lowest_flipped, static_cast<W>(~key));
     lane.counts[kCountZero] += m == 0 ? 1 : 0;
     lane.counts[kCountSubnormal] += static_cast<W>(m - 1) < least_normal_ - 1 ? 1 : 0;
-    if (m != 0) sink_->Exponent(ExponentIndex(m));
+    if (m != 0) sink_.Exponent(ExponentIndex(m));
     return word;
   }
 
@@ -310,7 +310,7 @@ class TileMeasure {
 
   const TensorItem& item_;
   TileDigest digest_;
-  Sink* sink_;
+  Sink sink_;
   W least_normal_;  // of the tensor's dtype
   Var<Lane> lanes_{};
   Plain plain_;

@@ -34,7 +34,7 @@ class TileSums {
   using Var = typename Warp::template Var<T>;
 
  public:
-  PLUMB_DEVICE explicit TileSums(Sink* sink) : sink_(sink) {}
+  PLUMB_DEVICE explicit TileSums(const Sink& sink) : sink_(sink) {}
 
   // Before a round is added. `most`: its largest magnitude, on every lane.
   PLUMB_DEVICE void Raise(const Var<W>& most) {
@@ -58,7 +58,7 @@ class TileSums {
       const auto significand = static_cast<uint64_t>((m & kFractionMask<W>) | implied);
       const int up = field - top_ + kWindow;
       if (up < 0) {
-        AddOne(*sink_, significand, Unit(field), negative);
+        AddOne(sink_, significand, Unit(field), negative);
         continue;
       }
       const auto shifted = static_cast<typename SumWindow<W>::Signed>(significand) << up;
@@ -110,7 +110,7 @@ class TileSums {
   };
 
   PLUMB_DEVICE void Give(int which, Uint128 v, int exponent, bool negative) {
-    if (v != 0) sink_->Wide(which, v, exponent, negative);
+    if (v != 0) sink_.Wide(which, v, exponent, negative);
   }
 
   // By value: a sink that had an address would lie in memory.
@@ -128,7 +128,7 @@ class TileSums {
   }
   PLUMB_DEVICE static int Unit(int field) { return field - WordFormat<W>::kBias - kM; }
 
-  Sink* sink_;
+  Sink sink_;
   Var<Sums> sums_{};
   int top_ = 0;  // exponent field that the sums' units belong to; 0: none yet
 };

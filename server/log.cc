@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <exception>
+
 namespace plumbline::server::internal {
 namespace {
 
@@ -26,7 +28,11 @@ spdlog::level::level_enum LevelOf(LogLevel level) {
 void Log(LogLevel level, fmt::string_view format, fmt::format_args args) {
   spdlog::logger* logger = spdlog::default_logger_raw();
   const spdlog::level::level_enum at = LevelOf(level);
-  if (logger->should_log(at)) logger->log(at, spdlog::string_view_t(fmt::vformat(format, args)));
+  if (!logger->should_log(at)) return;
+  try {
+    logger->log(at, spdlog::string_view_t(fmt::vformat(format, args)));
+  } catch (const std::exception&) {  // no memory: a line less, as spdlog has it
+  }
 }
 
 }  // namespace plumbline::server::internal

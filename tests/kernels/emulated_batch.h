@@ -40,7 +40,7 @@ template <typename W, typename Raw, typename Sink>
 void EmulateTensorSpan(const TensorItem& item, int64_t first, Sink* sink) {
   using Measure = TileMeasure<EmulatedWarp, Sink, W, Raw>;
   // Two warps, that take turns.
-  Measure warps[] = {Measure(item, &kDigestTable, sink), Measure(item, &kDigestTable, sink)};
+  Measure warps[] = {Measure(item, &kDigestTable, *sink), Measure(item, &kDigestTable, *sink)};
   const int64_t end = std::min(item.count, first + kSpanElements);
   for (int64_t at = first; at < end; at += kTileElements) {
     const int64_t next = at + 2 * kTileElements < end ? at + 2 * kTileElements : -1;
