@@ -3,6 +3,10 @@
 // compiler would unroll although its body is long.
 #pragma once
 
+#include <cstdint>
+
+#include "base/dtype.h"
+
 #if defined(__CUDACC__)
 #define PLUMB_DEVICE __device__ __forceinline__
 #define PLUMB_CALLED inline __device__ __noinline__
@@ -16,10 +20,6 @@
 #define PLUMB_UNROLL
 #define PLUMB_LOOP
 #endif
-
-#include <cstdint>
-
-#include "base/dtype.h"
 
 namespace plumbline {
 

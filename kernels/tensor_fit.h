@@ -92,6 +92,16 @@ PLUMB_HD constexpr FitBounds<W> BoundsOf(DType format) {
           BitsNotBelow<W>(top, format == DType::kE4M3 ? 1 : 0)};
 }
 
+// Of kFormatFitTargets[i], i < 4, as constants in the code.
+template <typename W>
+PLUMB_HD constexpr FitBounds<W> PlainBounds(int i) {
+  constexpr FitBounds<W> kF16 = BoundsOf<W>(DType::kF16);
+  constexpr FitBounds<W> kBF16 = BoundsOf<W>(DType::kBF16);
+  constexpr FitBounds<W> kE4M3 = BoundsOf<W>(DType::kE4M3);
+  constexpr FitBounds<W> kE5M2 = BoundsOf<W>(DType::kE5M2);
+  return i == 0 ? kF16 : (i == 1 ? kBF16 : (i == 2 ? kE4M3 : kE5M2));
+}
+
 // The bounds of `format` (e4m3 or e5m2) for values that share a scale 2^k, the largest that takes
 // `amax` (its bits, not 0) to at most the largest value, 1.75 * 2^max_exponent in both formats.
 // Needs an exponent field of kLeastScalableField or more; what is smaller is scaled up first.

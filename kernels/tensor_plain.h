@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/device_code.h"
 #include "kernels/tensor_batch.h"
@@ -15,12 +16,12 @@
 
 namespace plumbline {
 
-// What measures no plain rounds: every other dtype.
-template <typename Warp, typename Sink, typename W, typename Raw>
-class PlainRounds {
+// Of every other dtype: none.
+template <typename Sink>
+class NoRounds {
  public:
   static constexpr int64_t kElements = kTileLanes * kLaneElements;
-  PLUMB_DEVICE PlainRounds(const TensorItem&, const Sink&) {}
+  PLUMB_DEVICE NoRounds(const TensorItem&, const Sink&) {}
   template <typename Lanes>
   PLUMB_DEVICE bool Measure(int64_t, int64_t, TileDigest*, Lanes*) {
     return false;
@@ -157,20 +158,12 @@ class VectorRounds {
     });
   }
 
-  PLUMB_DEVICE static FitBounds<Raw> PlainBounds(int i) {
-    constexpr FitBounds<Raw> kF16 = BoundsOf<Raw>(DType::kF16);
-    constexpr FitBounds<Raw> kBF16 = BoundsOf<Raw>(DType::kBF16);
-    constexpr FitBounds<Raw> kE4M3 = BoundsOf<Raw>(DType::kE4M3);
-    constexpr FitBounds<Raw> kE5M2 = BoundsOf<Raw>(DType::kE5M2);
-    return i == 0 ? kF16 : (i == 1 ? kBF16 : (i == 2 ? kE4M3 : kE5M2));
-  }
-
   PLUMB_DEVICE static void Fits(const Vector& m, const Vector& less, const Extent& all,
                                 uint32_t* counts) {
     const uint32_t most = all.Most();
     const uint32_t least = all.Least();
     PLUMB_UNROLL for (int i = 0; i < kPlainFits; ++i) {
-      const FitBounds<Raw> bounds = PlainBounds(i);
+      const FitBounds<Raw> bounds = PlainBounds<Raw>(i);
       if (least < bounds.normal_from - 1u) CountSmall(less, bounds, most, i, counts);
       if (most >= bounds.saturated_from) {
         counts[FitCount(i, kFitSaturated)] += m.CountFrom(bounds.saturated_from);
@@ -210,14 +203,9 @@ class VectorRounds {
   Sums sums_;
 };
 
-template <typename Warp, typename Sink>
-class PlainRounds<Warp, Sink, uint32_t, uint32_t> : public VectorRounds<Warp, Sink, uint32_t> {
-  using VectorRounds<Warp, Sink, uint32_t>::VectorRounds;
-};
-// f16 comes here too, and is not plain.
-template <typename Warp, typename Sink>
-class PlainRounds<Warp, Sink, uint32_t, uint16_t> : public VectorRounds<Warp, Sink, uint16_t> {
-  using VectorRounds<Warp, Sink, uint16_t>::VectorRounds;
-};
+// By the dtype's width; f16 has bf16's, and no plain rounds.
+template <typename Warp, typename Sink, typename Raw>
+using PlainRounds = std::conditional_t<sizeof(Raw) == 2 || sizeof(Raw) == 4,
+                                       VectorRounds<Warp, Sink, Raw>, NoRounds<Sink>>;
 
 }  // namespace plumbline

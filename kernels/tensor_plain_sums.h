@@ -14,6 +14,7 @@
 #include "kernels/tensor_fit.h"
 #include "kernels/tensor_lane_vector.h"
 #include "kernels/tensor_tile_lanes.h"
+#include "kernels/tensor_wide_sums.h"
 
 namespace plumbline {
 
@@ -195,9 +196,9 @@ class PlainSums {
       magnitudes = Reduced<Warp>(magnitudes, added);
       squares = Reduced<Warp>(squares, added);
       Warp::Each([&](int l) {
-        if (l == 0) Give(kWideSum, sum[l], unit);
-        if (l == 1) Give(kWideMagnitudes, magnitudes[l], unit);
-        if (l == 2) Give(kWideSquares, squares[l], 2 * unit);
+        if (l == 0) GiveWide(sink_, kWideSum, sum[l], unit);
+        if (l == 1) GiveWide(sink_, kWideMagnitudes, magnitudes[l], unit);
+        if (l == 2) GiveWide(sink_, kWideSquares, squares[l], 2 * unit);
       });
     }
     top_ = 0;
@@ -223,25 +224,12 @@ class PlainSums {
       if (Sums::kTiers > 1 && field >= Floor(1)) {
         small[k] = x[k];
       } else if (bits != 0) {
-        AddOne(sink_, vector.Value(k));
+        const FloatParts parts = PartsOf(__builtin_bit_cast(float, vector.Value(k)));
+        GiveValue(sink_, parts.significand, parts.exponent, parts.negative);
       }
       x[k] = 0;
     }
     if constexpr (Sums::kTiers > 1) tiers_[1][l].Add(small, Vector::kValues, Unit(1));
-  }
-
-  // By value: a sink that had an address would lie in memory.
-  PLUMB_CALLED static void AddOne(Sink sink, uint32_t bits) {
-    const FloatParts parts = PartsOf(__builtin_bit_cast(float, bits));
-    const Uint128 wide = parts.significand;
-    sink.Wide(kWideSum, wide, parts.exponent, parts.negative);
-    sink.Wide(kWideMagnitudes, wide, parts.exponent, false);
-    sink.Wide(kWideSquares, wide * wide, 2 * parts.exponent, false);
-  }
-
-  PLUMB_DEVICE void Give(int which, Int128 v, int exponent) {
-    const bool negative = v < 0;
-    if (v != 0) sink_.Wide(which, static_cast<Uint128>(negative ? -v : v), exponent, negative);
   }
 
   Sink sink_;

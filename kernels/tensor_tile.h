@@ -99,7 +99,7 @@ class TileMeasure {
  private:
   static constexpr int kM = WordFormat<W>::kFractionBits;
   static constexpr int64_t kRoundElements = int64_t{kTileLanes} * kLaneElements;
-  using Plain = PlainRounds<Warp, Sink, W, Raw>;
+  using Plain = PlainRounds<Warp, Sink, Raw>;
 
   struct Lane {
     uint32_t counts[kTensorCounts];
@@ -238,18 +238,9 @@ class TileMeasure {
     return top;
   }
 
-  // Of kFormatFitTargets[i], as constants in the code.
-  PLUMB_DEVICE static FitBounds<W> PlainBounds(int i) {
-    constexpr FitBounds<W> kF16 = BoundsOf<W>(DType::kF16);
-    constexpr FitBounds<W> kBF16 = BoundsOf<W>(DType::kBF16);
-    constexpr FitBounds<W> kE4M3 = BoundsOf<W>(DType::kE4M3);
-    constexpr FitBounds<W> kE5M2 = BoundsOf<W>(DType::kE5M2);
-    return i == 0 ? kF16 : (i == 1 ? kBF16 : (i == 2 ? kE4M3 : kE5M2));
-  }
-
   PLUMB_DEVICE void Fits(const W* words, W most, W least, Lane* lane) const {
     PLUMB_UNROLL for (int i = 0; i < kPlainFits; ++i) {
-      const FitBounds<W> bounds = PlainBounds(i);
+      const FitBounds<W> bounds = PlainBounds<W>(i);
       if (least < bounds.normal_from - 1) CountSmall(words, bounds, i, lane);
       if (most < bounds.saturated_from) continue;
       PLUMB_UNROLL for (int k = 0; k < kLaneElements; ++k) {

@@ -9,6 +9,7 @@
 #include "kernels/tensor_batch.h"
 #include "kernels/tensor_fit.h"
 #include "kernels/tensor_tile_lanes.h"
+#include "kernels/tensor_wide_sums.h"
 
 namespace plumbline {
 
@@ -58,7 +59,7 @@ class TileSums {
       const auto significand = static_cast<uint64_t>((m & kFractionMask<W>) | implied);
       const int up = field - top_ + kWindow;
       if (up < 0) {
-        AddOne(sink_, significand, Unit(field), negative);
+        GiveValue(sink_, significand, Unit(field), negative);
         continue;
       }
       const auto shifted = static_cast<typename SumWindow<W>::Signed>(significand) << up;
@@ -90,11 +91,10 @@ class TileSums {
     high = Reduced<Warp>(high, added);
     const int unit = Unit(top_) - SumWindow<W>::kWindow;
     Warp::Each([&](int l) {
-      const bool negative = sum[l] < 0;
-      if (l == 0) Give(kWideSum, static_cast<Uint128>(negative ? -sum[l] : sum[l]), unit, negative);
-      if (l == 1) Give(kWideMagnitudes, static_cast<Uint128>(magnitudes[l]), unit, false);
-      if (l == 2) Give(kWideSquares, low[l], 2 * unit, false);
-      if (l == 3) Give(kWideSquares, high[l], 2 * unit + 64, false);
+      if (l == 0) GiveWide(sink_, kWideSum, sum[l], unit);
+      if (l == 1) GiveWide(sink_, kWideMagnitudes, magnitudes[l], unit);
+      if (l == 2) GiveWide(sink_, kWideSquares, static_cast<Int128>(low[l]), 2 * unit);
+      if (l == 3) GiveWide(sink_, kWideSquares, static_cast<Int128>(high[l]), 2 * unit + 64);
     });
     top_ = 0;
   }
@@ -108,18 +108,6 @@ class TileSums {
     typename SumWindow<W>::Signed magnitudes;
     Uint128 squares;
   };
-
-  PLUMB_DEVICE void Give(int which, Uint128 v, int exponent, bool negative) {
-    if (v != 0) sink_.Wide(which, v, exponent, negative);
-  }
-
-  // By value: a sink that had an address would lie in memory.
-  PLUMB_CALLED static void AddOne(Sink sink, uint64_t significand, int unit, bool negative) {
-    if (significand == 0) return;
-    sink.Wide(kWideSum, significand, unit, negative);
-    sink.Wide(kWideMagnitudes, significand, unit, false);
-    sink.Wide(kWideSquares, static_cast<Uint128>(significand) * significand, 2 * unit, false);
-  }
 
   // The exponent field, 1 for subnormals too, and the exponent of its values' last bits.
   PLUMB_DEVICE static int Field(W magnitude) {
