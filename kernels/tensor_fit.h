@@ -95,11 +95,11 @@ PLUMB_HD constexpr FitBounds<W> BoundsOf(DType format) {
 // Of kFormatFitTargets[i], i < 4, as constants in the code.
 template <typename W>
 PLUMB_HD constexpr FitBounds<W> PlainBounds(int i) {
-  constexpr FitBounds<W> kF16 = BoundsOf<W>(DType::kF16);
-  constexpr FitBounds<W> kBF16 = BoundsOf<W>(DType::kBF16);
-  constexpr FitBounds<W> kE4M3 = BoundsOf<W>(DType::kE4M3);
-  constexpr FitBounds<W> kE5M2 = BoundsOf<W>(DType::kE5M2);
-  return i == 0 ? kF16 : (i == 1 ? kBF16 : (i == 2 ? kE4M3 : kE5M2));
+  constexpr FitBounds<W> kOfF16 = BoundsOf<W>(DType::kF16);
+  constexpr FitBounds<W> kOfBF16 = BoundsOf<W>(DType::kBF16);
+  constexpr FitBounds<W> kOfE4M3 = BoundsOf<W>(DType::kE4M3);
+  constexpr FitBounds<W> kOfE5M2 = BoundsOf<W>(DType::kE5M2);
+  return i == 0 ? kOfF16 : (i == 1 ? kOfBF16 : (i == 2 ? kOfE4M3 : kOfE5M2));
 }
 
 // The bounds of `format` (e4m3 or e5m2) for values that share a scale 2^k, the largest that takes
