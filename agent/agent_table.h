@@ -161,6 +161,9 @@ typedef struct plumbline_agent_table {
   plumbline_status_t (*observe_logits)(void* agent_run, void* agent_site, int64_t step,
                                        const plumbline_logits_t* logits, plumbline_error_t* error);
   void (*charge)(void* agent_run, uint64_t ns);
+  /* From here on observe_* may come with step = PLUMBLINE_CAPTURING: calls that a graph will
+   * replay, in the order of `replays_on`. */
+  plumbline_status_t (*capture_begin)(void* agent_run, void* replays_on, plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
+
 namespace plumbline {
 
 // Staging and workspace of a launch are laid out alike: the items, then, 256-byte aligned, the
@@ -17,5 +19,21 @@ struct BatchShape {
   constexpr uint64_t results_at() const { return (item_bytes + 255) / 256 * 256; }
   constexpr uint64_t bytes() const { return results_at() + result_bytes; }
 };
+
+// The last item whose first_span is not beyond `span` and that has spans.
+template <typename Item>
+PLUMB_HD inline int ItemOfSpan(const Item* items, int count, int64_t span) {
+  int low = 0;
+  int high = count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (items[middle].first_span <= span) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
 
 }  // namespace plumbline

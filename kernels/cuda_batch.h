@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "kernels/device_batch.h"
+#include "kernels/graph_device.h"
 #include "kernels/wide_sum.h"
 
 namespace plumbline {
@@ -22,22 +23,6 @@ __device__ __forceinline__ void AtomicAdd64(int64_t* p, int64_t v) {
 }
 __device__ __forceinline__ void AtomicMax64(uint64_t* p, uint64_t v) {
   atomicMax(reinterpret_cast<DeviceWord*>(p), static_cast<DeviceWord>(v));
-}
-
-// The last item whose first_span is not beyond `span` and that has spans.
-template <typename Item>
-__device__ __forceinline__ int ItemOfSpan(const Item* items, int count, int64_t span) {
-  int low = 0;
-  int high = count - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (items[middle].first_span <= span) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
 }
 
 template <typename Kernel>
@@ -71,6 +56,20 @@ int EnqueueBatch(const BatchShape& batch, void* staging, void* workspace, void* 
   if (code != cudaSuccess) return code;
   return cudaMemcpyAsync(up + batch.results_at(), results, batch.result_bytes,
                          cudaMemcpyDeviceToHost, to);
+}
+
+// The same of a batch that a graph holds: its items stand in the workspace, its results go where
+// the slot says. run(items, results, stream).
+template <typename Run>
+int CaptureBatch(const BatchShape& batch, void* workspace, GraphSlot* slot, void* stream, Run run) {
+  if (batch.device < 0 || batch.items == 0 || workspace == nullptr || slot == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  auto* on = static_cast<std::byte*>(workspace);
+  std::byte* results = on + batch.results_at();
+  if (batch.work > 0) run(on, results, static_cast<cudaStream_t>(stream));
+  const cudaError_t code = cudaGetLastError();
+  return code != cudaSuccess ? code : CaptureDeliver(results, batch.result_bytes, slot, stream);
 }
 
 // Adds the digits of `sums` sums, each kept by `copies` copies one after the other, to the sums in

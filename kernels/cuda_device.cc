@@ -1,73 +1,21 @@
-// libplumbline_cuda.so: the device table over CUDA.
-//
-// The runtime is linked statically and hidden, so that its state (last error, current device) is
-// apart from the trainer's; contexts and streams belong to the driver and are common. The driver is
-// opened, not linked. A thread's current context is changed by push and pop alone: cudaSetDevice
-// would make a context on whatever device it puts back.
+// libplumbline_cuda.so: the device table over CUDA. What graphs hold is in cuda_graph.cc.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 
+#include "kernels/cuda_context.h"
+#include "kernels/cuda_graph.h"
 #include "kernels/device_batch.h"
 #include "kernels/device_table.h"
+#include "kernels/graph_device.h"
 #include "kernels/pack_device.h"
 #include "kernels/product_gather_device.h"
 #include "kernels/routing_device.h"
 
 namespace plumbline {
 namespace {
-
-// What is needed of libcuda.so.1.
-struct Driver {
-  CUresult (*init)(unsigned);
-  CUresult (*device_get)(CUdevice*, int);
-  CUresult (*primary_state)(CUdevice, unsigned*, int*);
-  CUresult (*primary_retain)(CUcontext*, CUdevice);
-  CUresult (*primary_release)(CUdevice);
-  CUresult (*current)(CUcontext*);
-  CUresult (*push)(CUcontext);
-  CUresult (*pop)(CUcontext*);
-  CUresult (*stream_context)(CUstream, CUcontext*);
-  CUresult (*error_text)(CUresult, const char**);
-};
-
-struct CudaDevice {
-  Driver driver;
-  int ordinal;
-  CUdevice number;
-  CUcontext context;  // the primary one, retained
-  int processors;
-};
-
-CudaDevice& AsDevice(void* device) { return *static_cast<CudaDevice*>(device); }
-
-__attribute__((format(printf, 3, 4))) DeviceStatus Fail(DeviceError* error, DeviceStatus status,
-                                                        const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(error->text, sizeof(error->text), format, arguments);
-  va_end(arguments);
-  return status;
-}
-
-// The runtime's last error is read away: it is this library's own, and of this call.
-DeviceStatus Check(const char* what, int code, DeviceError* error) {
-  if (code == cudaSuccess) return kDeviceOk;
-  cudaGetLastError();
-  return Fail(error, kDeviceFailed, "%s: %s", what,
-              cudaGetErrorString(static_cast<cudaError_t>(code)));
-}
-
-DeviceStatus Check(const Driver& driver, const char* what, CUresult code, DeviceError* error) {
-  if (code == CUDA_SUCCESS) return kDeviceOk;
-  const char* text = nullptr;
-  driver.error_text(code, &text);
-  return Fail(error, kDeviceFailed, "%s: %s", what, text != nullptr ? text : "unknown error");
-}
 
 template <typename F>
 bool Find(void* library, const char* name, F* slot) {
@@ -90,38 +38,6 @@ DeviceStatus OpenDriver(Driver* d, DeviceError* error) {
                         Find(library, "cuGetErrorString", &d->error_text);
   if (!complete) return Fail(error, kDeviceFailed, "the CUDA driver is too old: %s", dlerror());
   return Check(*d, "no CUDA device", d->init(0), error);
-}
-
-// For the length of a scope the device's context is current, and what the thread calls cannot spoil
-// a capture that goes on elsewhere (an event query from another thread would).
-class Scope {
- public:
-  explicit Scope(const CudaDevice& device) : driver_(device.driver) {
-    CUcontext before = nullptr;
-    driver_.current(&before);
-    pushed_ = before != device.context && driver_.push(device.context) == CUDA_SUCCESS;
-    entered_ = pushed_ || before == device.context;
-    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~Scope() {
-    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
-    CUcontext ours = nullptr;
-    if (pushed_) driver_.pop(&ours);
-  }
-  // False when the context is gone (a device reset): the runtime, called now, would make another.
-  bool entered() const { return entered_; }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  const Driver& driver_;
-  bool pushed_ = false;
-  bool entered_ = false;
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
-DeviceStatus Gone(DeviceError* error) {
-  return Fail(error, kDeviceFailed, "the device's context is gone");
 }
 
 // ---- the device --------------------------------------------------------------------------------
@@ -155,6 +71,7 @@ DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
   if (s == kDeviceOk) s = Check("tensor kernel", LoadTensorStatsKernel(), error);
   if (s == kDeviceOk) s = Check("update kernel", LoadUpdateCheckKernel(), error);
   if (s == kDeviceOk) s = Check("gather kernel", LoadGatherKernel(), error);
+  if (s == kDeviceOk) s = Check("graph kernels", LoadGraphKernels(), error);
   return s;
 }
 
@@ -369,4 +286,10 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::Gather,
     plumbline::RecordEvent,
     plumbline::EventPassed,
+    plumbline::WriteMemory,
+    plumbline::SetSlots,
+    plumbline::CaptureTensor,
+    plumbline::CaptureUpdate,
+    plumbline::CaptureRouter,
+    plumbline::CaptureProductOf,
 };

@@ -6,7 +6,8 @@
 // Every function may be called from any thread, but never at the same time for one device memory
 // block, event or pinned range. Each leaves the thread's current device, its capture mode and the
 // trainer's own error state as they were. None waits for the device but free_memory, unpin and
-// close, which may, and are never called on a trainer's thread.
+// close, which may, and are never called on a trainer's thread, and write_memory, which waits for
+// its own copy, while a graph is captured.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "base/tensor_view.h"
 #include "kernels/batch_shape.h"
 #include "kernels/gather_batch.h"
+#include "kernels/graph_slot.h"
 #include "kernels/product_gather.h"
 #include "kernels/routing_plan.h"
 #include "kernels/tensor_batch.h"
@@ -21,7 +23,7 @@
 
 namespace plumbline {
 
-inline constexpr uint32_t kDeviceTableVersion = 3;
+inline constexpr uint32_t kDeviceTableVersion = 4;
 inline constexpr char kDeviceTableSymbol[] = "plumbline_device_table";
 
 // What, and the device's own words. Set with every negative status; NUL-terminated.
@@ -48,14 +50,16 @@ struct DeviceSizes {
   uint32_t update_item;
   uint32_t update_raw;
   uint32_t gather_item;
+  uint32_t graph_work;
+  uint32_t graph_slot;
 
   bool operator==(const DeviceSizes&) const = default;
 };
 
 inline constexpr DeviceSizes kDeviceSizes = {
-    sizeof(RoutingPlan), sizeof(RoutingRaw), sizeof(ProductPlan),
-    sizeof(BatchShape),  sizeof(TensorItem), sizeof(TensorRaw),
-    sizeof(UpdateItem),  sizeof(UpdateRaw),  sizeof(GatherItem)};
+    sizeof(RoutingPlan), sizeof(RoutingRaw), sizeof(ProductPlan), sizeof(BatchShape),
+    sizeof(TensorItem),  sizeof(TensorRaw),  sizeof(UpdateItem),  sizeof(UpdateRaw),
+    sizeof(GatherItem),  sizeof(GraphWork),  sizeof(GraphSlot)};
 
 // Enqueues one batch of tensors, updates or gathers (device_batch.h), whose items stand in
 // `staging`: pinned memory of batch->bytes() bytes by its host address, no alias. When the stream
@@ -63,6 +67,12 @@ inline constexpr DeviceSizes kDeviceSizes = {
 using DeviceBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch, void* staging,
                                          void* workspace, uint64_t workspace_bytes, void* stream,
                                          DeviceError* error);
+
+// The same of a batch that a graph holds: its items and zeros for its results stand in the
+// workspace.
+using DeviceGraphBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch,
+                                              void* workspace, GraphSlot* slot, void* stream,
+                                              DeviceError* error);
 
 struct DeviceTable {
   uint32_t size;      // sizeof(DeviceTable)
@@ -112,6 +122,24 @@ struct DeviceTable {
   // Has the stream passed the event as it was last recorded? OK, NOT_YET, or FAILED: what was
   // enqueued before it may or may not have been done.
   DeviceStatus (*event_passed)(void* device, void* event, DeviceError* error);
+
+  // Graphs (graph_slot.h). write_memory: host memory to device memory, done when it returns; may be
+  // called while the thread captures, and waits for nothing but itself.
+  DeviceStatus (*write_memory)(void* device, void* to, const void* from, uint64_t bytes,
+                               DeviceError* error);
+  // Enqueues the opening of slots from `from` (pinned, by its host address), or, where that is
+  // null, their closing.
+  DeviceStatus (*set_slots)(void* device, GraphSlot* slots, const GraphSlot* from, uint32_t count,
+                            void* stream, DeviceError* error);
+  // Put into the graph that `stream` is being captured into; REFUSED when it is not: see
+  // graph_device.h. `workspace` is device memory.
+  DeviceGraphBatchCall capture_tensor;
+  DeviceGraphBatchCall capture_update;
+  DeviceStatus (*capture_routing)(void* device, const RoutingPlan* plan, void* workspace,
+                                  uint64_t workspace_bytes, GraphSlot* slot, void* stream,
+                                  DeviceError* error);
+  DeviceStatus (*capture_product)(void* device, int64_t threads, GraphSlot* slot, void* stream,
+                                  DeviceError* error);
 };
 
 }  // namespace plumbline

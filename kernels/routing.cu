@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "kernels/cuda_warp.h"
-#include "kernels/routing_core.h"
+#include "kernels/cuda_gate.h"
+#include "kernels/cuda_routing.h"
+#include "kernels/graph_device.h"
 #include "kernels/routing_device.h"
 
 namespace plumbline {
@@ -15,7 +16,6 @@ constexpr int kThreads = kTileRows;  // one thread a row value when a tile is su
 constexpr int kWarps = kThreads / kRowLanes;
 constexpr int kFoldBlocks = 64;
 constexpr int kRowsPerWarp = kTileRows / kWarps;
-constexpr unsigned kAll = 0xffffffffu;
 
 // Partial sums of a tile, then the counts; both in the caller's workspace.
 struct TilePartial {
@@ -42,111 +42,8 @@ struct Layout {
   }
 };
 
-// What a row's reductions need beside the warp itself.
-struct RoutingWarp : DeviceWarp {
-  template <typename T>
-  __device__ __forceinline__ static T Sum(const Var<T>& var) {
-    T v = var.v;
-    for (int step = kRowLanes / 2; step > 0; step /= 2) v += __shfl_xor_sync(kAll, v, step);
-    return v;
-  }
-  __device__ __forceinline__ static double Max(const Var<double>& var) {
-    double v = var.v;
-    for (int step = kRowLanes / 2; step > 0; step /= 2) {
-      const double other = __shfl_xor_sync(kAll, v, step);
-      v = other > v ? other : v;
-    }
-    return v;
-  }
-  __device__ __forceinline__ static bool Any(const Var<bool>& var) {
-    __syncwarp();
-    return __any_sync(kAll, var.v) != 0;
-  }
-  __device__ __forceinline__ static uint32_t Ballot(const Var<bool>& var) {
-    return __ballot_sync(kAll, var.v);
-  }
-  __device__ __forceinline__ static RankCandidate Best(const Var<RankCandidate>& var) {
-    RankCandidate best = var.v;
-    for (int step = kRowLanes / 2; step > 0; step /= 2) {
-      const RankCandidate other{__shfl_xor_sync(kAll, best.key, step),
-                                __shfl_xor_sync(kAll, best.x, step),
-                                __shfl_xor_sync(kAll, best.index, step)};
-      if (RanksBefore(other, best)) best = other;
-    }
-    return best;
-  }
-  template <typename T>
-  __device__ __forceinline__ static T At(const Var<T>& var, int lane) {
-    return __shfl_sync(kAll, var.v, lane);
-  }
-  __device__ __forceinline__ static RankCandidate At(const Var<RankCandidate>& var, int lane) {
-    return {__shfl_sync(kAll, var.v.key, lane), __shfl_sync(kAll, var.v.x, lane),
-            __shfl_sync(kAll, var.v.index, lane)};
-  }
-};
-
-using Word = unsigned long long;
-
-__device__ __forceinline__ Word* AsWord(uint64_t* p) { return reinterpret_cast<Word*>(p); }
-
-struct DeviceOps {
-  template <typename T>
-  __device__ __forceinline__ static T Peek(const T* p) {
-    return *static_cast<const volatile T*>(p);
-  }
-  __device__ __forceinline__ static uint32_t Add(uint32_t* p, uint32_t n) {
-    return atomicAdd(p, n);
-  }
-  // Most offers do not raise a maximum: a look first saves the atomic.
-  __device__ __forceinline__ static void Max(uint64_t* p, uint64_t v) {
-    if (Peek(p) < v) atomicMax(AsWord(p), static_cast<Word>(v));
-  }
-  __device__ __forceinline__ static uint64_t Swap(uint64_t* p, uint64_t expected,
-                                                  uint64_t desired) {
-    return atomicCAS(AsWord(p), static_cast<Word>(expected), static_cast<Word>(desired));
-  }
-};
-
-// Counts of a block, in shared memory.
-struct BlockSink {
-  RoutingCounts* counts;
-  uint64_t* bad_index;  // in global memory: rare
-  PoolMemory pools;     // in global memory
-
-  __device__ void Fate(const RoutingPlan& plan, int64_t row, int32_t e, bool kept, bool padding) {
-    CountFate<DeviceOps>(plan, pools, row, e, kept, padding);
-  }
-
-  __device__ void Add(uint64_t RoutingCounts::*member, uint64_t n) {
-    atomicAdd(AsWord(&(counts->*member)), static_cast<Word>(n));
-  }
-  __device__ void AbsMax(uint64_t bits) {
-    atomicMax(AsWord(&counts->abs_max_bits), static_cast<Word>(bits));
-  }
-  __device__ void Load(int32_t e) { atomicAdd(&counts->load[e], 1u); }
-  __device__ void Refused(int32_t e) { atomicAdd(&counts->refused[e], 1u); }
-  __device__ void DropBin(int bin) { atomicAdd(AsWord(&counts->drop_histogram[bin]), Word{1}); }
-  __device__ void OfferBin(int bin, uint64_t n) {
-    atomicAdd(AsWord(&counts->offered_histogram[bin]), static_cast<Word>(n));
-  }
-  __device__ void BadIndex(uint64_t key) { atomicMin(AsWord(bad_index), static_cast<Word>(key)); }
-};
-
-// Sum of one value a thread as the tree that RoutingRaw describes; thread 0 has it.
-__device__ double SumTree(double* shared, double v) {
-  shared[threadIdx.x] = v;
-  for (int step = kTileRows / 2; step > 0; step /= 2) {
-    __syncthreads();
-    if (threadIdx.x < static_cast<unsigned>(step))
-      shared[threadIdx.x] += shared[threadIdx.x + step];
-  }
-  __syncthreads();
-  const double sum = shared[0];
-  __syncthreads();
-  return sum;
-}
-
-__global__ void PrepareKernel(RoutingRaw* raw) {
+__global__ void PrepareKernel(RoutingRaw* raw, const GraphSlot* slot) {
+  if (Closed(slot)) return;
   auto* words = reinterpret_cast<uint32_t*>(raw);
   for (unsigned i = threadIdx.x; i < sizeof(RoutingRaw) / 4; i += blockDim.x) words[i] = 0;
   __syncthreads();
@@ -156,7 +53,19 @@ __global__ void PrepareKernel(RoutingRaw* raw) {
   }
 }
 
-__global__ void PositionKernel(RoutingPlan plan, RoutingRaw* raw) {
+// A graph's memory is set to zero by a kernel: a memset could not ask whether the slot is open.
+__global__ void ZeroKernel(uint4* memory, int64_t count, const GraphSlot* slot) {
+  if (Closed(slot)) return;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    memory[i] = uint4{0, 0, 0, 0};
+  }
+}
+
+__global__ void PositionKernel(const __grid_constant__ RoutingPlan plan, RoutingRaw* raw,
+                               const GraphSlot* slot) {
+  if (Closed(slot)) return;
   Word longest = 0;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; row < plan.tokens;
@@ -175,7 +84,9 @@ __global__ void PositionKernel(RoutingPlan plan, RoutingRaw* raw) {
   if (threadIdx.x % kRowLanes == 0 && longest > 0) atomicMax(AsWord(&raw->longest), longest);
 }
 
-__global__ void PoolIdsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools) {
+__global__ void PoolIdsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools,
+                              const GraphSlot* slot) {
+  if (Closed(slot)) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; row < plan.tokens;
        row += stride) {
@@ -185,8 +96,8 @@ __global__ void PoolIdsKernel(const __grid_constant__ RoutingPlan plan, PoolMemo
 
 // Folds the cells; looks at the units only where something was refused.
 __global__ void FoldPoolsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools,
-                                RoutingRaw* raw) {
-  if (!PoolsMeasured(pools)) return;
+                                RoutingRaw* raw, const GraphSlot* slot) {
+  if (Closed(slot) || !PoolsMeasured(pools)) return;
   const int64_t experts = plan.rule.experts;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -223,7 +134,8 @@ __device__ void AddCounts(const RoutingCounts& from, int experts, RoutingCounts*
 template <int Slots>
 __global__ void __launch_bounds__(kThreads)
     RowsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, RoutingRaw* raw,
-               TilePartial* partials) {
+               TilePartial* partials, const GraphSlot* slot) {
+  if (Closed(slot)) return;
   __shared__ RoutingCounts counts;
   __shared__ double bias[kMaxExperts];
   __shared__ double means[3][kTileRows];
@@ -266,7 +178,15 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     FinishKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, const RoutingRaw* raw,
-                 const TilePartial* partials, int64_t tiles, RoutingRaw* result) {
+                 const TilePartial* partials, int64_t tiles, RoutingRaw* result, GraphSlot* slot) {
+  if (slot != nullptr) {
+    if (slot->section == 0) {
+      __syncthreads();
+      if (threadIdx.x == 0) Advance(slot);
+      return;
+    }
+    result = reinterpret_cast<RoutingRaw*>(SectionOf(*slot) + WorkOf(*slot)->results_at);
+  }
   __shared__ double shared[kTileRows];
   TilePartial stripe{0, 0, 0};
   for (int64_t tile = threadIdx.x; tile < tiles; tile += kThreads) {
@@ -286,6 +206,14 @@ __global__ void __launch_bounds__(kThreads)
   result->margin_sum = margin;
   result->z_sum = z;
   EndPools(plan, pools, &result->pools);
+  if (slot != nullptr) Advance(slot);
+}
+
+// A sampled step's rows. Before FinishKernel, which advances the slot.
+__global__ void __launch_bounds__(kThreads) RowsCopyKernel(const GraphSlot* slot) {
+  if (Closed(slot)) return;
+  CopyRows(*slot, static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
+           static_cast<int64_t>(gridDim.x) * blockDim.x);
 }
 
 // Blocks that fill the device a few times over; more would only add to the final atomics.
@@ -309,6 +237,8 @@ int LoadRoutingKernels() {
   if (error == cudaSuccess) error = Load(PoolIdsKernel);
   if (error == cudaSuccess) error = Load(FoldPoolsKernel);
   if (error == cudaSuccess) error = Load(FinishKernel);
+  if (error == cudaSuccess) error = Load(ZeroKernel);
+  if (error == cudaSuccess) error = Load(RowsCopyKernel);
   for (const int experts : {32, 64, 128, 256, 512}) {
     WithSlots(experts, [&](auto slots) {
       if (error == cudaSuccess) error = Load(RowsKernel<decltype(slots)::value>);
@@ -317,8 +247,25 @@ int LoadRoutingKernels() {
   return error;
 }
 
-int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
-                  void* stream) {
+namespace {
+
+constexpr unsigned kCopyBlocks = 64;  // the bus is slower than a few blocks
+
+void SetZero(char* from, size_t bytes, GraphSlot* slot, cudaStream_t on) {
+  if (slot == nullptr) {
+    cudaMemsetAsync(from, 0, bytes, on);
+    return;
+  }
+  static_assert(Aligned(1) % sizeof(uint4) == 0);
+  const auto count = static_cast<int64_t>(bytes / sizeof(uint4));
+  const int64_t blocks = std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, 1024);
+  ZeroKernel<<<static_cast<unsigned>(blocks), kThreads, 0, on>>>(reinterpret_cast<uint4*>(from),
+                                                                 count, slot);
+}
+
+// `slot`: a graph's, or null; one of it and `result` says where the counts go.
+int Enqueue(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
+            GraphSlot* slot, void* stream) {
   const Layout layout(plan.tokens, plan.rule.experts);
   auto* base = static_cast<char*>(workspace);
   auto* raw = static_cast<RoutingRaw*>(workspace);
@@ -327,25 +274,39 @@ int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, Rout
   const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
   const int blocks = Blocks(tiles, processors);
   PoolMemory pools;
-  PrepareKernel<<<1, kThreads, 0, on>>>(raw);
-  if (plan.position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(plan, raw);
+  PrepareKernel<<<1, kThreads, 0, on>>>(raw, slot);
+  if (plan.position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(plan, raw, slot);
   if (plan.fates_known) {
     pools.tables = reinterpret_cast<PoolTables*>(base + layout.tables);
     pools.cells = reinterpret_cast<PoolCell*>(base + layout.cells);
     if (plan.units_known) pools.unit_cells = reinterpret_cast<UnitCell*>(base + layout.unit_cells);
     const size_t end = plan.units_known ? layout.end : layout.unit_cells;
-    cudaMemsetAsync(base + layout.tables, 0, end - layout.tables, on);
-    PoolIdsKernel<<<blocks, kThreads, 0, on>>>(plan, pools);
+    SetZero(base + layout.tables, end - layout.tables, slot, on);
+    PoolIdsKernel<<<blocks, kThreads, 0, on>>>(plan, pools, slot);
   }
   const size_t shared =
       plan.rule.limited() ? sizeof(double) * kWarps * static_cast<size_t>(plan.rule.experts) : 0;
   WithSlots(plan.rule.experts, [&](auto slots) {
     constexpr int kSlots = decltype(slots)::value;
-    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(plan, pools, raw, partials);
+    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(plan, pools, raw, partials, slot);
   });
-  if (plan.fates_known) FoldPoolsKernel<<<kFoldBlocks, kThreads, 0, on>>>(plan, pools, raw);
-  FinishKernel<<<1, kThreads, 0, on>>>(plan, pools, raw, partials, tiles, result);
+  if (plan.fates_known) FoldPoolsKernel<<<kFoldBlocks, kThreads, 0, on>>>(plan, pools, raw, slot);
+  if (slot != nullptr) RowsCopyKernel<<<kCopyBlocks, kThreads, 0, on>>>(slot);
+  FinishKernel<<<1, kThreads, 0, on>>>(plan, pools, raw, partials, tiles, result, slot);
   return cudaGetLastError();
+}
+
+}  // namespace
+
+int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
+                  void* stream) {
+  return Enqueue(plan, processors, workspace, result, nullptr, stream);
+}
+
+int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, GraphSlot* slot,
+                   void* stream) {
+  if (workspace == nullptr || slot == nullptr) return cudaErrorInvalidValue;
+  return Enqueue(plan, processors, workspace, nullptr, slot, stream);
 }
 
 }  // namespace plumbline

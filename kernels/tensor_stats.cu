@@ -2,6 +2,7 @@
 // tensor, count in shared memory and add to the tensor's results once, at the span's end.
 // Everything added is an integer, so neither the order of blocks nor their number changes a bit.
 #include "kernels/cuda_batch.h"
+#include "kernels/cuda_gate.h"
 #include "kernels/cuda_warp.h"
 #include "kernels/tensor_batch.h"
 #include "kernels/tensor_tile.h"
@@ -101,7 +102,9 @@ __device__ void MeasureAnySpan(const TensorItem& item, int64_t first, DeviceSink
 
 // Three blocks a processor: with registers enough that nothing is spilled.
 __global__ void __launch_bounds__(kThreads, 3)
-    TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results) {
+    TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results,
+                      const GraphSlot* slot) {
+  if (Closed(slot)) return;
   for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
     auto* words = reinterpret_cast<uint32_t*>(&memory);
     for (unsigned i = threadIdx.x; i < sizeof(memory) / 4; i += kThreads) words[i] = 0;
@@ -126,13 +129,26 @@ __global__ void __launch_bounds__(kThreads, 3)
 
 int LoadTensorStatsKernel() { return LoadKernel(TensorStatsKernel); }
 
+namespace {
+
+// One launch; `slot`: a graph's, or null.
+auto Runner(const BatchShape& batch, int processors, const GraphSlot* slot) {
+  return [&batch, processors, slot](const std::byte* items, std::byte* results, cudaStream_t on) {
+    TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results, slot);
+  };
+}
+
+}  // namespace
+
 int LaunchTensorStats(const BatchShape& batch, int processors, void* staging, void* workspace,
                       void* stream) {
-  const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
-    TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results);
-  };
-  return EnqueueBatch(batch, staging, workspace, stream, run);
+  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, nullptr));
+}
+
+int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
+                       void* stream) {
+  return CaptureBatch(batch, workspace, slot, stream, Runner(batch, processors, slot));
 }
 
 }  // namespace plumbline

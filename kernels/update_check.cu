@@ -1,6 +1,7 @@
 // Update checks on a device: a warp takes blocks of 4,096 elements, adds them up as the host twin
 // does, and adds each block's pair of doubles to the update's exact sums.
 #include "kernels/cuda_batch.h"
+#include "kernels/cuda_gate.h"
 #include "kernels/cuda_warp.h"
 #include "kernels/update_batch.h"
 #include "kernels/update_tile.h"
@@ -37,7 +38,9 @@ struct DeviceSink {
 };
 
 __global__ void __launch_bounds__(kThreads)
-    UpdateCheckKernel(const UpdateItem* items, int count, int64_t spans, std::byte* results) {
+    UpdateCheckKernel(const UpdateItem* items, int count, int64_t spans, std::byte* results,
+                      const GraphSlot* slot) {
+  if (Closed(slot)) return;
   __shared__ WideDigits wides[kWarps][kUpdateSums];
   const int warp = static_cast<int>(threadIdx.x) / kUpdateLanes;
   for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
@@ -63,13 +66,26 @@ __global__ void __launch_bounds__(kThreads)
 
 int LoadUpdateCheckKernel() { return LoadKernel(UpdateCheckKernel); }
 
+namespace {
+
+// One launch; `slot`: a graph's, or null.
+auto Runner(const BatchShape& batch, int processors, const GraphSlot* slot) {
+  return [&batch, processors, slot](const std::byte* items, std::byte* results, cudaStream_t on) {
+    UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+        reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results, slot);
+  };
+}
+
+}  // namespace
+
 int LaunchUpdateChecks(const BatchShape& batch, int processors, void* staging, void* workspace,
                        void* stream) {
-  const auto run = [&](const std::byte* items, std::byte* results, cudaStream_t on) {
-    UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results);
-  };
-  return EnqueueBatch(batch, staging, workspace, stream, run);
+  return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, nullptr));
+}
+
+int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
+                        void* stream) {
+  return CaptureBatch(batch, workspace, slot, stream, Runner(batch, processors, slot));
 }
 
 }  // namespace plumbline

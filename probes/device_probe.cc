@@ -49,6 +49,49 @@ void DeviceProbe::ObserveOn(int ordinal, const Call& call, const MeasureOptions&
   reply->crowded = ring->crowded();
 }
 
+template <typename Call>
+void DeviceProbe::Capture(const Call& call, int ordinal, void* stream, void* replays_on, void* site,
+                          DeviceReply* reply) {
+  DeviceRing* ring = RingOf(ordinal, reply);
+  if (ring == nullptr) return;
+  reply->prepared = true;  // memory was got: it says nothing of what the site costs
+  reply->outcome = ring->Capture(call, stream, replays_on, site, &reply->error);
+}
+
+template void DeviceProbe::Capture(const RoutingCall&, int, void*, void*, void*, DeviceReply*);
+template void DeviceProbe::Capture(const MatmulCall&, int, void*, void*, void*, DeviceReply*);
+template void DeviceProbe::Capture(const TensorCall&, int, void*, void*, void*, DeviceReply*);
+template void DeviceProbe::Capture(const UpdateCall&, int, void*, void*, void*, DeviceReply*);
+
+template <typename F>
+void DeviceProbe::ForGraphs(DeviceReply* reply, F f) {
+  if (leaving_.load(std::memory_order_acquire)) return;
+  for (Place& place : places_) {
+    DeviceRing* ring = place.ready.load(std::memory_order_acquire);
+    if (ring == nullptr || !ring->has_graphs()) continue;
+    DeviceError error{};
+    const DeviceOutcome outcome = f(ring, &error);
+    if (outcome <= reply->outcome) continue;
+    reply->outcome = outcome;
+    reply->error = error;
+  }
+}
+
+bool DeviceProbe::BeginStep(int64_t step, GraphOwner* owner, DeviceReply* reply) {
+  bool due = false;
+  ForGraphs(reply, [&](DeviceRing* ring, DeviceError* error) {
+    const DeviceOutcome outcome = ring->BeginStep(step, owner, error);
+    due |= ring->step_open();
+    reply->crowded |= ring->crowded();
+    return outcome;
+  });
+  return due;
+}
+
+void DeviceProbe::EndStep(DeviceReply* reply) {
+  ForGraphs(reply, [](DeviceRing* ring, DeviceError* error) { return ring->EndStep(error); });
+}
+
 DeviceRing* DeviceProbe::RingOf(int ordinal, DeviceReply* reply) {
   if (leaving_.load(std::memory_order_acquire)) {
     reply->outcome = DeviceOutcome::kFailed;
@@ -126,6 +169,8 @@ void DeviceProbe::Abandon(const char* why) {
 }
 
 void DeviceProbe::Leave(Clock::time_point deadline) {
+  DeviceReply reply;
+  EndStep(&reply);  // else its record would be waited for in vain
   leaving_.store(true, std::memory_order_release);
   // The lock keeps Free away, and is what the drain thread holds while it asks a device.
   std::unique_lock<std::mutex> lock(draining_, std::defer_lock);

@@ -48,6 +48,14 @@ class DeviceProbe {
   void Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                const DeviceTag& tag, DeviceReply* reply);
 
+  // Graphs, as the ring's functions of that name, on the call's device; the stepping thread's on
+  // all. *reply: of the device that fared worst. BeginStep: true when a captured call is due.
+  template <typename Call>
+  void Capture(const Call& call, int ordinal, void* stream, void* replays_on, void* site,
+               DeviceReply* reply);
+  bool BeginStep(int64_t step, GraphOwner* owner, DeviceReply* reply);
+  void EndStep(DeviceReply* reply);
+
   // The drain thread. Hands on what the devices have finished: f(const DeviceItem&), of each device
   // in the order of its calls.
   template <typename F>
@@ -86,6 +94,8 @@ class DeviceProbe {
     DeviceError error{};  // why it is unusable
   };
   DeviceRing* RingOf(int ordinal, DeviceReply* reply);
+  template <typename F>
+  void ForGraphs(DeviceReply* reply, F f);
   template <typename Call>
   void ObserveOn(int ordinal, const Call& call, const MeasureOptions& options, void* stream,
                  const DeviceTag& tag, DeviceReply* reply);

@@ -75,7 +75,8 @@ DeviceRing::DeviceRing(const DeviceTable* table, void* device, const DeviceLimit
       alias_(alias),
       ring_(pages, bytes),
       events_(std::make_unique<void*[]>(limits.events)),
-      event_taken_(std::make_unique<std::atomic<bool>[]>(limits.events)) {
+      event_taken_(std::make_unique<std::atomic<bool>[]>(limits.events)),
+      graph_(table, device) {
   static_assert(std::size(kWidths) + 1 == std::tuple_size_v<decltype(widths_)>);
   for (size_t i = 0; i < std::size(kWidths); ++i) {
     widths_[i].experts = kWidths[i];
@@ -255,11 +256,11 @@ const DeviceRing::Record* DeviceRing::FrontRecord() {
 }
 
 void DeviceRing::Show(const Record& record, DeviceItem* item) {
-  const std::byte* body = reinterpret_cast<const std::byte*>(&record) + BytesOf<Record>();
+  const std::byte* body = reinterpret_cast<const std::byte*>(&record) + PartBytes<Record>();
   switch (record.kind) {
     case Kind::kRouting: {
       const auto* slot = std::launder(reinterpret_cast<const RoutingSlot*>(body));
-      item->call = LoadRoutingCall(body + BytesOf<RoutingSlot>());
+      item->call = LoadRoutingCall(body + PartBytes<RoutingSlot>());
       item->plan = &slot->plan;
       item->raw = &slot->raw;
       break;
@@ -273,26 +274,36 @@ void DeviceRing::Show(const Record& record, DeviceItem* item) {
     case Kind::kUpdate:
       item->update = std::launder(reinterpret_cast<const UpdateJob*>(body));
       break;
+    case Kind::kGraph:
+      break;
   }
 }
 
 bool DeviceRing::Front(DeviceItem* item) {
-  for (const Record* record = FrontRecord(); record != nullptr; Pop(), record = FrontRecord()) {
+  for (const Record* record = FrontRecord(); record != nullptr;
+       PopRecord(), record = FrontRecord()) {
     const DeviceStatus passed = Passed(*record);
     if (passed == kDeviceNotYet) return false;
     if (!record->launched) continue;  // Observe has said so
     *item = DeviceItem{};
     item->tag = record->tag;
     item->measured = passed == kDeviceOk;
-    if (item->measured) {
+    if (record->kind == Kind::kGraph) {
+      if (!ShowReplay(*record, item->measured, item)) continue;
+    } else if (item->measured) {
       Show(*record, item);
     } else {
-      item->abandoned = abandoned_.load(std::memory_order_acquire);
-      Failure(&item->why);
+      Unmeasured(item);
     }
     return true;
   }
   return false;
+}
+
+void DeviceRing::Unmeasured(DeviceItem* item) const {
+  item->measured = false;
+  item->abandoned = abandoned_.load(std::memory_order_acquire);
+  Failure(&item->why);
 }
 
 DeviceStatus DeviceRing::Passed(const Record& record) {
@@ -304,7 +315,16 @@ DeviceStatus DeviceRing::Passed(const Record& record) {
 }
 
 void DeviceRing::Pop() {
+  if (at_.begun) {
+    ++at_.replay;
+  } else {
+    PopRecord();
+  }
+}
+
+void DeviceRing::PopRecord() {
   const Record* record = FrontRecord();
+  at_ = {};
   if (record->workspace != nullptr)
     record->workspace->in_flight.fetch_sub(1, std::memory_order_release);
   event_taken_[record->event].store(false, std::memory_order_release);

@@ -23,9 +23,9 @@
 
 #include "base/byte_ring.h"
 #include "kernels/device_table.h"
-#include "probes/device_job.h"
-#include "probes/matmul_call.h"
-#include "probes/routing_call.h"
+#include "probes/device_item.h"
+#include "probes/device_slots.h"
+#include "probes/graph_calls.h"
 
 namespace plumbline::probes {
 
@@ -38,43 +38,6 @@ struct DeviceLimits {
 // Streams that may have calls in flight at once, and rows of one call.
 inline constexpr int kDeviceStreams = 4;
 inline constexpr int64_t kMaxDeviceTokens = int64_t{1} << 22;
-
-// What becomes of a call. All but the first two are losses.
-enum class DeviceOutcome : uint8_t {
-  kTaken,
-  kTakenWithoutRows,  // the step is sampled, and the ring had no room for rows or elements
-  kNotLoaded,         // no device library, no driver, or no such device
-  kStarting,          // another thread is just getting the device ready
-  kRingFull,          // no record or no event is free
-  kTooManyStreams,    // kDeviceStreams others have calls in flight
-  kCapturing,         // the stream is being captured into a graph
-  kRefused,           // the call is at fault
-  kFailed,            // the device failed, now or before
-};
-
-// The owner's: goes through the ring unchanged.
-struct DeviceTag {
-  void* site = nullptr;
-  int64_t step = 0;
-  uint32_t call = 0;
-  bool sampled = false;
-  uint64_t order = 0;  // Evidence.order
-};
-
-// What stands at the front. Valid until Pop.
-struct DeviceItem {
-  DeviceTag tag;
-  bool measured = false;   // false: the device failed or was given up; `why` alone is set
-  bool abandoned = false;  // it was given up
-  DeviceError why{};
-  // One of these, or a router's call, below.
-  const MatmulCall* product = nullptr;  // sampled
-  const TensorJob* tensor = nullptr;
-  const UpdateJob* update = nullptr;
-  RoutingCall call;  // views of the record; null pointers where the rows were left out
-  const RoutingPlan* plan = nullptr;
-  const RoutingRaw* raw = nullptr;
-};
 
 class DeviceRing {
  public:
@@ -102,6 +65,19 @@ class DeviceRing {
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceOutcome Observe(const UpdateCall& call, const MeasureOptions& options, void* stream,
                         const DeviceTag& tag, bool* prepared, DeviceError* error);
+
+  // Graphs (device_ring_graph.cc). Any thread: puts a call, as above, into the graph that `stream`
+  // is being captured into, whose replays will be in the order of `replays_on`, a stream that lives
+  // as long as the run. Allocates.
+  template <typename Call>
+  DeviceOutcome Capture(const Call& call, void* stream, void* replays_on, void* site,
+                        DeviceError* error);
+  // The stepping thread: opens the slots of the captured calls that are due, and closes them.
+  // kRingFull: nothing of them is measured in this step. kTakenWithoutRows as above.
+  DeviceOutcome BeginStep(int64_t step, GraphOwner* owner, DeviceError* error);
+  DeviceOutcome EndStep(DeviceError* error);
+  bool has_graphs() const { return graph_.size() > 0; }
+  bool step_open() const { return open_.load(std::memory_order_relaxed) != nullptr; }
 
   // The drain thread. False: nothing is there, or the oldest is still under way. What comes out is
   // what was taken.
@@ -134,25 +110,14 @@ class DeviceRing {
     std::array<Workspace, kDeviceStreams> workspaces;
     DeviceError error{};  // of a failed Prepare
   };
-  // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob.
-  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate };
+  // What follows a record's head: RoutingSlot, ProductSlot, TensorJob, UpdateJob, GraphRecord.
+  enum class Kind : uint8_t { kRouting, kProduct, kTensor, kUpdate, kGraph };
   struct Record {
     DeviceTag tag;
     Kind kind = Kind::kRouting;
     bool launched = false;
     uint32_t event = 0;
     Workspace* workspace = nullptr;  // null: none is needed
-  };
-  // Pinned memory: the device writes `raw`. The call's slot follows.
-  struct RoutingSlot {
-    RoutingPlan plan;
-    alignas(64) RoutingRaw raw;
-  };
-  // A product's call, its texts, and after it what was gathered.
-  struct ProductSlot {
-    MatmulCall call;
-    char input_format[16];
-    char library[257];
   };
   // What a call holds until its record is committed.
   struct Claim {
@@ -168,13 +133,8 @@ class DeviceRing {
 
   DeviceRing(const DeviceTable* table, void* device, const DeviceLimits& limits, std::byte* pages,
              uint64_t bytes, std::byte* alias);
-  // Bytes of a part of a record: what follows it is aligned to 64 again.
-  template <typename Part>
-  static constexpr size_t BytesOf() {
-    return (sizeof(Part) + 63) & ~size_t{63};
-  }
   static std::byte* Body(Record* record) {
-    return reinterpret_cast<std::byte*>(record) + BytesOf<Record>();
+    return reinterpret_cast<std::byte*>(record) + PartBytes<Record>();
   }
 
   // All calls: stream, workspace and event first, then a record, then launches, then the seal.
@@ -186,7 +146,7 @@ class DeviceRing {
   Width* WidthOfJobs() { return &widths_.back(); }
   static Workspace* Hold(Width* width, uint64_t stream);
   bool TakeEvent(uint32_t* event);
-  std::byte* Reserve(size_t body_bytes) { return ring_.Reserve(BytesOf<Record>() + body_bytes); }
+  std::byte* Reserve(size_t body_bytes) { return ring_.Reserve(PartBytes<Record>() + body_bytes); }
   static Record* Begin(std::byte* memory, Kind kind, const DeviceTag& tag, Claim* claim);
   bool Seal(Record* record, DeviceStatus launched, void* stream, DeviceError* error);
 
@@ -195,12 +155,17 @@ class DeviceRing {
                         const DeviceTag& tag, Claim* claim, DeviceError* error);
   DeviceStatus Launch(const RoutingCall& call, const SlotOffsets& offsets, RoutingSlot* slot,
                       const Claim& claim, void* stream, DeviceError* error);
-  static std::byte* PutProduct(const MatmulCall& call, const ProductPlan& plan, std::byte* memory);
   template <typename Job, typename Call>
   DeviceOutcome ObserveJob(const Call& call, const MeasureOptions& options, Kind kind, void* stream,
                            const DeviceTag& tag, bool* prepared, DeviceError* error);
   DeviceStatus Launch(const DeviceJob& job, DeviceBatchCall figures, const Claim& claim,
                       void* stream, DeviceError* error);
+
+  // device_ring_graph.cc. Of the record at the front: its next replay; false: there is none left.
+  std::byte* ReserveGraph(uint32_t* replays, bool* elements);
+  bool ShowReplay(const Record& record, bool measured, DeviceItem* item);
+  void Unmeasured(DeviceItem* item) const;
+  void PopRecord();
 
   void Break(Broken how, const DeviceError& error);
   DeviceOutcome Failure(DeviceError* error) const;
@@ -222,6 +187,16 @@ class DeviceRing {
   std::atomic<uint32_t> next_event_{0};
   std::atomic<Broken> broken_{Broken::kNo};
   std::atomic<bool> abandoned_{false};
+  GraphCalls graph_;
+  std::atomic<void*> replays_on_{nullptr};
+  std::atomic<uint32_t> most_replays_{1};  // of a captured call in a step so far
+  std::atomic<Record*> open_{nullptr};     // of the open step
+  void* open_on_ = nullptr;                // set before it
+  struct {                                 // the drain thread's: within a graph's record
+    bool begun = false;
+    uint32_t entry = 0;
+    uint32_t replay = 0;
+  } at_;
   DeviceError failure_{};  // set before broken_ becomes kRefusing or kGone
 };
 

@@ -41,15 +41,15 @@ DeviceOutcome DeviceRing::Observe(const RoutingCall& call, void* stream, const D
 DeviceOutcome DeviceRing::Enqueue(const RoutingCall& call, const RoutingPlan& plan, void* stream,
                                   const DeviceTag& tag, Claim* claim, DeviceError* error) {
   const bool wanted = tag.sampled && SampleBytes(call) <= limits_.sample_max_bytes;
-  std::byte* memory = wanted ? Reserve(BytesOf<RoutingSlot>() + SlotBytes(call)) : nullptr;
+  std::byte* memory = wanted ? Reserve(PartBytes<RoutingSlot>() + SlotBytes(call)) : nullptr;
   const SlotRows rows = memory != nullptr ? SlotRows::kToFollow : SlotRows::kLeftOut;
-  if (memory == nullptr) memory = Reserve(BytesOf<RoutingSlot>() + SlotHeadBytes(call));
+  if (memory == nullptr) memory = Reserve(PartBytes<RoutingSlot>() + SlotHeadBytes(call));
   if (memory == nullptr) return DeviceOutcome::kRingFull;
 
   Record* record = Begin(memory, Kind::kRouting, tag, claim);
   auto* slot = new (Body(record)) RoutingSlot;
   slot->plan = plan;
-  const SlotOffsets offsets = StoreRoutingHead(call, rows, Body(record) + BytesOf<RoutingSlot>());
+  const SlotOffsets offsets = StoreRoutingHead(call, rows, Body(record) + PartBytes<RoutingSlot>());
   const DeviceStatus launched = Launch(call, offsets, slot, *claim, stream, error);
   if (!Seal(record, launched, stream, error)) return DeviceOutcome::kFailed;
   return wanted && rows == SlotRows::kLeftOut ? DeviceOutcome::kTakenWithoutRows
@@ -62,7 +62,7 @@ DeviceStatus DeviceRing::Launch(const RoutingCall& call, const SlotOffsets& offs
   auto* raw = reinterpret_cast<RoutingRaw*>(Alias(reinterpret_cast<std::byte*>(&slot->raw)));
   DeviceStatus s = table_->measure(device_, &slot->plan, claim.workspace->memory,
                                    claim.workspace_bytes, raw, stream, error);
-  const std::byte* rows = reinterpret_cast<std::byte*>(slot) + BytesOf<RoutingSlot>();
+  const std::byte* rows = reinterpret_cast<std::byte*>(slot) + PartBytes<RoutingSlot>();
   const auto tensors = Tensors(call.input);
   for (size_t i = 0; s == kDeviceOk && i < kRoutingTensors; ++i) {
     if (offsets[i] == 0) continue;
@@ -80,30 +80,13 @@ DeviceOutcome DeviceRing::Observe(const MatmulCall& call, const ProductPlan& pla
   bool prepared = false;
   const DeviceOutcome got = Acquire(nullptr, stream, &claim, &prepared, error);
   if (got != DeviceOutcome::kTaken) return got;
-  std::byte* memory = Reserve(BytesOf<ProductSlot>() + plan.bytes);
+  std::byte* memory = Reserve(PartBytes<ProductSlot>() + plan.bytes);
   if (memory == nullptr) return DeviceOutcome::kRingFull;
   Record* record = Begin(memory, Kind::kProduct, tag, &claim);
   std::byte* gathered = PutProduct(call, plan, Body(record));
   const DeviceStatus launched =
       table_->gather_product(device_, &plan, Alias(gathered), stream, error);
   return Seal(record, launched, stream, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
-}
-
-// The call with its texts, and as its tensors what the device will put behind it.
-std::byte* DeviceRing::PutProduct(const MatmulCall& call, const ProductPlan& plan,
-                                  std::byte* memory) {
-  auto* slot = new (memory) ProductSlot;
-  std::byte* gathered = memory + BytesOf<ProductSlot>();
-  slot->call = SampledCall(call, plan, gathered);
-  const auto keep = [](std::string_view text, char* to, size_t most) {
-    const size_t n = std::min(text.size(), most);
-    std::memcpy(to, text.data(), n);
-    return std::string_view(to, n);
-  };
-  slot->call.input_format = keep(call.input_format, slot->input_format, sizeof(slot->input_format));
-  slot->call.library = keep(call.library, slot->library, sizeof(slot->library));
-  slot->call.no_sample_reason = {};
-  return gathered;
 }
 
 // ---- tensors and updates -----------------------------------------------------------------------

@@ -28,6 +28,9 @@ struct MatmulCall {
 // Says rows, columns and inner of a checked call.
 void Complete(MatmulCall* call);
 
+// Why a sampled step keeps nothing.
+inline constexpr std::string_view kProductTooLarge = "a row and a column exceed the sample's bytes";
+
 // What a sampled step keeps of a completed call, within options.sample_max_bytes. elements == 0:
 // one row and one column are more than that.
 ProductPlan PlanSample(const MatmulCall& call, const MeasureOptions& options);

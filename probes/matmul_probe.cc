@@ -11,8 +11,6 @@
 namespace plumbline::probes {
 namespace {
 
-constexpr const char* kTooLarge = "a row and a column exceed the sample's bytes";
-
 struct Parts {
   explicit Parts(const MatmulCall& call)
       : texts{call.input_format, call.library, call.no_sample_reason},
@@ -83,7 +81,7 @@ void Sample(const MeasureOptions& options, std::vector<std::byte>* memory, Matmu
   }
   const ProductPlan plan = PlanSample(*call, options);
   if (plan.elements == 0) {
-    *call = WithoutSample(*call, kTooLarge);
+    *call = WithoutSample(*call, kProductTooLarge);
     return;
   }
   memory->resize(plan.bytes);

@@ -106,6 +106,10 @@ plumbline_status_t ObserveRouting(void* run, void* site, int64_t step,
   });
 }
 
+plumbline_status_t CaptureBegin(void* run, void* replays_on, plumbline_error_t* error) {
+  return Guarded(error, [&] { return AsRun(run).CaptureBegin(replays_on); });
+}
+
 void Charge(void* run, uint64_t ns) { AsRun(run).Charge(ns); }
 
 plumbline_status_t Scalar(void* run, int64_t step, const char* name, double value,
@@ -218,7 +222,7 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::ObserveUpdate,   plumbline::agent::SampleIndices,
     plumbline::agent::FingerprintCall, plumbline::agent::ObserveMatmul,
     plumbline::agent::ObserveLogprobs, plumbline::agent::ObserveLogits,
-    plumbline::agent::Charge,
+    plumbline::agent::Charge,          plumbline::agent::CaptureBegin,
 };
 
 }  // extern "C"

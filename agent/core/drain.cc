@@ -190,6 +190,10 @@ void Drain::HandleDevice(const probes::DeviceItem& item) {
   head.step = item.tag.step;
   head.call = item.tag.call;
   head.sampled = item.tag.sampled;
+  for (uint64_t i = 0; i < item.unkept; ++i) {
+    run_->CountLoss(LossCause::kDeviceRing, head.site, head.step);
+  }
+  if (item.unkept > 0) return;
   if (!item.measured) {
     if (!item.abandoned) TellOfDevice(&run_->told_failed, item.why);
     return run_->CountLoss(item.abandoned ? LossCause::kDeviceUnfinished : LossCause::kDeviceFailed,

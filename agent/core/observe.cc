@@ -55,21 +55,26 @@ plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline
 
 plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
                                 bool* prepared, plumbline_error_t* error) {
-  SlotHead head;
-  head.kind = SlotKind::kRouting;
-  head.site = site;
-  head.step = step;
-  head.call = site->NextCall(step);
-  head.order = state_->NextOrder(step);
-  head.sampled = state_->SampleDue(*site, step);
-
+  const SlotHead head = HeadOf(SlotKind::kRouting, site, step);
   probes::RoutingCall call;
   absl::Status fine = CallOf(routing, &call);
   if (fine.ok()) fine = probes::CheckRoutingCall(call);
   if (!fine.ok()) return Invalid("observe_routing", head, std::string(fine.message()), error);
-  site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+  NoteBytes(head, call);
   if (call.input.scores.on_host()) return Keep(head, call, error);
   return KeepOnDevice(head, call, routing.cuda_stream, prepared, error);
+}
+
+SlotHead Run::HeadOf(SlotKind kind, Site* site, int64_t step) {
+  SlotHead head;
+  head.kind = kind;
+  head.site = site;
+  head.step = step;
+  if (step == kCaptureStep) return head;  // its replays get numbers, and are sampled or not
+  head.call = site->NextCall(step);
+  head.order = state_->NextOrder(step);
+  head.sampled = state_->SampleDue(*site, step);
+  return head;
 }
 
 plumbline_status_t Run::Invalid(const char* name, const SlotHead& head, const std::string& why,
@@ -81,6 +86,7 @@ plumbline_status_t Run::Invalid(const char* name, const SlotHead& head, const st
 
 plumbline_status_t Run::Keep(const SlotHead& head, const probes::RoutingCall& call,
                              plumbline_error_t* error) {
+  if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again
   const size_t bytes = probes::SlotBytes(call);
   if (sizeof(SlotHead) + bytes > state_->ring.max_record()) return KeepMeasured(head, call, error);
   std::byte* record = Reserve(bytes, ByteRing::Keep::kLeave);
@@ -114,7 +120,11 @@ plumbline_status_t Run::KeepMeasured(const SlotHead& raw, const probes::RoutingC
 plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::RoutingCall& call,
                                      void* stream, bool* prepared, plumbline_error_t* error) {
   probes::DeviceReply reply;
-  state_->devices->Observe(call, stream, TagOf(head), &reply);
+  if (head.step == kCaptureStep) {
+    Capture(head, call, call.input.scores.device, stream, &reply);
+  } else {
+    state_->devices->Observe(call, stream, TagOf(head), &reply);
+  }
   *prepared = reply.prepared;
   return Taken("observe_routing", head, reply, call.input.scores.device, error);
 }
@@ -123,7 +133,11 @@ plumbline_status_t Run::KeepOnDevice(const SlotHead& head, const probes::MatmulC
                                      const ProductPlan& plan, void* stream, bool* prepared,
                                      plumbline_error_t* error) {
   probes::DeviceReply reply;
-  state_->devices->Observe(call, plan, stream, TagOf(head), &reply);
+  if (head.step == kCaptureStep) {
+    Capture(head, call, call.input.a.device, stream, &reply);
+  } else {
+    state_->devices->Observe(call, plan, stream, TagOf(head), &reply);
+  }
   *prepared = reply.prepared;
   return Taken("observe_matmul", head, reply, call.input.a.device, error);
 }

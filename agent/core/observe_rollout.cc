@@ -53,13 +53,10 @@ absl::Status CallOf(const plumbline_logprobs_t& g, probes::LogprobsCall* c) {
 plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
                                         const plumbline_logprobs_t& logprobs,
                                         plumbline_error_t* error) {
+  if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
   const uint64_t begin = MonotonicNs();
-  SlotHead head;
-  head.kind = SlotKind::kEvidence;
-  head.site = site;
-  head.step = step;
-  head.call = site->NextCall(step);
-  head.order = state_->NextOrder(step);
+  SlotHead head = HeadOf(SlotKind::kEvidence, site, step);
+  head.sampled = false;  // by a budget of its own
   probes::LogprobsCall call;
   absl::Status why = CallOf(logprobs, &call);
   v1::Evidence evidence;

@@ -98,10 +98,7 @@ absl::Status CallOf(const plumbline_logits_t& given, probes::LogitsCall* call) {
 }
 
 probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
-  return {
-      head.sampled,
-      head.sampled ? SampleKey(state.options.run, head.step, head.site->layer, head.site->op) : 0,
-      std::min(state.options.sample_max_bytes, state.ring.max_record() / 2)};
+  return state.OptionsOf(*head.site, head.step, head.sampled);
 }
 
 uint32_t SamplesOf(SiteKind kind) {
@@ -134,6 +131,7 @@ plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
 
 template <typename Call>
 plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* why) {
+  if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again
   const uint64_t bytes = probes::SlotBytes(call);
   const uint64_t most = state_->ring.max_record() - sizeof(SlotHead);
   if (bytes <= std::min(probes::kCopyBytes, most)) return StoreInRing(head, call);
@@ -151,7 +149,11 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
                                      int device, void* stream, bool* prepared,
                                      plumbline_error_t* error) {
   probes::DeviceReply reply;
-  state_->devices->Observe(call, OptionsOf(*state_, head), stream, TagOf(head), &reply);
+  if (head.step == kCaptureStep) {
+    Capture(head, call, device, stream, &reply);
+  } else {
+    state_->devices->Observe(call, OptionsOf(*state_, head), stream, TagOf(head), &reply);
+  }
   *prepared = reply.prepared;
   return Taken(name, head, reply, device, error);
 }
@@ -160,13 +162,7 @@ template <typename Body>
 plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
                                    plumbline_error_t* error, Body body) {
   const uint64_t begin = MonotonicNs();
-  SlotHead head;
-  head.kind = kind;
-  head.site = site;
-  head.step = step;
-  head.call = site->NextCall(step);
-  head.order = state_->NextOrder(step);
-  head.sampled = state_->SampleDue(*site, step);
+  const SlotHead head = HeadOf(kind, site, step);
   absl::Status why;
   bool prepared = false;  // a device was got ready: it says nothing of what the site costs
   plumbline_status_t status = body(head, &why, &prepared);
@@ -192,7 +188,7 @@ plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_
         *why = CallOf(tensor, &call);
         if (why->ok()) *why = probes::CheckCall(call);
         if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-        site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+        NoteBytes(head, call);
         if (call.values.on_host()) return KeepCall(head, call, why);
         return KeepOnDevice(kName, head, call, call.values.device, tensor.cuda_stream, prepared,
                             error);
@@ -210,7 +206,7 @@ plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
                       if (why->ok()) *why = probes::CheckCall(call);
                       if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
                       probes::Complete(&call);
-                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+                      NoteBytes(head, call);
                       *why = probes::Sample(OptionsOf(*state_, head), &scratch, &call);
                       if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
                       return KeepCall(head, call, why);
@@ -227,7 +223,7 @@ plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_
         *why = CallOf(update, &call);
         if (why->ok()) *why = probes::CheckCall(call);
         if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-        site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+        NoteBytes(head, call);
         const TensorView& before = call.input.before;
         if (before.on_host()) return KeepCall(head, call, why);
         return KeepOnDevice(kName, head, call, before.device, update.cuda_stream, prepared, error);
@@ -245,8 +241,10 @@ plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_
         if (why->ok()) *why = probes::CheckCall(call);
         if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
         probes::Complete(&call);
-        site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+        NoteBytes(head, call);
         const probes::MeasureOptions options = OptionsOf(*state_, head);
+        if (!call.input.a.on_host() && step == kCaptureStep)
+          return KeepOnDevice(head, call, ProductPlan{}, matmul.cuda_stream, prepared, error);
         if (!call.input.a.on_host() && head.sampled) {
           const ProductPlan plan = probes::PlanSample(call, options);
           if (plan.elements > 0)
@@ -266,7 +264,7 @@ plumbline_status_t Run::ObserveLogits(Site* site, int64_t step, const plumbline_
                       *why = CallOf(logits, &call);
                       if (why->ok()) *why = probes::CheckCall(call);
                       if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
-                      site->NoteBytes(probes::SampleBytes(call), probes::SummaryBytes(call));
+                      NoteBytes(head, call);
                       probes::Sample(OptionsOf(*state_, head), &scratch, &call);
                       return KeepCall(head, call, why);
                     });
@@ -283,7 +281,7 @@ plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t c
                     "or an update");
   }
   *n = 0;
-  if (!state_->SampleDue(site, step)) return PLUMBLINE_OK;
+  if (step == kCaptureStep || !state_->SampleDue(site, step)) return PLUMBLINE_OK;
   const auto m = static_cast<uint32_t>(std::min<uint64_t>({count, capacity, most}));
   const uint64_t key = SampleKey(state_->options.run, step, site.layer, site.op);
   for (uint32_t i = 0; i < m; ++i) out[i] = SampleIndex(key, count, i);

@@ -178,6 +178,7 @@ void Run::FreeDevices(Clock::time_point deadline) {
 
 plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
   const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
+  EndGraphs(state_->newest_step.load());
   const std::string within = " within " + std::to_string(timeout_ms) + " ms";
   const bool drained = drain_->Finish(deadline);
   const bool delivered = stream_ == nullptr || stream_->Finish(drained ? deadline : Clock::now());

@@ -38,6 +38,8 @@ class Run {
                                  plumbline_error_t* error);
   plumbline_status_t StepBegin(int64_t step);
   plumbline_status_t StepEnd(int64_t step);
+  // agent/core/run_graphs.cc: what is observed at kCaptureStep goes into a graph.
+  plumbline_status_t CaptureBegin(void* replays_on);
   plumbline_status_t ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
                                     plumbline_error_t* error);
   // agent/core/observe_tensor.cc
@@ -77,6 +79,24 @@ class Run {
  private:
   Run() = default;
   void Govern(int64_t step);
+  void BeginGraphs(int64_t step);
+  void EndGraphs(int64_t step);
+  void Lost(const probes::DeviceReply& reply, int64_t step);
+  SlotHead HeadOf(SlotKind kind, Site* site, int64_t step);
+  template <typename Call>
+  void NoteBytes(const SlotHead& head, const Call& call) {
+    if (head.step == kCaptureStep) return;  // they count at each step that replays it
+    head.site->NoteBytes(SampleBytes(call), SummaryBytes(call));
+  }
+  template <typename Call>
+  void Capture(const SlotHead& head, const Call& call, int device, void* stream,
+               probes::DeviceReply* reply) {
+    void* replays_on = state_->replays_on.load(std::memory_order_acquire);
+    state_->devices->Capture(call, device, stream, replays_on, head.site, reply);
+    if (reply->outcome != probes::DeviceOutcome::kTaken) return;
+    head.site->graph_sample_bytes.fetch_add(SampleBytes(call), std::memory_order_relaxed);
+    head.site->graph_summary_bytes.fetch_add(SummaryBytes(call), std::memory_order_relaxed);
+  }
   plumbline_status_t Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
                              bool* prepared, plumbline_error_t* error);
   plumbline_status_t Invalid(const char* name, const SlotHead& head, const std::string& why,

@@ -88,11 +88,13 @@ plumbline_status_t Run::StepBegin(int64_t step) {
   state_->newest_step.store(step, std::memory_order_relaxed);
   state_->moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
   state_->open_step.store(step, std::memory_order_release);
+  BeginGraphs(step);
   return PLUMBLINE_OK;
 }
 
 plumbline_status_t Run::StepEnd(int64_t step) {
   RunState& s = *state_;
+  EndGraphs(step);
   Govern(step);
   s.moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
   s.steps_ended.fetch_add(1, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // What the trainer's threads and ours share of one run.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -16,11 +17,14 @@
 #include "agent/core/site_table.h"
 #include "agent/core/span_table.h"
 #include "base/byte_ring.h"
+#include "kernels/sample_index.h"
 #include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline::agent {
 
 inline constexpr int64_t kNoStep = -1;
+// The step of a call that is made while a graph is captured: PLUMBLINE_CAPTURING.
+inline constexpr int64_t kCaptureStep = -3;
 
 struct RunState {
   RunState(const AgentOptions& o, const v1::Source& s)
@@ -59,8 +63,15 @@ struct RunState {
     return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch());
   }
 
+  // What a measurement of the site is told.
+  probes::MeasureOptions OptionsOf(const Site& site, int64_t step, bool sampled) const {
+    return {sampled, sampled ? SampleKey(options.run, step, site.layer, site.op) : 0,
+            std::min(options.sample_max_bytes, ring.max_record() / 2)};
+  }
+
   // The running number of an observation within its step, from 1. Any thread.
   uint64_t NextOrder(int64_t step) { return uint64_t{observations.NextCall(step)} + 1; }
+  std::atomic<void*> replays_on{nullptr};  // the stream that capture_begin last named
   CallNumbers observations;
 
   LossCounters losses;  // those that no site owns
@@ -70,6 +81,7 @@ struct RunState {
   std::atomic<bool> declare_again{false};
 
   void CountLoss(LossCause cause, Site* site, int64_t step) {
+    if (step == kCaptureStep) step = std::max<int64_t>(newest_step.load(), 0);
     (site == nullptr ? losses : site->losses).Add(cause, step);
     losses_pending.store(true, std::memory_order_release);
   }

@@ -45,15 +45,15 @@ const char* SiteKindName(SiteKind kind) {
   return "?";
 }
 
-uint32_t CallNumbers::NextCall(int64_t step) {
+uint32_t CallNumbers::NextCalls(int64_t step, uint32_t n) {
   const uint64_t base = static_cast<uint64_t>(step) << kCallBits;
   uint64_t seen = calls_.load(kRelaxed);
   uint64_t next = 0;
   do {
     const bool same = (seen & ~kCallMask) == base && seen != 0;
-    next = same ? seen + 1 : base + 1;  // calls so far, this one included
+    next = (same ? seen : base) + n;  // calls so far, these included
   } while (!calls_.compare_exchange_weak(seen, next, kRelaxed));
-  return static_cast<uint32_t>((next & kCallMask) - 1);
+  return static_cast<uint32_t>((next & kCallMask) - n);
 }
 
 void Site::NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes) {

@@ -41,7 +41,9 @@ constexpr bool IsAlwaysDue(SiteKind kind) { return kind == SiteKind::kLogprobs; 
 // Numbers calls within their step, from 0. Any thread.
 class CallNumbers {
  public:
-  uint32_t NextCall(int64_t step);
+  uint32_t NextCall(int64_t step) { return NextCalls(step, 1); }
+  // `n` numbers: the first of them.
+  uint32_t NextCalls(int64_t step, uint32_t n);
 
  private:
   std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (24 bits)
@@ -56,12 +58,17 @@ struct Site {
 
   // The number of this call within its step, from 0. Any thread.
   uint32_t NextCall(int64_t step) { return calls_.NextCall(step); }
+  uint32_t NextCalls(int64_t step, uint32_t n) { return calls_.NextCalls(step, n); }
   // Notes what a call at the open step would take. Any thread.
   void NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes);
   // Ends the step: the most bytes of one step so far. The stepping thread only.
   void EndStep();
   uint64_t most_sample_bytes() const { return most_sample_bytes_.load(std::memory_order_relaxed); }
   uint64_t most_summary_bytes() const { return most_summary_bytes_; }
+
+  // What one replay of its calls in graphs takes. Any thread.
+  std::atomic<uint64_t> graph_sample_bytes{0};
+  std::atomic<uint64_t> graph_summary_bytes{0};
 
   LossCounters losses;
   CallCost cost;

@@ -120,6 +120,38 @@ plumbline_status_t EndStep(Run* run) {
   return call.agent().step_end(call.agent_run(), static_cast<int64_t>(step), ThreadError());
 }
 
+plumbline_status_t Capturing(const char* call) {
+  return Fail(PLUMBLINE_FAILED_PRECONDITION,
+              "%s: a graph is being captured; expected capture_end before", call);
+}
+
+plumbline_status_t CaptureBegin(Run* run, void* replay_stream) {
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), capture_begin)) {
+    return Fail(PLUMBLINE_UNAVAILABLE,
+                "capture_begin: the agent library is older than libplumbline");
+  }
+  const uint64_t step = OpenStep(run);
+  if (step == PLUMBLINE_CAPTURING) return Capturing("capture_begin");
+  const plumbline_status_t status =
+      call.agent().capture_begin(call.agent_run(), replay_stream, ThreadError());
+  if (status != PLUMBLINE_OK) return status;
+  __atomic_store_n(&run->step_behind_capture, step, __ATOMIC_RELAXED);
+  __atomic_store_n(&run->head.step, PLUMBLINE_CAPTURING, __ATOMIC_RELAXED);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t CaptureEnd(Run* run) {
+  const plumbline_status_t idle = IdleStatus(run);
+  if (idle != PLUMBLINE_OK) return idle;
+  if (OpenStep(run) != PLUMBLINE_CAPTURING) {
+    return Fail(PLUMBLINE_FAILED_PRECONDITION, "capture_end: expected capture_begin before");
+  }
+  __atomic_store_n(&run->head.step, StepBehind(run), __ATOMIC_RELAXED);
+  return PLUMBLINE_OK;
+}
+
 plumbline_status_t CheckStep(Run* run, int64_t step) {
   const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
   if (step < 0) {
@@ -136,6 +168,7 @@ plumbline_status_t CheckStep(Run* run, int64_t step) {
 }
 
 plumbline_status_t BeginStep(Run* run, int64_t step) {
+  if (OpenStep(run) == PLUMBLINE_CAPTURING) return Capturing("step_begin");
   plumbline_status_t status = CheckStep(run, step);
   if (status != PLUMBLINE_OK) return status;
   if (OpenStep(run) != PLUMBLINE_NO_STEP) EndStep(run);
@@ -214,12 +247,23 @@ plumbline_status_t plumbline_step_end(plumbline_run_t* handle) {
   Run* run = FromHandle(handle);
   const plumbline_status_t idle = IdleStatus(run);
   if (idle != PLUMBLINE_OK) return idle;
+  if (OpenStep(run) == PLUMBLINE_CAPTURING) return Capturing("step_end");
   if (OpenStep(run) == PLUMBLINE_NO_STEP) {
     const plumbline_status_t now = IdleStatus(run);  // another thread may just have closed it
     return now != PLUMBLINE_OK ? now
                                : Fail(PLUMBLINE_FAILED_PRECONDITION, "step_end: no step is open");
   }
   return EndStep(run);
+}
+
+plumbline_status_t plumbline_capture_begin(plumbline_run_t* handle, void* replay_stream) {
+  const plumbline_status_t refusal = Refusal("capture_begin", handle);
+  return refusal != PLUMBLINE_OK ? refusal : CaptureBegin(FromHandle(handle), replay_stream);
+}
+
+plumbline_status_t plumbline_capture_end(plumbline_run_t* handle) {
+  const plumbline_status_t refusal = Refusal("capture_end", handle);
+  return refusal != PLUMBLINE_OK ? refusal : CaptureEnd(FromHandle(handle));
 }
 
 plumbline_status_t plumbline_flush(plumbline_run_t* handle, uint32_t timeout_ms) {

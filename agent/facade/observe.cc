@@ -98,7 +98,7 @@ plumbline_status_t RecordScalar(Run* run, const char* name, double value) {
   if (fault != NameFault::kNone) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "scalar: the name %s", Describe(fault));
   }
-  const uint64_t step = OpenStep(run);
+  const uint64_t step = StepBehind(run);
   if (step == PLUMBLINE_NO_STEP) return NoStep(run, "scalar", name);
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
@@ -117,7 +117,7 @@ plumbline_status_t ChargeCaller(Run* run, uint64_t ns) {
 }
 
 int64_t StepOfSpan(Run* run) {
-  const uint64_t step = OpenStep(run);
+  const uint64_t step = StepBehind(run);
   if (step != PLUMBLINE_NO_STEP) return static_cast<int64_t>(step);
   const int64_t last = __atomic_load_n(&run->last_step, __ATOMIC_RELAXED);
   return last >= 0 ? last : 0;

@@ -86,10 +86,10 @@ class Bench:
     def program(self, name):
         return self.bundle / "bin" / name
 
-    def run_program(self, name, limit, *arguments):
+    def run_program(self, name, limit, *arguments, log=None):
         """One of the bundle, which finds cuBLAS; PyTorch, which has its own, must not."""
         found = {"LD_LIBRARY_PATH": search_path(self.blas)} if self.blas else {}
-        return self.run(name, [self.program(name), *arguments], limit, **found)
+        return self.run(log or name, [self.program(name), *arguments], limit, **found)
 
     def keep(self):
         """Packs logs and recordings, a file each."""
@@ -222,10 +222,14 @@ def host(bench):
     return _benchmark(bench, "gpu_ring", "--benchmark_min_time=0.003", limit=120)
 
 
-def step(bench):
-    status, output = bench.run_program("gpu_step", 180)
+def step(bench, *options, log=None):
+    status, output = bench.run_program("gpu_step", 180, *options, log=log)
     ended = outcome(status, output)
     return ended or json.JSONDecoder().raw_decode(output, output.index("{"))[0]
+
+
+def step_graph(bench):
+    return step(bench, "--graph", "1", log="gpu_step_graph")
 
 
 def products(bench):
@@ -331,7 +335,8 @@ def recordings(bench):
 
 
 # What takes longest, and says least that is not said elsewhere, comes last.
-PARTS = (device, tests, trainer, speed, host, step, products, profile, recordings, sanitizers)
+PARTS = (device, tests, trainer, speed, host, step, step_graph, products, profile, recordings,
+         sanitizers)
 
 
 def run_all(bench, only, keep, say=lambda text: print(text, file=sys.stderr, flush=True)):

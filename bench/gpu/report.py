@@ -8,8 +8,6 @@ import statistics
 LARGE = 268435456  # elements, as in stats_bench.cu
 RESAMPLES = 4000
 PENDING = (
-    "CUDA graphs (1,000 replays of a captured probe): calls into a captured stream are skipped and "
-    "counted, no probe goes into a graph yet",
     "tensors of one step in one launch: each observed tensor is a launch of its own",
     "attaching to an untouched program that uses cuBLAS: there are no interposers yet",
 )
@@ -115,9 +113,9 @@ def host_figure(part):
                   "Launches/sampled:0/manual_time", besides)
 
 
-def step_figure(part):
+def step_figure(part, name="step of a transformer block in bf16, default sampling"):
     """Mean step with probes over the mean without, by pairs of neighbouring blocks."""
-    name, limit = "step of a transformer block in bf16, default sampling", "≤ 0.5 %"
+    limit = "≤ 0.5 %"
     why = why_not(part)
     if why:
         return Figure(name, limit, why=why)
@@ -196,7 +194,10 @@ def figures(results):
         ("A trainer", trainer_figures(get("trainer"), get("audits", {}))),
         ("Speed", speed_figures(get("speed")) + [routing_figure(get("profile")),
                                                  host_figure(get("host")),
-                                                 step_figure(get("step"))]),
+                                                 step_figure(get("step")),
+                                                 step_figure(get("step_graph"),
+                                                             "the same step as a CUDA graph that "
+                                                             "holds the probes")]),
         ("compute-sanitizer", sanitizer_figures(get("sanitizers"))),
     ]
 

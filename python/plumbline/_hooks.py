@@ -7,7 +7,7 @@ import sys
 from time import thread_time_ns
 
 from ._capture import Capture
-from ._library import KIND_REDUCTION, NO_STEP
+from ._library import CAPTURING, KIND_REDUCTION
 from ._process_groups import describe_group, group_of_state, world
 from ._reducing import as_indices, elements
 
@@ -203,7 +203,7 @@ class _Observed:
                 self._count_calls(group_of_state(state))
             sequence = next(self._sequence)
             layer = f"{self.name}.{bucket.index()}"
-            if self.run._step == NO_STEP or not self._due(layer):
+            if self.run._step >= CAPTURING or not self._due(layer):
                 return None
             return _Call(self, layer, group_of_state(state), sequence, bucket)
         except Exception as error:

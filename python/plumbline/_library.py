@@ -10,6 +10,7 @@ INVALID_ARGUMENT, FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED = -1, -2, 
 KIND_ROUTING, KIND_TENSOR, KIND_REDUCTION, KIND_UPDATE, KIND_MATMUL = 1, 2, 3, 4, 5
 KIND_LOGITS, KIND_LOGPROBS = 6, 7
 NEVER = 2**64 - 1
+CAPTURING = 2**64 - 3  # a run's step while a graph is captured: every site is due
 NO_STEP = 2**64 - 2  # a run's step outside of steps: not smaller than any due word but NEVER
 
 _NAME = "libplumbline.so"
@@ -85,6 +86,8 @@ def _declare(short, blocking):
         "plumbline_site": [run, c.c_int32, c.c_char_p, c.c_char_p, c.POINTER(c.c_void_p)],
         "plumbline_step_begin": [run, c.c_int64],
         "plumbline_step_end": [run],
+        "plumbline_capture_begin": [run, c.c_void_p],
+        "plumbline_capture_end": [run],
         "plumbline_observe_routing": [c.c_void_p, c.c_void_p],
         "plumbline_observe_tensor": [c.c_void_p, c.c_void_p],
         "plumbline_observe_reduction": [c.c_void_p, c.c_void_p],

@@ -9,6 +9,7 @@ from time import thread_time_ns
 
 from . import _routing
 from ._library import (
+    CAPTURING,
     DEADLINE_EXCEEDED,
     DISABLED,
     KIND_ROUTING,
@@ -17,7 +18,7 @@ from ._library import (
     UNAVAILABLE,
 )
 from ._observations import Observations
-from ._tensors import Scratch, Unsupported
+from ._tensors import Scratch, Unsupported, replay_stream
 
 _scratch = Scratch()
 
@@ -70,6 +71,26 @@ class _Span:
     def __exit__(self, *_):
         if self._id:
             self._run._end_span(self._id)
+        return False
+
+
+class _Capturing:
+    """The context of a CUDA graph's capture."""
+
+    __slots__ = ("_run", "_stream", "_behind")
+
+    def __init__(self, run, stream):
+        self._run = run
+        self._stream = stream
+        self._behind = None
+
+    def __enter__(self):
+        self._behind = self._run._begin_capture(self._stream)
+        return self._run
+
+    def __exit__(self, *_):
+        if self._behind is not None:
+            self._run._end_capture(self._behind)
         return False
 
 
@@ -152,6 +173,37 @@ class Run(Observations):
                 self._short.plumbline_charge(self._handle, spent)
             self._step = NO_STEP
             self._check("step", self._short.plumbline_step_end(self._handle))
+
+    # ---- CUDA graphs ---------------------------------------------------------------------------
+
+    def capturing(self, stream=None):
+        """`with run.capturing(), torch.cuda.graph(g):` what is observed inside becomes part of the
+        graph, and is measured by its replays in steps in which its site is due; one graph serves
+        all steps. Router calls, products, floating tensors and updates on the GPU; anything else is
+        not observed there.
+
+        stream: the one (torch's, or its number) on which the graph will be replayed, the current
+        one by default. Steps begin and end in its order, so replay the graph on it, or on streams
+        that wait for it after the step's begin and that it waits for before the step's end.
+        """
+        return _Capturing(self, stream)
+
+    def _begin_capture(self, stream):
+        try:
+            number = replay_stream() if stream is None else stream
+            number = operator.index(getattr(number, "cuda_stream", number))
+            status = self._short.plumbline_capture_begin(self._handle, number or None)
+        except (TypeError, ctypes.ArgumentError):
+            self._tell("capturing", f"capturing: stream {stream!r}: expected a CUDA stream")
+            return None
+        if self._check("capturing", status) != OK:
+            return None
+        behind, self._step = self._step, CAPTURING
+        return behind
+
+    def _end_capture(self, behind):
+        self._step = behind
+        self._check("capturing", self._short.plumbline_capture_end(self._handle))
 
     # ---- observations --------------------------------------------------------------------------
 

@@ -278,6 +278,14 @@ def _describe(value, keep, stream):
     return described
 
 
+def replay_stream():
+    """The stream that torch would launch on now, on its current device; 0: the default one."""
+    torch = _torch or _find_torch()
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.current_stream().cuda_stream
+    return 0
+
+
 def current_stream(value, index):
     """The stream that `value`'s library would launch on now, on device `index`; 0: the default one.
 

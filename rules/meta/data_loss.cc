@@ -54,8 +54,8 @@ longer than the agent's queue could hold.
   updates of whole tensors are measured; hand over anything else on the host (`.cpu()`).
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
-- `stream-capture`: the call came while its stream was captured into a CUDA graph; observe outside of
-  the graph, or on steps that run without one.
+- `stream-capture`: the call came while its stream was captured into a CUDA graph; capture the graph
+  within `run.capturing()` (C: `plumbline_capture_begin`), and its replays are measured.
 - `device-streams`: routers, or tensors, of one GPU were observed on more than four streams at once.
 - `device-starting`: several threads met a GPU's first tensor at the same time. Once a run.
 - `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
@@ -122,7 +122,7 @@ constexpr Cause kCauses[] = {
     {"sample-ring-full", "the GPU held more raw rows than its ring could hold",
      "Raise the GPU's ring (PLUMBLINE_DEVICE_RING_BYTES)."},
     {"stream-capture", "their stream was being captured into a CUDA graph",
-     "Observe outside of what is captured into a CUDA graph."},
+     "Capture the graph within run.capturing() (C: plumbline_capture_begin)."},
     {"device-error", "CUDA refused, or the device failed",
      "Fix what the trainer's log names; CUDA's own text is there."},
     {"device-unfinished", "the run was closed while the device was at work",

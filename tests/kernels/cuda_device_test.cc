@@ -13,6 +13,7 @@
 
 #include "kernels/device_batch.h"
 #include "kernels/device_table.h"
+#include "kernels/graph_device.h"
 #include "kernels/pack_device.h"
 #include "kernels/product_gather_device.h"
 #include "kernels/routing_device.h"
@@ -86,7 +87,7 @@ TEST_F(CudaDevice, OpensADeviceThatIsInUseAndLoadsItsKernels) {
   EXPECT_EQ(Driver().retained, 1);
   for (const char* kernel :
        {"LoadRoutingKernels", "LoadPackKernel", "LoadProductKernel", "LoadTensorStatsKernel",
-        "LoadUpdateCheckKernel", "LoadGatherKernel"}) {
+        "LoadUpdateCheckKernel", "LoadGatherKernel", "LoadGraphKernels"}) {
     EXPECT_EQ(g_runtime.calls[kernel], 1) << kernel;
   }
   table_.close(device);
@@ -130,6 +131,7 @@ TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
   plan.tokens = 1;
   plan.rule.experts = 8;
   TensorView view;
+  GraphSlot slot;
   void* out = nullptr;
   const struct {
     const char* runtime;
@@ -161,6 +163,19 @@ TEST_F(CudaDevice, EachErrorIsReadAwayAndTold) {
       {"cudaEventRecord", [&] { return table_.record_event(device, nullptr, nullptr, &error_); },
        kDeviceFailed},
       {"cudaEventQuery", [&] { return table_.event_passed(device, nullptr, &error_); },
+       kDeviceFailed},
+      {"cudaStreamCreateWithFlags",
+       [&] { return table_.write_memory(device, &id, &id, 8, &error_); }, kDeviceFailed},
+      {"cudaMemcpyAsync", [&] { return table_.write_memory(device, &id, &id, 8, &error_); },
+       kDeviceFailed},
+      {"cudaStreamSynchronize", [&] { return table_.write_memory(device, &id, &id, 8, &error_); },
+       kDeviceFailed},
+      {"cudaStreamDestroy", [&] { return table_.write_memory(device, &id, &id, 8, &error_); },
+       kDeviceFailed},
+      {"cudaMemcpyAsync",
+       [&] { return table_.set_slots(device, &slot, &slot, 1, nullptr, &error_); }, kDeviceFailed},
+      {"cudaMemsetAsync",
+       [&] { return table_.set_slots(device, &slot, nullptr, 1, nullptr, &error_); },
        kDeviceFailed},
   };
   for (const auto& c : cases) {
@@ -204,6 +219,49 @@ TEST_F(CudaDevice, CapturesAreSeen) {
   g_runtime.capture = cudaStreamCaptureStatusNone;
   g_runtime.fail["cudaStreamIsCapturing"] = cudaErrorStreamCaptureImplicit;
   EXPECT_EQ(table_.stream_id(device, nullptr, &id, &error_), kDeviceCapturing);
+  table_.close(device);
+}
+
+// Into a graph only while there is one: a launch on any other stream would run once.
+TEST_F(CudaDevice, CapturedCallsNeedACapture) {
+  void* device = Open();
+  const BatchShape batch{0, 1, 1, 10, 20};
+  RoutingPlan plan;
+  plan.tokens = 1;
+  plan.rule.experts = 8;
+  GraphSlot slot;
+  const std::map<std::string, std::function<DeviceStatus()>> calls = {
+      {"CaptureTensorStats",
+       [&] { return table_.capture_tensor(device, &batch, &plan, &slot, nullptr, &error_); }},
+      {"CaptureUpdateChecks",
+       [&] { return table_.capture_update(device, &batch, &plan, &slot, nullptr, &error_); }},
+      {"CaptureRouting",
+       [&] { return table_.capture_routing(device, &plan, &plan, 1000, &slot, nullptr, &error_); }},
+      {"CaptureProduct",
+       [&] { return table_.capture_product(device, 9, &slot, nullptr, &error_); }}};
+  for (const auto& [launch, call] : calls) {
+    SCOPED_TRACE(launch);
+    for (const auto status : {cudaStreamCaptureStatusNone, cudaStreamCaptureStatusInvalidated}) {
+      g_runtime.capture = status;
+      EXPECT_EQ(call(), kDeviceRefused);
+      EXPECT_THAT(error_.text, ::testing::HasSubstr("expected a stream that is being captured"));
+    }
+    g_runtime.fail["cudaStreamIsCapturing"] = cudaErrorStreamCaptureImplicit;
+    EXPECT_EQ(call(), kDeviceRefused);
+    g_runtime.fail.clear();
+    EXPECT_EQ(g_runtime.calls[launch], 0);
+    g_runtime.capture = cudaStreamCaptureStatusActive;
+    EXPECT_EQ(call(), kDeviceOk) << error_.text;
+    EXPECT_EQ(g_runtime.calls[launch], 1);
+    g_runtime.fail[launch] = cudaErrorIllegalAddress;
+    EXPECT_EQ(call(), kDeviceFailed);
+    EXPECT_THAT(error_.text, ::testing::HasSubstr("error 700"));
+    EXPECT_EQ(g_runtime.last, cudaSuccess);
+    g_runtime.fail.clear();
+  }
+  EXPECT_EQ(table_.capture_routing(device, &plan, &plan, 99, &slot, nullptr, &error_),
+            kDeviceRefused);
+  EXPECT_THAT(error_.text, ::testing::HasSubstr("workspace: too small"));
   table_.close(device);
 }
 
@@ -294,6 +352,17 @@ int LoadGatherKernel() { return Enter("LoadGatherKernel"); }
 int LaunchGathers(const BatchShape&, int, void*, void*, void*) { return Enter("LaunchGathers"); }
 int LoadProductKernel() { return Enter("LoadProductKernel"); }
 int LaunchProduct(const ProductPlan&, void*, void*) { return Enter("LaunchProduct"); }
+int LoadGraphKernels() { return Enter("LoadGraphKernels"); }
+int CaptureTensorStats(const BatchShape&, int, void*, GraphSlot*, void*) {
+  return Enter("CaptureTensorStats");
+}
+int CaptureUpdateChecks(const BatchShape&, int, void*, GraphSlot*, void*) {
+  return Enter("CaptureUpdateChecks");
+}
+int CaptureRouting(const RoutingPlan&, int, void*, GraphSlot*, void*) {
+  return Enter("CaptureRouting");
+}
+int CaptureProduct(int64_t, GraphSlot*, void*) { return Enter("CaptureProduct"); }
 
 }  // namespace plumbline
 
@@ -340,6 +409,16 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   *status = g_runtime.capture;
   return Entered("cudaStreamIsCapturing");
 }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = nullptr;
+  return Entered("cudaStreamCreateWithFlags");
+}
+cudaError_t cudaStreamDestroy(cudaStream_t) { return Entered("cudaStreamDestroy"); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return Entered("cudaStreamSynchronize"); }
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) {
+  return Entered("cudaMemcpyAsync");
+}
+cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return Entered("cudaMemsetAsync"); }
 cudaError_t cudaStreamGetId(cudaStream_t, unsigned long long* id) {
   *id = 42;
   return Entered("cudaStreamGetId");

@@ -48,6 +48,12 @@ void Capture(void* stream, bool yes) {
   }
 }
 
+void Replay(void* captured, void* stream) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  for (const Work& work : f.graphs[captured]) f.Enqueue(stream, work);
+}
+
 uint64_t Calls(const char* name) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
@@ -57,7 +63,8 @@ uint64_t Calls(const char* name) {
 uint64_t Held() {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
-  return f.devices.size() + f.memory.size() + f.pinned.size() + f.events.size();
+  return f.devices.size() + f.memory.size() - f.of_graphs.size() + f.pinned.size() +
+         f.events.size();
 }
 
 uint64_t Faults() {
@@ -76,6 +83,7 @@ void Reset() {
   f.calls.clear();
   f.failures.clear();
   f.capturing.clear();
+  f.graphs.clear();
   f.faults = 0;
 }
 
@@ -84,6 +92,7 @@ void Reset() {
 
 extern "C" const plumbline::FakeDeviceControl plumbline_fake_device = {
     plumbline::fake::Hold,     plumbline::fake::ReleaseAfter, plumbline::fake::Advance,
-    plumbline::fake::FailCall, plumbline::fake::Capture,      plumbline::fake::Calls,
-    plumbline::fake::Held,     plumbline::fake::Faults,       plumbline::fake::Reset,
+    plumbline::fake::FailCall, plumbline::fake::Capture,      plumbline::fake::Replay,
+    plumbline::fake::Calls,    plumbline::fake::Held,         plumbline::fake::Faults,
+    plumbline::fake::Reset,
 };

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tests/kernels/emulated_batch.h"
+#include "tests/kernels/fake_graph.h"
 #include "tests/kernels/fake_state.h"
 
 namespace plumbline::fake {
@@ -20,22 +21,6 @@ struct AtExit {
     });
   }
 } g_at_exit;
-
-// Counts the call; its status when it is to fail.
-int32_t Enter(Fake& f, const char* name, DeviceError* error) {
-  if (g_ended) f.Fault("called after its end");
-  ++f.calls[name];
-  const auto found = f.failures.find(name);
-  if (found == f.failures.end() || found->second.after-- > 0) return kDeviceOk;
-  const Failure failure = found->second;
-  if (failure.for_good) {
-    found->second.after = 0;
-  } else {
-    f.failures.erase(found);
-  }
-  std::snprintf(error->text, sizeof(error->text), "%s: made to fail", name);
-  return failure.status;
-}
 
 // ---- the table ---------------------------------------------------------------------------------
 
@@ -266,18 +251,50 @@ DeviceStatus EventPassed(void*, void* event, DeviceError* error) {
 }
 
 }  // namespace
+
+int32_t Enter(Fake& f, const char* name, DeviceError* error) {
+  if (g_ended) f.Fault("called after its end");
+  ++f.calls[name];
+  const auto found = f.failures.find(name);
+  if (found == f.failures.end() || found->second.after-- > 0) return kDeviceOk;
+  const Failure failure = found->second;
+  if (failure.for_good) {
+    found->second.after = 0;
+  } else {
+    f.failures.erase(found);
+  }
+  std::snprintf(error->text, sizeof(error->text), "%s: made to fail", name);
+  return failure.status;
+}
+
 }  // namespace plumbline::fake
 
 extern "C" const plumbline::DeviceTable plumbline_device_table = {
-    sizeof(plumbline::DeviceTable),  plumbline::kDeviceTableVersion,
-    plumbline::kDeviceSizes,         plumbline::fake::Open,
-    plumbline::fake::Close,          plumbline::fake::Allocate,
-    plumbline::fake::FreeMemory,     plumbline::fake::Pin,
-    plumbline::fake::Unpin,          plumbline::fake::MakeEvent,
-    plumbline::fake::DestroyEvent,   plumbline::fake::WorkspaceBytes,
-    plumbline::fake::StreamId,       plumbline::fake::Measure,
-    plumbline::fake::Copy,           plumbline::fake::GatherOnDevice,
-    plumbline::fake::MeasureTensors, plumbline::fake::CheckUpdates,
-    plumbline::fake::Gather,         plumbline::fake::RecordEvent,
+    sizeof(plumbline::DeviceTable),
+    plumbline::kDeviceTableVersion,
+    plumbline::kDeviceSizes,
+    plumbline::fake::Open,
+    plumbline::fake::Close,
+    plumbline::fake::Allocate,
+    plumbline::fake::FreeMemory,
+    plumbline::fake::Pin,
+    plumbline::fake::Unpin,
+    plumbline::fake::MakeEvent,
+    plumbline::fake::DestroyEvent,
+    plumbline::fake::WorkspaceBytes,
+    plumbline::fake::StreamId,
+    plumbline::fake::Measure,
+    plumbline::fake::Copy,
+    plumbline::fake::GatherOnDevice,
+    plumbline::fake::MeasureTensors,
+    plumbline::fake::CheckUpdates,
+    plumbline::fake::Gather,
+    plumbline::fake::RecordEvent,
     plumbline::fake::EventPassed,
+    plumbline::fake::WriteMemory,
+    plumbline::fake::SetSlots,
+    plumbline::fake::CaptureTensor,
+    plumbline::fake::CaptureUpdate,
+    plumbline::fake::CaptureRouter,
+    plumbline::fake::CaptureProductOf,
 };

@@ -23,11 +23,15 @@ struct FakeDeviceControl {
   void (*advance)(int n);
   // The `nth` call from now (0: the next) of that name returns `status`, and all later ones too if
   // `for_good`. "open", "allocate", "pin", "make_event", "stream_id", "measure", "copy",
-  // "gather_product", "measure_tensors", "check_updates", "gather", "record_event", "event_passed".
+  // "gather_product", "measure_tensors", "check_updates", "gather", "record_event", "event_passed",
+  // "write_memory", "set_slots", "capture_tensor", "capture_update", "capture_routing",
+  // "capture_product".
   void (*fail)(const char* call, int nth, int32_t status, bool for_good);
   void (*capture)(void* stream, bool yes);
+  // Enqueues on `stream` what was captured on `captured`, as one graph.
+  void (*replay)(void* captured, void* stream);
   uint64_t (*calls)(const char* name);
-  // What is held: devices, memory blocks, pinned ranges and events.
+  // What is held: devices, memory blocks (but graphs'), pinned ranges and events.
   uint64_t (*held)();
   uint64_t (*faults)();  // and each is printed
   // Everything as at the start. What is held stays held.

@@ -47,6 +47,8 @@ struct Fake {
   std::map<std::string, uint64_t> calls;
   std::map<std::string, Failure> failures;
   std::set<void*> capturing;
+  std::map<void*, std::vector<Work>> graphs;  // by the stream that they were captured on
+  std::set<void*> of_graphs;                  // memory that is never freed
   std::set<void*> devices, memory, events;
   std::map<void*, Range> pinned;
   std::map<const void*, void*> workspace_stream;  // of work that is under way
@@ -95,6 +97,9 @@ struct Fake {
     }
   }
 };
+
+// Counts the call of the table; its status when it is to fail.
+int32_t Enter(Fake& f, const char* name, DeviceError* error);
 
 // Never freed: it is asked when the process ends.
 Fake& TheFake();

@@ -4,36 +4,16 @@
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <cuda.h>
 
-#include <cstring>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "tests/kernels/routing_case.h"
-#include "tests/kernels/routing_stats_equal.h"
-#include "tests/probes/gpu_ring.h"
+#include "tests/probes/gpu_cases.h"
 #endif
 
 namespace plumbline::probes {
 namespace {
 
 #if defined(PLUMBLINE_HAVE_CUDA)
-
-// A case, and the same on device 0 with the same strides.
-class GpuCase {
- public:
-  explicit GpuCase(uint32_t seed, int64_t max_tokens = 900)
-      : case_(CaseMaker(seed, {.aligned = true, .max_tokens = max_tokens}).Make()) {
-    host.input = case_.in;
-    device.input = copies_.Copy(case_);
-  }
-
-  RoutingCall host, device;
-
- private:
-  RoutingCase case_;
-  DeviceCopies copies_;
-};
 
 TEST_F(GpuRing, MeasurementAndRowsAreTheHostsBitForBit) {
   for (uint32_t seed = 0; seed < Cases(300); ++seed) {
@@ -43,21 +23,8 @@ TEST_F(GpuRing, MeasurementAndRowsAreTheHostsBitForBit) {
     DeviceItem item;
     ASSERT_TRUE(WaitFront(ring_.get(), &item));
     ASSERT_TRUE(item.measured) << item.why.text;
-    RoutingStats host, device;
-    ASSERT_TRUE(SummariseRouting(c.host.input, &host).ok());
-    ASSERT_TRUE(FinishRouting(*item.plan, *item.raw, &device).ok());
-    ExpectSame(device, host);
-    std::vector<std::byte> slot(SlotBytes(c.host) + 64);
-    StoreRoutingCall(c.host, slot.data());
-    const RoutingCall want = LoadRoutingCall(slot.data());
-    const auto got = Tensors(item.call.input);
-    const auto wanted = Tensors(want.input);
-    for (size_t i = 0; i < kRoutingTensors; ++i) {
-      ASSERT_EQ(got[i]->present(), wanted[i]->present());
-      if (!got[i]->present()) continue;
-      const auto bytes = static_cast<size_t>(got[i]->elements()) * DTypeSize(got[i]->dtype);
-      EXPECT_EQ(std::memcmp(got[i]->data, wanted[i]->data, bytes), 0) << TensorName(i);
-    }
+    ExpectCounts(c.host, item);
+    ExpectRows(c.host, item.call);
     ring_->Pop();
   }
 }

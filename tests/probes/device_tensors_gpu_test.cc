@@ -4,66 +4,15 @@
 #include "tests/kernels/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
-#include <cstring>
 #include <type_traits>
-#include <vector>
 
-#include "kernels/sampled_gather.h"
-#include "tests/kernels/tensor_stats_equal.h"
-#include "tests/probes/gpu_ring.h"
-#include "tests/probes/tensor_case.h"
+#include "tests/probes/gpu_cases.h"
 
 namespace plumbline::probes {
 namespace {
 
-class GpuTensors : public GpuRing {
+class GpuTensorCalls : public GpuTensors {
  protected:
-  TensorCall Copy(const TensorCase& c) {
-    TensorCall call = c.host();
-    call.values = copies_.Copy(call.values, c.values().storage);
-    return call;
-  }
-  UpdateCall Copy(const UpdateCase& c) {
-    UpdateCall call = c.host();
-    UpdateInput& in = call.input;
-    TensorView* const views[] = {&in.before,   &in.after,         &in.intended,
-                                 &in.gradient, &in.moment_before, &in.moment_after};
-    for (size_t i = 0; i < kUpdateTensors; ++i) {
-      if (views[i]->present()) *views[i] = copies_.Copy(*views[i], c.values()[i].storage);
-    }
-    return call;
-  }
-  static void ExpectElements(const TensorView& host, const TensorSample& sample,
-                             const std::byte* found) {
-    std::vector<uint64_t> indices(static_cast<size_t>(sample.elements()));
-    sample.Indices(indices.data());
-    std::vector<std::byte> expected(indices.size() * DTypeSize(host.dtype));
-    ASSERT_TRUE(GatherSamples(host, indices, expected.data()).ok());
-    if (expected.empty()) return;
-    ASSERT_NE(found, nullptr);
-    EXPECT_EQ(std::memcmp(found, expected.data(), expected.size()), 0);
-  }
-  static void ExpectHosts(const TensorCall& host, const TensorJob& job) {
-    TensorStats stats;
-    ASSERT_TRUE(MeasureTensor(host.values, &stats).ok());
-    ExpectSame(FinishItem(job.item, job.results()), stats);
-    if (job.sampled) ExpectElements(host.values, job.sample, job.elements());
-  }
-  static void ExpectHosts(const UpdateCall& host, const UpdateJob& job) {
-    UpdateStats stats;
-    const UpdateInput& in = host.input;
-    ASSERT_TRUE(CheckUpdate(in.before, in.after, in.intended, &stats).ok());
-    const UpdateStats found = FinishItem(job.item, job.results());
-    static_assert(sizeof(found) == 11 * 8, "no padding");
-    EXPECT_EQ(std::memcmp(static_cast<const void*>(&found), &stats, sizeof(stats)), 0);
-    if (!job.sampled) return;
-    const auto expected = Tensors(in), elements = Tensors(ElementsOf(job));
-    for (size_t i = 0; i < kUpdateTensors; ++i) {
-      ASSERT_EQ(elements[i].present(), expected[i].present());
-      if (!expected[i].present()) continue;
-      ExpectElements(expected[i], job.sample, static_cast<const std::byte*>(elements[i].data));
-    }
-  }
   // The oldest call's figures and elements against the host's.
   template <typename Call>
   void TakeAsHosts(const Call& host) {
@@ -79,11 +28,9 @@ class GpuTensors : public GpuRing {
     }
     ring_->Pop();
   }
-
-  DeviceCopies copies_;
 };
 
-TEST_F(GpuTensors, FiguresAndElementsAreTheHostsBitForBit) {
+TEST_F(GpuTensorCalls, FiguresAndElementsAreTheHostsBitForBit) {
   for (uint32_t seed = 0; seed < Cases(400); ++seed) {
     SCOPED_TRACE(seed);
     const TensorCase c(seed);
@@ -94,7 +41,7 @@ TEST_F(GpuTensors, FiguresAndElementsAreTheHostsBitForBit) {
   }
 }
 
-TEST_F(GpuTensors, OfUpdatesToo) {
+TEST_F(GpuTensorCalls, OfUpdatesToo) {
   for (uint32_t seed = 0; seed < Cases(300); ++seed) {
     SCOPED_TRACE(seed);
     const UpdateCase c(seed);
@@ -105,7 +52,7 @@ TEST_F(GpuTensors, OfUpdatesToo) {
   }
 }
 
-TEST_F(GpuTensors, LargeOnesToo) {
+TEST_F(GpuTensorCalls, LargeOnesToo) {
   constexpr int64_t kElements = 3'000'001;
   const ValuesCase values =
       Lay(DType::kBF16, ValuesMaker(1).Make(DType::kBF16, Kind::kNormal, kElements), 0);
@@ -123,7 +70,7 @@ TEST_F(GpuTensors, LargeOnesToo) {
 }
 
 // Calls of all kinds on several streams at once, none waited for; each stream has a workspace.
-TEST_F(GpuTensors, NothingWaitsAndNothingMixes) {
+TEST_F(GpuTensorCalls, NothingWaitsAndNothingMixes) {
   const TensorCase tensor(3);
   const UpdateCase update(4);
   const TensorCall device_tensor = Copy(tensor);
@@ -155,7 +102,7 @@ TEST_F(GpuTensors, NothingWaitsAndNothingMixes) {
   for (cudaStream_t s : streams) cudaStreamDestroy(s);
 }
 
-TEST_F(GpuTensors, CapturesAreSkippedAndErrorsAreTheTrainers) {
+TEST_F(GpuTensorCalls, CapturesAreSkippedAndErrorsAreTheTrainers) {
   const TensorCase c(3);
   const TensorCall device = Copy(c);
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), cudaSuccess);

@@ -1,6 +1,7 @@
 """What a run's calls hand to the agent, and what they say about mistakes."""
 
 import json
+import re
 
 import trainer
 from trainer import OPEN
@@ -43,6 +44,48 @@ def test_whole_run(tmp_path):
     ]
     assert outcome.calls[-2:] == ["flush 1500", "close"]
     assert not outcome.only("scalar step=0 late")
+
+
+def test_capturing(tmp_path):
+    outcome = trainer.run(
+        OPEN
+        + """
+    import torch
+    class Stream:
+        cuda_stream = 77
+    with run.capturing() as same:
+        assert same is run
+        run.observe_routing("gate", torch.ones(4, 6), top_k=2)
+    with run.step(0):
+        pass
+    with run.step(1):
+        with run.capturing(Stream()):
+            run.observe_tensor("w", torch.ones(3))
+            with run.capturing(5):  # said once; the outer one goes on
+                pass
+        run.observe_tensor("v", torch.ones(3))
+    with run.capturing("fast"):
+        run.observe_tensor("w", torch.ones(3))  # no step is open
+    run.finish()
+    """,
+        tmp_path,
+    ).ok()
+    calls = [c for c in outcome.calls if not c.startswith(("open ", "site "))]
+    assert [re.sub(r"(step=-?\d+) .*", r"\1", c) for c in calls] == [
+        "capture_begin 0",
+        "routing gate/routing step=-3",
+        "step_begin 0",
+        "step_end 0",
+        "step_begin 1",
+        "capture_begin 77",
+        "tensor w/tensor step=-3",
+        "tensor v/tensor step=1",
+        "step_end 1",
+        "close",
+    ]
+    assert "a graph is being captured" in outcome.err
+    assert "'fast': expected a CUDA stream" in outcome.err
+    assert outcome.err.count("no step is open") == 1
 
 
 def test_every_argument_arrives(tmp_path):

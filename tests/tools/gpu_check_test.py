@@ -216,7 +216,7 @@ class DryRun(unittest.TestCase):
             self.assertEqual(set(results), {p.__name__ for p in parts.PARTS})
             for name in parts.TESTS:  # each program started, with what lies beside it
                 self.assertIn("no CUDA GPU", results["tests"][name]["skipped"])
-            for part in ("speed", "host", "step", "products"):
+            for part in ("speed", "host", "step", "step_graph", "products"):
                 self.assertIn("no CUDA GPU", results[part]["skipped"])
             for _, group in report.figures(results):
                 for figure in group:

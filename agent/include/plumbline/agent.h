@@ -323,6 +323,14 @@ class Run {
   Status StepEnd() {
     return handle_ != nullptr ? plumbline_step_end(handle_) : Status{PLUMBLINE_DISABLED};
   }
+  // Around the capture of a CUDA graph that will be replayed on `stream`: plumbline_capture_begin.
+  Status CaptureBegin(void* stream) {
+    return handle_ != nullptr ? plumbline_capture_begin(handle_, stream)
+                              : Status{PLUMBLINE_DISABLED};
+  }
+  Status CaptureEnd() {
+    return handle_ != nullptr ? plumbline_capture_end(handle_) : Status{PLUMBLINE_DISABLED};
+  }
   Status Scalar(const char* name, double value) {
     return handle_ != nullptr ? plumbline_scalar(handle_, name, value) : Status{PLUMBLINE_DISABLED};
   }

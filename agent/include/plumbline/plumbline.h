@@ -111,6 +111,9 @@ typedef struct plumbline_run_head {
 #define PLUMBLINE_NEVER UINT64_MAX         /* a site's next_due: not before the end of the run */
 #define PLUMBLINE_NO_STEP (UINT64_MAX - 1) /* a run's step outside step_begin ... step_end */
 
+#define PLUMBLINE_CAPTURING (UINT64_MAX - 2) /* a run's step within capture_begin ... capture_end \
+                                              */
+
 enum { PLUMBLINE_ROLE_TRAINER = 1, PLUMBLINE_ROLE_ROLLOUT = 2 };
 
 typedef struct plumbline_open_options {
@@ -145,6 +148,22 @@ PLUMBLINE_API plumbline_status_t plumbline_open(const plumbline_open_options_t* 
  * another is open ends that one first. */
 PLUMBLINE_API plumbline_status_t plumbline_step_begin(plumbline_run_t* run, int64_t step);
 PLUMBLINE_API plumbline_status_t plumbline_step_end(plumbline_run_t* run);
+
+/* CUDA graphs. What is observed between the two is not measured now: it becomes part of the graph
+ * that its `cuda_stream` is being captured into, and is measured by each of its replays in a step
+ * in which its site is due (no site word matters meanwhile). One graph serves all steps; outside of
+ * due steps its probes are empty launches. Router calls, products, tensors and updates on a device;
+ * NOT_DUE for host tensors and other kinds. DROPPED: 1,024 calls of the device are captured
+ * already. Elements are kept of a sampled step's first replay. Device memory for the calls (up to
+ * 72 KiB each; for router calls one workspace a stream) is taken here and never given back.
+ *
+ * `replay_stream`: a cudaStream_t that lives as long as the run; every step, and every replay, must
+ * be in its order (graphs are launched on it, or on streams that wait for it after step_begin and
+ * that it waits for before step_end). A replay beside its step is found out: nothing on that device
+ * is measured from then on. FAILED_PRECONDITION: begun already, or not begun; steps begin and end
+ * outside, or all around. */
+PLUMBLINE_API plumbline_status_t plumbline_capture_begin(plumbline_run_t* run, void* replay_stream);
+PLUMBLINE_API plumbline_status_t plumbline_capture_end(plumbline_run_t* run);
 
 /* Waits until all that was observed is acknowledged by the server and written to the record. */
 PLUMBLINE_API plumbline_status_t plumbline_flush(plumbline_run_t* run, uint32_t timeout_ms);
@@ -227,7 +246,8 @@ enum { PLUMBLINE_BIAS_ABSENT = 0, PLUMBLINE_BIAS_BEFORE = 1, PLUMBLINE_BIAS_AFTE
  *
  * On a device nothing is synchronised and nothing allocated, but for its first call, the first of
  * more than 64, 128 and 256 experts, and the first tensor or update. DROPPED: no room in the
- * device's ring, the device failed before, or the stream is being captured into a graph.
+ * device's ring, the device failed before, or the stream is being captured into a graph (see
+ * plumbline_capture_begin).
  * UNAVAILABLE: libplumbline_cuda.so, a driver or the device is missing; told on standard error
  * once. INVALID_ARGUMENT: `cuda_stream` belongs to another device. The thread's current device and
  * CUDA's last error stay as they are. */

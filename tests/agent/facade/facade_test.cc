@@ -72,6 +72,24 @@ TEST(Facade, OlderAndNewerCallersAreUnderstood) {
   for (const std::string& call : o.calls) EXPECT_THAT(call, Not(HasSubstr("mode=")));
 }
 
+TEST(Facade, WhatIsCapturedArrivesAsThat) {
+  const Outcome o = Spawn("capturing");
+  ExpectOk(o);
+  EXPECT_EQ(o.output, "");
+  std::vector<std::string> calls;
+  for (const std::string& call : o.calls) {
+    const size_t values = call.find(" top_k=");
+    calls.push_back(call.substr(0, values));
+  }
+  ASSERT_GT(calls.size(), 2u);
+  calls.erase(calls.begin(), calls.begin() + 2);  // open, site
+  EXPECT_THAT(calls,
+              ::testing::ElementsAre("capture_begin 7", "routing a/routing step=-3", "step_begin 0",
+                                     "step_end 0", "step_begin 1", "capture_begin 0",
+                                     "routing a/routing step=-3", "scalar step=1 loss=2",
+                                     "step_end 1", "capture_begin 7", "close"));
+}
+
 TEST(Facade, ObservationsOfEveryKindArrive) {
   const Outcome o = Spawn("tensors");
   ExpectOk(o);

@@ -105,6 +105,42 @@ void Mistakes() {
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 
+// While a graph is captured every site is due, and the step stands still behind it.
+void Capturing() {
+  plumbline_run_t* run = Open(4);
+  plumbline_site_t* site = Site(run, "a");
+  void* stream = reinterpret_cast<void*>(uintptr_t{7});
+  REQUIRE(plumbline_capture_begin(nullptr, stream) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_capture_end(nullptr) == PLUMBLINE_INVALID_ARGUMENT);
+  REQUIRE(plumbline_capture_end(run) == PLUMBLINE_FAILED_PRECONDITION);
+  REQUIRE(plumbline_capture_begin(run, stream) == PLUMBLINE_OK);
+  REQUIRE(run->step == PLUMBLINE_CAPTURING);
+  REQUIRE(plumbline_due(site));
+  REQUIRE(Observe(site) == PLUMBLINE_OK);
+  REQUIRE(plumbline_capture_begin(run, stream) == PLUMBLINE_FAILED_PRECONDITION);
+  REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_FAILED_PRECONDITION);
+  REQUIRE(plumbline_step_end(run) == PLUMBLINE_FAILED_PRECONDITION);
+  REQUIRE(plumbline_scalar(run, "loss", 1) == PLUMBLINE_FAILED_PRECONDITION);  // no step behind it
+  REQUIRE(plumbline_capture_end(run) == PLUMBLINE_OK);
+  REQUIRE(run->step == PLUMBLINE_NO_STEP);
+  REQUIRE(plumbline_step_begin(run, 0) == PLUMBLINE_OK);
+  REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_step_begin(run, 1) == PLUMBLINE_OK);
+  REQUIRE(!plumbline_due(site));
+  REQUIRE(Observe(site) == PLUMBLINE_NOT_DUE);
+  REQUIRE(plumbline_capture_begin(run, nullptr) == PLUMBLINE_OK);
+  REQUIRE(Observe(site) == PLUMBLINE_OK);
+  REQUIRE(plumbline_scalar(run, "loss", 2) == PLUMBLINE_OK);
+  REQUIRE(plumbline_capture_end(run) == PLUMBLINE_OK);
+  REQUIRE(run->step == 1);
+  REQUIRE(Observe(site) == PLUMBLINE_NOT_DUE);
+  REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_capture_begin(run, stream) == PLUMBLINE_OK);
+  REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
+  REQUIRE(plumbline_capture_begin(run, stream) == PLUMBLINE_DISABLED);
+  REQUIRE(plumbline_capture_end(run) == PLUMBLINE_DISABLED);
+}
+
 // Callers built against an older or a newer header.
 void Sizes() {
   plumbline_run_t* run = Open();
@@ -229,6 +265,7 @@ constexpr Scenario kScenarios[] = {{"loads-on-first-due-call", LoadsOnFirstDueCa
                                    {"loads-at-first-step-end", LoadsAtFirstStepEnd},
                                    {"mistakes", Mistakes},
                                    {"sizes", Sizes},
+                                   {"capturing", Capturing},
                                    {"disabled", Disabled},
                                    {"unavailable", Unavailable},
                                    {"open-refused", OpenRefused},

@@ -146,6 +146,9 @@ void OlderAgent() {
   plumbline_tensor_t tensor = PLUMBLINE_TENSOR_INIT;
   REQUIRE(plumbline_observe_tensor_if_due(before, &tensor) == PLUMBLINE_NOT_DUE);
   REQUIRE(plumbline_step_end(run) == PLUMBLINE_OK);
+  REQUIRE(plumbline_capture_begin(run, nullptr) == PLUMBLINE_UNAVAILABLE);
+  REQUIRE(strstr(plumbline_last_error(), "older") != nullptr);
+  REQUIRE(run->step == PLUMBLINE_NO_STEP);
   REQUIRE(plumbline_close(run, 60000) == PLUMBLINE_OK);
 }
 

@@ -127,6 +127,11 @@ plumbline_status_t StepBegin(void*, int64_t step, plumbline_error_t*) {
   return PLUMBLINE_OK;
 }
 
+plumbline_status_t CaptureBegin(void*, void* replays_on, plumbline_error_t*) {
+  Log("capture_begin " + std::to_string(reinterpret_cast<uintptr_t>(replays_on)));
+  return PLUMBLINE_OK;
+}
+
 plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t*) {
   Log("step_end " + std::to_string(step));
   TestRun* r = Cast(run);
@@ -394,4 +399,6 @@ extern "C" const plumbline_agent_table_t plumbline_agent_table = {
     ObserveMatmul,
     ObserveLogprobs,
     ObserveLogits,
+    nullptr,  // charge
+    CaptureBegin,
 };

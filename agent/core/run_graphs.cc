@@ -1,0 +1,80 @@
+// A run's calls in CUDA graphs: captured once, and measured by the replays of each due step.
+#include "agent/core/run.h"
+#include "base/clock.h"
+
+namespace plumbline::agent {
+namespace {
+
+// Says of each captured call what its site is asked for at one step.
+class StepOwner final : public probes::GraphOwner {
+ public:
+  StepOwner(RunState* state, int64_t step) : state_(*state), step_(step) {}
+
+  probes::GraphWish Wish(void* site) override {
+    const Site& s = *static_cast<const Site*>(site);
+    const uint64_t* word = s.next_due.load(std::memory_order_acquire);
+    probes::GraphWish wish;
+    wish.due =
+        word == nullptr || static_cast<uint64_t>(step_) >= __atomic_load_n(word, __ATOMIC_RELAXED);
+    if (wish.due) wish.options = state_.OptionsOf(s, step_, state_.SampleDue(s, step_));
+    return wish;
+  }
+
+  void Reserve(void* site, uint32_t calls, uint32_t expected) override {
+    Site& s = *static_cast<Site*>(site);
+    s.NextCalls(step_, calls);
+    s.NoteBytes(s.graph_sample_bytes.load(std::memory_order_relaxed),
+                s.graph_summary_bytes.load(std::memory_order_relaxed) * expected);
+  }
+
+  uint64_t ReserveOrders(uint64_t observations) override {
+    return uint64_t{state_.observations.NextCalls(step_, static_cast<uint32_t>(observations))} + 1;
+  }
+
+ private:
+  RunState& state_;
+  const int64_t step_;
+};
+
+}  // namespace
+
+plumbline_status_t Run::CaptureBegin(void* replays_on) {
+  state_->replays_on.store(replays_on, std::memory_order_release);
+  return PLUMBLINE_OK;
+}
+
+void Run::BeginGraphs(int64_t step) {
+  const uint64_t begin = MonotonicNs();
+  StepOwner owner(state_.get(), step);
+  probes::DeviceReply reply;
+  const bool due = state_->devices->BeginStep(step, &owner, &reply);
+  Lost(reply, step);
+  if (reply.crowded && !state_->rung.load(std::memory_order_relaxed)) state_->Ring();
+  if (due) state_->governor.Charge(MonotonicNs() - begin);
+}
+
+void Run::EndGraphs(int64_t step) {
+  probes::DeviceReply reply;
+  state_->devices->EndStep(&reply);
+  Lost(reply, step);
+}
+
+// A step's captured calls together: they fail together.
+void Run::Lost(const probes::DeviceReply& reply, int64_t step) {
+  const auto lose = [&](LossCause cause) { state_->CountLoss(cause, nullptr, step); };
+  switch (reply.outcome) {
+    case probes::DeviceOutcome::kTaken:
+      return;
+    case probes::DeviceOutcome::kTakenWithoutRows:
+      return lose(LossCause::kSampleRing);
+    case probes::DeviceOutcome::kRingFull:
+      return lose(LossCause::kDeviceRing);
+    case probes::DeviceOutcome::kCapturing:
+      return lose(LossCause::kCapturing);
+    default:
+      TellOfDevice(&state_->told_failed, reply.error);
+      return lose(LossCause::kDeviceFailed);
+  }
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,35 @@
+// The launches of captured calls (graph_slot.h): each enqueues, on a stream that is being captured,
+// what a graph is to hold of one call. Nothing is allocated, nothing waits.
+//
+// `slot` lies in device memory of sizeof(GraphSlot) bytes, zero until a step opens it. It, the
+// workspace and the tensors must live as long as the graph. Where calls share a workspace they must
+// be captured on one stream. All return 0 or a cudaError_t. Thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/batch_shape.h"
+#include "kernels/graph_slot.h"
+#include "kernels/routing_plan.h"
+
+namespace plumbline {
+
+// Loads what only graphs use into the current context.
+int LoadGraphKernels();
+
+// `workspace`: a batch's items, put there before, and its results, zero; of this call alone.
+int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
+                       void* stream);
+int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
+                        void* stream);
+// `workspace`: as LaunchRouting's.
+int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, GraphSlot* slot,
+                   void* stream);
+// The plan stands in the section; `threads`: ProductThreads of the largest.
+int CaptureProduct(int64_t threads, GraphSlot* slot, void* stream);
+
+// What the captures above end with: results (`bytes`, a multiple of 4, may be 0) and elements leave
+// the device, the slot advances.
+int CaptureDeliver(void* results, uint64_t bytes, GraphSlot* slot, void* stream);
+
+}  // namespace plumbline

@@ -1,0 +1,243 @@
+#include "probes/graph_calls.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "probes/captured_calls.h"
+#include "probes/device_slots.h"
+
+namespace plumbline::probes {
+namespace {
+
+DeviceOutcome Refuse(const absl::Status& why, DeviceError* error) {
+  std::snprintf(error->text, sizeof(error->text), "%s", std::string(why.message()).c_str());
+  return DeviceOutcome::kRefused;
+}
+
+DeviceOutcome OutcomeOf(DeviceStatus status) {
+  if (status == kDeviceOk) return DeviceOutcome::kTaken;
+  return status == kDeviceRefused ? DeviceOutcome::kRefused : DeviceOutcome::kFailed;
+}
+
+template <typename T>
+T* At(std::byte* record, uint64_t at) {
+  return reinterpret_cast<T*>(record + at);
+}
+template <typename T>
+const T* At(const GraphRecord* record, uint64_t at) {
+  return std::launder(reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(record) + at));
+}
+
+}  // namespace
+
+// ---- a record, read back -----------------------------------------------------------------------
+
+const GraphEntry* GraphRecord::entry(uint32_t i) const {
+  return At<GraphEntry>(this, PartBytes<GraphRecord>()) + i;
+}
+
+const GraphTally& GraphRecord::tally(uint32_t i) const {
+  return At<GraphTally>(this, tallies_at)[i];
+}
+
+const GraphWork& GraphRecord::work(uint32_t e, uint32_t replay) const {
+  return *At<GraphWork>(this, entry(e)->SectionAt(replay));
+}
+
+bool GraphRecord::Ordered() const {
+  for (uint32_t e = 0; e < entries; ++e) {
+    const uint64_t ended = std::min<uint64_t>(tally(e).replays, replays);
+    for (uint32_t r = 0; r < replays; ++r) {
+      const uint32_t want = r < ended ? 1 : 0;
+      if (work(e, r).begun != want || work(e, r).done != want) return false;
+    }
+  }
+  return true;
+}
+
+bool GraphRecord::AnySampled() const {
+  return std::any_of(entry(0), entry(entries), [](const GraphEntry& e) { return e.tag.sampled; });
+}
+
+uint64_t GraphRecord::MostReplays() const {
+  uint64_t most = 0;
+  for (uint32_t e = 0; e < entries; ++e) most = std::max(most, tally(e).replays);
+  return most;
+}
+
+// ---- capturing ---------------------------------------------------------------------------------
+
+DeviceStatus GraphCalls::NewMemory(const std::vector<std::byte>& content, void** memory,
+                                   DeviceError* error) {
+  const DeviceStatus s = table_->allocate(device_, content.size(), memory, error);
+  if (s != kDeviceOk) return s;
+  return table_->write_memory(device_, *memory, content.data(), content.size(), error);
+}
+
+DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
+  if (slots_ != nullptr) return kDeviceOk;
+  calls_ = std::make_unique<std::unique_ptr<CapturedCall>[]>(kMaxCaptured);
+  void* memory = nullptr;
+  const DeviceStatus s =
+      NewMemory(std::vector<std::byte>(kMaxCaptured * sizeof(GraphSlot)), &memory, error);
+  if (s == kDeviceOk) slots_ = static_cast<GraphSlot*>(memory);
+  return s;
+}
+
+// Launches on one stream of a capture follow each other in the graph, and graphs are replayed one
+// after the other: they may share.
+DeviceStatus GraphCalls::SharedMemory(uint64_t bytes, void* stream, void** memory,
+                                      DeviceError* error) {
+  for (const Shared& s : shared_) {
+    if (s.stream != stream || s.bytes < bytes) continue;
+    *memory = s.memory;
+    return kDeviceOk;
+  }
+  const DeviceStatus s = table_->allocate(device_, bytes, memory, error);
+  if (s == kDeviceOk) shared_.push_back({stream, bytes, *memory});
+  return s;
+}
+
+template <typename Launch>
+DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* site, DeviceError* error,
+                              Launch launch) {
+  const uint32_t at = size_.load(std::memory_order_relaxed);
+  if (at == kMaxCaptured) return DeviceOutcome::kCapturing;
+  DeviceStatus s = MakeSlots(error);
+  if (s == kDeviceOk) s = launch(slots_ + at);
+  if (s != kDeviceOk) return OutcomeOf(s);
+  call->site = site;
+  call->first = call.get();
+  for (uint32_t i = 0; i < at && call->first == call.get(); ++i) {
+    if (calls_[i]->site == site) call->first = calls_[i].get();
+  }
+  call->number = call->first->count.fetch_add(1, std::memory_order_relaxed);
+  calls_[at] = std::move(call);
+  size_.store(at + 1, std::memory_order_release);
+  return DeviceOutcome::kTaken;
+}
+
+DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* site,
+                                  DeviceError* error) {
+  RoutingPlan plan;
+  if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) return Refuse(s, error);
+  const std::lock_guard<std::mutex> lock(capturing_);
+  const uint64_t bytes = table_->workspace_bytes(plan.tokens, plan.rule.experts);
+  return Add(std::make_unique<CapturedRouting>(call, plan), site, error, [&](GraphSlot* slot) {
+    void* memory = nullptr;
+    const DeviceStatus s = SharedMemory(bytes, stream, &memory, error);
+    if (s != kDeviceOk) return s;
+    return table_->capture_routing(device_, &plan, memory, bytes, slot, stream, error);
+  });
+}
+
+DeviceOutcome GraphCalls::Capture(const MatmulCall& call, void* stream, void* site,
+                                  DeviceError* error) {
+  auto captured = std::make_unique<CapturedProduct>(call);
+  const int64_t threads = captured->MostThreads();
+  const std::lock_guard<std::mutex> lock(capturing_);
+  return Add(std::move(captured), site, error, [&](GraphSlot* slot) {
+    return table_->capture_product(device_, threads, slot, stream, error);
+  });
+}
+
+template <typename Captured, typename Call>
+DeviceOutcome GraphCalls::AddJob(const Call& call, DeviceGraphBatchCall capture, void* stream,
+                                 void* site, DeviceError* error) {
+  auto captured = std::make_unique<Captured>(call);
+  BatchShape shape;
+  std::vector<std::byte> content;
+  if (const absl::Status s = captured->Figures(&shape, &content); !s.ok()) return Refuse(s, error);
+  const std::lock_guard<std::mutex> lock(capturing_);
+  return Add(std::move(captured), site, error, [&](GraphSlot* slot) {
+    void* memory = nullptr;
+    const DeviceStatus s = NewMemory(content, &memory, error);
+    return s != kDeviceOk ? s : capture(device_, &shape, memory, slot, stream, error);
+  });
+}
+
+DeviceOutcome GraphCalls::Capture(const TensorCall& call, void* stream, void* site,
+                                  DeviceError* error) {
+  return AddJob<CapturedTensor>(call, table_->capture_tensor, stream, site, error);
+}
+
+DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* site,
+                                  DeviceError* error) {
+  return AddJob<CapturedUpdate>(call, table_->capture_update, stream, site, error);
+}
+
+// ---- a step ------------------------------------------------------------------------------------
+
+bool GraphCalls::Ask(GraphOwner* owner) {
+  wanted_.clear();
+  asked_ = size();
+  for (uint32_t i = 0; i < asked_; ++i) {
+    const GraphWish wish = owner->Wish(calls_[i]->site);
+    if (wish.due) wanted_.push_back({calls_[i].get(), i, wish, 0, 0});
+  }
+  return !wanted_.empty();
+}
+
+size_t GraphCalls::RecordBytes(uint32_t replays, bool elements) {
+  size_t bytes = PartBytes<GraphRecord>() + AlignedTo64(wanted_.size() * sizeof(GraphEntry)) +
+                 AlignedTo64(asked_ * sizeof(GraphSlot)) +
+                 AlignedTo64(wanted_.size() * sizeof(GraphTally));
+  for (Wanted& w : wanted_) {
+    MeasureOptions later = w.wish.options;
+    later.sampled = false;
+    w.first_bytes = PartBytes<GraphWork>() + AlignedTo64(w.call->Bytes(w.wish.options, elements));
+    w.later_bytes = PartBytes<GraphWork>() + AlignedTo64(w.call->Bytes(later, false));
+    bytes += w.first_bytes + (replays - 1) * w.later_bytes;
+  }
+  return bytes;
+}
+
+GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, bool elements,
+                             GraphOwner* owner, std::byte* memory, const std::byte* alias) const {
+  const auto count = static_cast<uint32_t>(wanted_.size());
+  auto* record = new (memory) GraphRecord{count, replays, 0, 0, asked_};
+  const uint64_t entries_at = PartBytes<GraphRecord>();
+  record->slots_at = entries_at + AlignedTo64(count * sizeof(GraphEntry));
+  record->tallies_at = record->slots_at + AlignedTo64(asked_ * sizeof(GraphSlot));
+  uint64_t at = record->tallies_at + AlignedTo64(count * sizeof(GraphTally));
+  const auto on_device = [&](uint64_t place) { return reinterpret_cast<uint64_t>(alias + place); };
+
+  auto* slots = At<GraphSlot>(memory, record->slots_at);
+  for (uint32_t i = 0; i < asked_; ++i) new (&slots[i]) GraphSlot;
+  const uint64_t order = owner->ReserveOrders(uint64_t{count} * replays);
+  for (uint32_t e = 0; e < count; ++e) {
+    const Wanted& w = wanted_[e];
+    const uint32_t of_site = w.call->first->count.load(std::memory_order_relaxed);
+    if (w.call->number == 0) owner->Reserve(w.call->site, of_site * replays, expected);
+    auto* entry = new (At<GraphEntry>(memory, entries_at) + e) GraphEntry;
+    entry->call = w.call;
+    entry->tag = {w.call->site, step, w.call->number, w.wish.options.sampled, order + e};
+    entry->per_replay = of_site;
+    entry->sections = at;
+    entry->first_bytes = w.first_bytes;
+    entry->later_bytes = w.later_bytes;
+    new (At<GraphTally>(memory, record->tallies_at) + e) GraphTally;
+    GraphSlot& slot = slots[w.slot];
+    slot.section = on_device(at);
+    slot.tally = on_device(record->tallies_at + e * sizeof(GraphTally));
+    slot.left = replays;
+    slot.stride = w.first_bytes;
+    slot.later_stride = w.later_bytes;
+    MeasureOptions options = w.wish.options;
+    for (uint32_t r = 0; r < replays; ++r) {
+      std::byte* section = memory + entry->SectionAt(r);
+      auto* work = new (section) GraphWork;
+      w.call->Put(options, elements && r == 0, section + PartBytes<GraphWork>(), work);
+      options.sampled = false;
+    }
+    at += w.first_bytes + (replays - 1) * w.later_bytes;
+  }
+  return record;
+}
+
+}  // namespace plumbline::probes

@@ -1,0 +1,167 @@
+// What goes wrong around calls in CUDA graphs: the trainer goes on, nothing false comes out, and
+// what a graph may still write to is not used again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/probes/graph_case.h"
+
+namespace plumbline::probes {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GraphFaults : public GraphRing {
+ protected:
+  GraphFaults() {
+    ring_ = Open();
+    EXPECT_EQ(Capture(ring_.get(), case_.device(), graph_, Site(0)), DeviceOutcome::kTaken);
+    owner_.wishes = {{Site(0), {true, OptionsOf(1, true)}}};
+  }
+  // From now on the ring refuses, and what comes out of it is not measured.
+  void ExpectBroken(const char* why) {
+    DeviceItem item;
+    while (ring_->Front(&item)) {
+      EXPECT_FALSE(item.measured);
+      EXPECT_EQ(item.tag.site, Site(0));
+      EXPECT_THAT(item.why.text, HasSubstr(why));
+      ring_->Pop();
+    }
+    EXPECT_TRUE(ring_->failed());
+    EXPECT_EQ(ring_->BeginStep(100, &owner_, &error_), DeviceOutcome::kFailed);
+    EXPECT_THAT(error_.text, HasSubstr(why));
+  }
+
+  void* const graph_ = Stream(9);
+  const TensorCase case_{3};
+  std::unique_ptr<DeviceRing> ring_;
+};
+
+// The graph runs on a stream that the step's end does not wait for: it measured in the step, and
+// delivers after its end, into memory that would be somebody else's.
+TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
+  ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
+  fake_.hold(true);
+  fake_.replay(graph_, Stream(77));
+  fake_.advance(1);  // it has measured
+  ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
+  fake_.advance(1);  // the slots are closed before it delivers
+  fake_.hold(false);
+  DeviceItem item;
+  ASSERT_TRUE(ring_->Front(&item));
+  EXPECT_FALSE(item.measured);
+  EXPECT_FALSE(item.abandoned);
+  EXPECT_THAT(item.why.text, HasSubstr("beside its step"));
+  ring_->Pop();
+  ExpectBroken("beside its step");
+}
+
+// It measured before the step and delivers in it: another replay's figures.
+TEST_F(GraphFaults, AReplayThatBeginsBeforeItsStepIsFoundOut) {
+  fake_.hold(true);
+  fake_.replay(graph_, Stream(77));
+  fake_.advance(1);
+  ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
+  ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
+  fake_.advance(1);  // the slots are open (the lower stream goes first), it delivers
+  fake_.hold(false);
+  DeviceItem item;
+  ASSERT_TRUE(ring_->Front(&item));
+  EXPECT_FALSE(item.measured);
+  ring_->Pop();
+  ExpectBroken("beside its step");
+}
+
+TEST_F(GraphFaults, SlotsThatDoNotOpenEndIt) {
+  fake_.fail("set_slots", 0, kDeviceFailed, false);
+  EXPECT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kFailed);
+  EXPECT_THAT(error_.text, HasSubstr("set_slots: made to fail"));
+  EXPECT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
+  ExpectBroken("set_slots: made to fail");
+}
+
+TEST_F(GraphFaults, SlotsThatDoNotCloseEndIt) {
+  ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
+  fake_.fail("set_slots", 0, kDeviceFailed, false);
+  EXPECT_EQ(ring_->EndStep(&error_), DeviceOutcome::kFailed);
+  EXPECT_THAT(error_.text, HasSubstr("set_slots: made to fail"));
+  ExpectBroken("set_slots: made to fail");
+}
+
+TEST_F(GraphFaults, AnEventThatIsNotRecordedEndsIt) {
+  ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
+  fake_.fail("record_event", 0, kDeviceFailed, false);
+  EXPECT_EQ(ring_->EndStep(&error_), DeviceOutcome::kFailed);
+  ExpectBroken("record_event: made to fail");
+}
+
+// The stream of the replays is being captured itself: the step is not opened, and one that is open
+// cannot be closed.
+TEST_F(GraphFaults, ACapturedReplayStream) {
+  fake_.capture(replays_, true);
+  EXPECT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kCapturing);
+  EXPECT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
+  fake_.capture(replays_, false);
+  ASSERT_EQ(ring_->BeginStep(2, &owner_, &error_), DeviceOutcome::kTaken);
+  fake_.capture(replays_, true);
+  EXPECT_EQ(ring_->EndStep(&error_), DeviceOutcome::kFailed);
+  EXPECT_THAT(error_.text, HasSubstr("was being captured at the step's end"));
+  fake_.capture(replays_, false);
+  ExpectBroken("was being captured at the step's end");
+}
+
+TEST_F(GraphFaults, AStreamOfAnotherDeviceIsRefusedWhenItIsNamed) {
+  const auto ring = Open();
+  fake_.fail("stream_id", 0, kDeviceRefused, false);
+  EXPECT_EQ(Capture(ring.get(), case_.device(), graph_, Site(0)), DeviceOutcome::kRefused);
+  EXPECT_FALSE(ring->has_graphs());
+}
+
+TEST_F(GraphFaults, CapturesThatFail) {
+  for (const char* call : {"allocate", "write_memory", "capture_tensor"}) {
+    SCOPED_TRACE(call);
+    const auto ring = Open();
+    fake_.fail(call, 0, kDeviceFailed, false);
+    EXPECT_EQ(Capture(ring.get(), case_.device(), graph_, Site(0)), DeviceOutcome::kFailed);
+    EXPECT_THAT(error_.text, HasSubstr("made to fail"));
+    EXPECT_FALSE(ring->has_graphs());
+    EXPECT_TRUE(ring->failed());
+  }
+}
+
+// Events and records come back; a step that was never ended is ended by the next.
+TEST_F(GraphFaults, NothingIsHeldBackFromStepToStep) {
+  DeviceLimits limits;
+  limits.events = 2;
+  const auto ring = Open(limits);
+  ASSERT_EQ(Capture(ring.get(), case_.device(), Stream(10), Site(0)), DeviceOutcome::kTaken);
+  DeviceItem item;
+  for (int64_t step = 0; step < 300; ++step) {
+    ASSERT_EQ(ring->BeginStep(step, &owner_, &error_), DeviceOutcome::kTaken) << error_.text;
+    fake_.replay(Stream(10), replays_);
+    if (step % 5 == 4) continue;
+    ASSERT_EQ(ring->EndStep(&error_), DeviceOutcome::kTaken);
+    for (; ring->Front(&item); ring->Pop()) EXPECT_TRUE(item.measured);
+  }
+  EXPECT_EQ(ring->EndStep(&error_), DeviceOutcome::kTaken);
+  while (ring->Front(&item)) ring->Pop();
+  EXPECT_TRUE(ring->empty());
+}
+
+TEST_F(GraphFaults, GivenUpWithAStepOpen) {
+  const uint64_t held = Held();
+  ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
+  fake_.hold(true);
+  fake_.replay(graph_, replays_);
+  EXPECT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
+  ring_->Abandon("the run was closed");
+  DeviceItem item;
+  ASSERT_TRUE(ring_->Front(&item));
+  EXPECT_TRUE(item.abandoned);
+  ring_->Pop();
+  ring_.reset();
+  fake_.hold(false);  // the graph writes: its memory and the pages are still there
+  EXPECT_EQ(Held(), held);
+}
+
+}  // namespace
+}  // namespace plumbline::probes

@@ -1,0 +1,33 @@
+// An owner of sites that is told what to wish for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "probes/graph_calls.h"
+
+namespace plumbline::probes {
+
+class TestOwner final : public GraphOwner {
+ public:
+  GraphWish Wish(void* site) override {
+    const auto found = wishes.find(site);
+    return found == wishes.end() ? GraphWish{} : found->second;
+  }
+  void Reserve(void* site, uint32_t calls, uint32_t replays) override {
+    reserved[site] += calls;
+    expected = replays;
+  }
+  uint64_t ReserveOrders(uint64_t observations) override {
+    const uint64_t first = orders + 1;
+    orders += observations;
+    return first;
+  }
+
+  std::map<void*, GraphWish> wishes;  // absent: not due
+  std::map<void*, uint32_t> reserved;
+  uint32_t expected = 0;
+  uint64_t orders = 0;
+};
+
+}  // namespace plumbline::probes
