@@ -58,18 +58,20 @@ int EnqueueBatch(const BatchShape& batch, void* staging, void* workspace, void* 
                          cudaMemcpyDeviceToHost, to);
 }
 
-// The same of a batch that a graph holds: its items stand in the workspace, its results go where
-// the slot says. run(items, results, stream).
+// The same of a batch that a graph holds: its items stand in the workspace, its results go to the
+// section. run(items, results, stream).
 template <typename Run>
-int CaptureBatch(const BatchShape& batch, void* workspace, GraphSlot* slot, void* stream, Run run) {
-  if (batch.device < 0 || batch.items == 0 || workspace == nullptr || slot == nullptr) {
+int CaptureBatch(const BatchShape& batch, void* workspace, const GraphCall& call, void* stream,
+                 Run run) {
+  if (batch.device < 0 || batch.items == 0 || workspace == nullptr || call.slot == nullptr) {
     return cudaErrorInvalidValue;
   }
   auto* on = static_cast<std::byte*>(workspace);
   std::byte* results = on + batch.results_at();
+  if (const int code = CaptureBegin(call, stream); code != cudaSuccess) return code;
   if (batch.work > 0) run(on, results, static_cast<cudaStream_t>(stream));
   const cudaError_t code = cudaGetLastError();
-  return code != cudaSuccess ? code : CaptureDeliver(results, batch.result_bytes, slot, stream);
+  return code != cudaSuccess ? code : CaptureDeliver(results, batch.result_bytes, call, stream);
 }
 
 // Adds the digits of `sums` sums, each kept by `copies` copies one after the other, to the sums in

@@ -288,6 +288,7 @@ extern "C" const plumbline::DeviceTable plumbline_device_table = {
     plumbline::EventPassed,
     plumbline::WriteMemory,
     plumbline::SetSlots,
+    plumbline::CaptureId,
     plumbline::CaptureTensor,
     plumbline::CaptureUpdate,
     plumbline::CaptureRouter,

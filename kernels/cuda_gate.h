@@ -7,12 +7,9 @@
 
 namespace plumbline {
 
-// No slot: the launch is not a graph's, and goes ahead.
-__device__ __forceinline__ bool Closed(const GraphSlot* slot) {
-  if (slot == nullptr) return false;
-  if (slot->section == 0) return true;
-  if (blockIdx.x == 0 && threadIdx.x == 0) WorkOf(*slot)->begun = 1;
-  return false;
+// `section`: GraphCall's, or null: the launch is not a graph's, and goes ahead.
+__device__ __forceinline__ bool Closed(const uint64_t* section) {
+  return section != nullptr && *section == 0;
 }
 
 }  // namespace plumbline

@@ -9,9 +9,12 @@ namespace {
 
 // A launch elsewhere would run once instead of at each replay; one on the legacy stream while
 // another stream is captured would spoil that capture.
-DeviceStatus RequireCapture(void* stream, DeviceError* error) {
+DeviceStatus RequireCapture(void* stream, uint64_t* id, DeviceError* error) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  const cudaError_t code = cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture);
+  unsigned long long number = 0;
+  const cudaError_t code =
+      cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &capture, &number);
+  *id = number;
   if (code == cudaSuccess && capture == cudaStreamCaptureStatusActive) return kDeviceOk;
   if (code != cudaSuccess) cudaGetLastError();
   return Fail(error, kDeviceRefused, "cuda_stream: expected a stream that is being captured");
@@ -24,7 +27,8 @@ DeviceStatus CaptureOn(void* device, const char* what, void* stream, DeviceError
   const CudaDevice& d = AsDevice(device);
   const Scope scope(d);
   if (!scope.entered()) return Gone(error);
-  const DeviceStatus s = RequireCapture(stream, error);
+  uint64_t id = 0;
+  const DeviceStatus s = RequireCapture(stream, &id, error);
   return s != kDeviceOk ? s : Check(what, launch(d.processors), error);
 }
 
@@ -61,36 +65,42 @@ DeviceStatus SetSlots(void* device, GraphSlot* slots, const GraphSlot* from, uin
                error);
 }
 
-DeviceStatus CaptureTensor(void* device, const BatchShape* batch, void* workspace, GraphSlot* slot,
-                           void* stream, DeviceError* error) {
+DeviceStatus CaptureId(void* device, void* stream, uint64_t* id, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return RequireCapture(stream, id, error);
+}
+
+DeviceStatus CaptureTensor(void* device, const BatchShape* batch, void* workspace,
+                           const GraphCall* call, void* stream, DeviceError* error) {
   return CaptureOn(device, "tensor kernel", stream, error, [&](int processors) {
-    return CaptureTensorStats(*batch, processors, workspace, slot, stream);
+    return CaptureTensorStats(*batch, processors, workspace, *call, stream);
   });
 }
 
-DeviceStatus CaptureUpdate(void* device, const BatchShape* batch, void* workspace, GraphSlot* slot,
-                           void* stream, DeviceError* error) {
+DeviceStatus CaptureUpdate(void* device, const BatchShape* batch, void* workspace,
+                           const GraphCall* call, void* stream, DeviceError* error) {
   return CaptureOn(device, "update kernel", stream, error, [&](int processors) {
-    return CaptureUpdateChecks(*batch, processors, workspace, slot, stream);
+    return CaptureUpdateChecks(*batch, processors, workspace, *call, stream);
   });
 }
 
 DeviceStatus CaptureRouter(void* device, const RoutingPlan* plan, void* workspace,
-                           uint64_t workspace_bytes, GraphSlot* slot, void* stream,
+                           uint64_t workspace_bytes, const GraphCall* call, void* stream,
                            DeviceError* error) {
   if (workspace_bytes < RoutingWorkspaceBytes(plan->tokens, plan->rule.experts)) {
     return Fail(error, kDeviceRefused, "workspace: too small for %lld rows of %d experts",
                 static_cast<long long>(plan->tokens), plan->rule.experts);
   }
   return CaptureOn(device, "routing kernels", stream, error, [&](int processors) {
-    return CaptureRouting(*plan, processors, workspace, slot, stream);
+    return CaptureRouting(*plan, processors, workspace, *call, stream);
   });
 }
 
-DeviceStatus CaptureProductOf(void* device, int64_t threads, GraphSlot* slot, void* stream,
+DeviceStatus CaptureProductOf(void* device, int64_t threads, const GraphCall* call, void* stream,
                               DeviceError* error) {
   return CaptureOn(device, "product kernel", stream, error,
-                   [&](int) { return CaptureProduct(threads, slot, stream); });
+                   [&](int) { return CaptureProduct(threads, *call, stream); });
 }
 
 }  // namespace plumbline

@@ -71,7 +71,7 @@ using DeviceBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch, 
 // The same of a batch that a graph holds: its items and zeros for its results stand in the
 // workspace.
 using DeviceGraphBatchCall = DeviceStatus (*)(void* device, const BatchShape* batch,
-                                              void* workspace, GraphSlot* slot, void* stream,
+                                              void* workspace, const GraphCall* call, void* stream,
                                               DeviceError* error);
 
 struct DeviceTable {
@@ -131,15 +131,17 @@ struct DeviceTable {
   // null, their closing.
   DeviceStatus (*set_slots)(void* device, GraphSlot* slots, const GraphSlot* from, uint32_t count,
                             void* stream, DeviceError* error);
+  // The number of the capture that `stream` is in; REFUSED when it is in none.
+  DeviceStatus (*capture_id)(void* device, void* stream, uint64_t* id, DeviceError* error);
   // Put into the graph that `stream` is being captured into; REFUSED when it is not: see
   // graph_device.h. `workspace` is device memory.
   DeviceGraphBatchCall capture_tensor;
   DeviceGraphBatchCall capture_update;
   DeviceStatus (*capture_routing)(void* device, const RoutingPlan* plan, void* workspace,
-                                  uint64_t workspace_bytes, GraphSlot* slot, void* stream,
+                                  uint64_t workspace_bytes, const GraphCall* call, void* stream,
                                   DeviceError* error);
-  DeviceStatus (*capture_product)(void* device, int64_t threads, GraphSlot* slot, void* stream,
-                                  DeviceError* error);
+  DeviceStatus (*capture_product)(void* device, int64_t threads, const GraphCall* call,
+                                  void* stream, DeviceError* error);
 };
 
 }  // namespace plumbline

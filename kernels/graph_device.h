@@ -1,9 +1,9 @@
 // The launches of captured calls (graph_slot.h): each enqueues, on a stream that is being captured,
 // what a graph is to hold of one call. Nothing is allocated, nothing waits.
 //
-// `slot` lies in device memory of sizeof(GraphSlot) bytes, zero until a step opens it. It, the
-// workspace and the tensors must live as long as the graph. Where calls share a workspace they must
-// be captured on one stream. All return 0 or a cudaError_t. Thread-safe.
+// A call's slot and section lie in device memory, zero until a step opens the slot. They, the
+// workspace and the tensors must live as long as the graph. Calls that share a workspace must be on
+// one stream of one capture. All return 0 or a cudaError_t. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,19 @@ namespace plumbline {
 int LoadGraphKernels();
 
 // `workspace`: a batch's items, put there before, and its results, zero; of this call alone.
-int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
-                       void* stream);
-int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
-                        void* stream);
+int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace,
+                       const GraphCall& call, void* stream);
+int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace,
+                        const GraphCall& call, void* stream);
 // `workspace`: as LaunchRouting's.
-int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, GraphSlot* slot,
+int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, const GraphCall& call,
                    void* stream);
 // The plan stands in the section; `threads`: ProductThreads of the largest.
-int CaptureProduct(int64_t threads, GraphSlot* slot, void* stream);
+int CaptureProduct(int64_t threads, const GraphCall& call, void* stream);
 
-// What the captures above end with: results (`bytes`, a multiple of 4, may be 0) and elements leave
-// the device, the slot advances.
-int CaptureDeliver(void* results, uint64_t bytes, GraphSlot* slot, void* stream);
+// What the captures above but the router's begin and end with: the section is taken down; results
+// (`bytes`, a multiple of 4, may be 0) and elements leave the device, the slot moves on.
+int CaptureBegin(const GraphCall& call, void* stream);
+int CaptureDeliver(void* results, uint64_t bytes, const GraphCall& call, void* stream);
 
 }  // namespace plumbline

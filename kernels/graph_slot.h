@@ -8,10 +8,13 @@
 //   slot (device)       section -> the next replay's place in a record of pinned memory, or 0
 //   section (pinned)    GraphWork, written by the host: what goes where; then the record's own data
 //
-// A call's first launch finds the slot closed and returns, or measures into device memory of the
-// call's own; its last one (Deliver, or the router's Finish) writes results and sampled elements
-// into the section and advances the slot to the next one. So a step may replay a graph any number
-// of times, also not at all, and a replay outside of a due step costs empty launches.
+// A call's first launch, of one thread, takes the section down into a word of the call's own; all
+// others go by that word, so that a slot which changes under them cannot divide them. They return
+// where it is 0, or measure into device memory of the call's own; the last one writes results and
+// sampled elements into the section and moves the slot to the next one. So a step may replay a
+// graph any number of times, also not at all, and a replay outside of a due step costs empty
+// launches. Begin and end are counted in the section: where a replay spans the step's begin or end,
+// or overlaps another of the same call, the two do not both come to one.
 #pragma once
 
 #include <cstdint>
@@ -27,20 +30,20 @@ inline constexpr uint32_t kGraphCopies = 10;
 
 // A strided tensor of rank 1 or 2, or one row, to be copied densely.
 struct GraphCopy {
-  const void* data = nullptr;
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t row_stride = 0;  // in elements
-  int64_t column_stride = 0;
-  uint64_t to = 0;    // bytes from the section's begin
-  uint32_t size = 0;  // bytes of an element
-  uint32_t padding = 0;
+  const void* data;
+  int64_t rows;
+  int64_t columns;
+  int64_t row_stride;  // in elements
+  int64_t column_stride;
+  uint64_t to;    // bytes from the section's begin
+  uint32_t size;  // bytes of an element
+  uint32_t padding;
 };
 
 // The begin of a section. Places are bytes from it.
 struct GraphWork {
-  uint32_t begun = 0;  // both set by the device, so that the host sees a replay that was not
-  uint32_t done = 0;   // ordered with its step
+  uint32_t begun = 0;  // both counted by the device
+  uint32_t done = 0;
   uint32_t copies = 0;
   uint32_t gathers = 0;
   int64_t samples = 0;       // of all gathers
@@ -49,7 +52,7 @@ struct GraphWork {
   uint64_t gathered_at = 0;  // the gathers' results
   uint64_t plan_at = 0;      // ProductPlan; 0: none
   uint64_t plan_to = 0;
-  GraphCopy copy[kGraphCopies];
+  GraphCopy copy[kGraphCopies];  // set up to `copies`: a step has many sections
 };
 
 // Counts every replay since the slot was opened. In pinned memory.
@@ -66,57 +69,96 @@ struct GraphSlot {
   uint64_t later_stride = 0;  // and from there on
 };
 
-PLUMB_HD inline GraphWork* WorkOf(const GraphSlot& slot) {
-  return reinterpret_cast<GraphWork*>(slot.section);
+// What a captured call's launches are given. Device memory.
+struct GraphCall {
+  GraphSlot* slot = nullptr;
+  uint64_t* section = nullptr;  // of the replay that is under way
+};
+
+PLUMB_HD inline GraphWork* WorkOf(uint64_t section) {
+  return reinterpret_cast<GraphWork*>(section);
 }
-PLUMB_HD inline unsigned char* SectionOf(const GraphSlot& slot) {
-  return reinterpret_cast<unsigned char*>(slot.section);
+PLUMB_HD inline unsigned char* PlaceIn(uint64_t section, uint64_t at) {
+  return reinterpret_cast<unsigned char*>(section) + at;
 }
 
-// One of `threads` threads' part in each of what follows. The slot is open.
+namespace internal {
 
-PLUMB_HD inline void CopyRows(const GraphSlot& slot, int64_t thread, int64_t threads) {
-  const GraphWork& work = *WorkOf(slot);
+// Replays that are beside their step may count at the same time.
+PLUMB_HD inline void CountOne(uint32_t* count) {
+#if defined(__CUDA_ARCH__)
+  atomicAdd(count, 1u);
+#else
+  ++*count;
+#endif
+}
+
+}  // namespace internal
+
+// The first word of a replay: one thread's.
+PLUMB_HD inline void BeginReplay(const GraphCall& call) {
+  const uint64_t section = call.slot->section;
+  *call.section = section;
+  if (section != 0) internal::CountOne(&WorkOf(section)->begun);
+}
+
+// May the replay still write to its section? If not, the step was closed under it.
+PLUMB_HD inline bool MayWrite(const GraphCall& call) {
+  return *call.section != 0 && call.slot->section == *call.section;
+}
+
+// The last word of a replay: one thread's, when all others have read the slot for the last time.
+PLUMB_HD inline void EndReplay(const GraphCall& call) {
+  GraphSlot* slot = call.slot;
+  if (slot->tally == 0) return;
+  const uint64_t section = *call.section;
+  if (slot->section != section) {  // the step was opened, or another replay ended, in the meantime
+    if (slot->section != 0) internal::CountOne(&WorkOf(slot->section)->done);
+    return;
+  }
+  ++reinterpret_cast<GraphTally*>(slot->tally)->replays;
+  if (section == 0) return;  // more replays than sections: counted
+  internal::CountOne(&WorkOf(section)->done);
+  slot->section = --slot->left == 0 ? 0 : section + slot->stride;
+  slot->stride = slot->later_stride;
+}
+
+// One of `threads` threads' part in each of what follows, of a section that may be written.
+
+PLUMB_HD inline void CopyRows(uint64_t section, int64_t thread, int64_t threads) {
+  const GraphWork& work = *WorkOf(section);
   for (uint32_t c = 0; c < work.copies; ++c) {
     const GraphCopy& copy = work.copy[c];
     for (int64_t i = thread; i < copy.rows * copy.columns; i += threads) {
       const int64_t from =
           i / copy.columns * copy.row_stride + i % copy.columns * copy.column_stride;
-      internal::CopyElement(copy.data, from, copy.size, SectionOf(slot) + copy.to, i);
+      internal::CopyElement(copy.data, from, copy.size, PlaceIn(section, copy.to), i);
     }
   }
 }
 
-PLUMB_HD inline void GatherElements(const GraphSlot& slot, int64_t thread, int64_t threads) {
-  const GraphWork& work = *WorkOf(slot);
+PLUMB_HD inline void GatherElements(uint64_t section, int64_t thread, int64_t threads) {
+  const GraphWork& work = *WorkOf(section);
   if (work.gathers == 0) return;
   const auto count = static_cast<int>(work.gathers);
-  const auto* items = reinterpret_cast<const GatherItem*>(SectionOf(slot) + work.gather_at);
+  const auto* items = reinterpret_cast<const GatherItem*>(PlaceIn(section, work.gather_at));
   const auto* indices = reinterpret_cast<const uint64_t*>(items + count);
   for (int64_t i = thread; i < work.samples; i += threads) {
     const GatherItem& item = items[ItemOfSpan(items, count, i)];
-    GatherOne(item, i - item.first_span, indices[i], SectionOf(slot) + work.gathered_at);
+    GatherOne(item, i - item.first_span, indices[i], PlaceIn(section, work.gathered_at));
   }
 }
 
-// Results of `words` words of 32 bits leave the device, which keeps zeros for the next replay.
-PLUMB_HD inline void TakeResults(const GraphSlot& slot, uint32_t* results, uint64_t words,
-                                 uint64_t thread, uint64_t threads) {
-  auto* to = reinterpret_cast<uint32_t*>(SectionOf(slot) + WorkOf(slot)->results_at);
-  for (uint64_t i = thread; i < words; i += threads) {
-    to[i] = results[i];
-    results[i] = 0;
-  }
+PLUMB_HD inline void PutResults(uint64_t section, const uint32_t* results, uint64_t words,
+                                uint64_t thread, uint64_t threads) {
+  auto* to = reinterpret_cast<uint32_t*>(PlaceIn(section, WorkOf(section)->results_at));
+  for (uint64_t i = thread; i < words; i += threads) to[i] = results[i];
 }
 
-// The last word of a replay: one thread's, when all others have read the slot for the last time.
-PLUMB_HD inline void Advance(GraphSlot* slot) {
-  if (slot->tally == 0) return;
-  ++reinterpret_cast<GraphTally*>(slot->tally)->replays;
-  if (slot->section == 0) return;  // more replays than sections: counted
-  WorkOf(*slot)->done = 1;
-  slot->section = --slot->left == 0 ? 0 : slot->section + slot->stride;
-  slot->stride = slot->later_stride;
+// The device keeps zeros for the next replay, whatever became of this one.
+PLUMB_HD inline void ClearResults(uint32_t* results, uint64_t words, uint64_t thread,
+                                  uint64_t threads) {
+  for (uint64_t i = thread; i < words; i += threads) results[i] = 0;
 }
 
 }  // namespace plumbline

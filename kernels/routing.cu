@@ -42,8 +42,13 @@ struct Layout {
   }
 };
 
-__global__ void PrepareKernel(RoutingRaw* raw, const GraphSlot* slot) {
-  if (Closed(slot)) return;
+// The first launch, of one block: in a graph it takes the section down for all others.
+__global__ void PrepareKernel(RoutingRaw* raw, GraphCall call) {
+  if (call.slot != nullptr) {
+    if (threadIdx.x == 0) BeginReplay(call);
+    __syncthreads();
+    if (Closed(call.section)) return;
+  }
   auto* words = reinterpret_cast<uint32_t*>(raw);
   for (unsigned i = threadIdx.x; i < sizeof(RoutingRaw) / 4; i += blockDim.x) words[i] = 0;
   __syncthreads();
@@ -54,8 +59,8 @@ __global__ void PrepareKernel(RoutingRaw* raw, const GraphSlot* slot) {
 }
 
 // A graph's memory is set to zero by a kernel: a memset could not ask whether the slot is open.
-__global__ void ZeroKernel(uint4* memory, int64_t count, const GraphSlot* slot) {
-  if (Closed(slot)) return;
+__global__ void ZeroKernel(uint4* memory, int64_t count, const uint64_t* section) {
+  if (Closed(section)) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += stride) {
@@ -64,8 +69,8 @@ __global__ void ZeroKernel(uint4* memory, int64_t count, const GraphSlot* slot) 
 }
 
 __global__ void PositionKernel(const __grid_constant__ RoutingPlan plan, RoutingRaw* raw,
-                               const GraphSlot* slot) {
-  if (Closed(slot)) return;
+                               const uint64_t* section) {
+  if (Closed(section)) return;
   Word longest = 0;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; row < plan.tokens;
@@ -85,8 +90,8 @@ __global__ void PositionKernel(const __grid_constant__ RoutingPlan plan, Routing
 }
 
 __global__ void PoolIdsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools,
-                              const GraphSlot* slot) {
-  if (Closed(slot)) return;
+                              const uint64_t* section) {
+  if (Closed(section)) return;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; row < plan.tokens;
        row += stride) {
@@ -96,8 +101,8 @@ __global__ void PoolIdsKernel(const __grid_constant__ RoutingPlan plan, PoolMemo
 
 // Folds the cells; looks at the units only where something was refused.
 __global__ void FoldPoolsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools,
-                                RoutingRaw* raw, const GraphSlot* slot) {
-  if (Closed(slot) || !PoolsMeasured(pools)) return;
+                                RoutingRaw* raw, const uint64_t* section) {
+  if (Closed(section) || !PoolsMeasured(pools)) return;
   const int64_t experts = plan.rule.experts;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -134,8 +139,8 @@ __device__ void AddCounts(const RoutingCounts& from, int experts, RoutingCounts*
 template <int Slots>
 __global__ void __launch_bounds__(kThreads)
     RowsKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, RoutingRaw* raw,
-               TilePartial* partials, const GraphSlot* slot) {
-  if (Closed(slot)) return;
+               TilePartial* partials, const uint64_t* section) {
+  if (Closed(section)) return;
   __shared__ RoutingCounts counts;
   __shared__ double bias[kMaxExperts];
   __shared__ double means[3][kTileRows];
@@ -178,14 +183,15 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     FinishKernel(const __grid_constant__ RoutingPlan plan, PoolMemory pools, const RoutingRaw* raw,
-                 const TilePartial* partials, int64_t tiles, RoutingRaw* result, GraphSlot* slot) {
-  if (slot != nullptr) {
-    if (slot->section == 0) {
+                 const TilePartial* partials, int64_t tiles, RoutingRaw* result, GraphCall call) {
+  if (call.slot != nullptr) {
+    if (!MayWrite(call)) {
       __syncthreads();
-      if (threadIdx.x == 0) Advance(slot);
+      if (threadIdx.x == 0) EndReplay(call);
       return;
     }
-    result = reinterpret_cast<RoutingRaw*>(SectionOf(*slot) + WorkOf(*slot)->results_at);
+    const uint64_t section = *call.section;
+    result = reinterpret_cast<RoutingRaw*>(PlaceIn(section, WorkOf(section)->results_at));
   }
   __shared__ double shared[kTileRows];
   TilePartial stripe{0, 0, 0};
@@ -206,13 +212,13 @@ __global__ void __launch_bounds__(kThreads)
   result->margin_sum = margin;
   result->z_sum = z;
   EndPools(plan, pools, &result->pools);
-  if (slot != nullptr) Advance(slot);
+  if (call.slot != nullptr) EndReplay(call);
 }
 
-// A sampled step's rows. Before FinishKernel, which advances the slot.
-__global__ void __launch_bounds__(kThreads) RowsCopyKernel(const GraphSlot* slot) {
-  if (Closed(slot)) return;
-  CopyRows(*slot, static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
+// A sampled step's rows. Before FinishKernel, which moves the slot on.
+__global__ void __launch_bounds__(kThreads) RowsCopyKernel(GraphCall call) {
+  if (!MayWrite(call)) return;
+  CopyRows(*call.section, static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
            static_cast<int64_t>(gridDim.x) * blockDim.x);
 }
 
@@ -251,8 +257,8 @@ namespace {
 
 constexpr unsigned kCopyBlocks = 64;  // the bus is slower than a few blocks
 
-void SetZero(char* from, size_t bytes, GraphSlot* slot, cudaStream_t on) {
-  if (slot == nullptr) {
+void SetZero(char* from, size_t bytes, const uint64_t* section, cudaStream_t on) {
+  if (section == nullptr) {
     cudaMemsetAsync(from, 0, bytes, on);
     return;
   }
@@ -260,12 +266,12 @@ void SetZero(char* from, size_t bytes, GraphSlot* slot, cudaStream_t on) {
   const auto count = static_cast<int64_t>(bytes / sizeof(uint4));
   const int64_t blocks = std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, 1024);
   ZeroKernel<<<static_cast<unsigned>(blocks), kThreads, 0, on>>>(reinterpret_cast<uint4*>(from),
-                                                                 count, slot);
+                                                                 count, section);
 }
 
-// `slot`: a graph's, or null; one of it and `result` says where the counts go.
+// `call`: of a graph, or of nulls; one of it and `result` says where the counts go.
 int Enqueue(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
-            GraphSlot* slot, void* stream) {
+            const GraphCall& call, void* stream) {
   const Layout layout(plan.tokens, plan.rule.experts);
   auto* base = static_cast<char*>(workspace);
   auto* raw = static_cast<RoutingRaw*>(workspace);
@@ -274,25 +280,26 @@ int Enqueue(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw
   const int64_t tiles = (plan.tokens + kTileRows - 1) / kTileRows;
   const int blocks = Blocks(tiles, processors);
   PoolMemory pools;
-  PrepareKernel<<<1, kThreads, 0, on>>>(raw, slot);
-  if (plan.position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(plan, raw, slot);
+  PrepareKernel<<<1, kThreads, 0, on>>>(raw, call);
+  if (plan.position.present()) PositionKernel<<<blocks, kThreads, 0, on>>>(plan, raw, call.section);
   if (plan.fates_known) {
     pools.tables = reinterpret_cast<PoolTables*>(base + layout.tables);
     pools.cells = reinterpret_cast<PoolCell*>(base + layout.cells);
     if (plan.units_known) pools.unit_cells = reinterpret_cast<UnitCell*>(base + layout.unit_cells);
     const size_t end = plan.units_known ? layout.end : layout.unit_cells;
-    SetZero(base + layout.tables, end - layout.tables, slot, on);
-    PoolIdsKernel<<<blocks, kThreads, 0, on>>>(plan, pools, slot);
+    SetZero(base + layout.tables, end - layout.tables, call.section, on);
+    PoolIdsKernel<<<blocks, kThreads, 0, on>>>(plan, pools, call.section);
   }
   const size_t shared =
       plan.rule.limited() ? sizeof(double) * kWarps * static_cast<size_t>(plan.rule.experts) : 0;
   WithSlots(plan.rule.experts, [&](auto slots) {
     constexpr int kSlots = decltype(slots)::value;
-    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(plan, pools, raw, partials, slot);
+    RowsKernel<kSlots><<<blocks, kThreads, shared, on>>>(plan, pools, raw, partials, call.section);
   });
-  if (plan.fates_known) FoldPoolsKernel<<<kFoldBlocks, kThreads, 0, on>>>(plan, pools, raw, slot);
-  if (slot != nullptr) RowsCopyKernel<<<kCopyBlocks, kThreads, 0, on>>>(slot);
-  FinishKernel<<<1, kThreads, 0, on>>>(plan, pools, raw, partials, tiles, result, slot);
+  if (plan.fates_known)
+    FoldPoolsKernel<<<kFoldBlocks, kThreads, 0, on>>>(plan, pools, raw, call.section);
+  if (call.slot != nullptr) RowsCopyKernel<<<kCopyBlocks, kThreads, 0, on>>>(call);
+  FinishKernel<<<1, kThreads, 0, on>>>(plan, pools, raw, partials, tiles, result, call);
   return cudaGetLastError();
 }
 
@@ -300,13 +307,13 @@ int Enqueue(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw
 
 int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
                   void* stream) {
-  return Enqueue(plan, processors, workspace, result, nullptr, stream);
+  return Enqueue(plan, processors, workspace, result, GraphCall{}, stream);
 }
 
-int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, GraphSlot* slot,
+int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, const GraphCall& call,
                    void* stream) {
-  if (workspace == nullptr || slot == nullptr) return cudaErrorInvalidValue;
-  return Enqueue(plan, processors, workspace, nullptr, slot, stream);
+  if (workspace == nullptr || call.slot == nullptr) return cudaErrorInvalidValue;
+  return Enqueue(plan, processors, workspace, nullptr, call, stream);
 }
 
 }  // namespace plumbline

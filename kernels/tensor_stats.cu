@@ -103,8 +103,8 @@ __device__ void MeasureAnySpan(const TensorItem& item, int64_t first, DeviceSink
 // Three blocks a processor: with registers enough that nothing is spilled.
 __global__ void __launch_bounds__(kThreads, 3)
     TensorStatsKernel(const TensorItem* items, int count, int64_t spans, std::byte* results,
-                      const GraphSlot* slot) {
-  if (Closed(slot)) return;
+                      const uint64_t* section) {
+  if (Closed(section)) return;
   for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
     auto* words = reinterpret_cast<uint32_t*>(&memory);
     for (unsigned i = threadIdx.x; i < sizeof(memory) / 4; i += kThreads) words[i] = 0;
@@ -131,12 +131,13 @@ int LoadTensorStatsKernel() { return LoadKernel(TensorStatsKernel); }
 
 namespace {
 
-// One launch; `slot`: a graph's, or null.
-auto Runner(const BatchShape& batch, int processors, const GraphSlot* slot) {
-  return [&batch, processors, slot](const std::byte* items, std::byte* results, cudaStream_t on) {
-    TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results, slot);
-  };
+// One launch; `section`: a captured call's, or null.
+auto Runner(const BatchShape& batch, int processors, const uint64_t* section) {
+  return
+      [&batch, processors, section](const std::byte* items, std::byte* results, cudaStream_t on) {
+        TensorStatsKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+            reinterpret_cast<const TensorItem*>(items), batch.items, batch.work, results, section);
+      };
 }
 
 }  // namespace
@@ -146,9 +147,9 @@ int LaunchTensorStats(const BatchShape& batch, int processors, void* staging, vo
   return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, nullptr));
 }
 
-int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
-                       void* stream) {
-  return CaptureBatch(batch, workspace, slot, stream, Runner(batch, processors, slot));
+int CaptureTensorStats(const BatchShape& batch, int processors, void* workspace,
+                       const GraphCall& call, void* stream) {
+  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call.section));
 }
 
 }  // namespace plumbline

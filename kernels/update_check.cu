@@ -39,8 +39,8 @@ struct DeviceSink {
 
 __global__ void __launch_bounds__(kThreads)
     UpdateCheckKernel(const UpdateItem* items, int count, int64_t spans, std::byte* results,
-                      const GraphSlot* slot) {
-  if (Closed(slot)) return;
+                      const uint64_t* section) {
+  if (Closed(section)) return;
   __shared__ WideDigits wides[kWarps][kUpdateSums];
   const int warp = static_cast<int>(threadIdx.x) / kUpdateLanes;
   for (int64_t span = blockIdx.x; span < spans; span += gridDim.x) {
@@ -68,12 +68,13 @@ int LoadUpdateCheckKernel() { return LoadKernel(UpdateCheckKernel); }
 
 namespace {
 
-// One launch; `slot`: a graph's, or null.
-auto Runner(const BatchShape& batch, int processors, const GraphSlot* slot) {
-  return [&batch, processors, slot](const std::byte* items, std::byte* results, cudaStream_t on) {
-    UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
-        reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results, slot);
-  };
+// One launch; `section`: a captured call's, or null.
+auto Runner(const BatchShape& batch, int processors, const uint64_t* section) {
+  return
+      [&batch, processors, section](const std::byte* items, std::byte* results, cudaStream_t on) {
+        UpdateCheckKernel<<<BatchBlocks(batch.work, processors), kThreads, 0, on>>>(
+            reinterpret_cast<const UpdateItem*>(items), batch.items, batch.work, results, section);
+      };
 }
 
 }  // namespace
@@ -83,9 +84,9 @@ int LaunchUpdateChecks(const BatchShape& batch, int processors, void* staging, v
   return EnqueueBatch(batch, staging, workspace, stream, Runner(batch, processors, nullptr));
 }
 
-int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace, GraphSlot* slot,
-                        void* stream) {
-  return CaptureBatch(batch, workspace, slot, stream, Runner(batch, processors, slot));
+int CaptureUpdateChecks(const BatchShape& batch, int processors, void* workspace,
+                        const GraphCall& call, void* stream) {
+  return CaptureBatch(batch, workspace, call, stream, Runner(batch, processors, call.section));
 }
 
 }  // namespace plumbline

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kNoRoom = "the device's ring had no room for the sampled rows and columns";
 
 GraphCopy CopyOf(const TensorView& v, uint64_t to) {
-  GraphCopy copy;
+  GraphCopy copy{};
   copy.data = v.data;
   copy.rows = v.rank == 0 ? 1 : v.shape[0];
   copy.columns = v.rank == 2 ? v.shape[1] : 1;
@@ -123,30 +123,30 @@ template <typename Job, typename Call>
 Job CapturedJob<Job, Call>::Plan(const MeasureOptions& options, bool elements) const {
   Job job;
   (void)PlanJob(call_, options, &job);  // Figures has seen that it can be planned
-  if (options.sampled && !elements) LeaveOut(&job);
+  if (!elements) LeaveOut(&job);
   return job;
 }
 
 template <typename Job, typename Call>
-absl::Status CapturedJob<Job, Call>::Figures(BatchShape* shape,
-                                             std::vector<std::byte>* content) const {
-  Job job;
-  if (absl::Status s = PlanJob(call_, MeasureOptions{}, &job); !s.ok()) return s;
-  *shape = job.figures;
-  content->assign(job.figures.bytes(), std::byte{0});
-  std::memcpy(content->data(), &job.item, sizeof(job.item));
+absl::Status CapturedJob<Job, Call>::Figures(BatchShape* shape, std::vector<std::byte>* content) {
+  if (absl::Status s = PlanJob(call_, MeasureOptions{}, &plain_); !s.ok()) return s;
+  *shape = plain_.figures;
+  content->assign(plain_.figures.bytes(), std::byte{0});
+  std::memcpy(content->data(), &plain_.item, sizeof(plain_.item));
   return absl::OkStatus();
 }
 
 template <typename Job, typename Call>
 size_t CapturedJob<Job, Call>::Bytes(const MeasureOptions& options, bool elements) const {
+  if (!options.sampled) return JobBytes(plain_);
   return JobBytes(Plan(options, elements));
 }
 
 template <typename Job, typename Call>
 void CapturedJob<Job, Call>::Put(const MeasureOptions& options, bool elements, std::byte* body,
                                  GraphWork* work) const {
-  const Job& job = *PutJob(Plan(options, elements), body);
+  const Job& job =
+      *(options.sampled ? PutJob(Plan(options, elements), body) : PutJob(plain_, body));
   work->results_at = PlaceOf(job.results(), work);
   if (job.elements_at == nullptr) return;
   if (job.row.present()) {

@@ -48,8 +48,9 @@ template <typename Job, typename Call>
 class CapturedJob : public CapturedCall {
  public:
   explicit CapturedJob(const Call& call) : call_(call) {}
-  // What stands on the device for good: the shape, and the items with zeros behind them.
-  absl::Status Figures(BatchShape* shape, std::vector<std::byte>* content) const;
+  // First of all. What stands on the device for good: the shape, and the items with zeros behind
+  // them.
+  absl::Status Figures(BatchShape* shape, std::vector<std::byte>* content);
   size_t Bytes(const MeasureOptions& options, bool elements) const override;
   void Put(const MeasureOptions& options, bool elements, std::byte* body,
            GraphWork* work) const override;
@@ -58,7 +59,9 @@ class CapturedJob : public CapturedCall {
   Call call_;
 
  private:
-  Job Plan(const MeasureOptions& options, bool elements) const;
+  Job Plan(const MeasureOptions& options, bool elements) const;  // of a sampled step
+
+  Job plain_;  // of a replay that keeps no elements
 };
 
 class CapturedTensor final : public CapturedJob<TensorJob, TensorCall> {

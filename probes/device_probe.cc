@@ -169,14 +169,13 @@ void DeviceProbe::Abandon(const char* why) {
 }
 
 void DeviceProbe::Leave(Clock::time_point deadline) {
-  DeviceReply reply;
-  EndStep(&reply);  // else its record would be waited for in vain
   leaving_.store(true, std::memory_order_release);
   // The lock keeps Free away, and is what the drain thread holds while it asks a device.
   std::unique_lock<std::mutex> lock(draining_, std::defer_lock);
   for (bool late = false; !late;) {
     late = Clock::now() >= deadline;
     if (lock.try_lock()) {
+      EndOpenSteps();  // else their records would be waited for in vain
       if (late || empty()) break;
       lock.unlock();
     }
@@ -187,6 +186,14 @@ void DeviceProbe::Leave(Clock::time_point deadline) {
     if (DeviceRing* ring = place.ready.load(std::memory_order_acquire)) {
       ring->Abandon("the process is ending");
     }
+  }
+}
+
+void DeviceProbe::EndOpenSteps() {
+  DeviceError ignored;
+  for (Place& place : places_) {
+    DeviceRing* ring = place.ready.load(std::memory_order_acquire);
+    if (ring != nullptr && ring->step_open()) ring->EndStep(&ignored);
   }
 }
 

@@ -96,6 +96,7 @@ class DeviceProbe {
   DeviceRing* RingOf(int ordinal, DeviceReply* reply);
   template <typename F>
   void ForGraphs(DeviceReply* reply, F f);
+  void EndOpenSteps();
   template <typename Call>
   void ObserveOn(int ordinal, const Call& call, const MeasureOptions& options, void* stream,
                  const DeviceTag& tag, DeviceReply* reply);

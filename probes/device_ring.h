@@ -15,6 +15,7 @@
 // only cost the trainer time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -91,7 +92,10 @@ class DeviceRing {
   bool empty() const { return ring_.empty(); }
   bool crowded() const { return ring_.used() > ring_.capacity() / 4; }
   // As ByteRing's: what was taken before lies before.
-  uint64_t position() const { return ring_.position(); }
+  // What an open step's graphs will leave lies behind: it cannot come out before the step's end.
+  uint64_t position() const {
+    return std::min(open_at_.load(std::memory_order_acquire), ring_.position());
+  }
   bool passed(uint64_t position) const { return ring_.passed(position); }
   bool failed() const { return broken_.load(std::memory_order_acquire) != Broken::kNo; }
 
@@ -189,11 +193,14 @@ class DeviceRing {
   std::atomic<bool> abandoned_{false};
   GraphCalls graph_;
   std::atomic<void*> replays_on_{nullptr};
-  std::atomic<uint32_t> most_replays_{1};  // of a captured call in a step so far
-  std::atomic<Record*> open_{nullptr};     // of the open step
-  void* open_on_ = nullptr;                // set before it
-  struct {                                 // the drain thread's: within a graph's record
+  std::atomic<uint32_t> most_replays_{0};  // of a captured call in a step so far
+  static constexpr uint64_t kNothingOpen = ~uint64_t{0};
+  std::atomic<uint64_t> open_at_{kNothingOpen};  // not behind the open step's record
+  std::atomic<Record*> open_{nullptr};           // of the open step
+  void* open_on_ = nullptr;                      // set before it
+  struct {                                       // the drain thread's: within a graph's record
     bool begun = false;
+    bool told = false;  // that the entry is not measured
     uint32_t entry = 0;
     uint32_t replay = 0;
   } at_;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdio>
 #include <new>
+#include <utility>
 
 #include "probes/device_ring.h"
 
@@ -18,9 +19,10 @@ DeviceOutcome DeviceRing::Capture(const Call& call, void* stream, void* replays_
   uint64_t id = 0;
   const DeviceOutcome usable = CheckStream(replays_on, &id, error);
   if (usable != DeviceOutcome::kTaken && usable != DeviceOutcome::kCapturing) return usable;
-  const DeviceOutcome outcome = graph_.Capture(call, stream, site, error);
+  bool broken = false;
+  const DeviceOutcome outcome = graph_.Capture(call, stream, site, error, &broken);
   if (outcome == DeviceOutcome::kTaken) replays_on_.store(replays_on, std::memory_order_release);
-  if (outcome == DeviceOutcome::kFailed) Break(Broken::kRefusing, *error);
+  if (broken) Break(Broken::kRefusing, *error);
   return outcome;
 }
 
@@ -29,11 +31,12 @@ template DeviceOutcome DeviceRing::Capture(const MatmulCall&, void*, void*, void
 template DeviceOutcome DeviceRing::Capture(const TensorCall&, void*, void*, void*, DeviceError*);
 template DeviceOutcome DeviceRing::Capture(const UpdateCall&, void*, void*, void*, DeviceError*);
 
-// A record for what was asked for, or for less of it: with no more replays than any step has shown,
-// then without elements, then with fewer replays.
+// A record for what was asked for, with room for twice the replays that any step has shown; or for
+// less of it: with no more replays than that, then without elements, then with fewer replays.
 std::byte* DeviceRing::ReserveGraph(uint32_t* replays, bool* elements) {
-  const uint32_t shown = most_replays_.load(std::memory_order_relaxed);
-  const uint32_t likely = std::max(kLeastReplays, std::bit_ceil(shown));
+  const uint32_t seen = most_replays_.load(std::memory_order_relaxed);
+  const uint32_t shown = std::max(seen, 1u);
+  const uint32_t likely = seen == 0 ? kFirstReplays : 2 * std::bit_ceil(shown);
   const auto reserve = [&](uint32_t of_each, bool with) {
     *replays = of_each;
     *elements = with;
@@ -62,12 +65,17 @@ DeviceOutcome DeviceRing::BeginStep(int64_t step, GraphOwner* owner, DeviceError
   if (got != DeviceOutcome::kTaken) return got;
   uint32_t replays = 0;
   bool elements = false;
+  open_at_.store(ring_.position(), std::memory_order_release);
   std::byte* memory = ReserveGraph(&replays, &elements);
-  if (memory == nullptr) return DeviceOutcome::kRingFull;
+  if (memory == nullptr) {
+    open_at_.store(kNothingOpen, std::memory_order_release);
+    return DeviceOutcome::kRingFull;
+  }
   Record* record = Begin(memory, Kind::kGraph, {nullptr, step, 0, false, 0}, &claim);
   std::byte* body = Body(record);
-  const GraphRecord& put = *graph_.Put(step, replays, most_replays_.load(std::memory_order_relaxed),
-                                       elements, owner, body, Alias(body));
+  const GraphRecord& put =
+      *graph_.Put(step, replays, std::max(most_replays_.load(std::memory_order_relaxed), 1u),
+                  elements, owner, body, Alias(body));
   const auto* slots = reinterpret_cast<const GraphSlot*>(body + put.slots_at);
   const DeviceStatus opened =
       table_->set_slots(device_, graph_.slots(), slots, put.slots, stream, error);
@@ -75,6 +83,7 @@ DeviceOutcome DeviceRing::BeginStep(int64_t step, GraphOwner* owner, DeviceError
     // Whether they are open nobody knows: what they point to is never used again.
     Break(Broken::kGone, *error);
     Seal(record, opened, stream, error);
+    open_at_.store(kNothingOpen, std::memory_order_release);
     return DeviceOutcome::kFailed;
   }
   open_on_ = stream;
@@ -95,14 +104,16 @@ DeviceOutcome DeviceRing::EndStep(DeviceError* error) {
                   "the stream on which graphs are replayed was being captured at the step's end");
     closed = kDeviceFailed;
   }
+  bool taken = false;
   if (closed == kDeviceOk) {
-    return Seal(record, closed, open_on_, error) ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
+    taken = Seal(record, closed, open_on_, error);
+  } else {
+    Break(Broken::kGone, *error);  // later replays may still write there
+    record->launched = false;
+    ring_.Commit(reinterpret_cast<std::byte*>(record));
   }
-  // Later replays may still write there.
-  Break(Broken::kGone, *error);
-  record->launched = false;
-  ring_.Commit(reinterpret_cast<std::byte*>(record));
-  return DeviceOutcome::kFailed;
+  open_at_.store(kNothingOpen, std::memory_order_release);
+  return taken ? DeviceOutcome::kTaken : DeviceOutcome::kFailed;
 }
 
 // ---- the drain thread --------------------------------------------------------------------------
@@ -114,8 +125,8 @@ bool DeviceRing::ShowReplay(const Record& record, bool measured, DeviceItem* ite
     if (!graph.Ordered()) {
       DeviceError error;
       std::snprintf(error.text, sizeof(error.text),
-                    "a graph was replayed beside its step: on a stream that did not wait for the "
-                    "one given when it was captured, or that one for it");
+                    "a graph was replayed beside its step, or beside itself: on a stream that did "
+                    "not wait for the one given when it was captured, or that one for it");
       Break(Broken::kGone, error);
     }
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(graph.MostReplays(), kMaxReplays));
@@ -128,8 +139,8 @@ bool DeviceRing::ShowReplay(const Record& record, bool measured, DeviceItem* ite
   for (; at_.entry < graph.entries; ++at_.entry, at_.replay = 0) {
     const GraphEntry& entry = *graph.entry(at_.entry);
     item->tag = entry.tag;
-    if (!measured) {
-      if (at_.replay > 0) continue;
+    if (!measured) {  // once an entry, however far it had come
+      if (std::exchange(at_.told, !at_.told)) continue;
       Unmeasured(item);
       return true;
     }

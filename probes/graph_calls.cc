@@ -84,101 +84,121 @@ DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
   calls_ = std::make_unique<std::unique_ptr<CapturedCall>[]>(kMaxCaptured);
   void* memory = nullptr;
   const DeviceStatus s =
-      NewMemory(std::vector<std::byte>(kMaxCaptured * sizeof(GraphSlot)), &memory, error);
-  if (s == kDeviceOk) slots_ = static_cast<GraphSlot*>(memory);
+      NewMemory(std::vector<std::byte>(kMaxCaptured * (sizeof(GraphSlot) + sizeof(uint64_t))),
+                &memory, error);
+  if (s != kDeviceOk) return s;
+  slots_ = static_cast<GraphSlot*>(memory);
+  sections_ = reinterpret_cast<uint64_t*>(slots_ + kMaxCaptured);
   return s;
 }
 
-// Launches on one stream of a capture follow each other in the graph, and graphs are replayed one
-// after the other: they may share.
-DeviceStatus GraphCalls::SharedMemory(uint64_t bytes, void* stream, void** memory,
+// Launches on one stream of a capture follow each other in the graph, and a graph does not overlap
+// itself: they may share. Graphs may overlap.
+DeviceStatus GraphCalls::SharedMemory(uint64_t bytes, void* stream, uint64_t capture, void** memory,
                                       DeviceError* error) {
   for (const Shared& s : shared_) {
-    if (s.stream != stream || s.bytes < bytes) continue;
+    if (s.stream != stream || s.capture != capture || s.bytes < bytes) continue;
     *memory = s.memory;
     return kDeviceOk;
   }
   const DeviceStatus s = table_->allocate(device_, bytes, memory, error);
-  if (s == kDeviceOk) shared_.push_back({stream, bytes, *memory});
+  if (s == kDeviceOk) shared_.push_back({stream, capture, bytes, *memory});
   return s;
 }
 
-template <typename Launch>
-DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* site, DeviceError* error,
-                              Launch launch) {
+template <typename Prepare, typename Launch>
+DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, void* site,
+                              DeviceError* error, bool* broken, Prepare prepare, Launch launch) {
+  const std::lock_guard<std::mutex> lock(capturing_);
   const uint32_t at = size_.load(std::memory_order_relaxed);
   if (at == kMaxCaptured) return DeviceOutcome::kCapturing;
-  DeviceStatus s = MakeSlots(error);
-  if (s == kDeviceOk) s = launch(slots_ + at);
+  uint64_t capture = 0;
+  void* memory = nullptr;
+  DeviceStatus s = table_->capture_id(device_, stream, &capture, error);
+  if (s == kDeviceOk) s = MakeSlots(error);
+  if (s == kDeviceOk) s = prepare(capture, &memory);
+  if (s != kDeviceOk) return OutcomeOf(s);
+  const GraphCall device_call{slots_ + at, sections_ + at};
+  s = launch(memory, device_call);
+  *broken = s == kDeviceFailed;
   if (s != kDeviceOk) return OutcomeOf(s);
   call->site = site;
   call->first = call.get();
-  for (uint32_t i = 0; i < at && call->first == call.get(); ++i) {
-    if (calls_[i]->site == site) call->first = calls_[i].get();
+  for (uint32_t i = 0; i < at; ++i) {
+    if (calls_[i]->site != site) continue;
+    if (call->first == call.get()) call->first = calls_[i].get();
+    ++call->number;
   }
-  call->number = call->first->count.fetch_add(1, std::memory_order_relaxed);
   calls_[at] = std::move(call);
   size_.store(at + 1, std::memory_order_release);
   return DeviceOutcome::kTaken;
 }
 
 DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* site,
-                                  DeviceError* error) {
+                                  DeviceError* error, bool* broken) {
   RoutingPlan plan;
   if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) return Refuse(s, error);
-  const std::lock_guard<std::mutex> lock(capturing_);
   const uint64_t bytes = table_->workspace_bytes(plan.tokens, plan.rule.experts);
-  return Add(std::make_unique<CapturedRouting>(call, plan), site, error, [&](GraphSlot* slot) {
-    void* memory = nullptr;
-    const DeviceStatus s = SharedMemory(bytes, stream, &memory, error);
-    if (s != kDeviceOk) return s;
-    return table_->capture_routing(device_, &plan, memory, bytes, slot, stream, error);
-  });
+  const auto prepare = [&](uint64_t capture, void** memory) {
+    return SharedMemory(bytes, stream, capture, memory, error);
+  };
+  const auto launch = [&](void* memory, const GraphCall& device_call) {
+    return table_->capture_routing(device_, &plan, memory, bytes, &device_call, stream, error);
+  };
+  return Add(std::make_unique<CapturedRouting>(call, plan), stream, site, error, broken, prepare,
+             launch);
 }
 
 DeviceOutcome GraphCalls::Capture(const MatmulCall& call, void* stream, void* site,
-                                  DeviceError* error) {
+                                  DeviceError* error, bool* broken) {
   auto captured = std::make_unique<CapturedProduct>(call);
   const int64_t threads = captured->MostThreads();
-  const std::lock_guard<std::mutex> lock(capturing_);
-  return Add(std::move(captured), site, error, [&](GraphSlot* slot) {
-    return table_->capture_product(device_, threads, slot, stream, error);
-  });
+  const auto prepare = [](uint64_t, void**) { return kDeviceOk; };
+  const auto launch = [&](void*, const GraphCall& device_call) {
+    return table_->capture_product(device_, threads, &device_call, stream, error);
+  };
+  return Add(std::move(captured), stream, site, error, broken, prepare, launch);
 }
 
 template <typename Captured, typename Call>
 DeviceOutcome GraphCalls::AddJob(const Call& call, DeviceGraphBatchCall capture, void* stream,
-                                 void* site, DeviceError* error) {
+                                 void* site, DeviceError* error, bool* broken) {
   auto captured = std::make_unique<Captured>(call);
   BatchShape shape;
   std::vector<std::byte> content;
   if (const absl::Status s = captured->Figures(&shape, &content); !s.ok()) return Refuse(s, error);
-  const std::lock_guard<std::mutex> lock(capturing_);
-  return Add(std::move(captured), site, error, [&](GraphSlot* slot) {
-    void* memory = nullptr;
-    const DeviceStatus s = NewMemory(content, &memory, error);
-    return s != kDeviceOk ? s : capture(device_, &shape, memory, slot, stream, error);
-  });
+  const auto prepare = [&](uint64_t, void** memory) { return NewMemory(content, memory, error); };
+  const auto launch = [&](void* memory, const GraphCall& device_call) {
+    return capture(device_, &shape, memory, &device_call, stream, error);
+  };
+  return Add(std::move(captured), stream, site, error, broken, prepare, launch);
 }
 
 DeviceOutcome GraphCalls::Capture(const TensorCall& call, void* stream, void* site,
-                                  DeviceError* error) {
-  return AddJob<CapturedTensor>(call, table_->capture_tensor, stream, site, error);
+                                  DeviceError* error, bool* broken) {
+  return AddJob<CapturedTensor>(call, table_->capture_tensor, stream, site, error, broken);
 }
 
 DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* site,
-                                  DeviceError* error) {
-  return AddJob<CapturedUpdate>(call, table_->capture_update, stream, site, error);
+                                  DeviceError* error, bool* broken) {
+  return AddJob<CapturedUpdate>(call, table_->capture_update, stream, site, error, broken);
 }
 
 // ---- a step ------------------------------------------------------------------------------------
 
+// A site is asked once, however many calls it has: they are due together.
 bool GraphCalls::Ask(GraphOwner* owner) {
   wanted_.clear();
   asked_ = size();
   for (uint32_t i = 0; i < asked_; ++i) {
-    const GraphWish wish = owner->Wish(calls_[i]->site);
-    if (wish.due) wanted_.push_back({calls_[i].get(), i, wish, 0, 0});
+    CapturedCall* call = calls_[i].get();
+    CapturedCall* first = call->first;
+    if (first == call) {
+      first->wish = owner->Wish(first->site);
+      first->of_site = 0;
+    }
+    ++first->of_site;
+    if (first->wish.due) wanted_.push_back({call, i, 0, 0});
   }
   return !wanted_.empty();
 }
@@ -188,9 +208,9 @@ size_t GraphCalls::RecordBytes(uint32_t replays, bool elements) {
                  AlignedTo64(asked_ * sizeof(GraphSlot)) +
                  AlignedTo64(wanted_.size() * sizeof(GraphTally));
   for (Wanted& w : wanted_) {
-    MeasureOptions later = w.wish.options;
+    MeasureOptions later = w.options();
     later.sampled = false;
-    w.first_bytes = PartBytes<GraphWork>() + AlignedTo64(w.call->Bytes(w.wish.options, elements));
+    w.first_bytes = PartBytes<GraphWork>() + AlignedTo64(w.call->Bytes(w.options(), elements));
     w.later_bytes = PartBytes<GraphWork>() + AlignedTo64(w.call->Bytes(later, false));
     bytes += w.first_bytes + (replays - 1) * w.later_bytes;
   }
@@ -212,12 +232,15 @@ GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, 
   const uint64_t order = owner->ReserveOrders(uint64_t{count} * replays);
   for (uint32_t e = 0; e < count; ++e) {
     const Wanted& w = wanted_[e];
-    const uint32_t of_site = w.call->first->count.load(std::memory_order_relaxed);
-    if (w.call->number == 0) owner->Reserve(w.call->site, of_site * replays, expected);
+    CapturedCall* first = w.call->first;
+    if (first == w.call) {
+      first->first_number = owner->Reserve(first->site, first->of_site, replays, expected);
+    }
     auto* entry = new (At<GraphEntry>(memory, entries_at) + e) GraphEntry;
     entry->call = w.call;
-    entry->tag = {w.call->site, step, w.call->number, w.wish.options.sampled, order + e};
-    entry->per_replay = of_site;
+    entry->tag = {w.call->site, step, first->first_number + w.call->number, w.options().sampled,
+                  order + e};
+    entry->per_replay = first->of_site;
     entry->sections = at;
     entry->first_bytes = w.first_bytes;
     entry->later_bytes = w.later_bytes;
@@ -228,7 +251,7 @@ GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, 
     slot.left = replays;
     slot.stride = w.first_bytes;
     slot.later_stride = w.later_bytes;
-    MeasureOptions options = w.wish.options;
+    MeasureOptions options = w.options();
     for (uint32_t r = 0; r < replays; ++r) {
       std::byte* section = memory + entry->SectionAt(r);
       auto* work = new (section) GraphWork;

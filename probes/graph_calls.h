@@ -22,7 +22,7 @@ namespace plumbline::probes {
 
 inline constexpr uint32_t kMaxCaptured = 1024;  // calls of one device
 inline constexpr uint32_t kMaxReplays = 256;    // of one call in one step
-inline constexpr uint32_t kLeastReplays = 8;    // that there is room for, if there is room
+inline constexpr uint32_t kFirstReplays = 8;    // that there is room for before any was seen
 
 // What a captured call's site is asked for at the step that begins.
 struct GraphWish {
@@ -35,9 +35,9 @@ class GraphOwner {
  public:
   virtual ~GraphOwner() = default;
   virtual GraphWish Wish(void* site) = 0;
-  // Once a site that is due: numbers for `calls` calls of its replays, of which steps so far have
-  // shown `expected` a captured call.
-  virtual void Reserve(void* site, uint32_t calls, uint32_t expected) = 0;
+  // Once a site that is due, and has `captured` calls on this device: numbers for so many calls a
+  // replay and that many replays, of which steps so far have shown `expected`. The first number.
+  virtual uint32_t Reserve(void* site, uint32_t captured, uint32_t replays, uint32_t expected) = 0;
   // Numbers for so many observations: the first of them.
   virtual uint64_t ReserveOrders(uint64_t observations) = 0;
 };
@@ -54,9 +54,13 @@ class CapturedCall {
   virtual void Show(const std::byte* body, DeviceItem* item) const = 0;
 
   void* site = nullptr;
-  uint32_t number = 0;             // among its site's captured calls
-  CapturedCall* first = nullptr;   // of these
-  std::atomic<uint32_t> count{0};  // of these; the first one's
+  uint32_t number = 0;            // among its site's captured calls
+  CapturedCall* first = nullptr;  // of these
+
+  // Of the open step, the first one's for all; the stepping thread's.
+  GraphWish wish;
+  uint32_t of_site = 0;
+  uint32_t first_number = 0;
 };
 
 struct GraphEntry {
@@ -95,11 +99,16 @@ class GraphCalls {
   GraphCalls(const DeviceTable* table, void* device) : table_(table), device_(device) {}
 
   // Puts the call's launches into the graph that `stream` is being captured into. Allocates. Any
-  // thread. kCapturing: there are kMaxCaptured already. kRefused and kFailed: *error says why.
-  DeviceOutcome Capture(const RoutingCall& call, void* stream, void* site, DeviceError* error);
-  DeviceOutcome Capture(const MatmulCall& call, void* stream, void* site, DeviceError* error);
-  DeviceOutcome Capture(const TensorCall& call, void* stream, void* site, DeviceError* error);
-  DeviceOutcome Capture(const UpdateCall& call, void* stream, void* site, DeviceError* error);
+  // thread. kCapturing: there are kMaxCaptured already. kRefused: *error says why, nothing was
+  // done. kFailed: the same, for want of memory; or, with *broken, because a launch failed.
+  DeviceOutcome Capture(const RoutingCall& call, void* stream, void* site, DeviceError* error,
+                        bool* broken);
+  DeviceOutcome Capture(const MatmulCall& call, void* stream, void* site, DeviceError* error,
+                        bool* broken);
+  DeviceOutcome Capture(const TensorCall& call, void* stream, void* site, DeviceError* error,
+                        bool* broken);
+  DeviceOutcome Capture(const UpdateCall& call, void* stream, void* site, DeviceError* error,
+                        bool* broken);
 
   // Any thread.
   uint32_t size() const { return size_.load(std::memory_order_acquire); }
@@ -118,31 +127,35 @@ class GraphCalls {
 
  private:
   struct Wanted {
-    const CapturedCall* call;
+    CapturedCall* call;
     uint32_t slot;
-    GraphWish wish;
     size_t first_bytes, later_bytes;
+    const MeasureOptions& options() const { return call->first->wish.options; }
   };
   struct Shared {  // one router call's after the other's
     void* stream;
+    uint64_t capture;
     uint64_t bytes;
     void* memory;
   };
   DeviceStatus MakeSlots(DeviceError* error);
   DeviceStatus NewMemory(const std::vector<std::byte>& content, void** memory, DeviceError* error);
-  DeviceStatus SharedMemory(uint64_t bytes, void* stream, void** memory, DeviceError* error);
-  // launch(slot) puts the call into the graph.
-  template <typename Launch>
-  DeviceOutcome Add(std::unique_ptr<CapturedCall> call, void* site, DeviceError* error,
-                    Launch launch);
+  DeviceStatus SharedMemory(uint64_t bytes, void* stream, uint64_t capture, void** memory,
+                            DeviceError* error);
+  // prepare(capture, &memory) gets what the call needs, launch(memory, device_call) puts it into
+  // the graph.
+  template <typename Prepare, typename Launch>
+  DeviceOutcome Add(std::unique_ptr<CapturedCall> call, void* stream, void* site,
+                    DeviceError* error, bool* broken, Prepare prepare, Launch launch);
   template <typename Captured, typename Call>
   DeviceOutcome AddJob(const Call& call, DeviceGraphBatchCall capture, void* stream, void* site,
-                       DeviceError* error);
+                       DeviceError* error, bool* broken);
 
   const DeviceTable* const table_;
   void* const device_;
   std::mutex capturing_;
   std::vector<Shared> shared_;
+  uint64_t* sections_ = nullptr;                            // of GraphCall, behind the slots
   GraphSlot* slots_ = nullptr;                              // set before size_ is more than 0
   std::unique_ptr<std::unique_ptr<CapturedCall>[]> calls_;  // [kMaxCaptured]
   std::atomic<uint32_t> size_{0};

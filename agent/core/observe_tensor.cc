@@ -166,7 +166,9 @@ plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, S
   absl::Status why;
   bool prepared = false;  // a device was got ready: it says nothing of what the site costs
   plumbline_status_t status = body(head, &why, &prepared);
-  if (absl::IsUnavailable(why)) {
+  if (absl::IsUnavailable(why) && step == kCaptureStep) {
+    status = PLUMBLINE_NOT_DUE;
+  } else if (absl::IsUnavailable(why)) {
     state_->CountLoss(LossCause::kHostOnly, site, step);
     status = PLUMBLINE_DROPPED;
   } else if (!why.ok()) {

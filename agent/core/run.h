@@ -94,6 +94,7 @@ class Run {
     void* replays_on = state_->replays_on.load(std::memory_order_acquire);
     state_->devices->Capture(call, device, stream, replays_on, head.site, reply);
     if (reply->outcome != probes::DeviceOutcome::kTaken) return;
+    head.site->graph_calls.fetch_add(1, std::memory_order_relaxed);
     head.site->graph_sample_bytes.fetch_add(SampleBytes(call), std::memory_order_relaxed);
     head.site->graph_summary_bytes.fetch_add(SummaryBytes(call), std::memory_order_relaxed);
   }

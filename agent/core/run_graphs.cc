@@ -1,4 +1,6 @@
 // A run's calls in CUDA graphs: captured once, and measured by the replays of each due step.
+#include <algorithm>
+
 #include "agent/core/run.h"
 #include "base/clock.h"
 
@@ -20,11 +22,13 @@ class StepOwner final : public probes::GraphOwner {
     return wish;
   }
 
-  void Reserve(void* site, uint32_t calls, uint32_t expected) override {
+  uint32_t Reserve(void* site, uint32_t captured, uint32_t replays, uint32_t expected) override {
     Site& s = *static_cast<Site*>(site);
-    s.NextCalls(step_, calls);
-    s.NoteBytes(s.graph_sample_bytes.load(std::memory_order_relaxed),
-                s.graph_summary_bytes.load(std::memory_order_relaxed) * expected);
+    // A site may have calls on several devices: each notes its share.
+    const uint64_t all = std::max<uint64_t>(s.graph_calls.load(std::memory_order_relaxed), 1);
+    s.NoteBytes(s.graph_sample_bytes.load(std::memory_order_relaxed) * captured / all,
+                s.graph_summary_bytes.load(std::memory_order_relaxed) * captured / all * expected);
+    return s.NextCalls(step_, captured * replays);
   }
 
   uint64_t ReserveOrders(uint64_t observations) override {

@@ -67,6 +67,7 @@ struct Site {
   uint64_t most_summary_bytes() const { return most_summary_bytes_; }
 
   // What one replay of its calls in graphs takes. Any thread.
+  std::atomic<uint64_t> graph_calls{0};
   std::atomic<uint64_t> graph_sample_bytes{0};
   std::atomic<uint64_t> graph_summary_bytes{0};
 

@@ -118,7 +118,7 @@ class Observer final : private probes::GraphOwner {
     wished_ += wish.due ? 1 : 0;
     return wish;
   }
-  void Reserve(void*, uint32_t, uint32_t) override {}
+  uint32_t Reserve(void*, uint32_t, uint32_t, uint32_t) override { return 0; }
   uint64_t ReserveOrders(uint64_t) override { return 0; }
 
   template <typename Call>

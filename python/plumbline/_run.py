@@ -184,7 +184,8 @@ class Run(Observations):
 
         stream: the one (torch's, or its number) on which the graph will be replayed, the current
         one by default. Steps begin and end in its order, so replay the graph on it, or on streams
-        that wait for it after the step's begin and that it waits for before the step's end.
+        that wait for it after the step's begin and that it waits for before the step's end. While
+        it lasts, nothing of this run is observed outside of graphs, by no thread.
         """
         return _Capturing(self, stream)
 
@@ -193,6 +194,9 @@ class Run(Observations):
             number = replay_stream() if stream is None else stream
             number = operator.index(getattr(number, "cuda_stream", number))
             status = self._short.plumbline_capture_begin(self._handle, number or None)
+        except Unsupported as error:
+            self._tell("capturing", f"capturing: {error}")
+            return None
         except (TypeError, ctypes.ArgumentError):
             self._tell("capturing", f"capturing: stream {stream!r}: expected a CUDA stream")
             return None

@@ -281,9 +281,11 @@ def _describe(value, keep, stream):
 def replay_stream():
     """The stream that torch would launch on now, on its current device; 0: the default one."""
     torch = _torch or _find_torch()
-    if torch is not None and torch.cuda.is_initialized():
-        return torch.cuda.current_stream().cuda_stream
-    return 0
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    if torch.cuda.is_current_stream_capturing():
+        raise Unsupported("expected before torch.cuda.graph, or with the stream of the replays")
+    return torch.cuda.current_stream().cuda_stream
 
 
 def current_stream(value, index):

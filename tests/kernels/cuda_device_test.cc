@@ -11,50 +11,12 @@
 #include <map>
 #include <string>
 
-#include "kernels/device_batch.h"
 #include "kernels/device_table.h"
-#include "kernels/graph_device.h"
-#include "kernels/pack_device.h"
-#include "kernels/product_gather_device.h"
-#include "kernels/routing_device.h"
 #include "tests/kernels/stub_driver.h"
+#include "tests/kernels/stub_runtime.h"
 
 namespace plumbline {
 namespace {
-
-// The runtime, as one thread sees it.
-struct Runtime {
-  std::map<std::string, int> calls;
-  std::map<std::string, cudaError_t> fail;
-  cudaError_t last = cudaSuccess;
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  int misuses = 0;  // calls with another context, or in a mode that could spoil a capture
-};
-Runtime g_runtime;
-
-CUcontext Current() {
-  using Get = CUresult (*)(CUcontext*);
-  static const auto get = reinterpret_cast<Get>(
-      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuCtxGetCurrent"));
-  CUcontext context = nullptr;
-  get(&context);
-  return context;
-}
-
-CUcontext OfDevice0() { return reinterpret_cast<CUcontext>(uintptr_t{0x1000}); }
-
-int Enter(const char* name) {
-  ++g_runtime.calls[name];
-  if (Current() != OfDevice0() || g_runtime.mode != cudaStreamCaptureModeRelaxed) {
-    ++g_runtime.misuses;
-    ADD_FAILURE() << name << " was called outside of the device's scope";
-  }
-  const auto found = g_runtime.fail.find(name);
-  if (found == g_runtime.fail.end()) return cudaSuccess;
-  g_runtime.last = found->second;
-  return found->second;
-}
 
 StubDriver& Driver() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -79,6 +41,7 @@ class CudaDevice : public ::testing::Test {
     return device;
   }
   const DeviceTable& table_ = plumbline_device_table;
+  GraphCall call_;
   DeviceError error_{};
 };
 
@@ -229,16 +192,19 @@ TEST_F(CudaDevice, CapturedCallsNeedACapture) {
   RoutingPlan plan;
   plan.tokens = 1;
   plan.rule.experts = 8;
-  GraphSlot slot;
+  uint64_t id = 0;
   const std::map<std::string, std::function<DeviceStatus()>> calls = {
+      {"", [&] { return table_.capture_id(device, nullptr, &id, &error_); }},
       {"CaptureTensorStats",
-       [&] { return table_.capture_tensor(device, &batch, &plan, &slot, nullptr, &error_); }},
+       [&] { return table_.capture_tensor(device, &batch, &plan, &call_, nullptr, &error_); }},
       {"CaptureUpdateChecks",
-       [&] { return table_.capture_update(device, &batch, &plan, &slot, nullptr, &error_); }},
+       [&] { return table_.capture_update(device, &batch, &plan, &call_, nullptr, &error_); }},
       {"CaptureRouting",
-       [&] { return table_.capture_routing(device, &plan, &plan, 1000, &slot, nullptr, &error_); }},
+       [&] {
+         return table_.capture_routing(device, &plan, &plan, 1000, &call_, nullptr, &error_);
+       }},
       {"CaptureProduct",
-       [&] { return table_.capture_product(device, 9, &slot, nullptr, &error_); }}};
+       [&] { return table_.capture_product(device, 9, &call_, nullptr, &error_); }}};
   for (const auto& [launch, call] : calls) {
     SCOPED_TRACE(launch);
     for (const auto status : {cudaStreamCaptureStatusNone, cudaStreamCaptureStatusInvalidated}) {
@@ -246,12 +212,13 @@ TEST_F(CudaDevice, CapturedCallsNeedACapture) {
       EXPECT_EQ(call(), kDeviceRefused);
       EXPECT_THAT(error_.text, ::testing::HasSubstr("expected a stream that is being captured"));
     }
-    g_runtime.fail["cudaStreamIsCapturing"] = cudaErrorStreamCaptureImplicit;
+    g_runtime.fail["cudaStreamGetCaptureInfo"] = cudaErrorStreamCaptureImplicit;
     EXPECT_EQ(call(), kDeviceRefused);
     g_runtime.fail.clear();
     EXPECT_EQ(g_runtime.calls[launch], 0);
     g_runtime.capture = cudaStreamCaptureStatusActive;
     EXPECT_EQ(call(), kDeviceOk) << error_.text;
+    if (launch.empty()) continue;
     EXPECT_EQ(g_runtime.calls[launch], 1);
     g_runtime.fail[launch] = cudaErrorIllegalAddress;
     EXPECT_EQ(call(), kDeviceFailed);
@@ -259,7 +226,8 @@ TEST_F(CudaDevice, CapturedCallsNeedACapture) {
     EXPECT_EQ(g_runtime.last, cudaSuccess);
     g_runtime.fail.clear();
   }
-  EXPECT_EQ(table_.capture_routing(device, &plan, &plan, 99, &slot, nullptr, &error_),
+  EXPECT_EQ(id, 17u);
+  EXPECT_EQ(table_.capture_routing(device, &plan, &plan, 99, &call_, nullptr, &error_),
             kDeviceRefused);
   EXPECT_THAT(error_.text, ::testing::HasSubstr("workspace: too small"));
   table_.close(device);
@@ -329,99 +297,4 @@ TEST_F(CudaDevice, WithoutItsContextTheRuntimeIsNotAsked) {
 }
 
 }  // namespace
-
-// ---- what the table is linked with here
-// ----------------------------------------------------------
-
-size_t RoutingWorkspaceBytes(int64_t, int) { return 100; }
-int LoadRoutingKernels() { return Enter("LoadRoutingKernels"); }
-int LaunchRouting(const RoutingPlan&, int, void*, RoutingRaw*, void*) {
-  return Enter("LaunchRouting");
-}
-int LoadPackKernel() { return Enter("LoadPackKernel"); }
-int LaunchPack(const TensorView&, void*, void*) { return Enter("LaunchPack"); }
-int LoadTensorStatsKernel() { return Enter("LoadTensorStatsKernel"); }
-int LaunchTensorStats(const BatchShape&, int, void*, void*, void*) {
-  return Enter("LaunchTensorStats");
-}
-int LoadUpdateCheckKernel() { return Enter("LoadUpdateCheckKernel"); }
-int LaunchUpdateChecks(const BatchShape&, int, void*, void*, void*) {
-  return Enter("LaunchUpdateChecks");
-}
-int LoadGatherKernel() { return Enter("LoadGatherKernel"); }
-int LaunchGathers(const BatchShape&, int, void*, void*, void*) { return Enter("LaunchGathers"); }
-int LoadProductKernel() { return Enter("LoadProductKernel"); }
-int LaunchProduct(const ProductPlan&, void*, void*) { return Enter("LaunchProduct"); }
-int LoadGraphKernels() { return Enter("LoadGraphKernels"); }
-int CaptureTensorStats(const BatchShape&, int, void*, GraphSlot*, void*) {
-  return Enter("CaptureTensorStats");
-}
-int CaptureUpdateChecks(const BatchShape&, int, void*, GraphSlot*, void*) {
-  return Enter("CaptureUpdateChecks");
-}
-int CaptureRouting(const RoutingPlan&, int, void*, GraphSlot*, void*) {
-  return Enter("CaptureRouting");
-}
-int CaptureProduct(int64_t, GraphSlot*, void*) { return Enter("CaptureProduct"); }
-
 }  // namespace plumbline
-
-using plumbline::g_runtime;
-
-extern "C" {
-
-cudaError_t Entered(const char* name) { return static_cast<cudaError_t>(plumbline::Enter(name)); }
-
-cudaError_t cudaGetLastError() {
-  const cudaError_t last = g_runtime.last;
-  g_runtime.last = cudaSuccess;
-  return last;
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  static std::string text;
-  text = "error " + std::to_string(error);
-  return text.c_str();
-}
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  std::swap(*mode, g_runtime.mode);
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 1;
-  return Entered("cudaDeviceGetAttribute");
-}
-cudaError_t cudaMalloc(void**, size_t) { return Entered("cudaMalloc"); }
-cudaError_t cudaFree(void*) { return Entered("cudaFree"); }
-cudaError_t cudaHostRegister(void*, size_t, unsigned) { return Entered("cudaHostRegister"); }
-cudaError_t cudaHostUnregister(void*) { return Entered("cudaHostUnregister"); }
-cudaError_t cudaHostGetDevicePointer(void** alias, void* pages, unsigned) {
-  *alias = pages;
-  return Entered("cudaHostGetDevicePointer");
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = nullptr;
-  return Entered("cudaEventCreateWithFlags");
-}
-cudaError_t cudaEventDestroy(cudaEvent_t) { return Entered("cudaEventDestroy"); }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return Entered("cudaEventRecord"); }
-cudaError_t cudaEventQuery(cudaEvent_t) { return Entered("cudaEventQuery"); }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = g_runtime.capture;
-  return Entered("cudaStreamIsCapturing");
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = nullptr;
-  return Entered("cudaStreamCreateWithFlags");
-}
-cudaError_t cudaStreamDestroy(cudaStream_t) { return Entered("cudaStreamDestroy"); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return Entered("cudaStreamSynchronize"); }
-cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) {
-  return Entered("cudaMemcpyAsync");
-}
-cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return Entered("cudaMemsetAsync"); }
-cudaError_t cudaStreamGetId(cudaStream_t, unsigned long long* id) {
-  *id = 42;
-  return Entered("cudaStreamGetId");
-}
-
-}  // extern "C"

@@ -43,6 +43,7 @@ void Capture(void* stream, bool yes) {
   const std::lock_guard lock(f.mutex);
   if (yes) {
     f.capturing.insert(stream);
+    ++f.captures[stream];
   } else {
     f.capturing.erase(stream);
   }

@@ -97,7 +97,9 @@ void DestroyEvent(void*, void* event) {
   delete static_cast<Event*>(event);
 }
 
-uint64_t WorkspaceBytes(int64_t, int32_t experts) { return 64 * static_cast<uint64_t>(experts); }
+uint64_t WorkspaceBytes(int64_t, int32_t experts) {
+  return sizeof(RoutingRaw) + 64 * static_cast<uint64_t>(experts);
+}
 
 DeviceStatus StreamId(void*, void* stream, uint64_t* id, DeviceError* error) {
   Fake& f = TheFake();
@@ -270,31 +272,18 @@ int32_t Enter(Fake& f, const char* name, DeviceError* error) {
 }  // namespace plumbline::fake
 
 extern "C" const plumbline::DeviceTable plumbline_device_table = {
-    sizeof(plumbline::DeviceTable),
-    plumbline::kDeviceTableVersion,
-    plumbline::kDeviceSizes,
-    plumbline::fake::Open,
-    plumbline::fake::Close,
-    plumbline::fake::Allocate,
-    plumbline::fake::FreeMemory,
-    plumbline::fake::Pin,
-    plumbline::fake::Unpin,
-    plumbline::fake::MakeEvent,
-    plumbline::fake::DestroyEvent,
-    plumbline::fake::WorkspaceBytes,
-    plumbline::fake::StreamId,
-    plumbline::fake::Measure,
-    plumbline::fake::Copy,
-    plumbline::fake::GatherOnDevice,
-    plumbline::fake::MeasureTensors,
-    plumbline::fake::CheckUpdates,
-    plumbline::fake::Gather,
-    plumbline::fake::RecordEvent,
-    plumbline::fake::EventPassed,
-    plumbline::fake::WriteMemory,
-    plumbline::fake::SetSlots,
-    plumbline::fake::CaptureTensor,
-    plumbline::fake::CaptureUpdate,
-    plumbline::fake::CaptureRouter,
-    plumbline::fake::CaptureProductOf,
+    sizeof(plumbline::DeviceTable),  plumbline::kDeviceTableVersion,
+    plumbline::kDeviceSizes,         plumbline::fake::Open,
+    plumbline::fake::Close,          plumbline::fake::Allocate,
+    plumbline::fake::FreeMemory,     plumbline::fake::Pin,
+    plumbline::fake::Unpin,          plumbline::fake::MakeEvent,
+    plumbline::fake::DestroyEvent,   plumbline::fake::WorkspaceBytes,
+    plumbline::fake::StreamId,       plumbline::fake::Measure,
+    plumbline::fake::Copy,           plumbline::fake::GatherOnDevice,
+    plumbline::fake::MeasureTensors, plumbline::fake::CheckUpdates,
+    plumbline::fake::Gather,         plumbline::fake::RecordEvent,
+    plumbline::fake::EventPassed,    plumbline::fake::WriteMemory,
+    plumbline::fake::SetSlots,       plumbline::fake::CaptureId,
+    plumbline::fake::CaptureTensor,  plumbline::fake::CaptureUpdate,
+    plumbline::fake::CaptureRouter,  plumbline::fake::CaptureProductOf,
 };

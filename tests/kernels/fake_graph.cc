@@ -19,7 +19,7 @@ DeviceStatus Refused(DeviceError* error) {
 
 // Keeps `work` for the stream's graph.
 template <typename... Works>
-DeviceStatus Capture(const char* name, void* memory, GraphSlot* slot, void* stream,
+DeviceStatus Capture(const char* name, void* memory, const GraphCall& call, void* stream,
                      DeviceError* error, Works... work) {
   Fake& f = TheFake();
   const std::lock_guard lock(f.mutex);
@@ -30,41 +30,37 @@ DeviceStatus Capture(const char* name, void* memory, GraphSlot* slot, void* stre
     if (!f.memory.contains(memory)) f.Fault("a graph's memory is not the device's");
     f.of_graphs.insert(memory);
   }
-  (f.graphs[stream].push_back({std::move(work), {slot}}), ...);
+  // As BeginKernel, or the router's first, does.
+  f.graphs[stream].push_back({[call] { BeginReplay(call); }, {call.slot}});
+  (f.graphs[stream].push_back({std::move(work), {call.slot}}), ...);
   return kDeviceOk;
 }
 
-// As the kernels' Closed.
-bool Closed(const GraphSlot* slot) {
-  if (slot->section == 0) return true;
-  WorkOf(*slot)->begun = 1;
-  return false;
-}
-
 // As DeliverKernel.
-void Deliver(std::byte* results, uint64_t bytes, GraphSlot* slot) {
-  const GraphSlot now = *slot;
-  if (now.section != 0) {
-    for (int t = 0; t < kThreads; ++t) {
-      TakeResults(now, reinterpret_cast<uint32_t*>(results), bytes / 4, static_cast<uint64_t>(t),
-                  kThreads);
-      GatherElements(now, t, kThreads);
-      CopyRows(now, t, kThreads);
-    }
+void Deliver(std::byte* results, uint64_t bytes, const GraphCall& call) {
+  const uint64_t section = *call.section;
+  auto* words = reinterpret_cast<uint32_t*>(results);
+  for (int t = 0; t < kThreads && MayWrite(call); ++t) {
+    PutResults(section, words, bytes / 4, static_cast<uint64_t>(t), kThreads);
+    GatherElements(section, t, kThreads);
+    CopyRows(section, t, kThreads);
   }
-  Advance(slot);
+  for (int t = 0; t < kThreads && section != 0; ++t) {
+    ClearResults(words, bytes / 4, static_cast<uint64_t>(t), kThreads);
+  }
+  EndReplay(call);
 }
 
 template <typename Run>
 DeviceStatus CaptureBatch(const char* name, const BatchShape& batch, void* workspace,
-                          GraphSlot* slot, void* stream, DeviceError* error, Run run) {
+                          const GraphCall& call, void* stream, DeviceError* error, Run run) {
   auto* on = static_cast<std::byte*>(workspace);
   std::byte* results = on + batch.results_at();
   const auto measure = [=] {
-    if (!Closed(slot)) run(on, batch.items, results);
+    if (*call.section != 0) run(on, batch.items, results);
   };
-  const auto deliver = [=] { Deliver(results, batch.result_bytes, slot); };
-  return Capture(name, workspace, slot, stream, error, measure, deliver);
+  const auto deliver = [=] { Deliver(results, batch.result_bytes, call); };
+  return Capture(name, workspace, call, stream, error, measure, deliver);
 }
 
 }  // namespace
@@ -99,7 +95,18 @@ DeviceStatus SetSlots(void*, GraphSlot* slots, const GraphSlot* from, uint32_t c
   return kDeviceOk;
 }
 
-DeviceStatus CaptureTensor(void*, const BatchShape* batch, void* workspace, GraphSlot* slot,
+// A stream's captures are told apart by their number.
+DeviceStatus CaptureId(void*, void* stream, uint64_t* id, DeviceError* error) {
+  Fake& f = TheFake();
+  const std::lock_guard lock(f.mutex);
+  const int32_t status = Enter(f, "capture_id", error);
+  if (status != kDeviceOk) return static_cast<DeviceStatus>(status);
+  if (!f.capturing.contains(stream)) return Refused(error);
+  *id = f.captures[stream];
+  return kDeviceOk;
+}
+
+DeviceStatus CaptureTensor(void*, const BatchShape* batch, void* workspace, const GraphCall* call,
                            void* stream, DeviceError* error) {
   const auto run = [](const std::byte* items, int n, std::byte* results) {
     const auto* item = reinterpret_cast<const TensorItem*>(items);
@@ -107,10 +114,10 @@ DeviceStatus CaptureTensor(void*, const BatchShape* batch, void* workspace, Grap
       for (int64_t at = 0; at < item->count; at += kSpanElements) EmulateSpan(*item, at, results);
     }
   };
-  return CaptureBatch("capture_tensor", *batch, workspace, slot, stream, error, run);
+  return CaptureBatch("capture_tensor", *batch, workspace, *call, stream, error, run);
 }
 
-DeviceStatus CaptureUpdate(void*, const BatchShape* batch, void* workspace, GraphSlot* slot,
+DeviceStatus CaptureUpdate(void*, const BatchShape* batch, void* workspace, const GraphCall* call,
                            void* stream, DeviceError* error) {
   const auto run = [](const std::byte* items, int n, std::byte* results) {
     const auto* item = reinterpret_cast<const UpdateItem*>(items);
@@ -118,36 +125,42 @@ DeviceStatus CaptureUpdate(void*, const BatchShape* batch, void* workspace, Grap
       for (int64_t at = 0; at < item->count; at += kUpdateBlock) EmulateBlock(*item, at, results);
     }
   };
-  return CaptureBatch("capture_update", *batch, workspace, slot, stream, error, run);
+  return CaptureBatch("capture_update", *batch, workspace, *call, stream, error, run);
 }
 
+// The counts are the host twin's: there is no workspace to be left in disorder.
 DeviceStatus CaptureRouter(void*, const RoutingPlan* plan, void* workspace, uint64_t,
-                           GraphSlot* slot, void* stream, DeviceError* error) {
-  const auto measure = [plan = *plan, slot] {
-    if (Closed(slot)) return;
-    const RoutingRaw raw = MeasureRouting(plan, 1);
-    std::memcpy(SectionOf(*slot) + WorkOf(*slot)->results_at, &raw, sizeof(raw));
+                           const GraphCall* captured, void* stream, DeviceError* error) {
+  const GraphCall call = *captured;
+  auto* raw = static_cast<RoutingRaw*>(workspace);
+  const auto measure = [plan = *plan, call, raw] {
+    if (*call.section != 0) *raw = MeasureRouting(plan, 1);
   };
-  const auto finish = [slot] {
-    if (slot->section != 0) {
-      for (int t = 0; t < kThreads; ++t) CopyRows(*slot, t, kThreads);
+  const auto finish = [call, raw] {
+    const uint64_t section = *call.section;
+    for (int t = 0; t < kThreads && MayWrite(call); ++t) CopyRows(section, t, kThreads);
+    if (MayWrite(call)) {
+      std::memcpy(PlaceIn(section, WorkOf(section)->results_at), raw, sizeof(*raw));
     }
-    Advance(slot);
+    EndReplay(call);
   };
-  return Capture("capture_routing", workspace, slot, stream, error, measure, finish);
+  return Capture("capture_routing", workspace, call, stream, error, measure, finish);
 }
 
-DeviceStatus CaptureProductOf(void*, int64_t, GraphSlot* slot, void* stream, DeviceError* error) {
-  const auto gather = [slot] {
-    if (Closed(slot) || WorkOf(*slot)->plan_at == 0) return;
+DeviceStatus CaptureProductOf(void*, int64_t, const GraphCall* captured, void* stream,
+                              DeviceError* error) {
+  const GraphCall call = *captured;
+  const auto gather = [call] {
+    if (!MayWrite(call) || WorkOf(*call.section)->plan_at == 0) return;
+    const uint64_t section = *call.section;
     ProductPlan plan;
-    std::memcpy(&plan, SectionOf(*slot) + WorkOf(*slot)->plan_at, sizeof(plan));
+    std::memcpy(&plan, PlaceIn(section, WorkOf(section)->plan_at), sizeof(plan));
     for (int64_t i = 0; i < ProductThreads(plan); ++i) {
-      GatherProductOne(plan, i, SectionOf(*slot) + WorkOf(*slot)->plan_to);
+      GatherProductOne(plan, i, PlaceIn(section, WorkOf(section)->plan_to));
     }
   };
-  const auto deliver = [slot] { Deliver(nullptr, 0, slot); };
-  return Capture("capture_product", nullptr, slot, stream, error, gather, deliver);
+  const auto deliver = [call] { Deliver(nullptr, 0, call); };
+  return Capture("capture_product", nullptr, call, stream, error, gather, deliver);
 }
 
 }  // namespace plumbline::fake

@@ -47,6 +47,7 @@ struct Fake {
   std::map<std::string, uint64_t> calls;
   std::map<std::string, Failure> failures;
   std::set<void*> capturing;
+  std::map<void*, uint64_t> captures;         // how often each was
   std::map<void*, std::vector<Work>> graphs;  // by the stream that they were captured on
   std::set<void*> of_graphs;                  // memory that is never freed
   std::set<void*> devices, memory, events;

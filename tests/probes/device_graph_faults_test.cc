@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include "tests/probes/graph_case.h"
 
 namespace plumbline::probes {
@@ -42,7 +44,7 @@ TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
   ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
   fake_.hold(true);
   fake_.replay(graph_, Stream(77));
-  fake_.advance(1);  // it has measured
+  fake_.advance(2);  // it has measured
   ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
   fake_.advance(1);  // the slots are closed before it delivers
   fake_.hold(false);
@@ -55,11 +57,45 @@ TEST_F(GraphFaults, AReplayThatOutlastsItsStepIsFoundOut) {
   ExpectBroken("beside its step");
 }
 
+// One graph on two streams at once: their figures are mixed.
+TEST_F(GraphFaults, AReplayBesideItselfIsFoundOut) {
+  owner_.wishes = {{Site(0), {true, OptionsOf(1, false)}}};
+  for (const uint64_t ring_bytes : {32 << 20, 64 << 10}) {  // with more sections, and with fewer
+    SCOPED_TRACE(ring_bytes);
+    DeviceLimits limits;
+    limits.ring_bytes = ring_bytes;
+    const auto ring = Open(limits);
+    ASSERT_EQ(Capture(ring.get(), case_.device(), Stream(10), Site(0)), DeviceOutcome::kTaken);
+    ASSERT_EQ(ring->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
+    fake_.hold(true);
+    fake_.replay(Stream(10), Stream(70));
+    fake_.replay(Stream(10), Stream(71));
+    fake_.advance(100);
+    ASSERT_EQ(ring->EndStep(&error_), DeviceOutcome::kTaken);
+    fake_.hold(false);
+    DeviceItem item;
+    ASSERT_TRUE(ring->Front(&item));
+    EXPECT_TRUE(item.measured) << "one after the other";
+    while (ring->Front(&item)) ring->Pop();
+    ASSERT_EQ(ring->BeginStep(2, &owner_, &error_), DeviceOutcome::kTaken);
+    fake_.hold(true);
+    fake_.replay(Stream(10), Stream(70));
+    fake_.replay(Stream(10), Stream(71));
+    for (int i = 0; i < 10; ++i) fake_.advance(1);  // in turns
+    ASSERT_EQ(ring->EndStep(&error_), DeviceOutcome::kTaken);
+    fake_.hold(false);
+    ASSERT_TRUE(ring->Front(&item));
+    EXPECT_FALSE(item.measured);
+    EXPECT_THAT(item.why.text, HasSubstr("beside itself"));
+    ring->Pop();
+  }
+}
+
 // It measured before the step and delivers in it: another replay's figures.
 TEST_F(GraphFaults, AReplayThatBeginsBeforeItsStepIsFoundOut) {
   fake_.hold(true);
   fake_.replay(graph_, Stream(77));
-  fake_.advance(1);
+  fake_.advance(2);
   ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
   ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
   fake_.advance(1);  // the slots are open (the lower stream goes first), it delivers
@@ -117,15 +153,49 @@ TEST_F(GraphFaults, AStreamOfAnotherDeviceIsRefusedWhenItIsNamed) {
 }
 
 TEST_F(GraphFaults, CapturesThatFail) {
-  for (const char* call : {"allocate", "write_memory", "capture_tensor"}) {
+  for (const char* call : {"capture_id", "allocate", "write_memory", "capture_tensor"}) {
     SCOPED_TRACE(call);
     const auto ring = Open();
     fake_.fail(call, 0, kDeviceFailed, false);
     EXPECT_EQ(Capture(ring.get(), case_.device(), graph_, Site(0)), DeviceOutcome::kFailed);
     EXPECT_THAT(error_.text, HasSubstr("made to fail"));
     EXPECT_FALSE(ring->has_graphs());
-    EXPECT_TRUE(ring->failed());
+    // Memory may be short while the trainer captures: that breaks nothing.
+    EXPECT_EQ(ring->failed(), std::string_view(call) == "capture_tensor");
   }
+}
+
+TEST_F(GraphFaults, WhatIsRefusedTakesNoMemory) {
+  const auto ring = Open();
+  const uint64_t before = fake_.calls("allocate");
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(ring->Capture(case_.device(), Stream(50), replays_, Site(0), &error_),
+              DeviceOutcome::kRefused);
+  }
+  EXPECT_EQ(fake_.calls("allocate"), before);
+}
+
+// The device fails while a record is half read: what is left is told, an item a call.
+TEST_F(GraphFaults, FailingWithinARecord) {
+  ASSERT_EQ(Capture(ring_.get(), case_.device(), graph_, Site(1)), DeviceOutcome::kTaken);
+  owner_.wishes[Site(1)] = {true, OptionsOf(1, true)};
+  ASSERT_EQ(ring_->BeginStep(1, &owner_, &error_), DeviceOutcome::kTaken);
+  for (int r = 0; r < 3; ++r) fake_.replay(graph_, replays_);
+  ASSERT_EQ(ring_->EndStep(&error_), DeviceOutcome::kTaken);
+  DeviceItem item;
+  ASSERT_TRUE(ring_->Front(&item));
+  EXPECT_TRUE(item.measured);
+  ring_->Pop();
+  ring_->Abandon("closed");
+  for (const uintptr_t site : {0, 1}) {
+    ASSERT_TRUE(ring_->Front(&item));
+    EXPECT_FALSE(item.measured);
+    EXPECT_TRUE(item.abandoned);
+    EXPECT_EQ(item.tag.site, Site(site));
+    ring_->Pop();
+  }
+  EXPECT_FALSE(ring_->Front(&item));
+  EXPECT_TRUE(ring_->empty());
 }
 
 // Events and records come back; a step that was never ended is ended by the next.

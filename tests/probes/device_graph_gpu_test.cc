@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -125,7 +126,7 @@ TEST_F(GpuGraph, AThousandReplays) {
     Capture(on_device, Site(1));
   });
   Graph plain(stream_, [&] { EXPECT_EQ(copy(without), cudaSuccess); });
-  EXPECT_EQ(plain.nodes() + 4, probed.nodes()) << "two launches a tensor";
+  EXPECT_EQ(plain.nodes() + 6, probed.nodes()) << "three launches a tensor";
   std::mt19937 random(3);
   std::vector<float> left(kValues), right(kValues);
   for (int64_t step = 0; step < Cases(1000); ++step) {
@@ -167,6 +168,110 @@ TEST_F(GpuGraph, AThousandReplays) {
     if (HasFailure()) break;
   }
   for (float* p : {from, with, without}) cudaFree(p);
+}
+
+// A product's rows and columns are other ones at each sampled step.
+TEST_F(GpuGraph, ProductsAreGatheredAsTheHostDoes) {
+  constexpr int64_t kM = 70, kN = 90, kK = 130;
+  std::vector<float> values(kM * kK + kK * kN + kM * kN);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7919 % 1009);
+  MatmulCall host;
+  host.input.a = TensorView::Dense(values.data(), DType::kF32, kM, kK);
+  host.input.b = TensorView::Dense(values.data() + kM * kK, DType::kF32, kK, kN);
+  host.input.d = TensorView::Dense(values.data() + kM * kK + kK * kN, DType::kF32, kM, kN);
+  host.library = "cublas";
+  Complete(&host);
+  std::vector<std::byte> block(values.size() * sizeof(float));
+  std::memcpy(block.data(), values.data(), block.size());
+  MatmulCall device = host;
+  const auto* begin = reinterpret_cast<const std::byte*>(values.data());
+  for (TensorView* v : {&device.input.a, &device.input.b, &device.input.d}) {
+    v->data = block.data() + (static_cast<const std::byte*>(v->data) - begin);
+    *v = copies_.Copy(*v, block);
+  }
+  Graph graph(stream_, [&] { Capture(device, Site(0)); });
+  for (uint32_t step = 0; step < Cases(60); ++step) {
+    const MeasureOptions options = OptionsOf(5 * step, step % 3 != 2);
+    owner_.wishes = {{Site(0), {true, options}}};
+    Step(step, [&] { graph.Replay(stream_); });
+    DeviceItem item;
+    Next(&item);
+    ASSERT_NE(item.product, nullptr);
+    const ProductPlan plan = options.sampled ? PlanSample(host, options) : ProductPlan{};
+    ASSERT_EQ(item.product->fields.elements, plan.elements);
+    if (options.sampled) {
+      std::vector<std::byte> expected(plan.bytes);
+      GatherProduct(plan, expected.data());
+      EXPECT_EQ(std::memcmp(item.product->input.a.data, expected.data(), plan.bytes), 0);
+    }
+    ring_->Pop();
+  }
+}
+
+// Two graphs that were captured on one stream run at the same time, each on a stream of its own,
+// between the step's begin and end.
+TEST_F(GpuGraph, GraphsOnStreamsOfTheirOwn) {
+  const GpuCase cases[] = {GpuCase(3, 20000), GpuCase(8, 20000)};
+  const std::unique_ptr<Graph> graphs[] = {
+      std::make_unique<Graph>(stream_, [&] { Capture(cases[0].device, Site(0)); }),
+      std::make_unique<Graph>(stream_, [&] { Capture(cases[1].device, Site(1)); })};
+  const MeasureOptions options = OptionsOf(1, true);
+  owner_.wishes = {{Site(0), {true, options}}, {Site(1), {true, options}}};
+  cudaStream_t beside[2] = {};
+  cudaEvent_t begun = nullptr, ended[2] = {};
+  ASSERT_EQ(cudaEventCreate(&begun), cudaSuccess);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(cudaStreamCreateWithFlags(&beside[i], cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaEventCreate(&ended[i]), cudaSuccess);
+  }
+  for (int64_t step = 0; step < Cases(100); ++step) {
+    Step(step, [&] {
+      EXPECT_EQ(cudaEventRecord(begun, stream_), cudaSuccess);
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(cudaStreamWaitEvent(beside[i], begun, 0), cudaSuccess);
+        for (int r = 0; r < 3; ++r) graphs[i]->Replay(beside[i]);
+        EXPECT_EQ(cudaEventRecord(ended[i], beside[i]), cudaSuccess);
+        EXPECT_EQ(cudaStreamWaitEvent(stream_, ended[i], 0), cudaSuccess);
+      }
+    });
+    for (const GpuCase& c : cases) {
+      for (int r = 0; r < 3; ++r) {
+        DeviceItem item;
+        Next(&item);
+        ASSERT_NE(item.plan, nullptr);
+        ExpectCounts(c.host, item);
+        ring_->Pop();
+      }
+    }
+    if (HasFailure()) break;
+  }
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  cudaEventDestroy(begun);
+  for (int i = 0; i < 2; ++i) {
+    cudaEventDestroy(ended[i]);
+    cudaStreamDestroy(beside[i]);
+  }
+}
+
+// A graph on a stream that the step does not wait for, and that begins after it: not measured.
+TEST_F(GpuGraph, AReplayThatComesLateIsNotMeasured) {
+  const TensorCase tensor(3);
+  const TensorCall device = Copy(tensor);
+  cudaStream_t beside = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), cudaSuccess);
+  Graph graph(stream_, [&] { Capture(device, Site(0)); });
+  owner_.wishes = {{Site(0), {true, OptionsOf(3, true)}}};
+  Blocker blocker(beside);
+  Step(0, [&] { graph.Replay(beside); });
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  DeviceItem item;
+  EXPECT_FALSE(ring_->Front(&item));
+  blocker.Release();
+  EXPECT_EQ(cudaStreamSynchronize(beside), cudaSuccess);
+  EXPECT_FALSE(ring_->Front(&item));
+  Step(1, [&] { graph.Replay(stream_); });
+  Take();
+  cudaStreamDestroy(beside);
 }
 
 // The graph outlives the run: its probes read memory that is still there, and do nothing.

@@ -122,7 +122,7 @@ TEST_F(GraphRing, AThousandSteps) {
     }
     due_steps += owner_.wishes.empty() ? 0 : 1;
     ASSERT_EQ(ring->BeginStep(step, &owner_, &error_), DeviceOutcome::kTaken) << error_.text;
-    const uint32_t replays = std::array{0u, 1u, 1u, 3u}[random() % 4];
+    const uint32_t replays = step == 0 ? 3 : std::array{0u, 1u, 1u, 3u}[random() % 4];
     // By call, then by replay, as they come out.
     std::vector<std::vector<Expected>> of_calls(5);
     for (uint32_t r = 0; r < replays; ++r) {
@@ -171,7 +171,7 @@ TEST_F(GraphRing, TheStreamsOrderCounts) {
   }
   DeviceItem item;
   EXPECT_FALSE(ring->Front(&item));
-  fake_.advance(5);  // slots, measurement, delivery, slots, the first step's event
+  fake_.advance(6);  // slots, begin, measurement, delivery, slots, the first step's event
   ASSERT_TRUE(ring->Front(&item));
   EXPECT_EQ(EvidenceOf(item, OptionsOf(0, true)), HostEvidence(c.host(), OptionsOf(0, true)));
   ring->Pop();
@@ -220,7 +220,7 @@ TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
   void* graph = Stream(9);
   const TensorCase c(3);
   ASSERT_EQ(Capture(ring.get(), c.device(), graph, Site(0)), DeviceOutcome::kTaken);
-  for (const auto& [replays, kept] : {std::pair{20, 8}, {20, 20}, {33, 32}, {33, 33}, {1, 1}}) {
+  for (const auto& [replays, kept] : {std::pair{20, 8}, {20, 20}, {65, 64}, {65, 65}, {1, 1}}) {
     SCOPED_TRACE(replays);
     ASSERT_EQ(Step(ring.get(), replays, graph, Site(0), OptionsOf(1, false), replays),
               DeviceOutcome::kTaken);
@@ -308,17 +308,66 @@ TEST_F(GraphRing, OnlyACaptureCapturesAndOnlySoMany) {
   EXPECT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kCapturing);
 }
 
-// Router calls of one stream share a workspace; those of another have their own.
-TEST_F(GraphRing, WorkspacesAreSharedWithinAStream) {
+// Router calls of one stream of a capture share a workspace; those of another have their own.
+TEST_F(GraphRing, WorkspacesAreSharedWithinAStreamOfACapture) {
   const auto ring = Open();
   PlainCase small(40, 8), large(40, 64);
-  ASSERT_EQ(Capture(ring.get(), large.call, Stream(9), Site(0)), DeviceOutcome::kTaken);
+  const auto capture = [&](const RoutingCall& call, void* stream, uintptr_t site) {
+    ASSERT_EQ(ring->Capture(call, stream, replays_, Site(site), &error_), DeviceOutcome::kTaken);
+  };
+  fake_.capture(Stream(9), true);
+  fake_.capture(Stream(10), true);
+  capture(large.call, Stream(9), 0);
   const uint64_t one = fake_.calls("allocate");
-  ASSERT_EQ(Capture(ring.get(), small.call, Stream(9), Site(1)), DeviceOutcome::kTaken);
-  ASSERT_EQ(Capture(ring.get(), large.call, Stream(9), Site(2)), DeviceOutcome::kTaken);
+  capture(small.call, Stream(9), 1);
+  capture(large.call, Stream(9), 2);
   EXPECT_EQ(fake_.calls("allocate"), one);
-  ASSERT_EQ(Capture(ring.get(), small.call, Stream(10), Site(3)), DeviceOutcome::kTaken);
-  EXPECT_EQ(fake_.calls("allocate"), one + 1);
+  capture(small.call, Stream(10), 3);
+  EXPECT_EQ(fake_.calls("allocate"), one + 1) << "another stream";
+  fake_.capture(Stream(9), false);
+  fake_.capture(Stream(9), true);
+  capture(small.call, Stream(9), 4);
+  EXPECT_EQ(fake_.calls("allocate"), one + 2) << "another graph, which may overlap the first";
+  fake_.capture(Stream(9), false);
+  fake_.capture(Stream(10), false);
+}
+
+// Calls of a site that others have made in the step keep their numbers.
+TEST_F(GraphRing, NumbersBeginWhereTheOwnerSays) {
+  const auto ring = Open();
+  const TensorCase c(3);
+  ASSERT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kTaken);
+  ASSERT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kTaken);
+  owner_.numbers[Site(0)] = 5;
+  ASSERT_EQ(Step(ring.get(), 1, Stream(9), Site(0), OptionsOf(1, false), 2), DeviceOutcome::kTaken);
+  EXPECT_EQ(owner_.reserved, 16u) << "two calls, eight replays";
+  DeviceItem item;
+  for (const uint32_t number : {5u, 7u, 6u, 8u}) {  // by call, then by replay
+    ASSERT_TRUE(ring->Front(&item));
+    EXPECT_EQ(item.tag.call, number);
+    ring->Pop();
+  }
+}
+
+// Who waits for a step that has ended does not wait for the next one's graph.
+TEST_F(GraphRing, AnOpenStepIsNotWaitedFor) {
+  const auto ring = Open();
+  const TensorCase c(3);
+  ASSERT_EQ(Capture(ring.get(), c.device(), Stream(9), Site(0)), DeviceOutcome::kTaken);
+  ASSERT_EQ(Step(ring.get(), 1, Stream(9), Site(0), OptionsOf(1, false)), DeviceOutcome::kTaken);
+  ASSERT_EQ(ring->BeginStep(2, &owner_, &error_), DeviceOutcome::kTaken);
+  const uint64_t mark = ring->position();
+  EXPECT_FALSE(ring->passed(mark));
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  ring->Pop();
+  EXPECT_FALSE(ring->Front(&item));
+  EXPECT_TRUE(ring->passed(mark));
+  EXPECT_FALSE(ring->empty());
+  ASSERT_EQ(ring->EndStep(&error_), DeviceOutcome::kTaken);
+  EXPECT_FALSE(ring->passed(ring->position()));
+  EXPECT_FALSE(ring->Front(&item)) << "it was not replayed";
+  EXPECT_TRUE(ring->passed(ring->position()));
 }
 
 }  // namespace

@@ -14,9 +14,10 @@ class TestOwner final : public GraphOwner {
     const auto found = wishes.find(site);
     return found == wishes.end() ? GraphWish{} : found->second;
   }
-  void Reserve(void* site, uint32_t calls, uint32_t replays) override {
-    reserved[site] += calls;
-    expected = replays;
+  uint32_t Reserve(void* site, uint32_t captured, uint32_t replays, uint32_t shown) override {
+    expected = shown;
+    reserved = captured * replays;
+    return numbers[site];
   }
   uint64_t ReserveOrders(uint64_t observations) override {
     const uint64_t first = orders + 1;
@@ -25,7 +26,8 @@ class TestOwner final : public GraphOwner {
   }
 
   std::map<void*, GraphWish> wishes;  // absent: not due
-  std::map<void*, uint32_t> reserved;
+  std::map<void*, uint32_t> numbers;  // that are taken; absent: none
+  uint32_t reserved = 0;              // last
   uint32_t expected = 0;
   uint64_t orders = 0;
 };

@@ -108,11 +108,9 @@ typedef struct plumbline_run_head {
   uint64_t step; /* the step that is open, or PLUMBLINE_NO_STEP. Read-only. */
 } plumbline_run_t;
 
-#define PLUMBLINE_NEVER UINT64_MAX         /* a site's next_due: not before the end of the run */
-#define PLUMBLINE_NO_STEP (UINT64_MAX - 1) /* a run's step outside step_begin ... step_end */
-
-#define PLUMBLINE_CAPTURING (UINT64_MAX - 2) /* a run's step within capture_begin ... capture_end \
-                                              */
+#define PLUMBLINE_NEVER UINT64_MAX           /* a site's next_due: not before the end of the run */
+#define PLUMBLINE_NO_STEP (UINT64_MAX - 1)   /* a run's step outside step_begin ... step_end */
+#define PLUMBLINE_CAPTURING (UINT64_MAX - 2) /* a run's step between capture_begin and _end */
 
 enum { PLUMBLINE_ROLE_TRAINER = 1, PLUMBLINE_ROLE_ROLLOUT = 2 };
 
@@ -153,14 +151,17 @@ PLUMBLINE_API plumbline_status_t plumbline_step_end(plumbline_run_t* run);
  * that its `cuda_stream` is being captured into, and is measured by each of its replays in a step
  * in which its site is due (no site word matters meanwhile). One graph serves all steps; outside of
  * due steps its probes are empty launches. Router calls, products, tensors and updates on a device;
- * NOT_DUE for host tensors and other kinds. DROPPED: 1,024 calls of the device are captured
- * already. Elements are kept of a sampled step's first replay. Device memory for the calls (up to
- * 72 KiB each; for router calls one workspace a stream) is taken here and never given back.
+ * NOT_DUE for host tensors and other kinds; INVALID_ARGUMENT for a stream that is not being
+ * captured, in any thread of the run. DROPPED: 1,024 calls of the device are captured already,
+ * those of graphs that are gone included. Elements are kept of a sampled step's first replay.
+ * Device memory for the calls (up to 72 KiB each; for router calls one workspace a stream of a
+ * capture) is taken here and never given back.
  *
  * `replay_stream`: a cudaStream_t that lives as long as the run; every step, and every replay, must
  * be in its order (graphs are launched on it, or on streams that wait for it after step_begin and
- * that it waits for before step_end). A replay beside its step is found out: nothing on that device
- * is measured from then on. FAILED_PRECONDITION: begun already, or not begun; steps begin and end
+ * that it waits for before step_end), and no two replays of one graph at the same time. A replay
+ * that spans a step's begin or end, or overlaps another, is found out: nothing on that device is
+ * measured from then on. FAILED_PRECONDITION: begun already, or not begun; steps begin and end
  * outside, or all around. */
 PLUMBLINE_API plumbline_status_t plumbline_capture_begin(plumbline_run_t* run, void* replay_stream);
 PLUMBLINE_API plumbline_status_t plumbline_capture_end(plumbline_run_t* run);

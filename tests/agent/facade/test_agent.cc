@@ -61,7 +61,6 @@ struct MixHeaps {
 } mix_heaps;
 
 std::mutex log_mutex;
-
 void Log(const std::string& line) {
   const char* path = getenv("PLUMBLINE_TEST_LOG");
   if (path == nullptr) return;
@@ -70,6 +69,11 @@ void Log(const std::string& line) {
   if (file == nullptr) return;
   fprintf(file, "%s\n", line.c_str());
   fclose(file);
+}
+
+plumbline_status_t Logged(const std::string& text) {
+  Log(text);
+  return PLUMBLINE_OK;
 }
 
 struct TestSite {
@@ -123,13 +127,11 @@ plumbline_status_t DeclareSite(void* run, const plumbline_agent_site_t* s, void*
 }
 
 plumbline_status_t StepBegin(void*, int64_t step, plumbline_error_t*) {
-  Log("step_begin " + std::to_string(step));
-  return PLUMBLINE_OK;
+  return Logged("step_begin " + std::to_string(step));
 }
 
 plumbline_status_t CaptureBegin(void*, void* replays_on, plumbline_error_t*) {
-  Log("capture_begin " + std::to_string(reinterpret_cast<uintptr_t>(replays_on)));
-  return PLUMBLINE_OK;
+  return Logged("capture_begin " + std::to_string(reinterpret_cast<uintptr_t>(replays_on)));
 }
 
 plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t*) {
@@ -225,15 +227,13 @@ plumbline_status_t ObserveRouting(void*, void* site, int64_t step, const plumbli
     line += place;
   }
   for (const auto& t : tensors) line += Show(t.name, t.tensor);
-  Log(line);
-  return PLUMBLINE_OK;
+  return Logged(line);
 }
 
 plumbline_status_t Scalar(void*, int64_t step, const char* name, double value, plumbline_error_t*) {
   char number[64];
   snprintf(number, sizeof(number), "=%g", value);
-  Log("scalar step=" + std::to_string(step) + " " + name + number);
-  return PLUMBLINE_OK;
+  return Logged("scalar step=" + std::to_string(step) + " " + name + number);
 }
 
 plumbline_status_t SpanBegin(void* run, int64_t step, const char* kind, const char* name,
@@ -242,14 +242,12 @@ plumbline_status_t SpanBegin(void* run, int64_t step, const char* kind, const ch
     return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "span kind \"lunch\" is not known");
   }
   *span = ++Cast(run)->spans;
-  Log("span_begin step=" + std::to_string(step) + " " + kind + " " + name + " #" +
-      std::to_string(*span));
-  return PLUMBLINE_OK;
+  return Logged("span_begin step=" + std::to_string(step) + " " + kind + " " + name + " #" +
+                std::to_string(*span));
 }
 
 plumbline_status_t SpanEnd(void*, uint64_t span, plumbline_error_t*) {
-  Log("span_end #" + std::to_string(span));
-  return PLUMBLINE_OK;
+  return Logged("span_end #" + std::to_string(span));
 }
 
 plumbline_status_t Flush(void*, uint32_t timeout_ms, plumbline_error_t* error) {
@@ -290,9 +288,8 @@ std::string Where(const char* call, void* site, int64_t step) {
 plumbline_status_t ObserveTensor(void*, void* site, int64_t step, const plumbline_tensor_t* t,
                                  plumbline_error_t* error) {
   if (t->values == nullptr) return Fail(error, PLUMBLINE_INVALID_ARGUMENT, "values: absent");
-  Log(Where("tensor", site, step) + " target=" + std::to_string(t->target_format) +
-      Text("role", t->role) + Text("replicas", t->replicas) + Show("values", t->values));
-  return PLUMBLINE_OK;
+  return Logged(Where("tensor", site, step) + " target=" + std::to_string(t->target_format) +
+                Text("role", t->role) + Text("replicas", t->replicas) + Show("values", t->values));
 }
 
 plumbline_status_t ObserveReduction(void*, void* site, int64_t step, const plumbline_reduction_t* r,
@@ -306,34 +303,34 @@ plumbline_status_t ObserveReduction(void*, void* site, int64_t step, const plumb
       " channels=" + std::to_string(r->channels) + " chunk=" + std::to_string(r->chunk) +
       " variable=" + std::to_string(r->variable_count) + " ring=";
   for (uint32_t i = 0; i < r->ring_size; ++i) line += std::to_string(r->ring_order[i]);
-  Log(line + Text("group", r->group) + Text("algorithm", r->algorithm) +
-      Text("transport", r->transport) + Show("input", r->input) + Show("output", r->output) +
-      Show("offsets", r->offsets));
-  return PLUMBLINE_OK;
+  return Logged(line + Text("group", r->group) + Text("algorithm", r->algorithm) +
+                Text("transport", r->transport) + Show("input", r->input) +
+                Show("output", r->output) + Show("offsets", r->offsets));
 }
 
 plumbline_status_t ObserveUpdate(void*, void* site, int64_t step, const plumbline_update_t* u,
                                  plumbline_error_t*) {
-  Log(Where("update", site, step) + Text("optimizer", u->optimizer) + Number("lr", u->lr) +
-      Number("beta2", u->beta2) + Number("eps", u->eps) + Number("decay", u->decay) +
-      " eps_dtype=" + std::to_string(u->eps_dtype) + " count=" + std::to_string(u->count) +
-      Show("before", u->before) + Show("after", u->after) + Show("intended", u->intended) +
-      Show("gradient", u->gradient) + Show("moment_before", u->moment_before) +
-      Show("moment_after", u->moment_after) + Show("offsets", u->offsets));
-  return PLUMBLINE_OK;
+  return Logged(Where("update", site, step) + Text("optimizer", u->optimizer) +
+                Number("lr", u->lr) + Number("beta2", u->beta2) + Number("eps", u->eps) +
+                Number("decay", u->decay) + " eps_dtype=" + std::to_string(u->eps_dtype) +
+                " count=" + std::to_string(u->count) + Show("before", u->before) +
+                Show("after", u->after) + Show("intended", u->intended) +
+                Show("gradient", u->gradient) + Show("moment_before", u->moment_before) +
+                Show("moment_after", u->moment_after) + Show("offsets", u->offsets));
 }
 
 plumbline_status_t ObserveMatmul(void*, void* site, int64_t step, const plumbline_matmul_t* m,
                                  plumbline_error_t*) {
-  Log(Where("matmul", site, step) + " declared=" + std::to_string(m->declared_accumulator) +
-      Text("input_format", m->input_format) + Text("library", m->library) + Show("a", m->a) +
-      Show("b", m->b) + Show("d", m->d) + Show("c", m->c));
-  return PLUMBLINE_OK;
+  return Logged(Where("matmul", site, step) +
+                " declared=" + std::to_string(m->declared_accumulator) +
+                Text("input_format", m->input_format) + Text("library", m->library) +
+                Show("a", m->a) + Show("b", m->b) + Show("d", m->d) + Show("c", m->c));
 }
 
 plumbline_status_t ObserveLogprobs(void*, void* site, int64_t step, const plumbline_logprobs_t* l,
                                    plumbline_error_t*) {
-  Log(Where("logprobs", site, step) + " mode=" + std::to_string(l->mode) +
+  return Logged(
+      Where("logprobs", site, step) + " mode=" + std::to_string(l->mode) +
       " selection=" + std::to_string(l->selection) + " source=" + std::to_string(l->source) +
       " train_version=" + std::to_string(l->train_version) + " top_k=" + std::to_string(l->top_k) +
       Number("temperature", l->temperature) + Number("top_p", l->top_p) +
@@ -346,15 +343,14 @@ plumbline_status_t ObserveLogprobs(void*, void* site, int64_t step, const plumbl
       Show("advantages", l->advantages) + Show("turns", l->turns) +
       Show("cached_tokens", l->cached_tokens) + Show("t_start", l->t_start) +
       Show("t_end", l->t_end) + Show("behaviour", l->behaviour));
-  return PLUMBLINE_OK;
 }
 
 plumbline_status_t ObserveLogits(void*, void* site, int64_t step, const plumbline_logits_t* l,
                                  plumbline_error_t*) {
-  Log(Where("logits", site, step) + " mode=" + std::to_string(l->mode) +
-      Number("temperature", l->temperature) + Show("train", l->train) +
-      Show("rollout", l->rollout) + Show("tokens", l->tokens) + Show("allowed", l->allowed));
-  return PLUMBLINE_OK;
+  return Logged(Where("logits", site, step) + " mode=" + std::to_string(l->mode) +
+                Number("temperature", l->temperature) + Show("train", l->train) +
+                Show("rollout", l->rollout) + Show("tokens", l->tokens) +
+                Show("allowed", l->allowed));
 }
 
 // Every second element from the step's number on; none at steps that are multiples of 5.
