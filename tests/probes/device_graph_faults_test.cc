@@ -121,6 +121,36 @@ TEST_F(GraphFaults, SlotsThatDoNotCloseEndIt) {
   EXPECT_EQ(ring_->EndStep(&error_), DeviceOutcome::kFailed);
   EXPECT_THAT(error_.text, HasSubstr("set_slots: made to fail"));
   ExpectBroken("set_slots: made to fail");
+  const uint64_t held = Held();
+  ring_.reset();
+  EXPECT_EQ(Held(), held) << "the slots are open: replays still write there";
+  fake_.replay(graph_, replays_);
+}
+
+// A section that was taken down is not written any more when its slot has been closed, or moved on.
+TEST_F(GraphFaults, AClosedSectionIsNotWritten) {
+  GraphWork work[2];
+  GraphTally tally;
+  const auto at = [&](int i) { return reinterpret_cast<uint64_t>(&work[i]); };
+  GraphSlot slot{at(0), reinterpret_cast<uint64_t>(&tally), 2, 0, sizeof(GraphWork), 0};
+  uint64_t section = 0;
+  const GraphCall call{&slot, &section};
+  BeginReplay(call);
+  EXPECT_TRUE(MayWrite(call));
+  const GraphSlot open = slot;
+  slot = GraphSlot{};
+  EXPECT_FALSE(MayWrite(call));
+  EndReplay(call);
+  EXPECT_EQ(tally.replays + work[0].done, 0u);
+  slot = open;
+  slot.section = at(1);
+  EXPECT_FALSE(MayWrite(call));
+  slot = open;
+  EndReplay(call);
+  EXPECT_EQ(tally.replays, 1u);
+  EXPECT_EQ(work[0].begun, 1u);
+  EXPECT_EQ(work[0].done, 1u);
+  EXPECT_EQ(slot.section, at(1));
 }
 
 TEST_F(GraphFaults, AnEventThatIsNotRecordedEndsIt) {

@@ -220,19 +220,23 @@ TEST_F(GraphRing, ManyReplaysAreCountedThenKept) {
   void* graph = Stream(9);
   const TensorCase c(3);
   ASSERT_EQ(Capture(ring.get(), c.device(), graph, Site(0)), DeviceOutcome::kTaken);
+  ASSERT_EQ(Capture(ring.get(), c.device(), graph, Site(0)), DeviceOutcome::kTaken);
   for (const auto& [replays, kept] : {std::pair{20, 8}, {20, 20}, {65, 64}, {65, 65}, {1, 1}}) {
     SCOPED_TRACE(replays);
     ASSERT_EQ(Step(ring.get(), replays, graph, Site(0), OptionsOf(1, false), replays),
               DeviceOutcome::kTaken);
     DeviceItem item;
-    for (int r = 0; r < kept; ++r) {
-      ASSERT_TRUE(ring->Front(&item));
-      ASSERT_TRUE(item.measured);
-      EXPECT_EQ(item.tag.call, static_cast<uint32_t>(r));
-      EXPECT_EQ(EvidenceOf(item, OptionsOf(1, false)), HostEvidence(c.host(), OptionsOf(1, false)));
-      ring->Pop();
-    }
-    if (replays > kept) {
+    // Of either call: the first one's further replays do not go to the sections of the second.
+    for (int call = 0; call < 2; ++call) {
+      for (int r = 0; r < kept; ++r) {
+        ASSERT_TRUE(ring->Front(&item));
+        ASSERT_TRUE(item.measured) << item.why.text;
+        EXPECT_EQ(item.tag.call, static_cast<uint32_t>(2 * r + call));
+        EXPECT_EQ(EvidenceOf(item, OptionsOf(1, false)),
+                  HostEvidence(c.host(), OptionsOf(1, false)));
+        ring->Pop();
+      }
+      if (replays == kept) continue;
       ASSERT_TRUE(ring->Front(&item));
       EXPECT_FALSE(item.measured);
       EXPECT_EQ(item.unkept, static_cast<uint64_t>(replays - kept));
@@ -271,6 +275,30 @@ TEST_F(GraphRing, WhatFindsNoRoomIsSaid) {
   for (; ring->Front(&item); ++seen, ring->Pop()) EXPECT_EQ(item.tag.step, seen);
   EXPECT_EQ(seen, step - 1) << "all but the one that was refused";
   EXPECT_EQ(Step(ring.get(), step, graph, Site(0), OptionsOf(1, false)), DeviceOutcome::kTaken);
+}
+
+// A row that the ring cannot hold.
+TEST_F(GraphRing, ATensorGivesItsElementsUp) {
+  DeviceLimits limits;
+  limits.ring_bytes = 64 << 10;
+  const auto ring = Open(limits);
+  std::vector<float> values(20000, 0.5f);
+  TensorCall call;
+  call.role = "probabilities";
+  call.values = TensorView::Dense(values.data(), DType::kF32, 1, 20000);
+  call.values.device = 0;
+  ASSERT_EQ(Capture(ring.get(), call, Stream(9), Site(0)), DeviceOutcome::kTaken);
+  EXPECT_EQ(Step(ring.get(), 1, Stream(9), Site(0), OptionsOf(1, true)),
+            DeviceOutcome::kTakenWithoutRows);
+  DeviceItem item;
+  ASSERT_TRUE(ring->Front(&item));
+  ASSERT_NE(item.tensor, nullptr);
+  v1::Evidence out;
+  ASSERT_TRUE(Measure(*item.tensor, &out).ok());
+  EXPECT_FALSE(out.tensor().has_sample());
+  EXPECT_THAT(out.tensor().no_sample_reason(), HasSubstr("room"));
+  EXPECT_EQ(out.sample_size(), 20000u);
+  ring->Pop();
 }
 
 TEST_F(GraphRing, AProductSaysWhyItHasNoSample) {
