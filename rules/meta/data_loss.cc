@@ -55,7 +55,8 @@ longer than the agent's queue could hold.
 - `device-ring-full`, `sample-ring-full`: a GPU was further behind than its ring could hold, or held
   more raw rows (their summaries arrived): raise `PLUMBLINE_DEVICE_RING_BYTES`, pinned memory.
 - `stream-capture`: the call came while its stream was captured into a CUDA graph; capture the graph
-  within `run.capturing()` (C: `plumbline_capture_begin`), and its replays are measured.
+  within `run.capturing()` (C: `plumbline_capture_begin`), and its replays are measured. A GPU's
+  graphs hold 1,024 calls at most.
 - `device-streams`: routers, or tensors, of one GPU were observed on more than four streams at once.
 - `device-starting`: several threads met a GPU's first tensor at the same time. Once a run.
 - `device-error`: CUDA refused a call, or the GPU failed; the trainer's log names the first.
