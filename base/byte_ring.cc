@@ -48,7 +48,8 @@ std::byte* ByteRing::Reserve(size_t bytes, Keep keep) {
     // The acquire orders our writes after the consumer's last reads of the memory it freed.
     const uint64_t used = head - tail_.load(std::memory_order_acquire);
     if (used + filler + total > room) return nullptr;
-  } while (!head_.compare_exchange_weak(head, head + filler + total, std::memory_order_relaxed));
+  } while (!head_.compare_exchange_weak(head, head + filler + total, std::memory_order_acq_rel,
+                                        std::memory_order_relaxed));
 
   if (filler != 0) {
     Header* pad = At(head);

@@ -39,6 +39,9 @@ enum DeviceStatus : int32_t {
   kDeviceFailed = -2,    // the device or its driver failed
 };
 
+// CUDA's handle of the default stream of whatever thread uses it.
+inline void* const kPerThreadStream = reinterpret_cast<void*>(uintptr_t{2});
+
 // Of what crosses, in bytes.
 struct DeviceSizes {
   uint32_t routing_plan;

@@ -94,7 +94,8 @@ class DeviceRing {
   // As ByteRing's: what was taken before lies before.
   // What an open step's graphs will leave lies behind: it cannot come out before the step's end.
   uint64_t position() const {
-    return std::min(open_at_.load(std::memory_order_acquire), ring_.position());
+    const uint64_t reserved = ring_.position();  // first: a record in it has its mark set
+    return std::min(reserved, open_at_.load(std::memory_order_acquire));
   }
   bool passed(uint64_t position) const { return ring_.passed(position); }
   bool failed() const { return broken_.load(std::memory_order_acquire) != Broken::kNo; }
@@ -192,7 +193,6 @@ class DeviceRing {
   std::atomic<Broken> broken_{Broken::kNo};
   std::atomic<bool> abandoned_{false};
   GraphCalls graph_;
-  std::atomic<void*> replays_on_{nullptr};
   std::atomic<uint32_t> most_replays_{0};  // of a captured call in a step so far
   static constexpr uint64_t kNothingOpen = ~uint64_t{0};
   std::atomic<uint64_t> open_at_{kNothingOpen};  // not behind the open step's record

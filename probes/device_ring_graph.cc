@@ -16,12 +16,16 @@ DeviceOutcome DeviceRing::Capture(const Call& call, void* stream, void* replays_
                                   DeviceError* error) {
   if (failed()) return Failure(error);
   // Asked now, while somebody can be told: at a step's begin it would only be counted.
+  if (replays_on == kPerThreadStream) {
+    std::snprintf(error->text, sizeof(error->text),
+                  "replay_stream: expected a stream that is every thread's");
+    return DeviceOutcome::kRefused;
+  }
   uint64_t id = 0;
   const DeviceOutcome usable = CheckStream(replays_on, &id, error);
   if (usable != DeviceOutcome::kTaken && usable != DeviceOutcome::kCapturing) return usable;
   bool broken = false;
-  const DeviceOutcome outcome = graph_.Capture(call, stream, site, error, &broken);
-  if (outcome == DeviceOutcome::kTaken) replays_on_.store(replays_on, std::memory_order_release);
+  const DeviceOutcome outcome = graph_.Capture(call, stream, replays_on, site, error, &broken);
   if (broken) Break(Broken::kRefusing, *error);
   return outcome;
 }
@@ -58,7 +62,7 @@ DeviceOutcome DeviceRing::BeginStep(int64_t step, GraphOwner* owner, DeviceError
   if (step_open()) EndStep(error);
   if (failed()) return Failure(error);
   if (!graph_.Ask(owner)) return DeviceOutcome::kTaken;
-  void* stream = replays_on_.load(std::memory_order_acquire);
+  void* stream = graph_.replays_on();
   Claim claim;
   bool prepared = false;
   const DeviceOutcome got = Acquire(nullptr, stream, &claim, &prepared, error);
@@ -86,9 +90,10 @@ DeviceOutcome DeviceRing::BeginStep(int64_t step, GraphOwner* owner, DeviceError
     open_at_.store(kNothingOpen, std::memory_order_release);
     return DeviceOutcome::kFailed;
   }
+  const bool rows_left_out = !elements && put.AnySampled();
   open_on_ = stream;
-  open_.store(record, std::memory_order_release);
-  return elements || !put.AnySampled() ? DeviceOutcome::kTaken : DeviceOutcome::kTakenWithoutRows;
+  open_.store(record, std::memory_order_release);  // from here on whoever ends the step has it
+  return rows_left_out ? DeviceOutcome::kTakenWithoutRows : DeviceOutcome::kTaken;
 }
 
 DeviceOutcome DeviceRing::EndStep(DeviceError* error) {

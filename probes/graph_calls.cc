@@ -107,11 +107,17 @@ DeviceStatus GraphCalls::SharedMemory(uint64_t bytes, void* stream, uint64_t cap
 }
 
 template <typename Prepare, typename Launch>
-DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, void* site,
-                              DeviceError* error, bool* broken, Prepare prepare, Launch launch) {
+DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, void* replays_on,
+                              void* site, DeviceError* error, bool* broken, Prepare prepare,
+                              Launch launch) {
   const std::lock_guard<std::mutex> lock(capturing_);
   const uint32_t at = size_.load(std::memory_order_relaxed);
   if (at == kMaxCaptured) return DeviceOutcome::kCapturing;
+  if (at > 0 && replays_on != replays_on_) {
+    return Refuse(absl::InvalidArgumentError("replay_stream: expected the one that the device's "
+                                             "first captured call was given"),
+                  error);
+  }
   uint64_t capture = 0;
   void* memory = nullptr;
   DeviceStatus s = table_->capture_id(device_, stream, &capture, error);
@@ -130,12 +136,13 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
     ++call->number;
   }
   calls_[at] = std::move(call);
+  replays_on_ = replays_on;
   size_.store(at + 1, std::memory_order_release);
   return DeviceOutcome::kTaken;
 }
 
-DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* site,
-                                  DeviceError* error, bool* broken) {
+DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
   RoutingPlan plan;
   if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) return Refuse(s, error);
   const uint64_t bytes = table_->workspace_bytes(plan.tokens, plan.rule.experts);
@@ -145,24 +152,24 @@ DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* s
   const auto launch = [&](void* memory, const GraphCall& device_call) {
     return table_->capture_routing(device_, &plan, memory, bytes, &device_call, stream, error);
   };
-  return Add(std::make_unique<CapturedRouting>(call, plan), stream, site, error, broken, prepare,
-             launch);
+  return Add(std::make_unique<CapturedRouting>(call, plan), stream, replays_on, site, error, broken,
+             prepare, launch);
 }
 
-DeviceOutcome GraphCalls::Capture(const MatmulCall& call, void* stream, void* site,
-                                  DeviceError* error, bool* broken) {
+DeviceOutcome GraphCalls::Capture(const MatmulCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
   auto captured = std::make_unique<CapturedProduct>(call);
   const int64_t threads = captured->MostThreads();
   const auto prepare = [](uint64_t, void**) { return kDeviceOk; };
   const auto launch = [&](void*, const GraphCall& device_call) {
     return table_->capture_product(device_, threads, &device_call, stream, error);
   };
-  return Add(std::move(captured), stream, site, error, broken, prepare, launch);
+  return Add(std::move(captured), stream, replays_on, site, error, broken, prepare, launch);
 }
 
 template <typename Captured, typename Call>
 DeviceOutcome GraphCalls::AddJob(const Call& call, DeviceGraphBatchCall capture, void* stream,
-                                 void* site, DeviceError* error, bool* broken) {
+                                 void* replays_on, void* site, DeviceError* error, bool* broken) {
   auto captured = std::make_unique<Captured>(call);
   BatchShape shape;
   std::vector<std::byte> content;
@@ -171,17 +178,19 @@ DeviceOutcome GraphCalls::AddJob(const Call& call, DeviceGraphBatchCall capture,
   const auto launch = [&](void* memory, const GraphCall& device_call) {
     return capture(device_, &shape, memory, &device_call, stream, error);
   };
-  return Add(std::move(captured), stream, site, error, broken, prepare, launch);
+  return Add(std::move(captured), stream, replays_on, site, error, broken, prepare, launch);
 }
 
-DeviceOutcome GraphCalls::Capture(const TensorCall& call, void* stream, void* site,
-                                  DeviceError* error, bool* broken) {
-  return AddJob<CapturedTensor>(call, table_->capture_tensor, stream, site, error, broken);
+DeviceOutcome GraphCalls::Capture(const TensorCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
+  return AddJob<CapturedTensor>(call, table_->capture_tensor, stream, replays_on, site, error,
+                                broken);
 }
 
-DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* site,
-                                  DeviceError* error, bool* broken) {
-  return AddJob<CapturedUpdate>(call, table_->capture_update, stream, site, error, broken);
+DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
+  return AddJob<CapturedUpdate>(call, table_->capture_update, stream, replays_on, site, error,
+                                broken);
 }
 
 // ---- a step ------------------------------------------------------------------------------------

@@ -98,20 +98,24 @@ class GraphCalls {
  public:
   GraphCalls(const DeviceTable* table, void* device) : table_(table), device_(device) {}
 
-  // Puts the call's launches into the graph that `stream` is being captured into. Allocates. Any
+  // Puts the call's launches into the graph that `stream` is being captured into, and whose replays
+  // are in the order of `replays_on`, the same one for all calls. Allocates. Any
   // thread. kCapturing: there are kMaxCaptured already. kRefused: *error says why, nothing was
   // done. kFailed: the same, for want of memory; or, with *broken, because a launch failed.
-  DeviceOutcome Capture(const RoutingCall& call, void* stream, void* site, DeviceError* error,
-                        bool* broken);
-  DeviceOutcome Capture(const MatmulCall& call, void* stream, void* site, DeviceError* error,
-                        bool* broken);
-  DeviceOutcome Capture(const TensorCall& call, void* stream, void* site, DeviceError* error,
-                        bool* broken);
-  DeviceOutcome Capture(const UpdateCall& call, void* stream, void* site, DeviceError* error,
-                        bool* broken);
+  DeviceOutcome Capture(const RoutingCall& call, void* stream, void* replays_on, void* site,
+                        DeviceError* error, bool* broken);
+  DeviceOutcome Capture(const MatmulCall& call, void* stream, void* replays_on, void* site,
+                        DeviceError* error, bool* broken);
+  DeviceOutcome Capture(const TensorCall& call, void* stream, void* replays_on, void* site,
+                        DeviceError* error, bool* broken);
+  DeviceOutcome Capture(const UpdateCall& call, void* stream, void* replays_on, void* site,
+                        DeviceError* error, bool* broken);
 
   // Any thread.
   uint32_t size() const { return size_.load(std::memory_order_acquire); }
+
+  // Where steps are opened and closed, once there is a call.
+  void* replays_on() const { return replays_on_; }
 
   // What follows is the stepping thread's.
 
@@ -145,16 +149,17 @@ class GraphCalls {
   // prepare(capture, &memory) gets what the call needs, launch(memory, device_call) puts it into
   // the graph.
   template <typename Prepare, typename Launch>
-  DeviceOutcome Add(std::unique_ptr<CapturedCall> call, void* stream, void* site,
+  DeviceOutcome Add(std::unique_ptr<CapturedCall> call, void* stream, void* replays_on, void* site,
                     DeviceError* error, bool* broken, Prepare prepare, Launch launch);
   template <typename Captured, typename Call>
-  DeviceOutcome AddJob(const Call& call, DeviceGraphBatchCall capture, void* stream, void* site,
-                       DeviceError* error, bool* broken);
+  DeviceOutcome AddJob(const Call& call, DeviceGraphBatchCall capture, void* stream,
+                       void* replays_on, void* site, DeviceError* error, bool* broken);
 
   const DeviceTable* const table_;
   void* const device_;
   std::mutex capturing_;
   std::vector<Shared> shared_;
+  void* replays_on_ = nullptr;                              // as slots_
   uint64_t* sections_ = nullptr;                            // of GraphCall, behind the slots
   GraphSlot* slots_ = nullptr;                              // set before size_ is more than 0
   std::unique_ptr<std::unique_ptr<CapturedCall>[]> calls_;  // [kMaxCaptured]

@@ -76,11 +76,14 @@ class Observer final : private probes::GraphOwner {
     probes::DeviceReply reply;
     wished_ = 0;
     probe_.BeginStep(step_, this, &reply);
-    if (wished_ > 0) Count(reply, wished_);
+    const bool taken = reply.outcome == probes::DeviceOutcome::kTaken;
+    if (wished_ > 0 || !taken) Count(reply, std::max<int64_t>(wished_, 1));
+    sampled_ += wished_ > 0 && cadence_.SampleDue(step_) ? 1 : 0;
   }
   void EndGraph() {
     probes::DeviceReply reply;
     probe_.EndStep(&reply);
+    if (reply.outcome != probes::DeviceOutcome::kTaken) Count(reply);
     cadence_.AtStepEnd(sample_bytes_, kSummaryBytes);
     ++step_;
   }
@@ -115,7 +118,11 @@ class Observer final : private probes::GraphOwner {
     wish.options.sampled = cadence_.SampleDue(step_);
     wish.due = wish.options.sampled || (site != &kProductSite && cadence_.FirstDue(step_) == step_);
     wish.options.key = static_cast<uint64_t>(step_);
-    wished_ += wish.due ? 1 : 0;
+    if (wish.due) {
+      wished_ += site == &kRouterSite    ? 1
+                 : site == &kProductSite ? StepBlock::kLayers - 1
+                                         : StepBlock::kLayers;
+    }
     return wish;
   }
   uint32_t Reserve(void*, uint32_t, uint32_t, uint32_t) override { return 0; }

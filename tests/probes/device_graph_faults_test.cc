@@ -182,6 +182,19 @@ TEST_F(GraphFaults, AStreamOfAnotherDeviceIsRefusedWhenItIsNamed) {
   EXPECT_FALSE(ring->has_graphs());
 }
 
+TEST_F(GraphFaults, ReplaysHaveOneStream) {
+  fake_.capture(graph_, true);
+  EXPECT_EQ(ring_->Capture(case_.device(), graph_, Stream(4), Site(1), &error_),
+            DeviceOutcome::kRefused);
+  EXPECT_THAT(error_.text, HasSubstr("replay_stream: expected the one"));
+  const auto ring = Open();
+  EXPECT_EQ(ring->Capture(case_.device(), graph_, kPerThreadStream, Site(1), &error_),
+            DeviceOutcome::kRefused);
+  EXPECT_THAT(error_.text, HasSubstr("every thread's"));
+  EXPECT_FALSE(ring->has_graphs());
+  fake_.capture(graph_, false);
+}
+
 TEST_F(GraphFaults, CapturesThatFail) {
   for (const char* call : {"capture_id", "allocate", "write_memory", "capture_tensor"}) {
     SCOPED_TRACE(call);

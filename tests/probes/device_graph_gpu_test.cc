@@ -76,9 +76,11 @@ TEST_F(GpuGraph, FiguresElementsAndRowsAreTheHosts) {
     owner_.wishes = {{Site(3 * seed), {true, options}},
                      {Site(3 * seed + 1), {true, options}},
                      {Site(3 * seed + 2), {true, OptionsOf(seed - seed % 5, seed % 3 != 0)}}};
+    const TensorCall on_device = Copy(tensor);  // the trainer may not allocate while it captures
+    const UpdateCall updated = Copy(update);
     Graph graph(stream_, [&] {
-      Capture(Copy(tensor), Site(3 * seed));
-      Capture(Copy(update), Site(3 * seed + 1));
+      Capture(on_device, Site(3 * seed));
+      Capture(updated, Site(3 * seed + 1));
       Capture(router.device, Site(3 * seed + 2));
     });
     for (int64_t n = 0; n < 2; ++n) {  // the second time what the first one left is there
@@ -282,6 +284,8 @@ TEST_F(GpuGraph, AGraphOutlivesTheRing) {
   owner_.wishes = {{Site(0), {true, OptionsOf(3, true)}}};
   Step(0, [&] { graph.Replay(stream_); });
   Take();
+  DeviceItem none;
+  EXPECT_FALSE(ring_->Front(&none));  // or the ring would free nothing
   DeviceError error{};
   ring_ = DeviceRing::Open(g_table, 0, {}, &error);
   ASSERT_NE(ring_, nullptr) << error.text;

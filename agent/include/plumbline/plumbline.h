@@ -157,16 +157,18 @@ PLUMBLINE_API plumbline_status_t plumbline_step_end(plumbline_run_t* run);
  * Device memory for the calls (up to 72 KiB each; for router calls one workspace a stream of a
  * capture) is taken here and never given back.
  *
- * `replay_stream`: a cudaStream_t that lives as long as the run; every step, and every replay, must
- * be in its order (graphs are launched on it, or on streams that wait for it after step_begin and
- * that it waits for before step_end), and no two replays of one graph at the same time. A replay
- * that spans a step's begin or end, or overlaps another, is found out: nothing on that device is
- * measured from then on. FAILED_PRECONDITION: begun already, or not begun; steps begin and end
- * outside, or all around. */
+ * `replay_stream`: a cudaStream_t that lives as long as the run, the same for all graphs of a
+ * device, and not cudaStreamPerThread (else the calls are INVALID_ARGUMENT). Every step, and every
+ * replay, must be in its order (graphs are launched on it, or on streams that wait for it after
+ * step_begin and that it waits for before step_end), and no two replays of one graph at the same
+ * time. A replay that spans a step's begin or end, or overlaps another, is found out: nothing on
+ * that device is measured from then on. FAILED_PRECONDITION: begun already, or not begun; steps
+ * begin and end outside, or all around. */
 PLUMBLINE_API plumbline_status_t plumbline_capture_begin(plumbline_run_t* run, void* replay_stream);
 PLUMBLINE_API plumbline_status_t plumbline_capture_end(plumbline_run_t* run);
 
-/* Waits until all that was observed is acknowledged by the server and written to the record. */
+/* Waits until all that was observed is acknowledged by the server and written to the record; within
+ * a step whose graphs are measured, without what a device measures in that step. */
 PLUMBLINE_API plumbline_status_t plumbline_flush(plumbline_run_t* run, uint32_t timeout_ms);
 
 /* Says goodbye to the server, ends the record, stops the run's threads, within timeout_ms. */
