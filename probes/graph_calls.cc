@@ -136,7 +136,7 @@ DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, 
     ++call->number;
   }
   calls_[at] = std::move(call);
-  replays_on_ = replays_on;
+  if (at == 0) replays_on_ = replays_on;  // the first size publishes it
   size_.store(at + 1, std::memory_order_release);
   return DeviceOutcome::kTaken;
 }
