@@ -96,4 +96,18 @@ inline void EmulateGather(const GatherItem& item, const uint64_t* indices, std::
   }
 }
 
+// All of a batch's items, as one launch.
+inline void EmulateTensors(const std::byte* items, int n, std::byte* results) {
+  const auto* item = reinterpret_cast<const TensorItem*>(items);
+  for (const auto* end = item + n; item != end; ++item) {
+    for (int64_t at = 0; at < item->count; at += kSpanElements) EmulateSpan(*item, at, results);
+  }
+}
+inline void EmulateUpdates(const std::byte* items, int n, std::byte* results) {
+  const auto* item = reinterpret_cast<const UpdateItem*>(items);
+  for (const auto* end = item + n; item != end; ++item) {
+    for (int64_t at = 0; at < item->count; at += kUpdateBlock) EmulateBlock(*item, at, results);
+  }
+}
+
 }  // namespace plumbline

@@ -200,24 +200,14 @@ DeviceStatus RunBatch(const char* name, const BatchShape& batch, void* staging, 
 
 DeviceStatus MeasureTensors(void*, const BatchShape* batch, void* staging, void* workspace,
                             uint64_t bytes, void* stream, DeviceError* error) {
-  const auto run = [](const std::byte* items, int n, std::byte* results) {
-    const auto* item = reinterpret_cast<const TensorItem*>(items);
-    for (const auto* end = item + n; item != end; ++item) {
-      for (int64_t at = 0; at < item->count; at += kSpanElements) EmulateSpan(*item, at, results);
-    }
-  };
-  return RunBatch("measure_tensors", *batch, staging, workspace, bytes, stream, error, run);
+  return RunBatch("measure_tensors", *batch, staging, workspace, bytes, stream, error,
+                  EmulateTensors);
 }
 
 DeviceStatus CheckUpdates(void*, const BatchShape* batch, void* staging, void* workspace,
                           uint64_t bytes, void* stream, DeviceError* error) {
-  const auto run = [](const std::byte* items, int n, std::byte* results) {
-    const auto* item = reinterpret_cast<const UpdateItem*>(items);
-    for (const auto* end = item + n; item != end; ++item) {
-      for (int64_t at = 0; at < item->count; at += kUpdateBlock) EmulateBlock(*item, at, results);
-    }
-  };
-  return RunBatch("check_updates", *batch, staging, workspace, bytes, stream, error, run);
+  return RunBatch("check_updates", *batch, staging, workspace, bytes, stream, error,
+                  EmulateUpdates);
 }
 
 DeviceStatus Gather(void*, const BatchShape* batch, void* staging, void* workspace, uint64_t bytes,

@@ -108,24 +108,12 @@ DeviceStatus CaptureId(void*, void* stream, uint64_t* id, DeviceError* error) {
 
 DeviceStatus CaptureTensor(void*, const BatchShape* batch, void* workspace, const GraphCall* call,
                            void* stream, DeviceError* error) {
-  const auto run = [](const std::byte* items, int n, std::byte* results) {
-    const auto* item = reinterpret_cast<const TensorItem*>(items);
-    for (const auto* end = item + n; item != end; ++item) {
-      for (int64_t at = 0; at < item->count; at += kSpanElements) EmulateSpan(*item, at, results);
-    }
-  };
-  return CaptureBatch("capture_tensor", *batch, workspace, *call, stream, error, run);
+  return CaptureBatch("capture_tensor", *batch, workspace, *call, stream, error, EmulateTensors);
 }
 
 DeviceStatus CaptureUpdate(void*, const BatchShape* batch, void* workspace, const GraphCall* call,
                            void* stream, DeviceError* error) {
-  const auto run = [](const std::byte* items, int n, std::byte* results) {
-    const auto* item = reinterpret_cast<const UpdateItem*>(items);
-    for (const auto* end = item + n; item != end; ++item) {
-      for (int64_t at = 0; at < item->count; at += kUpdateBlock) EmulateBlock(*item, at, results);
-    }
-  };
-  return CaptureBatch("capture_update", *batch, workspace, *call, stream, error, run);
+  return CaptureBatch("capture_update", *batch, workspace, *call, stream, error, EmulateUpdates);
 }
 
 // The counts are the host twin's: there is no workspace to be left in disorder.
