@@ -62,6 +62,29 @@ std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options
   return probe;
 }
 
+LossCause LossOf(probes::DeviceOutcome outcome) {
+  switch (outcome) {
+    case probes::DeviceOutcome::kTaken:  // no loss: not asked
+    case probes::DeviceOutcome::kTakenWithoutRows:
+      return LossCause::kSampleRing;
+    case probes::DeviceOutcome::kStarting:
+      return LossCause::kDeviceStarting;
+    case probes::DeviceOutcome::kRingFull:
+      return LossCause::kDeviceRing;
+    case probes::DeviceOutcome::kTooManyStreams:
+      return LossCause::kDeviceStreams;
+    case probes::DeviceOutcome::kCapturing:
+      return LossCause::kCapturing;
+    case probes::DeviceOutcome::kRefused:
+      return LossCause::kInvalid;
+    case probes::DeviceOutcome::kNotLoaded:
+      return LossCause::kDevice;
+    case probes::DeviceOutcome::kFailed:
+      break;
+  }
+  return LossCause::kDeviceFailed;
+}
+
 void TellOfDevice(std::atomic<bool>* told, const DeviceError& why) {
   if (told->load(std::memory_order_relaxed) || told->exchange(true)) return;
   std::fprintf(

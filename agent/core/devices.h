@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 
+#include "agent/core/losses.h"
 #include "agent/core/options.h"
 #include "agent/core/slots.h"
 #include "probes/device_probe.h"
@@ -18,6 +19,9 @@ inline probes::DeviceTag TagOf(const SlotHead& head) {
 
 // Nothing is loaded or allocated before the first device tensor.
 std::shared_ptr<probes::DeviceProbe> MakeDeviceProbe(const AgentOptions& options);
+
+// The cause under which a call that a device did not take, or not whole, is counted.
+LossCause LossOf(probes::DeviceOutcome outcome);
 
 // Says on standard error, once a flag, why device tensors are not measured.
 void TellOfDevice(std::atomic<bool>* told, const DeviceError& why);

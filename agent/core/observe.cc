@@ -147,33 +147,16 @@ plumbline_status_t Run::Taken(const char* name, const SlotHead& head,
                               const probes::DeviceReply& reply, int device,
                               plumbline_error_t* error) {
   if (reply.crowded && !state_->rung.load(std::memory_order_relaxed)) state_->Ring();
-  const auto lose = [&](LossCause cause) {
-    state_->CountLoss(cause, head.site, head.step);
-    return plumbline_status_t{PLUMBLINE_DROPPED};
-  };
-  switch (reply.outcome) {
-    case probes::DeviceOutcome::kTaken:
-      return PLUMBLINE_OK;
-    case probes::DeviceOutcome::kTakenWithoutRows:
-      lose(LossCause::kSampleRing);
-      return PLUMBLINE_OK;
-    case probes::DeviceOutcome::kStarting:
-      return lose(LossCause::kDeviceStarting);
-    case probes::DeviceOutcome::kRingFull:
-      return lose(LossCause::kDeviceRing);
-    case probes::DeviceOutcome::kTooManyStreams:
-      return lose(LossCause::kDeviceStreams);
-    case probes::DeviceOutcome::kCapturing:
-      return lose(LossCause::kCapturing);
-    case probes::DeviceOutcome::kRefused:
-      return Invalid(name, head, reply.error.text, error);
-    case probes::DeviceOutcome::kFailed:
-      TellOfDevice(&state_->told_failed, reply.error);
-      return lose(LossCause::kDeviceFailed);
-    case probes::DeviceOutcome::kNotLoaded:
-      break;
+  if (reply.outcome == probes::DeviceOutcome::kTaken) return PLUMBLINE_OK;
+  if (reply.outcome == probes::DeviceOutcome::kRefused) {
+    return Invalid(name, head, reply.error.text, error);
   }
-  lose(LossCause::kDevice);
+  state_->CountLoss(LossOf(reply.outcome), head.site, head.step);
+  if (reply.outcome == probes::DeviceOutcome::kTakenWithoutRows) return PLUMBLINE_OK;
+  if (reply.outcome == probes::DeviceOutcome::kFailed) {
+    TellOfDevice(&state_->told_failed, reply.error);
+  }
+  if (reply.outcome != probes::DeviceOutcome::kNotLoaded) return PLUMBLINE_DROPPED;
   TellOfDevice(&state_->told_not_loaded, reply.error);
   return Fail(error, PLUMBLINE_UNAVAILABLE,
               std::string(name) + " \"" + head.site->layer + "\": the tensors lie on CUDA device " +

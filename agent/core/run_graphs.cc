@@ -65,20 +65,13 @@ void Run::EndGraphs(int64_t step) {
 
 // A step's captured calls together: they fail together.
 void Run::Lost(const probes::DeviceReply& reply, int64_t step) {
-  const auto lose = [&](LossCause cause) { state_->CountLoss(cause, nullptr, step); };
-  switch (reply.outcome) {
-    case probes::DeviceOutcome::kTaken:
-      return;
-    case probes::DeviceOutcome::kTakenWithoutRows:
-      return lose(LossCause::kSampleRing);
-    case probes::DeviceOutcome::kRingFull:
-      return lose(LossCause::kDeviceRing);
-    case probes::DeviceOutcome::kCapturing:
-      return lose(LossCause::kCapturing);
-    default:
-      TellOfDevice(&state_->told_failed, reply.error);
-      return lose(LossCause::kDeviceFailed);
-  }
+  if (reply.outcome == probes::DeviceOutcome::kTaken) return;
+  // A stream that is refused now was fine when the calls were captured: the device's fault, or
+  // gone.
+  const bool failed = reply.outcome == probes::DeviceOutcome::kFailed ||
+                      reply.outcome == probes::DeviceOutcome::kRefused;
+  if (failed) TellOfDevice(&state_->told_failed, reply.error);
+  state_->CountLoss(failed ? LossCause::kDeviceFailed : LossOf(reply.outcome), nullptr, step);
 }
 
 }  // namespace plumbline::agent
