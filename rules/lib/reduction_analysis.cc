@@ -20,8 +20,17 @@ std::shared_ptr<const ReductionAnalysis> Analyse(const JoinedReduction& joined, 
     return a;
   }
   a->c = *std::move(c);
+  PreferMajority(a->c);
   a->replayed = replay;
   a->replay = replay ? ReplayReduction(a->c) : JudgedColumns(a->c);
+  const double postscale = joined.call_of(0).postscale();
+  a->bound = CheckSumBound(a->c, a->replay, postscale == 0 ? 1 : postscale);
+  // What is no bare sum is nobody's to judge as one.
+  a->blocked = a->bound.excuse;
+  if (a->bound.postscaled)
+    a->blocked =
+        "postscaled: every element is the sum times the declared postscale; record the output "
+        "before it to have the sum itself judged";
   return a;
 }
 

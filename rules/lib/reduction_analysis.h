@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/archive.h"
+#include "rules/lib/reduction_bound.h"
 #include "rules/lib/reduction_case.h"
 #include "rules/lib/reduction_replay.h"
 #include "rules/rule.h"
@@ -18,10 +19,11 @@ struct ReductionAnalysis {
   ReductionCase c;
   ReductionReplay replay;
   bool replayed = false;  // else replay has the judged columns alone
+  SumBound bound;         // can the results be sums of the inputs at all?
 
   std::vector<uint32_t> ranks() const;  // that the verdict speaks of; empty: the step's
 
-  // What WithoutValues keeps, without joined: only that is remembered beyond its step.
+  // What WithoutValues keeps, without joined and bound: only that is remembered beyond its step.
   void Persist(Archive& a) {
     ReductionFrame& frame = c;
     a(blocked, frame, replay, replayed);

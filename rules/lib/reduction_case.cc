@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/load.h"
 #include "rules/lib/routing_tensors.h"
@@ -62,6 +65,12 @@ class Decoder {
       c_.op = Call::OP_SUM;
       c_.assumptions.push_back("the collective sums: its operation was not recorded");
     }
+    const std::string& algorithm = First().call().algorithm();
+    if (IsCompression(algorithm))
+      return Cannot(
+          absl::StrCat("compressed: ", algorithm,
+                       " hands over less than the values, by design; its single steps are "
+                       "no sums, and what it leaves out is judged over steps"));
     if (c_.op == Call::OP_SUM || c_.op == Call::OP_AVG) return absl::OkStatus();
     return Cannot("not-a-sum: the operation is neither a sum nor an average");
   }
@@ -91,6 +100,7 @@ class Decoder {
     Append(sample.output(), 0, c_.output);
     for (int r = 1; each && r < c_.ranks; ++r)
       CompareOutputs(sample.output(), r, sample.output(), static_cast<uint32_t>(r));
+    if (each) CountResults();
     return LoadOffsets(sample);
   }
 
@@ -103,6 +113,7 @@ class Decoder {
     for (size_t i = 0; i < joined_.items.size(); ++i) {
       if (absl::Status s = LoadRank(i); !s.ok()) return s;
     }
+    CountResults();
     return LoadOffsets(first);
   }
 
@@ -123,6 +134,7 @@ class Decoder {
     c_.input_dtype = in;
     c_.output_dtype = out;
     if (i == 0) {
+      c_.output_rank = rank;
       Pick(sample.output());
       Append(sample.output(), 0, c_.output);
     } else {
@@ -195,7 +207,21 @@ class Decoder {
       if (Same(LoadDouble(mine, dtype, i), LoadDouble(first.data().data(), dtype, i))) continue;
       c_.differing_ranks.push_back(rank);
       c_.first_difference = c_.first_difference < 0 ? i : std::min(c_.first_difference, i);
+      ++results_[std::string_view(mine, bytes)];
+      if (c_.others.size() == ReductionCase::kMostOthers) return;
+      c_.others.push_back({rank, {}});
+      Append(other, row, c_.others.back().values);
+      bytes_of_others_.emplace_back(mine, bytes);
       return;
+    }
+  }
+
+  // Which result a strict majority of the ranks has.
+  void CountResults() {
+    const auto ranks = static_cast<size_t>(c_.ranks);
+    c_.output_majority = 2 * (ranks - c_.differing_ranks.size()) > ranks;
+    for (size_t i = 0; i < c_.others.size() && c_.majority < 0; ++i) {
+      if (2 * results_[bytes_of_others_[i]] > ranks) c_.majority = static_cast<int>(i);
     }
   }
 
@@ -288,9 +314,22 @@ class Decoder {
   ReductionCase c_;
   int64_t recorded_ = 0;        // samples in the record
   std::vector<int64_t> picks_;  // of them, judged
+  std::map<std::string_view, size_t>
+      results_;  // ranks by what they got, where it is not the first's
+  std::vector<std::string_view> bytes_of_others_;
 };
 
 }  // namespace
+
+bool IsCompression(std::string_view algorithm) {
+  static constexpr std::string_view kWords[] = {"powersgd", "onebit",     "1bit",
+                                                "topk",     "int8scaled", "fp8scaled"};
+  std::string plain;
+  for (const char letter : algorithm) {
+    if (letter != '-' && letter != '_' && letter != ' ') plain += absl::ascii_tolower(letter);
+  }
+  return std::find(std::begin(kWords), std::end(kWords), plain) != std::end(kWords);
+}
 
 absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined) {
   return Decoder(joined).Run();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,14 +50,29 @@ struct ReductionFrame {
 // Decoded samples of one call. Values are in the dtypes' own precision, held as doubles.
 struct ReductionCase : ReductionFrame {
   std::vector<double> inputs;     // [N,m], rows by group rank
-  std::vector<double> output;     // [m], of the first rank
+  std::vector<double> output;     // [m], of output_rank: the first
   std::vector<uint64_t> offsets;  // [m]
+  // Results that are not `output`, of the first ranks that have one: what each of them got.
+  struct Other {
+    uint32_t rank = 0;
+    std::vector<double> values;  // [m]
+  };
+  uint32_t output_rank = 0;
+  static constexpr size_t kMostOthers = 64;
+  std::vector<Other> others;
+  // A strict majority of the ranks has this one of `others`; -1: none has, or `output` is theirs.
+  int majority = -1;
+  bool output_majority = false;  // a strict majority has `output`; false where one result came
 
   double input(int rank, int sample) const {
     return inputs[static_cast<size_t>(rank) * static_cast<size_t>(samples) +
                   static_cast<size_t>(sample)];
   }
 };
+
+// Words for what is no plain sum ("powersgd", "one-bit", "top-k", "int8-scaled", "fp8-scaled"), in
+// any spelling of case and hyphens.
+bool IsCompression(std::string_view algorithm);
 
 // FailedPrecondition with an inconclusive reason ("short-id: sentence") where the call cannot be
 // judged: missing ranks (named), ranks that disagree, malformed tensors, no samples.

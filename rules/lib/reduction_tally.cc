@@ -43,7 +43,8 @@ void ReductionTally::Take(const SiteStep& step,
         narrow = last;
       }
     }
-    if (taken) continue;
+    // Results that are no sums at all say nothing of how sums are rounded.
+    if (taken || a->bound.broken > 0) continue;
     taken = true;
     std::optional<uint64_t> population;
     if (a->c.count > 0) population = a->c.count;

@@ -45,6 +45,7 @@ class ReductionTally {
   std::map<std::string, std::string> blocked;  // reasons by id, the first of each
   std::set<std::string> told_blocked;
   v1::Level told = v1::LEVEL_UNSPECIFIED;
+  bool told_broken = false;  // results that no order of additions gives
   int64_t step_first = 0;
   int64_t step_last = 0;
   std::set<uint32_t> ranks;
@@ -54,8 +55,9 @@ class ReductionTally {
   uint64_t sampleless_calls = 0;
 
   void Persist(Archive& a) {
-    a.Version(1);
-    a(stream, last, narrow, what_if, growth, calls, blocked, told_blocked, told, step_first);
+    a.Version(2);
+    a(stream, last, narrow, what_if, growth, calls, blocked, told_blocked, told, told_broken);
+    a(step_first);
     a(step_last, ranks, wire, group_size, sampleless_calls, any_, bias_step_);
   }
 

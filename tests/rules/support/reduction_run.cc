@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <random>
+
 // Simulated reductions as the evidence of a run: its settings, and what each rank records.
+#include "base/half.h"
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/spec_values.h"
 #include "tests/support/batches.h"
@@ -28,6 +32,26 @@ void StateOdd(const ReductionSpec& spec, v1::ReductionCall* call) {
   if (spec.odd == "root") call->set_root(3);
 }
 
+// What came back, after what the spec does to it.
+std::vector<double> Damaged(const ReductionSpec& spec, std::vector<double> output, int rank) {
+  for (double& y : output) {
+    y = RoundToFormat(y * spec.factor, spec.dtype);
+    if (spec.clip > 0)
+      y = std::clamp(y, -RoundToFormat(spec.clip, spec.dtype),
+                     RoundToFormat(spec.clip, spec.dtype));
+  }
+  for (size_t i = 0; i < static_cast<size_t>(spec.flipped); ++i) output[17 * i] *= -1;
+  if (spec.spike != 0) output[5] = RoundToFormat(output[5] * spec.spike, spec.dtype);
+  if (rank < 0 || rank != spec.garbage_rank) return output;
+  std::mt19937_64 random(99);
+  for (double& y : output) {
+    const bool hit = std::uniform_real_distribution(0.0, 1.0)(random) < spec.garbage;
+    const double other = std::normal_distribution(0.0, 64 * spec.scale)(random);
+    if (hit) y = RoundToFormat(other, spec.dtype);
+  }
+  return output;
+}
+
 // One rank's record, or (rank < 0) all ranks'.
 v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step, int rank) {
   v1::Evidence e;
@@ -43,6 +67,7 @@ v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step,
   call.set_count(c.count);
   call.set_group_size(static_cast<uint32_t>(spec.ranks));
   call.set_group_rank(rank < 0 ? 0 : static_cast<uint32_t>(rank));
+  call.set_algorithm(spec.algorithm);
   call.set_prescale(spec.prescale);
   call.set_postscale(spec.postscale);
   for (const uint32_t r : c.ring_order) call.add_ring_order(r);
@@ -59,7 +84,7 @@ v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step,
     const auto row = c.inputs.begin() + rank * m;
     *sample.mutable_inputs() = TensorOf({row, row + m}, spec.dtype, {m});
   }
-  std::vector<double> output = c.output;
+  std::vector<double> output = Damaged(spec, c.output, rank);
   if (rank >= 0 && rank == spec.differing_rank) output[0] *= 2;
   *sample.mutable_output() = TensorOf(output, spec.dtype, {m});
   if (spec.record_offsets) *sample.mutable_offsets() = OffsetTensor(c.offsets);
@@ -83,11 +108,15 @@ void Set(ReductionSpec& spec, const std::string& key, const std::string& value) 
                   {"kinds", &spec.kinds},
                   {"steps", &spec.steps},
                   {"missing", &spec.missing},
+                  {"flipped", &spec.flipped},
+                  {"garbage_rank", &spec.garbage_rank},
                   {"odd_rank", &spec.odd_rank},
                   {"differing_rank", &spec.differing_rank}};
   fields.number = {{"spread", &spec.spread},         {"mean", &spec.mean},
                    {"scale", &spec.scale},           {"identical", &spec.identical},
                    {"non_finite", &spec.non_finite}, {"zeros", &spec.zeros},
+                   {"factor", &spec.factor},         {"clip", &spec.clip},
+                   {"spike", &spec.spike},           {"garbage", &spec.garbage},
                    {"prescale", &spec.prescale},     {"postscale", &spec.postscale}};
   fields.flag = {{"flush", &spec.flush},
                  {"declare_order", &spec.declare_order},
@@ -97,13 +126,10 @@ void Set(ReductionSpec& spec, const std::string& key, const std::string& value) 
                  {"sample", &spec.sample},
                  {"sequence", &spec.sequence},
                  {"variable_count", &spec.variable_count}};
-  fields.text = {{"model", &spec.model},
-                 {"average", &spec.average},
-                 {"rounding", &spec.rounding},
-                 {"segments", &spec.segments},
-                 {"order", &spec.order},
-                 {"odd", &spec.odd},
-                 {"op", &spec.op}};
+  fields.text = {{"model", &spec.model},         {"average", &spec.average},
+                 {"rounding", &spec.rounding},   {"segments", &spec.segments},
+                 {"order", &spec.order},         {"odd", &spec.odd},
+                 {"algorithm", &spec.algorithm}, {"op", &spec.op}};
   fields.dtype = {{"dtype", &spec.dtype}};
   SetField(fields, key, value);
 }

@@ -51,7 +51,16 @@ struct ReductionSpec {
   int odd_rank = -1;        // this rank states another ...
   std::string odd;          // ... "count", "dtype", "op" or "root"
   int differing_rank = -1;  // its output is another in one element
-  double prescale = 1;      // as stated
+  // What was done to the results after the sum: all times `factor`, cut at `clip` in magnitude; in
+  // so many elements another sign, one element times `spike`; garbage in that share of one rank's.
+  double factor = 1;
+  double clip = 0;
+  int flipped = 0;
+  double spike = 0;
+  int garbage_rank = -1;
+  double garbage = 0.9;
+  std::string algorithm;  // as stated
+  double prescale = 1;    // as stated
   double postscale = 1;
   std::string op;  // as stated; empty: sum, or avg with `average`
   bool variable_count = false;
