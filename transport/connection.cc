@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/dialer.h"
 #include "transport/wire.h"
 
 namespace plumbline::transport {
@@ -18,10 +19,11 @@ constexpr milliseconds kGoodbye{300};  // for the server to close its side
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const StreamConfig& config) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Our own backoff decides; the channel's must not be slower. The least one keeps gRPC's default:
-  // it is also how long a handshake may take, and a server that ten thousand dial at once needs it.
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(config.backoff_first_ms));
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(config.backoff_first_ms));
+  // The least backoff keeps gRPC's default: it is also how long a handshake may take, and a server
+  // that ten thousand dial at once needs it.
+  const auto retry_ms = static_cast<int>(PaceOf(config).retry_ms);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, retry_ms);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, retry_ms);
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetMaxSendMessageSize(-1);

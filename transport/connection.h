@@ -44,8 +44,9 @@ struct StreamConfig {
   std::vector<v1::Source> sources;
   uint64_t stream_id = 0;
   std::string tool_version;
-  uint32_t backoff_first_ms = 100;
-  uint32_t backoff_last_ms = 5000;
+  uint32_t crowd = 0;  // how many lose this server at once and dial it again: the world's ranks
+  uint32_t backoff_first_ms = 200;  // between two tries, of a small crowd
+  uint32_t backoff_last_ms = 5000;  // of a server that is there and refuses
   uint32_t ack_timeout_ms = 30000;
   uint32_t heartbeat_ms = 1000;
   std::function<int64_t()> newest_step;                // for heartbeats; negative: no step yet
@@ -57,6 +58,8 @@ struct StreamConfig {
   Credentials credentials;
   // The server was there and will not have us, or our credentials cannot be used; may be null.
   std::function<void(const grpc::Status&)> on_refused;
+  // A try found nobody, and why; may be null.
+  std::function<void(const grpc::Status&)> on_unreachable;
 };
 
 struct StreamCounters {
@@ -65,8 +68,8 @@ struct StreamCounters {
   std::atomic<uint64_t> bytes_sent{0};
 };
 
-// A channel that dials when our own backoff says so. Errors as OpenChannel; none without
-// credentials.
+// A channel that dials as often as the pace of its crowd says (transport/dialer.h), while it is
+// polled. Errors as OpenChannel; none without credentials but for a target that is no address.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const StreamConfig& config);
 
 // Not thread-safe: all calls from the thread that runs `events`. What it is given must outlive it.

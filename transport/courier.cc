@@ -13,6 +13,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBusyNap{50};
 constexpr milliseconds kIdleNap{100};
 constexpr milliseconds kIdleAfter{1000};
+// Between tries of a server, or a relay, that is there and says that it cannot serve just now.
+constexpr uint32_t kUnavailableLongest = 400;
 
 // The server was there and meant it; anything else may be better next time.
 bool Refused(const grpc::Status& status) {
@@ -40,29 +42,31 @@ bool NoHandshake(const grpc::Status& status) {
 
 Courier::Courier(const StreamConfig& config, Outbox* outbox, StreamCounters* counters,
                  Wishes wishes)
-    : config_(config), outbox_(*outbox), counters_(*counters), wishes_(std::move(wishes)) {}
+    : config_(config),
+      outbox_(*outbox),
+      counters_(*counters),
+      wishes_(std::move(wishes)),
+      dialer_(config),
+      backoff_ms_(config.backoff_first_ms),
+      random_(std::random_device()()) {}
 
 bool Courier::Wanted() const {
   return !wishes_.stopping() && !(wishes_.finishing() && outbox_.state().empty());
 }
 
-// Credentials are read anew for each connection: they are changed while a trainer runs.
-absl::Status Courier::Prepare() {
-  if (channel_ != nullptr && !config_.credentials.any()) return absl::OkStatus();
-  auto channel = MakeChannel(config_);
-  if (!channel.ok()) return channel.status();
-  channel_ = *std::move(channel);
-  return absl::OkStatus();
-}
-
 // One connection. True when the server welcomed us.
 bool Courier::RunOnce(grpc::Status* status) {
-  if (const absl::Status ready = Prepare(); !ready.ok()) {
-    *status = {grpc::StatusCode::FAILED_PRECONDITION, std::string(ready.message())};
+  auto channel = dialer_.Take();
+  if (!channel.ok()) {
+    *status = {grpc::StatusCode::FAILED_PRECONDITION, std::string(channel.status().message())};
     return false;
   }
+  return Call(*channel, status);
+}
+
+bool Courier::Call(const std::shared_ptr<grpc::Channel>& channel, grpc::Status* status) {
   grpc::CompletionQueue events;
-  Connection connection(config_, &outbox_, &counters_, channel_, &events);
+  Connection connection(config_, &outbox_, &counters_, channel, &events);
   connection.Start();
   void* tag = nullptr;
   bool ok = false;
@@ -82,8 +86,9 @@ bool Courier::RunOnce(grpc::Status* status) {
   return connection.welcomed();
 }
 
-// Between two attempts. When the end is near the next attempt is made at once, the first time.
-void Courier::WaitBefore(Clock::time_point again) {
+// Ends early when the end is near: the next try is then made at once, the first time.
+void Courier::Wait(uint64_t ms) {
+  const Clock::time_point again = Clock::now() + milliseconds(ms);
   const bool was_finishing = wishes_.finishing();
   while (Clock::now() < again && Wanted()) {
     if (wishes_.finishing() && !was_finishing) return;
@@ -91,28 +96,56 @@ void Courier::WaitBefore(Clock::time_point again) {
   }
 }
 
+// Thousands that lost one server, or begin together, do not dial it at one moment.
+void Courier::Spread() {
+  const uint32_t spread = PaceOf(config_).spread_ms;
+  if (spread > 0) Wait(std::uniform_int_distribution<uint64_t>(0, spread)(random_));
+}
+
+// Nobody is there: dials, polled, until somebody is.
+void Courier::AwaitServer() {
+  const bool was_finishing = wishes_.finishing();
+  const auto on = [&] { return Wanted() && (was_finishing || !wishes_.finishing()); };
+  if (!dialer_.Await(on) && Wanted()) dialer_.Forget();
+}
+
+void Courier::WaitBeforeNext(bool welcomed, const grpc::Status& status) {
+  if (welcomed) {
+    backoff_ms_ = config_.backoff_first_ms;
+    Spread();
+    return Wait(backoff_ms_);
+  }
+  const bool unavailable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+  if (unavailable && !dialer_.Connected()) {
+    if (config_.on_unreachable && !NoHandshake(status)) config_.on_unreachable(status);
+    return AwaitServer();
+  }
+  // It is there, and overloaded, still starting, or means it.
+  Wait(std::uniform_int_distribution<uint64_t>(backoff_ms_ / 2, backoff_ms_)(random_));
+  const uint64_t longest = std::max(unavailable ? kUnavailableLongest : config_.backoff_last_ms,
+                                    PaceOf(config_).retry_ms);
+  backoff_ms_ = std::min<uint64_t>(backoff_ms_ * 2, longest);
+}
+
 void Courier::Run() {
-  uint32_t backoff_ms = config_.backoff_first_ms;
   grpc::Status status;
+  Spread();
   while (Wanted()) {
-    if (RunOnce(&status)) backoff_ms = config_.backoff_first_ms;
+    const bool welcomed = RunOnce(&status);
     if (config_.on_refused && (Refused(status) || NoHandshake(status))) config_.on_refused(status);
-    WaitBefore(Clock::now() + milliseconds(backoff_ms));
-    backoff_ms = std::min(backoff_ms * 2, config_.backoff_last_ms);
+    WaitBeforeNext(welcomed, status);
   }
 }
 
 absl::Status Courier::Deliver() {
-  uint32_t backoff_ms = config_.backoff_first_ms;
   grpc::Status status;
   while (Wanted()) {
-    if (RunOnce(&status)) backoff_ms = config_.backoff_first_ms;
+    const bool welcomed = RunOnce(&status);
     if (Refused(status)) {
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           status.error_message());
     }
-    WaitBefore(Clock::now() + milliseconds(backoff_ms));
-    backoff_ms = std::min(backoff_ms * 2, config_.backoff_last_ms);
+    WaitBeforeNext(welcomed, status);
   }
   if (outbox_.state().empty()) return absl::OkStatus();
   return absl::CancelledError("stopped before " + config_.target + " had everything" +

@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "absl/status/status.h"
 #include "transport/connection.h"
+#include "transport/dialer.h"
 #include "transport/outbox.h"
 
 namespace plumbline::transport {
@@ -37,14 +39,19 @@ class Courier {
  private:
   bool Wanted() const;
   bool RunOnce(grpc::Status* status);
-  absl::Status Prepare();
-  void WaitBefore(Clock::time_point again);
+  bool Call(const std::shared_ptr<grpc::Channel>& channel, grpc::Status* status);
+  void Spread();
+  void WaitBeforeNext(bool welcomed, const grpc::Status& status);
+  void Wait(uint64_t ms);
+  void AwaitServer();
 
   const StreamConfig& config_;
   Outbox& outbox_;
   StreamCounters& counters_;
   const Wishes wishes_;
-  std::shared_ptr<grpc::Channel> channel_;  // null: to be made
+  Dialer dialer_;
+  uint64_t backoff_ms_;  // of a server that is there and will not have us
+  std::minstd_rand random_;
 };
 
 struct Leftovers {

@@ -119,6 +119,7 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.sources = {state_->source};
     config.stream_id = stream_id_;
     config.tool_version = kToolVersion;
+    config.crowd = options.world_size;
     config.backoff_first_ms = options.backoff_first_ms;
     config.backoff_last_ms = options.backoff_last_ms;
     config.ack_timeout_ms = options.ack_timeout_ms;
@@ -127,6 +128,7 @@ bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
     config.fill_heartbeat = [state = state_](v1::Heartbeat* beat) { FillHeartbeat(*state, beat); };
     config.credentials = transport::CredentialsFromEnvironment();
     config.on_refused = SayOnce(options.server);
+    config.on_unreachable = SayUnreachable(options.server);
     config.server_forgot = [state = state_] { state->declare_again.store(true); };
     config.side = directives = std::make_shared<Directives>(state_);
     stream_ = std::make_shared<ServerStream>(std::move(config), outbox_, options.spool_dir);

@@ -6,6 +6,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "transport/courier.h"
+#include "transport/reason.h"
 
 namespace plumbline::agent {
 
@@ -17,6 +18,16 @@ std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
                  "plumbline: %s does not take this process's evidence, which is kept meanwhile: "
                  "%s\n",
                  server.c_str(), said.c_str());
+  };
+}
+
+std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server) {
+  return [server, said = false](const grpc::Status& status) mutable {
+    if (std::exchange(said, true)) return;
+    std::fprintf(stderr,
+                 "plumbline: no server at %s yet: %s. What is observed is kept meanwhile, and sent "
+                 "when one answers there.\n",
+                 server.c_str(), transport::WhyUnreachable(status.error_message()).c_str());
   };
 }
 

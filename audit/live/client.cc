@@ -13,6 +13,7 @@
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "plumbline/v1/query.grpc.pb.h"
 #include "transport/credentials.h"
+#include "transport/reason.h"
 
 namespace plumbline::audit {
 namespace {
@@ -29,21 +30,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& addres
   arguments.SetMaxReceiveMessageSize(256 << 20);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy cannot reach our loopback
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 300);
   // Despite its name, how long a connection may take: a busy server is not a dead one.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   // A server whose host vanished is noticed.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   return transport::OpenChannel(address, transport::CredentialsFromEnvironment(), arguments);
-}
-
-// What gRPC says where HTTP/1 is spoken, in the clear or over TLS.
-bool SpeaksHttp1(const std::string& said) {
-  for (const char* sign : {"http1.x server", "Failed parsing HTTP/2", "missing selected ALPN"}) {
-    if (said.find(sign) != std::string::npos) return true;
-  }
-  return false;
 }
 
 // Reaches nobody: a client whose credentials cannot be used says so at its first call.
@@ -67,7 +60,7 @@ class Client::Impl {
     if (!connected_.ok()) return connected_.status();
     std::string message = status.error_message();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      const char* hint = SpeaksHttp1(message)
+      const char* hint = transport::SpeaksHttp1(message)
                              ? "; is this plumbd's gRPC port (its --grpc), not its HTTP port?"
                              : "";
       message = absl::StrCat("no server answers at ", address_, hint, " (", message, ")");
@@ -172,6 +165,8 @@ class Client::Impl {
     const grpc::Status status = reader->Finish();
     return wanted ? ToAbsl(status) : absl::OkStatus();
   }
+
+  bool AwaitServer(double seconds) { return channel_->WaitForConnected(In(seconds)); }
 
   void Cancel() {
     std::lock_guard lock(mutex_);
@@ -302,6 +297,8 @@ absl::Status Client::Watch(const v1::WatchIncidentsRequest& request,
                            const std::function<bool(const v1::IncidentEvent&)>& on_event) {
   return impl_->Watch(request, on_event);
 }
+
+bool Client::AwaitServer(double seconds) { return impl_->AwaitServer(seconds); }
 
 void Client::Cancel() { impl_->Cancel(); }
 

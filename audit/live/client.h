@@ -52,6 +52,9 @@ class Client {
   // status) or Cancel is called (Cancelled).
   absl::Status Watch(const v1::WatchIncidentsRequest& request,
                      const std::function<bool(const v1::IncidentEvent&)>& on_event);
+  // Waits for a server, polled: one that comes back is found within half a second. True: it is
+  // connected.
+  bool AwaitServer(double seconds);
   // Ends a Watch that runs and every one that would begin.
   void Cancel();
 

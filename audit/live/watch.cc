@@ -20,6 +20,7 @@ namespace {
 constexpr int kFailed = 2;
 constexpr double kAskSeconds = 5;
 constexpr double kCatchUpSeconds = 10;
+constexpr double kLookSeconds = 0.1;
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 
@@ -31,11 +32,14 @@ bool Permanent(const absl::Status& status) {
          status.code() == absl::StatusCode::kUnauthenticated;
 }
 
-// Sleeps in slices, so that Ctrl-C is answered at once.
-void Pause(std::chrono::milliseconds time, const StopSignal& stop) {
-  const auto end = std::chrono::steady_clock::now() + time;
+// Until the server is there again, in slices, so that Ctrl-C is answered at once; and a moment in
+// any case, for one that answers and will not.
+void AwaitServer(Client& client, std::chrono::milliseconds least, const StopSignal& stop) {
+  const auto end = std::chrono::steady_clock::now() + least;
   while (!stop.stopped() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  while (!stop.stopped() && !client.AwaitServer(kLookSeconds)) {
   }
 }
 
@@ -112,7 +116,7 @@ int RunWatch(const WatchOptions& options) {
     }
     if (!away) Say(std::string(status.message()) + "; waiting for it");
     away = true;
-    Pause(pause, stop);
+    AwaitServer(client, pause, stop);
     pause = std::min(2 * pause, kLongestPause);
   }
   if (!answered) Say("no server answered at " + options.server);

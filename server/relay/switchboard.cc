@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMuch = 32u << 20;  // bytes on their way up; reading stops above
 constexpr size_t kLittle = kMuch / 2;
+constexpr std::chrono::milliseconds kLook{200};
 
 }  // namespace
 
@@ -103,9 +104,35 @@ Switchboard::Switchboard(const std::string& target, transport::Credentials crede
     : target_(target) {
   config_.target = target;
   config_.credentials = std::move(credentials);
+  dialler_ = std::thread([this] { KeepDialling(); });
 }
 
-Switchboard::~Switchboard() = default;
+Switchboard::~Switchboard() {
+  dialling_ = false;
+  dialler_.join();
+}
+
+// Somebody must poll the channel between two calls, or a server that is back is found by gRPC's own
+// look each 5 s (transport/dialer.h).
+void Switchboard::KeepDialling() {
+  grpc::CompletionQueue events;
+  while (dialling_) {
+    std::shared_ptr<grpc::Channel> channel;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      channel = channel_;
+    }
+    if (channel == nullptr) {
+      std::this_thread::sleep_for(kLook);
+      continue;
+    }
+    channel->NotifyOnStateChange(channel->GetState(true), std::chrono::system_clock::now() + kLook,
+                                 &events, this);
+    void* tag = nullptr;
+    bool ok = false;
+    events.Next(&tag, &ok);
+  }
+}
 
 // Null, and why: our credentials cannot be used. They are read anew for each call.
 std::shared_ptr<Switchboard::Upstream> Switchboard::CallLocked(grpc::Status* why) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -61,6 +62,7 @@ class Switchboard : public std::enable_shared_from_this<Switchboard> {
   void OnRoom(const Upstream* from);
   void OnEnded(const Upstream* from, const grpc::Status& status);
   std::shared_ptr<Line> Find(uint64_t stream_id);
+  void KeepDialling();
 
   const std::string target_;
   transport::StreamConfig config_;
@@ -71,6 +73,8 @@ class Switchboard : public std::enable_shared_from_this<Switchboard> {
   std::shared_ptr<Upstream> upstream_;  // the call; null: none
   std::unordered_map<uint64_t, std::shared_ptr<Line>> lines_;
   std::vector<std::shared_ptr<Line>> waiting_;  // for room
+  std::atomic<bool> dialling_{true};
+  std::thread dialler_;  // last: it uses the others
 };
 
 }  // namespace plumbline::server

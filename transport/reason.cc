@@ -1,0 +1,36 @@
+#include "transport/reason.h"
+
+namespace plumbline::transport {
+namespace {
+
+bool Has(const std::string& text, const char* words) {
+  return text.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+bool SpeaksHttp1(const std::string& said) {
+  for (const char* sign : {"http1.x server", "Failed parsing HTTP/2", "missing selected ALPN"}) {
+    if (Has(said, sign)) return true;
+  }
+  return false;
+}
+
+std::string WhyUnreachable(const std::string& said) {
+  if (SpeaksHttp1(said)) {
+    return "HTTP is spoken there, not gRPC: is it plumbd's --http port, not its --grpc port (7433 "
+           "by default)?";
+  }
+  if (Has(said, "DNS resolution failed")) {
+    const size_t last = said.rfind(": ");
+    return "the host's name does not resolve" +
+           (last == std::string::npos ? "" : " (" + said.substr(last + 2) + ")");
+  }
+  for (const std::string before : {"Failed to connect to remote host: ", "last error: "}) {
+    const size_t at = said.rfind(before);
+    if (at != std::string::npos) return said.substr(at + before.size());
+  }
+  return said;
+}
+
+}  // namespace plumbline::transport
