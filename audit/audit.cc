@@ -99,12 +99,6 @@ bool AuditResult::inputs_failed() const {
                      [](const InputReport& input) { return input.failed(); });
 }
 
-bool AuditResult::nothing_read() const {
-  return inputs_failed() && std::all_of(inputs.begin(), inputs.end(), [](const InputReport& input) {
-           return input.format == "unknown";
-         });
-}
-
 absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
                                      const std::function<void(const AuditProgress&)>& on_progress) {
   AuditResult result;
@@ -124,7 +118,8 @@ absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
   }
   Merge(std::move(sources), engine->get(), on_progress, progress).Run();
   result.inputs = std::move(inputs.reports);
-  if (!result.nothing_read()) (*engine)->Finish();
+  // Also where nothing could be read: that there is no verdict is a finding.
+  (*engine)->Finish();
   result.coverage = (*engine)->coverage();
   return result;
 }

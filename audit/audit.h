@@ -27,9 +27,6 @@ struct AuditResult {
   rules::Coverage coverage;
 
   bool inputs_failed() const;
-  // An input failed, and no other is there that a reader took: nothing was judged, and that no
-  // evidence came is no finding.
-  bool nothing_read() const;
 };
 
 struct AuditProgress {

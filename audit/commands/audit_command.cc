@@ -2,6 +2,7 @@
 // was, 2 on bad usage or an input that could not be read whole.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -79,18 +80,19 @@ std::string HoldTo(const std::vector<std::string>& files, std::vector<std::strin
   return "";
 }
 
+// What is wrong with the inputs, one line a file: whoever sends the report elsewhere sees it too.
 void SayProblems(const AuditResult& result) {
   for (const InputReport& input : result.inputs) {
-    for (const Problem& problem : input.problems) Fail(input.path + ": " + problem.text);
+    const auto wrong =
+        std::find_if(input.problems.begin(), input.problems.end(), [](auto& p) { return p.error; });
+    if (wrong == input.problems.end()) continue;
+    Fail(wrong->offset > 0 ? input.Line(*wrong) : input.path + ": " + wrong->text);
   }
 }
 
 int Report(const Arguments& arguments, const absl::StatusOr<AuditResult>& result) {
   if (!result.ok()) return Fail(std::string(result.status().message()));
-  if (result->nothing_read()) {
-    SayProblems(*result);
-    if (arguments.format == "text") return kExitError;  // programs still get their report
-  }
+  SayProblems(*result);
   if (!WriteOutput(arguments.output, Render(arguments, *result))) return kExitError;
   return ExitStatus(*result, FailLevel(arguments.fail_on));
 }

@@ -26,7 +26,9 @@ the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The laye
 is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared as they
 stand: that all are equal needs no margin; other choices are counted, and rounding may be the reason of some.
 A flip whose margin exceeds 4 times that difference
-on more than 0.1 % of the tokens is a finding. A token counts in the first layer where it flips: above
+on more than 0.1 % of the tokens is a finding. Where the scores themselves are far apart, no margin is large: choices
+of which one side alone made more than a tenth are a finding by that share (more where few of many experts are chosen:
+what score differences of an eighth of the scores' spread move, 21 % for 1 of 256). A token counts in the first layer where it flips: above
 that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
 on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
@@ -42,19 +44,22 @@ see other inputs: hence the first divergent one.
 **Bad.** `1.8 % of 2,048 tokens choose other experts by margins above 4 times the median difference of 0.004;
 layers.3 is the first`.
 
-**Good.** Flips only where the margin is of the size of the scores' difference.
+**Good.** Flips only where the margin is of the size of the scores' difference, and a few per cent of the choices.
 
 **How to fix it.**
 - Same arithmetic: router in fp32 on both sides (Megatron-LM `--moe-router-dtype fp32`; vLLM and SGLang:
   keep the gate unquantised).
 - Same bias: send `expert_bias` (`e_score_correction_bias`) with each weight update.
 - Or replay inference's choices in training (routing replay); then -1 entries must not be replayed.
+- Exploration noise, jitter and dropout off wherever the two are meant to agree (`model.eval()` does not reach a
+  router that adds its noise by a flag of its own).
 - -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it beside the cache.
 
-**Level.** A warning; choices that differ without scores are a note up to a tenth of all choices (bf16 scores move 2 to
-4 % of them), a warning beyond.
+**Level.** A warning; choices that differ without scores are a note up to that share of all choices (bf16 scores move 2
+to 4 % of them), a warning beyond.
 
-**Strength.** Flips: `heuristic`, 4 times and 0.1 % are customary. -1 entries, zero gates and lengths: `proved`,
+**Strength.** Flips: `heuristic`, 4 times and 0.1 % are customary; the share of choices is derived, for scores that are
+nearly normal over the experts. -1 entries, zero gates and lengths: `proved`,
 given that equal ids name the same token.
 
 **Inconclusive when** nothing joins; ids or positions are missing or repeat; the sides have other numbers
@@ -105,8 +110,6 @@ constexpr RuleInfo kInfo = {"causality/train-infer-routing",
                             kOptions};
 
 constexpr uint64_t kFewTokens = 1000;
-// Of all choices: what rounding of scores does not do.
-constexpr double kBeyondRounding = 0.1;
 
 // The name, value and words of one kind of finding.
 struct Told {
@@ -161,6 +164,9 @@ class TrainInferRouting : public Rule {
     std::string reason;  // why the last step that could not be judged was not
     RoutingComparison last;
     std::set<std::string> fired;
+    // Of all choices, those that one side alone made.
+    double share() const { return differing / static_cast<double>(compared); }
+    double most_by_rounding() const { return MostByRounding(last.experts, last.top_k); }
     void Persist(Archive& a) {
       a(compared, flips, large_flips, marked, differing, step_first, step_last, reason, last,
         fired);
@@ -276,61 +282,61 @@ class TrainInferRouting : public Rule {
               "no cut), and never replay -1 or zero gates."
             : "Give both sides one arithmetic (router in fp32) and one expert bias, sent with "
               "each weight update; or replay inference's choices in training.");
-    if (told.pair != nullptr && told.pair->found) FillWitness(*told.pair, *f.mutable_witness());
-    Describe(c, *verdict.mutable_details());
+    if (told.pair != nullptr && told.pair->found) DescribePair(*told.pair, *f.mutable_witness());
+    DescribeRouting(c, *verdict.mutable_details());
     verdict.add_assumptions("equal sequence ids and positions name the same token");
     if (!told.proved) verdict.add_assumptions("layers that were not recorded route alike");
     if (told.pair == nullptr) verdict.add_assumptions("each dump holds whole sequences");
     return verdict;
   }
 
-  static void FillWitness(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness) {
-    Put(witness, "sequence", static_cast<double>(pair.train.key.sequence));
-    Put(witness, "position", static_cast<double>(pair.train.key.position));
-    Put(witness, "train_experts", ExpertList(pair.train.chosen));
-    Put(witness, "inference_experts", ExpertList(pair.infer.chosen));
-    if (pair.train.ranked.empty() || pair.infer.ranked.empty()) return;
-    Put(witness, "train_margin", static_cast<double>(pair.train.margin));
-    Put(witness, "inference_margin", static_cast<double>(pair.infer.margin));
-  }
-
-  // Choices alone, of all steps.
-  v1::Verdict Unscored(const Layer& layer) const {
-    if (layer.compared < kFewTokens) {
-      return Inconclusive(absl::StrCat("few-tokens: ", layer.compared, " tokens were compared, of ",
-                                       kFewTokens, " needed"));
-    }
-    const double share = layer.differing / static_cast<double>(layer.compared);
-    v1::Verdict verdict;
-    if (layer.flips == 0) {
-      verdict = Pass("both sides choose the same experts");
-      verdict.add_assumptions("each side's choices are its own, not the other's replayed");
-      return verdict;
-    }
-    const std::string words =
+  // By the choices of all steps, whatever the margins: without scores there are none, and where
+  // the scores themselves are far apart none tells.
+  v1::Verdict ByChoices(const Layer& layer, bool scored) const {
+    const double share = layer.share(), most = layer.most_by_rounding();
+    const bool beyond = share > most;
+    std::string words =
         absl::StrFormat("%d of %d tokens choose other experts, %.2g %% of all choices", layer.flips,
                         layer.compared, 100 * share);
     if (!(share > share_)) return Pass(words);
-    const bool beyond = share > kBeyondRounding;
-    verdict = MakeFinding(
+    if (scored)
+      absl::StrAppendFormat(&words, ", and the scores are as far apart (median difference %.3g)",
+                            layer.last.difference);
+    v1::Verdict verdict = MakeFinding(
         {.level = beyond ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
          .strength = v1::STRENGTH_HEURISTIC,
          .title = "training and inference route the same tokens differently",
          .explanation = absl::StrCat(
              words, beyond ? ": rounding of the scores does not do that."
                            : ". Without scores it is not known whether rounding is the reason."),
-         .cause = "other-choices",
+         .cause = scored ? "other-scores" : "other-choices",
          .measured = "choices that one side alone made",
          .value = share,
          .unit = "share",
-         .threshold = beyond ? kBeyondRounding : share_,
+         .threshold = beyond ? most : share_,
          .threshold_source =
-             beyond ? "bf16 scores move 2 to 4 % of the choices" : "option flip-share",
-         .fix = "Record both sides' router scores: margins tell rounding from another arithmetic, "
-                "bias or numbering of the experts.",
+             beyond ? "a tenth, or what differences of an eighth of the scores' spread move"
+                    : "option flip-share",
+         .fix = scored ? "Look for what one side adds to the scores: exploration noise or jitter "
+                         "that evaluation leaves on, dropout, weights of another update."
+                       : "Record both sides' router scores: margins tell rounding from another "
+                         "arithmetic, bias or numbering of the experts.",
          .confidence = beyond ? 0.8 : 0.5});
     verdict.mutable_finding()->set_sample_size(layer.compared);
     return verdict;
+  }
+
+  v1::Verdict Unscored(const Layer& layer) const {
+    if (layer.compared < kFewTokens) return FewTokens(layer.compared);
+    if (layer.flips > 0) return ByChoices(layer, false);
+    v1::Verdict verdict = Pass("both sides choose the same experts");
+    verdict.add_assumptions("each side's choices are its own, not the other's replayed");
+    return verdict;
+  }
+
+  static v1::Verdict FewTokens(uint64_t tokens) {
+    return Inconclusive(
+        absl::StrCat("few-tokens: ", tokens, " tokens were compared, of ", kFewTokens, " needed"));
   }
 
   v1::Verdict Rest(const LayerSite& site, const Layer& layer) const {
@@ -342,13 +348,14 @@ class TrainInferRouting : public Rule {
     } else if (!layer.reason.empty()) {
       verdict = Inconclusive(layer.reason);
     } else if (layer.marked < kFewTokens) {
-      verdict = Inconclusive(absl::StrCat("few-tokens: ", layer.marked,
-                                          " tokens were compared, of ", kFewTokens, " needed"));
+      verdict = FewTokens(layer.marked);
+    } else if (layer.share() > layer.most_by_rounding()) {
+      verdict = ByChoices(layer, true);
     } else {
       verdict = Pass(layer.flips == 0 ? "both sides choose the same experts"
                                       : "flips are of the size of the scores' differences");
     }
-    Describe(layer.last, *verdict.mutable_details());
+    DescribeRouting(layer.last, *verdict.mutable_details());
     Put(*verdict.mutable_details(), "tokens_of_all_steps", static_cast<double>(layer.compared));
     Put(*verdict.mutable_details(), "flips_of_all_steps", static_cast<double>(layer.flips));
     verdict.add_assumptions("equal sequence ids and positions name the same token");
@@ -363,24 +370,6 @@ class TrainInferRouting : public Rule {
     verdict.mutable_site()->set_step_last(last);
     if (runs_.given_up() > 0)
       Put(*verdict.mutable_details(), "steps_given_up", static_cast<double>(runs_.given_up()));
-  }
-
-  // Of the last compared step.
-  static void Describe(const RoutingComparison& c, google::protobuf::Struct& details) {
-    const auto share = [&](uint64_t n) {
-      return static_cast<double>(n) / static_cast<double>(std::max<uint64_t>(c.compared, 1));
-    };
-    Put(details, "tokens", static_cast<double>(c.joined));
-    if (!c.blocked.empty()) return;
-    Put(details, "set_overlap", c.overlap);
-    Put(details, "flip_share", share(c.flips));
-    Put(details, "order_only_share", share(c.order_only));
-    Put(details, "weight_only_share", share(c.weight_only));
-    Put(details, "largest_gate_difference", c.largest_gate_difference);
-    if (!c.unmarked.empty()) return;
-    Put(details, "large_flip_share", share(c.large_flips));
-    Put(details, "median_score_difference", c.difference);
-    Put(details, "median_flip_margin", c.median_flip_margin);
   }
 
   double factor_;

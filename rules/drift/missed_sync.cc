@@ -18,9 +18,11 @@ constexpr char kPage[] = R"page(
 From one step on, tokens that claim the newest weights drift as if they came from older ones.
 
 **What it checks.** Per step, the log of the mean of d² over the tokens labelled lag 0. One upward jump is fitted at
-every step with at least 8 steps on each side, and compared with the best straight line. A finding where the jump is
-at least ln 2 and at least 6 standard errors, and leaves at most half of the squares that the line leaves. Each step
-is a version of its own, so that a jump between steps is one at a version change.
+every step and compared with the best straight line. A finding where the best one is at least ln 2 and at least 6
+standard errors, leaves at most half of the squares that the line leaves, and has 8 steps on each side: until they have
+come it is not told, as the step would be the wrong one. `step_at_least` and `step_at_most` are the steps that are a
+twentieth as likely as the one named, or more. Each step is a version of its own, so that a jump between steps is one
+at a version change.
 
 **Why.** A weight update that skips one worker of eight, or one tensor of three hundred (a tied embedding, a new
 quantisation scale), raises no error: the engine answers, labels its tokens with the new version, and the ratio
@@ -36,7 +38,8 @@ trainer's after each update; the strata by worker show who missed it.
 **Strength.** `statistical`, a warning. Six standard errors with 14 or more degrees of freedom are 3e-5 at one
 place; the three conditions together fired in none of 10,000 simulated healthy runs.
 
-**Inconclusive when** no lag is recorded, fewer than 16 steps have tokens of lag 0, or the record is not true.
+**Inconclusive when** no lag is recorded, fewer than 16 steps have tokens of lag 0, the jump has fewer than 8 steps on
+one side, or the record is not true.
 
 **What it cannot see.** An update missed in the first 8 steps or the last 8; one that the next update mends; tokens
 that are honestly labelled stale (`drift/staleness`).
@@ -75,20 +78,28 @@ class MissedSyncRule : public DriftRule {
           absl::StrFormat("few-steps: %d steps have tokens of lag 0, %d with drift are needed",
                           jump.steps, 2 * StepChange::kFewestAside));
     }
-    v1::Verdict verdict = jump.found ? Found(site, jump)
-                                     : Pass(
-                                           "no jump beside which a line fits "
-                                           "worse");
+    v1::Verdict verdict = jump.found     ? Found(site, jump)
+                          : jump.at_edge ? Inconclusive(AtEdge(jump))
+                                         : Pass("no jump beside which a line fits worse");
     google::protobuf::Struct& details = *verdict.mutable_details();
     Put(details, "steps", static_cast<double>(jump.steps));
     if (jump.jump > 0) {
       Put(details, "step", static_cast<double>(jump.step));
+      Put(details, "step_at_least", static_cast<double>(jump.step_low));
+      Put(details, "step_at_most", static_cast<double>(jump.step_high));
       Put(details, "jump", jump.jump);
       Put(details, "standard_error", jump.standard_error);
       Put(details, "residual_share", jump.residual_share);
     }
     if (jump.found) site.statistics.strata.Describe(details);
     return verdict;
+  }
+
+  static std::string AtEdge(const StepChange& jump) {
+    return absl::StrFormat(
+        "near-the-end: drift rose %.3g-fold at step %d, and %d steps on each side are needed to "
+        "tell a jump from growth",
+        std::exp(jump.jump), jump.step, StepChange::kFewestAside);
   }
 
   static v1::Verdict Found(const DriftSite& site, const StepChange& jump) {

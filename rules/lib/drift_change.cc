@@ -100,6 +100,37 @@ void FillLevels(std::span<const DriftPoint> points, Growth& growth) {
 
 }  // namespace
 
+namespace {
+
+// Of the splits of `y`, whose mean is 0, into a lower head of i values and a higher tail: the
+// squares that its two means explain. Means -, +: head / i and -head / (n - i).
+std::vector<double> SplitGains(const std::vector<double>& y) {
+  const double n = static_cast<double>(y.size());
+  std::vector<double> gains(y.size(), 0);
+  double head = 0;
+  for (size_t i = 1; i < y.size(); ++i) {
+    head += y[i - 1];
+    const double k = static_cast<double>(i);
+    if (head < 0) gains[i] = head * head * (1 / k + 1 / (n - k));
+  }
+  return gains;
+}
+
+// The splits whose likelihood is within a factor of 20 of the best one's.
+void FillRange(std::span<const DriftPoint> points, const std::vector<double>& gains, double squares,
+               double left, StepChange& best) {
+  const double n = static_cast<double>(points.size());
+  const double most = left * std::pow(20.0, 2 / n);
+  best.step_low = best.step_high = best.step;
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (gains[i] <= 0 || !(squares - gains[i] <= most)) continue;
+    best.step_low = std::min(best.step_low, points[i].step);
+    best.step_high = std::max(best.step_high, points[i].step);
+  }
+}
+
+}  // namespace
+
 StepChange FindStepChange(std::span<const DriftPoint> points) {
   constexpr size_t kAside = StepChange::kFewestAside;
   StepChange best;
@@ -110,31 +141,27 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
   DriftCell whole;
   for (const double v : y) whole.Add(v);
   for (double& v : y) v -= whole.mean;
-  const double n = static_cast<double>(y.size());
-  double head = 0, explained = 0;
-  size_t at = 0;
-  for (size_t i = 1; i + kAside <= y.size(); ++i) {
-    head += y[i - 1];
-    if (i < kAside) continue;
-    // Means -, +: head / i and -head / (n - i), the whole's mean being 0.
-    const double k = static_cast<double>(i);
-    const double gain = head * head * (1 / k + 1 / (n - k));
-    if (head < 0 && gain > explained) {
-      explained = gain;
-      at = i;
-      best.jump = -head / k - head / (n - k);
-    }
-  }
+  // Every split competes: were those near the ends left out, a jump there would be put where the
+  // range begins, which is a step or more before it.
+  const std::vector<double> gains = SplitGains(y);
+  const auto at = static_cast<size_t>(std::max_element(gains.begin(), gains.end()) - gains.begin());
   if (at == 0) return best;
-  const double left = std::max(whole.m2 - explained, 0.0);
+  double head = 0;
+  for (size_t i = 0; i < at; ++i) head += y[i];
+  const double n = static_cast<double>(y.size()), k = static_cast<double>(at);
+  best.jump = -head / k - head / (n - k);
+  const double left = std::max(whole.m2 - gains[at], 0.0);
   const double line = LineResidual(y);
-  const double k = static_cast<double>(at);
   best.standard_error = std::sqrt(left / (n - 2) * (1 / k + 1 / (n - k)));
   best.residual_share = line > 0 ? left / line : 1;
   best.step = points[at].step;
   best.version = points[at].version;
-  best.found = best.jump >= std::numbers::ln2 && best.jump >= 6 * best.standard_error &&
-               best.residual_share <= 0.5;
+  FillRange(points, gains, whole.m2, left, best);
+  const bool large = best.jump >= std::numbers::ln2 && best.jump >= 6 * best.standard_error &&
+                     best.residual_share <= 0.5;
+  const bool inside = at >= kAside && at + kAside <= y.size();
+  best.found = large && inside;
+  best.at_edge = large && !inside;
   return best;
 }
 

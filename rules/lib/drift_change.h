@@ -13,19 +13,22 @@ namespace plumbline::rules {
 struct StepChange {
   static constexpr size_t kFewestAside = 8;
 
-  bool judged = false;  // at least 8 steps with drift on each side
-  bool found = false;   // all three conditions
-  int64_t step = 0;     // the first one after the jump
-  int64_t version = 0;  // the trainer's there
-  double jump = 0;      // of log mean d^2
+  bool judged = false;   // at least 8 steps with drift on each side
+  bool found = false;    // all three conditions, and 8 steps on each side of the jump
+  bool at_edge = false;  // all three, and fewer than 8 steps before or after it: more must come
+  int64_t step = 0;      // the first one after the jump
+  int64_t step_low = 0, step_high = 0;  // the steps that are a twentieth as likely, or more
+  int64_t version = 0;                  // the trainer's there
+  double jump = 0;                      // of log mean d^2
   double standard_error = 0;
   double residual_share = 0;  // squares that the jump leaves over those that the line leaves
   size_t steps = 0;
 };
 
 // Residual squares by prefix sums about the series' mean. Steps whose mean square is 0 have no
-// logarithm: of a series that has any, half the smallest other mean square stands for them.
-// found: jump >= ln 2 and >= 6 standard errors, and residual_share <= 1/2.
+// logarithm: of a series that has any, half the smallest other mean square stands for them. All
+// splits compete. found: jump >= ln 2 and >= 6 standard errors, residual_share <= 1/2, and at least
+// 8 steps on each side.
 StepChange FindStepChange(std::span<const DriftPoint> points);
 
 // Growth that begins anew with every restart of the run: a line in the steps since the attempt

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -50,6 +52,8 @@ class Comparer {
       : train_(train), infer_(infer), factor_(factor) {}
 
   RoutingComparison Run() {
+    c_.experts = train_.experts;
+    c_.top_k = train_.top_k;
     c_.blocked = Blocked();
     if (!c_.blocked.empty()) return std::move(c_);
     Join();
@@ -135,7 +139,7 @@ class Comparer {
     if (c_.difference > 0 && !(c_.difference < 0.5 * c_.unrelated)) {
       c_.blocked =
           "not-the-same-tokens: joined by their ids, the sides' scores are no closer than those of "
-          "unrelated tokens";
+          "unrelated tokens (other ids, weights far apart, or noise left on)";
     }
   }
 
@@ -239,6 +243,47 @@ class Comparer {
 
 RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor) {
   return Comparer(train, infer, factor).Run();
+}
+
+double MostByRounding(int32_t experts, int32_t top_k) {
+  constexpr double kLeast = 0.1, kDeviation = 0.125;
+  if (!(top_k > 0) || !(top_k < experts)) return kLeast;
+  const double share = static_cast<double>(top_k) / static_cast<double>(experts);
+  double low = -10, high = 10;  // of t, where a normal value exceeds t with probability `share`
+  for (int i = 0; i < 60; ++i) {
+    const double t = (low + high) / 2;
+    (std::erfc(t * std::numbers::sqrt2 / 2) / 2 > share ? low : high) = t;
+  }
+  const double density = std::exp(-low * low / 2) / std::sqrt(2 * std::numbers::pi);
+  const double moved = density / share * kDeviation * std::numbers::inv_sqrtpi;
+  return std::max(kLeast, moved);
+}
+
+void DescribeRouting(const RoutingComparison& c, google::protobuf::Struct& details) {
+  const auto share = [&](uint64_t n) {
+    return static_cast<double>(n) / static_cast<double>(std::max<uint64_t>(c.compared, 1));
+  };
+  Put(details, "tokens", static_cast<double>(c.joined));
+  if (!c.blocked.empty()) return;
+  Put(details, "set_overlap", c.overlap);
+  Put(details, "flip_share", share(c.flips));
+  Put(details, "order_only_share", share(c.order_only));
+  Put(details, "weight_only_share", share(c.weight_only));
+  Put(details, "largest_gate_difference", c.largest_gate_difference);
+  if (!c.unmarked.empty()) return;
+  Put(details, "large_flip_share", share(c.large_flips));
+  Put(details, "median_score_difference", c.difference);
+  Put(details, "median_flip_margin", c.median_flip_margin);
+}
+
+void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness) {
+  Put(witness, "sequence", static_cast<double>(pair.train.key.sequence));
+  Put(witness, "position", static_cast<double>(pair.train.key.position));
+  Put(witness, "train_experts", ExpertList(pair.train.chosen));
+  Put(witness, "inference_experts", ExpertList(pair.infer.chosen));
+  if (pair.train.ranked.empty() || pair.infer.ranked.empty()) return;
+  Put(witness, "train_margin", static_cast<double>(pair.train.margin));
+  Put(witness, "inference_margin", static_cast<double>(pair.infer.margin));
 }
 
 std::string ExpertList(const std::vector<int16_t>& experts) {

@@ -5,13 +5,15 @@
 #include <string>
 
 #include "base/archive.h"
+#include "google/protobuf/struct.pb.h"
 #include "rules/lib/train_infer_side.h"
 
 namespace plumbline::rules {
 
 struct RoutingComparison {
-  std::string blocked;       // "short-id: sentence": nothing can be said
-  std::string unmarked;      // the same: choices are compared, margins are not
+  std::string blocked;   // "short-id: sentence": nothing can be said
+  std::string unmarked;  // the same: choices are compared, margins are not
+  int32_t experts = 0, top_k = 0;
   uint64_t joined = 0;       // tokens on both sides
   uint64_t compared = 0;     // of these, with k choices on both
   double overlap = 0;        // mean share of the choices that both sides made
@@ -49,7 +51,8 @@ struct RoutingComparison {
   Pair first_zero;
 
   void Persist(Archive& a) {
-    a(blocked, unmarked, joined, compared, overlap, flips, order_only, weight_only);
+    a.Version(2, 2);
+    a(blocked, unmarked, experts, top_k, joined, compared, overlap, flips, order_only, weight_only);
     a(largest_gate_difference, difference, unrelated, scored, large_flips, median_flip_margin);
     a(sentinels, zero_gates, short_sequences, short_sequence, short_rows, short_of);
     a(large, diverged, first_sentinel, first_zero);
@@ -57,6 +60,20 @@ struct RoutingComparison {
 };
 
 RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor);
+
+// The share of the choices that score differences of rounding's size move at most: a tenth, or what
+// normal scores give whose difference between the sides has a deviation of an eighth of their
+// spread. (bf16's relative half step is 1/512 and e4m3's 1/16, of each factor; sums of many average
+// such errors out, residual streams add up those of their layers.) With t the score that k of E
+// exceed and h = phi(t) / (k/E) the hazard there, the gap between the last expert chosen and the
+// first one left out has density k h at 0, and two experts' differences part by a deviation of
+// sqrt(2) s: a share h s / sqrt(pi) of the choices moves (less, where s is beyond the gaps). Pure,
+// thread-safe.
+double MostByRounding(int32_t experts, int32_t top_k);
+
+// What a report says of one step's comparison, and of one pair of tokens.
+void DescribeRouting(const RoutingComparison& comparison, google::protobuf::Struct& details);
+void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness);
 
 // "3, 5, -1"
 std::string ExpertList(const std::vector<int16_t>& experts);

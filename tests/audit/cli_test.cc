@@ -68,26 +68,48 @@ TEST_F(Cli, ExitStatuses) {
   EXPECT_EQ(RunPlumb({"audit", InconclusiveFile()}).status, 0);
 }
 
-TEST_F(Cli, WhereNothingCouldBeReadThatIsAllThatIsSaid) {
-  const Ended missing = RunPlumb({"audit", "/nonexistent/a", "/nonexistent/b"});
-  EXPECT_EQ(missing.status, 2);
-  EXPECT_EQ(missing.output, "");
-  const std::string why = ": expected a readable file, found: No such file or directory\n";
-  EXPECT_EQ(missing.errors, "plumb: /nonexistent/a" + why + "plumb: /nonexistent/b" + why);
+// Whatever it was that could not be read: no verdict is a finding, and the problem is said where a
+// person sees it who sends the report elsewhere.
+TEST_F(Cli, NoVerdictIsAFindingWhateverCouldNotBeRead) {
+  const std::string empty = dir_.Write("empty.safetensors", "");
   const std::string other = dir_.Write("notes.txt", "nothing of ours");
-  const Ended foreign = RunPlumb({"audit", other});
-  EXPECT_EQ(foreign.status, 2);
-  EXPECT_EQ(foreign.output, "");
-  EXPECT_THAT(foreign.errors,
-              StartsWith("plumb: " + other + ": expected a format that this version"));
-  const Ended json = RunPlumb({"audit", "/nonexistent/a", "--format", "json"});
-  EXPECT_EQ(json.status, 2);
-  EXPECT_EQ(json.errors, "plumb: /nonexistent/a" + why);
-  const auto report = CheckReport(json.output);
-  EXPECT_TRUE(report["findings"].empty());
-  EXPECT_EQ(report["inputs"][0]["problems"].size(), 1u);
-  EXPECT_THAT(RunPlumb({"audit", clean_, "/nonexistent/a"}).output,
-              HasSubstr("refused  /nonexist"));
+  for (const std::string& path : {std::string("/nonexistent/a"), std::string("/dev/null"), empty,
+                                  other, dir_.Write("sub/empty.jsonl", "")}) {
+    const Ended json = RunPlumb({"audit", path, "--format", "json"});
+    EXPECT_EQ(json.status, 2) << path;
+    EXPECT_THAT(json.errors, StartsWith("plumb: " + path + ": expected ")) << path;
+    const auto report = CheckReport(json.output);
+    EXPECT_EQ(report["inputs"][0]["problems"].size(), 1u);
+    ASSERT_EQ(report["findings"].size(), 1u) << path;
+    EXPECT_EQ(report["findings"][0]["rule"], "meta/probe-coverage");
+    EXPECT_EQ(report["findings"][0]["level"], "error");
+    EXPECT_EQ(report["findings"][0]["cause"]["id"], "no-verdict");
+  }
+  const Ended two = RunPlumb({"audit", "/nonexistent/a", "/nonexistent/b"});
+  EXPECT_EQ(two.status, 2);
+  const std::string why = ": expected a readable file, found: No such file or directory\n";
+  EXPECT_EQ(two.errors, "plumb: /nonexistent/a" + why + "plumb: /nonexistent/b" + why);
+  EXPECT_THAT(two.output, HasSubstr("meta/probe-coverage"));
+}
+
+TEST_F(Cli, AnEmptyDirectoryIsNoPass) {
+  const std::string folder =
+      std::filesystem::path(dir_.Write("nobody/notes.txt", "x")).parent_path();
+  const Ended foreign = RunPlumb({"audit", folder, "--format", "json"});
+  EXPECT_EQ(foreign.status, 1) << "a foreign file in a directory is no problem; no verdict is one";
+  EXPECT_EQ(foreign.errors, "");
+  const auto report = CheckReport(foreign.output);
+  EXPECT_EQ(report["inputs"][0]["format"], "unknown");
+  EXPECT_TRUE(report["inputs"][0]["problems"].empty());
+  EXPECT_EQ(report["findings"][0]["rule"], "meta/probe-coverage");
+}
+
+TEST_F(Cli, AMissingInputBesideAReadableOneIsSaid) {
+  const Ended result = RunPlumb({"audit", clean_, "/nonexistent/a"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, StartsWith("plumb: /nonexistent/a: expected a readable file"));
+  EXPECT_THAT(result.output, HasSubstr("refused  /nonexist"));
+  EXPECT_THAT(result.output, Not(HasSubstr("meta/probe-coverage")));
 }
 
 TEST_F(Cli, WhatCouldBeReadIsReportedBesideTheProblem) {

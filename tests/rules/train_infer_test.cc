@@ -229,6 +229,30 @@ TEST(TrainInfer, RoundingAloneIsNotAccused) {
   EXPECT_GT(flips, 100);  // there was something to accuse
 }
 
+// What the derived share promises: differences of a tenth of the scores' spread stay below it,
+// whatever is chosen of however many; noise that is left on in one side goes far beyond.
+TEST(TrainInfer, TheShareThatRoundingMovesIsDerived) {
+  for (const auto& [experts, k] :
+       {std::pair(8, 2), {16, 4}, {64, 4}, {64, 8}, {128, 1}, {256, 8}}) {
+    const double most = MostByRounding(experts, k);
+    EXPECT_GE(most, 0.1);
+    for (const double noise : {0.02, 0.1, 0.7}) {
+      RoutingPairSpec spec{.sequences = 8, .length = 256, .experts = experts, .top_k = k};
+      spec.noise = noise;
+      const auto batches = RoutingPair(spec);
+      const RoutingComparison c =
+          CompareRouting(SideOf(RoutingOf(batches[0])), SideOf(RoutingOf(batches[1])), 4);
+      EXPECT_EQ(1 - c.overlap > most, noise > 0.5)
+          << k << " of " << experts << " at " << noise << ": " << 1 - c.overlap << " of " << most;
+      if (noise > 0.5) {
+        EXPECT_EQ(Findings(batches, "other-scores"), 1);
+      }
+    }
+  }
+  EXPECT_EQ(MostByRounding(0, 0), 0.1);
+  EXPECT_EQ(MostByRounding(4, 4), 0.1);
+}
+
 TEST(TrainInfer, PlantedFlipsAreFound) {
   int found = 0;
   for (uint64_t seed = 1; seed <= 50; ++seed) {

@@ -56,6 +56,26 @@ TEST(StepChange, FindsAJumpWhereItIs) {
   EXPECT_GE(found, 295);
 }
 
+// A jump with fewer than 8 steps behind it is not yet told, least of all at the step before it;
+// told as soon as there are 8, it is told where it is.
+TEST(StepChange, WaitsForAJumpNearTheEnd) {
+  std::mt19937_64 engine(29);
+  for (int run = 0; run < 200; ++run) {
+    const auto jumps = [](int t) { return t < 30 ? 1.0 : 9.0; };
+    const std::vector<DriftPoint> points = Series(engine, 38, jumps, 0.2);
+    for (size_t n = 34; n < 38; ++n) {
+      const StepChange early = FindStepChange(std::span(points).first(n));
+      EXPECT_FALSE(early.found) << n << " steps, told at " << early.step;
+      EXPECT_TRUE(early.at_edge);
+    }
+    const StepChange jump = FindStepChange(points);
+    EXPECT_TRUE(jump.found);
+    EXPECT_EQ(jump.step, 30);
+    EXPECT_LE(jump.step_low, 30);
+    EXPECT_GE(jump.step_high, 30);
+  }
+}
+
 TEST(StepChange, NearMisses) {
   std::mt19937_64 engine(23);
   // A fall, a jump below ln 2, and one with 7 steps behind it.
