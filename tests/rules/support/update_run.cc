@@ -114,6 +114,10 @@ class Run {
       master_[i] = RoundToFormat(master_[i] + change, DType::kF32);
       return RoundToFormat(master_[i], spec_.dtype);
     }
+    if (spec_.rounding == "toward-zero")
+      return RoundToFormat(w + change, spec_.dtype, RoundingMode::kTowardZero);
+    if (spec_.rounding == "down")
+      return RoundToFormat(w + change, spec_.dtype, RoundingMode::kDown);
     if (spec_.rounding == "stochastic") return Stochastic(w + change, spec_.dtype);
     return RoundToFormat(w + change, spec_.dtype);
   }
