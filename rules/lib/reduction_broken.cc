@@ -1,7 +1,11 @@
 #include "rules/lib/reduction_broken.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rules/lib/item_verdicts.h"
@@ -28,6 +32,17 @@ std::string BrokenText(const ReductionAnalysis& a, const BrokenSum& worst, uint3
       by_rank ? " Most ranks got the sums." : "");
 }
 
+// Orders of summation by the names that libraries give them. A DDP hook that reduces in its own way
+// is recorded as "hook": it may do anything.
+bool IsPlainSum(const std::string& algorithm) {
+  static constexpr std::string_view kOrders[] = {"ring", "tree",     "halving", "collnet", "nvls",
+                                                 "pat",  "pairwise", "bruck",   "doubling"};
+  const std::string small = absl::AsciiStrToLower(algorithm);
+  return std::any_of(std::begin(kOrders), std::end(kOrders), [&](std::string_view order) {
+    return small.find(order) != std::string::npos;
+  });
+}
+
 void AddBoundAssumptions(const ReductionAnalysis& a, bool by_rank, v1::Verdict& verdict) {
   verdict.add_assumptions("the collective is a plain sum of these inputs, uncompressed");
   verdict.add_assumptions(
@@ -44,7 +59,7 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
   const BrokenSum& worst = by_rank ? bound.ranks.front().worst : bound.worst;
   const uint32_t rank = by_rank ? bound.ranks.front().rank : a.c.output_rank;
   // Nobody said that these are plain sums, and most are not: it may be a compression.
-  const bool doubtful = !by_rank && 2 * bound.beyond > bound.compared && a.c.algorithm.empty();
+  const bool doubtful = !by_rank && 2 * bound.beyond > bound.compared && !IsPlainSum(a.c.algorithm);
   v1::Verdict verdict = MakeFinding(
       {.level = doubtful ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
        .strength = v1::STRENGTH_BOUNDED,

@@ -78,15 +78,18 @@ v1::Evidence Record(const ReductionSpec& spec, const ReductionCase& c, int step,
   if (!spec.sample) return e;
   v1::ReductionSample& sample = *e.mutable_reduction()->mutable_sample();
   const int64_t m = c.samples;
+  const DType recorded = spec.before_cast == 0 ? spec.dtype : DType::kF32;
+  std::vector<double> inputs = c.inputs;
+  for (double& x : inputs) x = x == 0 ? spec.before_cast : x;
   if (rank < 0) {
-    *sample.mutable_inputs() = TensorOf(c.inputs, spec.dtype, {c.ranks, m});
+    *sample.mutable_inputs() = TensorOf(inputs, recorded, {c.ranks, m});
   } else {
-    const auto row = c.inputs.begin() + rank * m;
-    *sample.mutable_inputs() = TensorOf({row, row + m}, spec.dtype, {m});
+    const auto row = inputs.begin() + rank * m;
+    *sample.mutable_inputs() = TensorOf({row, row + m}, recorded, {m});
   }
   std::vector<double> output = Damaged(spec, c.output, rank);
   if (rank >= 0 && rank == spec.differing_rank) output[0] *= 2;
-  *sample.mutable_output() = TensorOf(output, spec.dtype, {m});
+  *sample.mutable_output() = TensorOf(output, recorded, {m});
   if (spec.record_offsets) *sample.mutable_offsets() = OffsetTensor(c.offsets);
   return e;
 }
@@ -112,12 +115,19 @@ void Set(ReductionSpec& spec, const std::string& key, const std::string& value) 
                   {"garbage_rank", &spec.garbage_rank},
                   {"odd_rank", &spec.odd_rank},
                   {"differing_rank", &spec.differing_rank}};
-  fields.number = {{"spread", &spec.spread},         {"mean", &spec.mean},
-                   {"scale", &spec.scale},           {"identical", &spec.identical},
-                   {"non_finite", &spec.non_finite}, {"zeros", &spec.zeros},
-                   {"factor", &spec.factor},         {"clip", &spec.clip},
-                   {"spike", &spec.spike},           {"garbage", &spec.garbage},
-                   {"prescale", &spec.prescale},     {"postscale", &spec.postscale}};
+  fields.number = {{"spread", &spec.spread},
+                   {"mean", &spec.mean},
+                   {"scale", &spec.scale},
+                   {"identical", &spec.identical},
+                   {"non_finite", &spec.non_finite},
+                   {"zeros", &spec.zeros},
+                   {"factor", &spec.factor},
+                   {"clip", &spec.clip},
+                   {"before_cast", &spec.before_cast},
+                   {"spike", &spec.spike},
+                   {"garbage", &spec.garbage},
+                   {"prescale", &spec.prescale},
+                   {"postscale", &spec.postscale}};
   fields.flag = {{"flush", &spec.flush},
                  {"declare_order", &spec.declare_order},
                  {"record_offsets", &spec.record_offsets},

@@ -60,7 +60,10 @@ struct ReductionSpec {
   int garbage_rank = -1;
   double garbage = 0.9;
   std::string algorithm;  // as stated
-  double prescale = 1;    // as stated
+  // Inputs and results are recorded in f32, before the cast to `dtype` and after it: where an input
+  // is zero, it was this value before the cast.
+  double before_cast = 0;
+  double prescale = 1;  // as stated
   double postscale = 1;
   std::string op;  // as stated; empty: sum, or avg with `average`
   bool variable_count = false;

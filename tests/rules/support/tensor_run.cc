@@ -99,7 +99,9 @@ class Run {
     v1::Evidence& e = *batch->add_evidence();
     e.set_source(static_cast<uint32_t>(rank));
     e.mutable_site()->set_layer("layers." + std::to_string(layer) + ".x");
-    e.mutable_site()->set_op(spec_.role.empty() ? "tensor" : spec_.role);
+    e.mutable_site()->set_op(!spec_.op.empty()    ? spec_.op
+                             : spec_.role.empty() ? "tensor"
+                                                  : spec_.role);
     e.set_step(step);
     e.set_sample_size(values.size());
     if (spec_.ordered) e.set_order(static_cast<uint64_t>(layer) + 1);
@@ -237,6 +239,7 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                      {"moves", &s.moves},
                      {"floods", &s.floods}},
             .text = {{"role", &s.role},
+                     {"op", &s.op},
                      {"content", &s.content},
                      {"replicas", &s.replicas},
                      {"poison", &s.poison},

@@ -16,6 +16,7 @@ struct TensorRunSpec {
   int rows = 64;
   int columns = 64;
   std::string role = "weight";
+  std::string op;                    // of the site; empty: the role
   DType dtype = DType::kF32;         // as stored
   DType used = DType::kUnspecified;  // as computed, rounded to first; unspecified: dtype
   DType target_format = DType::kUnspecified;

@@ -18,8 +18,8 @@ struct UpdateRunSpec {
   double weight = 0;  // mean
   double step_sd = 1e-5;
   double moving = 1;  // share of elements that are meant to move
-  // nearest, toward-zero, down, stochastic, skipped (nothing is applied), master (the values are a rounded copy of an
-  // fp32 master that moves), wrong (another change than the intended one)
+  // nearest, toward-zero, down, stochastic, skipped (nothing is applied), master (the values are a
+  // rounded copy of an fp32 master that moves), wrong (another change than the intended one)
   std::string rounding = "nearest";
   bool resumed = false;  // the master has moved before
   std::string optimizer = "adamw";

@@ -1,0 +1,26 @@
+// What a cast to a narrower format takes from values: those that become zero and those beyond its
+// largest value, by number and by mass.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+
+namespace plumbline::rules {
+
+struct CastMass {
+  uint64_t values = 0;  // finite, not zero
+  uint64_t flushed = 0, overflowed = 0;
+  double mass = 0;  // sum |x|
+  double flushed_mass = 0, overflowed_mass = 0;
+  double amax = 0;
+
+  void Take(double x, DType target);
+  void Take(std::span<const double> values, DType target);
+  double lost() const { return flushed_mass + overflowed_mass; }
+  // Share of the mass that does not arrive; 0 without mass.
+  double lost_share() const { return mass > 0 ? lost() / mass : 0; }
+};
+
+}  // namespace plumbline::rules
