@@ -147,6 +147,7 @@ class _Call:
             before = _factor(self._bucket, kept.input, kept.group.size)
             if result.numel() == kept.count:
                 after = _factor(kept.output, elements(result, kept.indices), kept.group.size)
+            self._observe_cast(kept, before)
         self._run.observe_reduction(
             kept.layer, kept.input if whole else None, kept.output if whole else None, op=kept.op,
             offsets=kept.indices if whole else None, group=kept.group.name,
@@ -154,6 +155,11 @@ class _Call:
             group_size=kept.group.size, group_rank=kept.group.rank, prescale=before,
             postscale=after, transport=kept.group.transport,
         )  # fmt: skip
+
+    def _observe_cast(self, kept, before):
+        """What the hook's cast takes from the values: they are seen before it, scaled as it scaled."""
+        if before and self._bucket.element_size() > kept.input.element_size():
+            self._run._observe_cast(kept.layer, self._bucket * before, kept.dtype)
 
     def _observe_bucket(self, result):
         """No all_reduce was seen: what went in is the bucket, what came out the hook's result."""

@@ -83,6 +83,13 @@ class Observations:
             _observe.pack_tensor, (x, role, target_format, replicas),
         )  # fmt: skip
 
+    def _observe_cast(self, layer, x, target_format):
+        """Values on their way to a collective, in front of the cast to the wire's format."""
+        self._observe(
+            KIND_TENSOR, layer, "cast", (self._tensor_words, (layer, "cast")),
+            _observe.pack_tensor, (x, "gradient", target_format, None),
+        )  # fmt: skip
+
     def observe_parameters(self, model, role="weight", replicas=None):
         """Every parameter of a model (what its `named_parameters` names), as by observe_tensor.
 

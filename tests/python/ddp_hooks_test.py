@@ -142,6 +142,22 @@ def test_factors_before_and_after_are_measured(outcome, hook):
             assert call["postscale"] == pytest.approx(FACTORS[hook][1], rel=1e-2)
 
 
+def test_the_cast_before_the_wire_is_seen(outcome):
+    """Of hooks that cast to fp16, the values in front of the cast, and of no other hook."""
+    text = subprocess.run(
+        [RECORD, *sorted(outcome[2].iterdir())], capture_output=True, text=True, check=True
+    ).stdout
+    casts = collections.defaultdict(set)
+    for item in map(json.loads, text.splitlines()):
+        evidence = item.get("evidence", {})
+        if evidence.get("site", {}).get("op") == "cast":
+            state = evidence["tensor"]
+            assert (state["dtype"], state["target_format"]) == ("DTYPE_F32", "DTYPE_F16")
+            casts[evidence["site"]["layer"].partition(".")[0]].add(item["rank"])
+    assert casts["fp16"] == set(range(RANKS)), casts
+    assert "none" not in casts and "allreduce" not in casts
+
+
 def test_a_hook_without_all_reduce_is_seen_from_outside(outcome):
     for key, call, inputs, output in samples(outcome[1], "gather"):
         assert (call["op"], call["algorithm"]) == ("OP_AVG", "hook")
