@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -87,8 +88,11 @@ struct SiteStep {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   int64_t step = 0;
   v1::Site site;
-  uint32_t world_size = 0;              // 0: unknown
-  std::vector<uint32_t> missing_ranks;  // ranks of the role whose step was closed over
+  uint32_t world_size = 0;  // 0: unknown
+  // Ranks of the role whose step was closed over: some of them, kNamedMissing at most; empty when
+  // there are none.
+  std::vector<uint32_t> missing_ranks;
+  static constexpr size_t kNamedMissing = 64;
   std::vector<Item> items;
   // Work that several rules of this step need, done once: values by a key of the sharers' choosing.
   std::shared_ptr<std::map<std::string, std::shared_ptr<const void>>> shared =
@@ -117,7 +121,7 @@ struct RunSummary {
     uint64_t count = 0;
     int64_t step_first = 0;
     int64_t step_last = 0;
-    std::vector<uint32_t> ranks;  // sorted
+    std::set<uint32_t> ranks;
     void Persist(Archive& a) { a(count, step_first, step_last, ranks); }
   };
   std::string run;

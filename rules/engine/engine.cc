@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,7 @@ class Engine::Impl {
   Impl(std::vector<ActiveRule> active, const EngineConfig& config, OnVerdict on_verdict)
       : active_(std::move(active)),
         window_(config.window_steps),
+        run_bytes_(config.run_bytes),
         globs_(config.rules),
         on_verdict_(std::move(on_verdict)),
         rules_(MakeRules()),
@@ -53,12 +56,10 @@ class Engine::Impl {
   void Add(const std::shared_ptr<const v1::Batch>& batch) {
     sets_.Declare(*batch);
     if (SaysNothing(*batch)) return;
-    std::vector<std::string> runs;  // a relay's batch may speak of several
+    std::set<std::string_view> runs;  // a batch may speak of several
     for (const v1::Source& source : batch->sources()) {
-      if (std::find(runs.begin(), runs.end(), source.run()) == runs.end())
-        runs.push_back(source.run());
-    }
-    for (const std::string& run : runs) {
+      if (!runs.insert(source.run()).second) continue;
+      const std::string& run = source.run();
       Run& state = RunOf(run);
       state.state.Take(batch, Judging(state));
     }
@@ -83,7 +84,7 @@ class Engine::Impl {
     run.state.CloseAll(Judging(run));
     for (size_t i = 0; i < run.rules.size(); ++i) {
       Sink sink(this, run, active_[i].entry->info->id);
-      run.rules[i]->JudgeRun(run.state.summary(), sink);
+      run.rules[i]->JudgeRun(run.state.Summarize(), sink);
     }
     const auto ran = [&](const std::string& glob) {
       for (size_t i = 0; i < run.rules.size(); ++i) {
@@ -102,6 +103,23 @@ class Engine::Impl {
     Coverage total{judged_, inconclusive_, finished_losses_};
     for (const auto& [name, run] : runs_) total.dropped += Losses(*run);
     return total;
+  }
+
+  uint64_t open_bytes(const std::string& name) const {
+    const auto found = runs_.find(name);
+    return found == runs_.end() ? 0 : found->second->state.open_bytes();
+  }
+
+  uint64_t open_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto& [name, run] : runs_) bytes += run->state.open_bytes();
+    return bytes;
+  }
+
+  uint64_t closed_for_room() const {
+    uint64_t steps = 0;
+    for (const auto& [name, run] : runs_) steps += run->state.closed_for_room();
+    return steps;
   }
 
   int64_t closed_step(const std::string& name) const {
@@ -124,15 +142,15 @@ class Engine::Impl {
 
  private:
   struct Run {
-    Run(std::string name, int64_t window, SeriesSets* sets)
-        : state(std::move(name), window, sets) {}
+    Run(std::string name, int64_t window, SeriesSets* sets, uint64_t bytes)
+        : state(std::move(name), window, sets, bytes) {}
     RunState state;
     std::vector<std::unique_ptr<Rule>> rules;  // parallel to active_
   };
 
   // What a state depends on beside the evidence.
   std::string Maker() const {
-    std::string maker = absl::StrCat("window ", window_);
+    std::string maker = absl::StrCat("window ", window_, "\nrun bytes ", run_bytes_);
     for (const ActiveRule& rule : active_)
       absl::StrAppend(&maker, "\n", rule.entry->info->id, " ", rule.options.Words());
     return maker;
@@ -186,7 +204,11 @@ class Engine::Impl {
       site.set_run(run_.state.summary().run);
       if (step_ == nullptr) {
         if (site.ranks().empty()) {
-          for (uint32_t rank : run_.state.summary().ranks) site.add_ranks(rank);
+          constexpr int kNamed = 1024;  // each verdict would cost as much as there are ranks
+          for (uint32_t rank : run_.state.ranks()) {
+            if (site.ranks_size() >= kNamed) break;
+            site.add_ranks(rank);
+          }
         }
         return;
       }
@@ -226,7 +248,7 @@ class Engine::Impl {
   Run& KnownOrNew(const std::string& name) {
     auto& run = runs_[name];
     if (run == nullptr) {
-      run = std::make_unique<Run>(name, window_, &sets_);
+      run = std::make_unique<Run>(name, window_, &sets_, run_bytes_);
       run->rules = MakeRules();
     }
     return *run;
@@ -287,6 +309,7 @@ class Engine::Impl {
 
   std::vector<ActiveRule> active_;
   int64_t window_;
+  uint64_t run_bytes_;
   const std::vector<std::string> globs_;  // that selected the rules
   OnVerdict on_verdict_;
   OnSeries on_series_;
@@ -339,6 +362,9 @@ void Engine::MarkGone(const v1::Source& source) { impl_->MarkGone(source); }
 void Engine::Finish() { impl_->Finish(); }
 void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
+uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
+uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }
+uint64_t Engine::closed_for_room() const { return impl_->closed_for_room(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
 std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }
 absl::Status Engine::Restore(std::string_view bytes) { return impl_->Restore(bytes); }

@@ -27,6 +27,9 @@ struct EngineConfig {
   std::vector<std::string> settings;
   // W: a rank without backlog that is this many steps behind is closed over.
   int64_t window_steps = 64;
+  // What the open steps of one run may hold, in bytes as RunState counts them; beyond it the oldest
+  // ones close. 0: no bound.
+  uint64_t run_bytes = 0;
   // Findings that are marked as suppressed, and the day by which some of them have expired (days
   // since 1970-01-01).
   std::vector<Suppression> suppressions;
@@ -84,6 +87,11 @@ class Engine {
   void FinishRun(const std::string& run);
 
   Coverage coverage() const;
+  // What open steps hold: of a run, and of all.
+  uint64_t open_bytes(const std::string& run) const;
+  uint64_t open_bytes() const;
+  // Steps that closed because their run held too much, of the runs that go on.
+  uint64_t closed_for_room() const;
   // Newest closed step of a run; -1 before the first.
   int64_t closed_step(const std::string& run) const;
 

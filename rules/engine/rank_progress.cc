@@ -6,55 +6,83 @@ namespace plumbline::rules {
 
 RankProgress::Rank& RankProgress::Entry(uint32_t rank) {
   const auto [entry, fresh] = ranks_.try_emplace(rank);
-  if (fresh) waiting_.emplace(kNever, rank);
+  if (fresh) {
+    Place(rank, entry->second);
+    FindUnseen();
+  }
   return entry->second;
+}
+
+void RankProgress::Place(uint32_t rank, const Rank& state) {
+  (state.done ? done_ : waiting_).emplace(state.complete_through, rank);
+  if (!state.done && state.backlog()) backlogged_.emplace(state.complete_through, rank);
+}
+
+void RankProgress::Unplace(uint32_t rank, const Rank& state) {
+  (state.done ? done_ : waiting_).erase({state.complete_through, rank});
+  backlogged_.erase({state.complete_through, rank});
+}
+
+// It only grows, so all of its steps together cost no more than the ranks that came.
+void RankProgress::FindUnseen() {
+  for (auto next = ranks_.find(first_unseen_); next != ranks_.end() && next->first == first_unseen_;
+       ++next) {
+    ++first_unseen_;
+  }
 }
 
 void RankProgress::Advance(uint32_t rank, int64_t complete_through, int64_t newest_step) {
   Rank& state = Entry(rank);
   any_ = true;
-  state.newest_step = std::max(state.newest_step, newest_step);
   newest_step_ = std::max(newest_step_, newest_step);
-  if (complete_through <= state.complete_through) return;
-  if (!state.done) {
-    auto entry = waiting_.extract({state.complete_through, rank});
-    entry.value().first = complete_through;
-    waiting_.insert(std::move(entry));
-  }
-  state.complete_through = complete_through;
+  if (complete_through <= state.complete_through && newest_step <= state.newest_step) return;
+  Unplace(rank, state);
+  state.newest_step = std::max(state.newest_step, newest_step);
+  state.complete_through = std::max(state.complete_through, complete_through);
+  Place(rank, state);
 }
 
 void RankProgress::Finish(uint32_t rank) {
   Rank& state = Entry(rank);
   any_ = true;
+  Unplace(rank, state);
   state.done = true;
-  waiting_.erase({state.complete_through, rank});
-}
-
-void RankProgress::FinishAll() {
-  for (auto& [rank, state] : ranks_) state.done = true;
-  any_ |= !ranks_.empty();
-  waiting_.clear();
+  Place(rank, state);
 }
 
 bool RankProgress::Covered(int64_t step, bool far_behind) const {
-  for (const auto& [complete_through, rank] : waiting_) {
-    if (complete_through >= step) return true;
-    if (!far_behind || ranks_.at(rank).backlog()) return false;
-  }
-  return true;
+  const Order& held_by = far_behind ? backlogged_ : waiting_;
+  return held_by.empty() || held_by.begin()->first >= step;
 }
 
-std::vector<uint32_t> RankProgress::Incomplete(int64_t step, uint32_t world) const {
+std::vector<uint32_t> RankProgress::Missing(int64_t step, uint32_t world,
+                                            const std::set<uint32_t>& present, size_t most) const {
   std::vector<uint32_t> ranks;
-  auto known = ranks_.begin();
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    while (known != ranks_.end() && known->first < rank) ++known;
-    const bool complete =
-        known != ranks_.end() && known->first == rank && known->second.complete_through >= step;
-    if (!complete) ranks.push_back(rank);
+  if (world == 0) return ranks;
+  for (const Order* order : {&waiting_, &done_}) {
+    for (const auto& [complete_through, rank] : *order) {
+      if (complete_through >= step || ranks.size() >= most) break;
+      if (!present.contains(rank)) ranks.push_back(rank);
+    }
   }
+  auto seen = ranks_.upper_bound(first_unseen_);
+  for (uint32_t rank = first_unseen_; rank < world && ranks.size() < most; ++rank) {
+    if (seen != ranks_.end() && seen->first == rank) {
+      if (++seen; rank - first_unseen_ > 2 * most) break;  // one is named already
+      continue;
+    }
+    ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
   return ranks;
+}
+
+void RankProgress::Persist(Archive& a) {
+  a(ranks_, waiting_, newest_step_, any_);
+  if (!a.reading()) return;
+  waiting_.clear();
+  for (const auto& [rank, state] : ranks_) Place(rank, state);
+  FindUnseen();
 }
 
 }  // namespace plumbline::rules

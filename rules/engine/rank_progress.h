@@ -13,7 +13,7 @@
 
 namespace plumbline::rules {
 
-// Not thread-safe. Each question costs as much as there are ranks that lag, not ranks.
+// Not thread-safe. No question costs more because there are more ranks, named or merely claimed.
 class RankProgress {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
@@ -25,7 +25,6 @@ class RankProgress {
   void Advance(uint32_t rank, int64_t complete_through, int64_t newest_step);
   // It said goodbye, or is gone: never waited for again.
   void Finish(uint32_t rank);
-  void FinishAll();
 
   size_t seen() const { return ranks_.size(); }
   // False while nobody has said a word: lone dumps.
@@ -41,10 +40,13 @@ class RankProgress {
   // Nothing more can come for `step` from the ranks seen. `far_behind`: so many steps have passed
   // since that a rank without backlog is closed over; one that is merely slow to send never is.
   bool Covered(int64_t step, bool far_behind) const;
-  // Ranks below `world` of which not everything of `step` has come, ascending.
-  std::vector<uint32_t> Incomplete(int64_t step, uint32_t world) const;
+  // Ranks of which not everything of `step` has come, those `present` apart, ascending: some of
+  // them, `most` at most, and one at least where there are any. `world`: so many ranks are said to
+  // exist; of 0 none is missed.
+  std::vector<uint32_t> Missing(int64_t step, uint32_t world, const std::set<uint32_t>& present,
+                                size_t most) const;
 
-  void Persist(Archive& a) { a(ranks_, waiting_, newest_step_, any_); }
+  void Persist(Archive& a);
 
  private:
   struct Rank {
@@ -52,13 +54,21 @@ class RankProgress {
     int64_t newest_step = kNever;
     bool done = false;
     void Persist(Archive& a) { a(complete_through, newest_step, done); }
-    bool backlog() const { return newest_step != kNever && newest_step > complete_through + 1; }
+    bool backlog() const { return newest_step != kNever && newest_step - 1 > complete_through; }
   };
 
+  using Order = std::set<std::pair<int64_t, uint32_t>>;  // (complete_through, rank)
+
   Rank& Entry(uint32_t rank);
+  void Place(uint32_t rank, const Rank& state);
+  void Unplace(uint32_t rank, const Rank& state);
+  void FindUnseen();
 
   std::map<uint32_t, Rank> ranks_;
-  std::set<std::pair<int64_t, uint32_t>> waiting_;  // (complete_through, rank), those not done
+  Order waiting_;              // those not done
+  Order backlogged_;           // of those, who has more to send; found again from ranks_
+  Order done_;                 // likewise
+  uint32_t first_unseen_ = 0;  // every rank below it was seen; likewise
   int64_t newest_step_ = kNever;
   bool any_ = false;
 };

@@ -12,10 +12,25 @@ auto JudgingOrder(const v1::Source& source, const v1::Evidence& evidence) {
                          std::string_view(evidence.site().op()), source.rank(), evidence.call());
 }
 
-void Extend(int64_t step, RunSummary& summary) {
-  const bool first = summary.ranks.empty();  // ranks are entered with their first evidence
+void Extend(int64_t step, bool first, RunSummary& summary) {
   summary.step_first = first ? step : std::min(summary.step_first, step);
   summary.step_last = first ? step : std::max(summary.step_last, step);
+}
+
+// What a parsed batch takes as long as it is held, from what it says alone: the same on every host
+// and after every restart. Evidence, rows and sites take more than their bytes on the wire.
+uint64_t BytesHeld(const v1::Batch& batch) {
+  constexpr uint64_t kBatch = 1024, kEvidence = 400, kRow = 96, kEntry = 128;
+  uint64_t rows = 0, sites = 0;
+  for (const v1::SeriesRows& r : batch.series()) rows += static_cast<uint64_t>(r.step_size());
+  for (const v1::SeriesSet& set : batch.series_sets())
+    sites += static_cast<uint64_t>(set.sites_size());
+  const auto entries =
+      static_cast<uint64_t>(batch.sources_size()) + static_cast<uint64_t>(batch.progress_size()) +
+      static_cast<uint64_t>(batch.losses_size()) +
+      static_cast<uint64_t>(batch.declarations_size()) + static_cast<uint64_t>(batch.series_size());
+  return kBatch + batch.ByteSizeLong() + kEvidence * static_cast<uint64_t>(batch.evidence_size()) +
+         kRow * rows + kEntry * (entries + sites);
 }
 
 const v1::Source& SourceOf(const v1::Batch& batch, const v1::SeriesRows& rows, int row) {
@@ -38,15 +53,17 @@ RunState::Group& RunState::GroupOf(const v1::Source& source) {
   return group;
 }
 
-void RunState::NoteRank(uint32_t rank) {
-  if (!ranks_seen_.insert(rank).second) return;
-  auto& ranks = summary_.ranks;
-  ranks.insert(std::lower_bound(ranks.begin(), ranks.end(), rank), rank);
+RunSummary& RunState::Summarize() {
+  summary_.ranks.assign(ranks_seen_.begin(), ranks_seen_.end());
+  return summary_;
 }
 
 // What came after its step closed, or of an attempt that a later one replaced, is a counted loss.
-bool RunState::TooLate(const Group& group, const v1::Source& source, int64_t step) const {
-  return step <= group.closed || source.attempt() < newest_attempt_;
+// nullptr: it comes too late.
+RunState::Group* RunState::OpenGroup(const v1::Source& source, int64_t step) {
+  if (source.attempt() < newest_attempt_) return nullptr;
+  Group& group = GroupOf(source);
+  return step <= group.closed ? nullptr : &group;
 }
 
 void RunState::CountLate(const v1::Source& source, int64_t step, const v1::Site& site) {
@@ -62,15 +79,60 @@ void RunState::CountLate(const v1::Source& source, int64_t step, const v1::Site&
 
 void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence) {
   const v1::Source& source = batch->sources(static_cast<int>(evidence.source()));
-  Group& group = GroupOf(source);
-  Extend(evidence.step(), summary_);
+  Extend(evidence.step(), ranks_seen_.empty(), summary_);
   ++summary_.sites[{evidence.site().layer(), evidence.site().op()}].evidence;
-  NoteRank(source.rank());
-  if (TooLate(group, source, evidence.step())) {
-    return CountLate(source, evidence.step(), evidence.site());
+  ranks_seen_.insert(source.rank());
+  Group* group = OpenGroup(source, evidence.step());
+  if (group == nullptr) return CountLate(source, evidence.step(), evidence.site());
+  OpenAt(*group, evidence.step()).items.push_back({batch, &source, &evidence});
+}
+
+// The step that something of the batch that is taken is held in.
+RunState::OpenStep& RunState::OpenAt(Group& group, int64_t step) {
+  group.newest_step = std::max(group.newest_step, step);
+  const auto [newest, fresh] = held_until_.try_emplace(&group, step);
+  if (!fresh) newest->second = std::max(newest->second, step);
+  return group.open[step];
+}
+
+// Steps close in order, so all of a batch is held until the newest step that it speaks of closes.
+void RunState::Charge(const v1::Batch& batch) {
+  if (held_until_.empty()) return;
+  const uint64_t bytes = BytesHeld(batch);
+  for (const auto& [group, step] : held_until_) {
+    group->open.at(step).bytes += bytes;
+    group->bytes += bytes;
+    open_bytes_ += bytes;
   }
-  group.newest_step = std::max(group.newest_step, evidence.step());
-  group.open[evidence.step()].items.push_back({batch, &source, &evidence});
+  held_until_.clear();
+}
+
+RunState::OpenStep RunState::TakeOut(Group& group, std::map<int64_t, OpenStep>::iterator step) {
+  OpenStep open = std::move(step->second);
+  group.open.erase(step);
+  group.bytes -= open.bytes;
+  open_bytes_ -= open.bytes;
+  return open;
+}
+
+// The oldest steps of who takes most go first.
+void RunState::MakeRoom(const OnClose& on_close) {
+  while (max_bytes_ > 0 && open_bytes_ > max_bytes_) {
+    const auto largest = std::max_element(
+        groups_.begin(), groups_.end(),
+        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+    ++closed_for_room_;
+    CloseStep(largest->first, largest->second, largest->second.open.begin()->first, on_close);
+  }
+}
+
+// Who declared or lost something is kept rank by rank; beyond a quarter of the run's bytes no more.
+bool RunState::KeepRank(std::set<uint32_t>* ranks, uint32_t rank) {
+  constexpr uint64_t kBytes = 48;  // of a node
+  if (max_bytes_ > 0 && kept_ranks_ >= max_bytes_ / 4 / kBytes) return false;
+  const bool fresh = ranks->insert(rank).second;
+  kept_ranks_ += fresh ? 1 : 0;
+  return fresh;
 }
 
 RunState::Counts& RunState::CountsOf(const Columns& columns) {
@@ -88,21 +150,20 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
   for (int row = 0; row < rows.step_size(); ++row) {
     const v1::Source& source = SourceOf(*batch, rows, row);
     if (source.run() != summary_.run) continue;
-    Group& group = GroupOf(source);
     const int64_t step = rows.step(row);
-    Extend(step, summary_);
-    NoteRank(source.rank());
+    Extend(step, ranks_seen_.empty(), summary_);
+    ranks_seen_.insert(source.rank());
     HeldRow held{batch, &rows, row, &source, columns};
     const SeriesRow view = held.view();
-    const bool late = TooLate(group, source, step);
+    Group* group = OpenGroup(source, step);
+    const bool late = group == nullptr;
     for (size_t column = 0; column < counts.size(); ++column) {
       if (!view.present(column)) continue;
       ++counts[column]->evidence;
       if (late) CountLate(source, step, columns->sites[column]);
     }
     if (late) continue;
-    group.newest_step = std::max(group.newest_step, step);
-    group.open[step].rows.push_back(std::move(held));
+    OpenAt(*group, step).rows.push_back(std::move(held));
   }
 }
 
@@ -113,8 +174,7 @@ void RunState::CountLoss(const v1::Source& source, const v1::Loss& loss) {
   count.step_first = fresh ? loss.step_first() : std::min(count.step_first, loss.step_first());
   count.step_last = fresh ? loss.step_last() : std::max(count.step_last, loss.step_last());
   count.count += loss.count();
-  const auto at = std::lower_bound(count.ranks.begin(), count.ranks.end(), source.rank());
-  if (at == count.ranks.end() || *at != source.rank()) count.ranks.insert(at, source.rank());
+  KeepRank(&count.ranks, source.rank());
 }
 
 // A restart repeats steps: what earlier attempts left open at or past its first step is void, what
@@ -137,11 +197,13 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
   if (first == std::numeric_limits<int64_t>::max()) return;
   for (auto& [key, group] : groups_) {
     if (key.first >= attempt) continue;
-    group.open.erase(group.open.lower_bound(first), group.open.end());
+    for (auto step = group.open.lower_bound(first); step != group.open.end();)
+      TakeOut(group, step++);
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
-    group.progress.FinishAll();
   }
   newest_attempt_ = attempt;
+  // What comes of them all the same is counted without them.
+  std::erase_if(groups_, [&](const auto& group) { return group.first.first < attempt; });
 }
 
 void RunState::Declare(const v1::Batch& batch, const v1::SiteDeclaration& declaration) {
@@ -149,7 +211,7 @@ void RunState::Declare(const v1::Batch& batch, const v1::SiteDeclaration& declar
                                                  declaration.site().op()};
   RunSummary::SiteCount& count = summary_.sites[site];
   auto& ranks = declared_[site];
-  ranks.insert(batch.sources(static_cast<int>(declaration.source())).rank());
+  KeepRank(&ranks, batch.sources(static_cast<int>(declaration.source())).rank());
   count.declared_step =
       ranks.size() == 1 ? declaration.step() : std::min(count.declared_step, declaration.step());
   count.declared_ranks = static_cast<uint32_t>(ranks.size());
@@ -174,6 +236,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
   for (const v1::Progress& progress : batch->progress()) {
     if (!ours(progress.source())) continue;
     const v1::Source& source = batch->sources(static_cast<int>(progress.source()));
+    if (source.attempt() < newest_attempt_) continue;
     Group& group = GroupOf(source);
     group.progress.Advance(source.rank(),
                            progress.any_step() ? progress.complete_through() : kNever,
@@ -181,17 +244,20 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     if (progress.finished()) group.progress.Finish(source.rank());
     group.newest_step = std::max(group.newest_step, group.progress.newest_step());
   }
+  Charge(*batch);
   for (auto& [key, group] : groups_) CloseReady(key, group, on_close);
+  MakeRoom(on_close);
 }
 
 void RunState::MarkGone(const v1::Source& source, const OnClose& on_close) {
+  if (source.attempt() < newest_attempt_) return;
   Group& group = GroupOf(source);
   group.progress.Finish(source.rank());
   CloseReady({source.attempt(), source.role()}, group, on_close);
 }
 
 bool RunState::FarBehind(const Group& group, int64_t step) const {
-  return group.newest_step != kNever && group.newest_step - step >= window_;
+  return group.newest_step > step && group.newest_step - step >= window_;
 }
 
 bool RunState::Ready(const Group& group, int64_t step) const {
@@ -210,8 +276,7 @@ void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_c
 }
 
 void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close) {
-  OpenStep open = std::move(group.open.begin()->second);
-  group.open.erase(group.open.begin());
+  OpenStep open = TakeOut(group, group.open.begin());
   group.closed = step;
   SiteStep common;
   common.run = summary_.run;
@@ -226,7 +291,7 @@ void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const 
   std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
     return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
   });
-  TellSites(common, held, group.progress.Incomplete(step, group.world_size), on_close);
+  TellSites(common, held, group.progress, on_close);
   if (on_close.series) TellSeries(common, &open, on_close);
   on_close.step({summary_.run, key.first, key.second, step, group.world_size});
 }
@@ -249,7 +314,7 @@ void RunState::ReadRows(const std::vector<HeldRow>& rows, std::vector<Held>* ite
 }
 
 void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
-                         const std::vector<uint32_t>& incomplete, const OnClose& on_close) {
+                         const RankProgress& progress, const OnClose& on_close) {
   for (size_t begin = 0; begin < held.size();) {
     SiteStep site_step = common;
     site_step.shared = std::make_shared<decltype(site_step.shared)::element_type>();
@@ -266,9 +331,8 @@ void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
     }
     begin = end;
     if (scalars && sets_->Single(site_step.site)->read.empty()) continue;
-    for (uint32_t rank : incomplete) {
-      if (!present.contains(rank)) site_step.missing_ranks.push_back(rank);
-    }
+    site_step.missing_ranks =
+        progress.Missing(common.step, common.world_size, present, SiteStep::kNamedMissing);
     on_close.site(site_step);
   }
 }

@@ -55,8 +55,13 @@ struct Row {
 }  // namespace
 
 void RunState::Persist(Archive& archive) {
-  archive.Version(1);
-  archive(summary_, ranks_seen_, declared_, newest_attempt_);
+  archive.Version(2);  // 2: what open steps take
+  if (!archive.reading()) Summarize();
+  archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
+  if (archive.reading()) {
+    for (const auto& [site, ranks] : declared_) kept_ranks_ += ranks.size();
+    for (const auto& [site, loss] : summary_.losses) kept_ranks_ += loss.ranks.size();
+  }
   std::vector<GroupKey> keys;
   for (const auto& [key, group] : groups_) keys.push_back(key);
   archive(keys);
@@ -73,7 +78,9 @@ void RunState::PersistGroup(Group& group, Archive& archive) {
   for (const int64_t step : steps) {
     if (!archive.ok()) return;
     if (archive.reading()) {
-      group.open[step] = ReadOpen(archive);
+      const OpenStep& open = group.open[step] = ReadOpen(archive);
+      group.bytes += open.bytes;
+      open_bytes_ += open.bytes;
     } else {
       WriteOpen(group.open.at(step), archive);
     }
@@ -96,7 +103,8 @@ void RunState::WriteOpen(const OpenStep& open, Archive& archive) {
     if (view.absent == nullptr) continue;
     for (size_t i = 0; i < columns; ++i) row.absent.push_back(!view.present(i));
   }
-  archive(table.list(), numbers, rows);
+  uint64_t bytes = open.bytes;
+  archive(table.list(), numbers, rows, bytes);
   for (const Held& held : open.items) {
     // The index of its source is that of the batch it came in, and is not looked at again.
     plumbline::Persist(archive, const_cast<v1::Evidence&>(*held.evidence));
@@ -108,9 +116,9 @@ RunState::OpenStep RunState::ReadOpen(Archive& archive) {
   std::vector<v1::Source> sources;
   std::vector<uint32_t> numbers;
   std::vector<Row> rows;
-  archive(sources, numbers, rows);
-  for (v1::Source& source : sources) *batch->add_sources() = std::move(source);
   OpenStep open;
+  archive(sources, numbers, rows, open.bytes);
+  for (v1::Source& source : sources) *batch->add_sources() = std::move(source);
   for (const uint32_t number : numbers) {
     if (number >= sources.size()) archive.Fail("the number of a source");
     if (!archive.ok()) return {};

@@ -23,12 +23,12 @@ bool Sampled(const Item& item) {
   return item.evidence->has_routing() && item.evidence->routing().has_sample();
 }
 
-// Ranks of the pool that sent no rows of this call.
+// Ranks of the pool that sent no rows of this call; of many, some.
 std::vector<uint32_t> Missing(const SiteStep& step, const std::set<uint32_t>& have) {
   std::set<uint32_t> missing(step.missing_ranks.begin(), step.missing_ranks.end());
   // Of a world of unknown size at least the ranks below the highest one are known to exist.
   const uint32_t world = step.world_size > 0 ? step.world_size : *have.rbegin() + 1;
-  for (uint32_t rank = 0; rank < world; ++rank) {
+  for (uint32_t rank = 0; rank < world && missing.size() < SiteStep::kNamedMissing; ++rank) {
     if (!have.contains(rank)) missing.insert(rank);
   }
   return {missing.begin(), missing.end()};

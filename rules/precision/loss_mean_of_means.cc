@@ -83,7 +83,7 @@ struct Logged {
 // The three series of one prefix in the step that is open.
 struct Series {
   std::vector<Logged> loss, loss_sum, tokens;
-  std::set<uint32_t> missing;
+  bool missing = false;  // some rank's
 };
 
 struct Units {
@@ -150,7 +150,7 @@ class LossMeanOfMeans : public Rule {
         (series.*field)
             .push_back(
                 {item.source->rank(), item.evidence->call(), item.evidence->scalar().value()});
-        series.missing.insert(step.missing_ranks.begin(), step.missing_ranks.end());
+        series.missing |= !step.missing_ranks.empty();
       }
     }
   }
@@ -212,8 +212,7 @@ class LossMeanOfMeans : public Rule {
   };
 
   static v1::Verdict Weigh(const Series& series, Outcome* outcome) {
-    if (!series.missing.empty())
-      return Inconclusive("missing-ranks: the sums of some ranks have not come");
+    if (series.missing) return Inconclusive("missing-ranks: the sums of some ranks have not come");
     const Units units = Join(series);
     if (units.broken)
       return Inconclusive("broken: a sum or a count is missing, negative or not finite");

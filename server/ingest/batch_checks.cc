@@ -1,6 +1,7 @@
 #include "server/ingest/batch_checks.h"
 
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -179,20 +180,6 @@ absl::Status CheckSample(const Place& place, const v1::Evidence& e) {
   }
 }
 
-absl::Status CheckSources(const v1::Batch& batch, const BatchLimits& limits) {
-  if (batch.sources_size() > limits.max_sources) {
-    return absl::InvalidArgumentError(absl::StrCat(batch.sources_size(), " sources, at most ",
-                                                   limits.max_sources, " are accepted"));
-  }
-  for (int i = 0; i < batch.sources_size(); ++i) {
-    if (auto s = CheckSource(batch.sources(i), limits); !s.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sources[", i, "]: ", std::string(s.message())));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckEvidence(const v1::Batch& batch, const BatchLimits& limits) {
   for (int i = 0; i < batch.evidence_size(); ++i) {
     const v1::Evidence& e = batch.evidence(i);
@@ -287,6 +274,25 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSources(const google::protobuf::RepeatedPtrField<v1::Source>& sources,
+                          const BatchLimits& limits) {
+  if (sources.size() > limits.max_sources) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(sources.size(), " sources, at most ", limits.max_sources, " are accepted"));
+  }
+  std::set<std::string_view> runs;
+  for (int i = 0; i < sources.size(); ++i) {
+    if (auto s = CheckSource(sources[i], limits); !s.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sources[", i, "]: ", std::string(s.message())));
+    }
+    if (i == 0 || sources[i].run() != sources[i - 1].run()) runs.insert(sources[i].run());
+  }
+  if (runs.size() <= limits.max_runs) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("sources of ", runs.size(), " runs, at most ",
+                                                 limits.max_runs, " are accepted"));
+}
+
 absl::Status CheckSeriesSet(const v1::SeriesSet& set, const BatchLimits& limits) {
   if (set.id() == 0) return absl::InvalidArgumentError(".id: 0, expected another number");
   if (set.sites_size() == 0 || set.sites_size() > limits.max_columns) {
@@ -305,7 +311,7 @@ absl::Status CheckSeriesSet(const v1::SeriesSet& set, const BatchLimits& limits)
 }
 
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits) {
-  if (auto s = CheckSources(batch, limits); !s.ok()) return s;
+  if (auto s = CheckSources(batch.sources(), limits); !s.ok()) return s;
   if (auto s = CheckSeries(batch, limits); !s.ok()) return s;
   if (auto s = CheckEvidence(batch, limits); !s.ok()) return s;
   for (int i = 0; i < batch.progress_size(); ++i) {
@@ -316,7 +322,18 @@ absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits) {
     }
   }
   if (auto s = CheckEntries("losses", batch.losses(), batch, limits); !s.ok()) return s;
-  return CheckEntries("declarations", batch.declarations(), batch, limits);
+  if (auto s = CheckEntries("declarations", batch.declarations(), batch, limits); !s.ok()) return s;
+  for (int i = 0; i < batch.losses_size(); ++i) {
+    if (auto s = CheckName({"losses", i}, "cause", batch.losses(i).cause(), limits); !s.ok())
+      return s;
+  }
+  for (int i = 0; i < batch.declarations_size(); ++i) {
+    if (auto s = CheckName({"declarations", i}, "kind", batch.declarations(i).kind(), limits);
+        !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plumbline::server

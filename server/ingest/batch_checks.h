@@ -15,12 +15,18 @@ struct BatchLimits {
   int max_columns = 1 << 16;      // series of one set
   size_t max_sets = 4096;         // of one stream
   uint32_t max_world = 1u << 17;  // as the engine
+  // Of a batch, a hello, a stream: what is declared counts for each of them. A process reports for
+  // one run.
+  size_t max_runs = 8;
 };
 
 // InvalidArgument: "evidence[3].routing.sample.scores: 12 bytes of data for f32 [4,8], expected
 // 128".
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits);
 absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits);
+// Each by itself, how many there are, and of how many runs: "sources[3]: rank 4 of 2 ranks".
+absl::Status CheckSources(const google::protobuf::RepeatedPtrField<v1::Source>& sources,
+                          const BatchLimits& limits);
 // A declared set by itself. Whether rows fit their set: series_sets.h.
 absl::Status CheckSeriesSet(const v1::SeriesSet& set, const BatchLimits& limits);
 

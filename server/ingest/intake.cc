@@ -1,6 +1,7 @@
 #include "server/ingest/intake.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,9 +11,10 @@
 namespace plumbline::server {
 namespace {
 
-bool SameRank(const v1::Source& a, const v1::Source& b) {
-  return a.rank() == b.rank() && a.attempt() == b.attempt() && a.role() == b.role() &&
-         a.run() == b.run();
+std::set<std::string> RunsOf(const v1::Hello& hello) {
+  std::set<std::string> runs;
+  for (const v1::Source& source : hello.sources()) runs.insert(source.run());
+  return runs;
 }
 
 std::function<void()> ResumptionOf(const StreamState& stream) {
@@ -25,7 +27,7 @@ JudgeItem ConnectionItem(JudgeItem::Kind kind, const StreamState& stream) {
   JudgeItem item;
   item.kind = kind;
   item.stream_id = stream.id;
-  item.sources = stream.sources;
+  item.sources = stream.ranks.list();
   return item;
 }
 
@@ -45,14 +47,8 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
   if (hello.protocol() == 0 || hello.stream_id() == 0) {
     return absl::InvalidArgumentError("hello needs protocol and stream_id");
   }
-  if (hello.sources_size() > limits_.max_sources) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hello: ", hello.sources_size(), " sources, at most ", limits_.max_sources));
-  }
-  for (const v1::Source& source : hello.sources()) {
-    if (auto s = CheckSource(source, limits_); !s.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("hello: ", std::string(s.message())));
-    }
+  if (auto s = CheckSources(hello.sources(), limits_); !s.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("hello: ", std::string(s.message())));
   }
   for (const v1::SeriesSet& set : hello.series_sets()) {
     if (auto s = CheckSeriesSet(set, limits_); !s.ok()) {
@@ -66,9 +62,9 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
 absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
                                             const MayWrite& may_write) {
   if (auto s = CheckHello(hello); !s.ok()) return s;
-  for (const v1::Source& source : hello.sources()) {
-    if (auto s = may_write(source.run()); !s.ok()) return s;
-    if (auto s = names_->AddRun(source.run()); !s.ok()) return s;
+  for (const std::string& run : RunsOf(hello)) {
+    if (auto s = may_write(run); !s.ok()) return s;
+    if (auto s = names_->AddRun(run); !s.ok()) return s;
   }
   if (auto s = table_->MayTakeOver(hello.stream_id(), may_write); !s.ok()) return s;
   auto opened = table_->Open(hello.stream_id());
@@ -147,11 +143,17 @@ void Intake::Hear(const Joined& joined, const v1::Heartbeat& heartbeat) {
 }
 
 absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) {
-  for (const v1::Source& known : stream.sources) {
-    if (SameRank(known, source)) return absl::OkStatus();
+  if (stream.ranks.Has(source)) return absl::OkStatus();
+  const auto ranks = static_cast<size_t>(limits_.max_sources);
+  const auto& runs = stream.ranks.runs();
+  if (stream.ranks.size() >= ranks ||
+      (runs.size() >= limits_.max_runs && !runs.contains(source.run()))) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this stream speaks for ", stream.ranks.size(), " ranks of ", runs.size(),
+                     " runs already, at most ", ranks, " of ", limits_.max_runs, " are accepted"));
   }
   if (auto s = table_->Claim(stream.id, source); !s.ok()) return s;
-  stream.sources.push_back(source);
+  if (const auto earlier = stream.ranks.Add(source)) table_->Release(stream.id, *earlier);
   return absl::OkStatus();
 }
 
@@ -159,10 +161,11 @@ absl::Status Intake::ClaimLocked(StreamState& stream, const v1::Source& source) 
 // number; the stream goes on.
 SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
   SeriesSets::Declared fit;
+  const std::set<std::string> runs = RunsOf(hello);
   for (const v1::SeriesSet& set : hello.series_sets()) {
     absl::Status full;
-    for (const v1::Source& source : hello.sources()) {
-      if (full.ok()) full = names_->Add(source.run(), set);
+    for (const std::string& run : runs) {
+      if (full.ok()) full = names_->Add(run, set);
     }
     if (full.ok()) {
       *fit.Add() = set;

@@ -1,16 +1,20 @@
 #include "server/ingest/name_book.h"
 
-#include <functional>
 #include <mutex>
+#include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 
 namespace plumbline::server {
 namespace {
 
-uint64_t HashOf(const v1::Site& site) {
-  const uint64_t layer = std::hash<std::string>()(site.layer());
-  return (layer ^ (layer >> 31)) * 0x9E3779B97F4A7C15u + std::hash<std::string>()(site.op());
+// Salted anew in each process: names that collide cannot be prepared.
+uint64_t HashOf(const v1::Site& site) { return absl::HashOf(site.layer(), site.op()); }
+uint64_t HashOf(const v1::Evidence& evidence) { return HashOf(evidence.site()); }
+uint64_t HashOf(const v1::SiteDeclaration& declaration) { return HashOf(declaration.site()); }
+uint64_t HashOf(const v1::Loss& loss) {
+  return absl::HashOf(loss.site().layer(), loss.site().op(), loss.cause());
 }
 
 }  // namespace
@@ -39,8 +43,7 @@ absl::Status NameBook::AddRun(const std::string& run) {
   return full;
 }
 
-absl::Status NameBook::Add(const std::string& name, Run* run, const v1::Site& site) {
-  const uint64_t hash = HashOf(site);
+absl::Status NameBook::Add(const std::string& name, Run* run, uint64_t hash) {
   {
     std::shared_lock lock(run->mutex);
     if (run->names.contains(hash)) return absl::OkStatus();
@@ -58,28 +61,41 @@ absl::Status NameBook::Add(const std::string& name, Run* run, const v1::Site& si
 absl::Status NameBook::Add(const std::string& run, const v1::SeriesSet& set) {
   absl::Status full;
   const auto book = Find(run, &full);
-  for (int i = 0; full.ok() && i < set.sites_size(); ++i) full = Add(run, book.get(), set.sites(i));
+  for (int i = 0; full.ok() && i < set.sites_size(); ++i)
+    full = Add(run, book.get(), HashOf(set.sites(i)));
+  return full;
+}
+
+template <typename Entries>
+absl::Status NameBook::AddEach(const v1::Batch& batch, const Entries& entries) {
+  std::shared_ptr<Run> book;
+  int book_of = -1;
+  absl::Status full;
+  for (const auto& entry : entries) {
+    const auto source = static_cast<int>(entry.source());
+    const std::string& run = batch.sources(source).run();
+    if (source != book_of) book = Find(run, &full);
+    book_of = source;
+    if (full.ok()) full = Add(run, book.get(), HashOf(entry));
+    if (!full.ok()) return full;
+  }
   return full;
 }
 
 absl::Status NameBook::Add(const v1::Batch& batch) {
-  absl::Status full;
-  for (const v1::Source& source : batch.sources()) {
-    if (full = AddRun(source.run()); !full.ok()) return full;
+  std::set<std::string_view> runs;
+  for (int i = 0; i < batch.sources_size(); ++i) {
+    const std::string& run = batch.sources(i).run();
+    if (i > 0 && run == batch.sources(i - 1).run()) continue;
+    if (!runs.insert(run).second) continue;
+    if (auto full = AddRun(run); !full.ok()) return full;
     for (const v1::SeriesSet& set : batch.series_sets()) {
-      if (full = Add(source.run(), set); !full.ok()) return full;
+      if (auto full = Add(run, set); !full.ok()) return full;
     }
   }
-  std::shared_ptr<Run> book;
-  int book_of = -1;
-  for (const v1::Evidence& evidence : batch.evidence()) {
-    const std::string& run = batch.sources(static_cast<int>(evidence.source())).run();
-    if (book_of != static_cast<int>(evidence.source())) book = Find(run, &full);
-    book_of = static_cast<int>(evidence.source());
-    if (full.ok()) full = Add(run, book.get(), evidence.site());
-    if (!full.ok()) return full;
-  }
-  return absl::OkStatus();
+  if (auto full = AddEach(batch, batch.evidence()); !full.ok()) return full;
+  if (auto full = AddEach(batch, batch.declarations()); !full.ok()) return full;
+  return AddEach(batch, batch.losses());
 }
 
 }  // namespace plumbline::server

@@ -10,20 +10,24 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::server {
 
-// Thread-safe. Counts by 64-bit hashes of names, since the start of this process.
+// Thread-safe. Counts by 64-bit hashes of names, which nobody outside can foresee, since the start
+// of this process. What a message costs is linear in its size: sets count once for each run, and a
+// batch names few.
 class NameBook {
  public:
   NameBook(size_t max_runs, size_t max_names) : max_runs_(max_runs), max_names_(max_names) {}
 
   // ResourceExhausted: one run too many.
   absl::Status AddRun(const std::string& run);
-  // The sites of the evidence and of the series sets that `batch` brings, for the runs of its
-  // sources. ResourceExhausted names the run; then nothing of the batch is to be taken.
+  // The sites of the evidence, the series sets, the declarations and the losses (with their causes)
+  // that `batch`, which passed CheckBatch, brings. ResourceExhausted names the run; then nothing of
+  // the batch is to be taken.
   absl::Status Add(const v1::Batch& batch);
   absl::Status Add(const std::string& run, const v1::SeriesSet& set);
 
@@ -33,11 +37,14 @@ class NameBook {
     std::unordered_set<uint64_t> names;
   };
   std::shared_ptr<Run> Find(const std::string& run, absl::Status* full);
-  absl::Status Add(const std::string& name, Run* run, const v1::Site& site);
+  absl::Status Add(const std::string& name, Run* run, uint64_t hash);
+  // Each of them, for the run that its source names.
+  template <typename Entries>
+  absl::Status AddEach(const v1::Batch& batch, const Entries& entries);
 
   const size_t max_runs_, max_names_;
   std::shared_mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<Run>> runs_;
+  std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_;
 };
 
 }  // namespace plumbline::server

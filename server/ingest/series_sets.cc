@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -23,18 +25,19 @@ std::string Name(uint64_t id) { return absl::StrCat("0x", absl::Hex(id)); }
 }  // namespace
 
 absl::Status SeriesSets::Add(const Declared& sets, size_t max_sets, std::vector<SetRecord>* fresh) {
-  std::vector<std::pair<SetRecord, Known>> added;
+  std::vector<SetRecord> added;
+  std::map<uint64_t, Known> fresh_sets;
   for (const v1::SeriesSet& set : sets) {
     SetRecord record = RecordOf(set);
     const Known known{set.sites_size(), HashOf(record)};
-    const auto same_id = [&](const auto& other) { return other.first.first == set.id(); };
-    const auto twin = std::find_if(added.begin(), added.end(), same_id);
     const auto before = sets_.find(set.id());
-    const Known* earlier = twin != added.end()     ? &twin->second
-                           : before != sets_.end() ? &before->second
-                                                   : nullptr;
+    const auto twin = fresh_sets.find(set.id());
+    const Known* earlier = before != sets_.end()      ? &before->second
+                           : twin != fresh_sets.end() ? &twin->second
+                                                      : nullptr;
     if (earlier == nullptr) {
-      added.emplace_back(std::move(record), known);
+      fresh_sets.emplace(set.id(), known);
+      added.push_back(std::move(record));
     } else if (earlier->hash != known.hash) {
       return absl::InvalidArgumentError(
           absl::StrCat("series set ", Name(set.id()), ": declared before with other series"));
@@ -45,10 +48,8 @@ absl::Status SeriesSets::Add(const Declared& sets, size_t max_sets, std::vector<
                                                    " series sets on one stream, at most ", max_sets,
                                                    " are accepted"));
   }
-  for (auto& [record, known] : added) {
-    sets_.emplace(record.first, known);
-    fresh->push_back(std::move(record));
-  }
+  sets_.insert(fresh_sets.begin(), fresh_sets.end());
+  std::move(added.begin(), added.end(), std::back_inserter(*fresh));
   return absl::OkStatus();
 }
 
@@ -60,15 +61,15 @@ void SeriesSets::Restore(std::string_view record) {
 }
 
 absl::Status SeriesSets::CheckRows(const v1::Batch& batch) const {
+  std::map<uint64_t, int64_t> here;
+  for (const v1::SeriesSet& set : batch.series_sets()) here[set.id()] = set.sites_size();
   for (int i = 0; i < batch.series_size(); ++i) {
     const v1::SeriesRows& rows = batch.series(i);
     int64_t columns = -1;
     if (const auto known = sets_.find(rows.set()); known != sets_.end()) {
       columns = known->second.columns;
     }
-    for (const v1::SeriesSet& set : batch.series_sets()) {
-      if (set.id() == rows.set()) columns = set.sites_size();
-    }
+    if (const auto known = here.find(rows.set()); known != here.end()) columns = known->second;
     if (columns < 0) {
       return absl::InvalidArgumentError(absl::StrCat("series[", i, "].set: ", Name(rows.set()),
                                                      " was not declared on this stream"));

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "plumbline/v1/batch.pb.h"
 #include "server/journal/entry.h"
@@ -35,7 +36,8 @@ class SeriesSets {
     int columns = 0;
     size_t hash = 0;  // of its bytes
   };
-  std::unordered_map<uint64_t, Known> sets_;
+  // Senders choose the numbers.
+  std::unordered_map<uint64_t, Known, absl::Hash<uint64_t>> sets_;
 };
 
 }  // namespace plumbline::server

@@ -1,5 +1,7 @@
 #include "server/ingest/stream_table.h"
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
 
 namespace plumbline::server {
@@ -53,21 +55,21 @@ absl::Status StreamTable::MayTakeOver(
     if (found == streams_.end()) return absl::OkStatus();
     state = found->second.state;
   }
-  std::vector<v1::Source> sources;
+  std::set<std::string> runs;
   {
     std::lock_guard lock(state->mutex);
-    sources = state->sources;
+    runs = state->ranks.runs();
   }
-  for (const v1::Source& source : sources) {
-    if (auto s = may_write(source.run()); !s.ok()) return s;
+  for (const std::string& run : runs) {
+    if (auto s = may_write(run); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
 void StreamTable::EvictIdle() {
   if (idle_.empty()) return;
-  const uint64_t oldest = idle_.front();
-  std::erase_if(claims_, [&](const auto& claim) { return claim.second == oldest; });
+  const auto oldest = streams_.find(idle_.front());
+  for (const std::string* key : oldest->second.claims) claims_.erase(claims_.find(*key));
   streams_.erase(oldest);
   idle_.pop_front();
 }
@@ -82,24 +84,31 @@ void StreamTable::Closed(uint64_t stream_id) {
 
 absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
   std::lock_guard lock(mutex_);
-  uint64_t& holder = claims_[ClaimKey(source)];
-  if (holder != stream_id && holder != 0) {
-    const auto other = streams_.find(holder);
-    if (other != streams_.end() && other->second.connected) {
+  const auto [claim, fresh] = claims_.try_emplace(ClaimKey(source), 0);
+  uint64_t& holder = claim->second;
+  if (holder == stream_id) return absl::OkStatus();
+  if (const auto other = streams_.find(holder); !fresh && other != streams_.end()) {
+    if (other->second.connected) {
       return absl::AlreadyExistsError(absl::StrCat(
           "rank ", source.rank(), " of run \"", source.run(), "\" (attempt ", source.attempt(),
           ") is already reported by another connected process; "
           "give this run another name or attempt"));
     }
+    other->second.claims.erase(&claim->first);
   }
   holder = stream_id;
+  if (const auto own = streams_.find(stream_id); own != streams_.end())
+    own->second.claims.insert(&claim->first);
   return absl::OkStatus();
 }
 
 void StreamTable::Release(uint64_t stream_id, const v1::Source& source) {
   std::lock_guard lock(mutex_);
   const auto found = claims_.find(ClaimKey(source));
-  if (found != claims_.end() && found->second == stream_id) claims_.erase(found);
+  if (found == claims_.end() || found->second != stream_id) return;
+  if (const auto own = streams_.find(stream_id); own != streams_.end())
+    own->second.claims.erase(&found->first);
+  claims_.erase(found);
 }
 
 size_t StreamTable::size() const {

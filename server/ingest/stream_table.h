@@ -8,12 +8,14 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <vector>
+#include <unordered_set>
 
+#include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/ingest.pb.h"
+#include "server/ingest/claimed_ranks.h"
 #include "server/ingest/sequencer.h"
 #include "server/ingest/series_sets.h"
 #include "server/journal/stream_book.h"
@@ -50,7 +52,7 @@ struct StreamState {
   uint64_t held;                    // by the journal, up to here
   uint64_t connection = 0;          // the newest; older ones have nothing to say any more
   std::weak_ptr<Connection> owner;  // the newest one
-  std::vector<v1::Source> sources;  // announced or named in a batch, claimed
+  ClaimedRanks ranks;               // announced or named in a batch
   SeriesSets sets;                  // declared so far, in order of the numbers
 };
 
@@ -82,16 +84,18 @@ class StreamTable {
   struct Entry {
     std::shared_ptr<StreamState> state;
     bool connected = false;
-    std::list<uint64_t>::iterator idle;  // valid while not connected
+    std::list<uint64_t>::iterator idle;             // valid while not connected
+    std::unordered_set<const std::string*> claims;  // keys of claims_ that it holds
   };
   void EvictIdle();
 
   const size_t max_streams_;
   const Sequencer::Limits limits_;
   mutable std::mutex mutex_;
-  std::unordered_map<uint64_t, Entry> streams_;
+  // Senders choose the numbers and names: hashes that nobody outside can foresee.
+  std::unordered_map<uint64_t, Entry, absl::Hash<uint64_t>> streams_;
   std::list<uint64_t> idle_;  // not connected, oldest first
-  std::unordered_map<std::string, uint64_t> claims_;
+  std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_;
 };
 
 }  // namespace plumbline::server

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "rules/engine/engine.h"
@@ -269,12 +270,21 @@ TEST(RankProgress, AnswersAsRankByRankWould) {
       for (int64_t step = 0; step < 13; ++step) {
         for (const bool far_behind : {false, true})
           ASSERT_EQ(fast.Covered(step, far_behind), plain.Covered(step, far_behind));
-        std::vector<uint32_t> incomplete;
+        std::set<uint32_t> present;
+        for (uint32_t r = 0; r < 6; ++r) {
+          if (rng() % 4 == 0 && plain.ranks.contains(r)) present.insert(r);
+        }
+        std::vector<uint32_t> missing;
         for (uint32_t r = 0; r < 8; ++r) {
           const auto found = plain.ranks.find(r);
-          if (found == plain.ranks.end() || found->second.complete < step) incomplete.push_back(r);
+          const bool behind = found == plain.ranks.end() || found->second.complete < step;
+          if (behind && !present.contains(r)) missing.push_back(r);
         }
-        ASSERT_EQ(fast.Incomplete(step, 8), incomplete);
+        ASSERT_EQ(fast.Missing(step, 8, present, 64), missing);
+        const std::vector<uint32_t> some = fast.Missing(step, 8, present, 2);
+        ASSERT_LE(some.size(), 2u);
+        ASSERT_EQ(some.empty(), missing.empty());
+        ASSERT_TRUE(std::includes(missing.begin(), missing.end(), some.begin(), some.end()));
       }
     }
   }
