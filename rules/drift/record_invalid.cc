@@ -31,6 +31,11 @@ given the prefix: it sums pi over what mu can draw. Two bets are placed against 
   that is above 0; the measured mean of rho d^2 over those must stay below it. With full logits the exact means are
   divided by and kappa is not used.
 
+Both are kept for all tokens together and for parts of them: each worker's, each weight version's, even and odd steps'.
+What is looked at is the sum of the wealths, each times its share (one half for all, 1/8 for the first worker, 1/24 for the
+second, ...; `rules/lib/rollout_slices.h`), so that the chance of a false alarm stays what it is. A worker that is wrong
+alone is named (`part`).
+
 Rounding of the logged values is taken off first: half a unit of bf16 or f16 where all of a side's values lie on
 that grid, or of the text's last decimal. Masked tokens do not enter; a value that is NaN or infinite is counted
 apart, but log pi = -inf is rho = 0. Where the halves of a sequence name different token ids, that is a fact and
@@ -179,15 +184,17 @@ class RecordInvalid : public Rule {
     const RecordTest& test = s.test;
     const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
     const double alpha = up ? test.alpha_up() : test.alpha_down();
+    const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
     FindingText text{
         .level = v1::LEVEL_ERROR,
         .strength = v1::STRENGTH_STATISTICAL,
         .title = "what was logged is not what was sampled",
         .explanation = absl::StrFormat(
-            "The mean of pi/mu over %d tokens is %.4g; tokens drawn from the logged distribution "
+            "The mean of pi/mu over %d tokens%s is %.4g; tokens drawn from the logged distribution "
             "give %s. Bets against the record have won e^%.1f, and e^%.1f is the alarm.",
-            test.moments().n, MeanRatio(test), up ? "at most 1 whatever the trainer is" : "1",
-            wealth, -std::log(alpha)),
+            leader.tokens, leader.name.pool() ? "" : " of " + leader.name.Words(),
+            leader.mean_ratio, up ? "at most 1 whatever the trainer is" : "1", wealth,
+            -std::log(alpha)),
         .cause = "unknown",
         .measured = up ? "ln wealth, upward" : "ln wealth, downward",
         .value = wealth,
@@ -204,6 +211,7 @@ class RecordInvalid : public Rule {
     f.mutable_false_alarm()->set_kind("probability");
     f.mutable_false_alarm()->set_value(alpha);
     FillWitness(up ? test.largest() : test.smallest(), *f.mutable_witness());
+    if (!leader.name.pool()) Put(*verdict.mutable_details(), "part", leader.name.Words());
     if (!up && !s.rows) {
       f.add_assumptions(
           absl::StrFormat("the mean square of ln pi/mu where above 0, under the trainer and given "

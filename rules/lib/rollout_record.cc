@@ -47,13 +47,61 @@ void RatioMoments::Add(double x, double gain) {
 
 RecordTest::RecordTest(double alpha) : alpha_(alpha) {}
 
-double RecordTest::log_wealth_down(double kappa) const {
-  std::array<double, kDown> logs = wealth_down_.logs();
+double RecordTest::Part::LogDown(double kappa) const {
+  if (!Within(kappa)) return -kInfinity;  // the premise does not hold here: no evidence
+  std::array<double, kDown> logs = down.logs();
   for (size_t j = 0; j < kDown; ++j) {
     const double far = std::log1p(1 / kLambda[j]);
-    logs[j] -= static_cast<double>(bounded_tokens_) * std::log1p(kLambda[j] * kappa / (far * far));
+    logs[j] -= static_cast<double>(bounded) * std::log1p(kLambda[j] * kappa / (far * far));
   }
   return Wealth<kDown>::LogMean(logs);
+}
+
+template <typename LogOf>
+double RecordTest::LogSumOf(const LogOf& log_of) const {
+  double top = -kInfinity;
+  std::vector<double> logs;
+  slices_.ForEach([&](const SliceName&, double share, const Part& part) {
+    if (part.tokens == 0) return;
+    logs.push_back(std::log(share) + log_of(part));
+    top = std::max(top, logs.back());
+  });
+  if (logs.empty()) return std::log(.5);
+  if (!std::isfinite(top)) return top;
+  double sum = 0;
+  for (const double log : logs) sum += std::exp(log - top);
+  return top + std::log(sum);
+}
+
+double RecordTest::log_wealth_up() const {
+  return LogSumOf([](const Part& part) { return part.up.log(); });
+}
+
+double RecordTest::log_wealth_down(double kappa) const {
+  return LogSumOf([&](const Part& part) { return part.LogDown(kappa); });
+}
+
+template <typename LogOf>
+RecordTest::Leader RecordTest::LeaderOf(const LogOf& log_of) const {
+  Leader leader;
+  double most = -kInfinity;
+  slices_.ForEach([&](const SliceName& name, double share, const Part& part) {
+    const double log = std::log(share) + log_of(part);
+    if (part.tokens == 0 || (!name.pool() && !(log > most))) return;
+    most = log;
+    leader.name = name;
+    leader.tokens = part.tokens;
+    leader.mean_ratio = 1 + static_cast<double>(part.gain / part.tokens);
+  });
+  return leader;
+}
+
+RecordTest::Leader RecordTest::LeaderUp() const {
+  return LeaderOf([](const Part& part) { return part.up.log(); });
+}
+
+RecordTest::Leader RecordTest::LeaderDown(double kappa) const {
+  return LeaderOf([&](const Part& part) { return part.LogDown(kappa); });
 }
 
 bool RecordTest::DownAlarm(double kappa) const {
@@ -61,46 +109,52 @@ bool RecordTest::DownAlarm(double kappa) const {
 }
 
 void RecordTest::Look() {
-  if (crossed_ == 0 && alpha_ > 0 && wealth_up_.log() >= -std::log(alpha_up())) crossed_ = tokens_;
+  if (crossed_ == 0 && alpha_ > 0 && log_wealth_up() >= -std::log(alpha_up())) crossed_ = tokens_;
 }
 
-void RecordTest::BetUp(double x, double gain) {
-  std::array<double, kUp> f;
-  if (std::fabs(x) <= kOrdinary) {
-    for (size_t j = 0; j < kUp; ++j) f[j] = 1 + kLambda[j] * gain;
-    wealth_up_.Multiply(f);
-  } else {
-    for (size_t j = 0; j < kUp; ++j) f[j] = LogUp(kLambda[j], x);
-    wealth_up_.Add(f);
-  }
-}
-
-void RecordTest::BetDown(double gain, const Means* means) {
-  std::array<double, kDown> f;
-  bounded_tokens_ += means == nullptr;
+// rho - 1 may be infinity, which loses every bet downward. log pi of -infinity leaves downward a
+// factor of at least 1: leaving it out is safe.
+template <typename EachPart>
+void RecordTest::BetOn(double d, double slack, const Means* means, const EachPart& each) {
+  const double gain = std::expm1(d), x = d - slack;
+  const double gain_up = slack == 0 ? gain : std::expm1(x);
+  const double gain_down = slack == 0 ? gain : std::expm1(d + slack);
+  const bool near = std::fabs(x) <= kOrdinary;
+  const bool bets_down =
+      d != -kInfinity && (means == nullptr || means->size() == static_cast<int>(kDown));
+  std::array<double, kUp> up;
+  for (size_t j = 0; j < kUp; ++j) up[j] = near ? 1 + kLambda[j] * gain_up : LogUp(kLambda[j], x);
+  std::array<double, kDown> down;
   bool ordinary = true;
-  for (size_t j = 0; j < kDown; ++j) {
+  for (size_t j = 0; bets_down && j < kDown; ++j) {
     const double by = means == nullptr ? 1 : means->Get(static_cast<int>(j));
-    f[j] = std::max(0.0, 1 - kLambda[j] * gain) / by;
-    ordinary = ordinary && (f[j] == 0 || (f[j] > 1e-8 && f[j] < 1e8));
+    down[j] = std::max(0.0, 1 - kLambda[j] * gain_down) / by;
+    ordinary = ordinary && (down[j] == 0 || (down[j] > 1e-8 && down[j] < 1e8));
   }
-  if (ordinary) {
-    wealth_down_.Multiply(f);
-  } else {
-    for (double& factor : f) factor = std::log(factor);
-    wealth_down_.Add(f);
+  if (!ordinary) {
+    for (double& factor : down) factor = std::log(factor);
   }
+  const double rise2 = d > 0 ? (1 + gain) * d * d : 0;
+  each([&](Part& part) {
+    ++part.tokens;
+    part.gain += gain;
+    near ? part.up.Multiply(up) : part.up.Add(up);
+    if (!bets_down) return;
+    part.bounded += means == nullptr;
+    part.rise2 += rise2;
+    ordinary ? part.down.Multiply(down) : part.down.Add(down);
+  });
+  if (bets_down) bounded_tokens_ += means == nullptr;
 }
 
-// rho - 1 may be infinity, which loses every bet downward.
 void RecordTest::Bet(double d, double slack, const Means* means, const Place& place) {
   ++tokens_;
-  const double gain = std::expm1(d);
-  BetUp(d - slack, slack == 0 ? gain : std::expm1(d - slack));
-  if (d == -kInfinity) return;  // downward its factor is at least 1: leaving it out is safe
-  if (means == nullptr || means->size() == static_cast<int>(kDown))
-    BetDown(slack == 0 ? gain : std::expm1(d + slack), means);
-  moments_.Add(d, gain);
+  const bool row = means != nullptr;
+  BetOn(d, slack, means, [&](const auto& visit) {
+    row ? visit(slices_.pool()) : slices_.ForToken(place.token.version, visit);
+  });
+  if (d == -kInfinity) return;
+  moments_.Add(d, std::expm1(d));
   if (largest_.Wants(d)) largest_.Add(d, place.Witness());
   if (smallest_.Wants(-d)) smallest_.Add(-d, place.Witness());
 }
@@ -142,6 +196,7 @@ RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
   assumed_all_ |= s.selection == S::SELECTION_ABSENT;
   assumed_sampled_ |= s.source == S::SOURCE_ABSENT;
   const double slack = rescored ? std::log1p(2 * s.rescore_k2) : 0;
+  slices_.Begin(s.worker, s.step);
   for (const RolloutToken& t : s.tokens) {
     if (!t.judged) continue;
     if (!t.same_token) {
@@ -151,8 +206,10 @@ RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
     Enter(s, t, slack);
   }
   if (filtered) {
-    wealth_up_.AddToAll(std::log(s.kept_share));
-    wealth_down_.AddToAll(std::log(s.kept_share));
+    slices_.ForSequence([&](Part& part) {
+      part.up.AddToAll(std::log(s.kept_share));
+      part.down.AddToAll(std::log(s.kept_share));
+    });
   }
   Look();
   return entry;
@@ -178,7 +235,7 @@ void RecordTest::AddRow(const v1::LogitsRow& row, int64_t step) {
 
 void RecordTest::EndStep() {
   if (tokens_ == 0) return;
-  const bool up = alpha_ > 0 && wealth_up_.log() >= -std::log(alpha_up());
+  const bool up = alpha_ > 0 && log_wealth_up() >= -std::log(alpha_up());
   if (up && alarm_token_ == 0) alarm_token_ = crossed_ != 0 ? crossed_ : tokens_;
   alarmed_down_ |= DownAlarm(kDefaultKappa);
   crossed_ = 0;

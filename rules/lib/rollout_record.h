@@ -25,6 +25,9 @@
 // drawn; its second moment 2 k2 bounds what that adds to E[rho], to second order: rho is divided by
 // 1 + 2 k2.
 //
+// Every product is kept for the pool and for its parts (rollout_slices.h): what is looked at is the
+// sum of their wealths, each times its share.
+//
 // Wealth is looked at at the ends of steps, so that the order within a step does not matter.
 // Not thread-safe.
 #pragma once
@@ -35,6 +38,7 @@
 
 #include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
+#include "rules/lib/rollout_slices.h"
 #include "rules/lib/rollout_wealth.h"
 
 namespace plumbline::rules {
@@ -109,8 +113,17 @@ class RecordTest {
   // Tokens that had entered when upward wealth first stood at 1/alpha at the end of a sequence of
   // the step that raised the alarm; 0: none.
   uint64_t alarm_token() const { return alarm_token_; }
-  double log_wealth_up() const { return wealth_up_.log(); }
+  // ln of the sum over the parts of share * wealth.
+  double log_wealth_up() const;
   double log_wealth_down(double kappa) const;
+  // The part whose wealth it mostly is.
+  struct Leader {
+    SliceName name;
+    uint64_t tokens = 0;
+    double mean_ratio = 0;  // of pi/mu
+  };
+  Leader LeaderUp() const;
+  Leader LeaderDown(double kappa) const;
   double alpha_up() const { return alpha_ * 2 / 3; }
   double alpha_down() const { return alpha_ / 3; }
   // The downward side's premise does not hold: mean rho (d^+)^2 is beyond kappa (or not finite).
@@ -141,8 +154,8 @@ class RecordTest {
   const Extremes& smallest() const { return smallest_; }  // by -d
 
   void Persist(Archive& a) {
-    a.Version(1);
-    a(alpha_, crossed_, alarm_token_, alarmed_down_, wealth_up_, wealth_down_, bounded_tokens_);
+    a.Version(2, 2);
+    a(alpha_, crossed_, alarm_token_, alarmed_down_, slices_, bounded_tokens_);
     a(tokens_, moments_, left_out_, non_finite_, impossible_, positive_, zero_filled_);
     a(differing_ids_, first_differing_, rescored_entered_, filtered_entered_, assumed_all_);
     a(assumed_sampled_, largest_eta_, largest_, smallest_);
@@ -162,19 +175,36 @@ class RecordTest {
   // One token that entered; `slack` widens the rounding on both sides.
   void Enter(const RolloutSequence& sequence, const RolloutToken& token, double slack);
   void Bet(double d, double slack, const Means* means, const Place& place);
-  void BetUp(double x, double gain);
-  void BetDown(double gain, const Means* means);
+  template <typename EachPart>
+  void BetOn(double d, double slack, const Means* means, const EachPart& each);
   void Look();
   // Counts what cannot be bet on; true: bet.
   bool Usable(double train, double rollout);
 
   static constexpr size_t kUp = 9, kDown = 7;
+  struct Part {
+    Wealth<kUp> up;
+    Wealth<kDown> down;
+    uint64_t tokens = 0;
+    uint64_t bounded = 0;  // that kappa bounds
+    long double gain = 0;  // sum of rho - 1
+    double rise2 = 0;      // sum of rho (d^+)^2
+    bool Within(double kappa) const {
+      return bounded == 0 || rise2 <= kappa * static_cast<double>(bounded);
+    }
+    double LogDown(double kappa) const;
+    void Persist(Archive& a) { a(up, down, tokens, bounded, gain, rise2); }
+  };
+  template <typename LogOf>
+  double LogSumOf(const LogOf& log_of) const;
+  template <typename LogOf>
+  Leader LeaderOf(const LogOf& log_of) const;
+
   double alpha_;
   uint64_t crossed_ = 0;  // token of this step
   uint64_t alarm_token_ = 0;
   bool alarmed_down_ = false;
-  Wealth<kUp> wealth_up_;
-  Wealth<kDown> wealth_down_;
+  RolloutSlices<Part> slices_;
   uint64_t bounded_tokens_ = 0;  // that kappa bounds
   uint64_t tokens_ = 0;
   RatioMoments moments_;

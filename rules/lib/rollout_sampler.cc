@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace plumbline::rules {
 namespace {
@@ -56,20 +57,31 @@ void SamplerTest::Declare(double temperature) {
   declared_temperature_ = temperature;
 }
 
-void SamplerTest::Bet(double x, double slack, double entropy, double varentropy) {
-  static const std::array<double, kBets> above = Bennett(kCap);
-  const std::array<double, kBets> below = Bennett(entropy);
-  Both logs;
-  for (size_t j = 0; j < kBets; ++j) {
+namespace {
+
+// The factors of one token's bets, as logarithms.
+std::array<double, 14> LogFactors(double x, double slack, double entropy, double varentropy) {
+  static const std::array<double, 7> above = Bennett(kCap);
+  const std::array<double, 7> below = Bennett(entropy);
+  std::array<double, 14> logs;
+  for (size_t j = 0; j < kTheta.size(); ++j) {
     const double theta = kTheta[j];
     const double vt = varentropy * theta * theta;
     logs[j] = -theta * (x + slack) - vt * below[j];
-    logs[kBets + j] = theta * std::min(x - slack, kCap) - vt * above[j];
+    logs[kTheta.size() + j] = theta * std::min(x - slack, kCap) - vt * above[j];
   }
-  wealth_.Add(logs);
+  return logs;
 }
 
-bool SamplerTest::AddOwn(const RolloutSequence& s, const RolloutToken& t, Group* group) {
+}  // namespace
+
+void SamplerTest::Part::EndSequence(bool entropy_counts) {
+  if (of_entropy.any && entropy_counts) entropy_groups.Add(of_entropy.sum, of_entropy.slack);
+  if (of_train.any) trained_groups.Add(of_train.sum, of_train.slack);
+  of_entropy = of_train = {};
+}
+
+bool SamplerTest::AddOwn(const RolloutSequence& s, const RolloutToken& t) {
   if (!Recorded(t.rollout_entropy)) return false;
   const double x = -t.rollout - t.rollout_entropy;
   // No vocabulary has an entropy of 1,000 nats.
@@ -80,21 +92,25 @@ bool SamplerTest::AddOwn(const RolloutSequence& s, const RolloutToken& t, Group*
   const double of_entropy = s.rollout_entropy_grid.HalfUnit(t.rollout_entropy);
   const double slack = s.rollout_grid.HalfUnit(t.rollout) + of_entropy;
   if (!Recorded(t.rollout_varentropy) || t.rollout_varentropy < 0) {
-    ++entropy_only_.tokens;
-    entropy_only_.x += x;
-    group->sum += x;
-    group->slack += slack;
+    slices_.ForToken(t.version, [&](Part& part) {
+      ++part.entropy_only.tokens;
+      part.entropy_only.x += x;
+      part.of_entropy.Add(x, slack);
+    });
     return true;
   }
   const double v = t.rollout_varentropy + s.rollout_varentropy_grid.HalfUnit(t.rollout_varentropy);
-  Bet(x, slack, t.rollout_entropy + of_entropy, v);
-  ++own_.tokens;
-  own_.x += x;
-  own_.v += v;
+  const Both logs = LogFactors(x, slack, t.rollout_entropy + of_entropy, v);
+  slices_.ForToken(t.version, [&](Part& part) {
+    part.wealth.Add(logs);
+    ++part.own.tokens;
+    part.own.x += x;
+    part.own.v += v;
+  });
   return true;
 }
 
-bool SamplerTest::AddTrained(const RolloutSequence& s, const RolloutToken& t, Group* group) {
+bool SamplerTest::AddTrained(const RolloutSequence& s, const RolloutToken& t) {
   if (!Recorded(t.train_entropy)) return false;
   const double d = t.train - t.rollout;
   // pi = 0: rho ln pi is 0.
@@ -104,13 +120,15 @@ bool SamplerTest::AddTrained(const RolloutSequence& s, const RolloutToken& t, Gr
     ++non_finite_;
     return true;
   }
-  ++trained_.tokens;
-  trained_.x += x;
-  if (Recorded(t.train_varentropy)) trained_.v += t.train_varentropy;
   const double eta = s.train_grid.HalfUnit(t.train);
-  group->sum += x;
-  group->slack += rho * (eta + s.train_entropy_grid.HalfUnit(t.train_entropy)) +
-                  std::fabs(x) * std::expm1(eta + s.rollout_grid.HalfUnit(t.rollout));
+  const double slack = rho * (eta + s.train_entropy_grid.HalfUnit(t.train_entropy)) +
+                       std::fabs(x) * std::expm1(eta + s.rollout_grid.HalfUnit(t.rollout));
+  slices_.ForToken(t.version, [&](Part& part) {
+    ++part.trained.tokens;
+    part.trained.x += x;
+    if (Recorded(t.train_varentropy)) part.trained.v += t.train_varentropy;
+    part.of_train.Add(x, slack);
+  });
   return true;
 }
 
@@ -128,21 +146,20 @@ SamplerTest::Entry SamplerTest::Add(const RolloutSequence& s) {
   if (s.mode == v1::LOGPROB_MODE_RAW && (truncates || heats)) Declare(s.temperature);
   // What raw values are of has full support, whatever was drawn.
   const bool full = s.mode == v1::LOGPROB_MODE_RAW || !truncates;
-  Group of_entropy, of_train;
-  const uint64_t entropy_tokens = entropy_only_.tokens, trained_tokens = trained_.tokens;
+  slices_.Begin(s.worker, s.step);
   for (const RolloutToken& t : s.tokens) {
     if (!t.judged || !t.same_token) continue;
-    if (AddOwn(s, t, &of_entropy)) continue;
+    if (AddOwn(s, t)) continue;
     if (!full || filtered) {
       ++cut_;
       continue;
     }
-    AddTrained(s, t, &of_train);
+    AddTrained(s, t);
   }
-  if (filtered) wealth_.AddToAll(std::log(s.kept_share));
-  if (entropy_only_.tokens > entropy_tokens && !filtered)
-    entropy_groups_.Add(of_entropy.sum, of_entropy.slack);
-  if (trained_.tokens > trained_tokens) trained_groups_.Add(of_train.sum, of_train.slack);
+  slices_.ForSequence([&](Part& part) {
+    if (filtered) part.wealth.AddToAll(std::log(s.kept_share));
+    part.EndSequence(!filtered);
+  });
   return entry;
 }
 
@@ -163,30 +180,40 @@ void SamplerTest::AddRow(const v1::LogitsRow& row) {
     ++non_finite_;
     return;
   }
-  wealth_.Add(logs);
+  Part& pool = slices_.pool();
+  pool.wealth.Add(logs);
   ++left_out_[static_cast<size_t>(Entry::kEnters)];
-  ++rows_.tokens;
-  rows_.x += x;
-  rows_.v += row.varentropy_rollout();
+  ++pool.rows.tokens;
+  pool.rows.x += x;
+  pool.rows.v += row.varentropy_rollout();
 }
 
-double SamplerTest::log_wealth() const { return wealth_.log(); }
+double SamplerTest::log_wealth() const {
+  double top = -kInfinity;
+  std::vector<double> logs;
+  slices_.ForEach([&](const SliceName&, double share, const Part& part) {
+    if (part.Of(by()).tokens == 0) return;
+    logs.push_back(std::log(share) + part.wealth.log());
+    top = std::max(top, logs.back());
+  });
+  if (logs.empty()) return std::log(.5);
+  if (!std::isfinite(top)) return top;
+  double sum = 0;
+  for (const double log : logs) sum += std::exp(log - top);
+  return top + std::log(sum);
+}
 
 void SamplerTest::EndStep() {
   if (alarmed_ != SamplerSide::kNone || !(alpha_ > 0)) return;
-  if (!(wealth_.log() >= -std::log(alpha_))) return;
-  const Both logs = wealth_.logs();
-  const auto middle = logs.begin() + kBets;
-  alarmed_ = *std::max_element(logs.begin(), middle) > *std::max_element(middle, logs.end())
-                 ? SamplerSide::kBelow
-                 : SamplerSide::kAbove;
+  if (log_wealth() >= -std::log(alpha_)) alarmed_ = leader().side;
 }
 
 SamplerTest::By SamplerTest::by() const {
-  if (rows_.tokens > 0) return By::kLogits;
-  if (own_.tokens > 0) return By::kRollout;
-  if (entropy_only_.tokens > 0) return By::kRolloutEntropy;
-  return trained_.tokens > 0 ? By::kTrainer : By::kNothing;
+  const Part& pool = slices_.pool();
+  if (pool.rows.tokens > 0) return By::kLogits;
+  if (pool.own.tokens > 0) return By::kRollout;
+  if (pool.entropy_only.tokens > 0) return By::kRolloutEntropy;
+  return pool.trained.tokens > 0 ? By::kTrainer : By::kNothing;
 }
 
 namespace {
@@ -197,55 +224,76 @@ bool Sequential(SamplerTest::By by) {
 
 }  // namespace
 
-double SamplerTest::p_value() const {
-  switch (by()) {
+const SamplerTest::Sums& SamplerTest::Part::Of(SamplerTest::By by) const {
+  switch (by) {
+    case By::kLogits:
+      return rows;
+    case By::kRollout:
+      return own;
     case By::kRolloutEntropy:
-      return entropy_groups_.p_value();
-    case By::kTrainer:
-      return trained_groups_.p_value();
+      return entropy_only;
     default:
-      return kNotRecorded;
+      return trained;
   }
+}
+
+const ClusterSum& SamplerTest::Part::Groups(SamplerTest::By by) const {
+  return by == By::kTrainer ? trained_groups : entropy_groups;
+}
+
+SamplerTest::Leader SamplerTest::Describe(const SliceName& name, const Part& part) const {
+  const Sums& sums = part.Of(by());
+  Leader leader{.name = name, .tokens = sums.tokens, .groups = part.Groups(by()).groups()};
+  if (sums.tokens > 0) leader.mean = static_cast<double>(sums.x / sums.tokens);
+  if (sums.v > 0 && by() != By::kRolloutEntropy) {
+    const double inverse = 1 - static_cast<double>(sums.x / sums.v);
+    leader.temperature = inverse > 0 ? 1 / inverse : kInfinity;
+  }
+  if (Sequential(by())) {
+    const Both logs = part.wealth.logs();
+    const auto middle = logs.begin() + kBets;
+    const bool below =
+        *std::max_element(logs.begin(), middle) > *std::max_element(middle, logs.end());
+    leader.side = below ? SamplerSide::kBelow : SamplerSide::kAbove;
+  } else {
+    leader.side = leader.mean < 0 ? SamplerSide::kBelow : SamplerSide::kAbove;
+  }
+  return leader;
+}
+
+// Evidence of a part: ln share * wealth, or -ln (p / share).
+SamplerTest::Leader SamplerTest::leader() const {
+  const bool sequential = Sequential(by());
+  Leader leader;
+  double most = -kInfinity;
+  slices_.ForEach([&](const SliceName& name, double share, const Part& part) {
+    const double log =
+        std::log(share) + (sequential ? part.wealth.log() : -std::log(part.Groups(by()).p_value()));
+    if (!name.pool() && !(log > most)) return;
+    most = log;
+    leader = Describe(name, part);
+  });
+  return leader;
+}
+
+double SamplerTest::p_value() const {
+  if (Sequential(by()) || by() == By::kNothing) return kNotRecorded;
+  double least = 1;
+  slices_.ForEach([&](const SliceName&, double share, const Part& part) {
+    least = std::min(least, part.Groups(by()).p_value() / share);
+  });
+  return least;
 }
 
 SamplerSide SamplerTest::FinalLook() const {
   if (Sequential(by()) || !(p_value() <= alpha_)) return SamplerSide::kNone;
-  return mean() < 0 ? SamplerSide::kBelow : SamplerSide::kAbove;
+  return leader().side;
 }
 
 uint64_t SamplerTest::tokens() const {
-  switch (by()) {
-    case By::kLogits:
-      return rows_.tokens;
-    case By::kRollout:
-      return own_.tokens;
-    case By::kRolloutEntropy:
-      return entropy_only_.tokens;
-    case By::kTrainer:
-      return trained_.tokens;
-    case By::kNothing:
-      break;
-  }
-  return 0;
+  return by() == By::kNothing ? 0 : slices_.pool().Of(by()).tokens;
 }
 
-uint64_t SamplerTest::groups() const {
-  return by() == By::kTrainer ? trained_groups_.groups() : entropy_groups_.groups();
-}
-
-double SamplerTest::mean() const {
-  const Sums& sums = by() == By::kLogits           ? rows_
-                     : by() == By::kRollout        ? own_
-                     : by() == By::kRolloutEntropy ? entropy_only_
-                                                   : trained_;
-  return sums.tokens > 0 ? static_cast<double>(sums.x / sums.tokens) : kNotRecorded;
-}
-
-double SamplerTest::temperature() const {
-  const Sums& sums = by() == By::kLogits ? rows_ : by() == By::kRollout ? own_ : trained_;
-  if (!(sums.v > 0) || by() == By::kRolloutEntropy) return kNotRecorded;
-  const double inverse = 1 - static_cast<double>(sums.x / sums.v);
-  return inverse > 0 ? 1 / inverse : kInfinity;
-}
+uint64_t SamplerTest::groups() const { return slices_.pool().Groups(by()).groups(); }
 
 }  // namespace plumbline::rules

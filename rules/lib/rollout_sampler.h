@@ -21,7 +21,8 @@
 //   the mean, and roundings are
 //   taken to go all one way: both err on the quiet side. Approximate: the law of large numbers does
 //   the rest.
-// The best of these that the record has columns for is used. Not thread-safe.
+// The best of these that the record has columns for is used, by the pool and by its parts
+// (rollout_slices.h), each with its share of alpha. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -29,6 +30,7 @@
 
 #include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
+#include "rules/lib/rollout_slices.h"
 #include "rules/lib/rollout_wealth.h"
 
 namespace plumbline::rules {
@@ -74,14 +76,23 @@ class SamplerTest {
   SamplerSide FinalLook() const;
 
   double alpha() const { return alpha_; }
+  // ln of the sum over the parts of share * wealth.
   double log_wealth() const;
-  double p_value() const;  // of by()'s approximate test
+  // Of by()'s approximate test: the least of p / share over the parts, at most 1.
+  double p_value() const;
   uint64_t tokens() const;
   uint64_t groups() const;
-  // Mean of x as by() has it, and the temperature at which the tokens look drawn, to first order:
-  // 1 / (1 - sum x / sum V). NaN where V is unknown.
-  double mean() const;
-  double temperature() const;
+  // The part that the evidence is mostly of.
+  struct Leader {
+    SliceName name;
+    uint64_t tokens = 0, groups = 0;
+    // Mean of x as by() has it, and the temperature at which the tokens look drawn, to first order:
+    // 1 / (1 - sum x / sum V). NaN where V is unknown.
+    double mean = kNotRecorded, temperature = kNotRecorded;
+    SamplerSide side = SamplerSide::kNone;
+  };
+  Leader leader() const;
+  Leader pool() const { return Describe({}, slices_.pool()); }
 
   uint64_t left_out(Entry reason) const { return left_out_[static_cast<size_t>(reason)]; }
   uint64_t non_finite() const { return non_finite_; }
@@ -94,9 +105,8 @@ class SamplerTest {
   void Declare(double temperature);
 
   void Persist(Archive& a) {
-    a.Version(1);
-    a(alpha_, wealth_, alarmed_, rows_, own_, entropy_only_, trained_, entropy_groups_);
-    a(trained_groups_, left_out_, non_finite_, cut_, declared_, declared_temperature_);
+    a.Version(2, 2);
+    a(alpha_, slices_, alarmed_, left_out_, non_finite_, cut_, declared_, declared_temperature_);
   }
 
  private:
@@ -107,20 +117,37 @@ class SamplerTest {
     void Persist(Archive& a) { a(tokens, x, v); }
   };
   using Both = std::array<double, 2 * kBets>;  // below, then above
-
-  // One token; false: it has no such columns.
   struct Group {
     double sum = 0, slack = 0;
+    bool any = false;
+    void Add(double x, double of_rounding) {
+      sum += x;
+      slack += of_rounding;
+      any = true;
+    }
   };
-  bool AddOwn(const RolloutSequence& sequence, const RolloutToken& token, Group* group);
-  bool AddTrained(const RolloutSequence& sequence, const RolloutToken& token, Group* group);
-  void Bet(double x, double slack, double entropy, double varentropy);
+  struct Part {
+    Wealth<2 * kBets> wealth;
+    Sums rows, own, entropy_only, trained;
+    ClusterSum entropy_groups, trained_groups;
+    Group of_entropy, of_train;  // of the open sequence
+    const Sums& Of(SamplerTest::By by) const;
+    const ClusterSum& Groups(SamplerTest::By by) const;
+    void EndSequence(bool entropy_counts);
+    // of_entropy and of_train are of the open sequence.
+    void Persist(Archive& a) {
+      a(wealth, rows, own, entropy_only, trained, entropy_groups, trained_groups);
+    }
+  };
+
+  // One token; false: it has no such columns.
+  bool AddOwn(const RolloutSequence& sequence, const RolloutToken& token);
+  bool AddTrained(const RolloutSequence& sequence, const RolloutToken& token);
+  Leader Describe(const SliceName& name, const Part& part) const;
 
   double alpha_;
-  Wealth<2 * kBets> wealth_;
+  RolloutSlices<Part> slices_;
   SamplerSide alarmed_ = SamplerSide::kNone;
-  Sums rows_, own_, entropy_only_, trained_;
-  ClusterSum entropy_groups_, trained_groups_;
   uint64_t left_out_[4] = {};
   uint64_t non_finite_ = 0, cut_ = 0;
   bool declared_ = false;

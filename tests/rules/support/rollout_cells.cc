@@ -178,22 +178,23 @@ std::unique_ptr<RolloutCell> RolloutCells::Make(const CellKind& kind, int contex
       if (s.behaviour) then[v] += own * normal;  // the batch shape was another
     }
   }
-  if (kind.sinful && s.sin == "sharpening") {
+  if (kind.sinful != 0 && s.sin == "sharpening") {
     for (double& z : moved) z *= std::pow(1 + s.size, kind.lag);
   }
-  const bool sin = kind.sinful;
+  const bool sin = kind.sinful != 0;
+  const double temperature = kind.sinful == 2 ? s.other_temperature : s.temperature;
   if (s.rounded == "logits") RoundToBf16(&base);
   if (s.rounded == "logits" || s.rounded == "train-logits") RoundToBf16(&moved);
   const bool heated = sin && (s.sin == "raw-at-temperature" || s.sin == "processed-against-raw" ||
                               s.sin == "both-raw" || s.sin == "truncated");
   const bool cut = sin && (s.sin == "both-raw" || s.sin == "truncated");
-  Values drawn = LogSoftmax(base, heated ? s.temperature : 1);
+  Values drawn = LogSoftmax(base, heated ? temperature : 1);
   if (cut && (s.top_p < 1 || s.top_k > 0)) drawn = Truncate(std::move(drawn), s.top_p, s.top_k);
   auto cell = std::make_unique<RolloutCell>();
   const bool logs_drawn = sin && (s.sin == "processed-against-raw" || s.sin == "truncated");
   cell->rollout = logs_drawn ? drawn : LogSoftmax(base);
   const double trainer_temperature =
-      sin && (s.sin == "raw-at-temperature" || s.sin == "truncated") ? s.temperature : 1;
+      sin && (s.sin == "raw-at-temperature" || s.sin == "truncated") ? temperature : 1;
   cell->train = LogSoftmax(moved, trainer_temperature);
   if (s.behaviour) cell->behaviour = LogSoftmax(then, trainer_temperature);
   cell->flipped = kind.flipped;

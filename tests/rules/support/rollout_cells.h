@@ -45,7 +45,7 @@ struct CellKind {
   int behind = 0;    // versions that lie between the sides
   double extra = 0;  // deviation of further noise
   bool flipped = false;
-  bool sinful = false;
+  int sinful = 0;  // 1: at the spec's temperature, 2: at its other one
   auto operator<=>(const CellKind&) const = default;
 };
 

@@ -39,6 +39,7 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
                       {"restart_every", &s.restart_every},
                       {"top_k", &s.top_k},
                       {"from_step", &s.from_step},
+                      {"guilty_every", &s.guilty_every},
                       {"versions", &s.versions},
                       {"reset", &s.reset},
                       {"decimals", &s.decimals},
@@ -49,6 +50,7 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
                        {"noise_scale", &s.noise_scale},
                        {"drift", &s.drift},
                        {"temperature", &s.temperature},
+                       {"other_temperature", &s.other_temperature},
                        {"top_p", &s.top_p},
                        {"share", &s.share},
                        {"size", &s.size},
@@ -71,6 +73,7 @@ void Set(RolloutSpec& s, const std::string& key, const std::string& value) {
             .text = {{"family", &s.family},
                      {"noise", &s.noise},
                      {"sin", &s.sin},
+                     {"guilty", &s.guilty},
                      {"rounded", &s.rounded},
                      {"mode", &s.mode},
                      {"selection", &s.selection},
@@ -83,10 +86,21 @@ RolloutSimulator::RolloutSimulator(const RolloutSpec& spec) : spec_(spec), cells
 
 double RolloutSimulator::largest_d2() const { return largest_d2_; }
 
+bool RolloutSimulator::Guilty(int step, int lag, const RolloutSequence& s) const {
+  const int every = std::max(1, spec_.guilty_every);
+  if (spec_.guilty == "worker")
+    return std::stoi(s.worker.substr(s.worker.rfind('-') + 1)) % every == 0;
+  if (spec_.guilty == "step") return step % every == 0;
+  if (spec_.guilty == "version") return (step - lag) % every == 0;
+  return true;
+}
+
 CellKind RolloutSimulator::KindOf(int step, int lag, const RolloutSequence& s, Draw& draw) const {
-  CellKind kind{.lag = lag, .behind = lag, .extra = 0, .flipped = false, .sinful = Sinful(step)};
+  CellKind kind{.lag = lag, .behind = lag, .extra = 0, .flipped = false, .sinful = 0};
   kind.flipped = spec_.noise == "moe" && draw.Uniform() < kFlipShare;
-  if (!kind.sinful) return kind;
+  if (!Sinful(step)) return kind;
+  kind.sinful = Guilty(step, lag, s) ? 1 : spec_.other_temperature > 0 ? 2 : 0;
+  if (kind.sinful == 0) return kind;
   if (spec_.sin == "missed-sync") kind.behind += spec_.versions;
   if (spec_.sin == "batch-variance") kind.extra = spec_.size;
   if (spec_.sin == "stale-cache") {

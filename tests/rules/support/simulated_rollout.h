@@ -63,7 +63,10 @@ struct RolloutSpec {
   int top_k = 0;
   double share = .01;
   double size = .1;
-  int from_step = 0;  // the sin begins
+  int from_step = 0;   // the sin begins
+  std::string guilty;  // "": all tokens; of every `guilty_every`-th "worker", "step", "version"
+  int guilty_every = 2;
+  double other_temperature = 0;  // of the tokens that are not guilty; 0: they are innocent
   int versions = 4, reset = 8;
 
   // ---- the record
@@ -122,6 +125,7 @@ class RolloutSimulator {
     int32_t token;
   };
   bool Sinful(int step) const { return !spec_.sin.empty() && step >= spec_.from_step; }
+  bool Guilty(int step, int lag, const RolloutSequence& s) const;
   CellKind KindOf(int step, int lag, const RolloutSequence& s, Draw& draw) const;
   void DrawTokens(int step, RolloutSequence* s, Draw& draw);
   void Sin(int step, RolloutSequence* s, Draw& draw);
