@@ -12,6 +12,7 @@ const std::vector<MethodRule>& MethodRules() {
       {"/plumbline.v1.Query/GetServerInfo", false, Scope::kRead, true},  // speaks of no run
       {"/plumbline.v1.Query/ListIncidentHistory", false, Scope::kRead, true},
       {"/plumbline.v1.Query/UpdateIncident", false, Scope::kAdmin, true},
+      {"/plumbline.v1.Query/UpdateRun", false, Scope::kAdmin, true},
       {"/plumbline.v1.Query/ListSeries", false, Scope::kRead, true},
       {"/plumbline.v1.Query/QuerySeries", false, Scope::kRead, true},
       {"/plumbline.v1.Query/ReadRun", false, Scope::kRead, true},
