@@ -41,6 +41,7 @@ CapturedRouting::CapturedRouting(const RoutingCall& call, const RoutingPlan& pla
     : call_(call), plan_(plan) {
   Keep(&call_.randomness, &randomness_);
   Keep(&call_.mode, &mode_);
+  Keep(&call_.policy, &policy_);
 }
 
 bool CapturedRouting::Keeps(const MeasureOptions& options, bool elements) const {

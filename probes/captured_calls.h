@@ -23,7 +23,7 @@ class CapturedRouting final : public CapturedCall {
 
   RoutingCall call_;
   RoutingPlan plan_;
-  std::string randomness_, mode_;
+  std::string randomness_, mode_, policy_;
 };
 
 class CapturedProduct final : public CapturedCall {

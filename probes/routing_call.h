@@ -14,12 +14,14 @@ namespace plumbline::probes {
 struct RoutingCall {
   RoutingInput input;
   int32_t capacity_kind = 0;
+  int32_t capacity_source = 0;
   int32_t pool = 0;
   int32_t flatten = 0;
   int32_t bias_captured = 0;
   uint64_t capacity = 0;
   std::string_view randomness;
   std::string_view mode;
+  std::string_view policy;
 };
 
 inline constexpr size_t kRoutingTensors = 10;

@@ -142,6 +142,9 @@ absl::Status CheckConfiguration(const RoutingCall& call, int64_t experts) {
   if (!v1::RoutingConfig::CapacityKind_IsValid(call.capacity_kind)) {
     return OutOfRange("capacity_kind", call.capacity_kind, "0 to 2");
   }
+  if (!v1::RoutingConfig::CapacitySource_IsValid(call.capacity_source)) {
+    return OutOfRange("capacity_source", call.capacity_source, "0 to 2");
+  }
   if (!v1::RoutingConfig::Pool_IsValid(call.pool)) return OutOfRange("pool", call.pool, "0 to 5");
   if (!v1::RoutingConfig::Flatten_IsValid(call.flatten)) {
     return OutOfRange("flatten", call.flatten, "0 to 2");
@@ -149,8 +152,9 @@ absl::Status CheckConfiguration(const RoutingCall& call, int64_t experts) {
   if (!v1::RoutingConfig::BiasCaptured_IsValid(call.bias_captured)) {
     return OutOfRange("bias_captured", call.bias_captured, "0 to 2");
   }
-  if (call.randomness.size() > kMaxText || call.mode.size() > kMaxText) {
-    return absl::InvalidArgumentError("randomness and mode: expected at most 256 bytes");
+  if (call.randomness.size() > kMaxText || call.mode.size() > kMaxText ||
+      call.policy.size() > kMaxText) {
+    return absl::InvalidArgumentError("randomness, mode and policy: expected at most 256 bytes");
   }
   return absl::OkStatus();
 }

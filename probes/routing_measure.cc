@@ -17,6 +17,8 @@ void FillDeclared(const RoutingCall& call, v1::RoutingConfig* out) {
   out->set_bias_captured(static_cast<v1::RoutingConfig::BiasCaptured>(call.bias_captured));
   out->set_randomness(std::string(call.randomness));
   out->set_mode(std::string(call.mode));
+  out->set_capacity_source(static_cast<v1::RoutingConfig::CapacitySource>(call.capacity_source));
+  out->set_policy(std::string(call.policy));
 }
 
 }  // namespace

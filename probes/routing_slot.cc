@@ -24,10 +24,10 @@ struct SlotTensor {
 struct SlotHead {
   SlotTensor tensors[kRoutingTensors];
   uint64_t capacity;
-  int32_t capacity_kind, pool, flatten, bias_captured;
+  int32_t capacity_kind, capacity_source, pool, flatten, bias_captured;
   int32_t top_k, groups, top_groups;
   uint8_t scores_are_logits, score_function, group_score;
-  uint32_t randomness_size, mode_size;
+  uint32_t randomness_size, mode_size, policy_size;
 };
 static_assert(std::is_trivially_copyable_v<SlotHead>);
 
@@ -85,6 +85,7 @@ SlotHead HeadOf(const RoutingCall& call) {
   SlotHead head{};
   head.capacity = call.capacity;
   head.capacity_kind = call.capacity_kind;
+  head.capacity_source = call.capacity_source;
   head.pool = call.pool;
   head.flatten = call.flatten;
   head.bias_captured = call.bias_captured;
@@ -96,6 +97,7 @@ SlotHead HeadOf(const RoutingCall& call) {
   head.group_score = static_cast<uint8_t>(in.group_score);
   head.randomness_size = static_cast<uint32_t>(call.randomness.size());
   head.mode_size = static_cast<uint32_t>(call.mode.size());
+  head.policy_size = static_cast<uint32_t>(call.policy.size());
   return head;
 }
 
@@ -129,7 +131,7 @@ uint64_t SampleBytes(const RoutingCall& call) {
 }
 
 size_t SlotHeadBytes(const RoutingCall& call) {
-  return Aligned(sizeof(SlotHead) + call.randomness.size() + call.mode.size());
+  return Aligned(sizeof(SlotHead) + call.randomness.size() + call.mode.size() + call.policy.size());
 }
 
 size_t SlotBytes(const RoutingCall& call) {
@@ -143,7 +145,7 @@ size_t SlotBytes(const RoutingCall& call) {
 SlotOffsets StoreRoutingHead(const RoutingCall& call, SlotRows rows, std::byte* slot) {
   SlotHead head = HeadOf(call);
   size_t offset = sizeof(SlotHead);
-  for (const std::string_view text : {call.randomness, call.mode}) {
+  for (const std::string_view text : {call.randomness, call.mode, call.policy}) {
     if (!text.empty()) std::memcpy(slot + offset, text.data(), text.size());
     offset += text.size();
   }
@@ -175,6 +177,7 @@ RoutingCall LoadRoutingCall(const std::byte* slot) {
   RoutingCall call;
   call.capacity = head.capacity;
   call.capacity_kind = head.capacity_kind;
+  call.capacity_source = head.capacity_source;
   call.pool = head.pool;
   call.flatten = head.flatten;
   call.bias_captured = head.bias_captured;
@@ -187,6 +190,7 @@ RoutingCall LoadRoutingCall(const std::byte* slot) {
   const auto* texts = reinterpret_cast<const char*>(slot + sizeof(SlotHead));
   call.randomness = {texts, head.randomness_size};
   call.mode = {texts + head.randomness_size, head.mode_size};
+  call.policy = {texts + head.randomness_size + head.mode_size, head.policy_size};
   const auto tensors = Tensors(call.input);
   for (size_t i = 0; i < kRoutingTensors; ++i) *tensors[i] = ViewOf(head.tensors[i], slot);
   return call;

@@ -36,6 +36,8 @@ absl::Status CallOf(const plumbline_routing_t& r, probes::RoutingCall* call) {
   call->pool = r.pool;
   call->flatten = r.flatten;
   call->bias_captured = r.bias_captured;
+  call->capacity_source = r.capacity_source;
+  call->policy = TextOf(r.policy);
   call->randomness = TextOf(r.randomness);
   call->mode = TextOf(r.mode);
   return absl::OkStatus();

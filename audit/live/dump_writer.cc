@@ -102,6 +102,9 @@ void SayRouting(const v1::RoutingConfig& c, Dump* dump) {
   dump->SayText("bias_captured", kBias[std::clamp<int>(c.bias_captured(), 0, 2)]);
   dump->SayText("randomness", c.randomness());
   dump->SayText("mode", c.mode());
+  constexpr const char* kSources[] = {"", "declared", "inferred"};
+  dump->SayText("capacity_source", kSources[std::clamp<int>(c.capacity_source(), 0, 2)]);
+  dump->SayText("policy", c.policy());
 }
 
 void AddRouting(const v1::Routing& routing, Dump* dump) {

@@ -168,9 +168,22 @@ void ReadCapacity(const SafetensorsHeader& header, const DumpMetadata& metadata,
   config->set_capacity(value);
 }
 
-constexpr std::string_view kMetadataKeys[] = {"top_k",   "mode",       "score_function", "capacity",
-                                              "groups",  "top_groups", "group_score",    "pool",
-                                              "flatten", "randomness", "bias_captured"};
+// One of the names that verdicts give (CONTRACT: details of routing).
+void ReadPolicy(const SafetensorsHeader& header, const DumpMetadata& metadata,
+                v1::RoutingConfig* config) {
+  constexpr std::array kPolicies = {"token-choice",   "fifo-capacity",   "rank-major-capacity",
+                                    "score-capacity", "random-capacity", "tie-order-capacity",
+                                    "expert-choice",  "sequence-top-k",  "balanced-assignment",
+                                    "unknown"};
+  if (header.Metadata("policy") == nullptr) return;
+  const int policy = metadata.Choice("policy", kPolicies, -1);
+  if (policy >= 0) config->set_policy(kPolicies[static_cast<size_t>(policy)]);
+}
+
+constexpr std::string_view kMetadataKeys[] = {
+    "top_k",       "mode", "score_function", "capacity",   "groups",        "top_groups",
+    "group_score", "pool", "flatten",        "randomness", "bias_captured", "capacity_source",
+    "policy"};
 constexpr std::string_view kTensorNames[] = {
     "router_logits", "router_scores", "expert_bias", "topk_indices", "keep_mask", "routing_map",
     "probs",         "sequence_id",   "position",    "padding_mask", "pool_id"};
@@ -203,6 +216,9 @@ v1::RoutingConfig ReadRoutingConfig(const SafetensorsHeader& header,
       metadata.Choice("flatten", std::array{"seq-major", "batch-major"}, -1) + 1));
   config.set_bias_captured(static_cast<Config::BiasCaptured>(
       metadata.Choice("bias_captured", std::array{"before", "after"}, -1) + 1));
+  config.set_capacity_source(static_cast<Config::CapacitySource>(
+      metadata.Choice("capacity_source", std::array{"declared", "inferred"}, -1) + 1));
+  ReadPolicy(header, metadata, &config);
   metadata.Choice("mode", std::array{"train", "eval"}, -1);
   config.set_mode(metadata.Text("mode"));
   config.set_randomness(metadata.Text("randomness"));

@@ -58,6 +58,8 @@ void Probes::Observe(int layer, const Routing& routing, const Batch& batch) {
   call.pool_id = pool.get();
   call.capacity_kind = routing.capacity > 0 ? PLUMBLINE_CAPACITY_DECLARED : PLUMBLINE_CAPACITY_NONE;
   call.capacity = static_cast<uint64_t>(routing.capacity);
+  if (routing.capacity > 0) call.capacity_source = PLUMBLINE_CAPACITY_SOURCE_DECLARED;
+  call.policy = routing.policy;
   call.pool = PLUMBLINE_POOL_MICROBATCH;
   call.flatten = PLUMBLINE_FLATTEN_BATCH_MAJOR;
   call.mode = "train";

@@ -70,6 +70,9 @@ Routing Route(Policy policy, std::vector<float> logits, int experts, int top_k,
   r.logits = std::move(logits);
   Softmax(r);
   Choose(r);
+  r.policy = policy == Policy::kDropless ? "token-choice"
+             : policy == Policy::kFifo   ? "fifo-capacity"
+                                         : "score-capacity";
   if (policy == Policy::kDropless) return r;
   r.capacity = static_cast<int64_t>(std::ceil(capacity_factor * r.tokens * top_k / experts));
   std::vector<int32_t> queue(r.indices.size());

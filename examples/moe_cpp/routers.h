@@ -19,6 +19,7 @@ Policy PolicyOf(const std::string& name);
 // One router call over T tokens and E experts, k choices each.
 struct Routing {
   int tokens = 0, experts = 0, top_k = 0;
+  const char* policy = "";       // as verdicts name it
   int64_t capacity = 0;          // places of an expert; 0: no limit
   std::vector<float> logits;     // [T,E]
   std::vector<float> scores;     // [T,E] softmax of the logits

@@ -24,6 +24,11 @@ class Silent:
         pass
 
 
+# What the routers of this example are called in verdicts.
+POLICY_NAMES = {"dropless": "token-choice", "fifo": "fifo-capacity",
+                "score-drop": "score-capacity", "expert-choice": "expert-choice"}
+
+
 class Probes:
     """Sends what happens in each step to the analysis server, to a record on disk, or both."""
 
@@ -42,7 +47,8 @@ class Probes:
             sequence_id=batch.sequence_id, position=batch.position,
             padding_mask=batch.padding, pool_id=batch.pool_id,
             top_k=routing.top_k, capacity="none" if routing.capacity is None else routing.capacity,
-            score_function="softmax", pool="microbatch", flatten="batch-major", mode="train")
+            capacity_source=None if routing.capacity is None else "declared",
+            policy=POLICY_NAMES[routing.policy], score_function="softmax", pool="microbatch", flatten="batch-major", mode="train")
 
     def finish(self):
         self._run.finish(self._patience)

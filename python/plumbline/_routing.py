@@ -7,12 +7,13 @@ import struct
 from ._tensors import ON_DEVICE, Unsupported, current_stream, describe
 
 # The layout of plumbline_routing_t; native sizes, and no padding arises.
-STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQ")
+STRUCT = struct.Struct("=IIQii9QiiQIIiiiIQQQQiI")
 
 SCORE_FUNCTIONS = {None: 0, "identity": 0, "softmax": 1, "sigmoid": 2}
 GROUP_SCORES = {None: 0, "max": 1, "sum2": 2}
 POOLS = {None: 0, "microbatch": 1, "sequence": 2, "group": 3, "rank": 4, "world": 5}
 FLATTENS = {None: 0, "seq-major": 1, "batch-major": 2}
+CAPACITY_SOURCES = {None: 0, "declared": 1, "inferred": 2}
 BIAS_CAPTURED = {None: 0, "before": 1, "after": 2}
 _CAPACITY_ABSENT, _CAPACITY_NONE, _CAPACITY_DECLARED = 0, 1, 2
 
@@ -73,7 +74,8 @@ def _describe(name, value, axes, widen, keep, stream=None):
 
 
 def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity, groups,
-         top_groups, group_score, pool, flatten, randomness, bias_captured, mode):  # fmt: skip
+         top_groups, group_score, pool, flatten, randomness, bias_captured, mode,
+         capacity_source=None, policy=None):  # fmt: skip
     """Fills the thread's scratch block and returns the struct's address.
 
     `tensors` are (name, value, axes, widen) in the order of the struct, from expert_bias on.
@@ -107,5 +109,6 @@ def pack(scratch, keep, logits, scores, tensors, top_k, score_function, capacity
         _choice("flatten", FLATTENS, flatten),
         _choice("bias_captured", BIAS_CAPTURED, bias_captured), 0,
         _text("randomness", randomness), _text("mode", mode), stream,
+        _text("policy", policy), _choice("capacity_source", CAPACITY_SOURCES, capacity_source), 0,
     )  # fmt: skip
     return scratch.address

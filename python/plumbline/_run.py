@@ -236,6 +236,8 @@ class Run(Observations):
         randomness=None,
         bias_captured=None,
         mode=None,
+        capacity_source=None,
+        policy=None,
     ):
         """One router call over T tokens and E experts, k choices each.
 
@@ -247,6 +249,9 @@ class Run(Observations):
         "none", or None (not said); group_score "max" | "sum2"; pool "microbatch" | "sequence" |
         "group" | "rank" | "world"; flatten "seq-major" | "batch-major"; bias_captured "before" |
         "after"; mode "train" | "eval"; randomness: what of the choice is random ("jitter").
+        capacity_source "declared" (also when None: the configuration's number) | "inferred" (what
+        experts were seen to hold: findings that need it are hints); policy: how full experts
+        refuse, as the configuration names it ("fifo-capacity", "score-capacity", ...).
         Leading axes are merged ([S,B,E] as [S*B,E]). top_k defaults to topk_indices' width.
         Pass all but the logits by keyword. (They are not marked keyword-only because Python looks
         up each missing one by name: a third of what a call costs that is not due.)
@@ -270,7 +275,7 @@ class Run(Observations):
                 ("pool_id", pool_id, 1, False),
             ),
             top_k, score_function, capacity, groups, top_groups, group_score, pool, flatten,
-            randomness, bias_captured, mode,
+            randomness, bias_captured, mode, capacity_source, policy,
         )  # fmt: skip
 
     def _observe_due(self, layer, *call):

@@ -13,6 +13,9 @@ sequence (context parallelism), need yours: pass `sequence_id` and `position` [T
 
 Pools. Each of these routers fills its experts' places from the rows of one call on one rank, so the
 whole call is recorded as one pool, unless you pass `pool_id` [T].
+
+Capacity and policy are recorded as the router's configuration has them: a finding is proved only
+where the number of places is the configuration's, not one that somebody counted.
 """
 
 
@@ -45,6 +48,12 @@ def _call(like, rows, sequences, seq_major, sequence_id, position, pool_id):
     return out
 
 
+def _capacity(places):
+    """A number of the configuration's, or that there is none."""
+    return {"capacity": "none"} if places is None else {"capacity": int(places),
+                                                        "capacity_source": "declared"}
+
+
 def _given(**values):
     return {name: value for name, value in values.items() if value is not None}
 
@@ -52,7 +61,7 @@ def _given(**values):
 def megatron(logits, routing_map, probs=None, *, top_k, sequences=None, capacity=None,
              score_function="softmax", expert_bias=None, num_groups=None, group_topk=None,
              sequence_id=None, position=None, pool_id=None, padding_mask=None,
-             mode="train"):  # fmt: skip
+             drop_policy=None, load_balancing=None, mode="train"):  # fmt: skip
     """Megatron-LM's TopKRouter.
 
     logits       [S,B,E] or [S*B,E], of the gating layer, before anything is added or scored
@@ -64,14 +73,16 @@ def megatron(logits, routing_map, probs=None, *, top_k, sequences=None, capacity
     capacity     places of an expert: megatron_capacity(...); None: no capacity factor is set
     score_function, expert_bias, num_groups, group_topk   as in the transformer config. Groups rank
                  by the sum of their top_k / group_topk best scores: only 1 or 2 can be declared
+    drop_policy  --moe-token-drop-policy: "probs" or "position"
+    load_balancing   --moe-router-load-balancing-type, where it decides the choice: "sinkhorn"
     """
     if sequences is None and logits.ndim == 3:
         sequences = logits.shape[1]
     rows = _rows(logits)
     out = _call(rows, len(rows), sequences, True, sequence_id, position, pool_id)
     out.update(router_logits=rows, routing_map=routing_map.reshape(len(rows), -1), top_k=top_k,
-               score_function=score_function, capacity="none" if capacity is None else capacity,
-               mode=mode)  # fmt: skip
+               score_function=score_function, mode=mode, **_capacity(capacity))  # fmt: skip
+    out.update(_given(policy=_megatron_policy(capacity, drop_policy, load_balancing, mode)))
     if num_groups:
         forming = top_k // group_topk
         if forming not in (1, 2):
@@ -82,6 +93,14 @@ def megatron(logits, routing_map, probs=None, *, top_k, sequences=None, capacity
     bias = {} if expert_bias is None else {"expert_bias": expert_bias, "bias_captured": "before"}
     return {**out, **bias, **_given(probs=None if probs is None else probs.reshape(len(rows), -1),
                                     padding_mask=padding_mask)}  # fmt: skip
+
+
+def _megatron_policy(capacity, drop_policy, load_balancing, mode):
+    if load_balancing == "sinkhorn" and mode == "train":
+        return "balanced-assignment"
+    if capacity is None:
+        return "token-choice"
+    return {"probs": "score-capacity", "position": "fifo-capacity"}.get(drop_policy)
 
 
 def megatron_capacity(tokens, experts, top_k, capacity_factor):
@@ -110,20 +129,28 @@ def deepspeed(logits, combine_weights, dispatch_mask, *, top_k, sequences=None, 
     if sampled_second is None:
         sampled_second = top_k == 2 and mode == "train"
     random = "second-expert" if sampled_second else "token-selection" if use_rts else None
+    if not drop_tokens:
+        policy = "token-choice"
+    elif top_k == 1:
+        policy = "random-capacity" if use_rts else "fifo-capacity"
+    else:  # more than two choices have a drop policy of their own, which is not known here
+        policy = "rank-major-capacity" if top_k == 2 else None
     out.update(router_logits=rows, routing_map=dispatch_mask.any(dim=2),
                probs=combine_weights.sum(dim=2), top_k=top_k, score_function="softmax",
-               capacity=dispatch_mask.shape[2] if drop_tokens else "none", mode=mode)  # fmt: skip
-    return {**out, **_given(randomness=random)}
+               mode=mode, **_capacity(dispatch_mask.shape[2] if drop_tokens else None))  # fmt: skip
+    return {**out, **_given(randomness=random, policy=policy)}
 
 
 def tutel(scores, critical_data, *, sequences=None, seq_major=False, sequence_id=None,
-          position=None, pool_id=None, mode="train"):  # fmt: skip
+          position=None, pool_id=None, batch_prioritized_routing=None,
+          mode="train"):  # fmt: skip
     """Tutel's extract_critical: the routing that its dispatcher is given.
 
     scores         [T,E] after the softmax, as given to it
     critical_data  (experts, indices, locations, gates, capacity, ...): for each of k choices
                    a tensor [T] of experts, of places taken there, and of gate values. A choice
                    whose place is not below the capacity is dropped
+    batch_prioritized_routing   as the gate was made, if known
     """
     experts, indices, locations, _, capacity = critical_data[:5]
     rows = _rows(scores)
@@ -137,9 +164,12 @@ def tutel(scores, critical_data, *, sequences=None, seq_major=False, sequence_id
         place[:, choice] = location
     out = _call(rows, len(rows), sequences, seq_major, sequence_id, position, pool_id)
     out.update(router_scores=rows, topk_indices=chosen, keep_mask=place < int(capacity),
-               top_k=len(indices), score_function="softmax", capacity=int(capacity),
-               mode=mode)  # fmt: skip
-    return out
+               top_k=len(indices), score_function="softmax", mode=mode,
+               **_capacity(capacity))  # fmt: skip
+    if batch_prioritized_routing is None:
+        return out
+    in_order = "fifo-capacity" if len(indices) == 1 else "rank-major-capacity"
+    return {**out, "policy": "score-capacity" if batch_prioritized_routing else in_order}
 
 
 def huggingface(router_logits, *, top_k, selected_experts=None, attention_mask=None,
@@ -161,7 +191,8 @@ def huggingface(router_logits, *, top_k, selected_experts=None, attention_mask=N
         rows = _rows(logits)
         out = _call(rows, len(rows), sequences, False, sequence_id, position, None)
         del out["pool"], out["pool_id"]  # nothing competes
-        out.update(router_logits=rows, top_k=top_k, score_function="softmax", capacity="none")
+        out.update(router_logits=rows, top_k=top_k, score_function="softmax", capacity="none",
+                   policy="token-choice")  # fmt: skip
         if attention_mask is not None:
             out["padding_mask"] = (attention_mask == 0).reshape(-1)
         if selected_experts is not None:

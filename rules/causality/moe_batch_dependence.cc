@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_options.h"
 #include "rules/lib/routing_reasons.h"
 #include "rules/lib/verdicts.h"
@@ -80,6 +81,7 @@ class MoeBatchDependence : public Rule {
  private:
   v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
+    if (a.zero_decides) return DecideDropless(step, a);
     if (2 * (c.tied + c.non_finite) > c.judged_rows) {
       return Inconclusive(
           c.non_finite > c.tied
@@ -91,10 +93,13 @@ class MoeBatchDependence : public Rule {
           "kept-outside-choice: tokens hold experts that their own scores did not choose");
     }
     if (c.dropped == 0 && !a.columns()) return DecideDropless(step, a);
+    if (a.columns() && ExcludesCapacity(c.routing->config())) {
+      return Inconclusive("capacity-none: equal counts, and no capacity by the configuration");
+    }
     if (!c.ordered()) return NoOrder(c);
     if (!a.saturation.contradiction.empty() && !a.columns())
       return Inconclusive(a.saturation.contradiction);
-    if (!c.routing->config().randomness().empty()) return RandomChoice(c);
+    if (a.columns() ? OwnDraws(c.routing->config()) : UnrecordedDraws(c)) return RandomChoice(c);
     if (c.pool_basis == PoolBasis::kUnrecorded) {
       return Inconclusive(
           "pool-unrecorded: which tokens shared a capacity was not recorded (pool_id or pool)");
@@ -105,6 +110,12 @@ class MoeBatchDependence : public Rule {
   static v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) {
     const RoutingCase& c = a.c;
     if (a.normalised_over_tokens) return NormalisedOverTokens();
+    if (a.scores_of_sequences) return ScoresNotOwn();
+    if (a.zero_decides) {
+      const std::string complaint = BiasComplaint(step, c);
+      return complaint.empty() ? Pass("every token took the experts that it scores above zero")
+                               : Inconclusive(complaint);
+    }
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.non_finite > 0) return Poisoned(c);
@@ -112,7 +123,7 @@ class MoeBatchDependence : public Rule {
       return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
       return Inconclusive(complaint);
-    if (c.routing->config().capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED) {
+    if (SetsCapacity(c.routing->config()) && !CapacityCannotRefuse(c)) {
       return Inconclusive(
           "no-expert-full: no choice was refused; who would be dropped did not show");
     }
@@ -148,18 +159,25 @@ class MoeBatchDependence : public Rule {
           absl::StrFormat("few-bits: %.1f bits that capacity refused these tokens; %.0f are needed",
                           bits, hint_bits_));
     }
-    return Found(a, pair, bits, bits >= proof_bits_ && c.pool_basis == PoolBasis::kRecorded);
+    return Found(a, pair, bits, ReplayBits(a) >= proof_bits_ && a.doubts().empty());
   }
 
   // That capacity is the cause: by what experts below capacity kept, or by a policy that replays
   // all.
-  double BitsOf(const RoutingAnalysis& a) const {
-    if (a.columns()) return a.column.bits;
-    double bits = a.inversions.batch_bits;
-    if (!a.first_come.exact_orders.empty()) bits = std::max(bits, a.first_come.best.bits);
-    if (a.leak() != nullptr) bits = std::max(bits, a.leak()->bits);
-    const bool declared = a.saturation.basis == Saturation::Basis::kDeclared;
+  static double BitsOf(const RoutingAnalysis& a) {
+    const double bits =
+        a.columns() ? a.column.bits : std::max(a.inversions.batch_bits, ReplayBits(a));
+    const bool declared = a.columns() || a.saturation.basis == Saturation::Basis::kDeclared;
     return std::min(bits, declared ? HUGE_VAL : a.saturation.bits);
+  }
+
+  // Of a policy that gives every assignment: what a proof needs.
+  static double ReplayBits(const RoutingAnalysis& a) {
+    if (a.columns()) return a.column.bits;
+    double bits = a.first_come.exact_orders.empty() ? 0 : a.first_come.best.bits;
+    const bool lucky = a.leak() != nullptr && a.leak()->luck_bits < kLuckBits;
+    if (a.leak() != nullptr && !lucky) bits = std::max(bits, a.leak()->bits);
+    return bits;
   }
 
   static bool PoolsHoldOneSequence(const RoutingCase& c) {
@@ -201,9 +219,10 @@ class MoeBatchDependence : public Rule {
     finding.set_sample_size(static_cast<uint64_t>(a.c.judged_rows));
     *finding.mutable_witness() = Witness(a, pair);
     Put(*finding.mutable_witness(), "bits", bits);
-    finding.set_fix(
+    const std::string fix =
         "Route without capacity, or give each sequence its own capacity; evaluate and generate "
-        "dropless.");
+        "dropless.";
+    finding.set_fix(proved ? fix : absl::StrCat(fix, " ", a.HowToSettle()));
     return verdict;
   }
 

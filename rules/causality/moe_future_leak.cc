@@ -8,6 +8,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
 #include "rules/lib/routing_causes.h"
+#include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_options.h"
 #include "rules/lib/routing_reasons.h"
 #include "rules/lib/verdicts.h"
@@ -43,17 +44,22 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
 - Tutel: `batch_prioritized_routing=False`, or capacity factor 0 (dropless).
 - Expert choice: keep it for encoders; for a decoder use token choice with a stored bias.
 
-**Strength.** Two certificates, and each needs 20 bits, no clean replay that fits, and pools recorded by
-`pool_id` (or every holder known under a declared capacity):
-- *A leaking policy replayed*: drop by score, batch-prioritised, rank-major, a queue out of time order. Bits
-  are log2 of the ways to keep as many of each full expert's candidates, less what ties leave open; that
-  thresholds of the tokens' own would have hit the capacity exactly must be worth another 10.
-- *Pairs*: refusals that no score and no queue explains. Bits are -N·log2(1-f): another cause would have hit
-  the N choices of experts below capacity, all kept, at the rate f at which it hit full ones. Refusals below
-  every admission of their cell do not count, and a draw must be 1,000 times likelier than a hidden cause.
-Capacity is declared, or exhibited with 20 bits: Σ ½·log2(2πC(1−C/candidates)) over refusing (expert, pool)
-cells without the largest. Expert choice: equal counts worth 20 bits against own thresholds. `heuristic`, a
-warning: 7 bits, or pools by metadata; balanced assignment always. Repeats of a text count once.
+**Strength.** `proved` rests on recorded facts:
+- capacity is a number of the router's configuration (`capacity`; `capacity_source: inferred` is none), and
+  pools are recorded row by row (`pool_id`);
+- a leaking policy (drop by score, batch-prioritised, rank-major, a queue out of time order, expert choice)
+  replays every assignment, worth 20 bits: log2 of the ways to keep as many of each full expert's candidates,
+  less what ties leave open; of expert choice, that own thresholds hit exactly C. That own thresholds left
+  the capacity exactly must be worth 10 bits beside a drop by score. No clean policy replays it;
+- no stored threshold gives every assignment: one for all experts, one an expert in several pools, one a
+  sequence, one that moves along it; and tokens are not of kinds that occur equally often.
+
+All else that has 7 bits is `heuristic`, a warning whose fix says what to record, or what to run
+(`check_router`, `moe-intervention.replay=on`), for a proof or an acquittal: an exhibited capacity
+(Σ ½·log2(2πC(1−C/candidates)) over refusing cells without the largest), however many bits, since data have
+structure; pools by metadata; *pairs*, refusals that no policy explains (a draw, ties, a race), worth
+-N·log2(1-f): another cause would have hit the N choices of experts below capacity, all kept, at the rate f at
+which it hit full ones; balanced assignment.
 
 Clean replays: first come first served over every time-ordered queue, over equal chunks (the short one first
 or last), by sequence, over the first r choices, with a capacity per choice rank. While a cut into unequal
@@ -61,9 +67,10 @@ pieces, a table of positions, an even or sliding budget, or all-or-nothing admis
 pairs prove nothing. Under recorded pools a cut with as much free as there is to explain, or a table that
 would have met the capacity by accident (2^-7), leaves a hint.
 
-**Inconclusive when** sequence ids or positions are missing or occur twice, more than half of the rows are
+**Inconclusive when** the configuration says `capacity: none` and choices were refused, all rows of a
+sequence have the same scores (they are not the tokens' own), sequence ids or positions are missing or occur twice, more than half of the rows are
 tied or not finite, refusals contradict the capacity, ranks of a shared pool are missing, randomness of the
-token's own was declared, own scores do not explain the choices, or a clean and a leaking policy both fit.
+token's own was declared that the scores do not hold, own scores do not explain the choices, or a clean and a leaking policy both fit.
 
 **What it cannot see.** Drops by score per device, overflow that is re-routed, anything without a full
 expert. These end inconclusive.
@@ -81,9 +88,6 @@ constexpr RuleInfo kInfo = {"causality/moe-future-leak",
                             "0.1.0",
                             kPage,
                             kRoutingOptions};
-
-// A draw must be likelier than refusals of the token's own that a queue follows: 1,000 to 1.
-constexpr double kOwnRefusalBits = 10;
 
 class MoeFutureLeak : public Rule {
  public:
@@ -145,6 +149,7 @@ class MoeFutureLeak : public Rule {
   v1::Verdict Decide(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (c.judged_rows == 0) return Inconclusive("no-rows: every row is padding");
+    if (a.zero_decides) return DecideZero(step, a);
     if (2 * (c.tied + c.non_finite) > c.judged_rows) {
       return Inconclusive(absl::StrCat(c.non_finite > c.tied ? "non-finite" : "tied", ": ", c.tied,
                                        " rows tied and ", c.non_finite, " not finite of ",
@@ -156,11 +161,20 @@ class MoeFutureLeak : public Rule {
     return DecideCapacity(step, a);
   }
 
+  // Every token took the experts that it scores above zero.
+  static v1::Verdict DecideZero(const SiteStep& step, const RoutingAnalysis& a) {
+    if (a.scores_of_sequences) return ScoresNotOwn();
+    if (const std::string complaint = BiasComplaint(step, a.c); !complaint.empty())
+      return Inconclusive(complaint);
+    return Pass("every token took the experts that it scores above zero, and no others");
+  }
+
   v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     const v1::RoutingConfig& config = c.routing->config();
-    const bool declared = config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
     if (a.normalised_over_tokens) return NormalisedOverTokens();
+    if (a.scores_of_sequences) return ScoresNotOwn();
+    if (a.balance.as_a_bias()) return PricesOrBias();
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.explained == 0)
@@ -168,11 +182,15 @@ class MoeFutureLeak : public Rule {
     if (c.non_finite > 0) return Poisoned(c);
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
       return Inconclusive(complaint);
-    if (declared && !c.drops_recorded) {
+    if (CapacityCannotRefuse(c)) {
+      return Pass(absl::StrCat("every token went where its own scores sent it, and a capacity of ",
+                               config.capacity(), " cannot refuse any of a pool's rows"));
+    }
+    if (SetsCapacity(config) && !c.drops_recorded) {
       return Inconclusive(
           "no-keep-mask: a capacity is set, but neither keep_mask nor routing_map was recorded");
     }
-    if (declared) {
+    if (SetsCapacity(config)) {
       return Inconclusive(absl::StrCat("no-expert-full: no choice was refused at capacity ",
                                        config.capacity(), "; who would be dropped did not show"));
     }
@@ -187,28 +205,9 @@ class MoeFutureLeak : public Rule {
           "policy known here explains it");
     }
     if (!c.ordered()) return NoOrder(c);
-    if (!c.routing->config().randomness().empty()) return RandomChoice(c);
-    if (a.column.exceeds_declared) {
-      return Inconclusive(absl::StrCat("capacity-differs: every expert holds ", a.column.capacity,
-                                       " tokens, the declared capacity is ",
-                                       c.routing->config().capacity()));
-    }
-    if (a.column.positional || a.column.learned_table) {
-      return Inconclusive(
-          "table: the same positions are taken in every sequence, or scores have few values or "
-          "gaps that no competition leaves; a table does that without looking at any token");
-    }
-    if (a.column.by_position) {
-      return Inconclusive(
-          "by-position: at every position each expert holds the same number of tokens; experts "
-          "that "
-          "choose among the sequences, position by position, do that without looking ahead");
-    }
-    if (a.column.one_threshold) {
-      return Inconclusive(
-          "own-threshold: one threshold per expert, common to all pools, explains every "
-          "assignment");
-    }
+    if (OwnDraws(c.routing->config())) return RandomChoice(c);
+    if (const std::string other = ColumnsOtherwise(c, a.column); !other.empty())
+      return Inconclusive(other);
     const double bits = a.column.bits;
     if (!(bits >= hint_bits_) || !a.column.witness.found()) {
       return Inconclusive(absl::StrFormat(
@@ -216,9 +215,8 @@ class MoeFutureLeak : public Rule {
           "own thresholds; %.0f are needed",
           bits, hint_bits_));
     }
-    const bool proved = bits >= proof_bits_ && c.pool_basis == PoolBasis::kRecorded;
     return Found(
-        a, proved, bits, a.column.witness,
+        a, bits >= proof_bits_ && a.doubts().empty(), bits, a.column.witness,
         absl::StrFormat(
             "In every pool each expert holds exactly %d tokens, its best by %s, while tokens hold "
             "different numbers of experts. The equal counts are worth %.1f bits against own "
@@ -227,7 +225,7 @@ class MoeFutureLeak : public Rule {
   }
 
   v1::Verdict FoundBalance(const RoutingAnalysis& a) const {
-    if (!a.c.routing->config().randomness().empty()) return RandomChoice(a.c);
+    if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     const Balance& balance = a.balance;
     return Found(
         a, false, balance.price_bits, RefusalPair{},
@@ -247,10 +245,11 @@ class MoeFutureLeak : public Rule {
   v1::Verdict DecideCapacity(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (!c.ordered()) return NoOrder(c);
-    if (!a.first_come.best.fits && !a.saturation.contradiction.empty()) {
+    const bool none = ExcludesCapacity(c.routing->config());
+    if ((none || !a.first_come.best.fits) && !a.saturation.contradiction.empty()) {
       return Inconclusive(a.saturation.contradiction);
     }
-    if (!c.routing->config().randomness().empty()) return RandomChoice(c);
+    if (UnrecordedDraws(c)) return RandomChoice(c);
     if (a.first_come.best.fits) return a.rival() ? TwoPolicies(a) : DecideClean(step, a);
     if (!a.first_come.searched) {
       return Inconclusive(
@@ -271,6 +270,7 @@ class MoeFutureLeak : public Rule {
   // A queue gives every refusal, and no leaking policy does.
   v1::Verdict DecideClean(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
+    if (a.scores_of_sequences) return ScoresNotOwn();
     if (c.unexplained > 0) return Unexplained(c);
     if (c.unknown_refusals > 0) return UnknownRefusals(c);
     if (c.non_finite > 0) return Poisoned(c);
@@ -314,7 +314,7 @@ class MoeFutureLeak : public Rule {
           a.inversions.inversions, leak.Describe(), leak.raw_bits, a.capacity_bits, hint_bits_));
     }
     // An own threshold is score-separable too: that full cells hold C must not be luck.
-    const bool proved = bits >= proof_bits_ && a.firm_pools() && leak.luck_bits >= kLuckBits;
+    const bool proved = bits >= proof_bits_ && leak.luck_bits >= kLuckBits && a.doubts().empty();
     const PairCertificate& pair = a.certificate;
     return Found(a, proved, bits, pair.pair.found() ? pair.pair : a.inversions.any,
                  absl::StrFormat(
@@ -324,14 +324,17 @@ class MoeFutureLeak : public Rule {
                      a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
   }
 
-  // No policy known here gives the refusals: what the pairs themselves are worth.
+  // No policy known here gives the refusals: what the pairs themselves are worth. A hint, never a
+  // proof: no draw can be replayed.
   v1::Verdict DecidePairs(const RoutingAnalysis& a) const {
+    if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     if (a.patterns.any()) {
       return Inconclusive(
           absl::StrFormat("clean-pattern: %d inversions, but %s gives these refusals as well",
                           a.inversions.inversions, a.patterns.name()));
     }
-    const bool guessed = !a.firm_pools() && a.c.pool_basis == PoolBasis::kUnrecorded;
+    const bool counted = a.saturation.basis == Saturation::Basis::kDeclared && !a.c.holders_unknown;
+    const bool guessed = !counted && a.c.pool_basis == PoolBasis::kUnrecorded;
     if (guessed) {
       return Inconclusive(
           absl::StrCat("pool-unrecorded: ", a.inversions.inversions,
@@ -346,9 +349,7 @@ class MoeFutureLeak : public Rule {
           "refusals of the token's own), and no policy known here gives these refusals",
           a.inversions.inversions, bits, a.own_refusal_bits));
     }
-    const bool proved = bits >= proof_bits_ && a.firm_pools() &&
-                        a.own_refusal_bits >= kOwnRefusalBits && !a.patterns.loose();
-    return Found(a, proved, bits, a.certificate.pair,
+    return Found(a, false, bits, a.certificate.pair,
                  absl::StrFormat(
                      "%d refused choices have a later admission at the same full expert in their "
                      "own sequence and pool. No score and no queue in time order gives these "
@@ -378,7 +379,8 @@ class MoeFutureLeak : public Rule {
     finding.set_sample_size(static_cast<uint64_t>(a.c.judged_rows));
     *finding.mutable_witness() = Witness(a, pair);
     Put(*finding.mutable_witness(), "bits", bits);
-    finding.set_fix(cause.fix);
+    finding.set_fix(proved ? std::string(cause.fix)
+                           : absl::StrCat(cause.fix, " ", a.HowToSettle()));
     return verdict;
   }
 

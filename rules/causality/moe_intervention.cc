@@ -7,6 +7,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/intervention_replay.h"
 #include "rules/lib/routing_causes.h"
+#include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_options.h"
 #include "rules/lib/verdicts.h"
 
@@ -49,8 +50,8 @@ replaced by copies of the strongest tokens before`.
 **Strength.** With the router in hand `proved`: the flip was repeated, and the batch as given still routes
 as before. Error where a later token of the same sequence moves an assignment; warning where only another
 sequence or rank does. From a recording, what is run is our router, so the finding is as strong as the
-evidence that it is the trainer's: `proved` needs 20 bits for the policy and for one capacity, with pools
-recorded or capacity declared; from 7 bits on `heuristic`, a warning.
+evidence that it is the trainer's: `proved` needs 20 bits for the policy, capacity recorded as the
+configuration's number and pools row by row; from 7 bits on `heuristic`, a warning.
 
 A recording stands for no router where its refusals rest on what was not recorded: random selection (the
 draws), Sinkhorn and auctions (how far they were run), keys other than functions of the scores (they
@@ -98,17 +99,17 @@ struct Evidence {
 };
 
 Evidence EvidenceOf(const RoutingAnalysis& a) {
-  const bool recorded = a.c.pool_basis == PoolBasis::kRecorded;
+  const bool recorded = a.doubts().empty();
   if (a.policy == "token-choice") return {HUGE_VAL, true};
   if (a.columns()) return {a.column.bits, recorded};
   if (a.policy == "fifo-capacity") {
     // Pieces that were not recorded are part of what the bits are for.
-    return {a.first_come.best.bits, recorded && a.capacity_bits >= kProofBits};
+    return {a.first_come.best.bits, recorded};
   }
   if (a.leak() == nullptr || a.by_ties())
     return {std::min(a.certificate.bits, a.capacity_bits), false};
   const bool no_luck = a.leak()->luck_bits >= kLuckBits;
-  return {std::min(a.leak()->bits, a.capacity_bits), a.firm_pools() && no_luck};
+  return {std::min(a.leak()->bits, a.capacity_bits), recorded && no_luck};
 }
 
 // Explanations beside the named policy that leave every assignment as it is.
@@ -125,9 +126,14 @@ std::string Rival(const RoutingAnalysis& a) {
     return "two-policies: too few choice ranks are known to exclude a queue of all first choices "
            "before all second ones";
   }
-  const bool declared =
-      a.c.routing->config().capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
-  if (a.policy == "token-choice" && declared)
+  if (ExcludesCapacity(a.c.routing->config()) && !a.saturation.contradiction.empty())
+    return a.saturation.contradiction;
+  if (a.columns() && ExcludesCapacity(a.c.routing->config()))
+    return "capacity-none: equal counts, and no capacity by the configuration";
+  if (a.scores_of_sequences)
+    return "scores-not-own: all rows of a sequence have the same scores, bit for bit";
+  const bool may_refuse = SetsCapacity(a.c.routing->config()) && !CapacityCannotRefuse(a.c);
+  if (a.policy == "token-choice" && may_refuse)
     return "no-expert-full: no choice was refused; who would be dropped did not show";
   return "";
 }

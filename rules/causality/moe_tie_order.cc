@@ -7,6 +7,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
 #include "rules/lib/routing_cell_keys.h"
+#include "rules/lib/routing_facts.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -172,6 +173,8 @@ class MoeTieOrder : public Rule {
     if (2 * (c.tied + c.non_finite) > c.judged_rows) {
       return Inconclusive("unreadable: more than half of the rows are tied or not finite");
     }
+    if (a.zero_decides)
+      return Pass("no choice was refused: a token takes what it scores above zero");
     if (c.kept_outside_choice || c.dropped == 0) return NoRefusal(a);
     if (!c.ordered()) {
       return Inconclusive("no-order: sequence ids or positions were not recorded");
@@ -180,6 +183,7 @@ class MoeTieOrder : public Rule {
       return Inconclusive(
           "pool-unrecorded: which tokens shared a capacity was not recorded (pool_id or pool)");
     }
+    if (ExcludesCapacity(c.routing->config())) return Inconclusive(a.saturation.contradiction);
     if (a.first_come.best.fits) return Pass("the first of every queue were kept, ties included");
     if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
     const RankedReplay* key = TiedKey(a);
@@ -208,7 +212,7 @@ class MoeTieOrder : public Rule {
     if (a.c.kept_outside_choice) {
       return Inconclusive("kept-outside-choice: whom an expert refused cannot be told");
     }
-    if (a.c.routing->config().capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED) {
+    if (SetsCapacity(a.c.routing->config()) && !CapacityCannotRefuse(a.c)) {
       return Inconclusive("no-expert-full: no choice was refused");
     }
     return Pass("no choice was refused");

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_queue.h"
 
 namespace plumbline::rules {
@@ -114,8 +115,7 @@ class Search {
 
   int64_t Capacity() const {
     const v1::RoutingConfig& config = c_.routing->config();
-    if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED)
-      return static_cast<int64_t>(config.capacity());
+    if (DeclaresCapacity(config)) return static_cast<int64_t>(config.capacity());
     return std::max<int64_t>(a_.saturation.capacity, 1);
   }
 

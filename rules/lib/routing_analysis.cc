@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/parallel.h"
+#include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_join.h"
 #include "rules/lib/routing_options.h"
 
@@ -134,11 +135,12 @@ bool NormalisedOverTokens(const RoutingCase& c) {
 
 void ListAssumptions(RoutingAnalysis& a) {
   const v1::RoutingConfig& config = a.c.routing->config();
-  if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_ABSENT && a.c.dropped == 0 &&
-      !a.columns()) {
+  if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_ABSENT && !a.columns() &&
+      (a.c.dropped == 0 || a.zero_decides)) {
     a.assumptions.push_back(
-        a.c.drops_recorded ? "no capacity is set: none was recorded and no choice was dropped"
-                           : "no capacity is set: none was recorded, nor was what was dropped");
+        a.zero_decides       ? "no capacity is set: none was recorded"
+        : a.c.drops_recorded ? "no capacity is set: none was recorded and no choice was dropped"
+                             : "no capacity is set: none was recorded, nor was what was dropped");
   }
   if (a.c.bias_matters && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_ABSENT) {
     a.assumptions.push_back("the expert bias was captured before this batch's scores existed");
@@ -254,6 +256,16 @@ void AnalyseRefusals(RoutingAnalysis& a) {
   InferFlatten(a, queues);
 }
 
+// Stored rules and structured data, beside what might be a proof.
+void AskForInnocence(RoutingAnalysis& a) {
+  if (!DeclaresCapacity(a.c.routing->config()) || !a.firm_pools()) return;
+  const RankedReplay* leak = a.leak();
+  if (a.columns() ? a.column.bits < kProofBits : leak == nullptr || leak->bits < kProofBits) return;
+  if (leak != nullptr) a.thresholds = ThresholdsOfChoices(a.c, *leak);
+  const bool by_score = a.columns() || leak->by_score();
+  a.structured = by_score && CountsFollowStructure(a.c);
+}
+
 void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size) {
   auto decoded = DecodeRouting(routing);
   if (!decoded.ok()) {
@@ -261,6 +273,16 @@ void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size
     return;
   }
   a.c = std::move(*decoded);
+  a.scores_of_sequences = ScoresOfSequences(a.c);
+  const bool odd = a.c.kept_outside_choice || a.c.dropped > 0 || 2 * a.c.tied > a.c.judged_rows;
+  const bool mapped = a.c.drops_recorded && routing.sample().has_routing_map();
+  if (odd && mapped && !SetsCapacity(routing.config()) && ZeroDecides(a.c)) {
+    a.zero_decides = true;
+    Name(a, "token-choice", "own-scores", 1);
+    a.leak_bits = 0;
+    ListAssumptions(a);
+    return;
+  }
   if (!a.c.kept_outside_choice && a.c.dropped > 0) SetAsideNullExperts(a, world_size);
   a.saturation = FindSaturation(a.c);
   if (a.c.kept_outside_choice) a.column = FindColumnChoice(a.c);
@@ -285,9 +307,12 @@ void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size
     if (a.balance.found()) Name(a, "balanced-assignment", "balanced-assignment", 1);
   }
   using Basis = Saturation::Basis;
-  // "No piece of a cut could do it" counts every holder; some are unknown, or pools are recorded.
-  if (a.saturation.basis == Basis::kDeclared) a.capacity_bits = a.firm_pools() ? HUGE_VAL : 0;
+  // Under metadata "no piece of a cut could do it" counts every holder; where some are unknown it
+  // says nothing.
+  if (a.saturation.basis == Basis::kDeclared)
+    a.capacity_bits = a.firm_pools() || !a.c.holders_unknown ? HUGE_VAL : 0;
   if (a.saturation.basis == Basis::kExhibited) a.capacity_bits = a.saturation.bits;
+  AskForInnocence(a);
   a.leak_bits = LeakBits(a);
   ListAssumptions(a);
 }
@@ -315,11 +340,6 @@ bool RoutingAnalysis::pairs_speak(double bits) const {
   return certificate.pair.found() &&
          (certificate.bits >= bits ||
           (certificate.raw_bits >= kProofBits && certificate.bits >= 1));
-}
-
-bool RoutingAnalysis::firm_pools() const {
-  if (c.pool_basis == PoolBasis::kRecorded) return true;
-  return saturation.basis == Saturation::Basis::kDeclared && !c.holders_unknown;
 }
 
 std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step) {

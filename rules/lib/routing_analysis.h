@@ -14,6 +14,7 @@
 #include "rules/lib/routing_pairs.h"
 #include "rules/lib/routing_patterns.h"
 #include "rules/lib/routing_ranked.h"
+#include "rules/lib/routing_thresholds.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {
@@ -33,6 +34,12 @@ struct RoutingAnalysis {
   // a token's own scores hold the others.
   bool normalised_over_tokens = false;
 
+  // The recorded scores of a sequence are all alike: they are the sequence's, not the tokens'.
+  bool scores_of_sequences = false;
+  // Every expert that a token scores above zero took it, and no other: a threshold that nobody
+  // fits.
+  bool zero_decides = false;
+
   // Refusals of full experts: who explains them.
   FirstCome first_come;
   std::vector<RankedReplay> ranked;  // exact ones first
@@ -40,6 +47,8 @@ struct RoutingAnalysis {
   CleanPatterns patterns;            // asked only where no replay fits
   PairCertificate certificate;       // likewise
   double own_refusal_bits = 0;       // likewise
+  StoredThresholds thresholds;       // beside a leaking replay that might be a proof
+  bool structured = false;           // equal counts may be the data's; asked like thresholds
   std::string inferred_pools;        // not empty: pools as the refusals show them ("... in chunks")
 
   // One of the contract's policy names.
@@ -64,8 +73,13 @@ struct RoutingAnalysis {
   // Inversions that say something against every cause but capacity: at least `bits`, or 20 with all
   // refusals counted where not quite all of them may be an own threshold's.
   bool pairs_speak(double bits) const;
-  // Pools are as recorded row by row, or capacity was declared and every holder counted.
+  // Pools are as recorded row by row.
   bool firm_pools() const;
+  // What of the recording keeps a replay of a policy that gives every assignment from being a
+  // proof; empty: nothing does. Sentences, each with what to record.
+  std::vector<std::string> doubts() const;
+  // ... and what a person can do to have it settled, for a finding's fix.
+  std::string HowToSettle() const;
 
   // bits that reach a prefix from what follows it, per layer and sequence; NaN where not known.
   double leak_bits = 0;

@@ -309,8 +309,11 @@ bool Tabular(const RoutingCase& c) {
 
 bool Balance::found() const {
   if (tabular) return false;
-  return (equal && equal_bits >= kProofBits && priced && price_bits >= kProofBits) || sinkhorn;
+  const bool prices = equal && equal_bits >= kProofBits && priced && price_bits >= kProofBits;
+  return (prices && !bias_possible) || sinkhorn;
 }
+
+bool Balance::as_a_bias() const { return !tabular && !found() && priced; }
 
 Balance FindBalance(const RoutingCase& c) {
   Balance out;
@@ -319,6 +322,10 @@ Balance FindBalance(const RoutingCase& c) {
   if (markets.empty()) return out;
   out.tabular = Tabular(c);
   if (out.tabular) return out;
+  const v1::RoutingConfig& config = c.routing->config();
+  const bool bias_known =
+      !c.bias.empty() && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_BEFORE;
+  out.bias_possible = !bias_known && config.policy() != "balanced-assignment";
   out.equal = CheckEqual(c, &out.equal_bits);
   if (out.equal && out.equal_bits >= kProofBits) FitPrices(markets, out);
   if (!out.found()) out.sinkhorn = TransportExplains(markets);

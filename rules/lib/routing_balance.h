@@ -19,7 +19,12 @@ struct Balance {
   bool sinkhorn = false;  // the prices of an optimal transport of these rows explain every choice,
                           // those of 32 resamples of the rows do not
   bool tabular = false;   // a function of position or row could have made the choices
+  // A stored bias that balances this very text evenly would leave the same choices. Excluded where
+  // the bias was recorded and does not explain them, or the configuration names the assignment.
+  bool bias_possible = true;
   bool found() const;
+  // Prices explain the choices, and a stored bias may be all they are.
+  bool as_a_bias() const;
 };
 
 // Needs c.ordered(); pools as recorded, or the whole call. Tied and non-finite rows are left out.

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/routing_facts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -172,7 +173,12 @@ Saturation FindSaturation(const RoutingCase& c) {
   s.refusing_cells = std::count_if(s.cells.begin(), s.cells.end(),
                                    [](const Cell& cell) { return cell.refused > 0; });
   const v1::RoutingConfig& config = c.routing->config();
-  if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED) {
+  if (ExcludesCapacity(config) && s.refusing_cells > 0) {
+    s.contradiction = absl::StrCat(
+        "capacity-none: the router is recorded to have no capacity, and ", c.dropped,
+        " choices were refused; by what was not recorded (a threshold of the token's own, a draw, "
+        "or a capacity after all)");
+  } else if (DeclaresCapacity(config)) {
     CheckDeclared(static_cast<int64_t>(config.capacity()), s);
   } else if (s.refusing_cells > 0) {
     CheckExhibited(c, s);

@@ -22,6 +22,7 @@ struct Cell {
 };
 
 struct Saturation {
+  // Declared: a number of the configuration's. Exhibited: refusing experts hold one number.
   enum class Basis { kNone, kDeclared, kExhibited };
   Basis basis = Basis::kNone;
   std::string

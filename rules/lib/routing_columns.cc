@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "rules/lib/routing_capacity.h"
+#include "rules/lib/routing_facts.h"
+#include "rules/lib/routing_options.h"
 #include "rules/lib/routing_ranked.h"
 
 namespace plumbline::rules {
@@ -105,7 +107,7 @@ void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, 
     out.capacity = std::max(out.capacity, held[i]);
   }
   const v1::RoutingConfig& config = c.routing->config();
-  const bool declared = config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED;
+  const bool declared = DeclaresCapacity(config);
   if (!declared) out.bits -= best * static_cast<double>(holding.size());
   out.exceeds_declared = declared && out.capacity != static_cast<int64_t>(config.capacity());
   int32_t least = c.experts, most = 0;
@@ -299,6 +301,9 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
     out.separable = true;
     out.learned_table = GapsOfATable(c, taken, reader);
     out.one_threshold = c.pools > 1 && Separates(c, taken, reader, true);
+    // Asked only where it might be a proof: it reads every score once more.
+    if (DeclaresCapacity(c.routing->config()) && out.bits >= kProofBits)
+      out.thresholds = ThresholdsOfMap(c, taken, reader);
     out.variant = KeyName(kind);
     out.key = kind;
     break;

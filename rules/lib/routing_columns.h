@@ -8,6 +8,7 @@
 #include "rules/lib/routing_case.h"
 #include "rules/lib/routing_keys.h"
 #include "rules/lib/routing_pairs.h"
+#include "rules/lib/routing_thresholds.h"
 
 namespace plumbline::rules {
 
@@ -31,8 +32,13 @@ struct ColumnChoice {
       false;  // gaps at the cut that no competition leaves: scores that follow a table
   bool by_position = false;       // at every position the experts choose among the sequences
   bool one_threshold = false;     // one threshold an expert, common to all pools, gives it as well
+  StoredThresholds thresholds;    // what else gives it; asked where it might be a proof
   bool exceeds_declared = false;  // holdings differ from the declared capacity
 };
 ColumnChoice FindColumnChoice(const RoutingCase& c);
+
+// What else than a choice of the experts gives these columns ("short-id: sentence"); empty: nothing
+// known.
+std::string ColumnsOtherwise(const RoutingCase& c, const ColumnChoice& column);
 
 }  // namespace plumbline::rules

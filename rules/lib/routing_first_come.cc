@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/routing_facts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -188,9 +189,7 @@ class Stream {
 
 int64_t DeclaredCapacity(const RoutingCase& c) {
   const v1::RoutingConfig& config = c.routing->config();
-  return config.capacity_kind() == v1::RoutingConfig::CAPACITY_DECLARED
-             ? static_cast<int64_t>(config.capacity())
-             : -1;
+  return DeclaresCapacity(config) ? static_cast<int64_t>(config.capacity()) : -1;
 }
 
 // Is every known choice as this variant says?

@@ -78,6 +78,13 @@ Key KeyOf(const RoutingCase& c, KeyKind kind, const KeyScale& row, int32_t token
   return Divided(c, kind, row, Share(c, kind, row, x), delta);
 }
 
+bool ProbsVary(const RoutingCase& c) {
+  for (int32_t t = 1; t < c.tokens; ++t) {
+    if (c.probs.At(t, 0) != c.probs.At(0, 0)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 const char* KeyName(KeyKind kind) {
@@ -98,15 +105,18 @@ const char* KeyName(KeyKind kind) {
 
 std::vector<KeyKind> KeyKinds(const RoutingCase& c) {
   const bool logits = c.routing->sample().scores_are_logits();
-  const bool softmax = logits && c.routing->config().score_function() == v1::SCORE_SOFTMAX;
+  // Over one expert a softmax is 1 whatever the logit is: no key.
+  const bool several = c.experts > 1;
+  const bool softmax =
+      several && logits && c.routing->config().score_function() == v1::SCORE_SOFTMAX;
   std::vector<KeyKind> kinds;
   if (softmax) kinds.push_back(KeyKind::kSoftmax);
   kinds.push_back(KeyKind::kRecorded);
-  if (logits && !softmax) kinds.push_back(KeyKind::kSoftmax);
+  if (several && logits && !softmax) kinds.push_back(KeyKind::kSoftmax);
   // Over one choice every share is 1: nothing to rank by.
   if (c.top_k > 1 && logits) kinds.push_back(KeyKind::kSoftmaxChosen);
   if (c.top_k > 1) kinds.push_back(KeyKind::kShareOfChosen);
-  if (c.probs.present()) kinds.push_back(KeyKind::kProbs);
+  if (c.probs.present() && (several || ProbsVary(c))) kinds.push_back(KeyKind::kProbs);
   return kinds;
 }
 

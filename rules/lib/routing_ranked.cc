@@ -121,6 +121,7 @@ TrialList ByZigzag(const Tried& t) {
   const Sequences sequences = NumberSequences(t.c);
   for (int32_t ranks : {2, 4, 8, 16}) {
     for (bool by_position : {true, false}) {
+      if (ZigzagKeepsTime(t.c, sequences, ranks, by_position)) continue;
       PlaceKeys keys(t.c, t.cells, [&](size_t row) {
         return ZigzagPlace(t.c, sequences, ranks, by_position, row);
       });

@@ -1,6 +1,8 @@
 #include "rules/lib/routing_reasons.h"
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/routing_columns.h"
+#include "rules/lib/routing_facts.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -34,6 +36,42 @@ v1::Verdict NormalisedOverTokens() {
   return Inconclusive(
       "scores-normalised: the recorded scores sum to the same for every expert, so they were "
       "normalised over the tokens; record the logits that each token has by itself");
+}
+
+std::string ColumnsOtherwise(const RoutingCase& c, const ColumnChoice& column) {
+  if (ExcludesCapacity(c.routing->config())) {
+    return "capacity-none: every expert holds the same number of tokens, its best by score, and "
+           "the "
+           "router is recorded to have no capacity; a threshold of the tokens' own on even data "
+           "does the same";
+  }
+  if (column.exceeds_declared) {
+    return absl::StrCat("capacity-differs: every expert holds ", column.capacity,
+                        " tokens, the declared capacity is ", c.routing->config().capacity());
+  }
+  if (column.positional || column.learned_table) {
+    return "table: the same positions are taken in every sequence, or scores have few values or "
+           "gaps that no competition leaves; a table does that without looking at any token";
+  }
+  if (column.by_position) {
+    return "by-position: at every position each expert holds the same number of tokens; experts "
+           "that choose among the sequences, position by position, do that without looking ahead";
+  }
+  if (column.one_threshold) {
+    return "own-threshold: one threshold per expert, common to all pools, explains every "
+           "assignment";
+  }
+  return "";
+}
+v1::Verdict ScoresNotOwn() {
+  return Inconclusive(
+      "scores-not-own: all rows of a sequence have the same scores, bit for bit; they are the "
+      "sequence's, and what of it they rest on does not show");
+}
+v1::Verdict PricesOrBias() {
+  return Inconclusive(
+      "prices-or-bias: one price an expert explains every choice; a bias that was stored and not "
+      "recorded does the same. Record expert_bias (zeros where there is none) or policy");
 }
 
 }  // namespace plumbline::rules

@@ -13,5 +13,7 @@ v1::Verdict Unexplained(const RoutingCase& c);
 v1::Verdict UnknownRefusals(const RoutingCase& c);
 v1::Verdict Poisoned(const RoutingCase& c);
 v1::Verdict NormalisedOverTokens();
+v1::Verdict ScoresNotOwn();
+v1::Verdict PricesOrBias();
 
 }  // namespace plumbline::rules

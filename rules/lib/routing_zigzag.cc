@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "rules/lib/routing_queue.h"
+
 namespace plumbline::rules {
 
 Sequences NumberSequences(const RoutingCase& c) {
@@ -38,6 +40,23 @@ double ZigzagPlace(const RoutingCase& c, const Sequences& s, int32_t ranks, bool
   const auto longest = static_cast<double>(s.longest);
   return by_position ? (rank * longest + position) * sequences + sequence
                      : (rank * sequences + sequence) * longest + position;
+}
+
+bool ZigzagKeepsTime(const RoutingCase& c, const Sequences& s, int32_t ranks, bool by_position) {
+  struct Last {
+    int32_t sequence = -1;
+    double place = 0;
+  };
+  std::vector<Last> last(static_cast<size_t>(c.pools));  // of each pool, by (sequence, position)
+  for (int32_t token : RowsBySequence(c)) {
+    if (!c.judged(token)) continue;
+    const auto row = static_cast<size_t>(token);
+    Last& before = last[static_cast<size_t>(c.pool[row])];
+    const double place = ZigzagPlace(c, s, ranks, by_position, row);
+    if (before.sequence == s.number[row] && place < before.place) return false;
+    before = {s.number[row], place};
+  }
+  return true;
 }
 
 }  // namespace plumbline::rules

@@ -23,4 +23,8 @@ Sequences NumberSequences(const RoutingCase& c);
 double ZigzagPlace(const RoutingCase& c, const Sequences& s, int32_t ranks, bool by_position,
                    size_t row);
 
+// In no pool does a later token of a sequence come before an earlier one: a queue in this order
+// looks at nothing later (a context-parallel rank's own shard, whose rows are in time order).
+bool ZigzagKeepsTime(const RoutingCase& c, const Sequences& s, int32_t ranks, bool by_position);
+
 }  // namespace plumbline::rules

@@ -54,6 +54,8 @@ TEST(RoutingSlot, GivesBackWhatWasStored) {
   c.call.bias_captured = v1::RoutingConfig::BIAS_CAPTURED_BEFORE;
   c.call.randomness = "jitter";
   c.call.mode = "train";
+  c.call.policy = "score-capacity";
+  c.call.capacity_source = v1::RoutingConfig::CAPACITY_SOURCE_INFERRED;
   c.call.input.groups = 4;
   c.call.input.top_groups = 2;
   c.call.input.score_function = ScoreFunction::kSigmoid;
@@ -69,6 +71,8 @@ TEST(RoutingSlot, GivesBackWhatWasStored) {
   EXPECT_EQ(back.bias_captured, c.call.bias_captured);
   EXPECT_EQ(back.randomness, "jitter");
   EXPECT_EQ(back.mode, "train");
+  EXPECT_EQ(back.policy, "score-capacity");
+  EXPECT_EQ(back.capacity_source, v1::RoutingConfig::CAPACITY_SOURCE_INFERRED);
   EXPECT_EQ(back.input.top_k, 2);
   EXPECT_EQ(back.input.groups, 4);
   EXPECT_EQ(back.input.top_groups, 2);

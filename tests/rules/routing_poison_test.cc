@@ -146,7 +146,23 @@ TEST(RoutingPoison, MissingFieldsAreNamed) {
 TEST(RoutingPoison, RandomnessOfTheTokensOwnIsNotAccused) {
   v1::Batch batch = SyntheticRouting({.policy = RouterPolicy::kScore}).Batch();
   batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_randomness("second-expert");
+  // Noise that is not in the recorded scores: one row's are turned around.
+  for (size_t e = 0; e < 8; ++e) {
+    float x;
+    std::memcpy(&x, SampleOf(batch).scores().data().data() + e * sizeof(x), sizeof(x));
+    Poke(*SampleOf(batch).mutable_scores(), e, -x);
+  }
   EXPECT_EQ(WhyNot(batch), "randomness-declared");
+}
+
+// The scores' top-k explains every choice: the declared noise is in them already.
+TEST(RoutingPoison, NoiseThatTheScoresHoldIsNoRandomness) {
+  for (RouterPolicy policy : {RouterPolicy::kScore, RouterPolicy::kTokenChoice}) {
+    v1::Batch batch = SyntheticRouting({.policy = policy}).Batch();
+    batch.mutable_evidence(0)->mutable_routing()->mutable_config()->set_randomness("jitter");
+    const bool leaks = policy == RouterPolicy::kScore;
+    EXPECT_EQ(Judge(batch).kind(), leaks ? v1::Verdict::KIND_FINDING : v1::Verdict::KIND_PASS);
+  }
 }
 
 TEST(RoutingPoison, ChoicesThatScoresDoNotExplain) {

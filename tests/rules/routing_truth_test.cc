@@ -98,7 +98,7 @@ TEST(RoutingTruth, LeakingPoliciesAreProvedWhenPoolAndCapacityAreRecorded) {
     std::cout << PolicyName(policy) << ": " << proved << " of " << total << " proved\n";
     // Small calls carry fewer than 20 bits: they are found, as a hint.
     EXPECT_GE(found, 0.99 * total);
-    EXPECT_GE(proved, 0.8 * total);
+    EXPECT_GE(proved, 0.75 * total);
     EXPECT_GT(total, 100);
   }
 }

@@ -222,6 +222,11 @@ enum {
   PLUMBLINE_CAPACITY_DECLARED = 2
 };
 enum {
+  PLUMBLINE_CAPACITY_SOURCE_ABSENT = 0, /* as DECLARED */
+  PLUMBLINE_CAPACITY_SOURCE_DECLARED = 1,
+  PLUMBLINE_CAPACITY_SOURCE_INFERRED = 2
+};
+enum {
   PLUMBLINE_GROUP_SCORE_ABSENT = 0,
   PLUMBLINE_GROUP_SCORE_MAX = 1,
   PLUMBLINE_GROUP_SCORE_SUM2 = 2
@@ -274,20 +279,26 @@ typedef struct plumbline_routing {
   uint64_t capacity;       /* per expert and pool unit, when DECLARED */
   uint32_t groups;         /* 0 or 1: no group limit; must divide E */
   uint32_t top_groups;
-  int32_t pool;           /* PLUMBLINE_POOL_* */
-  int32_t flatten;        /* PLUMBLINE_FLATTEN_*: the order in which the router queued its rows */
-  int32_t bias_captured;  /* PLUMBLINE_BIAS_*: before or after this batch's scores existed */
-  uint32_t reserved;      /* 0 */
-  const char* randomness; /* what of the choice is random ("jitter"); NULL: nothing declared */
-  const char* mode;       /* "train", "eval" or NULL */
-  void* cuda_stream;      /* cudaStream_t of CUDA tensors; NULL: the default stream */
+  int32_t pool;            /* PLUMBLINE_POOL_* */
+  int32_t flatten;         /* PLUMBLINE_FLATTEN_*: the order in which the router queued its rows */
+  int32_t bias_captured;   /* PLUMBLINE_BIAS_*: before or after this batch's scores existed */
+  uint32_t reserved;       /* 0 */
+  const char* randomness;  /* what of the choice is random ("jitter"); NULL: nothing declared */
+  const char* mode;        /* "train", "eval" or NULL */
+  void* cuda_stream;       /* cudaStream_t of CUDA tensors; NULL: the default stream */
+  const char* policy;      /* how full experts refuse, as the configuration says ("fifo-capacity",
+                              "score-capacity", ...): a claim that is checked; NULL: not said */
+  int32_t capacity_source; /* PLUMBLINE_CAPACITY_SOURCE_*: is `capacity` the configuration's number,
+                              or what experts were seen to hold? */
+  uint32_t reserved2;      /* 0 */
 } plumbline_routing_t;
 
 /* clang-format off */
 #define PLUMBLINE_ROUTING_INIT                                                                \
   {sizeof(plumbline_routing_t), 0, NULL, 0, 0,                                /* scores */    \
    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,                      /* others */    \
-   0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL}
+   0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL,                               /* settings */  \
+   NULL, 0, 0}
 /* clang-format on */
 
 /* Out of line: checks the due word itself. plumbline_observe_routing_if_due costs one compare when

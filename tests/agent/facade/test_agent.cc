@@ -219,6 +219,8 @@ plumbline_status_t ObserveRouting(void*, void* site, int64_t step, const plumbli
       " flatten=" + std::to_string(r->flatten) + " bias=" + std::to_string(r->bias_captured);
   if (r->randomness != nullptr) line += std::string(" randomness=") + r->randomness;
   if (r->mode != nullptr) line += std::string(" mode=") + r->mode;
+  if (r->capacity_source != 0) line += " source=" + std::to_string(r->capacity_source);
+  if (r->policy != nullptr) line += std::string(" policy=") + r->policy;
   if (r->scores != nullptr && r->scores->device.device_type != PLUMBLINE_DL_CPU) {
     char place[64];
     snprintf(place, sizeof(place), " device=%d:%d stream=%p",

@@ -1,0 +1,55 @@
+// What keeps a replay from being a proof, and what would settle it. Spec: routing causality, "What
+// proves".
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_facts.h"
+#include "rules/lib/routing_options.h"
+
+namespace plumbline::rules {
+namespace {
+
+// With the router in hand; with the recording alone.
+constexpr const char* kInterventions =
+    "Run the router itself with another suffix (plumbline.check_router), which proves or acquits, "
+    "or "
+    "our own router of this policy (plumb audit --set causality/moe-intervention.replay=on).";
+
+std::string CapacityDoubt(const v1::RoutingConfig& config) {
+  if (DeclaresCapacity(config)) return "";
+  return SetsCapacity(config)
+             ? "The capacity was inferred from what experts hold: record the number "
+               "of the router's configuration (capacity)."
+             : "The capacity was not recorded: record the number of the router's "
+               "configuration (capacity).";
+}
+
+}  // namespace
+
+bool RoutingAnalysis::firm_pools() const { return c.pool_basis == PoolBasis::kRecorded; }
+
+std::vector<std::string> RoutingAnalysis::doubts() const {
+  std::vector<std::string> out;
+  if (std::string capacity = CapacityDoubt(c.routing->config()); !capacity.empty())
+    out.push_back(std::move(capacity));
+  if (!firm_pools())
+    out.emplace_back(
+        "Pools are metadata or a guess: record row by row who shares a capacity (pool_id).");
+  const StoredThresholds& stored = columns() ? column.thresholds : thresholds;
+  if (stored.any())
+    out.push_back(absl::StrCat("A stored rule gives every assignment too: ", stored.name(), "."));
+  if (structured)
+    out.emplace_back(
+        "Tokens come in kinds that occur equally often, which makes counts equal by itself.");
+  return out;
+}
+
+std::string RoutingAnalysis::HowToSettle() const {
+  return absl::StrJoin(
+             doubts(), " ",
+             [](std::string* out, const std::string& doubt) { absl::StrAppend(out, doubt); }) +
+         (doubts().empty() ? "" : " ") + kInterventions;
+}
+
+}  // namespace plumbline::rules
