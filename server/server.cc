@@ -108,11 +108,17 @@ class ServerImpl : public Server {
     HttpOptions options;
     options.tls_cert = config.tls_cert;
     options.tls_key = config.tls_key;
-    options.admit = [gate = gate_.get()](std::string_view header) {
-      return gate->AdmitHttp(header);
+    options.admit = [gate = gate_.get()](const HttpCaller& caller) {
+      return gate->AdmitHttp(caller.authorization, caller.session);
     };
+    options.open_session = [gate = gate_.get()](std::string_view header) {
+      return gate->OpenSession(header);
+    };
+    options.session_seconds = static_cast<int>(WebSessions::kSeconds);
+    options.counters = &counters_;
     auto http =
-        HttpServer::Start(config.http, {Version(), [this] { return metrics_->Text(); }}, options);
+        HttpServer::Start(config.http, {Version(), [this] { return metrics_->Text(); }, nullptr},
+                          options);
     if (!http.ok()) return http.status();
     http_ = std::move(*http);
     return absl::OkStatus();

@@ -160,20 +160,37 @@ std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
   return lease;
 }
 
-absl::Status Gate::AdmitHttp(std::string_view authorization) {
+absl::StatusOr<Grant> Gate::IdentifyHttp(const Caller& caller) {
+  auto grant = access_->Identify(caller, NowUnixSeconds());
+  if (!grant.ok()) ++counters_->unauthenticated;
+  return grant;
+}
+
+absl::Status Gate::Forbidden(const Grant& grant, const char* needed) {
+  ++counters_->forbidden;
+  return absl::PermissionDeniedError(absl::StrCat(
+      "this needs ", needed, ", which the access entry ", grant.Names(), " does not give"));
+}
+
+absl::Status Gate::AdmitHttp(std::string_view authorization, std::string_view session) {
   if (!guarded()) return absl::OkStatus();
   Caller caller;
-  caller.token = TokenOf(authorization);
-  const auto grant = access_->Identify(caller, NowUnixSeconds());
-  if (!grant.ok()) {
-    ++counters_->unauthenticated;
-    return grant.status();
-  }
+  caller.token =
+      authorization.empty() ? sessions_.TokenOf(session, NowUnixSeconds()) : TokenOf(authorization);
+  const auto grant = IdentifyHttp(caller);
+  if (!grant.ok()) return grant.status();
   if (grant->Everywhere(Scope::kRead)) return absl::OkStatus();
-  ++counters_->forbidden;
-  return absl::PermissionDeniedError(
-      absl::StrCat("this needs the scope read over every run, which the access entry ",
-                   grant->Names(), " does not give"));
+  return Forbidden(*grant, "the scope read over every run");
+}
+
+absl::StatusOr<std::string> Gate::OpenSession(std::string_view authorization) {
+  if (!guarded()) return std::string();
+  Caller caller;
+  caller.token = TokenOf(authorization);
+  const auto grant = IdentifyHttp(caller);
+  if (!grant.ok()) return grant.status();
+  if (!grant->Somewhere(Scope::kRead)) return Forbidden(*grant, "the scope read");
+  return sessions_.Open(*caller.token, NowUnixSeconds());
 }
 
 // Revoked and expired tokens end the calls they began.

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/access/access_list.h"
+#include "server/access/web_sessions.h"
 #include "server/config.h"
 #include "server/counters.h"
 
@@ -75,19 +76,27 @@ class Gate {
   // Of a call that was admitted. Never null; keep it as long as the call lasts.
   std::shared_ptr<Lease> Enter(const grpc::ServerContextBase& context);
 
-  // May the sender of this Authorization header read what is about all runs?
-  absl::Status AdmitHttp(std::string_view authorization);
+  // May who sends this Authorization header, or else this session's id, read what is about all
+  // runs?
+  absl::Status AdmitHttp(std::string_view authorization, std::string_view session);
+
+  // A session for who sends this Authorization header and may read something; empty: nobody is
+  // asked here. It ends when its token does. Unauthenticated or PermissionDenied; counted.
+  absl::StatusOr<std::string> OpenSession(std::string_view authorization);
 
  private:
   Gate(const Config& config, Counters* counters);
   void Watch();
   void LookAgain();
+  absl::StatusOr<Grant> IdentifyHttp(const Caller& caller);
+  absl::Status Forbidden(const Grant& grant, const char* needed);
   void Say(std::string_view path, const absl::Status& denied);
 
   const Config config_;
   Counters* const counters_;
   std::unique_ptr<AccessList> access_;  // null: not guarded
   const std::shared_ptr<Lease> open_lease_;
+  WebSessions sessions_;
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Lease>> leases_;

@@ -1,54 +1,45 @@
-// One accepted connection of the HTTP side, plain or TLS. However little a peer sends or takes at
-// once, it may hold a thread for a bounded time only.
+// One accepted connection of the HTTP side, plain or TLS, that never waits.
 #pragma once
 
-#include <httplib.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace plumbline::server {
 
 // Used by one thread. Owns the socket.
-class HttpConnection : public httplib::Stream {
+class HttpConnection {
  public:
-  using Clock = std::chrono::steady_clock;
+  // What became of a call; kRead and kWrite: nothing, try again once the socket is ready for that.
+  enum class Outcome { kDone, kRead, kWrite, kOver };
 
-  // `running`: the listening socket; INVALID_SOCKET once the server stops, which ends every wait.
-  HttpConnection(socket_t socket, const std::atomic<socket_t>* running);
-  ~HttpConnection() override;
+  // `context` null: plain.
+  HttpConnection(int socket, SSL_CTX* context);
+  ~HttpConnection();
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // What follows fails from then on.
-  void AllowUntil(Clock::time_point deadline) { deadline_ = deadline; }
-  // False: the handshake failed, or took too long.
-  bool BeginTls(SSL_CTX* context);
+  int socket() const { return socket_; }
+  // Of TLS; kDone: it is finished, or there is none.
+  Outcome Handshake();
+  // Appends what has come, at most some 16 KiB.
+  Outcome Read(std::string* out);
+  // `*taken`: so many bytes were.
+  Outcome Write(std::string_view bytes, size_t* taken);
+  // Says that nothing follows; what the peer still sends is not read.
+  void SayEnd();
 
-  // Wait, at most until the deadline.
-  bool is_readable() const override;
-  bool is_writable() const override;
-  ssize_t read(char* out, size_t size) override;
-  ssize_t write(const char* data, size_t size) override;
-  void get_remote_ip_and_port(std::string& ip, int& port) const override;
-  void get_local_ip_and_port(std::string& ip, int& port) const override;
-  socket_t socket() const override { return socket_; }
+  static short EventsOf(Outcome outcome) { return outcome == Outcome::kWrite ? POLLOUT : POLLIN; }
 
  private:
-  bool Await(short events) const;
-  bool AwaitTls(int result) const;
-  ssize_t ReadSome(char* out, size_t size);
+  Outcome OfTls(int result) const;
 
-  const socket_t socket_;
-  const std::atomic<socket_t>* const running_;
+  const int socket_;
   std::unique_ptr<SSL, decltype(&SSL_free)> tls_{nullptr, &SSL_free};
-  Clock::time_point deadline_{};
-  std::array<char, 4096> buffer_;  // the library reads byte by byte
-  size_t begin_ = 0, end_ = 0;
 };
 
 }  // namespace plumbline::server

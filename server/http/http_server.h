@@ -1,5 +1,5 @@
-// The HTTP side of plumbd: is it alive, which version is it, its metrics. Loopback by default; TLS
-// with [tls].
+// The HTTP side of plumbd: is it alive, which version is it, its metrics, sessions of a browser.
+// Loopback by default; TLS with [tls].
 #pragma once
 
 #include <functional>
@@ -9,14 +9,26 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/counters.h"
 
 namespace plumbline::server {
 
+// What a request shows of its sender; empty: nothing.
+struct HttpCaller {
+  std::string authorization;  // the header
+  std::string session;        // of the cookie
+};
+
 struct HttpOptions {
-  std::string tls_cert, tls_key;  // read at each handshake; empty: plain HTTP
-  // Asked before every path but /healthz, with the Authorization header; Unauthenticated is
-  // answered with 401, anything else with 403. Null: nobody is asked.
-  std::function<absl::Status(std::string_view authorization)> admit;
+  std::string tls_cert, tls_key;  // read again when they change; empty: plain HTTP
+  // Asked before every path but /healthz. Unauthenticated is answered with 401, anything else with
+  // 403. Null: nobody is asked.
+  std::function<absl::Status(const HttpCaller&)> admit;
+  // A session for the sender of an Authorization header: its id, empty where nobody is asked. Null:
+  // likewise.
+  std::function<absl::StatusOr<std::string>(std::string_view authorization)> open_session;
+  int session_seconds = 0;
+  Counters* counters = nullptr;  // must outlive the server
 };
 
 class HttpServer {
@@ -27,11 +39,12 @@ class HttpServer {
   struct Pages {
     std::string version;
     std::function<std::string()> metrics;  // in Prometheus' text format
+    std::function<absl::Status()> health;  // null: it always serves
   };
 
   // Unavailable when the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Pages pages,
-                                                           const HttpOptions& options = {});
+                                                           const HttpOptions& options);
   // With the port that was found for port 0.
   virtual std::string address() const = 0;
 };

@@ -31,6 +31,15 @@ JudgeItem ConnectionItem(JudgeItem::Kind kind, const StreamState& stream) {
   return item;
 }
 
+// That the journal was not told of. The stream's mutex is held.
+std::vector<SourceRecord> NewSources(StreamState* stream) {
+  std::vector<SourceRecord> fresh;
+  while (stream->ranks_kept < stream->ranks.size()) {
+    fresh.push_back(RecordOf(stream->ranks.list()[stream->ranks_kept++]));
+  }
+  return fresh;
+}
+
 // With no lock held.
 void Run(const std::vector<Pacer::Resume>& free) {
   for (const Pacer::Resume& resume : free) resume();
@@ -66,7 +75,8 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
     if (auto s = may_write(run); !s.ok()) return s;
     if (auto s = names_->AddRun(run); !s.ok()) return s;
   }
-  if (auto s = table_->MayTakeOver(hello.stream_id(), may_write); !s.ok()) return s;
+  const auto may = [&](const std::string& run) { return may_write(run).ok(); };
+  if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
   auto opened = table_->Open(hello.stream_id());
   if (!opened.ok()) return opened.status();
   Joined joined;
@@ -199,6 +209,7 @@ void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1:
   entry.stream_id = stream->id;
   entry.body = WireBytes(wire);
   entry.sets = std::move(fresh);
+  entry.sources = NewSources(stream.get());
   JudgeItem item;
   item.stream_id = stream->id;
   item.batch = std::move(declaration);
@@ -306,6 +317,7 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   entry.stream_id = stream->id;
   entry.sequence = sequence;
   entry.body = std::move(batch.wire);
+  entry.sources = NewSources(stream.get());
   JudgeItem item;
   item.stream_id = stream->id;
   item.batch = std::move(batch);

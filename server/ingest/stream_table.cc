@@ -1,16 +1,19 @@
 #include "server/ingest/stream_table.h"
 
+#include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 
 namespace plumbline::server {
 namespace {
 
-std::string ClaimKey(const v1::Source& s) {
-  // Numbers first: nothing a run may be called can then imitate another key.
-  return absl::StrCat(s.attempt(), "/", static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
+// Numbers first: nothing a run may be called can then imitate another key.
+std::string RankKey(const v1::Source& s) {
+  return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
 }
+std::string ClaimKey(const v1::Source& s) { return absl::StrCat(s.attempt(), "/", RankKey(s)); }
 
 }  // namespace
 
@@ -21,6 +24,9 @@ void StreamTable::Restore(const StreamBook& book) {
     Entry entry;
     entry.state = std::make_shared<StreamState>(id, limits_, known.sequence);
     for (const auto& [set, record] : known.sets) entry.state->sets.Restore(record);
+    for (const SourceRecord& record : known.sources) {
+      entry.state->former.emplace_back().ParseFromString(record);
+    }
     entry.idle = idle_.insert(idle_.end(), id);
     streams_.emplace(id, std::move(entry));
   }
@@ -47,23 +53,35 @@ absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_i
 }
 
 absl::Status StreamTable::MayTakeOver(
-    uint64_t stream_id, const std::function<absl::Status(const std::string&)>& may_write) const {
+    const v1::Hello& hello, const std::function<bool(const std::string&)>& may_write) const {
   std::shared_ptr<StreamState> state;
   {
     std::lock_guard lock(mutex_);
-    const auto found = streams_.find(stream_id);
+    const auto found = streams_.find(hello.stream_id());
     if (found == streams_.end()) return absl::OkStatus();
     state = found->second.state;
   }
+  std::vector<v1::Source> owners;
   std::set<std::string> runs;
   {
     std::lock_guard lock(state->mutex);
+    owners = state->former;
+    owners.insert(owners.end(), state->ranks.list().begin(), state->ranks.list().end());
     runs = state->ranks.runs();
   }
-  for (const std::string& run : runs) {
-    if (auto s = may_write(run); !s.ok()) return s;
+  bool any_its_own = owners.empty();
+  std::unordered_set<std::string> ranks;
+  for (const v1::Source& owner : owners) {
+    runs.insert(owner.run());
+    ranks.insert(RankKey(owner));
   }
-  return absl::OkStatus();
+  const bool all_its_own = std::all_of(runs.begin(), runs.end(), may_write);
+  for (const v1::Source& source : hello.sources()) {
+    any_its_own = any_its_own || ranks.contains(RankKey(source));
+  }
+  if (all_its_own && any_its_own) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "this stream belongs to another rank: a process draws a stream id of its own");
 }
 
 void StreamTable::EvictIdle() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
@@ -53,6 +54,8 @@ struct StreamState {
   uint64_t connection = 0;          // the newest; older ones have nothing to say any more
   std::weak_ptr<Connection> owner;  // the newest one
   ClaimedRanks ranks;               // announced or named in a batch
+  size_t ranks_kept = 0;            // of these, the first ones: the journal was told
+  std::vector<v1::Source> former;   // for whom it spoke to a former process
   SeriesSets sets;                  // declared so far, in order of the numbers
 };
 
@@ -66,10 +69,11 @@ class StreamTable {
 
   // The state of `stream_id`, new or old. ResourceExhausted when too many streams are connected.
   absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id);
-  // OK when `may_write` allows every run that the stream has spoken for so far: a hello with
-  // another's stream id must not end that one's connection, nor go on under its numbers.
-  absl::Status MayTakeOver(uint64_t stream_id,
-                           const std::function<absl::Status(const std::string&)>& may_write) const;
+  // OK when `may_write` allows every run that the stream has spoken for so far, in a former process
+  // too, and `hello` names one of its ranks: a hello with another's stream id must not end that
+  // one's connection, nor go on under its numbers. PermissionDenied does not say whose it is.
+  absl::Status MayTakeOver(const v1::Hello& hello,
+                           const std::function<bool(const std::string&)>& may_write) const;
   // The stream may be forgotten when room is needed.
   void Closed(uint64_t stream_id);
 

@@ -92,13 +92,17 @@ class WireBytes {
 // Series sets of one stream: id, and the set as field 8 of a serialized v1::Batch.
 using SetRecord = std::pair<uint64_t, std::string>;
 
+// For whom a stream speaks: a serialized v1::Source with run, role and rank alone.
+using SourceRecord = std::string;
+
 // What a caller hands to the journal, which numbers it.
 struct JournalEntry {
   FrameType type = FrameType::kJournalBatch;
   uint64_t stream_id = 0;
   uint64_t sequence = 0;
   WireBytes body;
-  std::vector<SetRecord> sets;  // that the body declares
+  std::vector<SetRecord> sets;        // that the body declares
+  std::vector<SourceRecord> sources;  // that the stream speaks for since its last entry
 };
 
 }  // namespace plumbline::server

@@ -186,7 +186,7 @@ bool Journal::Commit(std::vector<Item>& batch) {
   committed_ = number;
   for (Item& item : batch) {
     if (item.is_entry && item.entry.stream_id != 0) {
-      streams_.Note(item.entry.stream_id, item.entry.sequence, item.entry.sets);
+      streams_.Note(item.entry.stream_id, item.entry.sequence, item.entry.sets, item.entry.sources);
     }
     if (item.done) item.done(item.prefix);
     item.dropped = nullptr;

@@ -208,7 +208,7 @@ void Cursor::TakeStreams(std::string_view payload) {
 void Cursor::TakeBatch(StoredEntry& entry) {
   const uint64_t stream = entry.prefix.stream_id;
   const uint64_t number = entry.prefix.number;
-  const std::vector<SetRecord> sets = SetsOf(entry.body());
+  const std::vector<SetRecord> sets = FactsOf(entry.body()).sets;
   if (entry.prefix.sequence == 0 || !SpeaksOf(entry.body(), run_)) {
     if (told_.contains(stream)) {
       QueueSets(stream, number, sets);

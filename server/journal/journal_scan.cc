@@ -24,9 +24,9 @@ void Take(const StoredEntry& entry, uint64_t from, JournalScan* scan) {
     if (entry.prefix.number >= from) TakeEvent(entry, scan);
     return;
   }
-  scan->streams.Note(
-      entry.prefix.stream_id, entry.prefix.sequence,
-      entry.type == FrameType::kJournalBatch ? SetsOf(entry.body()) : std::vector<SetRecord>());
+  const StreamFacts facts =
+      entry.type == FrameType::kJournalBatch ? FactsOf(entry.body()) : StreamFacts();
+  scan->streams.Note(entry.prefix.stream_id, entry.prefix.sequence, facts.sets, facts.sources);
 }
 
 // What follows the last whole frame of the newest segment was never acknowledged when it is only an

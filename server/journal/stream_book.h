@@ -1,20 +1,30 @@
-// What the journal knows of each stream: the highest number it holds, and the series sets declared.
+// What the journal knows of each stream: the highest number it holds, the series sets declared, and
+// for whom it speaks.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "plumbline/v1/evidence.pb.h"
 #include "server/journal/entry.h"
 
 namespace plumbline::server {
 
-// The series sets of a batch, read from its wire bytes without parsing the rest. Bytes that are no
-// batch give what was found before the fault.
-std::vector<SetRecord> SetsOf(std::string_view batch_wire);
+// What a batch says of its stream.
+struct StreamFacts {
+  std::vector<SetRecord> sets;
+  std::vector<SourceRecord> sources;
+};
+// Read from the batch's wire bytes without parsing the rest. Bytes that are no batch give what was
+// found before the fault.
+StreamFacts FactsOf(std::string_view batch_wire);
+
+SourceRecord RecordOf(const v1::Source& source);
 
 // Not thread-safe. Forgets the streams that were silent longest beyond `max_streams`.
 class StreamBook {
@@ -22,12 +32,17 @@ class StreamBook {
   struct Stream {
     uint64_t sequence = 0;
     std::map<uint64_t, std::string> sets;  // SetRecord
+    std::set<SourceRecord> sources;        // at most kMostSources
     uint64_t age = 0;                      // key in by_age()
   };
 
+  // Of one stream; whoever may write them all is one of many, and told apart by the first.
+  static constexpr size_t kMostSources = 256;
+
   explicit StreamBook(size_t max_streams) : max_streams_(max_streams) {}
 
-  void Note(uint64_t stream_id, uint64_t sequence, const std::vector<SetRecord>& sets);
+  void Note(uint64_t stream_id, uint64_t sequence, const std::vector<SetRecord>& sets,
+            const std::vector<SourceRecord>& sources = {});
 
   // Payloads of kJournalStreams frames, each of at most about `frame_bytes`; none without streams.
   std::vector<std::string> Encode(size_t frame_bytes) const;

@@ -38,6 +38,13 @@ constexpr CounterMetric kCounters[] = {
     PLUMB_COUNTER(revoked_calls, "revoked_calls",
                   "Calls ended because a token expired or was revoked."),
     PLUMB_COUNTER(slow_hellos, "slow_hello_calls", "Calls ended that said no hello in time."),
+    PLUMB_COUNTER(http_refused, "http_refused_requests",
+                  "HTTP requests refused before anybody looked at them: a body, another method, "
+                  "headers that are malformed or too large."),
+    PLUMB_COUNTER(http_slow, "http_slow_connections",
+                  "HTTP connections cut because a request or its answer took too long."),
+    PLUMB_COUNTER(http_dropped, "http_dropped_connections",
+                  "HTTP connections dropped for newer ones because there were too many."),
     PLUMB_COUNTER(directives, "directives", "Directives sent to agents."),
     PLUMB_COUNTER(directives_cut, "directives_cut",
                   "Directives of which an agent gave less than was asked for."),

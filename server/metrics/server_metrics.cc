@@ -7,7 +7,10 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
+#include "base/printable.h"
 #include "rules/lib/level_name.h"
 
 namespace plumbline::server {
@@ -92,6 +95,13 @@ void AddStore(Store* store, MetricFamilies* out) {
              info.problem().empty() ? 0 : 1);
 }
 
+// A newline is escaped by the format; Printable would make two characters of it.
+std::string SafeLabel(const std::string& value) {
+  return absl::StrJoin(absl::StrSplit(value, '\n'), "\n", [](std::string* out, auto line) {
+    *out += Printable({line.data(), line.size()});
+  });
+}
+
 }  // namespace
 
 prometheus::ClientMetric& MetricFamilies::Add(const std::string& name, const std::string& help,
@@ -100,6 +110,9 @@ prometheus::ClientMetric& MetricFamilies::Add(const std::string& name, const std
                              [&](const prometheus::MetricFamily& f) { return f.name == name; });
   if (family == families_.end()) family = families_.insert(family, {name, help, type, {}});
   prometheus::ClientMetric& metric = family->metric.emplace_back();
+  // Names came from trainers; who looks at this in a terminal must not be steered by them. What the
+  // text format escapes itself stays for it.
+  for (prometheus::ClientMetric::Label& label : labels) label.value = SafeLabel(label.value);
   metric.label = std::move(labels);
   return metric;
 }

@@ -243,6 +243,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     dropped["calls-forbidden"] = counters.forbidden;
     dropped["calls-revoked"] = counters.revoked_calls;
     dropped["slow-hellos"] = counters.slow_hellos;
+    dropped["http-refused"] = counters.http_refused;
+    dropped["http-slow"] = counters.http_slow;
+    dropped["http-dropped"] = counters.http_dropped;
     dropped["broken-streams"] = counters.broken_streams;
     *info->mutable_store() = sources_.store->Info();
     return Done(context, absl::OkStatus());

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <functional>
-#include <future>
 
 #include "tests/server/doors_support.h"
 
@@ -153,20 +152,6 @@ TEST_F(DoorsLimits, AConnectionThatTrickles) {
     EXPECT_TRUE(ListRuns(server_->Channel()).ok());  // meanwhile others are served
   }
   EXPECT_EQ(open, 0u) << "still open after " << kLate.count() << " s";
-}
-
-// More than there are threads, so that a request waits for them: 5 s each.
-TEST_F(DoorsLimits, AnHttpConnectionThatTrickles) {
-  Start("", {"--http", "127.0.0.1:0"});
-  const std::string http = HttpAddress(*server_);
-  Trickle slow(http, 64, "GET /metrics HTTP/1.1\r\nX-Words: " + std::string(200, 'x'));
-  const auto begun = std::chrono::steady_clock::now();
-  auto answer = std::async(std::launch::async, [&] { return HttpAnswer(http, "/healthz"); });
-  constexpr std::chrono::seconds kLate{30};
-  size_t open = slow.Next();
-  while (open > 0 && std::chrono::steady_clock::now() - begun < kLate) open = slow.Next();
-  EXPECT_EQ(open, 0u) << "still open after " << kLate.count() << " s";
-  EXPECT_THAT(answer.get(), HasSubstr("200 OK"));
 }
 
 v1::Batch WithSeries(const v1::Source& source, int names, int first = 0) {

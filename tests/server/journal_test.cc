@@ -75,7 +75,7 @@ TEST_F(JournalTest, SegmentsAreBoundedAndStartWithTheStreamsTheyNeed) {
   {
     auto journal = folder_.Open(&counters_, options);
     JournalEntry first = EntryOf(9, 1, wire);
-    first.sets = SetsOf(wire);
+    first.sets = FactsOf(wire).sets;
     ASSERT_THAT(first.sets, SizeIs(1));
     ASSERT_TRUE(journal->AppendAndWait(std::move(first)).ok());
     for (uint64_t s = 2; s <= 40; ++s) Keep(*journal, 9, s, std::string(1000, 'b'));

@@ -1,0 +1,111 @@
+// Everything between the HTTP socket and the handlers: one thread reads the heads of requests and
+// writes answers, of all connections at once, and workers see only requests that are whole. So
+// however slowly somebody sends or takes, nobody waits for them.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/counters.h"
+#include "server/http/http_connection.h"
+#include "server/http/listener.h"
+#include "server/http/request_head.h"
+#include "server/http/tls_context.h"
+
+namespace plumbline::server {
+
+class HttpFront {
+ public:
+  // All bytes of the answer to a request. Called on several threads.
+  using Answer = std::function<std::string(const RequestHead& request)>;
+
+  static constexpr size_t kMostConnections = 512;
+  static constexpr size_t kWorkers = 8;
+  static constexpr size_t kMostAnswerBytes = 64 << 20;       // that wait to be taken, of all
+  static constexpr std::chrono::seconds kRequest{5};         // for a whole head, TLS included
+  static constexpr std::chrono::seconds kKeepAlive{5};       // between two
+  static constexpr std::chrono::seconds kTake{30};           // for an answer to be taken
+  static constexpr std::chrono::milliseconds kLinger{1000};  // for a refused peer to read why
+  static constexpr int kMostRequests = 100;                  // of one connection
+
+  // `tls` null: plain. `counters` must outlive it.
+  HttpFront(Listener listener, std::unique_ptr<TlsFiles> tls, Answer answer, Counters* counters);
+  ~HttpFront();  // stops
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase { kHandshake, kHead, kWorking, kAnswer, kEnding };
+  struct Peer {
+    std::unique_ptr<HttpConnection> connection;
+    Phase phase = Phase::kHandshake;
+    Clock::time_point since{}, deadline{};  // of the phase
+    short events = POLLIN;                  // waited for
+    std::string in;
+    size_t seen = 0;  // of `in`, that holds no end of a head
+    std::string out;
+    size_t written = 0;
+    bool last = false;  // closed after this answer
+    int requests = 0;
+    size_t dropped = 0;  // bytes that came after the end
+  };
+  using Peers = std::unordered_map<uint64_t, Peer>;
+  struct Job {
+    uint64_t peer;
+    RequestHead request;
+  };
+  struct Done {
+    uint64_t peer;
+    std::string answer;
+  };
+
+  void Loop();
+  void Wait(Clock::time_point now);
+  void Accept(Clock::time_point now);
+  void DropOldest();
+  void TakeDone(Clock::time_point now);
+  void EndOverdue(Clock::time_point now);
+  // False: it is over.
+  bool Advance(uint64_t id, Peer* peer, Clock::time_point now);
+  bool ReadHead(uint64_t id, Peer* peer, Clock::time_point now);
+  bool WriteAnswer(Peer* peer, Clock::time_point now);
+  bool ReadToTheEnd(Peer* peer);
+  void Begin(Peer* peer, Phase phase, Clock::duration allowed, Clock::time_point now);
+  void Refuse(Peer* peer, int status, Clock::time_point now);
+  void Remove(Peers::iterator peer);
+  void Work();
+  void Wake() const;
+
+  const Listener listener_;
+  const std::unique_ptr<TlsFiles> tls_;
+  const Answer answer_;
+  Counters* const counters_;
+  const int wake_;
+
+  // The loop's own.
+  Peers peers_;
+  uint64_t next_id_ = 1;
+  size_t answer_bytes_ = 0;
+  size_t working_ = 0;  // peers that a worker has
+  Clock::time_point accept_after_{};
+  std::vector<pollfd> polled_;
+  std::vector<uint64_t> polled_ids_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wanted_;
+  std::deque<Job> jobs_;
+  std::vector<Done> done_;
+  bool stopped_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace plumbline::server

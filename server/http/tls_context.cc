@@ -1,0 +1,56 @@
+#include "server/http/tls_context.h"
+
+#include <openssl/err.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+namespace plumbline::server {
+namespace {
+
+// Of TLS 1.2: what gRPC offers (its TLS 1.3 suites are the library's own three).
+constexpr const char* kCiphers =
+    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"
+    "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384";
+
+TlsContext MakeContext(const std::string& cert, const std::string& key) {
+  TlsContext context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+  SSL_CTX* const raw = context.get();
+  const bool usable = raw != nullptr && SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION) == 1 &&
+                      SSL_CTX_set_cipher_list(raw, kCiphers) == 1 &&
+                      SSL_CTX_use_certificate_chain_file(raw, cert.c_str()) == 1 &&
+                      SSL_CTX_use_PrivateKey_file(raw, key.c_str(), SSL_FILETYPE_PEM) == 1 &&
+                      SSL_CTX_check_private_key(raw) == 1;
+  ERR_clear_error();
+  if (!usable) return {nullptr, &SSL_CTX_free};
+  SSL_CTX_set_options(
+      raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  // What is written may be given again from another address.
+  SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
+  return context;
+}
+
+}  // namespace
+
+TlsFiles::TlsFiles(std::string cert, std::string key)
+    : cert_(std::move(cert)), key_(std::move(key)) {}
+
+TlsFiles::Stamp TlsFiles::StampOf(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  const auto ns = [](const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
+  return {static_cast<int64_t>(info.st_ino), info.st_size, ns(info.st_mtim), ns(info.st_ctim)};
+}
+
+SSL_CTX* TlsFiles::Context() {
+  const Stamp cert = StampOf(cert_), key = StampOf(key_);
+  if (context_ != nullptr && cert == cert_stamp_ && key == key_stamp_) return context_.get();
+  // Half renewed, the two do not belong together: the next connection tries again.
+  context_ = MakeContext(cert_, key_);
+  cert_stamp_ = cert;
+  key_stamp_ = key;
+  return context_.get();
+}
+
+}  // namespace plumbline::server
