@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/address.h"
+#include "server/access/client_certificate.h"
 
 namespace plumbline::server {
 namespace {
@@ -61,11 +62,25 @@ void CheckTls(const Config& c, ConfigMistakes* mistakes) {
                   absl::StrCat("expected a file, as ", cert ? "tls.key" : "tls.cert",
                                " names one, found none: both, or neither"));
   }
+  if (!c.tls_revoked.empty() && c.tls_client_ca.empty()) {
+    mistakes->Add("tls.revoked",
+                  "expected tls.client_ca beside it, found none: nobody shows a certificate");
+  }
   if (!c.tls_client_ca.empty() && c.tls_cert.empty()) {
     mistakes->Add("tls.client_ca",
                   "expected tls.cert and tls.key beside it, found none: only TLS clients show "
                   "certificates");
   }
+}
+
+// Names of another kind than those the glob asks for: nobody would fit it.
+void CheckKind(const std::string& key, const std::string& san, ConfigMistakes* mistakes) {
+  const SubjectName glob = ParseSubjectGlob(san);
+  if (glob.kind != SubjectName::Kind::kDns) return;
+  const bool uri = glob.name.find("://") != std::string::npos;
+  if (!uri && glob.name.find('@') == std::string::npos) return;
+  mistakes->Add(key, absl::StrCat("expected a DNS name, or \"", uri ? "uri:" : "email:",
+                                  "\" before it, found \"", san, "\""));
 }
 
 void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& c,
@@ -85,6 +100,7 @@ void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& 
     mistakes->Add(key + ".san",
                   "expected tls.client_ca to be set, found that it is not: a san is known only of "
                   "clients that show a certificate");
+  CheckKind(key + ".san", entry.san, mistakes);
   if (entry.runs.empty())
     mistakes->Add(key + ".runs", "expected globs, [\"*\"] for every run, found none");
 }

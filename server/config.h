@@ -15,7 +15,8 @@ namespace plumbline::server {
 // One [[access]]: who shows all that it names may do what `scopes` says, to runs that match.
 struct AccessEntry {
   std::string name;  // in messages and in the history of incidents
-  std::string san;   // glob over the names in a client's certificate; empty: none is asked for
+  std::string san;   // glob over names of one kind in a client's certificate ("dns:", which may be
+                     // left out, "uri:", "email:"); empty: none is asked for
   std::string token_file;                 // tokens that are accepted; empty: none is asked for
   std::vector<std::string> scopes;        // read, write, admin
   std::vector<std::string> runs = {"*"};  // globs
@@ -33,6 +34,7 @@ struct Config {
   // [tls]: of both addresses. Paths of PEM files
   std::string tls_cert, tls_key;  // empty: nothing is encrypted
   std::string tls_client_ca;      // gRPC clients must show a certificate of these authorities
+  std::string tls_revoked;        // certificates of clients that are accepted no more; empty: none
 
   // [[access]]; empty: whoever reaches an address may do everything
   std::vector<AccessEntry> access;

@@ -32,7 +32,8 @@ Sections KnownKeys(Config* c) {
   s["data"] = {{"directory", Text(&c->data_directory)}};
   s["tls"] = {{"cert", Text(&c->tls_cert)},
               {"key", Text(&c->tls_key)},
-              {"client_ca", Text(&c->tls_client_ca)}};
+              {"client_ca", Text(&c->tls_client_ca)},
+              {"revoked", Text(&c->tls_revoked)}};
   s["relay"] = {{"upstream", Text(&c->relay_upstream)},
                 {"tls_ca", Text(&c->relay_tls_ca)},
                 {"tls_cert", Text(&c->relay_tls_cert)},

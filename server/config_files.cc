@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "rules/engine/active_rules.h"
 #include "rules/suppressions.h"
+#include "server/access/client_certificate.h"
 #include "server/access/tls.h"
 #include "server/access/token_file.h"
 #include "server/config.h"
@@ -43,6 +44,7 @@ void CheckConfigFiles(const Config& config, ConfigMistakes* mistakes) {
              mistakes);
   CheckRules(config, mistakes);
   if (!mistakes->Has("tls")) CheckTlsFiles(config, mistakes);
+  AddWrong("tls.revoked", RevocationList(config.tls_revoked).Refresh(), mistakes);
   for (size_t i = 0; i < config.access.size(); ++i) {
     const std::string& file = config.access[i].token_file;
     if (file.empty()) continue;

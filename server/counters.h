@@ -17,6 +17,7 @@ struct Counters {
   std::atomic<uint64_t> stopped_ahead{0};  // ... because it was far ahead of another
   std::atomic<uint64_t> rejected_batches{0};   // malformed, refused by number
   std::atomic<uint64_t> rejected_evidence{0};  // items in those
+  std::atomic<uint64_t> damaged_batches{0};    // not as they were sent: their checksum did not fit
   std::atomic<uint64_t> engine_refused{0};     // items the engine refused after our checks passed
   std::atomic<uint64_t> skipped_batches{0};    // numbers an agent says it will never send
   std::atomic<uint64_t> broken_streams{0};     // ended because of a protocol error

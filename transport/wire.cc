@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 
 namespace plumbline::transport {
@@ -25,11 +26,11 @@ grpc::ByteBuffer FrameBatch(std::shared_ptr<const std::string> body, const std::
   constexpr uint32_t kLengthDelimited = 2;
   uint8_t head[40];
   uint8_t* end = head;
-  if (unsent != 0) {
-    v1::AgentMessage backlog;
-    backlog.mutable_backlog()->set_unsent_batches(unsent);
-    end = backlog.SerializeWithCachedSizesToArray((static_cast<void>(backlog.ByteSizeLong()), end));
-  }
+  v1::AgentMessage beside;
+  beside.mutable_backlog()->set_unsent_batches(unsent);
+  beside.mutable_backlog()->set_batch_crc32c(
+      Crc32c(number.data(), number.size(), Crc32c(body->data(), body->size())));
+  end = beside.SerializeWithCachedSizesToArray((static_cast<void>(beside.ByteSizeLong()), end));
   end = CodedOutputStream::WriteVarint32ToArray(
       (v1::AgentMessage::kBatchFieldNumber << 3) | kLengthDelimited, end);
   end = CodedOutputStream::WriteVarint64ToArray(body->size() + number.size(), end);

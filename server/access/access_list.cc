@@ -1,12 +1,9 @@
 #include "server/access/access_list.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rules/catalogue.h"
 
 namespace plumbline::server {
 namespace {
@@ -21,16 +18,7 @@ uint8_t ScopesOf(const std::vector<std::string>& names) {
   return scopes;
 }
 
-int64_t Nanoseconds(const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
-
 }  // namespace
-
-AccessList::Stamp AccessList::StampOf(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return {};
-  return {static_cast<int64_t>(info.st_dev), static_cast<int64_t>(info.st_ino), info.st_size,
-          Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)};
-}
 
 absl::Status AccessList::Read(Entry* entry) {
   entry->stamp = StampOf(entry->token_file);  // first: a change while we read is seen next time
@@ -51,7 +39,7 @@ absl::StatusOr<std::unique_ptr<AccessList>> AccessList::Open(
   for (const AccessEntry& given : entries) {
     Entry entry;
     entry.part = {given.name, ScopesOf(given.scopes), given.runs};
-    entry.san = given.san;
+    if (!given.san.empty()) entry.san = ParseSubjectGlob(given.san);
     entry.token_file = given.token_file;
     if (!entry.token_file.empty()) {
       if (auto s = Read(&entry); !s.ok()) return s;
@@ -73,9 +61,11 @@ AccessList::Fit AccessList::TokenFits(const Entry& entry, const TokenDigest& tok
   return fit;
 }
 
-bool AccessList::SanFits(const Entry& entry, const std::vector<std::string>& sans) {
-  return std::any_of(sans.begin(), sans.end(),
-                     [&](const std::string& san) { return rules::GlobMatch(entry.san, san); });
+bool AccessList::SanFits(const SubjectName& san, const Caller& caller) {
+  if (!caller.certificate) return false;
+  const auto& names = caller.certificate->names;
+  return std::any_of(names.begin(), names.end(),
+                     [&](const SubjectName& name) { return Fits(san, name); });
 }
 
 absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_unix_s) const {
@@ -90,7 +80,7 @@ absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_uni
         token = std::max(token, fit);
         fits = fit == Fit::kYes;
       }
-      if (!entry.san.empty()) fits = SanFits(entry, caller.sans) && fits;
+      if (entry.san) fits = SanFits(*entry.san, caller) && fits;
       if (fits) parts.push_back(entry.part);
     }
   }
@@ -102,12 +92,25 @@ absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_uni
   }
   if (parts.empty()) {
     return absl::UnauthenticatedError(
-        caller.token          ? "this token is accepted only with the certificate it belongs to"
-        : caller.sans.empty() ? "this server asks who you are: set PLUMBLINE_TOKEN_FILE "
-                                "(--token-file), or show a certificate"
-                              : "no [[access]] entry fits the names in this certificate");
+        caller.token         ? "this token is accepted only with the certificate it belongs to"
+        : caller.certificate ? "no [[access]] entry fits the names in this certificate"
+                             : "this server asks who you are: set PLUMBLINE_TOKEN_FILE "
+                               "(--token-file), or show a certificate");
   }
   return Grant(std::move(parts));
+}
+
+std::vector<AccessList::Expiry> AccessList::NextExpiries(int64_t now_unix_s) const {
+  std::vector<Expiry> out;
+  std::lock_guard lock(mutex_);
+  for (const Entry& entry : entries_) {
+    int64_t next = AcceptedToken::kNever;
+    for (const AcceptedToken& token : entry.tokens) {
+      if (token.expires_unix_s > now_unix_s) next = std::min(next, token.expires_unix_s);
+    }
+    if (next != AcceptedToken::kNever) out.push_back({entry.part.entry, next});
+  }
+  return out;
 }
 
 std::vector<std::string> AccessList::Refresh() {

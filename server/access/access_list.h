@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/access/client_certificate.h"
+#include "server/access/file_stamp.h"
 #include "server/access/grant.h"
 #include "server/access/token_file.h"
 #include "server/config.h"
@@ -18,7 +20,7 @@ namespace plumbline::server {
 
 // What a connection or call has shown of itself.
 struct Caller {
-  std::vector<std::string> sans;     // subject alternative names of a verified certificate
+  std::optional<ClientCertificate> certificate;  // verified by TLS
   std::optional<TokenDigest> token;  // of a bearer token
 };
 
@@ -32,30 +34,31 @@ class AccessList {
   // or has expired.
   absl::StatusOr<Grant> Identify(const Caller& caller, int64_t now_unix_s) const;
 
+  // Of the accepted tokens of one entry, the one that runs out next.
+  struct Expiry {
+    std::string entry;
+    int64_t unix_s;
+  };
+  std::vector<Expiry> NextExpiries(int64_t now_unix_s) const;
+
   // Looks at the files and reads those anew that changed. One that cannot be read any more accepts
   // nothing until it is mended. Returns the problems there are now, one a file.
   std::vector<std::string> Refresh();
 
  private:
-  // Of a file, to see that it changed; an edit in place, a rename over it or a chmod.
-  struct Stamp {
-    int64_t device = 0, inode = 0, size = 0, modified_ns = 0, changed_ns = 0;
-    bool operator==(const Stamp&) const = default;
-  };
   struct Entry {
     GrantPart part;
-    std::string san;  // glob; empty: no certificate is asked for
+    std::optional<SubjectName> san;  // glob; none: no certificate is asked for
     std::string token_file;
-    Stamp stamp;
+    FileStamp stamp;
     std::vector<AcceptedToken> tokens;
     std::string problem;
   };
   enum class Fit { kNo, kExpired, kYes };
 
-  static Stamp StampOf(const std::string& path);
   static absl::Status Read(Entry* entry);
   static Fit TokenFits(const Entry& entry, const TokenDigest& token, int64_t now_unix_s);
-  static bool SanFits(const Entry& entry, const std::vector<std::string>& sans);
+  static bool SanFits(const SubjectName& san, const Caller& caller);
 
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;

@@ -15,7 +15,7 @@ namespace plumbline::server {
 namespace {
 
 constexpr std::chrono::seconds kLookAgain{1};
-constexpr const char* kSanProperty = "x509_subject_alternative_name";
+constexpr const char* kCertificateProperty = "x509_pem_cert";
 
 int64_t NowUnixSeconds() { return static_cast<int64_t>(UnixNs() / 1'000'000'000); }
 
@@ -36,8 +36,8 @@ using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 Caller CallerOf(const Metadata& metadata, const grpc::AuthContext* connection) {
   Caller caller;
   if (connection != nullptr) {
-    for (const grpc::string_ref& san : connection->FindPropertyValues(kSanProperty)) {
-      caller.sans.emplace_back(View(san));
+    for (const grpc::string_ref& pem : connection->FindPropertyValues(kCertificateProperty)) {
+      caller.certificate = ReadClientCertificate(std::string(View(pem)));
     }
   }
   const auto header = metadata.find("authorization");
@@ -96,17 +96,23 @@ void Lease::Revoke(const absl::Status& why) {
 }
 
 Gate::Gate(const Config& config, Counters* counters)
-    : config_(config), counters_(counters), open_lease_(Lease::ForEverything()) {}
+    : config_(config),
+      counters_(counters),
+      open_lease_(Lease::ForEverything()),
+      revoked_(config.tls_revoked) {}
 
 absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const Config& config, Counters* counters) {
   ConfigMistakes mistakes;
   CheckTlsFiles(config, &mistakes);
   if (auto s = mistakes.ToStatus(); !s.ok()) return s;
   std::unique_ptr<Gate> gate(new Gate(config, counters));
-  if (config.access.empty()) return gate;
-  auto access = AccessList::Open(config.access);
-  if (!access.ok()) return access.status();
-  gate->access_ = *std::move(access);
+  if (auto s = gate->revoked_.Refresh(); !s.ok()) return s;
+  if (!config.access.empty()) {
+    auto access = AccessList::Open(config.access);
+    if (!access.ok()) return access.status();
+    gate->access_ = *std::move(access);
+  }
+  if (!gate->guarded() && !gate->asks_certificates()) return gate;
   gate->thread_ = std::thread([raw = gate.get()] { raw->Watch(); });
   return gate;
 }
@@ -122,15 +128,37 @@ Gate::~Gate() {
 
 std::shared_ptr<grpc::ServerCredentials> Gate::ListenerCredentials(const std::string& address) {
   auto credentials = MakeServerCredentials(config_, address);
-  if (guarded()) credentials->SetAuthMetadataProcessor(std::make_shared<Doorkeeper>(this));
+  if (guarded() || asks_certificates()) {
+    credentials->SetAuthMetadataProcessor(std::make_shared<Doorkeeper>(this));
+  }
   return credentials;
 }
 
+// A connection lives for weeks: that TLS once took the certificate does not mean that it still
+// would.
+absl::StatusOr<Grant> Gate::Identify(const Caller& caller) const {
+  const int64_t now = NowUnixSeconds();
+  if (caller.certificate) {
+    if (now >= caller.certificate->expires_unix_s) {
+      return absl::UnauthenticatedError("this certificate has expired: show a renewed one");
+    }
+    std::lock_guard lock(mutex_);
+    if (revoked_.Holds(*caller.certificate)) {
+      return absl::UnauthenticatedError("this certificate was revoked");
+    }
+  }
+  return guarded() ? access_->Identify(caller, now) : Grant::Everything();
+}
+
+std::vector<AccessList::Expiry> Gate::TokenExpiries() const {
+  if (!guarded()) return {};
+  return access_->NextExpiries(NowUnixSeconds());
+}
+
 absl::Status Gate::Admit(std::string_view path, const Caller& caller) {
-  if (!guarded()) return absl::OkStatus();
   const MethodRule rule = RuleOfMethod(path);
   if (rule.anyone) return absl::OkStatus();
-  const auto grant = access_->Identify(caller, NowUnixSeconds());
+  const auto grant = Identify(caller);
   absl::Status status = grant.status();
   if (!status.ok()) {
     ++counters_->unauthenticated;
@@ -145,9 +173,9 @@ absl::Status Gate::Admit(std::string_view path, const Caller& caller) {
 }
 
 std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
-  if (!guarded()) return open_lease_;
+  if (!guarded() && !asks_certificates()) return open_lease_;
   Caller caller = CallerOf(context.client_metadata(), context.auth_context().get());
-  auto grant = access_->Identify(caller, NowUnixSeconds());
+  auto grant = Identify(caller);
   const absl::Status status = grant.status();
   auto lease = std::make_shared<Lease>(std::move(caller), status.ok() ? *std::move(grant) : Grant(),
                                        counters_);
@@ -161,7 +189,7 @@ std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
 }
 
 absl::StatusOr<Grant> Gate::IdentifyHttp(const Caller& caller) {
-  auto grant = access_->Identify(caller, NowUnixSeconds());
+  auto grant = Identify(caller);
   if (!grant.ok()) ++counters_->unauthenticated;
   return grant;
 }
@@ -193,7 +221,7 @@ absl::StatusOr<std::string> Gate::OpenSession(std::string_view authorization) {
   return sessions_.Open(*caller.token, NowUnixSeconds());
 }
 
-// Revoked and expired tokens end the calls they began.
+// Revoked and expired tokens and certificates end the calls they began.
 void Gate::Watch() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kLookAgain, [this] { return stopped_; })) {
@@ -204,25 +232,27 @@ void Gate::Watch() {
 }
 
 void Gate::LookAgain() {
-  std::vector<std::string> problems = access_->Refresh();
+  std::vector<std::string> problems;
+  if (guarded()) problems = access_->Refresh();
   std::vector<std::shared_ptr<Lease>> leases;
   {
     std::lock_guard lock(mutex_);
+    const absl::Status revoked = revoked_.Refresh();
+    if (!revoked.ok()) problems.emplace_back(revoked.message());
     std::erase_if(leases_, [](const auto& lease) { return lease.expired(); });
     for (const auto& weak : leases_) {
       if (auto lease = weak.lock()) leases.push_back(std::move(lease));
     }
     if (problems != problems_) {
       for (const std::string& problem : problems) {
-        LogError("{}; its access entry is closed until that is mended", problem);
+        LogError("{}; whom it speaks of is closed out until that is mended", problem);
       }
-      if (problems.empty()) LogInfo("every token file can be read again");
+      if (problems.empty()) LogInfo("every list of tokens and certificates can be read again");
       problems_ = std::move(problems);
     }
   }
-  const int64_t now = NowUnixSeconds();
   for (const auto& lease : leases) {
-    const auto grant = access_->Identify(lease->caller_, now);
+    const auto grant = Identify(lease->caller_);
     if (grant.ok() && *grant == lease->grant_) continue;
     ++counters_->revoked_calls;
     lease->Revoke(grant.ok() ? absl::UnauthenticatedError("what you may do here has changed: "

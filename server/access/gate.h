@@ -64,8 +64,11 @@ class Gate {
   static absl::StatusOr<std::unique_ptr<Gate>> Open(const Config& config, Counters* counters);
   ~Gate();
 
-  // False: there is no [[access]], and nobody is asked.
+  // False: there is no [[access]], and nobody is asked (but for the certificate that TLS wants).
   bool guarded() const { return access_ != nullptr; }
+
+  // When the tokens of the entries run out next, for those that do.
+  std::vector<AccessList::Expiry> TokenExpiries() const;
 
   // Of a listener: TLS or none; calls are admitted by this gate, which must outlive the server.
   std::shared_ptr<grpc::ServerCredentials> ListenerCredentials(const std::string& address);
@@ -88,6 +91,8 @@ class Gate {
   Gate(const Config& config, Counters* counters);
   void Watch();
   void LookAgain();
+  bool asks_certificates() const { return !config_.tls_client_ca.empty(); }
+  absl::StatusOr<Grant> Identify(const Caller& caller) const;
   absl::StatusOr<Grant> IdentifyHttp(const Caller& caller);
   absl::Status Forbidden(const Grant& grant, const char* needed);
   void Say(std::string_view path, const absl::Status& denied);
@@ -98,7 +103,8 @@ class Gate {
   const std::shared_ptr<Lease> open_lease_;
   WebSessions sessions_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  RevocationList revoked_;
   std::vector<std::weak_ptr<Lease>> leases_;
   std::vector<std::string> problems_;
   std::chrono::steady_clock::time_point said_{};

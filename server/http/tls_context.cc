@@ -1,7 +1,6 @@
 #include "server/http/tls_context.h"
 
 #include <openssl/err.h>
-#include <sys/stat.h>
 
 #include <utility>
 
@@ -36,15 +35,8 @@ TlsContext MakeContext(const std::string& cert, const std::string& key) {
 TlsFiles::TlsFiles(std::string cert, std::string key)
     : cert_(std::move(cert)), key_(std::move(key)) {}
 
-TlsFiles::Stamp TlsFiles::StampOf(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return {};
-  const auto ns = [](const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
-  return {static_cast<int64_t>(info.st_ino), info.st_size, ns(info.st_mtim), ns(info.st_ctim)};
-}
-
 SSL_CTX* TlsFiles::Context() {
-  const Stamp cert = StampOf(cert_), key = StampOf(key_);
+  const FileStamp cert = StampOf(cert_), key = StampOf(key_);
   if (context_ != nullptr && cert == cert_stamp_ && key == key_stamp_) return context_.get();
   // Half renewed, the two do not belong together: the next connection tries again.
   context_ = MakeContext(cert_, key_);

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "server/access/file_stamp.h"
+
 namespace plumbline::server {
 
 using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
@@ -20,14 +22,8 @@ class TlsFiles {
   SSL_CTX* Context();
 
  private:
-  struct Stamp {
-    int64_t inode = 0, size = 0, modified_ns = 0, changed_ns = 0;
-    bool operator==(const Stamp&) const = default;
-  };
-  static Stamp StampOf(const std::string& path);
-
   const std::string cert_, key_;
-  Stamp cert_stamp_, key_stamp_;
+  FileStamp cert_stamp_, key_stamp_;
   TlsContext context_{nullptr, &SSL_CTX_free};
 };
 

@@ -251,7 +251,8 @@ std::vector<v1::IncidentUpdate> IncidentBook::SilencesOver(int64_t unix_ns) cons
   return over;
 }
 
-absl::StatusOr<std::string> IncidentBook::Resolve(const std::string& prefix) const {
+absl::StatusOr<std::string> IncidentBook::Resolve(const std::string& prefix,
+                                                  const Visible& visible) const {
   if (prefix.size() < kShortestPrefix)
     return absl::InvalidArgumentError(absl::StrCat("expected at least ", kShortestPrefix,
                                                    " digits of a fingerprint, found \"", prefix,
@@ -260,6 +261,7 @@ absl::StatusOr<std::string> IncidentBook::Resolve(const std::string& prefix) con
   std::string whole;
   for (const auto& [fingerprint, entry] : by_fingerprint_) {
     if (fingerprint.rfind(prefix, 0) != 0) continue;
+    if (visible != nullptr && !visible(entry.incident.finding().site().run())) continue;
     if (!whole.empty())
       return absl::InvalidArgumentError(
           absl::StrCat("several incidents begin with ", prefix, ": give more digits"));

@@ -73,7 +73,10 @@ class IncidentBook {
   std::vector<v1::IncidentUpdate> SilencesOver(int64_t unix_ns) const;
 
   // The whole fingerprint that begins with this. NotFound; InvalidArgument where several do.
-  absl::StatusOr<std::string> Resolve(const std::string& prefix) const;
+  // Among those of runs that are `visible`; null: all.
+  using Visible = std::function<bool(const std::string& run)>;
+  absl::StatusOr<std::string> Resolve(const std::string& prefix,
+                                      const Visible& visible = nullptr) const;
   absl::StatusOr<Change> Get(const std::string& fingerprint) const;
 
   // Position of the newest change; 0 before the first.

@@ -92,12 +92,25 @@ bool Session::Consume() {
   v1::AgentMessage& message = *held;
   const bool parsed = ParseAgentMessage(incoming_, &message);
   const uint64_t speaks_of = parsed ? 0 : StreamIdOf(incoming_);
-  if (parsed && message.has_batch() && context_->keep_wire) {
-    batch.wire = BatchBytes(incoming_, message);
+  bool damaged = false;
+  if (parsed && message.has_batch()) {
+    const bool checked = message.backlog().has_batch_crc32c();
+    if (checked || context_->keep_wire) batch.wire = BatchBytes(incoming_, message);
+    damaged = checked && Checksum(batch.wire) != message.backlog().batch_crc32c();
+    if (!context_->keep_wire) batch.wire = WireBytes();
   }
   incoming_.Clear();
   ++messages_;
-  if (!parsed) return Unparsable(message, speaks_of);
+  if (!parsed) {
+    return Unusable(message, speaks_of,
+                    absl::StrCat("message ", messages_, " is no valid AgentMessage"));
+  }
+  if (damaged) {
+    ++context_->counters->damaged_batches;
+    return Unusable(message, message.batch().stream_id(),
+                    absl::StrCat("batch ", message.batch().sequence(),
+                                 " is not as it was sent: its checksum (CRC-32C) does not fit"));
+  }
   switch (message.what_case()) {
     case v1::AgentMessage::kHello:
       return OnHello(message.hello());
@@ -149,10 +162,10 @@ bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& 
 // A message of which the parser understood the number of the batch that is due is refused by that
 // number; otherwise nobody can say what was lost and the stream ends. Of a call that carries many
 // that is the one that the message speaks of: an agent's garbage is no business of its neighbours'.
-bool Session::Unparsable(const v1::AgentMessage& message, uint64_t speaks_of) {
+bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why) {
   ParsedBatch batch;
   batch.batch = std::make_shared<v1::Batch>();
-  batch.refused = absl::StrCat("message ", messages_, " is no valid AgentMessage");
+  batch.refused = std::move(why);
   const uint64_t sequence = message.has_batch() ? message.batch().sequence() : 0;
   const LegPtr leg = Find(message.batch().stream_id());
   if (leg != nullptr && sequence > 0 && context_->intake->IsDue(leg->joined, sequence)) {

@@ -72,7 +72,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   bool Consume();
   bool Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& what);
   void OnHelloDue();
-  bool Unparsable(const v1::AgentMessage& message, uint64_t speaks_of);
+  bool Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std::string why);
   bool OnHello(const v1::Hello& hello);
   bool OnBatch(ParsedBatch batch);
   void OnAside(v1::AgentMessage& message);

@@ -6,6 +6,10 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/crc32c.h"
 
 namespace plumbline::server {
 namespace {
@@ -55,6 +59,14 @@ uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message) {
 bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message) {
   grpc::ProtoBufferReader reader(&buffer);
   return reader.status().ok() && message->ParseFromZeroCopyStream(&reader);
+}
+
+uint32_t Checksum(const WireBytes& bytes) {
+  std::vector<std::string_view> parts;
+  bytes.AddTo(&parts);
+  uint32_t crc = 0;
+  for (const std::string_view part : parts) crc = Crc32c(part.data(), part.size(), crc);
+  return crc;
 }
 
 WireBytes BatchBytes(grpc::ByteBuffer& buffer, const v1::AgentMessage& message) {

@@ -24,6 +24,9 @@ bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message);
 // no such message.
 uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message);
 
+// CRC-32C of those bytes.
+uint32_t Checksum(const WireBytes& bytes);
+
 // The bytes of the batch in `buffer`, which parsed to `message`, shared with it. A message that
 // says more than its batch (a newer agent's, or one written in pieces) has its batch written anew.
 WireBytes BatchBytes(grpc::ByteBuffer& buffer, const v1::AgentMessage& message);

@@ -25,6 +25,8 @@ constexpr CounterMetric kCounters[] = {
     PLUMB_COUNTER(stopped_ahead, "stopped_ahead_reads",
                   "Times a stream was not read because it was far ahead of another."),
     PLUMB_COUNTER(rejected_batches, "rejected_batches", "Malformed batches, refused by number."),
+    PLUMB_COUNTER(damaged_batches, "damaged_batches",
+                  "Batches whose checksum did not fit what came."),
     PLUMB_COUNTER(rejected_evidence, "rejected_evidence", "Evidence items in refused batches."),
     PLUMB_COUNTER(engine_refused, "engine_refused_evidence",
                   "Evidence items that the rule engine refused."),

@@ -93,7 +93,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
       grpc::CallbackServerContext* context, const v1::ListIncidentHistoryRequest* request,
       v1::ListIncidentHistoryResponse* response) override {
     return Work(context, [this, request, response, lease = Enter(context)] {
-      const auto fingerprint = sources_.book->Resolve(request->fingerprint());
+      const auto fingerprint = ResolveFor(*lease, request->fingerprint());
       if (!fingerprint.ok()) return fingerprint.status();
       if (auto s = CheckIncident(*lease, Scope::kRead, *fingerprint); !s.ok()) return s;
       if (auto s = Show(*fingerprint, response); !s.ok()) return s;
@@ -115,12 +115,12 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     v1::IncidentUpdate update = request->update();
     absl::Status status = CheckUpdate(update);
+    const auto lease = Enter(context);
     if (status.ok()) {
-      const auto fingerprint = sources_.book->Resolve(update.fingerprint());
+      const auto fingerprint = ResolveFor(*lease, update.fingerprint());
       status = fingerprint.status();
       if (status.ok()) update.set_fingerprint(*fingerprint);
     }
-    const auto lease = Enter(context);
     if (status.ok()) status = CheckIncident(*lease, Scope::kAdmin, update.fingerprint());
     // A name is what the caller says; the access entry is what we know.
     if (const std::string entry = lease->Names(); !entry.empty()) {
@@ -188,10 +188,10 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   grpc::ServerUnaryReactor* RequestCapsule(grpc::CallbackServerContext* context,
                                            const v1::RequestCapsuleRequest* request,
                                            v1::RequestCapsuleResponse* response) override {
-    const auto found = FindingOf(request->fingerprint());
+    const auto lease = Enter(context);
+    const auto found = FindingOf(*lease, request->fingerprint());
     if (!found.ok()) return Done(context, found.status());
     // It changes what the trainers' agents do.
-    const auto lease = Enter(context);
     if (auto s = CheckIncident(*lease, Scope::kAdmin, found->fingerprint()); !s.ok()) {
       return Done(context, s);
     }
@@ -234,6 +234,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     info->set_catching_up(sources_.judge != nullptr && sources_.judge->catching_up());
     auto& dropped = *info->mutable_dropped();
     dropped["rejected-batches"] = counters.rejected_batches;
+    dropped["damaged-batches"] = counters.damaged_batches;
     dropped["rejected-evidence"] = counters.rejected_evidence;
     dropped["engine-refused"] = counters.engine_refused;
     dropped["skipped-batches"] = counters.skipped_batches;
@@ -262,6 +263,14 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     return absl::PermissionDeniedError(absl::StrCat("the access entry ", lease.Names(),
                                                     " does not give read over every run: "
                                                     "name one (--run)"));
+  }
+
+  // Incidents of runs that the caller has no scope over are not there: an answer that differs from
+  // that for a fingerprint made up would say that they are.
+  absl::StatusOr<std::string> ResolveFor(const Lease& lease, const std::string& prefix) const {
+    return sources_.book->Resolve(prefix, [&lease](const std::string& run) {
+      return lease.Over(Scope::kRead, run) || lease.Over(Scope::kAdmin, run);
+    });
   }
 
   // Does not name the run: whoever asks may not know of it.
@@ -295,9 +304,9 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     return reactor;
   }
 
-  absl::StatusOr<v1::Finding> FindingOf(const std::string& prefix) const {
+  absl::StatusOr<v1::Finding> FindingOf(const Lease& lease, const std::string& prefix) const {
     if (sources_.capsules == nullptr) return absl::FailedPreconditionError("no capsules here");
-    const auto fingerprint = sources_.book->Resolve(prefix);
+    const auto fingerprint = ResolveFor(lease, prefix);
     if (!fingerprint.ok()) return fingerprint.status();
     auto change = sources_.book->Get(*fingerprint);
     if (!change.ok()) return change.status();

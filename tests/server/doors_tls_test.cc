@@ -67,7 +67,7 @@ TEST_F(DoorsTls, AServersExpiredCertificateIsRefusedByItsClientsAndSaid) {
 TEST_F(DoorsTls, ClientsAreKnownByTheNamesInTheirCertificates) {
   const auto server = StartWith(
       folder_, Tls(own_, true) + Access("readers", "*.read.example", "['read']") +
-                   Access("writers", "spiffe://example/train/*", "['write']", "['mine*']"));
+                   Access("writers", "uri:spiffe://example/train/*", "['write']", "['mine*']"));
   ASSERT_FALSE(server->address().empty()) << server->process().errors();
   const CertificateFiles reader = Client("reader", {"DNS:a.read.example"});
   const CertificateFiles writer = Client("writer", {"DNS:x", "URI:spiffe://example/train/7"});

@@ -1,0 +1,16 @@
+// Whether a file changed: by an edit in place, a rename over it, or a chmod.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace plumbline::server {
+
+struct FileStamp {
+  int64_t device = 0, inode = 0, size = 0, modified_ns = 0, changed_ns = 0;  // all 0: not there
+  bool operator==(const FileStamp&) const = default;
+};
+
+FileStamp StampOf(const std::string& path);
+
+}  // namespace plumbline::server
