@@ -79,8 +79,8 @@ void CheckKind(const std::string& key, const std::string& san, ConfigMistakes* m
   if (glob.kind != SubjectName::Kind::kDns) return;
   const bool uri = glob.name.find("://") != std::string::npos;
   if (!uri && glob.name.find('@') == std::string::npos) return;
-  mistakes->Add(key, absl::StrCat("expected a DNS name, or \"", uri ? "uri:" : "email:",
-                                  "\" before it, found \"", san, "\""));
+  mistakes->Add(key, absl::StrCat("expected a DNS name, or \"",
+                                  uri ? "uri:" : "email:", "\" before it, found \"", san, "\""));
 }
 
 void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& c,
@@ -168,7 +168,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"store.days", c.store_days, 0, 36500},
       {"incidents.quiet_steps", static_cast<double>(c.quiet_steps), 1, 1e12},
       {"journal.keep_days", c.journal_keep_days, 0, 100000},
-      {"journal.keep_bytes", static_cast<double>(c.journal_keep_bytes), 0, 1e18},
+      {"journal.keep_bytes", static_cast<double>(c.journal_keep_bytes), -1, 1e18},
       {"checkpoint.bytes", static_cast<double>(c.checkpoint_bytes), 1, 1024 * kGiB},
       {"checkpoint.seconds", c.checkpoint_seconds, 0.01, 86400},
       {"capsules.rank_bytes", static_cast<double>(c.capsule_rank_bytes), 1024, 64.0 * (1 << 20)},

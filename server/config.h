@@ -67,8 +67,9 @@ struct Config {
   int64_t journal_commit_bytes = 4 << 20;  // ... or for so many bytes
   int64_t journal_segment_bytes = 256 << 20;
   bool journal_compress = false;
-  double journal_keep_days = 0;    // older segments go; 0: no limit
-  int64_t journal_keep_bytes = 0;  // of all segments; 0: no limit
+  double journal_keep_days = 0;  // older segments go; 0: no limit
+  // Of all segments; 0: no limit; -1: the smaller of 50 GiB and half of what is free at the start.
+  int64_t journal_keep_bytes = -1;
 
   // [checkpoint]: a restart judges again what came after the newest one
   int64_t checkpoint_bytes = 256 << 20;  // written after so much evidence was judged

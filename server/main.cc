@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/App.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -20,6 +21,7 @@
 #include "server/log.h"
 #include "server/relay/relay.h"
 #include "server/server.h"
+#include "server/service_manager.h"
 
 namespace {
 
@@ -143,12 +145,41 @@ bool WritePortFile(const std::string& path, const std::string& address) {
 
 // Each stream is a connection.
 void PrepareForStreams(uint64_t max_streams) {
-  constexpr uint64_t kOwn = 256;  // segments, store, listeners, watchers
-  const uint64_t files = plumbline::RaiseOpenFiles();
-  if (files != 0 && files < max_streams + kOwn) {
-    LogInfo("at most {} files may be open (ulimit -Hn), too few for the {} streams allowed", files,
-            max_streams);
+  constexpr uint64_t kOwn = 1024;  // segments, store, listeners, watchers, browsers
+  const uint64_t wanted = max_streams + kOwn;
+  const uint64_t files = plumbline::RaiseOpenFiles(wanted);
+  if (files == 0 || files >= wanted) return;
+  LogInfo(
+      "at most {} files may be open, so some {} streams, not ingest.max_streams = {}: raise the "
+      "hard limit to {} (LimitNOFILE= of the unit, ulimit -Hn, --ulimit nofile=), or say "
+      "max_streams = {}",
+      files, files > kOwn ? files - kOwn : 0, max_streams, wanted, files > kOwn ? files - kOwn : 1);
+}
+
+// Until SIGTERM or SIGINT, which it returns. A relay has no thread of its own that could stand.
+int WaitForTheEnd(const sigset_t& signals, plumbline::server::Server* server,
+                  const plumbline::server::ServiceManager& manager, bool relay) {
+  const auto period = manager.watchdog();
+  const bool ping = relay && period.count() > 0;
+  for (;;) {
+    const timespec wait{period.count() / 1'000'000, period.count() % 1'000'000 * 1000};
+    siginfo_t info{};
+    const int signal = sigtimedwait(&signals, &info, ping ? &wait : nullptr);
+    if (signal == SIGHUP) server->Reload();
+    if (signal > 0 && signal != SIGHUP) return signal;
+    if (signal < 0 && errno == EAGAIN) manager.GetsOn();
   }
+}
+
+plumbline::server::Server::Watch WatchOf(const plumbline::server::ServiceManager& manager) {
+  plumbline::server::Server::Watch watch;
+  watch.period = manager.watchdog();
+  watch.gets_on = [manager] { manager.GetsOn(); };
+  watch.serving = [manager](const absl::Status& serving) {
+    manager.Status(serving.ok() ? "serving"
+                                : absl::StrCat("not serving: ", std::string(serving.message())));
+  };
+  return watch;
 }
 
 int NewToken(const std::string& path) {
@@ -209,8 +240,10 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  auto server = config.relay_upstream.empty() ? plumbline::server::Server::Start(config)
-                                              : plumbline::server::StartRelay(config);
+  const auto manager = plumbline::server::ServiceManager::FromEnvironment();
+  const bool relay = !config.relay_upstream.empty();
+  auto server = relay ? plumbline::server::StartRelay(config)
+                      : plumbline::server::Server::Start(config, WatchOf(manager));
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->grpc_address();
   if (!line.port_file.empty() && !WritePortFile(line.port_file, address)) {
@@ -223,8 +256,9 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
     LogInfo("http on {}", http);
   }
 
-  int received = 0;
-  while (sigwait(&signals, &received) == 0 && received == SIGHUP) (*server)->Reload();
+  manager.Ready();
+  const int received = WaitForTheEnd(signals, server->get(), manager, relay);
+  manager.Stopping();
   LogInfo("signal {}: stopping", received);
   (*server)->Stop();
   return 0;

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "server/health.h"
 #include "server/journal/checkpoint_file.h"
+#include "server/journal/format_check.h"
 #include "server/journal/journal_run_reader.h"
 #include "server/log.h"
 
@@ -61,9 +63,24 @@ CapsuleOptions CapsuleOptionsOf(const Config& c) {
   return o;
 }
 
-JournalRetentionOptions RetentionOptionsOf(const Config& c) {
+// A journal without a bound fills its disk one day, and then nothing is acknowledged. What it has
+// already counts as free: else each start would halve the bound.
+uint64_t KeepBytesOf(int64_t configured, const std::string& directory) {
+  if (configured >= 0) return static_cast<uint64_t>(configured);
+  constexpr uint64_t kMost = uint64_t{50} << 30;
+  DiskSpace space;
+  if (!SpaceOf(directory, &space)) return kMost;
+  const uint64_t keep = std::min(kMost, (space.free + JournalBytes(directory)) / 2);
+  LogInfo(
+      "journal: its newest {:.1f} GiB are kept, {} (journal.keep_bytes says another bound)",
+      static_cast<double>(keep) / (1 << 30),
+      keep == kMost ? "less than half of the disk that is free" : "half of the disk that is free");
+  return keep;
+}
+
+JournalRetentionOptions RetentionOptionsOf(const Config& c, const std::string& directory) {
   JournalRetentionOptions o;
-  o.keep_bytes = static_cast<uint64_t>(c.journal_keep_bytes);
+  o.keep_bytes = KeepBytesOf(c.journal_keep_bytes, directory);
   o.keep = Seconds(c.journal_keep_days * 86400);
   return o;
 }
@@ -159,6 +176,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   auto data = DataDirectory::Open(config.data_directory);
   if (!data.ok()) return data.status();
   data_ = std::move(*data);
+  if (auto s = CheckJournalFormat(data_->journal()); !s.ok()) return s;
   auto gaps = GapBook::Open(data_->gaps());
   if (!gaps.ok()) return gaps.status();
   gaps_ = std::move(*gaps);
@@ -188,11 +206,12 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   // A number that was used is never used again, even if the host lost what had it.
   scan_.last = std::max({scan_.last, restored.entry, restored.event});
 
-  retention_ =
-      std::make_unique<JournalRetention>(data_->journal(), RetentionOptionsOf(config), gaps_.get());
+  retention_ = std::make_unique<JournalRetention>(
+      data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_,
       [this](uint64_t entry) { retention_->Apply(entry, static_cast<int64_t>(UnixNs())); });
+  checkpointer_->Found(restored.entry, restored.unix_ns);
   return absl::OkStatus();
 }
 

@@ -47,6 +47,10 @@ class Pipeline {
   // Reads again what may change while the server runs.
   void Reload() { suppressions_->Reload(); }
   const GapBook& gaps() const { return *gaps_; }
+  const Checkpointer* checkpointer() const { return checkpointer_.get(); }  // null: none are made
+  // Where things are kept; both empty without --data.
+  std::string directory() const { return data_ != nullptr ? data_->path() : ""; }
+  std::string journal_directory() const { return data_ != nullptr ? data_->journal() : ""; }
   // Where alerts are remembered; empty: nothing is kept.
   std::string alert_log() const { return data_ != nullptr ? data_->alerts() : ""; }
   // Streams of former processes, as Open found them.

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/access/tls.h"
 #include "server/alerts/alert_center.h"
+#include "server/health.h"
 #include "server/http/http_server.h"
 #include "server/ingest/ingest_service.h"
 #include "server/metrics/server_metrics.h"
@@ -88,7 +90,7 @@ class ServerImpl : public Server {
     pipeline_.Stop();  // it may run although nothing listens
   }
 
-  absl::Status Init(const Config& config) {
+  absl::Status Init(const Config& config, Watch watch) {
     auto gate = Gate::Open(config, &counters_);
     if (!gate.ok()) return gate.status();
     gate_ = *std::move(gate);
@@ -103,8 +105,9 @@ class ServerImpl : public Server {
       if (auto s = LoadReflection(); !s.ok()) return s;
     }
     if (auto s = Listen(config); !s.ok()) return s;
+    WatchHealth(std::move(watch));
     if (config.http == "off") return absl::OkStatus();
-    metrics_ = std::make_unique<ServerMetrics>(SourcesOfMetrics());
+    metrics_ = std::make_unique<ServerMetrics>(SourcesOfMetrics(config));
     HttpOptions options;
     options.tls_cert = config.tls_cert;
     options.tls_key = config.tls_key;
@@ -116,9 +119,10 @@ class ServerImpl : public Server {
     };
     options.session_seconds = static_cast<int>(WebSessions::kSeconds);
     options.counters = &counters_;
-    auto http =
-        HttpServer::Start(config.http, {Version(), [this] { return metrics_->Text(); }, nullptr},
-                          options);
+    auto http = HttpServer::Start(
+        config.http,
+        {Version(), [this] { return metrics_->Text(); }, [this] { return health_->Serving(); }},
+        options);
     if (!http.ok()) return http.status();
     http_ = std::move(*http);
     return absl::OkStatus();
@@ -131,8 +135,10 @@ class ServerImpl : public Server {
 
   void Stop() override {
     if (grpc_ == nullptr) return;
-    grpc_->GetHealthCheckService()->SetServingStatus(false);
     http_.reset();
+    metrics_.reset();
+    health_.reset();
+    grpc_->GetHealthCheckService()->SetServingStatus(false);
     ingest_->Shutdown();
     query_->Shutdown();
     grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
@@ -175,7 +181,24 @@ class ServerImpl : public Server {
     return absl::OkStatus();
   }
 
-  MetricSources SourcesOfMetrics() {
+  void WatchHealth(Watch watch) {
+    Health::Sources sources;
+    sources.directory = pipeline_.directory();
+    sources.journal = [journal = &pipeline_.journal()] { return journal->state(); };
+    sources.writing = [journal = &pipeline_.journal()] { return journal->writing_for(); };
+    sources.judging = [judge = &pipeline_.judge()] { return judge->judging_for(); };
+    sources.changed = [this, told = std::move(watch.serving)](const absl::Status& serving) {
+      grpc_->GetHealthCheckService()->SetServingStatus(serving.ok());
+      if (told) told(serving);
+    };
+    if (watch.gets_on) {
+      sources.gets_on = std::move(watch.gets_on);
+      sources.period = watch.period;
+    }
+    health_ = std::make_unique<Health>(std::move(sources));
+  }
+
+  MetricSources SourcesOfMetrics(const Config& config) {
     MetricSources sources;
     sources.version = Version();
     sources.counters = &counters_;
@@ -184,6 +207,24 @@ class ServerImpl : public Server {
     sources.journal = &pipeline_.journal();
     sources.store = &pipeline_.store();
     sources.alerts = alerts_.get();
+    sources.serving = [health = health_.get()] { return health->Serving(); };
+    sources.checkpointer = pipeline_.checkpointer();
+    sources.directory = pipeline_.directory();
+    sources.journal_directory = pipeline_.journal_directory();
+    sources.certificates = [config] {
+      std::vector<MetricSources::Expiry> out;
+      for (const CertificateExpiry& one : CertificateExpiries(config)) {
+        out.push_back({one.key, one.unix_s});
+      }
+      return out;
+    };
+    sources.tokens = [gate = gate_.get()] {
+      std::vector<MetricSources::Expiry> out;
+      for (const AccessList::Expiry& one : gate->TokenExpiries()) {
+        out.push_back({one.entry, one.unix_s});
+      }
+      return out;
+    };
     sources.streams = [ingest = ingest_.get()] { return ingest->connected(); };
     return sources;
   }
@@ -214,9 +255,10 @@ class ServerImpl : public Server {
   std::unique_ptr<RunReader> run_reader_;
   std::unique_ptr<AlertCenter> alerts_;
   std::unique_ptr<QueryService> query_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<Health> health_;
   std::unique_ptr<ServerMetrics> metrics_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<grpc::Server> grpc_;
   std::string grpc_address_;
 };
 
@@ -225,9 +267,13 @@ class ServerImpl : public Server {
 std::string Version() { return PLUMBLINE_VERSION; }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config) {
+  return Start(config, Watch());
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, Watch watch) {
   if (auto s = ValidateConfig(config); !s.ok()) return s;
   auto server = std::make_unique<ServerImpl>();
-  if (auto s = server->Init(config); !s.ok()) return s;
+  if (auto s = server->Init(config, std::move(watch)); !s.ok()) return s;
   return std::unique_ptr<Server>(std::move(server));
 }
 

@@ -1,6 +1,8 @@
 // plumbd as an object: everything between the sockets and the rules.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,9 +25,17 @@ class Server {
  public:
   virtual ~Server() = default;  // stops
 
+  // Who watches it; what is called comes from a thread of the server's.
+  struct Watch {
+    std::function<void()> gets_on;  // every `period` while its threads do; may be null
+    std::chrono::nanoseconds period{0};
+    std::function<void(const absl::Status&)> serving;  // at the start and when it changes
+  };
+
   // Listens and serves. InvalidArgument: the configuration is wrong. Unavailable: an address
   // cannot be listened on.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Config& config);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const Config& config, Watch watch);
 
   // "127.0.0.1:7433", with the port that was found for port 0.
   virtual std::string grpc_address() const = 0;

@@ -21,7 +21,7 @@ namespace plumbline::server {
 // What a connection or call has shown of itself.
 struct Caller {
   std::optional<ClientCertificate> certificate;  // verified by TLS
-  std::optional<TokenDigest> token;  // of a bearer token
+  std::optional<TokenDigest> token;              // of a bearer token
 };
 
 // Thread-safe.

@@ -7,6 +7,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -83,6 +84,23 @@ void CheckTlsFiles(const Config& config, ConfigMistakes* mistakes) {
   }
   if (!config.tls_client_ca.empty())
     ReadCertificate("tls.client_ca", config.tls_client_ca, mistakes);
+}
+
+std::vector<CertificateExpiry> CertificateExpiries(const Config& config) {
+  std::vector<CertificateExpiry> out;
+  for (const auto& [key, path] :
+       {std::pair<const char*, const std::string&>{"tls.cert", config.tls_cert},
+        {"tls.client_ca", config.tls_client_ca}}) {
+    if (path.empty()) continue;
+    ConfigMistakes unread;  // it was there at the start; what became of it is said elsewhere
+    const Owned<X509> certificate = ReadCertificate(key, path, &unread);
+    std::tm end{};
+    if (certificate != nullptr &&
+        ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) == 1) {
+      out.push_back({key, static_cast<int64_t>(timegm(&end))});
+    }
+  }
+  return out;
 }
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const Config& config,

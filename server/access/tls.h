@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/config.h"
 
@@ -14,6 +15,13 @@ namespace plumbline::server {
 // Nothing is wrong without [tls]. A certificate that has run out is only warned of: who renews it
 // may be late.
 void CheckTlsFiles(const Config& config, ConfigMistakes* mistakes);
+
+// When the certificates of [tls] run out: "tls.cert", "tls.client_ca"; the first one of each file.
+struct CertificateExpiry {
+  std::string key;
+  int64_t unix_s;
+};
+std::vector<CertificateExpiry> CertificateExpiries(const Config& config);
 
 // TLS with [tls]: the files are read again when they change. Without: plain connections, and with
 // [[access]] only from this host.

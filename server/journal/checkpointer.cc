@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "server/log.h"
 
 namespace plumbline::server {
@@ -59,6 +60,7 @@ void Checkpointer::WriteOne(const Waiting& waiting) {
              std::string(written.message()));
     return;
   }
+  Found(checkpoint.entry, static_cast<int64_t>(UnixNs()));
   ++counters_->checkpoints;
   auto kept = ListCheckpoints(directory_);
   if (kept.ok() && !kept->empty() && after_write_) after_write_(kept->back().entry);

@@ -28,6 +28,14 @@ class Checkpointer {
   bool idle() const { return idle_; }
   // Writes it once `ready` returns true; false: it is left out. On the writing thread.
   void Write(Checkpoint checkpoint, std::function<bool()> ready);
+  // The newest that is whole: up to which entry, and when it was written; 0 and 0: none.
+  uint64_t last_entry() const { return last_entry_; }
+  int64_t last_unix_ns() const { return last_unix_ns_; }
+  // One of a former process.
+  void Found(uint64_t entry, int64_t unix_ns) {
+    last_entry_ = entry;
+    last_unix_ns_ = unix_ns;
+  }
   // Ends when what was handed in is written.
   void Stop();
 
@@ -45,6 +53,8 @@ class Checkpointer {
   Counters* const counters_;
   const std::function<void(uint64_t)> after_write_;
   std::atomic<bool> idle_{true};
+  std::atomic<uint64_t> last_entry_{0};
+  std::atomic<int64_t> last_unix_ns_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Waiting> next_;

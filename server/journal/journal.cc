@@ -110,6 +110,7 @@ void Journal::Loop() {
   std::deque<Item> rest;
   {
     std::lock_guard lock(mutex_);
+    state_ = absl::UnavailableError("the journal has stopped");
     rest.swap(queue_);
   }
   for (Item& item : batch) {
@@ -167,12 +168,15 @@ bool Journal::Commit(std::vector<Item>& batch) {
   std::chrono::nanoseconds delay = kFirstRetry;
   bool stalled = false;
   for (;;) {
+    writing_.Begin();
     const absl::Status written = Write(batch, entries);
+    writing_.End();
     if (written.ok()) break;
     ++counters_->journal_failures;
     if (!std::exchange(stalled, true)) {
       LogError("journal: {}; nothing is acknowledged until it can be written",
                std::string(written.message()));
+      SetState(written);
       if (options_.on_stall) options_.on_stall(true);
     }
     if (!WaitToRetry(delay)) return false;
@@ -180,6 +184,7 @@ bool Journal::Commit(std::vector<Item>& batch) {
   }
   if (stalled) {
     LogWarning("journal: written again");
+    SetState(absl::OkStatus());
     if (options_.on_stall) options_.on_stall(false);
   }
   last_ = number;
@@ -226,6 +231,16 @@ absl::Status Journal::Write(const std::vector<Item>& batch, size_t entries) {
   counters_->journal_entries += entries;
   counters_->journal_bytes += bytes;
   return absl::OkStatus();
+}
+
+absl::Status Journal::state() const {
+  std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void Journal::SetState(absl::Status state) {
+  std::lock_guard lock(mutex_);
+  state_ = std::move(state);
 }
 
 bool Journal::WaitToRetry(std::chrono::nanoseconds delay) {

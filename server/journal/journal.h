@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/busy.h"
 #include "server/counters.h"
 #include "server/journal/entry.h"
 #include "server/journal/segment_writer.h"
@@ -60,6 +61,11 @@ class Journal {
   uint64_t committed() const { return committed_; }
   bool durable() const { return writer_ != nullptr; }
 
+  // Unavailable: the disk refuses what it is given, and how; or the journal was stopped.
+  absl::Status state() const;
+  // How long the writing thread is at one try to write.
+  std::chrono::nanoseconds writing_for() const { return writing_.For(); }
+
  private:
   using Clock = std::chrono::steady_clock;
   struct Item {
@@ -76,6 +82,7 @@ class Journal {
   bool Gather(std::vector<Item>* batch);
   bool Commit(std::vector<Item>& batch);
   absl::Status Write(const std::vector<Item>& batch, size_t entries);
+  void SetState(absl::Status state);
   bool WaitToRetry(std::chrono::nanoseconds delay);
   void SyncIdle();
 
@@ -86,7 +93,9 @@ class Journal {
   uint64_t last_;
 
   std::atomic<uint64_t> committed_;
-  std::mutex mutex_;
+  Busy writing_;
+  mutable std::mutex mutex_;
+  absl::Status state_;
   std::condition_variable changed_;
   std::deque<Item> queue_;
   size_t queued_bytes_ = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plumbline/v1/journal.pb.h"
+#include "server/journal/format_check.h"
 #include "server/journal/segments.h"
 
 namespace plumbline::server {
@@ -51,7 +52,7 @@ absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamB
   if (!log.ok()) return log.status();
 
   v1::JournalHeader header;
-  header.set_schema("plumbline.journal/1");
+  header.set_schema(kJournalSchema);
   header.set_tool_version(options_.tool_version);
   header.set_first_entry(first);
   header.set_created_unix_ns(unix_ns);

@@ -50,6 +50,18 @@ absl::StatusOr<std::vector<Segment>> ListSegments(const std::string& directory) 
   return segments;
 }
 
+uint64_t JournalBytes(const std::string& directory) {
+  uint64_t bytes = 0;
+  const auto segments = ListSegments(directory);
+  if (!segments.ok()) return 0;
+  for (const Segment& segment : *segments) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(segment.path, error);
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
 absl::Status SyncDirectory(const std::string& directory) {
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(directory, ": cannot open"));

@@ -20,6 +20,9 @@ std::string SegmentPath(const std::string& directory, uint64_t first);
 // By number. Files with other names are left out. An empty list when the directory does not exist.
 absl::StatusOr<std::vector<Segment>> ListSegments(const std::string& directory);
 
+// Of all of them together, on disk.
+uint64_t JournalBytes(const std::string& directory);
+
 // Makes names that were created or removed in `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 

@@ -36,8 +36,8 @@ class StreamBook {
     uint64_t age = 0;                      // key in by_age()
   };
 
-  // Of one stream; whoever may write them all is one of many, and told apart by the first.
-  static constexpr size_t kMostSources = 256;
+  // Of one stream: the first ones, which is enough to know it by. Each segment begins with them.
+  static constexpr size_t kMostSources = 8;
 
   explicit StreamBook(size_t max_streams) : max_streams_(max_streams) {}
 

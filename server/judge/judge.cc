@@ -88,8 +88,10 @@ void Judge::Loop() {
     JudgeItem item;
     const auto popped = queue_.Pop(next_timers, &item);
     if (popped == JudgeQueue::Popped::kClosed) return;
+    judging_.Begin();
     if (popped == JudgeQueue::Popped::kItem) Handle(std::move(item));
     CheckpointIfDue();
+    judging_.End();
     if (stopping()) {
       LogWarning("{} items were not judged before the server stopped", queue_.size());
       return;
@@ -122,9 +124,11 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     if (stop_by_.load() != JudgeQueue::Clock::time_point::max()) return false;
     if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
     apply_until(entry.prefix.number);
+    judging_.Begin();
     JudgeAgain(entry);
     ++judged;
     CheckpointIfDue();
+    judging_.End();
   }
   apply_until(JournalReader::kAll);
   {

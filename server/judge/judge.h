@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/busy.h"
 #include "plumbline/v1/query.pb.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
@@ -76,6 +77,8 @@ class Judge {
   }
   void Push(JudgeItem item) { queue_.Push(std::move(item)); }
   void Hold(bool held) { queue_.Hold(held); }
+  // How long the judging thread is at one item, or one entry that it judges again.
+  std::chrono::nanoseconds judging_for() const { return judging_.For(); }
 
   // Something decided outside: takes its place among the batches and is kept like them. `done` runs
   // on the judging thread after it was applied, or with the reason why it could not be kept; never
@@ -164,6 +167,7 @@ class Judge {
   std::atomic<int64_t> unix_ns_{0};
   std::atomic<bool> catching_up_{false};
   std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
+  Busy judging_;
   std::thread thread_;
 };
 

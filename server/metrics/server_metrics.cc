@@ -162,6 +162,7 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   if (sources_.book != nullptr) AddIncidents(*sources_.book, &out);
   if (sources_.store != nullptr) AddStore(sources_.store, &out);
   if (sources_.alerts != nullptr) AddAlerts(*sources_.alerts, now, &out);
+  AddKeeping(sources_, started_unix_s_, now, &out);
   AddProcess(&out);
   return out.Take();
 }

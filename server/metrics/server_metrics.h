@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "server/alerts/alert_center.h"
 #include "server/counters.h"
 #include "server/incidents/incident_book.h"
+#include "server/journal/checkpointer.h"
 #include "server/journal/journal.h"
 #include "server/judge/judge.h"
 #include "server/store/store.h"
@@ -29,7 +31,16 @@ struct MetricSources {
   const Journal* journal = nullptr;
   Store* store = nullptr;
   const AlertCenter* alerts = nullptr;
-  std::function<size_t()> streams;  // connected now
+  std::function<size_t()> streams;        // connected now
+  std::function<absl::Status()> serving;  // OK: what comes can be acknowledged
+  const Checkpointer* checkpointer = nullptr;
+  std::string directory, journal_directory;  // empty: nothing is kept
+  // What runs out, and when: certificates by their key in [tls], tokens by their access entry.
+  struct Expiry {
+    std::string of;
+    int64_t unix_s;
+  };
+  std::function<std::vector<Expiry>()> certificates, tokens;
 };
 
 // Thread-safe.
@@ -71,6 +82,8 @@ std::vector<std::pair<std::string, std::string>> CounterMetricNames();
 
 void AddCounters(const Counters& counters, MetricFamilies* out);
 void AddProcess(MetricFamilies* out);
+void AddKeeping(const MetricSources& sources, double started_unix_s, double unix_s,
+                MetricFamilies* out);
 void AddAlerts(const AlertCenter& alerts, double unix_s, MetricFamilies* out);
 
 }  // namespace plumbline::server

@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
+
 #include "base/crc32c.h"
+#include "server/capsules/capsule_files.h"
 #include "server/journal/stream_book.h"
 #include "tests/server/certificates.h"
 #include "tests/server/doors_support.h"
+#include "tests/server/raw_call.h"
 #include "tests/support/files.h"
 #include "transport/batch_edit.h"
 #include "transport/wire.h"
@@ -95,7 +100,7 @@ TEST_F(DoorsIdentity, ABatchThatIsNotAsItWasSentIsRefusedByItsNumber) {
   Plumbd relay({"--relay", server->address()});
   ASSERT_FALSE(relay.address().empty()) << relay.process().errors();
   const v1::Source source = SourceOf("run");
-  for (const Plumbd* by : {server.get(), const_cast<const Plumbd*>(&relay)}) {
+  for (const Plumbd* by : {static_cast<const Plumbd*>(server.get()), &std::as_const(relay)}) {
     const uint64_t id = by == server.get() ? 5 : 6;
     AgentStream agent(*by, id, {SourceOf("run", id - 5, 2)});
     ASSERT_TRUE(agent.Welcomed());
@@ -139,6 +144,37 @@ TEST(TransportWire, EveryBatchThatIsFramedCarriesItsChecksum) {
     ASSERT_TRUE(message.backlog().has_batch_crc32c());
     EXPECT_EQ(message.backlog().batch_crc32c(), Crc32c(batch.data(), batch.size()));
     EXPECT_EQ(message.backlog().unsent_batches(), unsent);
+  }
+}
+
+class DoorsCapsule : public DoorsIdentity {};
+
+TEST_F(DoorsCapsule, OfOthersAreNotThere) {
+  const std::string fingerprint = "0123456789abcdef", made_up = "0123456789abcdee";
+  v1::CapsuleInfo info;
+  info.mutable_finding()->set_fingerprint(fingerprint);
+  info.mutable_finding()->mutable_site()->set_run("theirs");
+  std::filesystem::create_directories(folder_.File("data/capsules"));
+  server::CapsuleFiles files(folder_.File("data/capsules"));
+  ASSERT_TRUE(files.Load().ok());
+  ASSERT_TRUE(files.Save(info).ok());
+  const TestToken mine = NewToken(folder_, "mine"), all = NewToken(folder_, "all");
+  const auto server =
+      StartWith(folder_, Entry("mine", mine, "['mine-*']") + Entry("all", all, "['*']"),
+                {"--data", folder_.File("data")});
+  ASSERT_FALSE(server->address().empty()) << server->process().errors();
+  const auto get = [&](const TestToken& token, const std::string& which) {
+    v1::GetCapsuleRequest request;
+    request.set_fingerprint(which);
+    return CallOnce(As(*server, token), "/plumbline.v1.Query/GetCapsule",
+                    request.SerializeAsString());
+  };
+  EXPECT_NE(get(all, fingerprint).bytes, "");  // cancelled then
+  for (const std::string& which : {fingerprint, std::string("0123"), made_up}) {
+    const Answer answer = get(mine, which);
+    EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::NOT_FOUND) << which;
+    EXPECT_EQ(answer.status.error_message(), get(mine, made_up).status.error_message()) << which;
+    EXPECT_EQ(answer.bytes, "") << which;
   }
 }
 

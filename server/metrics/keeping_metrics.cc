@@ -1,0 +1,58 @@
+// What an operator must see coming: a disk that fills, a checkpoint that grows old, what runs out.
+#include "server/health.h"
+#include "server/journal/segments.h"
+#include "server/metrics/server_metrics.h"
+
+namespace plumbline::server {
+namespace {
+
+void AddDisk(const MetricSources& s, MetricFamilies* out) {
+  DiskSpace space;
+  if (!SpaceOf(s.directory, &space)) return;
+  out->Gauge("plumbline_disk_free_bytes", "Free bytes of the disk of --data.",
+             static_cast<double>(space.free));
+  out->Gauge("plumbline_disk_size_bytes", "All bytes of the disk of --data.",
+             static_cast<double>(space.size));
+  out->Gauge("plumbline_journal_disk_bytes", "Bytes of the journal on disk.",
+             static_cast<double>(JournalBytes(s.journal_directory)));
+}
+
+void AddCheckpoint(const MetricSources& s, double started, double now, MetricFamilies* out) {
+  if (s.checkpointer == nullptr) return;
+  const int64_t written = s.checkpointer->last_unix_ns();
+  out->Gauge("plumbline_checkpoint_age_seconds",
+             "Since the newest checkpoint was written, or since the start where there is none.",
+             now - (written == 0 ? started : static_cast<double>(written) / 1e9));
+  if (s.judge == nullptr) return;
+  const uint64_t judged = s.judge->judged_entry(), last = s.checkpointer->last_entry();
+  out->Gauge("plumbline_checkpoint_behind_entries",
+             "Entries judged since the newest checkpoint: a restart judges them again.",
+             judged > last ? static_cast<double>(judged - last) : 0);
+}
+
+}  // namespace
+
+void AddKeeping(const MetricSources& s, double started_unix_s, double unix_s, MetricFamilies* out) {
+  if (s.serving) {
+    out->Gauge("plumbline_serving", "1: what comes can be acknowledged; 0: /healthz says why not.",
+               s.serving().ok() ? 1 : 0);
+  }
+  AddDisk(s, out);
+  AddCheckpoint(s, started_unix_s, unix_s, out);
+  if (s.certificates) {
+    for (const auto& one : s.certificates()) {
+      out->Gauge("plumbline_certificate_expiry_timestamp_seconds",
+                 "When a certificate of [tls] runs out.", static_cast<double>(one.unix_s),
+                 {{"file", one.of}});
+    }
+  }
+  if (s.tokens) {
+    for (const auto& one : s.tokens()) {
+      out->Gauge("plumbline_token_expiry_timestamp_seconds",
+                 "When the next of an access entry's tokens runs out.",
+                 static_cast<double>(one.unix_s), {{"entry", one.of}});
+    }
+  }
+}
+
+}  // namespace plumbline::server
