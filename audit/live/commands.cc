@@ -90,7 +90,11 @@ void RegisterInfo(CLI::App* query, int* status) {
 }
 
 void AddIncident(CLI::App* command, const std::shared_ptr<IncidentOptions>& o) {
-  command->add_option("FINGERPRINT", o->fingerprint, "Of the incident; its first digits will do")
+  command
+      ->add_option(
+          "FINGERPRINT", o->fingerprint,
+          "Of the incident or of a finding in it, the first digits will do; or its number, "
+          "as #12")
       ->required();
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
@@ -185,7 +189,9 @@ void RegisterCapsule(CLI::App& app, int* status) {
   auto o = std::make_shared<CapsuleOptions>();
   CLI::App* command = app.add_subcommand(
       "capsule", "Fetches what a finding is judged from, for plumb audit to judge it again");
-  command->add_option("FINDING", o->finding, "Its fingerprint; the first digits will do")
+  command
+      ->add_option("FINDING", o->finding,
+                   "Its fingerprint, or its incident's; the first digits will do")
       ->required();
   command->add_option("--output", o->output, "Directory to write, empty or not there yet")
       ->type_name("DIR")

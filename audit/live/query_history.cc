@@ -35,6 +35,8 @@ const char* ChangeName(v1::IncidentRevision::Change change) {
       return "resolved";
     case v1::IncidentRevision::CHANGE_RETURNED:
       return "returned";
+    case v1::IncidentRevision::CHANGE_MERGED:
+      return "merged";
     default:
       return "unspecified";
   }
@@ -45,6 +47,7 @@ std::string RevisionText(const v1::IncidentRevision& r) {
       TimeText(r.unix_ns()) + "  " + Padded(ChangeName(r.change()), 12) +
       Padded(std::string(LevelName(r.level())), 7) + Padded(absl::StrCat("step ", r.step()), 12) +
       absl::StrCat("seen ", r.count() == 1 ? "once" : absl::StrCat(r.count(), " times"));
+  if (r.site_count() > 1) absl::StrAppend(&text, " at ", r.site_count(), " sites");
   if (!r.who().empty())
     absl::StrAppend(&text, "  ", Printable(r.who()), ": ", Printable(r.reason()));
   return text + "\n";
@@ -69,19 +72,23 @@ std::string DeliveryJson(const v1::AlertDelivery& a) {
 }
 
 std::string RevisionJson(const v1::IncidentRevision& r) {
-  return absl::StrCat(
-      "{\"revision\":", r.revision(), ",\"change\":\"", ChangeName(r.change()), "\",\"state\":\"",
-      StateName(r.state()), "\",\"level\":\"", std::string(LevelName(r.level())),
-      "\",\"count\":", r.count(), ",\"step\":", r.step(), ",\"time\":\"", Rfc3339(r.unix_ns()),
-      "\",\"who\":", JsonString(r.who()), ",\"reason\":", JsonString(r.reason()), "}\n");
+  return absl::StrCat("{\"revision\":", r.revision(), ",\"change\":\"", ChangeName(r.change()),
+                      "\",\"state\":\"", StateName(r.state()), "\",\"level\":\"",
+                      std::string(LevelName(r.level())), "\",\"count\":", r.count(),
+                      ",\"sites\":", r.site_count(), ",\"step\":", r.step(), ",\"time\":\"",
+                      Rfc3339(r.unix_ns()), "\",\"who\":", JsonString(r.who()),
+                      ",\"reason\":", JsonString(r.reason()), "}\n");
 }
 
 std::string Headline(const v1::Incident& incident, const v1::IncidentStatus& status) {
   const v1::Finding& finding = incident.finding();
-  return absl::StrCat("incident ", incident.id(), " ", Printable(finding.fingerprint()), " is ",
-                      StateName(incident.state()), StatusText(incident, status), "\n",
-                      std::string(LevelName(finding.level())), "  ", Printable(finding.rule()),
-                      "  ", SiteText(finding.site()), ": ", Printable(finding.title()), "\n");
+  const std::string sites =
+      status.site_count() > 1 ? absl::StrCat(" and ", status.site_count() - 1, " more sites") : "";
+  return absl::StrCat("incident ", incident.id(), " ", Printable(FingerprintOf(incident, status)),
+                      " is ", status.merged_into().empty() ? StateName(incident.state()) : "merged",
+                      StatusText(incident, status), "\n", std::string(LevelName(finding.level())),
+                      "  ", Printable(finding.rule()), "  ", SiteText(finding.site()), sites, ": ",
+                      Printable(finding.title()), "\n");
 }
 
 std::string UserName() {

@@ -1,5 +1,6 @@
 #include "audit/live/watch_printer.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,8 @@ const char* KindName(v1::IncidentEvent::Kind kind) {
       return "resolved";
     case v1::IncidentEvent::KIND_CAUGHT_UP:
       return "caught-up";
+    case v1::IncidentEvent::KIND_MERGED:
+      return "merged";
     default:
       return "unspecified";
   }
@@ -63,6 +66,23 @@ const char* StateName(v1::Incident::State state) {
   }
 }
 
+const std::string& FingerprintOf(const v1::Incident& incident, const v1::IncidentStatus& status) {
+  return status.fingerprint().empty() ? incident.finding().fingerprint() : status.fingerprint();
+}
+
+IncidentSites SitesOf(const v1::IncidentStatus& status) {
+  IncidentSites sites{status.site_count(), {}, status.fingerprint()};
+  for (const v1::IncidentSite& site : status.sites()) {
+    v1::FindingSite text;
+    text.set_layer(site.layer());
+    text.set_op(site.op());
+    text.set_step_first(site.step_first());
+    text.set_step_last(site.step_last());
+    sites.named.push_back(SiteText(text));
+  }
+  return sites;
+}
+
 std::string Rfc3339(int64_t unix_ns) {
   std::string millis = std::to_string(unix_ns / 1'000'000 % 1000);
   millis.insert(0, 3 - millis.size(), '0');
@@ -82,10 +102,13 @@ std::string StatusText(const v1::Incident& incident, const v1::IncidentStatus& s
 }
 
 std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus& status) {
-  std::string json = absl::StrCat("{\"id\":", incident.id(), ",\"state\":\"",
-                                  StateName(incident.state()), "\",\"count\":", incident.count(),
-                                  ",\"opened\":\"", Rfc3339(incident.opened_unix_ns()),
-                                  "\",\"updated\":\"", Rfc3339(incident.updated_unix_ns()), "\"");
+  std::string json =
+      absl::StrCat("{\"id\":", incident.id(), ",\"state\":\"", StateName(incident.state()),
+                   "\",\"count\":", incident.count(),
+                   ",\"fingerprint\":", JsonString(FingerprintOf(incident, status)),
+                   ",\"cause\":", JsonString(status.cause()), ",\"sites\":", status.site_count(),
+                   ",\"opened\":\"", Rfc3339(incident.opened_unix_ns()), "\",\"updated\":\"",
+                   Rfc3339(incident.updated_unix_ns()), "\"");
   if (!status.who().empty()) {
     absl::StrAppend(&json, ",\"who\":", JsonString(status.who()),
                     ",\"reason\":", JsonString(status.reason()));
@@ -96,7 +119,13 @@ std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus&
     absl::StrAppend(&json, ",\"silenced_until\":\"", Rfc3339(status.silenced_until_unix_ns()),
                     "\"");
   }
-  return absl::StrCat(json, ",\"finding\":", FindingJson(incident.finding()), "}");
+  if (!status.merged_into().empty())
+    absl::StrAppend(&json, ",\"merged_into\":", JsonString(status.merged_into()));
+  json += ",\"findings\":[";
+  for (int i = 0; i < status.sites_size(); ++i) {
+    absl::StrAppend(&json, i == 0 ? "" : ",", JsonString(status.sites(i).fingerprint()));
+  }
+  return absl::StrCat(json, "],\"finding\":", FindingJson(incident.finding()), "}");
 }
 
 std::string EventJson(const v1::IncidentEvent& event) {
@@ -115,7 +144,7 @@ std::string WatchPrinter::Headline(const std::string& what, int64_t unix_ns) con
 // lost its incidents is another one.
 bool WatchPrinter::Repeated(const v1::IncidentEvent& event) {
   if (!event.has_incident() || event.status().revision() == 0) return false;
-  Seen& seen = seen_[event.incident().finding().fingerprint()];
+  Seen& seen = seen_[FingerprintOf(event.incident(), event.status())];
   const bool repeated = seen.opened_unix_ns == event.incident().opened_unix_ns() &&
                         seen.revision >= event.status().revision();
   if (!repeated) seen = {event.incident().opened_unix_ns(), event.status().revision()};
@@ -128,11 +157,16 @@ std::string WatchPrinter::Event(const v1::IncidentEvent& event) {
   return event.has_incident() ? Text(event) : "";
 }
 
+std::string WatchPrinter::Block(const v1::IncidentEvent& event) const {
+  return RenderIncident(event.incident().finding(), SitesOf(event.status()), style_);
+}
+
 std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
   const v1::Incident& incident = event.incident();
   const v1::Finding& finding = incident.finding();
+  const std::string& fingerprint = FingerprintOf(incident, event.status());
   const std::string name = absl::StrCat("incident ", incident.id());
-  Shown& shown = shown_[finding.fingerprint()];
+  Shown& shown = shown_[fingerprint];
   const Shown before = shown;
   // After a break in the connection the same incidents exist again; after a restart of the server
   // they are new ones.
@@ -140,13 +174,21 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
   const bool stronger = finding.level() > before.level || finding.strength() > before.strength;
   const bool changed = stronger || finding.cause().id() != before.cause;
   const auto remember = [&] {
-    shown = {finding.level(),  finding.strength(),        finding.cause().id(),
-             incident.count(), incident.opened_unix_ns(), incident.state()};
+    shown = {
+        finding.level(),           finding.strength(), finding.cause().id(),       incident.count(),
+        incident.opened_unix_ns(), incident.state(),   event.status().site_count()};
   };
   if (event.kind() == v1::IncidentEvent::KIND_RESOLVED) {
-    shown_.erase(finding.fingerprint());
+    shown_.erase(fingerprint);
     return Headline(absl::StrCat(name, " resolved: ", Printable(finding.rule()), ", ",
                                  SiteText(finding.site())),
+                    incident.updated_unix_ns());
+  }
+  if (event.kind() == v1::IncidentEvent::KIND_MERGED) {
+    shown_.erase(fingerprint);
+    if (!known) return "";
+    return Headline(absl::StrCat(name, " is merged into ", Printable(event.status().merged_into()),
+                                 ": the cause of its findings is known better now"),
                     incident.updated_unix_ns());
   }
   if (!known) {
@@ -155,19 +197,32 @@ std::string WatchPrinter::Text(const v1::IncidentEvent& event) {
     const std::string what = existing ? absl::StrCat(name, ", open since then, seen ",
                                                      Times(incident.count()), StateNote(event))
                                       : absl::StrCat(name, " opened");
-    return Headline(what, incident.opened_unix_ns()) + RenderFinding(finding, style_) + "\n";
+    return Headline(what, incident.opened_unix_ns()) + Block(event) + "\n";
   }
   if (changed) {
     remember();
     return Headline(absl::StrCat(name, stronger ? " is now stronger" : " has another cause"),
                     incident.updated_unix_ns()) +
-           RenderFinding(finding, style_) + "\n";
+           Block(event) + "\n";
   }
   if (incident.state() != before.state) {
     remember();
     return Headline(absl::StrCat(name, " is ", StateName(incident.state()),
                                  StatusText(incident, event.status()), " (",
                                  Printable(finding.rule()), ", ", SiteText(finding.site()), ")"),
+                    incident.updated_unix_ns());
+  }
+  if (event.status().site_count() >= 2 * std::max<uint64_t>(before.sites, 1)) {
+    remember();
+    std::string newest;
+    if (event.status().has_newest()) {
+      const v1::IncidentSite& site = event.status().newest();
+      newest =
+          absl::StrCat(", last found at ", Printable(site.layer()),
+                       site.layer().empty() || site.op().empty() ? "" : " ", Printable(site.op()));
+    }
+    return Headline(absl::StrCat(name, " is at ", event.status().site_count(), " sites now (",
+                                 Printable(finding.rule()), newest, ")"),
                     incident.updated_unix_ns());
   }
   if (incident.count() < 10 * before.count) return "";

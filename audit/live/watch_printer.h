@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
 #include "plumbline/v1/query.pb.h"
 
@@ -18,7 +19,8 @@ class WatchPrinter {
 
   // The text to print, empty when the event says nothing new to a person: an incident is printed
   // whole when it opens and when its level, strength or cause changes, and in one line when its
-  // state changes and each time it has been seen ten times as often. JSON prints every event. An
+  // state changes, each time it is at twice as many sites, and each time it has been seen ten times
+  // as often. JSON prints every event. An
   // event that was printed already (a server that forgot who watches) is never printed again.
   std::string Event(const v1::IncidentEvent& event);
 
@@ -30,6 +32,7 @@ class WatchPrinter {
     uint64_t count = 0;
     int64_t opened_unix_ns = 0;
     v1::Incident::State state = v1::Incident::STATE_OPEN;
+    uint64_t sites = 0;
   };
   struct Seen {
     int64_t opened_unix_ns = 0;
@@ -38,6 +41,7 @@ class WatchPrinter {
 
   bool Repeated(const v1::IncidentEvent& event);
   std::string Text(const v1::IncidentEvent& event);
+  std::string Block(const v1::IncidentEvent& event) const;
   std::string Headline(const std::string& what, int64_t unix_ns) const;
 
   const Format format_;
@@ -50,9 +54,14 @@ class WatchPrinter {
 std::string TimeText(int64_t unix_ns);
 // One event as one line of JSON, ended by a newline.
 std::string EventJson(const v1::IncidentEvent& event);
-// An incident on one line: {"id":…,"state":…,"count":…,"opened":…,"updated":…, who put it into that
-// state and why where somebody did, "finding":{…}}.
+// An incident on one line: {"id":…,"state":…,"count":…,"fingerprint":…,"cause":…,"sites":…,
+// "opened":…,"updated":…, who put it into that state and why where somebody did, "findings":[…] (of
+// the first 64), "finding":{…}, the one that shows}.
 std::string IncidentJson(const v1::Incident& incident, const v1::IncidentStatus& status = {});
+// Its own; where a server had one incident a finding, the finding's.
+const std::string& FingerprintOf(const v1::Incident& incident, const v1::IncidentStatus& status);
+// As text shows them.
+IncidentSites SitesOf(const v1::IncidentStatus& status);
 // "open", "acknowledged", "silenced", "resolved".
 const char* StateName(v1::Incident::State state);
 // RFC 3339 with milliseconds, UTC.

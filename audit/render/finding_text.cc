@@ -8,6 +8,7 @@ namespace {
 
 constexpr size_t kIndent = 2;
 constexpr size_t kLabelWidth = 11;
+constexpr uint64_t kMostSites = 16;  // of an incident, named
 
 std::string ValueText(const google::protobuf::Value& value);
 
@@ -200,6 +201,22 @@ std::string RenderFinding(const v1::Finding& finding, const TextStyle& style) {
   AppendLine(style, "strength", StrengthText(finding), &out);
   AppendLine(style, "fix", finding.fix(), &out);
   AppendLine(style, "finding", finding.fingerprint(), &out);
+  return out;
+}
+
+std::string RenderIncident(const v1::Finding& shown, const IncidentSites& sites,
+                           const TextStyle& style) {
+  std::string out = RenderFinding(shown, style);
+  if (sites.count < 2) return out;
+  std::string text = std::to_string(sites.count) + ":";
+  uint64_t named = 0;
+  for (const std::string& site : sites.named) {
+    if (named == kMostSites) break;
+    text += (named++ == 0 ? " " : "; ") + site;
+  }
+  if (named < sites.count) text += "; and " + std::to_string(sites.count - named) + " more";
+  AppendLine(style, "sites", text, &out);
+  AppendLine(style, "incident", sites.fingerprint, &out);
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "audit/render/text_util.h"
 #include "plumbline/v1/finding.pb.h"
@@ -27,5 +28,16 @@ std::string WitnessText(const google::protobuf::Struct& witness);
 // Several lines, each ended by a newline; the first says level, rule and site, the others are
 // indented. Nothing in the finding can steer the terminal. Thread-safe.
 std::string RenderFinding(const v1::Finding& finding, const TextStyle& style);
+
+// A finding as one incident with others of the same rule, run and cause: below it the sites (those
+// that are named, and how many there are) and the incident's fingerprint. Of one site alone it is
+// the finding. Thread-safe.
+struct IncidentSites {
+  uint64_t count = 1;
+  std::vector<std::string> named;  // the first of them; may be fewer than there are
+  std::string fingerprint;
+};
+std::string RenderIncident(const v1::Finding& shown, const IncidentSites& sites,
+                           const TextStyle& style);
 
 }  // namespace plumbline::audit

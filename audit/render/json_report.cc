@@ -2,8 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
 #include "audit/version.h"
+#include "rules/engine/incidents.h"
 
 namespace plumbline::audit {
 namespace {
@@ -22,6 +24,21 @@ Json FromInput(const InputReport& input) {
           {"problems", problems}};
 }
 
+// The finding that shows for it comes first.
+Json FromIncident(const rules::Incident& incident) {
+  const v1::Finding& shown = incident.shown();
+  Json findings = Json::array();
+  for (const v1::Finding* finding : incident.findings)
+    findings.push_back(Text(finding->fingerprint()));
+  return {{"fingerprint", Text(incident.fingerprint)},
+          {"rule", Text(shown.rule())},
+          {"cause", Text(shown.cause().id())},
+          {"level", LevelName(shown.level())},
+          {"title", Text(shown.title())},
+          {"sites", incident.findings.size()},
+          {"findings", findings}};
+}
+
 }  // namespace
 
 std::string RenderJson(const AuditResult& result) {
@@ -33,6 +50,9 @@ std::string RenderJson(const AuditResult& result) {
   json["findings"] = Json::array();
   for (const v1::Finding* finding : result.report.findings())
     json["findings"].push_back(FindingValue(*finding));
+  json["incidents"] = Json::array();
+  for (const rules::Incident& incident : rules::IncidentsOf(result.report.findings()))
+    json["incidents"].push_back(FromIncident(incident));
   json["verdicts"] = Json::array();
   for (const v1::Verdict* verdict : result.report.verdicts())
     json["verdicts"].push_back(VerdictValue(*verdict));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "audit/render/finding_text.h"
+#include "rules/engine/incidents.h"
 
 namespace plumbline::audit {
 namespace {
@@ -39,8 +40,15 @@ std::string SitesText(const std::vector<std::string>& sites) {
 
 std::string Findings(const AuditResult& result, const TextStyle& style) {
   std::string out;
-  for (const v1::Finding* finding : result.report.findings())
-    out += RenderFinding(*finding, style) + "\n";
+  for (const rules::Incident& incident : rules::IncidentsOf(result.report.findings())) {
+    IncidentSites sites{incident.findings.size(), {}, incident.fingerprint};
+    for (const v1::Finding* finding : incident.findings) {
+      v1::FindingSite site = finding->site();
+      site.clear_run();
+      sites.named.push_back(SiteText(site));
+    }
+    out += RenderIncident(incident.shown(), sites, style) + "\n";
+  }
   return out;
 }
 
@@ -102,6 +110,8 @@ std::string FindingCounts(const std::vector<const v1::Finding*>& findings) {
         (level == by_level.begin() ? " (" : ", ") + Plural(level->second, LevelName(level->first));
   }
   if (!by_level.empty()) out += ")";
+  const size_t incidents = rules::IncidentsOf(findings).size();
+  if (incidents < findings.size()) out += " in " + Plural(incidents, "incident");
   return suppressed == 0 ? out : out + ", " + std::to_string(suppressed) + " suppressed";
 }
 

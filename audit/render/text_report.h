@@ -8,9 +8,10 @@
 
 namespace plumbline::audit {
 
-// Findings, then what could not be judged and why, then inputs with problems. The last line is
-// "2 findings (1 error, 1 warning), 14 judged, 3 inconclusive, 0 dropped", or, when nothing could
-// be judged, "0 judged, N inconclusive".
+// Findings, one block an incident, then what could not be judged and why, then inputs with
+// problems. The last line is "2 findings (1 error, 1 warning), 14 judged, 3 inconclusive, 0
+// dropped" ("10 findings (10 errors) in 2 incidents, ..." where some share one), or, when nothing
+// could be judged, "0 judged, N inconclusive".
 std::string RenderText(const AuditResult& result, const TextStyle& style);
 
 }  // namespace plumbline::audit

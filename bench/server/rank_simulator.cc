@@ -75,9 +75,13 @@ class FaultWatch {
                [this](const v1::IncidentEvent& event) {
                  const Clock::time_point now = Clock::now();
                  caught_up_ = caught_up_ || event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP;
-                 const std::string& layer = event.incident().finding().site().layer();
                  const std::lock_guard<std::mutex> lock(mutex_);
-                 if (layer.rfind("simulated.", 0) == 0) seen_.try_emplace(layer, now);
+                 // All faults have one cause: they are sites of one incident.
+                 const auto saw = [&](const std::string& layer) {
+                   if (layer.rfind("simulated.", 0) == 0) seen_.try_emplace(layer, now);
+                 };
+                 saw(event.status().newest().layer());
+                 for (const v1::IncidentSite& site : event.status().sites()) saw(site.layer());
                  return true;
                })
         .IgnoreError();

@@ -73,7 +73,7 @@ void ScalarsThroughOneStream(benchmark::State& state) {
 }
 BENCHMARK(ScalarsThroughOneStream)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(3);
 
-// One leaking step at a time, each of a new layer, so that each opens an incident.
+// One leaking step at a time, each of a new layer, so that each changes the incident.
 void StepToWatch(benchmark::State& state) {
   test::Plumbd server({"--log-level", "error"});
   std::mutex mutex;

@@ -1,6 +1,9 @@
 #include "rules/engine/report.h"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "rules/lib/archive_proto.h"
 
@@ -23,14 +26,21 @@ void Widen(const v1::FindingSite& from, v1::FindingSite& site) {
   site.mutable_ranks()->Assign(ranks.begin(), ranks.end());
 }
 
-bool Stronger(const v1::Finding& a, const v1::Finding& b) {
-  return std::make_pair(a.level(), a.strength()) > std::make_pair(b.level(), b.strength());
+// How much a finding weighs before its cause is asked for.
+int Compare(const v1::Finding& a, const v1::Finding& b) {
+  const auto of_a = std::make_pair(a.level(), a.strength());
+  const auto of_b = std::make_pair(b.level(), b.strength());
+  return of_a < of_b ? -1 : of_a > of_b ? 1 : 0;
 }
 
-// A cause named later and surer than the one before refines the finding.
-bool Surer(const v1::Finding& a, const v1::Finding& b) {
-  return a.level() == b.level() && a.strength() == b.strength() &&
-         a.cause().id() != b.cause().id() && a.cause().confidence() > b.cause().confidence();
+double Confidence(const v1::Finding& finding) {
+  const double c = finding.cause().confidence();
+  return std::isfinite(c) ? c : 0;
+}
+
+std::pair<int64_t, uint32_t> PlaceOf(const v1::FindingSite& site) {
+  const auto first = std::min_element(site.ranks().begin(), site.ranks().end());
+  return {site.step_first(), first == site.ranks().end() ? 0 : *first};
 }
 
 }  // namespace
@@ -50,25 +60,72 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   Entry& entry = findings_[verdict.finding().fingerprint()];
   Change change;
   change.opened = entry.count == 0;
+  bool told = change.opened;  // another text shows than before
   if (change.opened) {
     entry.finding = verdict.finding();
+    entry.place = PlaceOf(site);
   } else {
     v1::FindingSite whole = entry.finding.site();
     Widen(site, whole);
-    change.stronger = Stronger(verdict.finding(), entry.finding);
-    if (change.stronger || Surer(verdict.finding(), entry.finding)) {
-      entry.finding = verdict.finding();
-      *line->second.mutable_details() = verdict.details();
-    }
+    const std::string cause = entry.finding.cause().id();
+    const int compared = Compare(verdict.finding(), entry.finding);
+    change.stronger = compared > 0;
+    if (compared >= 0) told = entry.Take(verdict.finding(), PlaceOf(site));
+    change.refined = entry.finding.cause().id() != cause;
     // Hidden as long as all of it is.
     entry.finding.set_suppressed(entry.suppressed && verdict.finding().suppressed());
     *entry.finding.mutable_site() = whole;
   }
+  if (told) *line->second.mutable_details() = entry.finding.details();
   change.unsuppressed = entry.suppressed && !entry.finding.suppressed();
   entry.suppressed = entry.finding.suppressed();
   change.count = ++entry.count;
   change.finding = &entry.finding;
   return change;
+}
+
+// The earliest text of a cause, with the most that was said for it.
+bool Report::Told::Merge(const v1::Finding& other, const Place& at) {
+  const double surest = std::max(Confidence(finding), Confidence(other));
+  const bool earlier = at < place;
+  if (earlier) {
+    finding = other;
+    place = at;
+  }
+  if (finding.has_cause()) finding.mutable_cause()->set_confidence(surest);
+  return earlier;
+}
+
+// Whether this cause is the one that a finding has in the end, of two of one level and strength.
+bool Report::Told::Beats(const Told& other) const {
+  const double a = Confidence(finding), b = Confidence(other.finding);
+  if (a != b) return a > b;
+  return std::tie(place, finding.cause().id()) < std::tie(other.place, other.finding.cause().id());
+}
+
+bool Report::Entry::Take(const v1::Finding& other, const Place& at) {
+  if (Compare(other, finding) > 0) {
+    others.clear();
+    finding = other;
+    place = at;
+    return true;
+  }
+  if (other.cause().id() == finding.cause().id()) return Merge(other, at);
+  auto [known, fresh] = others.try_emplace(other.cause().id());
+  Told& rival = known->second;
+  if (fresh) {
+    rival.finding = other;
+    rival.place = at;
+  } else {
+    rival.Merge(other, at);
+  }
+  if (!rival.Beats(*this)) return false;
+  auto loser = others.extract(known);
+  loser.key() = finding.cause().id();
+  std::swap(loser.mapped().finding, finding);
+  std::swap(loser.mapped().place, place);
+  others.insert(std::move(loser));
+  return true;
 }
 
 std::vector<const v1::Finding*> Report::findings() const {
@@ -90,11 +147,21 @@ std::vector<const v1::Verdict*> Report::verdicts() const {
   return list;
 }
 
+void Report::Told::Persist(Archive& archive) { archive(finding, place); }
+
 void Report::Entry::Persist(Archive& archive) { archive(finding, count, suppressed); }
 
 void Report::Persist(Archive& archive) {
-  archive.Version(2, 2);
+  // Version 2 forgot the causes that a finding does not have.
+  const uint32_t version = archive.Version(3, 2);
   archive(findings_, verdicts_);
+  for (auto& [fingerprint, entry] : findings_) {
+    if (version >= 3) {
+      archive(entry.place, entry.others);
+    } else {
+      entry.place = PlaceOf(entry.finding.site());
+    }
+  }
 }
 
 }  // namespace plumbline::rules

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/archive.h"
@@ -18,13 +19,16 @@ class Report {
     const v1::Finding* finding = nullptr;  // nullptr: the verdict was no finding
     bool opened = false;                   // first verdict of its fingerprint
     bool stronger = false;                 // its level or strength rose
+    bool refined = false;                  // it has another cause now
     bool unsuppressed = false;             // a verdict that nothing suppresses, after others
     uint64_t count = 0;                    // verdicts merged so far
   };
 
-  // The strongest finding of a fingerprint is kept, of equals the first, unless a later one names
-  // another cause and is surer of it. Order matters only through the engine's own (deterministic)
-  // order.
+  // Of a fingerprint the strongest counts (level, then strength). Its cause is the one that was
+  // named with the most confidence at that strength, of equals the one named first by step and
+  // rank; it is told in the words of the earliest that named it. So what a finding is in the end
+  // does not depend on the order of its verdicts, but among those of one step and first rank, which
+  // the engine tells in an order of their own.
   Change Add(const v1::Verdict& verdict);
 
   // By level (errors first), then strength, rule, layer, op.
@@ -36,10 +40,22 @@ class Report {
   void Persist(Archive& archive);
 
  private:
-  struct Entry {
-    v1::Finding finding;
+  using Place = std::pair<int64_t, uint32_t>;  // step, first rank
+  // One cause that was named at the strength the finding has.
+  struct Told {
+    v1::Finding finding;  // its earliest text, with the greatest confidence
+    Place place{};        // of that text
+
+    bool Merge(const v1::Finding& other, const Place& at);  // true: the text is another one now
+    bool Beats(const Told& other) const;
+    void Persist(Archive& archive);
+  };
+  struct Entry : Told {  // the cause that it has; its site is that of all verdicts
     uint64_t count = 0;
-    bool suppressed = false;  // every verdict so far was
+    bool suppressed = false;             // every verdict so far was
+    std::map<std::string, Told> others;  // the causes that it does not have
+
+    bool Take(const v1::Finding& other, const Place& at);  // true: another text shows
     void Persist(Archive& archive);
   };
   std::map<std::string, Entry> findings_;  // by fingerprint

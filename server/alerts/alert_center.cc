@@ -133,9 +133,9 @@ void AlertCenter::Look() {
   const auto most = std::max(gather, seconds(options_.config.gather_most_seconds));
   IncidentBook::Change change;
   while (book_->Next({}, &cursor_, &change)) {
-    const std::string& fingerprint = change.incident.finding().fingerprint();
+    const std::string& fingerprint = change.status.fingerprint();
     if (pending_.contains(fingerprint)) continue;
-    const std::vector<AlertDecision> decisions = decider_->Decide(change);
+    const std::vector<AlertDecision> decisions = decider_->Decide(change, *book_);
     if (decisions.empty()) continue;
     pending_[fingerprint] =
         AlertDecider::Opens(decisions) ? Pending{now + gather, now + most} : Pending{now, now};
@@ -161,7 +161,7 @@ AlertCenter::Clock::time_point AlertCenter::DecideDue(bool all) {
     }
     const auto change = book_->Get(fingerprint);
     std::vector<AlertDecision> mine;
-    if (change.ok()) mine = decider_->Decide(*change);
+    if (change.ok()) mine = decider_->Decide(*change, *book_);
     if (change.ok() && !all && now < when.latest && StillGathers(*change, mine)) {
       next = std::min(next, now + kLeastPause);
       continue;

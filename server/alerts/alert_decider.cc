@@ -40,36 +40,118 @@ std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const 
   }
 }
 
-std::vector<AlertDecision> AlertDecider::Decide(const IncidentBook::Change& change) const {
-  std::vector<AlertDecision> out;
-  const v1::Finding& finding = change.incident.finding();
-  for (const AlertRoute& route : config_.routes) {
-    const Told* told = Find(route.name, finding.fingerprint());
-    AlertDecision d;
-    d.route = route.name;
-    d.fingerprint = finding.fingerprint();
-    if (told != nullptr) d.told = *told;
-    if (const auto event = EventFor(route, told, change)) {
-      Notification n = MakeNotification(*event, change, d.told.level, config_.page, route.name);
-      const bool resolved = *event == AlertEvent::kResolved;
-      d.told = Told();
-      d.told.firing = !resolved;
-      d.told.level = finding.level();
-      d.told.revision = change.revision;
-      if (!resolved) d.told.body = n.body;
-      const bool wanted =
-          !resolved || route.resolved || route.sink() == AlertRoute::Sink::kAlertmanager;
-      if (wanted) d.notification = std::move(n);
-    } else if (told != nullptr && told->firing && IsQuiet(change) && !told->quiet) {
-      d.told.quiet = true;
-      d.told.who = change.status.who();
-      d.told.reason = change.status.reason();
-    } else {
-      continue;
-    }
-    out.push_back(std::move(d));
+// With what was merged into it: an incident that another inherits from does not begin anew.
+std::optional<AlertEvent> AlertDecider::EventFor(const AlertRoute& route, const Known& known,
+                                                 const IncidentBook::Change& change) const {
+  const auto event = EventFor(route, known.own, change);
+  if (known.others.empty()) return event;
+  const bool begins = event == AlertEvent::kOpened || event == AlertEvent::kReturned;
+  if (begins) {
+    return change.incident.finding().level() > known.level ? AlertEvent::kEscalated
+                                                           : AlertEvent::kMoved;
   }
+  if (event) return event;
+  // Only what they were told of the others ends.
+  return known.firing() ? AlertEvent::kMoved : AlertEvent::kResolved;
+}
+
+AlertDecider::Known AlertDecider::KnownTo(const AlertRoute& route, const std::string& fingerprint,
+                                          const std::vector<std::string>& merged) const {
+  Known known;
+  known.own = Find(route.name, fingerprint);
+  for (const std::string& other : merged) {
+    const Told* told = Find(route.name, other);
+    if (told == nullptr || !told->firing) continue;
+    known.others.emplace_back(other, told);
+    known.level = std::max(known.level, told->level);
+  }
+  return known;
+}
+
+std::vector<std::string> AlertDecider::Known::Bodies() const {
+  std::vector<std::string> bodies;
+  if (firing()) bodies.push_back(own->body);
+  for (const auto& [fingerprint, told] : others) bodies.push_back(told->body);
+  return bodies;
+}
+
+bool AlertDecider::AnybodyHeardOf(const std::string& fingerprint) const {
+  return std::any_of(config_.routes.begin(), config_.routes.end(), [&](const AlertRoute& route) {
+    const Told* told = Find(route.name, fingerprint);
+    return told != nullptr && told->firing;
+  });
+}
+
+std::vector<AlertDecision> AlertDecider::Decide(const IncidentBook::Change& change,
+                                                const IncidentBook& book) const {
+  if (!change.status.merged_into().empty()) {
+    if (!AnybodyHeardOf(change.status.fingerprint())) return {};
+    const auto into = book.Get(change.status.merged_into());
+    return into.ok() ? Decide(*into, book) : std::vector<AlertDecision>();
+  }
+  // Those that were merged into those that were merged, too.
+  std::vector<std::string> merged(change.status.absorbed().begin(), change.status.absorbed().end());
+  for (size_t i = 0; i < merged.size(); ++i) {
+    const auto other = book.Get(merged[i]);
+    if (!other.ok()) continue;
+    merged.insert(merged.end(), other->status.absorbed().begin(), other->status.absorbed().end());
+  }
+  std::vector<AlertDecision> out;
+  for (const AlertRoute& route : config_.routes) DecideFor(route, change, merged, &out);
   return out;
+}
+
+void AlertDecider::DecideFor(const AlertRoute& route, const IncidentBook::Change& change,
+                             const std::vector<std::string>& merged,
+                             std::vector<AlertDecision>* out) const {
+  const v1::Finding& finding = change.incident.finding();
+  const Known known = KnownTo(route, change.status.fingerprint(), merged);
+  const bool holds_alerts = route.sink() == AlertRoute::Sink::kAlertmanager;
+  AlertDecision d;
+  d.route = route.name;
+  d.fingerprint = change.status.fingerprint();
+  if (known.own != nullptr) d.told = *known.own;
+  const bool quiet = IsQuiet(change);
+  const auto make = [&](AlertEvent event) {
+    const v1::Level before = known.firing() ? known.own->level : known.level;
+    return MakeNotification(event, change, before, config_.page, route.name, known.Bodies());
+  };
+  const auto event = EventFor(route, known, change);
+  if (quiet && (known.firing() ? !known.own->quiet : !known.others.empty())) {
+    if (!known.firing()) {
+      d.told = *known.others.front().second;
+      d.told.level = known.level;
+      d.told.body = make(AlertEvent::kMoved).body;
+      d.told.revision = change.revision;
+    }
+    d.told.quiet = true;
+    d.told.who = change.status.who();
+    d.told.reason = change.status.reason();
+  } else if (event) {
+    Notification n = make(*event);
+    const bool resolved = *event == AlertEvent::kResolved;
+    const bool moved = *event == AlertEvent::kMoved;
+    const bool only_others_end = resolved && !known.firing() && !known.others.empty();
+    d.told = Told();
+    d.told.firing = !resolved;
+    d.told.level =
+        moved && !holds_alerts ? std::max(finding.level(), known.level) : finding.level();
+    if (known.firing() && moved) {
+      d.told.level = known.own->level;
+      d.told.quiet = known.own->quiet;
+      d.told.who = known.own->who;
+      d.told.reason = known.own->reason;
+    }
+    d.told.revision = change.revision;
+    if (!resolved) d.told.body = n.body;
+    const bool wanted = holds_alerts || (resolved ? route.resolved && !only_others_end : !moved);
+    if (wanted && !d.told.quiet) d.notification = std::move(n);
+  } else {
+    return;
+  }
+  out->push_back(std::move(d));
+  for (const auto& [fingerprint, told] : known.others)
+    out->push_back({route.name, fingerprint, Told(), std::nullopt});
 }
 
 bool AlertDecider::Opens(const std::vector<AlertDecision>& decisions) {
@@ -92,6 +174,10 @@ std::vector<AlertDecision> AlertDecider::Stale(const IncidentBook& book) const {
                      [&name = key.first](const AlertRoute& r) { return r.name == name; });
     if (route != config_.routes.end() && book.Get(fingerprint).ok()) continue;
     out.push_back({name, fingerprint, Told(), std::nullopt});
+    const std::string incident = book.IncidentOf(fingerprint);
+    if (route == config_.routes.end() || incident.empty()) continue;
+    const Told* known = Find(name, incident);
+    if (known == nullptr || !known->firing) out.push_back({name, incident, told, std::nullopt});
   }
   return out;
 }

@@ -23,7 +23,8 @@ std::string TextOf(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Labels make an alert's identity: nothing in them changes while an incident stays at its level.
+// Labels make an alert's identity: nothing in them changes while an incident stays at its level and
+// the same finding shows for it. What was told with other labels is ended with those (`ended`).
 Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
   const Json finding = body.value("finding", Json::object());
   const Json site = finding.value("site", Json::object());
@@ -40,7 +41,8 @@ Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
                   {"explanation", TextOf(finding, "explanation")},
                   {"strength", TextOf(finding, "strength")},
                   {"fix", TextOf(finding, "fix")},
-                  {"ranks", TextOf(site, "rank_text")}}},
+                  {"ranks", TextOf(site, "rank_text")},
+                  {"sites", std::to_string(incident.value("site_count", uint64_t{1}))}}},
                 {"startsAt", TextOf(incident, "opened")},
                 {"endsAt", AlertTime(ends_at)}};
   for (const char* key : {"layer", "op"}) {
@@ -48,6 +50,16 @@ Json AlertOf(const Json& body, const std::string& level, int64_t ends_at) {
   }
   if (finding.contains("cause")) alert["annotations"]["cause"] = TextOf(finding["cause"], "id");
   if (const std::string link = TextOf(body, "link"); !link.empty()) alert["generatorURL"] = link;
+  return alert;
+}
+
+// `alert` with the labels under which it, or the incident before it, was told.
+Json EndedOf(Json alert, const Json& ended, int64_t ends_at) {
+  for (const char* key : {"fingerprint", "level", "layer", "op"}) {
+    alert["labels"].erase(key);
+    if (const std::string text = TextOf(ended, key); !text.empty()) alert["labels"][key] = text;
+  }
+  alert["endsAt"] = AlertTime(ends_at);
   return alert;
 }
 
@@ -69,14 +81,17 @@ class AlertmanagerSink : public AlertSink {
     const int64_t now = clock_();
     if (n.event == AlertEvent::kTest) return Post(Json::array({TestAlert(body, now + Life())}));
     const std::string level = TextOf(body.value("finding", Json::object()), "level");
+    const bool resolved = n.event == AlertEvent::kResolved;
+    const Json alert = AlertOf(body, level, resolved ? now : now + Life());
+    const Json before = body.value("ended", Json::array());
     Json alerts = Json::array();
-    if (n.event == AlertEvent::kResolved) {
-      alerts.push_back(AlertOf(body, level, now));
-    } else {
-      alerts.push_back(AlertOf(body, level, now + Life()));
+    if (!resolved || before.empty()) alerts.push_back(alert);
+    for (const Json& one : before) {
+      Json over = EndedOf(alert, one, now);
+      if (resolved || over["labels"] != alert["labels"]) alerts.push_back(std::move(over));
     }
     // The level is part of the identity (people route by it): the one before ends.
-    if (n.event == AlertEvent::kEscalated)
+    if (n.event == AlertEvent::kEscalated && before.empty())
       alerts.push_back(AlertOf(body, TextOf(body, "previous_level"), now));
     SendResult ended = EndSilence(n.fingerprint);
     if (ended.kind != SendResult::Kind::kDelivered) return ended;

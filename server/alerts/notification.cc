@@ -20,10 +20,10 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMostText = 4000;  // bytes of one sentence that came from outside
 constexpr size_t kMostRanks = 64;   // listed by number; their count is always said
 constexpr size_t kMostRanges = 8;
-constexpr size_t kMostListed = 20;  // incidents in a summary
+constexpr int kMostListed = 20;  // incidents in a summary, sites of an incident
 
 constexpr const char* kEvents[] = {"opened",   "escalated", "returned", "reopened",
-                                   "resolved", "summary",   "test"};
+                                   "resolved", "moved",     "summary",  "test"};
 
 std::string Cut(std::string text) {
   if (text.size() <= kMostText) return text;
@@ -90,6 +90,50 @@ std::string SiteText(const v1::FindingSite& site) {
   return out;
 }
 
+// Where else the same cause shows: the first sites, and how many there are.
+std::string SitesText(const v1::IncidentStatus& incident) {
+  if (incident.site_count() < 2) return "";
+  std::string out = absl::StrCat(incident.site_count(), " sites: ");
+  const int listed = std::min(incident.sites_size(), kMostListed);
+  for (int i = 0; i < listed; ++i) {
+    const v1::IncidentSite& site = incident.sites(i);
+    const bool both = !site.layer().empty() && !site.op().empty();
+    absl::StrAppend(&out, i == 0 ? "" : "; ", Safe(site.layer()), both ? " " : "", Safe(site.op()));
+  }
+  const uint64_t rest = incident.site_count() - static_cast<uint64_t>(listed);
+  return rest == 0 ? out : absl::StrCat(out, "; and ", rest, " more");
+}
+
+Json SitesJson(const v1::IncidentStatus& incident) {
+  Json list = Json::array();
+  for (const v1::IncidentSite& site : incident.sites()) {
+    if (list.size() == static_cast<size_t>(kMostListed)) break;
+    list.push_back({{"fingerprint", Safe(site.fingerprint())},
+                    {"layer", Safe(site.layer())},
+                    {"op", Safe(site.op())},
+                    {"level", rules::LevelName(site.level())},
+                    {"strength", StrengthWord(site.strength())},
+                    {"step_first", site.step_first()},
+                    {"step_last", site.step_last()},
+                    {"rank_count", site.ranks()},
+                    {"count", site.count()}});
+  }
+  return list;
+}
+
+// Of an alert that was told before: what makes its identity where receivers hold alerts.
+Json EndedJson(const std::string& body) {
+  const Json told = Json::parse(body, nullptr, false);
+  if (!told.is_object()) return Json();
+  const Json finding = told.value("finding", Json::object());
+  const Json site = finding.value("site", Json::object());
+  const Json incident = told.value("incident", Json::object());
+  return {{"fingerprint", incident.value("fingerprint", "")},
+          {"level", finding.value("level", "")},
+          {"layer", site.value("layer", "")},
+          {"op", site.value("op", "")}};
+}
+
 Json SiteJson(const v1::FindingSite& site) {
   std::vector<uint32_t> ranks(site.ranks().begin(), site.ranks().end());
   ranks.resize(std::min(ranks.size(), kMostRanks));
@@ -122,9 +166,16 @@ Json FindingJson(const v1::Finding& f) {
   return out;
 }
 
+// Of a server before there were incidents by cause, the finding's.
+const std::string& FingerprintOf(const IncidentBook::Change& change) {
+  const std::string& own = change.status.fingerprint();
+  return own.empty() ? change.incident.finding().fingerprint() : own;
+}
+
 // How a person looks closer. The fingerprint and the rule's id are ours: no quoting is needed.
-std::vector<std::string> Checks(const v1::Finding& f) {
-  return {"plumb query incident " + Safe(f.fingerprint()), "plumb explain " + Safe(f.rule())};
+std::vector<std::string> Checks(const IncidentBook::Change& change) {
+  return {"plumb query incident " + Safe(FingerprintOf(change)),
+          "plumb explain " + Safe(change.incident.finding().rule())};
 }
 
 std::string Link(const std::string& page, const std::string& fingerprint) {
@@ -153,6 +204,8 @@ std::string What(AlertEvent event, const IncidentBook::Change& change, v1::Level
       return "Found again after it was resolved.\n";
     case AlertEvent::kReopened:
       return absl::StrCat("Open again", reason.empty() ? "" : " (" + reason + ")", ".\n");
+    case AlertEvent::kMoved:
+      return "Told before as another incident; what causes it is known better now.\n";
     case AlertEvent::kResolved:
       return absl::StrCat("Last found in step ", quiet_from, ", then quiet; it had opened at ",
                           AlertTime(change.incident.opened_unix_ns()), ".\n");
@@ -165,6 +218,7 @@ std::string Text(AlertEvent event, const IncidentBook::Change& change, v1::Level
                  const std::string& link) {
   const v1::Finding& f = change.incident.finding();
   std::string out = absl::StrCat(Headline(event, f), "\n", SiteText(f.site()), "\n");
+  if (const std::string sites = SitesText(change.status); !sites.empty()) out += sites + "\n";
   out += What(event, change, previous, change.status.seen_step());
   absl::StrAppend(&out, "\n", Safe(f.explanation()), "\n\n");
   absl::StrAppend(&out, "Strength: ", StrengthWord(f.strength()), ", found ",
@@ -186,7 +240,7 @@ std::string Text(AlertEvent event, const IncidentBook::Change& change, v1::Level
   }
   if (!f.fix().empty()) absl::StrAppend(&out, "Fix: ", Safe(f.fix()), "\n");
   out += "Check:";
-  for (const std::string& check : Checks(f)) absl::StrAppend(&out, "\n  ", check);
+  for (const std::string& check : Checks(change)) absl::StrAppend(&out, "\n  ", check);
   out += "\n";
   if (!link.empty()) absl::StrAppend(&out, "Page: ", link, "\n");
   return out;
@@ -228,12 +282,12 @@ std::string AlertTime(int64_t unix_ns) {
 }
 
 Notification MakeNotification(AlertEvent event, const IncidentBook::Change& change,
-                              v1::Level previous, const std::string& page,
-                              const std::string& route) {
+                              v1::Level previous, const std::string& page, const std::string& route,
+                              const std::vector<std::string>& ended) {
   const v1::Incident& incident = change.incident;
   const v1::Finding& finding = incident.finding();
   Notification n;
-  n.fingerprint = finding.fingerprint();
+  n.fingerprint = FingerprintOf(change);
   n.revision = change.revision;
   n.event = event;
   n.id = absl::StrCat(Printable(n.fingerprint), "-", n.revision);
@@ -244,11 +298,17 @@ Notification MakeNotification(AlertEvent event, const IncidentBook::Change& chan
                       {"revision", n.revision},
                       {"state", StateWord(incident.state())},
                       {"count", incident.count()},
+                      {"cause", Safe(change.status.cause())},
+                      {"site_count", change.status.site_count()},
+                      {"sites", SitesJson(change.status)},
                       {"opened", AlertTime(incident.opened_unix_ns())},
                       {"updated", AlertTime(incident.updated_unix_ns())}};
   json["finding"] = FindingJson(finding);
   if (event == AlertEvent::kEscalated) json["previous_level"] = rules::LevelName(previous);
-  json["check"] = Checks(finding);
+  for (const std::string& body : ended) {
+    if (Json one = EndedJson(body); one.is_object()) json["ended"].push_back(std::move(one));
+  }
+  json["check"] = Checks(change);
   if (!link.empty()) json["link"] = link;
   json["text"] = Text(event, change, previous, link);
   n.body = Dump(json);
@@ -266,7 +326,7 @@ Notification MakeSummary(const std::string& id, const std::vector<Notification>&
     const Json& finding = one["finding"];
     ++kinds[absl::StrCat(finding.value("level", ""), " ", finding.value("rule", ""), " ",
                          EventWord(n.event))];
-    if (listed.size() >= kMostListed) continue;
+    if (listed.size() >= static_cast<size_t>(kMostListed)) continue;
     listed.push_back({{"fingerprint", n.fingerprint},
                       {"revision", n.revision},
                       {"event", EventWord(n.event)},
@@ -274,7 +334,8 @@ Notification MakeSummary(const std::string& id, const std::vector<Notification>&
                       {"rule", finding.value("rule", "")},
                       {"title", finding.value("title", "")},
                       {"run", finding["site"].value("run", "")},
-                      {"layer", finding["site"].value("layer", "")}});
+                      {"layer", finding["site"].value("layer", "")},
+                      {"site_count", one["incident"].value("site_count", 1)}});
   }
   Notification n;
   n.id = id;

@@ -17,6 +17,7 @@ enum class AlertEvent {
   kReturned,   // found again after it was resolved
   kReopened,   // somebody opened it again, or a silence ended
   kResolved,
+  kMoved,    // its findings were told as those of another incident; for receivers that hold alerts
   kSummary,  // of several that were held back by the route's limit
   kTest,
 };
@@ -35,10 +36,10 @@ struct Notification {
 };
 
 // `previous`: the level this receiver was told before, for kEscalated. `page` and `route` as
-// configured.
+// configured. `ended`: bodies of earlier notifications that this one takes the place of.
 Notification MakeNotification(AlertEvent event, const IncidentBook::Change& change,
-                              v1::Level previous, const std::string& page,
-                              const std::string& route);
+                              v1::Level previous, const std::string& page, const std::string& route,
+                              const std::vector<std::string>& ended = {});
 
 // One for all that was held back. `id` tells it from other summaries.
 Notification MakeSummary(const std::string& id, const std::vector<Notification>& held,

@@ -1,5 +1,9 @@
-// Incidents: findings of one fingerprint, merged; what people did to them; and their changes, in
-// order, for watchers.
+// Incidents: findings of one (rule, run, cause), gathered; what people did to them; and their
+// changes, in order, for watchers.
+//
+// A finding whose cause is refined moves to the incident of that cause, and an incident that is
+// left empty closes as merged. So which incidents there are, and what is in them, follows from the
+// findings as they finally stand (rules/engine/incidents.h), whatever came before what.
 //
 // Nothing in here depends on a clock: a quiet incident is resolved by steps, and what people or
 // clocks decide comes in as an IncidentUpdate, so that a replayed journal gives the same book.
@@ -13,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -31,9 +36,10 @@ struct IncidentFilter {
   std::string run;        // empty: all
   std::string rule_glob;  // empty: all
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
-  std::string fingerprint;                              // a prefix; empty: all
+  std::string fingerprint;  // a prefix, of the incident or of a finding in it; empty: all
   std::function<bool(const std::string& run)> visible;  // null: every run
 
+  // All but the fingerprint.
   bool Matches(const v1::Finding& finding) const;
 };
 
@@ -63,21 +69,35 @@ class IncidentBook {
   // `on_revision` runs for each change that matters to people, on the changing thread.
   void SetOnRevision(OnRevision on_revision);
 
+  // What became of a finding.
+  struct Placed {
+    bool opened = false;  // its incident was not there
+    bool shows = false;   // it shows for its incident, and did not before in this strength
+  };
   // The merged finding of its fingerprint, of `count` verdicts so far.
-  void Put(const v1::Finding& finding, uint64_t count);
+  Placed Put(const v1::Finding& finding, uint64_t count);
   // Resolves what has been quiet, and ends silences that ran until a step before this one.
   void StepClosed(const std::string& run, int64_t step);
-  // NotFound; InvalidArgument says what is missing. `update.fingerprint` is whole.
+  // NotFound; InvalidArgument says what is missing. `update.fingerprint` is whole: of an incident
+  // (of one that is merged: what it is merged into), or of a finding, whose incident it means.
   absl::Status Apply(const v1::IncidentUpdate& update);
   // The silences whose time is over, as updates that end them.
   std::vector<v1::IncidentUpdate> SilencesOver(int64_t unix_ns) const;
 
-  // The whole fingerprint that begins with this. NotFound; InvalidArgument where several do.
+  // The fingerprint of the incident that is meant: by the first digits of its own, or of a
+  // finding's in it, or by "#" and its number. NotFound; InvalidArgument where several would do.
   // Among those of runs that are `visible`; null: all.
   using Visible = std::function<bool(const std::string& run)>;
-  absl::StatusOr<std::string> Resolve(const std::string& prefix,
+  absl::StatusOr<std::string> Resolve(const std::string& name,
                                       const Visible& visible = nullptr) const;
+  // The finding that is meant: one that is named by its own digits, or the one that shows for the
+  // incident. As Resolve.
+  absl::StatusOr<v1::Finding> FindingOf(const std::string& name,
+                                        const Visible& visible = nullptr) const;
+  // `fingerprint` of an incident, whole.
   absl::StatusOr<Change> Get(const std::string& fingerprint) const;
+  // Of the incident that holds this finding now; empty: none.
+  std::string IncidentOf(const std::string& finding_fingerprint) const;
 
   // Position of the newest change; 0 before the first.
   uint64_t position() const;
@@ -92,20 +112,43 @@ class IncidentBook {
   // one, to the end.
   bool Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const;
 
-  std::vector<Change> List(const IncidentFilter& filter) const;  // by id
-  uint64_t OpenIn(const std::string& run) const;                 // neither resolved nor suppressed
-  // How many are neither resolved nor suppressed, by rule and level.
+  // By id. Merged ones only where a fingerprint asks for them; a finding that is asked for by its
+  // own is the one shown.
+  std::vector<Change> List(const IncidentFilter& filter) const;
+  uint64_t OpenIn(const std::string& run) const;  // neither over nor suppressed
+  // How many are neither over nor suppressed, by rule and level.
   std::map<std::pair<std::string, v1::Level>, uint64_t> OpenByRule() const;
 
   v1::IncidentBookState Checkpoint() const;
   void Restore(const v1::IncidentBookState& state);  // of an empty book
 
  private:
+  struct Entry;
+  struct Member {
+    v1::Finding finding;
+    uint64_t count = 0;
+    uint32_t ranks = 0;
+    bool whole = false;  // false: without what only its own page would show
+    Entry* entry = nullptr;
+  };
+  struct ShownFirst {
+    bool operator()(const Member* a, const Member* b) const;
+  };
   struct Entry {
+    // Its finding is set only while no member is left.
     v1::Incident incident;
     v1::IncidentStatus status;
     uint64_t opened_at = 0;
     uint64_t changed_at = 0;
+    std::set<Member*, ShownFirst> members;
+    size_t whole = 0;                // of them
+    const Member* newest = nullptr;  // the one that was put last; null: it has moved away
+
+    const v1::Finding& shown() const {
+      return members.empty() ? incident.finding() : (*members.begin())->finding;
+    }
+    bool over() const { return incident.state() == v1::Incident::STATE_RESOLVED; }
+    bool merged() const { return !status.merged_into().empty(); }
   };
   struct Run {
     int64_t closed_step = INT64_MIN;
@@ -123,11 +166,28 @@ class IncidentBook {
   void Touch(Entry* entry, int64_t now);
   void Say(const Entry& entry, Revision::Change change, const std::string& who,
            const std::string& reason, Told* told) const;
-  void SetState(Entry* entry, v1::Incident::State state);
+  static void SetState(Entry* entry, v1::Incident::State state);
   int64_t DueOf(const Entry& entry) const;
   bool ByItself(Entry* entry, int64_t step, Told* told);
   Told ToldNow() const;
   static void Tell(const Told& told);
+
+  // incident_names.cc: who is meant
+  static Change ChangeOf(const Entry& entry);
+  Entry* Meant(const std::string& fingerprint);
+  static const Member* Named(const Entry& entry, const std::string& prefix);
+  static bool Asked(const Entry& entry, const std::string& prefix);
+
+  // incident_gather.cc: findings come and move
+  Entry* EntryOf(const v1::Finding& finding, int64_t now);
+  static void TakeOut(Member* member);
+  static void PutIn(Member* member, Entry* entry);
+  static void Slim(Member* member);
+  static void NoteOrigin(Entry* to, const Entry* from, bool opens, bool joins);
+  void Revive(Entry* entry);
+  void Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, Told* told);
+  void Left(Entry* from, Entry* to, v1::Finding last, int64_t now, Told* told);
+  static v1::IncidentStatus StatusOf(const Entry& entry);
 
   const std::function<int64_t()> unix_ns_;
   int64_t quiet_steps_;
@@ -137,8 +197,10 @@ class IncidentBook {
   OnRevision on_revision_;
   std::string identity_;
   uint64_t position_ = 0;
-  std::unordered_map<std::string, Entry> by_fingerprint_;
-  std::map<uint64_t, const Entry*> by_change_;  // nodes of an unordered_map do not move
+  std::unordered_map<std::string, Entry> by_fingerprint_;  // nodes do not move
+  std::unordered_map<std::string, Member> members_;        // by the finding's fingerprint
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, const Entry*> by_change_;
   std::unordered_map<std::string, Run> runs_;
 };
 

@@ -345,11 +345,12 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     if (change.finding == nullptr) return;
     finding = *change.finding;
   }
-  book_->Put(finding, change.count);
-  const bool news = change.opened || change.stronger || change.unsuppressed;
+  const IncidentBook::Placed placed = book_->Put(finding, change.count);
+  // Of many sites with one cause the one that shows for them is enough.
+  const bool news = placed.shows;
   if (news && catching_up_) found_again_[finding.fingerprint()] = finding;
   if (news && !catching_up_ && on_finding_) on_finding_(finding);
-  if (change.opened || change.unsuppressed) {
+  if (placed.opened || change.unsuppressed) {
     LogWarning("{}run {:?} {} {:?} step {}: {:?}", finding.suppressed() ? "suppressed: " : "",
                finding.site().run(), finding.rule(), finding.site().layer(),
                finding.site().step_first(), finding.title());

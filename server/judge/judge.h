@@ -89,9 +89,9 @@ class Judge {
   // not finished by it. The journal must have been stopped.
   void Stop();
 
-  // `on_finding` runs on the judging thread for each finding that is new or has become stronger; it
-  // must be quick. For those of a journal that is judged again: afterwards, where the run goes on.
-  // Before Start.
+  // `on_finding` runs on the judging thread for each finding that shows for its incident, when it
+  // begins to or has become stronger; it must be quick. For those of a journal that is judged
+  // again: afterwards, where the run goes on. Before Start.
   void SetOnFinding(std::function<void(const v1::Finding&)> on_finding) {
     on_finding_ = std::move(on_finding);
   }

@@ -63,11 +63,15 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
                                           const v1::ListIncidentsRequest* request,
                                           v1::ListIncidentsResponse* response) override {
     const auto lease = Enter(context);
-    const IncidentFilter filter{
+    IncidentFilter filter{
         request->run(), request->rule(), request->min_level(), request->fingerprint(),
         [&lease](const std::string& run) { return lease->Over(Scope::kRead, run); }};
     if (!request->run().empty()) {
       if (auto s = lease->Check(Scope::kRead, request->run()); !s.ok()) return Done(context, s);
+    }
+    if (filter.fingerprint.rfind('#', 0) == 0) {  // a number
+      const auto meant = ResolveFor(*lease, filter.fingerprint);
+      if (meant.ok()) filter.fingerprint = *meant;
     }
     for (IncidentBook::Change& i : sources_.book->List(filter)) {
       *response->add_incidents() = std::move(i.incident);
@@ -192,7 +196,8 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     const auto found = FindingOf(*lease, request->fingerprint());
     if (!found.ok()) return Done(context, found.status());
     // It changes what the trainers' agents do.
-    if (auto s = CheckIncident(*lease, Scope::kAdmin, found->fingerprint()); !s.ok()) {
+    const std::string incident = sources_.book->IncidentOf(found->fingerprint());
+    if (auto s = CheckIncident(*lease, Scope::kAdmin, incident); !s.ok()) {
       return Done(context, s);
     }
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -268,9 +273,12 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
   // Incidents of runs that the caller has no scope over are not there: an answer that differs from
   // that for a fingerprint made up would say that they are.
   absl::StatusOr<std::string> ResolveFor(const Lease& lease, const std::string& prefix) const {
-    return sources_.book->Resolve(prefix, [&lease](const std::string& run) {
+    return sources_.book->Resolve(prefix, SeenBy(lease));
+  }
+  static IncidentBook::Visible SeenBy(const Lease& lease) {
+    return [&lease](const std::string& run) {
       return lease.Over(Scope::kRead, run) || lease.Over(Scope::kAdmin, run);
-    });
+    };
   }
 
   // Does not name the run: whoever asks may not know of it.
@@ -306,11 +314,7 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
 
   absl::StatusOr<v1::Finding> FindingOf(const Lease& lease, const std::string& prefix) const {
     if (sources_.capsules == nullptr) return absl::FailedPreconditionError("no capsules here");
-    const auto fingerprint = ResolveFor(lease, prefix);
-    if (!fingerprint.ok()) return fingerprint.status();
-    auto change = sources_.book->Get(*fingerprint);
-    if (!change.ok()) return change.status();
-    return std::move(*change->incident.mutable_finding());
+    return sources_.book->FindingOf(prefix, SeenBy(lease));
   }
 
   template <typename Response>

@@ -101,17 +101,20 @@ bool Watch::FillNext() {
 
 // False: nothing that this watcher should hear of.
 bool Watch::FillChange(const IncidentBook::Change& change) {
+  const bool merged = !change.status.merged_into().empty();
   const bool resolved = change.incident.state() == v1::Incident::STATE_RESOLVED;
   const bool existed = change.opened_at <= snapshot_;
   auto [sent, first] = sent_.try_emplace(change.incident.id());
   const Sent before = std::exchange(sent->second, {change.revision, resolved});
   if (first && resolved && existed && !goes_on_) return false;  // over before anybody watched
+  // It came and went: what was in it is told as the incident it is in now.
+  if (first && merged && !(goes_on_ && change.opened_at <= began_after_)) return false;
   event_.Clear();
   *event_.mutable_incident() = change.incident;
   *event_.mutable_status() = change.status;
   if (!first) event_.set_missed(change.revision - before.revision - 1);
   if (resolved) {
-    event_.set_kind(v1::IncidentEvent::KIND_RESOLVED);
+    event_.set_kind(merged ? v1::IncidentEvent::KIND_MERGED : v1::IncidentEvent::KIND_RESOLVED);
   } else if (!first) {
     event_.set_kind(before.resolved ? v1::IncidentEvent::KIND_OPENED
                                     : v1::IncidentEvent::KIND_UPDATED);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -68,6 +69,31 @@ void CheckFinding(const std::string& where, const Json& finding) {
   EXPECT_FALSE(finding["title"].get<std::string>().empty()) << where;
 }
 
+// Each finding is in one incident, with others of its rule, run and cause; the first shows for it.
+void CheckIncidents(const Json& report) {
+  std::map<std::string, Json> findings;
+  for (const Json& finding : report["findings"]) findings[finding["fingerprint"]] = finding;
+  for (const Json& incident : report["incidents"]) {
+    CheckKeys("incidents", incident,
+              {"fingerprint", "rule", "cause", "level", "title", "sites", "findings"});
+    EXPECT_EQ(incident["fingerprint"].get<std::string>().size(), 32u);
+    EXPECT_EQ(incident["sites"], incident["findings"].size());
+    ASSERT_FALSE(incident["findings"].empty());
+    EXPECT_EQ(incident["level"], findings[incident["findings"][0]]["level"]);
+    EXPECT_EQ(incident["title"], findings[incident["findings"][0]]["title"]);
+    const std::string run = findings[incident["findings"][0]]["site"]["run"];
+    for (const Json& fingerprint : incident["findings"]) {
+      const auto found = findings.find(fingerprint);
+      ASSERT_NE(found, findings.end()) << "in two incidents, or in none: " << fingerprint;
+      EXPECT_EQ(found->second["rule"], incident["rule"]);
+      EXPECT_EQ(found->second["cause"]["id"], incident["cause"]);
+      EXPECT_EQ(found->second["site"]["run"], run);
+    }
+    for (const Json& fingerprint : incident["findings"]) findings.erase(fingerprint);
+  }
+  EXPECT_TRUE(findings.empty()) << "findings in no incident";
+}
+
 void CheckVerdict(const std::string& where, const Json& verdict) {
   CheckKeys(where, verdict, {"rule", "site", "verdict", "reason", "details"});
   const std::set<std::string> kinds = {"pass", "finding", "inconclusive"};
@@ -94,10 +120,11 @@ Json CheckReport(const std::string& text) {
   EXPECT_FALSE(report.is_discarded()) << "not JSON:\n" << text.substr(0, 2000);
   if (report.is_discarded()) return report;
   CheckKeys("report", report,
-            {"schema", "tool_version", "inputs", "findings", "verdicts", "coverage"});
+            {"schema", "tool_version", "inputs", "findings", "incidents", "verdicts", "coverage"});
   EXPECT_EQ(report["schema"], "plumbline.report/1");
   for (const Json& input : report["inputs"]) CheckInput("inputs", input);
   for (const Json& finding : report["findings"]) CheckFinding("findings", finding);
+  CheckIncidents(report);
   for (const Json& verdict : report["verdicts"]) CheckVerdict("verdicts", verdict);
   CheckKeys("coverage", report["coverage"], {"judged", "inconclusive", "dropped"});
   return report;

@@ -144,13 +144,16 @@ class AlertDeciderTest : public testing::Test {
 
   // The events decided for the first route, applied.
   std::vector<std::string> Decide(const std::string& fingerprint = "f") {
-    const auto decisions = decider_->Decide(*book_.Get(fingerprint));
+    return Applied(decider_->Decide(*book_.Get(book_.IncidentOf(fingerprint)), book_));
+  }
+  std::vector<std::string> Applied(const std::vector<AlertDecision>& decisions) {
     decider_->Apply(decisions);
     std::vector<std::string> events;
     for (const AlertDecision& d : decisions) {
       told_[{d.route, d.fingerprint}] = d.told;
       events.push_back(d.route + " " +
                        (d.notification ? EventWord(d.notification->event) : "nothing"));
+      if (d.notification) last_ = nlohmann::json::parse(d.notification->body);
     }
     return events;
   }
@@ -165,6 +168,7 @@ class AlertDeciderTest : public testing::Test {
   std::map<AlertLog::ToldKey, Told> told_;
   std::optional<AlertDecider> decider_;
   uint64_t count_ = 0;
+  nlohmann::json last_;  // the body of the last notification
 };
 
 TEST_F(AlertDeciderTest, TellsOnceHoweverOftenItIsFound) {
@@ -244,6 +248,117 @@ TEST_F(AlertDeciderTest, ForgetsIncidentsThatTheBookDoesNotHave) {
   EXPECT_EQ(decider_->Stale(book_).size(), 1u);
 }
 
+// ---- one cause at several sites ------------------------------------------------------------
+
+// Of route "all" (a webhook) and, where a test adds it, "am" (an Alertmanager).
+class AlertSites : public AlertDeciderTest {
+ protected:
+  v1::Finding At(const std::string& layer, const std::string& cause,
+                 v1::Level level = v1::LEVEL_WARNING) {
+    v1::Finding finding = AlertFinding("finding-" + layer, level);
+    finding.mutable_site()->set_layer(layer);
+    finding.mutable_cause()->set_id(cause);
+    return finding;
+  }
+  void AddAlertmanager() {
+    AlertRoute route;
+    route.name = "am";
+    route.alertmanager = "http://127.0.0.1:9";
+    config_.routes.push_back(route);
+    Restart(0);
+  }
+  // What is decided of every incident that changed, as the deciding thread comes to them.
+  std::vector<std::string> DecideAll() {
+    std::vector<std::string> events;
+    IncidentBook::Change change;
+    for (uint64_t cursor = 0; book_.Next({}, &cursor, &change);) {
+      for (std::string& event : Applied(decider_->Decide(change, book_)))
+        events.push_back(std::move(event));
+    }
+    return events;
+  }
+};
+
+TEST_F(AlertSites, TenSitesAreOneNotificationThatListsThem) {
+  for (int i = 0; i < 10; ++i) book_.Put(At("layers." + std::to_string(i), "rounding"), 1);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
+  EXPECT_EQ(last_["incident"]["site_count"], 10);
+  EXPECT_EQ(last_["incident"]["sites"][9]["layer"], "layers.9");
+  EXPECT_EQ(last_["incident"]["cause"], "rounding");
+  EXPECT_THAT(std::string(last_["text"]), HasSubstr("10 sites: layers.0"));
+  book_.Put(At("layers.10", "rounding"), 1);
+  EXPECT_THAT(DecideAll(), ElementsAre()) << "one more site is no news";
+}
+
+TEST_F(AlertSites, ARefinedCauseIsNotToldAgainUnlessItIsWorse) {
+  AddAlertmanager();
+  book_.Put(At("a", "unknown"), 1);
+  book_.Put(At("b", "unknown"), 1);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened", "am opened"));
+  const std::string first = last_["incident"]["fingerprint"];
+  book_.Put(At("a", "rounding"), 2);
+  book_.Put(At("b", "rounding"), 2);
+  // The old incident closes as merged: its receiver is told by no word, the alert is replaced.
+  EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "all nothing", "am moved", "am nothing"));
+  EXPECT_EQ(last_["ended"][0]["fingerprint"], first);
+  EXPECT_NE(last_["incident"]["fingerprint"], first);
+  EXPECT_THAT(DecideAll(), ElementsAre());
+  Restart(0);
+  EXPECT_THAT(DecideAll(), ElementsAre()) << "after a restart neither";
+  book_.Put(At("a", "flush", v1::LEVEL_ERROR), 3);
+  book_.Put(At("b", "flush", v1::LEVEL_ERROR), 3);
+  EXPECT_THAT(DecideAll(),
+              ElementsAre("all escalated", "all nothing", "am escalated", "am nothing"));
+  EXPECT_EQ(last_["previous_level"], "warning");
+  book_.StepClosed("run1", 1000);
+  EXPECT_THAT(DecideAll(), ElementsAre("all resolved", "am resolved"));
+}
+
+TEST_F(AlertSites, AnotherCauseBesideTheFirstIsTold) {
+  book_.Put(At("a", "unknown"), 1);
+  book_.Put(At("b", "unknown"), 1);
+  DecideAll();
+  book_.Put(At("a", "rounding"), 2);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
+}
+
+TEST_F(AlertSites, WhatCameAndWasMergedBeforeAnybodyLookedIsToldOnce) {
+  book_.Put(At("a", "unknown"), 1);
+  book_.Put(At("a", "rounding"), 2);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
+  EXPECT_EQ(last_["incident"]["cause"], "rounding");
+}
+
+TEST_F(AlertSites, AnAcknowledgementGoesOnWithTheFindings) {
+  AddAlertmanager();
+  book_.Put(At("a", "unknown"), 1);
+  DecideAll();
+  ASSERT_TRUE(book_.Apply(AlertUpdate("finding-a", Action::ACTION_ACKNOWLEDGE)).ok());
+  EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "am nothing"));
+  book_.Put(At("a", "rounding"), 2);
+  DecideAll();
+  const Told& told = told_[{"am", book_.IncidentOf("finding-a")}];
+  EXPECT_TRUE(told.firing && told.quiet);
+  ASSERT_TRUE(book_.Apply(AlertUpdate("finding-a", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(DecideAll(), ElementsAre("all reopened", "am reopened"));
+}
+
+// A server before told of findings, each by itself.
+TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
+  book_.Put(At("a", "x"), 1);
+  book_.Put(At("b", "x"), 1);
+  Told before;
+  before.firing = true;
+  before.level = v1::LEVEL_WARNING;
+  before.body = "{}";
+  told_[{"all", "finding-a"}] = told_[{"all", "finding-b"}] = before;
+  Restart(0);
+  Applied(decider_->Stale(book_));
+  EXPECT_THAT(DecideAll(), ElementsAre());
+  book_.Put(At("a", "x", v1::LEVEL_ERROR), 2);
+  EXPECT_THAT(DecideAll(), ElementsAre("all escalated"));
+}
+
 // ---- text ----------------------------------------------------------------------------------
 
 TEST(AlertText, HasWhatAPersonNeedsAndNothingThatSteersATerminal) {
@@ -253,21 +368,22 @@ TEST(AlertText, HasWhatAPersonNeedsAndNothingThatSteersATerminal) {
   finding.mutable_measured()->set_name("leak_bits");
   finding.mutable_measured()->set_value(std::numeric_limits<double>::quiet_NaN());
   book.Put(finding, 1);
-  const Notification n = MakeNotification(AlertEvent::kOpened, *book.Get("0123abcd"),
+  const std::string incident = book.IncidentOf("0123abcd");
+  const Notification n = MakeNotification(AlertEvent::kOpened, *book.Get(incident),
                                           v1::LEVEL_UNSPECIFIED, "https://p.example/x", "r");
   const auto json = nlohmann::json::parse(n.body);
-  EXPECT_EQ(n.id, "0123abcd-1");
+  EXPECT_EQ(n.id, incident + "-1");
   EXPECT_EQ(json["schema"], "plumbline.alert/1");
   EXPECT_EQ(json["status"], "firing");
   EXPECT_EQ(json["incident"]["opened"], "2023-11-14T22:13:20.250Z");
   EXPECT_EQ(json["finding"]["title"], "title \\x1b[31mred\\n\\xff");
   EXPECT_EQ(json["finding"]["measured"]["value"], "nan");
   EXPECT_EQ(json["finding"]["site"]["rank_text"], "0-7");
-  EXPECT_EQ(json["link"], "https://p.example/x/#incident/0123abcd");
+  EXPECT_EQ(json["link"], "https://p.example/x/#incident/" + incident);
   const std::string text = json["text"];
   for (const char* part :
        {"[ERROR] causality/moe-future-leak", "run run1", "layers.3", "8 ranks (0-7)", "proved",
-        "Token 17 lost", "drop-by-score", "Drop by position", "plumb query incident 0123abcd",
+        "Token 17 lost", "drop-by-score", "Drop by position", "plumb query incident ",
         "plumb explain causality/moe-future-leak"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

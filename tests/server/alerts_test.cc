@@ -129,6 +129,28 @@ TEST_F(AlertsTest, OneFaultOn4096RanksIsOneNotificationAndItsEndIsTold) {
   EXPECT_THAT(history, testing::ContainsRegex("told am +resolved +delivered"));
 }
 
+TEST_F(AlertsTest, OneCauseAtTenSitesIsOneNotification) {
+  auto server = Start(WebhookRoute());
+  const v1::Source source = SourceOf("sites");
+  AgentStream agent(*server, 6, {source});
+  for (uint64_t i = 0; i < 10; ++i) {
+    const auto step = static_cast<int64_t>(i);
+    agent.Send(LeakingStep(source, step, "layers." + std::to_string(i)), i + 1);
+  }
+  ASSERT_TRUE(agent.Acknowledged(10));
+  const auto opened = direct_.Wait(1).at(0);
+  EXPECT_EQ(opened["event"], "opened");
+  EXPECT_EQ(opened["finding"]["site"]["layer"], "layers.0");
+  ASSERT_TRUE(Eventually([&] { return server->Statuses().at(0).site_count() == 10; }));
+  // However long it gathers and whatever comes after it: nobody hears of it twice.
+  agent.Send(LeakingStep(source, 10, "layers.10"), 11);
+  ASSERT_TRUE(agent.Acknowledged(11));
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  ASSERT_EQ(direct_.requests().size(), 1u);
+  EXPECT_EQ(opened["incident"]["fingerprint"], server->Statuses().at(0).fingerprint());
+  EXPECT_EQ(server->Incidents().size(), 1u);
+}
+
 TEST_F(AlertsTest, WhatWasDecidedBeforeAKillIsDeliveredAfterItAndOnce) {
   direct_.Answer(503);
   auto server = Start(WebhookRoute());

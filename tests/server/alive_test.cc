@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/server/support.h"
 
@@ -149,22 +150,84 @@ TEST_F(AliveTest, SuppressedLiveAfterARestartAndOffline) {
   ASSERT_TRUE(agent.Send(LeakingStep(source, 2, "layers.7"), 3));
   ASSERT_TRUE(agent.Send(Goodbye(source, 2), 4));
   ASSERT_TRUE(agent.Acknowledged(4));
-  ASSERT_TRUE(Eventually(
-      [&] { return server_->Incidents("run", "causality/moe-future-leak").size() == 2; }));
-  const auto live = server_->Incidents("run", "causality/moe-future-leak");
+  const auto leaks = [&] {
+    std::vector<v1::Finding> findings;
+    for (const auto& status : server_->Statuses("run", "causality/moe-future-leak")) {
+      for (const v1::IncidentSite& site : status.sites())
+        findings.push_back(server_->Finding(site.fingerprint()));
+    }
+    return findings;
+  };
+  ASSERT_TRUE(Eventually([&] { return leaks().size() == 2; }));
+  const auto live = leaks();
+  EXPECT_FALSE(live[0].suppressed()) << "what is not suppressed shows";
   Kill();
   Restart();
-  ASSERT_TRUE(Eventually(
-      [&] { return server_->Incidents("run", "causality/moe-future-leak").size() == 2; }));
-  const auto again = server_->Incidents("run", "causality/moe-future-leak");
+  ASSERT_TRUE(Eventually([&] { return leaks().size() == 2; }));
+  const auto again = leaks();
   const std::string audit = AuditOfTheRun();
   for (size_t i = 0; i < live.size(); ++i) {
-    EXPECT_TRUE(Equals(live[i].finding(), again[i].finding()));
-    const size_t at = audit.find(live[i].finding().fingerprint());
+    EXPECT_TRUE(Equals(live[i], again[i]));
+    const size_t at = audit.find(live[i].fingerprint());
     ASSERT_NE(at, std::string::npos);
     EXPECT_EQ(audit.compare(audit.find("\"suppressed\": ", at) + 14, 4, "true") == 0,
-              live[i].finding().suppressed());
+              live[i].suppressed());
   }
+}
+
+// Twelve layers with one router, one of them suppressed.
+TEST_F(AliveTest, OneCauseIsOneIncidentLiveAfterAKillAndOffline) {
+  std::ofstream(folder_.File("s.toml"))
+      << "[[suppress]]\nrule = \"causality/*\"\nlayer = "
+         "\"layers.0\"\nreason = \"known\"\nexpires = 2999-01-01\n";
+  Start("[suppressions]\nfile = \"" + folder_.File("s.toml") + "\"\n");
+  const v1::Source source = SourceOf("run", 0, 1);
+  AgentStream agent(*server_, 1, {source});
+  uint64_t sequence = 0;
+  for (int64_t step = 0; step < 12; ++step)
+    agent.Send(LeakingStep(source, step, "layers." + std::to_string(step)), ++sequence);
+  agent.Send(Goodbye(source, 11), ++sequence);
+  ASSERT_TRUE(agent.Acknowledged(sequence));
+  const auto status = [&] {
+    const auto all = server_->Statuses("run", "causality/moe-future-leak");
+    return all.size() == 1 ? all[0] : v1::IncidentStatus();
+  };
+  ASSERT_TRUE(Eventually([&] { return status().site_count() == 12; }));
+  const v1::IncidentStatus live = status();
+  EXPECT_EQ(Found("causality/moe-future-leak")->site().layer(), "layers.1") << "0 is suppressed";
+  EXPECT_EQ(live.fingerprint().size(), 32u);
+  Kill();
+  Restart();
+  ASSERT_TRUE(Eventually([&] { return status().site_count() == 12; }));
+  EXPECT_TRUE(MessageDifferencer::Equals(status(), live));
+
+  const auto report = nlohmann::json::parse(AuditOfTheRun(), nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  const nlohmann::json* offline = nullptr;
+  for (const auto& one : report["incidents"]) {
+    if (one["rule"] != "causality/moe-future-leak") continue;
+    ASSERT_EQ(offline, nullptr) << "one block";
+    offline = &one;
+  }
+  ASSERT_NE(offline, nullptr);
+  EXPECT_EQ((*offline)["fingerprint"], live.fingerprint());
+  EXPECT_EQ((*offline)["cause"], live.cause());
+  EXPECT_EQ((*offline)["sites"], 12);
+  ASSERT_EQ((*offline)["findings"].size(), 12u);
+  for (int i = 0; i < live.sites_size(); ++i)
+    EXPECT_EQ((*offline)["findings"][static_cast<size_t>(i)], live.sites(i).fingerprint());
+
+  const std::string text = test::RunToEnd({PLUMB_PROGRAM, "audit", "--server", server_->address(),
+                                           "--run", "run", "--quiet"})
+                               .output;
+  EXPECT_NE(text.find("sites      12: layers.1"), std::string::npos) << text;
+  // Whoever has a finding's fingerprint means its incident, and its capsule.
+  const std::string one = live.sites(5).fingerprint();
+  const std::string said = test::RunToEnd({PLUMB_PROGRAM, "query", "incident", one, "--acknowledge",
+                                           "--reason", "seen", "--server", server_->address()})
+                               .output;
+  EXPECT_NE(said.find(live.fingerprint() + " is acknowledged"), std::string::npos) << said;
+  EXPECT_EQ(server_->Finding(one).site().layer(), live.sites(5).layer());
 }
 
 TEST_F(AliveTest, AnExpiredOneAndAnUnusedOneAreFindings) {

@@ -169,10 +169,12 @@ Findings FindingsOfJournal(const std::string& directory) {
 
 Findings FindingsOf(const Plumbd& server) {
   Findings findings;
-  for (const v1::Incident& incident : server.Incidents()) {
-    const v1::Finding& finding = incident.finding();
-    findings[finding.fingerprint()] = {static_cast<int>(finding.level()),
-                                       finding.measured().value(), incident.count()};
+  for (const v1::IncidentStatus& status : server.Statuses()) {
+    for (const v1::IncidentSite& site : status.sites()) {
+      const v1::Finding finding = server.Finding(site.fingerprint());
+      findings[site.fingerprint()] = {static_cast<int>(site.level()), finding.measured().value(),
+                                      site.count()};
+    }
   }
   return findings;
 }

@@ -15,7 +15,7 @@ v1::Finding Finding(const std::string& fingerprint, const std::string& run = "r"
   return f;
 }
 
-TEST(IncidentBook, OneFingerprintIsOneIncident) {
+TEST(IncidentBook, OneFindingIsOneIncidentHoweverOftenItIsFound) {
   int64_t now = 5;
   IncidentBook book([&] { return now; });
   book.Put(Finding("a"), 1);
@@ -92,6 +92,8 @@ v1::Finding FoundAt(int64_t step, v1::Level level = v1::LEVEL_WARNING) {
   return f;
 }
 
+std::string Incident(const IncidentBook& book) { return book.IncidentOf("a"); }
+
 // A book of one incident, and what was said of it.
 class Life : public testing::Test {
  protected:
@@ -101,7 +103,7 @@ class Life : public testing::Test {
     });
     book_.Put(FoundAt(100), 1);
   }
-  v1::Incident::State state() { return book_.Get("a")->incident.state(); }
+  v1::Incident::State state() { return book_.Get(Incident(book_))->incident.state(); }
 
   using Revision = v1::IncidentRevision;
   IncidentBook book_{[] { return 7; }, 50};
@@ -127,7 +129,7 @@ TEST_F(Life, QuietResolvesBySteps) {
 TEST_F(Life, AnAcknowledgedIncidentOpensAgainWhenItGrowsStronger) {
   ASSERT_TRUE(book_.Apply(Update(v1::IncidentUpdate::ACTION_ACKNOWLEDGE)).ok());
   EXPECT_EQ(state(), v1::Incident::STATE_ACKNOWLEDGED);
-  EXPECT_EQ(book_.Get("a")->status.who(), "ann");
+  EXPECT_EQ(book_.Get(Incident(book_))->status.who(), "ann");
   book_.Put(FoundAt(110), 2);
   EXPECT_EQ(state(), v1::Incident::STATE_ACKNOWLEDGED);
   book_.Put(FoundAt(111, v1::LEVEL_ERROR), 3);
@@ -147,7 +149,7 @@ TEST_F(Life, ASilenceEndsAtItsStepOrTime) {
   EXPECT_EQ(book_.OpenIn("r"), 1u);
   book_.StepClosed("r", 121);
   EXPECT_EQ(state(), v1::Incident::STATE_OPEN);
-  EXPECT_FALSE(book_.Get("a")->status.has_silenced_until_step());
+  EXPECT_FALSE(book_.Get(Incident(book_))->status.has_silenced_until_step());
   ASSERT_TRUE(book_.Apply(silence).ok());
   EXPECT_TRUE(book_.SilencesOver(999).empty());
   const auto over = book_.SilencesOver(1000);
@@ -182,7 +184,7 @@ TEST(IncidentBook, AFewDigitsNameAnIncident) {
   book.Put(Finding("abcd1"), 1);
   book.Put(Finding("abcd2"), 1);
   book.Put(Finding("ffff1"), 1);
-  EXPECT_EQ(book.Resolve("ffff").value(), "ffff1");
+  EXPECT_EQ(book.Resolve("ffff").value(), book.IncidentOf("ffff1"));
   EXPECT_EQ(book.Resolve("abcd").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(book.Resolve("fff").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(book.Resolve("eeee").status().code(), absl::StatusCode::kNotFound);

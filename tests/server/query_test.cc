@@ -87,13 +87,15 @@ TEST_F(QueryTest, AWatcherSeesWhatExistsThenWhatHappens) {
   agent.Send(LeakingStep(source, 1, "layers.9"), 2);
   ASSERT_TRUE(Eventually([&] { return watcher.events().size() >= 3; }));
   events = watcher.events();
-  EXPECT_EQ(events[2].kind(), v1::IncidentEvent::KIND_OPENED);
-  EXPECT_EQ(events[2].incident().finding().site().layer(), "layers.9");
+  EXPECT_EQ(events[2].kind(), v1::IncidentEvent::KIND_UPDATED) << "one more site of one cause";
+  EXPECT_EQ(events[2].status().site_count(), 2u);
+  EXPECT_EQ(events[2].status().newest().layer(), "layers.9");
+  EXPECT_EQ(events[2].incident().finding().site().layer(), "layers.0");
 
   agent.Send(LeakingStep(source, 2, "layers.9"), 3);
   ASSERT_TRUE(Eventually([&] { return watcher.events().size() >= 4; }));
   EXPECT_EQ(watcher.events()[3].kind(), v1::IncidentEvent::KIND_UPDATED);
-  EXPECT_EQ(watcher.events()[3].incident().count(), 2u);
+  EXPECT_EQ(watcher.events()[3].incident().count(), 3u);
 }
 
 TEST_F(QueryTest, AWatcherMaySkipFilterAndNotDisturbOthers) {

@@ -75,6 +75,28 @@ std::vector<v1::Incident> Plumbd::Incidents(const std::string& run, const std::s
   return {response.incidents().begin(), response.incidents().end()};
 }
 
+std::vector<v1::IncidentStatus> Plumbd::Statuses(const std::string& run,
+                                                 const std::string& rule) const {
+  grpc::ClientContext context;
+  context.set_deadline(Soon());
+  v1::ListIncidentsRequest request;
+  request.set_run(run);
+  request.set_rule(rule);
+  v1::ListIncidentsResponse response;
+  (void)v1::Query::NewStub(Channel())->ListIncidents(&context, request, &response);
+  return {response.status().begin(), response.status().end()};
+}
+
+v1::Finding Plumbd::Finding(const std::string& fingerprint) const {
+  grpc::ClientContext context;
+  context.set_deadline(Soon());
+  v1::ListIncidentsRequest request;
+  request.set_fingerprint(fingerprint);
+  v1::ListIncidentsResponse response;
+  (void)v1::Query::NewStub(Channel())->ListIncidents(&context, request, &response);
+  return response.incidents_size() == 1 ? response.incidents(0).finding() : v1::Finding();
+}
+
 v1::ListVerdictsResponse Plumbd::Verdicts(const std::string& run) const {
   grpc::ClientContext context;
   context.set_deadline(Soon());

@@ -36,6 +36,11 @@ class Plumbd {
   int Stop();  // SIGTERM
 
   std::optional<v1::RunInfo> Run(const std::string& run) const;
+  // The one with this fingerprint; empty: it is in no incident.
+  v1::Finding Finding(const std::string& fingerprint) const;
+  // What stands beside each of the Incidents.
+  std::vector<v1::IncidentStatus> Statuses(const std::string& run = "",
+                                           const std::string& rule = "") const;
   std::vector<v1::Incident> Incidents(const std::string& run = "",
                                       const std::string& rule = "") const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;

@@ -1,0 +1,193 @@
+// What an incident is called, and who asks for which.
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "server/incidents/incident_book.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr size_t kShortestPrefix = 4;
+
+bool Begins(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
+
+bool Open(const v1::Incident& incident, const v1::Finding& shown) {
+  return incident.state() != v1::Incident::STATE_RESOLVED && !shown.suppressed();
+}
+
+// "#12"; 0: it is no number.
+uint64_t NumberOf(const std::string& name) {
+  uint64_t number = 0;
+  const char* const end = name.data() + name.size();
+  if (name.empty() || name[0] != '#') return 0;
+  const auto [rest, error] = std::from_chars(name.data() + 1, end, number);
+  return error == std::errc() && rest == end ? number : 0;
+}
+
+absl::Status Unknown(const std::string& name) {
+  return absl::NotFoundError(
+      absl::StrCat("no incident ", name, " (plumb query incidents lists them)"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> IncidentBook::Resolve(const std::string& name,
+                                                  const Visible& visible) const {
+  std::lock_guard lock(mutex_);
+  const auto hidden = [&](const Entry& entry) {
+    return visible != nullptr && !visible(entry.shown().site().run());
+  };
+  if (const uint64_t number = NumberOf(name); number > 0) {
+    for (const auto& [fingerprint, entry] : by_fingerprint_) {
+      if (entry.incident.id() == number && !hidden(entry)) return fingerprint;
+    }
+    return Unknown(name);
+  }
+  if (name.size() < kShortestPrefix)
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected at least ", kShortestPrefix,
+                     " digits of a fingerprint, or # and the number of "
+                     "an incident, found \"",
+                     name, "\" (plumb query incidents shows them)"));
+  std::set<std::string> meant;
+  for (const auto& [fingerprint, entry] : by_fingerprint_) {
+    if (Begins(fingerprint, name) && !hidden(entry)) meant.insert(fingerprint);
+  }
+  for (const auto& [fingerprint, member] : members_) {
+    if (Begins(fingerprint, name) && !hidden(*member.entry))
+      meant.insert(member.entry->status.fingerprint());
+  }
+  if (meant.empty()) return Unknown(name);
+  if (meant.size() > 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("several incidents begin with ", name, ": give more digits"));
+  return *meant.begin();
+}
+
+absl::StatusOr<v1::Finding> IncidentBook::FindingOf(const std::string& name,
+                                                    const Visible& visible) const {
+  const auto incident = Resolve(name, visible);
+  if (!incident.ok()) return incident.status();
+  std::lock_guard lock(mutex_);
+  const auto found = by_fingerprint_.find(*incident);
+  if (found == by_fingerprint_.end()) return Unknown(name);
+  const Entry& entry = found->second;
+  const Member* const named = Begins(*incident, name) ? nullptr : Named(entry, name);
+  return named == nullptr ? entry.shown() : named->finding;
+}
+
+// The only one whose fingerprint begins so; null: none, or several.
+const IncidentBook::Member* IncidentBook::Named(const Entry& entry, const std::string& prefix) {
+  const Member* only = nullptr;
+  for (const Member* member : entry.members) {
+    if (!Begins(member->finding.fingerprint(), prefix)) continue;
+    if (only != nullptr) return nullptr;
+    only = member;
+  }
+  return only;
+}
+
+// What an update means: an incident, what it was merged into, or the one a finding is in.
+IncidentBook::Entry* IncidentBook::Meant(const std::string& fingerprint) {
+  auto found = by_fingerprint_.find(fingerprint);
+  if (found == by_fingerprint_.end()) {
+    const auto member = members_.find(fingerprint);
+    return member == members_.end() ? nullptr : member->second.entry;
+  }
+  // Ends: of several that are merged the last one's is a live one.
+  while (found->second.merged()) {
+    const auto into = by_fingerprint_.find(found->second.status.merged_into());
+    if (into == by_fingerprint_.end()) break;
+    found = into;
+  }
+  return &found->second;
+}
+
+absl::StatusOr<IncidentBook::Change> IncidentBook::Get(const std::string& fingerprint) const {
+  std::lock_guard lock(mutex_);
+  const auto found = by_fingerprint_.find(fingerprint);
+  if (found == by_fingerprint_.end())
+    return absl::NotFoundError(absl::StrCat("no incident ", fingerprint));
+  Change change = ChangeOf(found->second);
+  const auto run = runs_.find(found->second.shown().site().run());
+  if (run != runs_.end()) change.closed_step = run->second.closed_step;
+  return change;
+}
+
+std::string IncidentBook::IncidentOf(const std::string& finding_fingerprint) const {
+  std::lock_guard lock(mutex_);
+  const auto found = members_.find(finding_fingerprint);
+  return found == members_.end() ? "" : found->second.entry->status.fingerprint();
+}
+
+IncidentBook::Change IncidentBook::ChangeOf(const Entry& entry) {
+  Change change{entry.incident, StatusOf(entry), entry.opened_at, entry.status.revision(),
+                INT64_MIN};
+  *change.incident.mutable_finding() = entry.shown();
+  return change;
+}
+
+bool IncidentBook::Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const {
+  std::lock_guard lock(mutex_);
+  for (auto it = by_change_.upper_bound(*cursor); it != by_change_.end(); ++it) {
+    const Entry& entry = *it->second;
+    if (!filter.Matches(entry.shown()) || !Asked(entry, filter.fingerprint)) continue;
+    *cursor = it->first;
+    *out = ChangeOf(entry);
+    return true;
+  }
+  *cursor = std::max(*cursor, position_);
+  return false;
+}
+
+bool IncidentBook::Asked(const Entry& entry, const std::string& prefix) {
+  if (Begins(entry.status.fingerprint(), prefix)) return true;
+  return std::any_of(entry.members.begin(), entry.members.end(), [&](const Member* member) {
+    return Begins(member->finding.fingerprint(), prefix);
+  });
+}
+
+std::vector<IncidentBook::Change> IncidentBook::List(const IncidentFilter& filter) const {
+  std::vector<Change> list;
+  {
+    std::lock_guard lock(mutex_);
+    const std::string& prefix = filter.fingerprint;
+    for (const auto& [fingerprint, entry] : by_fingerprint_) {
+      if (!filter.Matches(entry.shown()) || (entry.merged() && prefix.empty())) continue;
+      if (!Asked(entry, prefix)) continue;
+      list.push_back(ChangeOf(entry));
+      const Member* const named = Begins(fingerprint, prefix) ? nullptr : Named(entry, prefix);
+      if (named != nullptr) *list.back().incident.mutable_finding() = named->finding;
+    }
+  }
+  std::sort(list.begin(), list.end(),
+            [](const Change& a, const Change& b) { return a.incident.id() < b.incident.id(); });
+  return list;
+}
+
+uint64_t IncidentBook::OpenIn(const std::string& run) const {
+  std::lock_guard lock(mutex_);
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return 0;
+  const auto& entries = found->second.entries;
+  return static_cast<uint64_t>(
+      std::count_if(entries.begin(), entries.end(),
+                    [](const Entry* entry) { return Open(entry->incident, entry->shown()); }));
+}
+
+std::map<std::pair<std::string, v1::Level>, uint64_t> IncidentBook::OpenByRule() const {
+  std::map<std::pair<std::string, v1::Level>, uint64_t> out;
+  std::lock_guard lock(mutex_);
+  for (const auto& [fingerprint, entry] : by_fingerprint_) {
+    const v1::Finding& shown = entry.shown();
+    if (Open(entry.incident, shown)) ++out[{shown.rule(), shown.level()}];
+  }
+  return out;
+}
+
+}  // namespace plumbline::server

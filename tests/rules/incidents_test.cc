@@ -1,0 +1,160 @@
+// One cause, one incident: what a report makes of verdicts does not depend on their order.
+#include "rules/engine/incidents.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <set>
+
+#include "rules/engine/report.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+namespace {
+
+v1::Verdict Told(const std::string& rule, const std::string& layer, const std::string& cause,
+                 int64_t step = 0, double confidence = 0.5,
+                 v1::Strength strength = v1::STRENGTH_BOUNDED) {
+  v1::Verdict verdict;
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  verdict.set_rule(rule);
+  v1::FindingSite& site = *verdict.mutable_site();
+  site.set_run("run");
+  site.set_layer(layer);
+  site.set_op("weight");
+  site.set_step_first(step);
+  site.set_step_last(step);
+  site.add_ranks(0);
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_rule(rule);
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.set_strength(strength);
+  finding.mutable_cause()->set_id(cause);
+  finding.mutable_cause()->set_confidence(confidence);
+  *finding.mutable_site() = site;
+  finding.set_explanation(layer + " at " + std::to_string(step));
+  finding.set_fingerprint(Fingerprint(rule, site));
+  return verdict;
+}
+
+TEST(Incidents, TenTensorsWithOneCauseAreOneWithTenSites) {
+  Report report;
+  for (int i = 9; i >= 0; --i)
+    report.Add(Told("precision/lost-update", "layers." + std::to_string(i), "no-master-weights",
+                    i == 4 ? 2 : 3));
+  report.Add(Told("precision/lost-update", "embedding", "another"));
+  report.Add(Told("precision/ema-stall", "layers.0", "no-master-weights"));
+  const auto incidents = IncidentsOf(report.findings());
+  ASSERT_EQ(incidents.size(), 3u);
+  const auto ten = std::max_element(
+      incidents.begin(), incidents.end(),
+      [](const auto& a, const auto& b) { return a.findings.size() < b.findings.size(); });
+  EXPECT_EQ(ten->findings.size(), 10u);
+  EXPECT_EQ(ten->shown().site().layer(), "layers.4") << "the earliest of equals";
+  EXPECT_EQ(ten->findings[1]->site().layer(), "layers.0");
+  EXPECT_EQ(ten->fingerprint, IncidentFingerprint(ten->shown()));
+  EXPECT_EQ(ten->fingerprint.size(), 32u);
+}
+
+TEST(Incidents, WhatShowsIsUnsuppressedThenStrongestThenEarliest) {
+  v1::Finding a = Told("g/r", "a", "c", 9).finding();
+  v1::Finding b = Told("g/r", "b", "c", 5).finding();
+  EXPECT_TRUE(ShowsBefore(b, a));
+  a.set_strength(v1::STRENGTH_PROVED);
+  EXPECT_TRUE(ShowsBefore(a, b));
+  b.set_level(v1::LEVEL_ERROR);
+  a.set_level(v1::LEVEL_WARNING);
+  EXPECT_TRUE(ShowsBefore(b, a));
+  b.set_suppressed(true);
+  EXPECT_TRUE(ShowsBefore(a, b));
+}
+
+TEST(Incidents, AFingerprintIsOfRuleRunAndCause) {
+  v1::Finding a = Told("g/r", "a", "c").finding();
+  v1::Finding b = Told("g/r", "b", "c").finding();
+  EXPECT_EQ(IncidentFingerprint(a), IncidentFingerprint(b));
+  b.mutable_cause()->set_id("d");
+  EXPECT_NE(IncidentFingerprint(a), IncidentFingerprint(b));
+  b = a;
+  b.mutable_site()->set_run("other");
+  EXPECT_NE(IncidentFingerprint(a), IncidentFingerprint(b));
+  EXPECT_NE(IncidentFingerprint(a), a.fingerprint());
+}
+
+// All that a report says of findings, without their order of arrival.
+std::string Said(const Report& report) {
+  std::string text;
+  for (const Incident& incident : IncidentsOf(report.findings())) {
+    text += incident.fingerprint + "\n";
+    for (const v1::Finding* finding : incident.findings) text += finding->DebugString();
+  }
+  return text;
+}
+
+TEST(Incidents, DoNotDependOnTheOrderOfVerdicts) {
+  std::mt19937_64 rng(7);
+  const auto pick = [&rng](auto... values) {
+    const std::vector all{values...};
+    return all[rng() % all.size()];
+  };
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<v1::Verdict> verdicts;
+    for (int site = 0; site < 6; ++site) {
+      for (int64_t step = 0; step < static_cast<int64_t>(1 + rng() % 6); ++step) {
+        verdicts.push_back(Told(pick(std::string("g/a"), std::string("g/b")),
+                                "layers." + std::to_string(site),
+                                pick(std::string(), std::string("x"), std::string("y")), step,
+                                pick(0.0, 0.3, 0.9, std::numeric_limits<double>::quiet_NaN()),
+                                pick(v1::STRENGTH_HEURISTIC, v1::STRENGTH_PROVED)));
+        verdicts.back().mutable_finding()->set_level(pick(v1::LEVEL_WARNING, v1::LEVEL_ERROR));
+        verdicts.back().mutable_finding()->set_suppressed(pick(true, false));
+      }
+    }
+    std::string reference;
+    for (int order = 0; order < 6; ++order) {
+      Report report;
+      for (const v1::Verdict& verdict : verdicts) report.Add(verdict);
+      if (order == 0) reference = Said(report);
+      ASSERT_EQ(Said(report), reference) << "trial " << trial;
+      std::shuffle(verdicts.begin(), verdicts.end(), rng);
+    }
+  }
+}
+
+// The surest cause, in the words of the earliest that named it.
+TEST(Report, AFindingIsToldByTheFirstThatNamedItsCause) {
+  Report report;
+  report.Add(Told("g/r", "a", "x", 4, 0.5));
+  EXPECT_TRUE(report.Add(Told("g/r", "a", "y", 5, 0.7)).refined);
+  EXPECT_TRUE(report.Add(Told("g/r", "a", "x", 6, 0.9)).refined);
+  const v1::Finding& finding = *report.findings()[0];
+  EXPECT_EQ(finding.cause().id(), "x");
+  EXPECT_EQ(finding.cause().confidence(), 0.9);
+  EXPECT_EQ(finding.explanation(), "a at 4");
+  EXPECT_EQ(finding.site().step_first(), 4);
+  EXPECT_EQ(finding.site().step_last(), 6);
+  EXPECT_FALSE(report.Add(Told("g/r", "a", "y", 7, 0.8)).refined);
+}
+
+TEST(Report, ARestoredOneGoesOnAsTheOldOneWould) {
+  const auto first = {Told("g/r", "a", "x", 4, 0.5), Told("g/r", "a", "y", 5, 0.7)};
+  const v1::Verdict then = Told("g/r", "a", "x", 6, 0.9);
+  Report one, two;
+  for (const v1::Verdict& verdict : first) one.Add(verdict);
+  Archive write;
+  one.Persist(write);
+  const std::string bytes = write.Take();
+  Archive read(bytes);
+  two.Persist(read);
+  read.End();
+  ASSERT_TRUE(read.ok()) << read.error();
+  one.Add(then);
+  two.Add(then);
+  EXPECT_EQ(Said(one), Said(two));
+  EXPECT_EQ(two.findings()[0]->explanation(), "a at 4");
+}
+
+}  // namespace
+}  // namespace plumbline::rules
