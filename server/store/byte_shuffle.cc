@@ -24,33 +24,35 @@ inline void Transpose(Words& w) {
 
 }  // namespace
 
-void ShuffleBytes(const double* values, size_t count, uint8_t* out) {
+void ShuffleBytes(const void* words, size_t count, uint8_t* out) {
+  const auto* values = static_cast<const uint8_t*>(words);
   Words w;
   const size_t whole = count / 8 * 8;
   for (size_t i = 0; i < whole; i += 8) {
-    std::memcpy(w.data(), values + i, sizeof(w));
+    std::memcpy(w.data(), values + 8 * i, sizeof(w));
     Transpose(w);
     for (size_t plane = 0; plane < 8; ++plane) std::memcpy(out + plane * count + i, &w[plane], 8);
   }
   for (size_t i = whole; i < count; ++i) {
     uint8_t bytes[8];
-    std::memcpy(bytes, values + i, 8);
+    std::memcpy(bytes, values + 8 * i, 8);
     for (size_t plane = 0; plane < 8; ++plane) out[plane * count + i] = bytes[plane];
   }
 }
 
-void UnshuffleBytes(const uint8_t* in, size_t count, double* values) {
+void UnshuffleBytes(const uint8_t* in, size_t count, void* words) {
+  auto* values = static_cast<uint8_t*>(words);
   Words w;
   const size_t whole = count / 8 * 8;
   for (size_t i = 0; i < whole; i += 8) {
     for (size_t plane = 0; plane < 8; ++plane) std::memcpy(&w[plane], in + plane * count + i, 8);
     Transpose(w);
-    std::memcpy(values + i, w.data(), sizeof(w));
+    std::memcpy(values + 8 * i, w.data(), sizeof(w));
   }
   for (size_t i = whole; i < count; ++i) {
     uint8_t bytes[8];
     for (size_t plane = 0; plane < 8; ++plane) bytes[plane] = in[plane * count + i];
-    std::memcpy(values + i, bytes, 8);
+    std::memcpy(values + 8 * i, bytes, 8);
   }
 }
 

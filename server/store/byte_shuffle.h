@@ -8,7 +8,7 @@
 namespace plumbline::server {
 
 // `out` holds 8 * `count` bytes. Bits are kept, NaN payloads too. Thread-safe.
-void ShuffleBytes(const double* values, size_t count, uint8_t* out);
-void UnshuffleBytes(const uint8_t* in, size_t count, double* values);
+void ShuffleBytes(const void* words, size_t count, uint8_t* out);
+void UnshuffleBytes(const uint8_t* in, size_t count, void* words);
 
 }  // namespace plumbline::server

@@ -10,14 +10,17 @@
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
 #include "server/store/byte_shuffle.h"
+#include "server/store/plane_codec.h"
 
 namespace plumbline::server {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kPlanesVersion = 1;  // written before: all in one zstd frame
+constexpr uint8_t kVersion = 2;
 constexpr uint8_t kScatteredSteps = 1;
 constexpr uint8_t kHasAbsent = 2;
 constexpr int kLevel = 1;
+constexpr size_t kFrameBytes = 4;  // the size of the frame before it
 
 struct Header {
   uint8_t version;
@@ -67,6 +70,7 @@ absl::Status Damaged(const char* what) {
 struct TileEncoder::Scratch {
   ZSTD_CCtx* context = ZSTD_createCCtx();
   std::vector<uint8_t> plain;
+  PlaneCodec planes;
   ~Scratch() { ZSTD_freeCCtx(context); }
 };
 
@@ -82,13 +86,12 @@ TileStats TileEncoder::Encode(const Tile& tile, std::string* out) {
   const size_t step_bytes = scattered ? 8 * steps : 0;
   const size_t absent_bytes = tile.absent.empty() ? 0 : (cells + 7) / 8;
   std::vector<uint8_t>& plain = scratch_->plain;
-  plain.resize(step_bytes + absent_bytes + 8 * cells);
+  plain.resize(step_bytes + absent_bytes);
   for (size_t i = 0; scattered && i < steps; ++i) {
     const int64_t offset = tile.steps[i] - tile.steps[0];
     std::memcpy(plain.data() + 8 * i, &offset, 8);
   }
   if (absent_bytes > 0) std::memcpy(plain.data() + step_bytes, tile.absent.data(), absent_bytes);
-  ShuffleBytes(tile.values.data(), cells, plain.data() + step_bytes + absent_bytes);
 
   Header header{};
   header.version = kVersion;
@@ -98,12 +101,18 @@ TileStats TileEncoder::Encode(const Tile& tile, std::string* out) {
   header.first_step = tile.steps[0];
   header.ranks = tile.ranks;
   header.stats = StatsOf(tile);
-  out->resize(sizeof(Header) + ZSTD_compressBound(plain.size()));
-  const size_t size =
-      ZSTD_compressCCtx(scratch_->context, out->data() + sizeof(Header),
-                        out->size() - sizeof(Header), plain.data(), plain.size(), kLevel);
-  if (ZSTD_isError(size)) throw std::bad_alloc();  // the bound rules all else out
-  out->resize(sizeof(Header) + size);
+  out->resize(sizeof(Header));
+  if (!plain.empty()) {
+    constexpr size_t kBegin = sizeof(Header) + kFrameBytes;
+    out->resize(kBegin + ZSTD_compressBound(plain.size()));
+    const size_t size = ZSTD_compressCCtx(scratch_->context, out->data() + kBegin,
+                                          out->size() - kBegin, plain.data(), plain.size(), kLevel);
+    if (ZSTD_isError(size)) throw std::bad_alloc();  // the bound rules all else out
+    out->resize(kBegin + size);
+    const auto length = static_cast<uint32_t>(size);
+    std::memcpy(out->data() + sizeof(Header), &length, kFrameBytes);
+  }
+  scratch_->planes.Encode(tile.values, tile.columns(), out);
   std::memcpy(out->data(), &header, sizeof(Header));
   header.crc = Checksum(out->data(), out->size());
   std::memcpy(out->data(), &header, sizeof(Header));
@@ -113,6 +122,7 @@ TileStats TileEncoder::Encode(const Tile& tile, std::string* out) {
 struct TileDecoder::Scratch {
   ZSTD_DCtx* context = ZSTD_createDCtx();
   std::vector<uint8_t> plain;
+  PlaneCodec planes;
   ~Scratch() { ZSTD_freeDCtx(context); }
 };
 
@@ -125,7 +135,8 @@ absl::Status TileDecoder::Decode(std::string_view bytes, Tile* tile) {
   Header header;
   if (bytes.size() < sizeof(Header)) return Damaged("it is shorter than its header");
   std::memcpy(&header, bytes.data(), sizeof(Header));
-  if (header.version != kVersion) return Damaged("its version is not known");
+  if (header.version < kPlanesVersion || header.version > kVersion)
+    return Damaged("its version is not known");
   if (Checksum(bytes.data(), bytes.size()) != header.crc) return Damaged("its checksum");
   const size_t steps = header.steps;
   const size_t cells = steps * static_cast<size_t>(__builtin_popcountll(header.ranks));
@@ -133,12 +144,23 @@ absl::Status TileDecoder::Decode(std::string_view bytes, Tile* tile) {
   const bool scattered = (header.flags & kScatteredSteps) != 0;
   const size_t step_bytes = scattered ? 8 * steps : 0;
   const size_t absent_bytes = (header.flags & kHasAbsent) != 0 ? (cells + 7) / 8 : 0;
+  const bool old = header.version == kPlanesVersion;
   std::vector<uint8_t>& plain = scratch_->plain;
-  plain.resize(step_bytes + absent_bytes + 8 * cells);
-  const size_t size =
-      ZSTD_decompressDCtx(scratch_->context, plain.data(), plain.size(),
-                          bytes.data() + sizeof(Header), bytes.size() - sizeof(Header));
-  if (ZSTD_isError(size) || size != plain.size()) return Damaged("its length");
+  plain.resize(step_bytes + absent_bytes + (old ? 8 * cells : 0));
+  std::string_view rest = bytes.substr(sizeof(Header));
+  if (!plain.empty()) {
+    auto length = static_cast<uint32_t>(rest.size());
+    if (!old) {
+      if (rest.size() < kFrameBytes) return Damaged("its length");
+      std::memcpy(&length, rest.data(), kFrameBytes);
+      rest.remove_prefix(kFrameBytes);
+    }
+    if (length > rest.size()) return Damaged("its length");
+    const size_t size =
+        ZSTD_decompressDCtx(scratch_->context, plain.data(), plain.size(), rest.data(), length);
+    if (ZSTD_isError(size) || size != plain.size()) return Damaged("its length");
+    rest.remove_prefix(length);
+  }
 
   tile->ranks = header.ranks;
   tile->steps.resize(steps);
@@ -149,6 +171,11 @@ absl::Status TileDecoder::Decode(std::string_view bytes, Tile* tile) {
   }
   tile->absent.assign(absent_bytes > 0 ? (cells + 63) / 64 : 0, 0);
   if (absent_bytes > 0) std::memcpy(tile->absent.data(), plain.data() + step_bytes, absent_bytes);
+  if (!old) {
+    return scratch_->planes.Decode(rest, cells, tile->columns(), &tile->values)
+               ? absl::OkStatus()
+               : Damaged("its cells");
+  }
   tile->values.resize(cells);
   UnshuffleBytes(plain.data() + step_bytes + absent_bytes, cells, tile->values.data());
   return absl::OkStatus();

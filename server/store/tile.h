@@ -1,9 +1,11 @@
 // A tile: the values of one series on up to 64 ranks over some closed steps, as the store keeps it.
 //
-// Bytes, little-endian: version (1), flags, number of steps (u16), CRC-32C of all else, first
-// step (i64), ranks (u64), min, max, sum (f64), present (u32), non-finite (u32), then one zstd
-// frame of [offsets of the steps from the first (i64 each), unless they follow one another] [a bit
-// for each absent cell, unless all are present] [the cells, [steps, ranks], by byte planes].
+// Bytes, little-endian: version (2), flags, number of steps (u16), CRC-32C of all else, first
+// step (i64), ranks (u64), min, max, sum (f64), present (u32), non-finite (u32); then, where there
+// is one, a size (u32) and a zstd frame of [offsets of the steps from the first (i64 each), unless
+// they follow one another] [a bit for each absent cell, unless all are present]; then the cells,
+// [steps, ranks], as plane_codec.h writes them. Of version 1, which is still read, all that follows
+// the header is one zstd frame, the cells behind the rest as byte planes of doubles.
 #pragma once
 
 #include <cstdint>
