@@ -24,8 +24,11 @@ bias?
 divergences of every row. All sums unclamped and in the log domain; tokens that are not finite are counted apart;
 tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/staleness`'s.
 - *A bias* is (a) a slope of d on log π + H, H the entropy of π, that explains 60 % of d: the trainer then samples
-  at temperature 1 − slope. Without entropies the slope of d on log μ gives the sign, and counts only beyond
-  var(d)/var(log μ), which honest noise reaches. (b) d that moves with the advantage: what was rewarded is scored
+  at temperature 1 − slope. The slope on log μ + H must have its sign and explain 30 %: noise of the trainer's own
+  (dropout that was left on) is in the first and not in the second. Without entropies the slope of d on log μ gives the
+  sign, and counts only beyond var(d)/var(log μ), which honest noise reaches. Looked for in all tokens and in those of
+  each worker, each version, even and odd steps, within one chance of a false alarm: workers at 0.85 and 1.15 have no
+  slope together. (b) d that moves with the advantage: what was rewarded is scored
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
 - *Noise* has no slope. k1 = −d has the mean KL(μ‖π) even so: a negative mean of d is no bias. k3 = e^d − 1 − d and
   KL are its size.
@@ -53,7 +56,7 @@ words say which.
 above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
 be benign: size is reported, harm is not predicted.
 
-**Strength.** A bias `statistical`: 5 standard errors over sequences, at each doubling of the tokens. Sizes
+**Strength.** A bias `statistical`: the chance of 5 standard errors over sequences, at each doubling of the tokens. Sizes
 `heuristic`: 5e-3 is customary.
 
 **Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all.

@@ -55,6 +55,9 @@ does, within 2,000 tokens.
 `return_logprob` after temperature), or sample at T = 1 and top_p = 1; log token ids, never text that is tokenised
 again; check the shift by one between logits and labels; write no placeholder zeros.
 
+**Level.** An error; a warning where the record itself declares the top-p or top-k of what it logs: it is true then, and
+the trainer's probabilities are over more tokens (*supports differ*, downward only).
+
 **Strength.** Upward `statistical`: exact at this site's share of one in a million. For `rescored` values
 `bounded`, as rho is divided by 1 + 2 rescore_k2. Downward `bounded`, by kappa; with full logits `statistical`.
 Different token ids `proved`, in halves an error, in prompts of later turns a warning.
@@ -94,9 +97,7 @@ constexpr RuleInfo kInfo = {"drift/record-invalid",
 
 constexpr char kFix[] =
     "Log the log-probabilities of the distribution that was drawn from (processed, not raw), of "
-    "the "
-    "token ids that were drawn, by the pass that drew them; or sample at temperature 1 without "
-    "top-p.";
+    "the token ids that were drawn, by the pass that drew them; or sample at temperature 1.";
 constexpr uint64_t kFewTokens = 1000;
 
 using Entry = RecordTest::Entry;
@@ -161,7 +162,8 @@ class RecordInvalid : public Rule {
       Told& told = told_[{s.key, s.rows}];
       if (s.test.differing_ids() > 0 && !std::exchange(told.ids, true)) out.Add(DifferingIds(s));
       const bool prompts = s.drift != nullptr && s.drift->statistics.turns.retokenised > 0;
-      if (prompts && !std::exchange(told.turns, true)) out.Add(OtherPrompts(s));
+      if (prompts && !std::exchange(told.turns, true))
+        out.Add(Complete(s, OtherPrompts(s.drift->statistics.turns)));
       const double kappa = s.rows ? kDefaultKappa : kappa_;
       if (s.test.alarmed_up() && !std::exchange(told.up, true)) {
         Tell(Broken(s, true), told, out);
@@ -185,23 +187,29 @@ class RecordInvalid : public Rule {
     const double wealth = up ? test.log_wealth_up() : test.log_wealth_down(kappa_);
     const double alpha = up ? test.alpha_up() : test.alpha_down();
     const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
+    // Declared: the record is true, and the trainer is over more tokens.
+    const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
     FindingText text{
-        .level = v1::LEVEL_ERROR,
+        .level = support ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
         .strength = v1::STRENGTH_STATISTICAL,
-        .title = "what was logged is not what was sampled",
+        .title = support ? "the trainer scores tokens that the declared top-p or top-k leaves out"
+                         : "what was logged is not what was sampled",
         .explanation = absl::StrFormat(
             "The mean of pi/mu over %d tokens%s is %.4g; tokens drawn from the logged distribution "
             "give %s. Bets against the record have won e^%.1f, and e^%.1f is the alarm.",
             leader.tokens, leader.name.pool() ? "" : " of " + leader.name.Words(),
-            leader.mean_ratio, up ? "at most 1 whatever the trainer is" : "1", wealth,
-            -std::log(alpha)),
+            leader.mean_ratio,
+            support ? "1 where both sides have one support"
+            : up    ? "at most 1 whatever the trainer is"
+                    : "1",
+            wealth, -std::log(alpha)),
         .cause = "unknown",
         .measured = up ? "ln wealth, upward" : "ln wealth, downward",
         .value = wealth,
         .unit = "nats",
         .threshold = -std::log(alpha),
         .threshold_source = "ln 1/alpha of this site",
-        .fix = kFix,
+        .fix = support ? "" : kFix,
         .confidence = 0};
     if (up ? test.rescored_entered() : !s.rows) text.strength = v1::STRENGTH_BOUNDED;
     v1::Verdict verdict = MakeFinding(text);
@@ -217,7 +225,8 @@ class RecordInvalid : public Rule {
           absl::StrFormat("the mean square of ln pi/mu where above 0, under the trainer and given "
                           "any prefix, is at most kappa = %g",
                           kappa_));
-      f.add_assumptions("the logged distribution can draw whatever the trainer's can");
+      if (!support)
+        f.add_assumptions("the logged distribution can draw whatever the trainer's can");
     }
     return Complete(s, std::move(verdict));
   }
@@ -246,37 +255,6 @@ class RecordInvalid : public Rule {
     f.add_assumptions("equal sequence ids and positions name the same token");
     Put(*f.mutable_witness(), "sequence", test.first_differing().sequence);
     Put(*f.mutable_witness(), "position", static_cast<double>(test.first_differing().position));
-    return Complete(s, std::move(verdict));
-  }
-
-  v1::Verdict OtherPrompts(const Subject& s) const {
-    const TurnPrefixes& turns = s.drift->statistics.turns;
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = "a turn's prompt holds other tokens than the turn before logged",
-         .explanation = absl::StrFormat(
-             "In %d of %d later turns the ids from one position on are not those that were logged "
-             "there.",
-             turns.retokenised, turns.compared),
-         .cause = "retokenisation",
-         .measured = "turns with another prompt",
-         .value = static_cast<double>(turns.retokenised),
-         .unit = "turns",
-         .threshold = 0,
-         .threshold_source = "a prompt begins with what was logged",
-         .fix = "Append each turn's token ids to the ids so far; never tokenise the text again.",
-         .confidence = .9});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(turns.compared);
-    f.add_assumptions("a later turn is meant to go on from the tokens of the turn before");
-    google::protobuf::Struct& witness = *f.mutable_witness();
-    Put(witness, "sequence", turns.sequence);
-    Put(witness, "step", static_cast<double>(turns.step));
-    Put(witness, "turn", static_cast<double>(turns.turn));
-    Put(witness, "position", static_cast<double>(turns.position));
-    Put(witness, "logged_token", static_cast<double>(turns.logged_token));
-    Put(witness, "found_token", static_cast<double>(turns.found_token));
     return Complete(s, std::move(verdict));
   }
 

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "rules/lib/drift_marks.h"
 
 namespace plumbline::rules {
 namespace {
@@ -15,32 +17,34 @@ double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// An honest top-p record holds zeros where one token was kept; below one half that needs a top-p
-// below one half, or greedy sampling.
+DriftCause Name(const DriftMark& mark, std::string words, std::string fix) {
+  return {mark.cause, mark.confidence, std::move(words), std::move(fix)};
+}
+
 Named ZeroFilled(const DriftStatistics& s) {
   const DriftDeclared& declared = s.declared;
   if (declared.top_k == 1 || declared.temperature == 0 || declared.top_p < 0.5) return {};
-  if (s.unlikely_zeros < 3 || !(Share(s.unlikely_zeros, s.judged) > 1e-4)) return {};
-  return DriftCause{
-      "zero-filled", 1,
+  if (s.unlikely_zeros < kFewestZeros || !(Share(s.unlikely_zeros, s.judged) > kZeroShare))
+    return {};
+  return Name(
+      kByZeros,
       absl::StrFormat("log mu is exactly 0 on %d tokens that the trainer gives less than a half",
                       s.unlikely_zeros),
       "Find where the rollout's log-probabilities are padded or defaulted to 0 (cut sequences, "
-      "tool output, dropped responses), and mask those tokens or log their values."};
+      "tool output, dropped responses), and mask those tokens or log their values.");
 }
 
 Named Misaligned(const DriftStatistics& s) {
-  constexpr uint64_t kFewest = 50;
   const double here = s.unshifted.variance();
-  if (s.unshifted.count < kFewest || !(here > 0.01)) return {};
+  if (s.unshifted.count < kFewestShifted || !(here > kShiftVariance)) return {};
   const double back = s.shifted_back.variance(), forward = s.shifted_forward.variance();
-  if (!(std::min(back, forward) < here / 4)) return {};
-  return DriftCause{
-      "misalignment", 1,
+  if (!(std::min(back, forward) < kShiftLeaves * here)) return {};
+  return Name(
+      kByShift,
       absl::StrFormat("log pi matches log mu of the token %s: that leaves %.2g of the variance",
                       back < forward ? "before" : "after", std::min(back, forward) / here),
       "Shift one side by one token: logits at position t speak of token t + 1. Check labels, "
-      "prompt length and padding in the trainer's log-probability pass."};
+      "prompt length and padding in the trainer's log-probability pass.");
 }
 
 constexpr char kKeepIds[] =
@@ -54,12 +58,12 @@ Named OtherPrompt(const DriftStatistics& s) {
   const double all = s.fresh.bounded_square() * static_cast<double>(s.fresh.count());
   if (broken < kFewest || 100 * broken < static_cast<double>(s.turns.compared)) return {};
   if (!(s.after_other_prompt > all / 2)) return {};
-  return DriftCause{
-      "retokenisation", 0.95,
+  return Name(
+      kByPrompts,
       absl::StrFormat("%d of %d later turns begin with other token ids than the turn before "
                       "logged, and %.0f %% of d^2 follows them",
                       s.turns.retokenised, s.turns.compared, 100 * s.after_other_prompt / all),
-      kKeepIds};
+      kKeepIds);
 }
 
 // Far outliers that lie on one side, over a bulk that agrees.
@@ -68,14 +72,14 @@ Named Retokenised(const DriftStatistics& s) {
   const uint64_t above = s.fresh.above()[3], below = s.fresh.below()[3];
   const uint64_t more = std::max(above, below), less = std::min(above, below);
   const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0);
-  if (more < 10 || more < 10 * less || !bulk_agrees) return {};
+  if (more < kFewestOutliers || more < kOneSided * less || !bulk_agrees) return {};
   if (s.zeros >= more / 2) return {};
-  return DriftCause{
-      "retokenisation", 0.9,
+  return Name(
+      kByOutliers,
       absl::StrFormat("%d tokens are off by a factor above 100 %s, %d the other way; the others "
                       "agree",
                       more, above > below ? "upward" : "downward", less),
-      kKeepIds};
+      kKeepIds);
 }
 
 Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
@@ -85,38 +89,46 @@ Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
       "Divide the trainer's logits by the sampler's temperature, and log the rollout's "
       "log-probabilities after temperature (processed), so that both speak of the distribution "
       "that was sampled.";
+  const std::string whose = mark.part.pool() ? "" : " (" + mark.part.Words() + ")";
   if (mark.by_entropy) {
     const double c = mark.fit.slope;
     std::string words = absl::StrFormat(
-        "d follows log pi + H with slope %+.3g, R^2 %.2f: the trainer is at temperature %.3g", c,
-        mark.fit.r2, 1 - c);
+        "d follows log pi + H with slope %+.3g, R^2 %.2f%s: the trainer is at temperature %.3g", c,
+        mark.fit.r2, whose, 1 - c);
     if (!tests.record_failed() && c < 1)
       words += absl::StrFormat(", or the rollout at %.3g", 1 / (1 - c));
-    return DriftCause{"temperature", 1, words, fix};
+    return Name(kByBothSlopes, std::move(words), fix);
   }
   // The sign alone: nothing else turns d with log mu while the record fails upward, or while it
   // holds and the slope explains most of d.
-  const bool explains = mark.fit.r2 >= 0.6;
-  if (!explains && tests.record != RecordOutcome::kUp) return {};
-  return DriftCause{
-      "temperature", 0.9,
-      absl::StrFormat("d moves with log mu (slope %+.3g, R^2 %.2f)", mark.fit.slope, mark.fit.r2),
-      fix};
+  if (!(mark.fit.r2 >= kSignExplains) && tests.record != RecordOutcome::kUp) return {};
+  return Name(kBySign,
+              absl::StrFormat("d moves with log mu (slope %+.3g, R^2 %.2f)%s", mark.fit.slope,
+                              mark.fit.r2, whose),
+              fix);
 }
+
+constexpr char kMaskBoth[] =
+    "Give the trainer the sampler's top-p and top-k mask, or sample from the full vocabulary "
+    "(top_p = 1, no top_k) while training.";
 
 Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
   if (tests.record == RecordOutcome::kUp) return {};
   const ClusteredMean& lost = s.lost_mass;
-  const bool significant = lost.z() > kDriftDeviations && lost.mean() > 1e-3;
-  const bool one_sided = Share(s.fresh.above_fourth(), s.fresh.count()) <= 1e-3;
-  if (!significant || !one_sided || s.fresh.above()[3] + s.fresh.below()[3] > 0) return {};
-  return DriftCause{
-      "truncation", 0.95,
-      absl::StrFormat("%.3g of the trainer's probability lies outside what was sampled from, and "
-                      "d never rises far above 0",
-                      1 - std::exp(-lost.mean())),
-      "Give the trainer the sampler's top-p and top-k mask, or sample from the full vocabulary "
-      "(top_p = 1, no top_k) while training."};
+  const bool significant = lost.z() > kDriftDeviations && lost.mean() > kLostMass;
+  const bool one_sided = Share(s.fresh.above_fourth(), s.fresh.count()) <= kRisesFar;
+  const bool outliers = s.fresh.above()[3] + s.fresh.below()[3] > 0;
+  if (significant && one_sided && !outliers) {
+    return Name(kByLostMass,
+                absl::StrFormat("%.3g of the trainer's probability lies outside what was sampled "
+                                "from, and d never rises far above 0",
+                                1 - std::exp(-lost.mean())),
+                kMaskBoth);
+  }
+  if (tests.record != RecordOutcome::kSupport) return {};
+  return Name(kByDeclaredSupport,
+              "the record declares top-p or top-k, and the trainer's probabilities are over more",
+              kMaskBoth);
 }
 
 // Both sides log the same distribution; it is not the one that was sampled.
@@ -128,63 +140,71 @@ Named NotSampled(const DriftStatistics& s, const DriftTests& tests) {
       "apply the same temperature and mask in the trainer.";
   const bool above = tests.sampler == SamplerOutcome::kAbove;
   if (above || (t && !cut)) {
-    return DriftCause{"temperature", above ? 0.9 : 0.8,
-                      absl::StrFormat("tokens are %s likely than the logged distribution says",
-                                      above ? "less" : "more"),
-                      fix};
+    return Name(above ? kBySampledFlatter : kByDeclaredHeat,
+                absl::StrFormat("tokens are %s likely than the logged distribution says",
+                                above ? "less" : "more"),
+                fix);
   }
   if (cut && !t)
-    return DriftCause{"truncation", 0.8,
-                      "tokens are likelier than the logged distribution says, and the record "
-                      "declares top-p or top-k",
-                      fix};
+    return Name(kByDeclaredCut,
+                "tokens are likelier than the logged distribution says, and the record declares "
+                "top-p or top-k",
+                fix);
   return DriftCause{"unknown", 0,
                     "tokens are likelier than the logged distribution says: a temperature below 1 "
                     "or top-p, which leave the same marks here",
                     fix};
 }
 
+constexpr char kEmptyCache[] =
+    "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
+    "flush_cache).";
+
 // Growth that restarts undo is half of the mark: it makes up for a weaker dependence on the cache.
 Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
-  constexpr double kBesideGrowth = 3;
   const SlopeFit fit = s.on_cached.Fit();
   // What cached tokens bring must be most of the mean.
   const double mean = s.fresh.bounded_square();
   const double enough = sawtooth.found ? kBesideGrowth : kDriftDeviations;
   if (!(fit.z() > enough) || !(fit.intercept < mean / 2)) return {};
   const char* growth = sawtooth.found ? ", and with every step until a restart" : "";
-  return DriftCause{
-      "stale-cache", 0.95,
-      absl::StrFormat("d^2 grows with the tokens that the prefix cache served, from %.2g without%s",
-                      std::max(fit.intercept, 0.0), growth),
-      "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
-      "flush_cache)."};
+  return Name(kByCachedTokens,
+              absl::StrFormat("d^2 grows with the tokens that the prefix cache served, from %.2g "
+                              "without%s",
+                              std::max(fit.intercept, 0.0), growth),
+              kEmptyCache);
 }
 
-// A cache that outlives updates, a tensor that every update skips and scales that age all do this.
+// A cache that outlives updates does this; so may a tensor that every update skips, and scales that
+// age. Where d does not follow what was cached, it is one of those.
 Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
   if (!sawtooth.found) return {};
-  const bool cached = s.on_cached.Fit().count > 0;
-  return DriftCause{
-      "unknown", 0,
-      absl::StrFormat("drift grows by %.0f %% a step and falls back at each of %d restarts: a "
-                      "prefix cache that "
-                      "outlives updates, a tensor that they skip, or scales that age%s",
+  const std::string words =
+      absl::StrFormat("drift grows by %.0f %% a step and falls back %d times%s",
                       100 * std::expm1(sawtooth.slope / 2), sawtooth.restarts,
-                      cached ? "; it does not follow the cached tokens"
-                             : "; cached_tokens would tell the cache"),
-      "Empty the engine's prefix cache with every weight update, and compare checksums of its "
-      "weights and scales with the trainer's after one."};
+                      sawtooth.by_attempts ? ", at each restart" : ", as at restarts");
+  if (s.on_cached.Fit().count > 0) {
+    return DriftCause{"unknown", 0,
+                      words +
+                          "; it does not follow the cached tokens: a tensor that updates skip, "
+                          "or scales that age",
+                      "Compare checksums of the engine's weights and scales with the trainer's "
+                      "after an update."};
+  }
+  return Name(kByRestarts,
+              words +
+                  ": a prefix cache that outlives updates (cached_tokens would tell it from a "
+                  "tensor that they skip and from scales that age)",
+              kEmptyCache);
 }
 
 Named MissedSync(const StepChange& jump) {
   if (!jump.found) return {};
-  return DriftCause{
-      "missed-sync", 0.9,
-      absl::StrFormat("drift of tokens labelled lag 0 rose %.1f-fold at step %d and stayed",
-                      std::exp(jump.jump), jump.step),
-      "Check that the weight update of that step reached every worker and every tensor: compare "
-      "checksums of the engine's weights with the trainer's after each update."};
+  return Name(kByJump,
+              absl::StrFormat("drift of tokens labelled lag 0 rose %.1f-fold at step %d and stayed",
+                              std::exp(jump.jump), jump.step),
+              "Check that the weight update of that step reached every worker and every tensor: "
+              "compare checksums of the engine's weights with the trainer's after each update.");
 }
 
 Named Stale(const DriftStatistics& s) {
@@ -203,55 +223,53 @@ Named Stale(const DriftStatistics& s) {
         absl::StrFormat("d^2 falls from %.2g to %.2g where new weights arrive inside a sequence",
                         2 * mark.jumps.before, 2 * mark.jumps.after);
   }
-  return DriftCause{"staleness", mark.by == StalenessMark::By::kSplit ? 0.95 : 0.9,
-                    std::move(words),
-                    "Bound the lag, or weigh by truncated importance ratios of the version that "
-                    "drew the token."};
+  return Name(mark.by == StalenessMark::By::kSplit ? kByThirdPass : kByLag, std::move(words),
+              "Bound the lag, or weigh by truncated importance ratios of the version that drew the "
+              "token.");
 }
 
 Named Rounded(const DriftStatistics& s) {
   constexpr char kFix[] =
       "Compute log-softmax and keep log-probabilities in fp32 (cast the logits up first).";
-  if (!(s.rounding_share() >= 0.5)) {
+  if (!(s.rounding_share() >= kGridExplains)) {
     const Lattice lattice = s.lattice.Find();
     if (!lattice.found) return {};
-    return DriftCause{
-        "rounded-logits", 0.85,
+    return Name(
+        kByLattice,
         absl::StrFormat("d lies on multiples of 2^%d (%.0f %% of %d tokens within a tenth): both "
                         "sides' logits are rounded to 16 bits",
                         std::ilogb(lattice.unit), 100 * lattice.share, lattice.tokens),
-        kFix};
+        kFix);
   }
   const bool both = s.gridded_train > 0 && s.gridded_rollout > 0;
-  return DriftCause{
-      "rounded-logits", 0.9,
-      absl::StrFormat(
-          "%s values lie on a 16-bit grid, and that rounding explains the drift",
-          both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's" : "the rollout's")),
-      kFix};
+  return Name(kByGrid,
+              absl::StrFormat(
+                  "%s values lie on a 16-bit grid, and that rounding explains the drift",
+                  both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's" : "the rollout's")),
+              kFix);
 }
 
 Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
   const double k2 = s.fresh.k2();
   if (tests.trainer_k2 >= k2 / 2) {
-    return DriftCause{"batch-variance", 0.9,
-                      absl::StrFormat("the trainer differs from itself by k2 = %.2g of %.2g",
-                                      tests.trainer_k2, k2),
-                      "Use batch-invariant kernels, or the same batch shape for both passes."};
+    return Name(kByTrainerItself,
+                absl::StrFormat("the trainer differs from itself by k2 = %.2g of %.2g",
+                                tests.trainer_k2, k2),
+                "Use batch-invariant kernels, or the same batch shape for both passes.");
   }
   if (s.rescore_k2.mean() >= k2 / 2) {
-    return DriftCause{"batch-variance", 0.8,
-                      absl::StrFormat("the engine differs from itself by k2 = %.2g of %.2g",
-                                      s.rescore_k2.mean(), k2),
-                      "Use batch-invariant kernels in the engine, or rescore at the batch shape "
-                      "that the tokens were drawn in."};
+    return Name(kByEngineItself,
+                absl::StrFormat("the engine differs from itself by k2 = %.2g of %.2g",
+                                s.rescore_k2.mean(), k2),
+                "Use batch-invariant kernels in the engine, or rescore at the batch shape "
+                "that the tokens were drawn in.");
   }
-  if (tests.router_flips && s.sizes.RestShare() > 1e-3) {
-    return DriftCause{"router-flips", 0.8,
-                      absl::StrFormat("a share of %.2g lies far outside the bulk, and the joined "
-                                      "routing differs",
-                                      s.sizes.RestShare()),
-                      "Router in fp32 on both sides, or replay inference's choices in training."};
+  if (tests.router_flips && s.sizes.RestShare() > kFlippedShare) {
+    return Name(kByFlips,
+                absl::StrFormat("a share of %.2g lies far outside the bulk, and the joined "
+                                "routing differs",
+                                s.sizes.RestShare()),
+                "Router in fp32 on both sides, or replay inference's choices in training.");
   }
   return {};
 }
@@ -265,18 +283,8 @@ void DriftCause::Fill(v1::Finding& finding) const {
 }
 
 TemperatureMark FindTemperature(const DriftStatistics& s) {
-  TemperatureMark mark;
-  mark.fit = s.on_entropy.Fit();
-  if (mark.fit.count > 0) {
-    mark.by_entropy = std::fabs(mark.fit.z()) > kDriftDeviations && mark.fit.r2 >= 0.6;
-    if (mark.by_entropy || 2 * mark.fit.count > static_cast<double>(s.fresh.count())) return mark;
-  }
-  mark.fit = s.on_rollout.Fit();
-  // Noise of log mu itself turns d against it by var(d) / var(log mu) at most.
-  const double noise = mark.fit.variance_y / mark.fit.variance_x;
-  mark.by_rollout = std::fabs(mark.fit.slope) >
-                    std::max(noise, 0.01) + kDriftDeviations * mark.fit.standard_error;
-  return mark;
+  constexpr double kChance = 5.7e-7;  // a two-sided normal tail at 5 deviations
+  return FindTemperature(s.slopes, static_cast<double>(s.fresh.count()), kChance);
 }
 
 AdvantageBias FindAdvantageBias(const DriftStatistics& s) {
@@ -340,10 +348,19 @@ DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns
   }
   if (tests.record == RecordOutcome::kQuiet) {
     const bool both = tests.sampler == SamplerOutcome::kQuiet;
-    return {"noise", both ? 0.6 : 0.5,
-            "the record is true and no bias shows: rounding and kernels that differ",
-            "Give both sides one arithmetic: fp32 log-softmax, the same attention and matmul "
-            "kernels, batch-invariant ones where bits must agree."};
+    if (s.fresh.k2() > kBeyondRounding) {
+      return Name(both ? kByBothTests : kByRecordTest,
+                  absl::StrFormat("the record is true and no bias shows; k2 of %.2g is more than "
+                                  "rounding leaves: dropout or another random layer is on in one "
+                                  "pass, or its weights are quantised far down",
+                                  s.fresh.k2()),
+                  "Put the trainer's scoring pass in evaluation mode (no dropout, no router "
+                  "jitter), and score the same batch twice: it must agree with itself.");
+    }
+    return Name(both ? kByBothTests : kByRecordTest,
+                "the record is true and no bias shows: rounding and kernels that differ",
+                "Give both sides one arithmetic: fp32 log-softmax, the same attention and matmul "
+                "kernels, batch-invariant ones where bits must agree.");
   }
   return {"unknown", 0, "the record could not be tested, and no cause left its mark", ""};
 }

@@ -15,7 +15,9 @@
 namespace plumbline::rules {
 
 // drift/record-invalid's test: E[rho | prefix] <= 1 broken from above or from below.
-enum class RecordOutcome { kUntested, kQuiet, kUp, kDown, kInconclusive };
+// kSupport: from below, where the record itself declares top-p or top-k of what it logs: it is true
+// then, and the trainer's probabilities are over more tokens.
+enum class RecordOutcome { kUntested, kQuiet, kUp, kDown, kInconclusive, kSupport };
 // drift/sampler-mismatch's: -log mu below or above its entropy.
 enum class SamplerOutcome { kUntested, kQuiet, kBelow, kAbove, kInconclusive };
 
@@ -28,8 +30,10 @@ struct DriftTests {
   double trainer_k2 = kNotRecorded;
 
   void Persist(Archive& a) { a(record, sampler, router_flips, trainer_k2); }
+  // What rests on the ratios' distribution cannot be told.
   bool record_failed() const {
-    return record == RecordOutcome::kUp || record == RecordOutcome::kDown;
+    return record == RecordOutcome::kUp || record == RecordOutcome::kDown ||
+           record == RecordOutcome::kSupport;
   }
   bool sampler_failed() const {
     return sampler == SamplerOutcome::kBelow || sampler == SamplerOutcome::kAbove;
@@ -45,13 +49,7 @@ struct DriftCause {
   void Fill(v1::Finding& finding) const;  // cause, and fix where the finding has none
 };
 
-// A temperature on one side, from d's slope: the marks that both logit-drift and the cause use.
-struct TemperatureMark {
-  bool by_entropy = false;  // the fit on log pi + H_pi: slope and temperature are known
-  bool by_rollout = false;  // the fit on log mu alone: its sign is
-  SlopeFit fit;
-  bool found() const { return by_entropy || by_rollout; }
-};
+// Of all tokens and of parts of them, each with its share of the chance of 5 deviations.
 TemperatureMark FindTemperature(const DriftStatistics& statistics);
 
 // A cause's mark must be this many standard errors from nothing.

@@ -167,11 +167,34 @@ StepChange FindStepChange(std::span<const DriftPoint> points) {
 
 namespace {
 
-// Points from `begin` on of one attempt: where they end.
-size_t EndOfAttempt(std::span<const DriftPoint> points, size_t begin) {
-  size_t end = begin;
-  while (end < points.size() && points[end].attempt == points[begin].attempt) ++end;
-  return end;
+// Where each stretch between restarts begins; the first is 0.
+std::vector<size_t> Attempts(std::span<const DriftPoint> points) {
+  std::vector<size_t> begins = {0};
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (points[i].attempt != points[i - 1].attempt) begins.push_back(i);
+  }
+  return begins;
+}
+
+double Median(std::vector<double> v) {
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+std::vector<size_t> SuddenFalls(const std::vector<double>& y) {
+  std::vector<double> steps;
+  for (size_t i = 1; i < y.size(); ++i) steps.push_back(y[i] - y[i - 1]);
+  const double middle = Median(steps);
+  std::vector<double> away;
+  for (const double step : steps) away.push_back(std::fabs(step - middle));
+  const double least = *std::min_element(steps.begin(), steps.end());
+  const double far = std::min(-4 * 1.4826 * Median(away), least / 2);
+  std::vector<size_t> begins = {0};
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i] < 0 && steps[i] <= far) begins.push_back(i + 1);
+  }
+  return begins;
 }
 
 double MeanOf(std::span<const double> values) {
@@ -180,13 +203,15 @@ double MeanOf(std::span<const double> values) {
   return sum / static_cast<double>(values.size());
 }
 
-// y on the steps since each attempt began, and how far y falls at the restarts.
-void FitAges(std::span<const DriftPoint> points, std::span<const double> y, Sawtooth& out) {
+// y on the steps since each stretch began, and how far y falls between them.
+void FitAges(std::span<const DriftPoint> points, std::span<const double> y,
+             const std::vector<size_t>& begins, Sawtooth& out) {
   constexpr size_t kEdge = Sawtooth::kFewestBetween;
   double x1 = 0, xx = 0, xy = 0, yy = 0;
   out.smallest_fall = std::numeric_limits<double>::infinity();
-  for (size_t begin = 0; begin < points.size();) {
-    const size_t end = EndOfAttempt(points, begin);
+  for (size_t stretch = 0; stretch < begins.size(); ++stretch) {
+    const size_t begin = begins[stretch];
+    const size_t end = stretch + 1 < begins.size() ? begins[stretch + 1] : points.size();
     for (size_t i = begin; i < end; ++i) {
       const double age =
           static_cast<double>(points[i].step) - static_cast<double>(points[begin].step);
@@ -199,7 +224,6 @@ void FitAges(std::span<const DriftPoint> points, std::span<const double> y, Sawt
       const double before = MeanOf(y.subspan(begin - kEdge, kEdge));
       out.smallest_fall = std::min(out.smallest_fall, before - MeanOf(y.subspan(begin, kEdge)));
     }
-    begin = end;
   }
   const double n = static_cast<double>(points.size());
   const double spread = xx - x1 * x1 / n;  // y has mean 0
@@ -215,20 +239,24 @@ Sawtooth FindSawtooth(std::span<const DriftPoint> points) {
   Sawtooth out;
   std::vector<double> y = LogSquares(points);
   if (y.size() < 2 * StepChange::kFewestAside) return out;
-  for (size_t begin = 0; begin < points.size();) {
-    const size_t end = EndOfAttempt(points, begin);
-    if (end - begin < Sawtooth::kFewestBetween) return out;
-    if (begin > 0) ++out.restarts;
-    begin = end;
+  std::vector<size_t> begins = Attempts(points);
+  out.by_attempts = begins.size() > 1;
+  if (!out.by_attempts) begins = SuddenFalls(y);
+  out.restarts = begins.size() - 1;
+  if (out.restarts < (out.by_attempts ? 1 : 2)) return out;
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const size_t end = i + 1 < begins.size() ? begins[i + 1] : points.size();
+    if (end - begins[i] < Sawtooth::kFewestBetween) return out;
   }
-  if (out.restarts == 0) return out;
   out.judged = true;
   const double mean = MeanOf(y);
   for (double& v : y) v -= mean;
-  FitAges(points, y, out);
+  FitAges(points, y, begins, out);
   const double line = LineResidual(y);
   out.residual_share = line > 0 ? out.residual_share / line : 1;
-  out.found = out.slope > 0 && out.slope >= 6 * out.standard_error && out.residual_share <= 0.5 &&
+  // Something that comes and goes is a square wave, of which the line leaves a quarter.
+  const double most = out.by_attempts ? 0.5 : 0.2;
+  out.found = out.slope > 0 && out.slope >= 6 * out.standard_error && out.residual_share <= most &&
               out.smallest_fall > 0;
   return out;
 }

@@ -31,13 +31,16 @@ struct StepChange {
 // 8 steps on each side.
 StepChange FindStepChange(std::span<const DriftPoint> points);
 
-// Growth that begins anew with every restart of the run: a line in the steps since the attempt
-// began, against a line in the steps.
+// Growth that begins anew with every restart: a line in the steps since the last one, against a
+// line in the steps. Restarts are the run's recorded attempts; where it has one alone (an engine
+// restarts without the trainer, and text records know no attempts) they are sudden falls, at least
+// two: beyond 4 deviations of the steps' differences and half of the largest.
 struct Sawtooth {
   static constexpr size_t kFewestBetween = 4;  // steps with drift of an attempt
 
   bool judged = false;  // at least 2 such attempts, 16 steps in all
-  bool found = false;   // all conditions
+  bool by_attempts = false;
+  bool found = false;  // all conditions
   size_t restarts = 0;
   double slope = 0;  // of log mean d^2, a step
   double standard_error = 0;
@@ -45,7 +48,8 @@ struct Sawtooth {
   double smallest_fall = 0;   // of the log, from the last 4 steps before a restart to the first 4
 };
 
-// found: slope >= 6 standard errors, residual_share <= 1/2, every restart a fall.
+// found: slope >= 6 standard errors, residual_share <= 1/2 (1/5 where the restarts are not
+// recorded), every restart a fall.
 Sawtooth FindSawtooth(std::span<const DriftPoint> points);
 
 // What a site's steps show: over the tokens labelled lag 0, and over those of the commonest lag.

@@ -47,8 +47,8 @@ void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) 
   Put(details, "chi_square", std::expm1(m.log_chi_square_plus_1()));
   static constexpr const char* kNames[] = {"tail_1.1", "tail_2", "tail_5", "tail_100"};
   for (size_t i = 0; i < DriftMoments::kTails.size(); ++i) Put(details, kNames[i], m.tail_share(i));
-  PutFit(details, "on_entropy", s.on_entropy.Fit());
-  PutFit(details, "on_log_mu", s.on_rollout.Fit());
+  PutFit(details, "on_entropy", s.slopes.pool().on_entropy.Fit());
+  PutFit(details, "on_log_mu", s.slopes.pool().on_rollout.Fit());
   PutFit(details, "on_advantage", s.on_advantage.Fit());
   if (s.rounding_share() > 0) Put(details, "rounding_share", s.rounding_share());
   if (s.rescore_k2.count() > 0) Put(details, "engine_against_itself_k2", s.rescore_k2.mean());

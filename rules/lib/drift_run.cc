@@ -24,9 +24,11 @@ void SplitAlpha(const DriftRun::Key& key, double share, Site* site) {
   site->sampler = SamplerTest(share * AlphaOf("drift/sampler-mismatch", at));
 }
 
-RecordOutcome OutcomeOf(const RecordTest& test) {
+RecordOutcome OutcomeOf(const RecordTest& test, const DriftDeclared& declared) {
   if (test.alarmed_up()) return RecordOutcome::kUp;
-  if (test.alarmed_down()) return RecordOutcome::kDown;
+  const bool processed = declared.mode != v1::LOGPROB_MODE_RAW;
+  if (test.alarmed_down())
+    return declared.cuts && processed ? RecordOutcome::kSupport : RecordOutcome::kDown;
   if (test.tokens() == 0) return RecordOutcome::kInconclusive;
   return test.tokens() < kFewTokens ? RecordOutcome::kUntested : RecordOutcome::kQuiet;
 }
@@ -66,7 +68,7 @@ void DriftSite::EndStep() {
   times.EndStep();
   record.EndStep();
   sampler.EndStep();
-  tests.record = OutcomeOf(record);
+  tests.record = OutcomeOf(record, statistics.declared);
   tests.sampler = OutcomeOf(sampler, false);
   tests.trainer_k2 = kNotRecorded;
   for (const ClusteredMean* own : {&statistics.trainer_k2, &statistics.own_k2}) {
@@ -94,6 +96,10 @@ DriftCause DriftSite::Cause() const { return NameDriftCause(statistics, Patterns
 
 std::string DriftSite::RecordDoubt() const {
   if (!tests.record_failed()) return "";
+  if (tests.record == RecordOutcome::kSupport)
+    return "supports-differ: the trainer's probabilities are over tokens that the declared top-p "
+           "or "
+           "top-k leaves out, so that the drift of what was drawn is no noise";
   return "record-invalid: what was logged is not what was sampled, so that its drift says nothing "
          "about the weights";
 }

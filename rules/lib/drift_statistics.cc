@@ -27,6 +27,8 @@ void DriftStatistics::Declare(const RolloutSequence& s) {
     declared.mode = v1::LOGPROB_MODE_ABSENT;
     declared.mixed = true;
   }
+  declared.heats |= std::isfinite(s.temperature) && s.temperature != 1;
+  declared.cuts |= s.top_p < 1 || s.top_k > 0;
   Agree(s.temperature, first, declared.temperature, declared.mixed);
   Agree(s.top_p, first, declared.top_p, declared.mixed);
   Agree(s.top_k > 0 ? static_cast<double>(s.top_k) : kNotRecorded, first, declared.top_k,
@@ -52,14 +54,14 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
     rescore_k2.EndSequence();
   }
   broken_turn_ = turns.Take(sequence);
+  slopes.Begin(sequence.worker, sequence.step);
   strata.BeginSequence(sequence.worker);
   for (const RolloutToken& token : sequence.tokens) {
     if (token.judged && token.same_token) TakeToken(sequence, token);
   }
   TakeShifts(sequence);
-  for (ClusteredSlope* fit :
-       {&on_entropy, &on_rollout, &on_advantage, &on_entropy_stale, &on_cached})
-    fit->EndSequence();
+  slopes.ForSequence([](DriftSlopes& part) { part.EndSequence(); });
+  for (ClusteredSlope* fit : {&on_advantage, &on_cached}) fit->EndSequence();
   for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d, &own_k2}) mean->EndSequence();
   by_lag.EndSequence();
   jumps.EndSequence();
@@ -99,11 +101,7 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
     jumps.Add(token.lag, d);
   }
   TakeBehaviour(token, lag_known && token.lag == 0);
-  const double centred = token.train + token.train_entropy;
-  if (std::isfinite(centred)) {
-    ++with_entropy;
-    (is_fresh ? on_entropy : on_entropy_stale).Add(centred, d);
-  }
+  with_entropy += std::isfinite(token.train + token.train_entropy);
   if (is_fresh) TakeFresh(sequence, token, d);
 }
 
@@ -124,7 +122,9 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
     after_other_prompt += std::min(square, 0.25);
   bounded_k3.Add(std::min(K3(d), 1.0));
   minus_d.Add(-d);
-  on_rollout.Add(token.rollout, d);
+  slopes.ForToken(token.version, [&](DriftSlopes& part) {
+    part.Add(token.train, token.rollout, token.train_entropy);
+  });
   if (token.rollout < 0) lost_mass.Add(-d - square / 2);
   if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2);
   if (sequence.cached_tokens >= 0)

@@ -18,6 +18,7 @@
 #include "rules/lib/drift_series.h"
 #include "rules/lib/drift_staleness.h"
 #include "rules/lib/drift_strata.h"
+#include "rules/lib/drift_temperature.h"
 #include "rules/lib/rollout_sequence.h"
 #include "rules/lib/rollout_turns.h"
 
@@ -31,10 +32,11 @@ struct DriftDeclared {
   double top_p = kNotRecorded;
   double top_k = kNotRecorded;
   bool mixed = false;
+  bool heats = false, cuts = false;  // some sequence declares T != 1; top-p or top-k
 
-  bool says_temperature() const { return temperature == temperature && temperature != 1; }
-  bool says_truncation() const { return (top_p == top_p && top_p < 1) || top_k > 0; }
-  void Persist(Archive& a) { a(mode, temperature, top_p, top_k, mixed); }
+  bool says_temperature() const { return heats; }
+  bool says_truncation() const { return cuts; }
+  void Persist(Archive& a) { a(mode, temperature, top_p, top_k, mixed, heats, cuts); }
 };
 
 struct DriftStatistics {
@@ -55,9 +57,9 @@ struct DriftStatistics {
   DriftSeries series;
   DriftDeclared declared;
 
-  // Of fresh tokens: d on log pi + H_pi, d on log mu, d + d^2/2 on the advantage.
-  ClusteredSlope on_entropy, on_rollout, on_advantage;
-  ClusteredSlope on_entropy_stale;
+  // Of fresh tokens: d on log pi + H_pi and on log mu, by parts; d + d^2/2 on the advantage.
+  RolloutSlices<DriftSlopes> slopes;
+  ClusteredSlope on_advantage;
   // -d - d^2/2 of fresh tokens with log mu < 0: 0 up to third order for noise, the missing mass for
   // truncation.
   ClusteredMean lost_mass;
@@ -104,8 +106,9 @@ struct DriftStatistics {
   // Between sequences broken_turn_ is not looked at.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    a(differing_ids, fresh, stale, sizes, strata, series, declared, on_entropy, on_rollout);
-    a(on_advantage, on_entropy_stale, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
+    a.Version(2, 2);
+    a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
+    a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
     a(gridded_rollout, rounding_squares, rescored, rescore_k2, trainer_k2);
     a(jumps, split, with_behaviour, turns, after_other_prompt, lattice, own_k2);

@@ -268,6 +268,15 @@ bool NonFiniteTrace::masks() const {
   return std::any_of(all_.begin(), all_.end(), [](const Observation& o) { return o.mask_like(); });
 }
 
+std::map<std::pair<std::string, std::string>, bool> NonFiniteTrace::looked_at() const {
+  std::map<std::pair<std::string, std::string>, bool> sites;
+  for (const Observation& o : all_) {
+    bool& finite = sites.try_emplace({o.layer, o.op}, true).first->second;
+    finite = finite && (o.non_finite() == 0 || o.mask_like());
+  }
+  return sites;
+}
+
 void NonFiniteTrace::Clear() {
   all_.clear();
   values_ = 0;

@@ -71,6 +71,8 @@ class NonFiniteTrace {
   // (layer, op) sites with such a value, masks aside.
   size_t sites() const;
   bool masks() const;
+  // Every (layer, op) that was looked at: were all of its values finite, masks aside?
+  std::map<std::pair<std::string, std::string>, bool> looked_at() const;
   void Clear();
 
  private:

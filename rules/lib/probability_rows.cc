@@ -135,6 +135,26 @@ RowKind KindOfSum(const double* p, int64_t n, DType dtype, double sum, double bo
   return off > 0 ? RowKind::kExcess : RowKind::kDeficit;
 }
 
+// p/largest added one by one in `format`: what a softmax that keeps its sum there divides by.
+double ReplayedSum(const double* p, int64_t n, double largest, DType format) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (p[i] > 0) sum = RoundToFormat(sum + RoundToFormat(p[i] / largest, format), format);
+  }
+  return sum;
+}
+
+bool IsStopped(const double* p, int64_t n, const ProbabilityRow& row, DType dtype) {
+  const double off = row.sum - 1;
+  if (!(off > 0.05) || !(off > 4 * row.bound)) return false;
+  const double divisor = 1 / row.largest;
+  const double tolerance = divisor * (UlpOf(row.largest, dtype) / row.largest + 0x1p-10);
+  for (const DType format : {DType::kBF16, DType::kF16}) {
+    if (std::abs(ReplayedSum(p, n, row.largest, format) - divisor) <= tolerance) return true;
+  }
+  return false;
+}
+
 ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype, bool few_levels) {
   ProbabilityRow row;
   Sum sum, ulps;
@@ -159,6 +179,8 @@ ProbabilityRow LookAtRow(const double* p, int64_t n, DType dtype, bool few_level
     row.kind = KindOfSum(p, n, dtype, row.sum, row.bound, few_levels);
     row.least = *std::min_element(p, p + n);
     row.floored = IsFloored(p, n, dtype, row.sum, row.bound);
+    row.positive = n - std::count(p, p + n, 0.0);
+    row.stopped = row.kind == RowKind::kExcess && IsStopped(p, n, row, dtype);
   }
   return row;
 }
@@ -197,19 +219,34 @@ bool OneFloor(const std::vector<ProbabilityRow>& rows) {
   return excess > 0;
 }
 
+bool StoppedNormaliser(const std::vector<ProbabilityRow>& rows) {
+  bool beyond = false;
+  for (const ProbabilityRow& row : rows) {
+    if (row.kind == RowKind::kMasked || row.kind == RowKind::kNonFinite ||
+        row.kind == RowKind::kSumsToOne || row.kind == RowKind::kNearOne)
+      continue;
+    if (!row.stopped) return false;
+    beyond = true;
+  }
+  return beyond;
+}
+
 bool DropoutFactor(const std::vector<ProbabilityRow>& rows) {
   static constexpr double kRates[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5};
   bool beyond = false;
+  double surprise = 0;  // -ln of the chance that nothing was dropped, at the rows' rates
   for (const ProbabilityRow& row : rows) {
     if (row.kind == RowKind::kMasked || row.kind == RowKind::kNonFinite) continue;
     if (std::abs(row.sum - 1) <= row.bound) continue;
     beyond = true;
-    const bool rate = std::any_of(std::begin(kRates), std::end(kRates), [&](double q) {
+    const auto rate = std::find_if(std::begin(kRates), std::end(kRates), [&](double q) {
       return std::abs(row.sum * (1 - q) - 1) <= row.bound;
     });
-    if (!rate) return false;
+    if (rate == std::end(kRates)) return false;
+    surprise -= static_cast<double>(row.positive) * std::log1p(-*rate);
   }
-  return beyond;
+  constexpr double kBeyondBelief = 13.8;  // a chance of 1e-6
+  return beyond && surprise <= kBeyondBelief;
 }
 
 bool OneFactor(const std::vector<ProbabilityRow>& rows) {

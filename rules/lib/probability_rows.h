@@ -29,6 +29,10 @@ struct ProbabilityRow {
   double largest = 0;
   double least = 0;
   bool floored = false;  // what lies on the least value makes the difference from one
+  // What sums in 8 or 11 bits would have divided this row by is what it was divided by, and that
+  // puts its sum where it is, far above one.
+  bool stopped = false;
+  int64_t positive = 0;  // values above zero
   uint64_t index = 0;    // row of the tensor
 };
 
@@ -43,10 +47,19 @@ std::vector<ProbabilityRow> LookAtRows(const TensorCase& c);
 // Every row that is too large is floored, by one floor.
 bool OneFloor(const std::vector<ProbabilityRow>& rows);
 
+// A normaliser that stopped, replayed. exp(x - max) is 1 at a row's largest value: 1/largest is
+// what the row was divided by, and p/largest what was summed, to a rounding of each. Added one by
+// one in bf16 or fp16 those stop where one more is less than half a unit. Where that gives
+// 1/largest within a rounding of p, and a sum that is above one by 5 % and by 4 bounds, the row is
+// `stopped`: scaled by one factor, it is so only where the factor is the very one. All rows beyond
+// one must be.
+bool StoppedNormaliser(const std::vector<ProbabilityRow>& rows);
+
 // All rows have one sum other than one, though they are not alike: a factor that somebody applied.
 bool OneFactor(const std::vector<ProbabilityRow>& rows);
 
-// Every sum other than one is what a customary rate of dropout makes of a row that lost nothing.
+// Every sum other than one is what a customary rate of dropout makes of a row that lost nothing,
+// and that so many values lost nothing is not beyond belief (a chance of 1e-6).
 bool DropoutFactor(const std::vector<ProbabilityRow>& rows);
 
 }  // namespace plumbline::rules

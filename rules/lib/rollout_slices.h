@@ -96,7 +96,8 @@ class RolloutSlices {
       visit(SliceName{SliceName::Kind::kParity, "", i}, 0.0625, parity_[static_cast<size_t>(i)]);
   }
 
-  // Between sequences nothing is open: open_, always_, version_ and open_number_ are the next one's.
+  // Between sequences nothing is open: open_, always_, version_ and open_number_ are the next
+  // one's.
   void Persist(Archive& a) { a(pool_, workers_, versions_, parity_[0], parity_[1], born_); }
 
  private:

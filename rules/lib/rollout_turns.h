@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/archive.h"
+#include "plumbline/v1/finding.pb.h"
 #include "rules/lib/rollout_sequence.h"
 
 namespace plumbline::rules {
@@ -52,5 +53,8 @@ struct TurnPrefixes {
   int64_t id_step_ = 0;
   Turn logged_;
 };
+
+// The finding that some turn's prompt holds other ids; `turns` counts at least one.
+v1::Verdict OtherPrompts(const TurnPrefixes& turns);
 
 }  // namespace plumbline::rules

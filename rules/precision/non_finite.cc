@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
+#include "rules/lib/non_finite_scalars.h"
 #include "rules/lib/non_finite_trace.h"
 #include "rules/lib/reduction_join.h"
 #include "rules/lib/verdicts.h"
@@ -24,8 +25,11 @@ The first NaN or infinity: in which step, which operation and on which rank it a
 that rank had seen right before.
 
 **What it checks.** Every tensor, update and sampled reduction that was observed, in the order in which the
-ranks made their observations. The first one that holds a NaN or an infinity is the finding; everything it
-floods afterwards, in the same step and the ones that follow without a clean one between, is the same incident.
+ranks made their observations, and the scalars that tell of training (losses, norms of the gradient; not those of an
+evaluation). The first one that holds a NaN or an infinity is the finding; everything it floods afterwards, in the same
+step and the ones that follow without a clean one between, is the same incident. Scalars come every step and tensors in
+some: a loss that is NaN in step 61 is earlier than a tensor that was looked at in step 64. The finding then names no
+layer, a rank only where several reported the scalar, and says since when no tensor was looked at.
 
 **Why.** One infinity in one element of one rank is all NaN everywhere two steps later: attention mixes
 it over the sequence, the all-reduce over the ranks, the optimizer into the weights. The loss shows it then,
@@ -98,10 +102,13 @@ std::string BeforeText(const Observation* before) {
 
 class NonFinite : public Rule {
  public:
-  bool ReadsScalar(const v1::Site& site) const override { return IsLossScale(site); }
+  bool ReadsScalar(const v1::Site& site) const override {
+    return IsLossScale(site) || TellsOfTraining(site);
+  }
 
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     Group& group = groups_[{step.attempt, step.role}];
+    group.scalars.Take(step);
     for (const Item& item : step.items) {
       group.trace.Take(step, item);
       if (!item.evidence->has_scalar() || !IsLossScale(step.site)) continue;
@@ -121,14 +128,19 @@ class NonFinite : public Rule {
     Look(group, step, fell, out);
     if (group.scale_now) group.scale = group.scale_now;
     group.scale_now.reset();
+    for (const auto& [site, finite] : group.trace.looked_at()) {
+      if (finite) group.finite[site] = step.step;
+    }
+    if (group.trace.observations() > 0) group.looked = step.step;
     group.trace.Clear();
+    group.scalars.Clear();
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
     for (auto& [key, group] : groups_) {
       if (group.pending) Tell(*std::exchange(group.pending, std::nullopt), false, out);
     }
-    if (found_ || observations_ == 0) return;
+    if (found_ || observations_ == 0) return;  // scalars alone: nobody looked at values
     v1::Verdict verdict =
         values_ == 0 ? Inconclusive("no-values: what was observed holds no values, or no counts")
         : masks_     ? Inconclusive(
@@ -142,7 +154,7 @@ class NonFinite : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
     archive(groups_, noted_, observations_, values_, masks_, found_);
   }
 
@@ -157,23 +169,40 @@ class NonFinite : public Rule {
     bool ordered;
     bool apart;
     size_t sites;
-    void Persist(Archive& a) { a(step, first, before, ranks, finite_ranks, ordered, apart, sites); }
+    std::optional<int64_t> finite_step;  // when this site was last looked at before, and finite
+    void Persist(Archive& a) {
+      a(step, first, before, ranks, finite_ranks, ordered, apart, sites, finite_step);
+    }
   };
   struct Group {
     NonFiniteTrace trace;
     std::optional<double> scale, scale_now;
     std::optional<Sighting> pending;
-    bool open = false;  // the last step that observed anything was not clean
+    bool by_scalar = false;  // `open` by a scalar alone
+    bool open = false;       // the last step that observed anything was not clean
+    NonFiniteScalars scalars;
+    std::map<std::pair<std::string, std::string>, int64_t> finite;  // each site's last such step
+    std::optional<int64_t> looked;                                  // the last step with values
     // Between steps the trace is empty, and so is scale_now.
-    void Persist(Archive& a) { a(scale, pending, open); }
+    void Persist(Archive& a) { a(scale, pending, open, by_scalar, scalars, finite, looked); }
   };
 
   void Look(Group& group, const StepEnd& step, bool fell, VerdictSink& out) {
-    if (group.trace.observations() == 0) return;
+    if (const std::optional<NonFiniteScalar> scalar = group.scalars.First();
+        scalar && !group.trace.First()) {
+      LookAtScalar(group, *scalar, step.step, fell, out);
+      return;
+    }
+    if (group.trace.observations() == 0) {
+      // A loss that is a number again ends what it began; tensors that were not looked at do not.
+      if (group.scalars.any() && group.by_scalar) group.open = group.by_scalar = false;
+      return;
+    }
     observations_ += group.trace.observations();
     values_ += group.trace.values();
     masks_ |= group.trace.masks();
     const std::optional<FirstSeen> seen = group.trace.First();
+    group.by_scalar = false;
     if (!seen) {
       group.open = false;
       return;
@@ -185,6 +214,8 @@ class NonFinite : public Rule {
                seen->finite_ranks, group.trace.ordered(),
                seen->apart,        group.trace.sites()};
     if (const Observation* before = group.trace.Before(first)) s.before = *before;
+    if (const auto at = group.finite.find({first.layer, first.op}); at != group.finite.end())
+      s.finite_step = at->second;
     const bool scaled = first.gradient_like() && (group.scale || group.scale_now);
     if (scaled && !fell) {
       if (!group.pending) group.pending = std::move(s);
@@ -205,9 +236,10 @@ class NonFinite : public Rule {
          .title = absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)),
          .explanation = absl::StrFormat(
              "In step %d %s the first to observe a value that is no number: %s of %d in %s/%s "
-             "(%s). %s%s%s",
+             "(%s). %s%s%s%s",
              s.step, WhoText(s), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
-             AloneText(s), BeforeText(s.before ? &*s.before : nullptr),
+             AloneText(s), UnseenText(s.finite_step, s.step, "It"),
+             BeforeText(s.before ? &*s.before : nullptr),
              backed_off ? " The loss scale backed off from it, as it is meant to." : ""),
          .cause = Cause(s, backed_off),
          .measured = "values that are no numbers",
@@ -223,6 +255,60 @@ class NonFinite : public Rule {
          .confidence = s.before && !backed_off ? 0.8 : 1.0});
     Fill(s, verdict);
     out.Add(std::move(verdict));
+  }
+
+  // A loss or a norm is no number, and no tensor of this step is: what is known, and no more.
+  void LookAtScalar(Group& group, const NonFiniteScalar& scalar, int64_t step, bool fell,
+                    VerdictSink& out) {
+    v1::Site site;
+    site.set_op(scalar.op);
+    // A loss scale is meant to overflow gradients now and then.
+    const bool backed_off = IsGradientNorm(site) && fell;
+    if (group.trace.observations() > 0) {
+      observations_ += group.trace.observations();
+      values_ += group.trace.values();
+    }
+    if (group.open || backed_off || (IsGradientNorm(site) && group.scale)) return;
+    group.open = group.by_scalar = true;
+    found_ = true;
+    const std::string kind = std::isnan(scalar.value) ? "NaN" : "infinite";
+    const std::string name = scalar.layer.empty() ? scalar.op : scalar.layer + "/" + scalar.op;
+    const bool looked_now = group.trace.observations() > 0;
+    v1::Verdict verdict = MakeFinding(
+        {.level = v1::LEVEL_ERROR,
+         .strength = v1::STRENGTH_PROVED,
+         .title = absl::StrCat(scalar.op, " is no number"),
+         .explanation = absl::StrFormat(
+             "In step %d %s is %s. %sWhere it arose is not known.", step, name, kind,
+             looked_now ? "The values that were looked at in this step are finite. "
+                        : UnseenText(group.looked, step + 1, "A tensor")),
+         .cause = "unknown",
+         .measured = "scalars that are no numbers",
+         .value = 1,
+         .unit = "scalars",
+         .threshold = 0,
+         .threshold_source = "none is expected",
+         .fix = "Run from the last checkpoint before this step and look at tensors in every step "
+                "(plumbline.init(every=1)), or with torch.autograd.set_detect_anomaly(True).",
+         .confidence = 0});
+    SetPlace(verdict, scalar.layer, scalar.op, step, step,
+             std::set<uint32_t>(scalar.ranks.begin(), scalar.ranks.end()));
+    verdict.mutable_finding()->set_sample_size(1);
+    Put(*verdict.mutable_finding()->mutable_witness(), "scalar", name);
+    Put(*verdict.mutable_finding()->mutable_witness(), "value", scalar.value);
+    if (group.looked)
+      Put(*verdict.mutable_details(), "tensors_last_looked_at", static_cast<double>(*group.looked));
+    out.Add(std::move(verdict));
+  }
+
+  // "It was last looked at in step 32; steps 33 to 63 were not looked at. "
+  static std::string UnseenText(const std::optional<int64_t>& last, int64_t step,
+                                const char* what) {
+    if (!last || step - *last < 2) return "";
+    const int64_t from = *last + 1, to = step - 1;
+    return absl::StrFormat(
+        "%s was last looked at, and finite, in step %d: not in %s. ", what, *last,
+        from == to ? absl::StrCat("step ", from) : absl::StrFormat("steps %d to %d", from, to));
   }
 
   static std::string WhoText(const Sighting& s) {

@@ -30,6 +30,10 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 
 **Bad.** `61 of 64 rows sum to more than one, up to 2.72`.
 
+Where every row that is off is so by what the replay of such a sum gives (p divided by the row's largest, added one by
+one in bf16 or fp16, stops at the very number that the row was divided by), no factor explains it better, and the
+finding says what it was divided by.
+
 **Good.** Softmax and losses in fp32, rounded to 16 bits once at the end.
 
 **How to fix it.**
@@ -41,7 +45,8 @@ Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is
 **Strength.** `bounded`: on the assumption that the rows are meant to be distributions.
 
 **Inconclusive when** there are no whole rows, or all that is wrong has an honest explanation: zeros
-between a row's values (dropout, top-k, sparse masks), one factor over unlike rows (a routed scaling), values
+between a row's values (dropout, top-k, sparse masks), one factor over unlike rows (a routed scaling; dropout's
+1/(1-p) where that nothing was dropped can be believed), values
 below zero or above one (dropout's scale, scores that are no shares), a floor under all values (clamp), sums
 further from one than n additions in 8 bits can err (sigmoids), or sums below one alone (a sink, a shard of
 the vocabulary, a top-k that was not renormalised), or values that are few levels (integers or 8 bits with a
@@ -90,6 +95,7 @@ std::string Explanation(const std::vector<ProbabilityRow>& rows, const Tally& ta
   if (tally.of(RowKind::kNoShare) > 0)
     return "not-shares: values below zero or above one (dropout's scale, or scores that are no "
            "probabilities)";
+  if (StoppedNormaliser(rows)) return "";
   if (OneFactor(rows)) return "one-factor: unlike rows have the same sum: they were scaled";
   if (DropoutFactor(rows))
     return "dropout-factor: the rows are scaled as dropout scales those of which it drops nothing";
@@ -142,6 +148,7 @@ class Normalisation : public Rule {
   static v1::Verdict Found(const TensorCase& c, const Tally& tally) {
     const ProbabilityRow& worst = *tally.worst;
     const double off = worst.sum - 1;
+    const bool stopped = worst.stopped;
     v1::Verdict verdict = MakeFinding(
         {.level = v1::LEVEL_WARNING,
          .strength = v1::STRENGTH_BOUNDED,
@@ -149,9 +156,13 @@ class Normalisation : public Rule {
          .explanation =
              absl::StrFormat("%d of %d rows of %d values sum to more than one beyond what fp32 "
                              "sums and one rounding "
-                             "to %s allow; row %d sums to %.6g, %.3g times its bound away.",
+                             "to %s allow; row %d sums to %.6g, %.3g times its bound away%s.",
                              tally.of(RowKind::kExcess), c.rows, c.columns, DTypeName(RowsDType(c)),
-                             worst.index, worst.sum, off / worst.bound),
+                             worst.index, worst.sum, off / worst.bound,
+                             stopped ? absl::StrFormat(": it was divided by %.5g, where a sum of "
+                                                       "its values in 16 bits stops",
+                                                       1 / worst.largest)
+                                     : ""),
          .cause = "16-bit-normaliser",
          .measured = "sum of a row minus one",
          .value = off,
@@ -160,7 +171,7 @@ class Normalisation : public Rule {
          .threshold_source = "half an ulp of each value and (n + 2) 2^-24",
          .fix = "Sum in fp32: torch.softmax(x, -1, dtype=torch.float32), Megatron-LM "
                 "--attention-softmax-in-fp32, fp32 running sums in hand-written kernels.",
-         .confidence = 0.9});
+         .confidence = stopped ? 0.95 : 0.9});
     v1::Finding& f = *verdict.mutable_finding();
     f.set_sample_size(static_cast<uint64_t>(c.rows));
     Put(*f.mutable_witness(), "row", static_cast<double>(worst.index));

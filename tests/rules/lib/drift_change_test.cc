@@ -206,10 +206,36 @@ TEST(Sawtooth, AttemptsThatEachBeginHigherAreALine) {
   EXPECT_GE(falls, 50);
 }
 
+// An engine that restarts without the trainer: no attempt is recorded, the falls show.
+TEST(Sawtooth, FindsFallsWhereNoRestartIsRecorded) {
+  std::mt19937_64 engine(64);
+  const auto grows = [](int t) { return std::exp(0.2 * (t % 10)); };
+  int found = 0, three = 0;
+  for (int run = 0; run < 100; ++run) {
+    const Sawtooth tooth = FindSawtooth(Series(engine, 40, grows, 0.15));
+    found += tooth.found && !tooth.by_attempts;
+    three += tooth.restarts == 3;
+  }
+  EXPECT_GE(found, 95);
+  EXPECT_GE(three, 95);
+  // Steps that come and go, one that falls, even growth, a jump.
+  const int runs = Long() ? 20000 : 2000;
+  int loud = 0;
+  for (int run = 0; run < runs; ++run) {
+    const int steps = 16 + run % 80;
+    loud += FindSawtooth(Series(engine, steps, kFlat, 0.1 + 0.01 * (run % 90))).found;
+    loud += FindSawtooth(Series(engine, steps, [](int t) { return std::exp(0.05 * t); })).found;
+    loud += FindSawtooth(Series(engine, steps, [](int t) { return t < 9 ? 5.0 : 1.0; })).found;
+    loud += FindSawtooth(Series(engine, steps, [](int t) { return t < 12 ? 1.0 : 6.0; })).found;
+    loud += FindSawtooth(Series(engine, steps, [](int t) { return t % 8 < 4 ? 1.0 : 4.0; })).found;
+  }
+  EXPECT_EQ(loud, 0);
+}
+
 TEST(Sawtooth, NotJudgedWithoutRestartsOrWithTooFewSteps) {
   std::mt19937_64 engine(63);
   const auto grows = [](int t) { return std::exp(0.2 * (t % 10)); };
-  EXPECT_FALSE(FindSawtooth(Series(engine, 40, grows)).judged);
+  EXPECT_FALSE(FindSawtooth(Series(engine, 20, grows)).judged);  // one fall may be a repair
   EXPECT_FALSE(FindSawtooth(Restarted(Series(engine, 12, grows), 6)).judged);
   EXPECT_FALSE(FindSawtooth(Restarted(Series(engine, 22, grows), 10)).judged);  // the last has 2
   EXPECT_FALSE(FindSawtooth({}).judged);

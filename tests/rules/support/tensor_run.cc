@@ -191,6 +191,18 @@ void AddLossScale(const TensorRunSpec& spec, v1::Batch* batch) {
   }
 }
 
+void AddLoss(const TensorRunSpec& spec, v1::Batch* batch) {
+  for (int step = 0; spec.loss_nan_step >= 0 && step < spec.steps; ++step) {
+    for (int rank = 0; rank < (spec.loss_of_all ? spec.ranks : 1); ++rank) {
+      v1::Evidence& e = *batch->add_evidence();
+      e.set_source(static_cast<uint32_t>(rank));
+      e.mutable_site()->set_op(spec.loss);
+      e.set_step(step);
+      e.mutable_scalar()->set_value(step < spec.loss_nan_step ? 2.5 : NAN);
+    }
+  }
+}
+
 }  // namespace
 
 void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
@@ -200,6 +212,8 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                       {"rows", &s.rows},
                       {"columns", &s.columns},
                       {"max_samples", &s.max_samples},
+                      {"look_every", &s.look_every},
+                      {"loss_nan_step", &s.loss_nan_step},
                       {"seed", &s.seed},
                       {"top_k", &s.top_k},
                       {"masked_rows", &s.masked_rows},
@@ -225,7 +239,8 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                        {"floor", &s.floor},
                        {"start", &s.start},
                        {"step", &s.step}},
-            .flag = {{"sample", &s.sample},
+            .flag = {{"loss_of_all", &s.loss_of_all},
+                     {"sample", &s.sample},
                      {"ordered", &s.ordered},
                      {"causal", &s.causal},
                      {"renormalise", &s.renormalise},
@@ -243,6 +258,7 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                      {"content", &s.content},
                      {"replicas", &s.replicas},
                      {"poison", &s.poison},
+                     {"loss", &s.loss},
                      {"loss_scale", &s.loss_scale}},
             .dtype = {{"dtype", &s.dtype},
                       {"used", &s.used},
@@ -257,12 +273,13 @@ v1::Batch TensorRun(const TensorRunSpec& spec) {
     AddTrainer(rank, spec.ranks, &batch);
   }
   const Run run(spec);
-  for (int step = 0; step < spec.steps; ++step) {
+  for (int step = 0; step < spec.steps; step += spec.look_every) {
     for (int rank = 0; rank < spec.ranks; ++rank) {
       for (int layer = 0; layer < spec.layers; ++layer) run.Observe(step, rank, layer, &batch);
     }
   }
   AddLossScale(spec, &batch);
+  AddLoss(spec, &batch);
   return batch;
 }
 

@@ -68,8 +68,12 @@ struct TensorRunSpec {
   int poison_layer = 0;
   int poison_rank = 0;
   bool floods = true;
-  int poison_every = 0;    // every n-th value, of every tensor
-  std::string loss_scale;  // one scalar a step, separated by spaces
+  int poison_every = 0;       // every n-th value, of every tensor
+  std::string loss_scale;     // one scalar a step, separated by spaces
+  int look_every = 1;         // tensors are looked at in each n-th step
+  int loss_nan_step = -1;     // rank 0 logs a loss each step, NaN from this one on; -1: no loss
+  bool loss_of_all = false;   // every rank logs it
+  std::string loss = "loss";  // its name
 };
 
 void Set(TensorRunSpec& spec, const std::string& key, const std::string& value);

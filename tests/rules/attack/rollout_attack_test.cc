@@ -1,0 +1,99 @@
+// The judgement of rollouts under attack: no error in any innocent family, every guilty one found,
+// no cause named that is not there. A few seeds of each; PLUMB_LONG=1 takes forty.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "tests/rules/attack/rollout_families.h"
+#include "tests/rules/support/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::GuiltyRollout;
+using testing::GuiltyRollouts;
+using testing::InnocentRollout;
+using testing::InnocentRollouts;
+using testing::Verdicts;
+using testing::VerdictsOn;
+
+int Seeds() { return std::getenv("PLUMB_LONG") != nullptr ? 40 : 2; }
+
+Verdicts Judge(v1::Batch batch) {
+  return VerdictsOn({std::move(batch)}, {.rules = {"drift/*", "causality/train-infer-routing",
+                                                   "performance/rollout-*"}});
+}
+
+// What an innocent record may be said to be: nothing is wrong with its sampler, ids or sync.
+const std::set<std::string> kAccusations = {"temperature",    "misalignment", "zero-filled",
+                                            "retokenisation", "stale-cache",  "missed-sync"};
+
+TEST(RolloutAttack, NoInnocentFamilyIsAccused) {
+  EXPECT_GE(InnocentRollouts().size(), 30u);
+  int recordings = 0;
+  for (const InnocentRollout& family : InnocentRollouts()) {
+    for (int seed = 1; seed <= Seeds(); ++seed) {
+      ++recordings;
+      for (const v1::Verdict& v : Judge(family.make(seed))) {
+        if (v.kind() != v1::Verdict::KIND_FINDING) continue;
+        const v1::Finding& f = v.finding();
+        const std::string what = std::string(family.name) + ", seed " + std::to_string(seed) +
+                                 ": " + v.rule() + ", " + f.cause().id() + ": " + f.explanation();
+        EXPECT_NE(f.level(), v1::LEVEL_ERROR) << what;
+        if (!family.large) {
+          EXPECT_LT(f.level(), v1::LEVEL_WARNING) << what;
+        }
+        EXPECT_FALSE(kAccusations.contains(f.cause().id())) << what;
+        EXPECT_EQ(f.title().find("not what was sampled"), std::string::npos) << what;
+      }
+    }
+  }
+  std::printf("%d recordings of %d innocent families\n", recordings,
+              static_cast<int>(InnocentRollouts().size()));
+}
+
+TEST(RolloutAttack, EveryGuiltyFamilyIsFound) {
+  for (const GuiltyRollout& family : GuiltyRollouts()) {
+    int found = 0, named = 0;
+    for (int seed = 1; seed <= Seeds(); ++seed) {
+      bool by_rule = false, by_cause = false;
+      std::string causes;
+      for (const v1::Verdict& v : Judge(family.make(seed))) {
+        const bool loud = v.finding().level() >= v1::LEVEL_WARNING;
+        by_rule |= loud && v.rule() == family.rule;
+        by_cause |= loud && v.finding().cause().id() == family.cause;
+        if (loud) causes += " " + v.rule() + "=" + v.finding().cause().id();
+      }
+      found += by_rule;
+      named += by_cause || family.cause == std::string();
+      EXPECT_TRUE(by_rule) << family.name << ", seed " << seed << ":" << causes;
+      EXPECT_TRUE(by_cause || family.cause == std::string())
+          << family.name << ", seed " << seed << ":" << causes;
+    }
+    std::printf("%-40s found in %d of %d, named in %d\n", family.name, found, Seeds(), named);
+  }
+}
+
+// The step is the one in which the drift rose, whenever one looks.
+TEST(RolloutAttack, AMissedUpdateIsPutInItsStep) {
+  for (const int from : {9, 14, 20}) {
+    testing::RolloutSpec spec;
+    spec.sin = "missed-sync";
+    spec.steps = 32;
+    spec.from_step = from;
+    spec.versions = 8;
+    spec.seed = from;
+    const auto verdicts = Judge(RolloutRun(spec));
+    const v1::Verdict* found = testing::Of(verdicts, "drift/missed-sync");
+    ASSERT_NE(found, nullptr);
+    ASSERT_EQ(found->kind(), v1::Verdict::KIND_FINDING) << found->reason();
+    EXPECT_EQ(found->site().step_first(), from);
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::rules
