@@ -67,6 +67,10 @@ void RegisterRuns(CLI::App& app, int* status) {
 void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {
   command->add_option("--run", o->run, "Only this run");
   command->add_option("--rule", o->rule, "Only rules that match")->type_name("GLOB");
+  command
+      ->add_option("--finding", o->finding,
+                   "This finding alone, whole, in its incident; its first digits will do")
+      ->type_name("FINGERPRINT");
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
   AddLevel(command, &o->min_level);

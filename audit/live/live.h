@@ -40,6 +40,7 @@ struct QueryOptions {
   std::string run;   // empty: all
   std::string rule;  // glob over rules, of incidents; empty: all
   v1::Level min_level = v1::LEVEL_UNSPECIFIED;
+  std::string finding;          // of incidents: the one that holds it, which shows it; empty: all
   std::string format = "text";  // or "json"
   double timeout_seconds = 10;
 };

@@ -33,6 +33,7 @@ int QueryIncidents(const QueryOptions& options) {
   request.set_run(options.run);
   request.set_rule(options.rule);
   request.set_min_level(options.min_level);
+  request.set_fingerprint(options.finding);
   const auto response = client.Incidents(request, options.timeout_seconds);
   if (!response.ok()) return LiveFailed(response.status());
   if (response->incidents().empty()) {

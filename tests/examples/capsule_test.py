@@ -26,7 +26,7 @@ def start_rank(rank, world, server, steps):
 def findings(server):
     lines = support.plumb("query", "--server", server.address, "--rule", FUTURE, "--format",
                           "json").splitlines()
-    return [line.get("finding", line) for line in map(json.loads, lines)]
+    return support.findings_in(server, map(json.loads, lines))
 
 
 class Capsule(unittest.TestCase):

@@ -76,7 +76,7 @@ class Pools(unittest.TestCase):
                 support.wait_until_over(server, run)
                 cls.verdicts[run] = of_pools(query(server, "verdicts", run))
                 cls.findings[run] = of_pools(
-                    incident["finding"] for incident in query(server, "incidents", run))
+                    support.findings_in(server, query(server, "incidents", run)))
 
     def test_a_leak_across_ranks_is_proved_live(self):
         for layer in ("leaking", "grouped"):

@@ -169,6 +169,17 @@ def wait_until_over(server, run):
     wait_until(f"the run {run} to be over", lambda: f'run "{run}": over' in log.read_text())
 
 
+def findings_in(server, incidents):
+    """Every finding of incidents as JSON has them, whole: an incident shows one of its own."""
+    found = []
+    for incident in incidents:
+        for fingerprint in incident["findings"]:
+            text = plumb("query", "incidents", "--finding", fingerprint, "--server",
+                         server.address, "--format", "json")
+            found += [json.loads(line)["finding"] for line in text.splitlines()]
+    return found
+
+
 def watched(server, run):
     """The findings of a run that is over, from what `plumb watch` prints: one event a line."""
     wait_until_over(server, run)
@@ -176,7 +187,7 @@ def watched(server, run):
     events = [json.loads(line) for line in text.splitlines()]
     if events[-1]["event"] != "caught-up":
         raise AssertionError(f"expected a last event 'caught-up'; found {events[-1]}")
-    return [event["incident"]["finding"] for event in events[:-1]]
+    return findings_in(server, [event["incident"] for event in events[:-1]])
 
 
 def findings_of(report, rule, layer=None):

@@ -159,21 +159,27 @@ TEST_F(CapsuleTest, AnOldAgentIsNeverSentADirective) {
   EXPECT_NE(audit.output.find(Fingerprint()), std::string::npos);
 }
 
-TEST_F(CapsuleTest, BoundedByRanksAndByRuns) {
+TEST_F(CapsuleTest, BoundedByRanksAndOneACause) {
   Start("[capsules]\nranks = 1\nper_run = 1\n");
   TwoLeakingRanks();
   ranks_[0]->SendAll(ranks_[0]->Ordered());
   ASSERT_TRUE(Reaches(*server_, v1::CapsuleInfo::STATE_COMPLETE));
   EXPECT_EQ(Capsules(*server_)[0].omitted_ranks(), 1u);
-  // A second finding of the run is not taken unasked.
+  // One more site of a cause whose capsule is there needs none.
   for (auto& r : ranks_) ASSERT_TRUE(r->stream().Send(LeakingStep(r->source(), 1, "layers.7"), 2));
-  ASSERT_TRUE(Eventually([&] { return server_->Incidents("run").size() >= 2; }));
   ASSERT_TRUE(Eventually([&] {
-    const auto info = server_->Info();
-    return info.dropped().count("capsules-not-taken") != 0 &&
-           info.dropped().at("capsules-not-taken") >= 1;
+    const auto leaks = server_->Statuses("run", "causality/moe-future-leak");
+    return leaks.size() == 1 && leaks[0].site_count() == 2;
   }));
+  EXPECT_EQ(server_->Info().dropped().at("capsules-not-taken"), 0u);
   EXPECT_EQ(Capsules(*server_).size(), 1u);
+}
+
+TEST_F(CapsuleTest, NoMoreOfARunThanItsBoundAreTakenUnasked) {
+  Start("[capsules]\nper_run = 0\n");
+  TwoLeakingRanks();
+  ASSERT_TRUE(Eventually([&] { return server_->Info().dropped().at("capsules-not-taken") >= 1; }));
+  EXPECT_TRUE(Capsules(*server_).empty());
 }
 
 TEST_F(CapsuleTest, APersonAsksAndARankThatGoesIsNotWaitedFor) {
