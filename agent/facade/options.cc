@@ -139,6 +139,16 @@ const char* StringOption(const char* given, const char* variable, const char* ot
   return value != nullptr ? value : otherwise;
 }
 
+// unix:PATH or HOST:PORT, as base/address.h has it, which cannot be used here: its string_view may
+// call libstdc++.
+bool IsServerAddress(const char* address) {
+  if (strncmp(address, "unix:", 5) == 0) return true;
+  const char* colon = strrchr(address, ':');
+  if (colon == nullptr || colon == address || strchr(address, '/') != nullptr) return false;
+  const size_t digits = strspn(colon + 1, "0123456789");
+  return digits > 0 && digits <= 5 && colon[1 + digits] == '\0' && atoi(colon + 1) <= 65535;
+}
+
 plumbline_status_t ResolveStrings(const plumbline_open_options_t& given,
                                   plumbline_agent_open_t* out) {
   out->run = StringOption(given.run, "PLUMBLINE_RUN", "run");
@@ -150,6 +160,13 @@ plumbline_status_t ResolveStrings(const plumbline_open_options_t& given,
   const NameFault fault = CheckName(out->run);
   if (fault != NameFault::kNone) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: the run's name %s", Describe(fault));
+  }
+  if (*out->server != '\0' && !IsServerAddress(out->server)) {
+    return Fail(
+        PLUMBLINE_INVALID_ARGUMENT,
+        "open: server is \"%.200s\"; expected \"host:port\", the address of plumbd's --grpc "
+        "(port 7433 by default) with nothing before the host, or \"unix:PATH\"",
+        out->server);
   }
   if (*out->server == '\0' && *out->record == '\0') {
     return Fail(PLUMBLINE_INVALID_ARGUMENT,

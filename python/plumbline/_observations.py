@@ -60,7 +60,8 @@ class Observations:
 
     # ---- tensors -------------------------------------------------------------------------------
 
-    def observe_tensor(self, layer, x, role=None, target_format=None, replicas=None):
+    def observe_tensor(self, layer, x=None, role=None, target_format=None, replicas=None,
+                       **unknown):  # fmt: skip
         """One tensor at one moment: its statistics, and on captured steps some of its elements.
 
         role: "weight", "gradient", "activation", "probabilities" (rows of the last axis sum to
@@ -78,6 +79,8 @@ class Observations:
             text = f"role is {role!r}; expected one of {words} or None"
             self._tell((KIND_TENSOR, repr(layer)), f"observe_tensor({layer!r}): {text}")
             return
+        if unknown:
+            return self._unknown("observe_tensor", layer, unknown)
         self._observe(
             KIND_TENSOR, layer, role or "tensor", (self._tensor_words, (layer, role)),
             _observe.pack_tensor, (x, role, target_format, replicas),
@@ -114,9 +117,9 @@ class Observations:
 
     # ---- updates -------------------------------------------------------------------------------
 
-    def observe_update(self, layer, before, after, intended, gradient=None, moment_before=None,
+    def observe_update(self, layer, before=None, after=None, intended=None, gradient=None, moment_before=None,
                        moment_after=None, optimizer=None, lr=None, beta2=None, eps=None, decay=None,
-                       eps_dtype=None, offsets=None, count=None):  # fmt: skip
+                       eps_dtype=None, offsets=None, count=None, **unknown):  # fmt: skip
         """One update in place: `after` should be round(before + intended), rounded once.
 
         Whole tensors of one shape; `intended` in full precision (fp32 at least), of a step of SGD
@@ -130,6 +133,8 @@ class Observations:
                 return
         except (KeyError, TypeError):
             pass
+        if unknown:
+            return self._unknown("observe_update", layer, unknown)
         self._observe(
             KIND_UPDATE, layer, "update", (self._update_words, layer), _observe.pack_update,
             (before, after, intended, gradient, moment_before, moment_after, offsets, count,
@@ -153,11 +158,14 @@ class Observations:
             return False
         return site is not None and site.word[0] <= self._step < NO_STEP
 
-    def observe_accumulation(self, layer, before, after, addend, offsets=None, count=None):
+    def observe_accumulation(self, layer, before=None, after=None, addend=None, offsets=None, count=None,
+                             **unknown):  # fmt: skip
         """One micro-batch's addition to a running sum: after = before + addend.
 
         One call a micro-batch, in order. `watch_accumulation` does it for a model's gradients.
         """
+        if unknown:
+            return self._unknown("observe_accumulation", layer, unknown)
         self._observe(
             KIND_UPDATE, layer, "accumulation", None, _observe.pack_update,
             (before, after, addend, None, None, None, offsets, count, "accumulation", None, None,
@@ -183,8 +191,8 @@ class Observations:
 
     # ---- matrix products -----------------------------------------------------------------------
 
-    def observe_matmul(self, layer, a, b, d, c=None, accumulator=None, input_format=None,
-                       library=None):  # fmt: skip
+    def observe_matmul(self, layer, a=None, b=None, d=None, c=None, accumulator=None, input_format=None,
+                       library=None, **unknown):  # fmt: skip
         """One matrix product d = a @ b (+ c), as it was computed.
 
         a [..., K], b [K, N] (of a linear layer `weight.t()`), d [..., N], c of d's shape or [N]
@@ -199,6 +207,8 @@ class Observations:
                 return
         except (KeyError, TypeError):
             pass
+        if unknown:
+            return self._unknown("observe_matmul", layer, unknown)
         self._observe(
             KIND_MATMUL, layer, "matmul", (self._matmul_words, layer), _observe.pack_matmul,
             (a, b, d, c, accumulator, input_format, library),
@@ -212,7 +222,7 @@ class Observations:
                          train_varentropy=None, train_version=None, mode=None, temperature=None,
                          top_p=None, top_k=None, selection=None, kept_share=None, source=None,
                          rescore_k2=None, worker=None, turns=None, cached_tokens=None,
-                         t_start=None, t_end=None, behaviour=None):  # fmt: skip
+                         t_start=None, t_end=None, behaviour=None, **unknown):  # fmt: skip
         """Log-probabilities of sampled tokens: the engine's (rollout), the trainer's, or both.
 
         Columns [T] or [B, S]; sequence_id the same number for a sequence on both sides, [T], [B, S]
@@ -229,6 +239,8 @@ class Observations:
         t_end in seconds: one a sequence; source "sampled" | "rescored" (then rescore_k2). Of each call
         whole sequences are kept, the same on both sides, within the traffic budget.
         """
+        if unknown:
+            return self._unknown("observe_logprobs", layer, unknown)
         self._observe(
             KIND_LOGPROBS, layer, "logprobs", None, _observe.pack_logprobs,
             (tokens, sequence_id, position, mask, rollout, train, rollout_entropy,
@@ -237,8 +249,8 @@ class Observations:
              source, worker, behaviour),
         )  # fmt: skip
 
-    def observe_logits(self, layer, train, rollout, tokens=None, allowed=None, mode=None,
-                       temperature=None):  # fmt: skip
+    def observe_logits(self, layer, train=None, rollout=None, tokens=None, allowed=None, mode=None,
+                       temperature=None, **unknown):  # fmt: skip
         """The trainer's and the rollout's logits [..., V] at the same positions.
 
         f32, f16 or bf16, each its own, in host memory; -inf masks a token out. tokens: the sampled
@@ -252,6 +264,8 @@ class Observations:
                 return
         except (KeyError, TypeError):
             pass
+        if unknown:
+            return self._unknown("observe_logits", layer, unknown)
         self._observe(
             KIND_LOGITS, layer, "logits", (self._logits_words, layer), _observe.pack_logits,
             (train, rollout, tokens, allowed, mode, temperature),
@@ -263,7 +277,7 @@ class Observations:
                           wire_dtype=None, count=None, offsets=None, group_size=None,
                           group_rank=None, prescale=None, postscale=None, ring_order=None,
                           algorithm=None, channels=None, chunk=None, transport=None,
-                          variable_count=False):  # fmt: skip
+                          variable_count=False, **unknown):  # fmt: skip
         """One collective: what this rank handed in, and what came back.
 
         Whole buffers, of an operation that does not overwrite its input (otherwise see
@@ -278,6 +292,8 @@ class Observations:
                 return
         except (KeyError, TypeError):
             pass
+        if unknown:
+            return self._unknown("observe_reduction", name, unknown)
         self._observe(
             KIND_REDUCTION, name, op, (self._reduction_words, (name, op)), _observe.pack_reduction,
             (inputs, output, offsets, op, group, sequence, wire_dtype, count, group_size,
@@ -345,6 +361,18 @@ class Observations:
         return indices[: n.value] if n.value else None
 
     # ---- what they share -----------------------------------------------------------------------
+
+    def _unknown(self, call, layer, unknown):
+        """A keyword that the call does not have: not observed, since what was meant may matter."""
+        import difflib
+        import inspect
+
+        known = [p for p in inspect.signature(getattr(type(self), call)).parameters
+                 if p not in ("self", "unknown")]  # fmt: skip
+        name = min(unknown)
+        near = difflib.get_close_matches(name, known, 1)
+        meant = f"is {near[0]!r} meant?" if near else f"it takes {', '.join(known)}"
+        self._tell((call, repr(layer), name), f"{call}({layer!r}): there is no argument {name!r}; {meant}")
 
     def _site(self, kind, layer, op):
         """The site of that name, made at first; None when it cannot be had (already told)."""

@@ -12,6 +12,27 @@ from ._run import PlumblineError, Run, _warn
 _ROLES = {"trainer": 1, "rollout": 2}
 
 
+def _check_every(every):
+    """None: as the cadence says. 0 is no rate; a fraction would be cut off in silence."""
+    if every is None:
+        return 0
+    if isinstance(every, bool) or not hasattr(every, "__index__") or not 0 < int(every) < 2**31:
+        raise ValueError(f"every is {every!r}; expected an integer from 1 (each step is observed) on, or "
+                         "None (the cadence decides)")  # fmt: skip
+    return int(every)
+
+
+def _check_keywords(unknown):
+    for name in unknown:
+        import difflib
+        import inspect
+
+        known = [p for p in inspect.signature(init).parameters if p != "unknown"]
+        near = difflib.get_close_matches(name, known, 1)
+        meant = f"; is {near[0]!r} meant?" if near else f"; it takes {', '.join(known)}"
+        raise TypeError(f"there is no keyword {name!r}{meant}")
+
+
 def _options(run, server, record, rank, world_size, attempt, role, every, budget, spool,
              spool_bytes):  # fmt: skip
     def text(value):
@@ -25,7 +46,7 @@ def _options(run, server, record, rank, world_size, attempt, role, every, budget
 
     return OpenOptions(
         ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
-        number(attempt), number(rank), number(world_size), every or 0, budget or 0.0,
+        number(attempt), number(rank), number(world_size), _check_every(every), budget or 0.0,
         text(spool), spool_bytes or 0,
     )  # fmt: skip
 
@@ -38,7 +59,8 @@ def _refused(strict, text):
 
 
 def init(run=None, server=None, record=None, *, rank=None, world_size=None, attempt=None,
-         role="trainer", every=None, budget=None, spool=None, spool_bytes=None, strict=False):  # fmt: skip
+         role="trainer", every=None, budget=None, spool=None, spool_bytes=None, strict=False,
+         **unknown):  # fmt: skip
     """Opens a run and returns it.
 
     run: its name. server: "host:port" of plumbd. record: a directory for run records. Either or
@@ -60,6 +82,7 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
         return _refused(strict, str(error))
     handle = ctypes.c_void_p()
     try:
+        _check_keywords(unknown)
         options = _options(run, server, record, rank, world_size, attempt, role, every, budget,
                            spool, spool_bytes)  # fmt: skip
     except (ValueError, TypeError) as error:

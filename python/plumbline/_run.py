@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import operator
+import os
 import sys
 import warnings
 from time import thread_time_ns
@@ -21,6 +22,7 @@ from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
 
 _scratch = Scratch()
+_HERE = os.path.dirname(__file__)
 
 
 class PlumblineError(RuntimeError):
@@ -28,9 +30,12 @@ class PlumblineError(RuntimeError):
 
 
 def _warn(text):
-    """One warning, which never becomes an exception in the trainer's step."""
+    """One warning at the trainer's own line, which never becomes an exception in its step."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == _HERE:
+        frame, level = frame.f_back, level + 1
     try:
-        warnings.warn(f"plumbline: {text}", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"plumbline: {text}", RuntimeWarning, stacklevel=level)
     except RuntimeWarning:  # the filter "error"
         print(f"plumbline: {text}", file=sys.stderr)
 
@@ -238,6 +243,7 @@ class Run(Observations):
         mode=None,
         capacity_source=None,
         policy=None,
+        **unknown,
     ):
         """One router call over T tokens and E experts, k choices each.
 
@@ -261,6 +267,8 @@ class Run(Observations):
                 return
         except (KeyError, TypeError):  # the layer's first call, or no name at all
             pass
+        if unknown:
+            return self._unknown("observe_routing", layer, unknown)
         self._observe_due(
             layer, router_logits, router_scores,
             (
