@@ -26,7 +26,8 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
 - *A bias* is (a) a slope of d on log π + H, H the entropy of π, that explains 60 % of d: the trainer then samples
   at temperature 1 − slope. The slope on log μ + H must have its sign and explain 30 %: noise of the trainer's own
   (dropout that was left on) is in the first and not in the second. Without entropies the slope of d on log μ gives the
-  sign, and counts only beyond var(d)/var(log μ), which honest noise reaches. Looked for in all tokens and in those of
+  sign, and counts only beyond var(d)/var(log μ), which honest noise reaches, and below 0.05 only where it explains
+  30 % (few distinct tokens give small slopes by chance). Looked for in all tokens and in those of
   each worker, each version, even and odd steps, within one chance of a false alarm: workers at 0.85 and 1.15 have no
   slope together. (b) d that moves with the advantage: what was rewarded is scored
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.

@@ -7,8 +7,9 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr double kExplained = 0.6;      // R^2 on log pi + H_pi
-constexpr double kExplainedToo = 0.3;   // on log mu + H_pi
+constexpr double kExplained = 0.6;     // R^2 on log pi + H_pi
+constexpr double kExplainedToo = 0.3;  // on log mu + H_pi; on log mu, of a small slope
+constexpr double kSmallSlope = 0.05;
 constexpr uint64_t kFewSequences = 32;  // of a part: its standard error is one of that many
 
 // Two-sided normal deviations that chance exceeds with probability p.
