@@ -2,7 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <exception>
+#include <string>
+#include <string_view>
+
+#include "server/log_limit.h"
 
 namespace plumbline::server::internal {
 namespace {
@@ -25,12 +30,45 @@ spdlog::level::level_enum LevelOf(LogLevel level) {
 
 }  // namespace
 
+namespace {
+
+LogLimit& Limit() {
+  static auto* const limit = new LogLimit;  // outlives every thread that logs
+  return *limit;
+}
+
+void SayLeftOut(spdlog::logger* logger, bool all) {
+  for (const std::string& line : Limit().LeftOut(std::chrono::steady_clock::now(), all)) {
+    logger->log(spdlog::level::warn, spdlog::string_view_t(line));
+  }
+}
+
+// A line that is all its caller's is of the kind of its beginning.
+std::string_view KindOf(fmt::string_view format, std::string_view line) {
+  constexpr size_t kBeginning = 24;
+  if (std::string_view(format.data(), format.size()) == "{}") return line.substr(0, kBeginning);
+  return {format.data(), format.size()};
+}
+
+}  // namespace
+
+void SayWhatWasLeftOut(bool all) {
+  try {
+    SayLeftOut(spdlog::default_logger_raw(), all);
+  } catch (const std::exception&) {
+  }
+}
+
 void Log(LogLevel level, fmt::string_view format, fmt::format_args args) {
   spdlog::logger* logger = spdlog::default_logger_raw();
   const spdlog::level::level_enum at = LevelOf(level);
   if (!logger->should_log(at)) return;
   try {
-    logger->log(at, spdlog::string_view_t(fmt::vformat(format, args)));
+    const std::string line = fmt::vformat(format, args);
+    if (Limit().Admit(KindOf(format, line), std::chrono::steady_clock::now())) {
+      logger->log(at, spdlog::string_view_t(line));
+    }
+    SayLeftOut(logger, false);
   } catch (const std::exception&) {  // no memory: a line less, as spdlog has it
   }
 }

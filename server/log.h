@@ -12,6 +12,9 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
 
 namespace internal {
 void Log(LogLevel level, fmt::string_view format, fmt::format_args args);
+// Lines of one kind are limited (server/log_limit.h): says how many were left out. At the end, or
+// now and then, since no other line may come.
+void SayWhatWasLeftOut(bool all);
 }  // namespace internal
 
 template <typename... Args>

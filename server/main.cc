@@ -261,5 +261,6 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   manager.Stopping();
   LogInfo("signal {}: stopping", received);
   (*server)->Stop();
+  plumbline::server::internal::SayWhatWasLeftOut(true);
   return 0;
 }

@@ -1,0 +1,47 @@
+// Lines of a log that somebody else may cause: of each kind so many at once and so many a second
+// after it. What is left out is counted, and said.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline::server {
+
+// Thread-safe. Time is passed in, so that tests need not wait.
+class LogLimit {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  static constexpr double kBurst = 50;     // lines of a kind
+  static constexpr double kPerSecond = 2;  // after that
+  static constexpr size_t kMostKinds = 512;
+  static constexpr std::chrono::seconds kSayEach{10};
+
+  // May a line of this kind be written? A kind is its format.
+  bool Admit(std::string_view kind, Time now);
+
+  // What was left out and not said yet, as lines: at most once in kSayEach, unless `all`.
+  std::vector<std::string> LeftOut(Time now, bool all = false);
+
+  uint64_t left_out() const;  // lines, since the start
+
+ private:
+  struct Kind {
+    double tokens = kBurst;
+    Time at{};
+    uint64_t left_out = 0;
+  };
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Kind, std::less<>> kinds_;
+  uint64_t unsaid_ = 0, left_out_ = 0;
+  Time said_{};
+};
+
+}  // namespace plumbline::server
