@@ -151,13 +151,18 @@ class Reconstruction {
 
   void FromIndices(int32_t t, RowState& state) {
     bool own = state == RowState::kExplained;
-    for (int32_t j = 0; j < case_.top_k && own; ++j) own = OwnRank(Index(t, j)) >= 0;
+    bool whole = true;  // no choice is left out
+    for (int32_t j = 0; j < case_.top_k && own; ++j) {
+      whole &= Index(t, j) >= 0;
+      own = Index(t, j) < 0 || OwnRank(Index(t, j)) >= 0;
+    }
     if (state == RowState::kExplained && !own) state = RowState::kUnexplained;
     // Indices may be sorted by number: the scores tell ranks (one choice has but one rank).
     const bool ranks_known = state == RowState::kExplained && own_.rank_order_known;
-    if (ranks_known && case_.top_k > 1) CompareOrder(t);
+    if (ranks_known && whole && case_.top_k > 1) CompareOrder(t);
     for (int32_t j = 0; j < case_.top_k; ++j) {
       const int32_t e = Index(t, j);
+      if (e < 0) continue;
       Enter(t, e, case_.top_k == 1 ? 0 : ranks_known ? OwnRank(e) : -1, Kept(t, j, e));
     }
     if (!sample_.has_routing_map()) return;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rules/lib/routing_facts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -189,8 +190,12 @@ class Reader {
   }
 
   absl::Status CheckIndices() {
-    auto indices = ReadIndices(sample_.topk_indices(), case_.tokens, case_.top_k, case_.experts,
-                               [this](int32_t t) { return case_.judged(t); });
+    // A choice that a declared draw of the token's own left out is none; what capacity refused is in
+    // the mask.
+    const bool draws = OwnDraws(config_) && sample_.has_keep_mask();
+    auto indices =
+        ReadIndices(sample_.topk_indices(), case_.tokens, case_.top_k, case_.experts,
+                    [this, draws](int32_t t) { return case_.judged(t) && !draws; });
     if (!indices.ok()) return indices.status();
     indices_ = std::move(*indices);
     return absl::OkStatus();
