@@ -37,9 +37,10 @@ disagree, packed documents influence each other.
 - Or give each sequence its own capacity, and accept the drops.
 - Evaluate and generate dropless in any case.
 
-**Strength.** As `causality/moe-future-leak`: `proved` with `pool_id` recorded, capacity declared or
-exhibited, and 20 bits that capacity is what refused (or a policy that replays every assignment with as
-many); `heuristic` when only the metadata says who shared the pool. Level warning in every case.
+**Strength.** As `causality/moe-future-leak`: `proved` where capacity is the configuration's number,
+`pool_id` is recorded and a policy (first come first served among them) replays every assignment with 20
+bits; `heuristic` with less, from 7 bits on: pairs that no policy explains, an exhibited or inferred capacity,
+pools by metadata. The fix says what to record. Level warning in every case.
 
 **Inconclusive when** the pool is unrecorded, only one sequence was recorded, capacity is neither
 declared nor exhibited, no expert was full, or the recording cannot be read.

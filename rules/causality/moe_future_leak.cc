@@ -1,7 +1,6 @@
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <memory>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -208,6 +207,7 @@ class MoeFutureLeak : public Rule {
     if (OwnDraws(c.routing->config())) return RandomChoice(c);
     if (const std::string other = ColumnsOtherwise(c, a.column); !other.empty())
       return Inconclusive(other);
+    if (a.structured && !DeclaresCapacity(c.routing->config())) return EvenByStructure();
     const double bits = a.column.bits;
     if (!(bits >= hint_bits_) || !a.column.witness.found()) {
       return Inconclusive(absl::StrFormat(
@@ -231,8 +231,7 @@ class MoeFutureLeak : public Rule {
         a, false, balance.price_bits, RefusalPair{},
         balance.sinkhorn
             ? "Tokens did not choose by their own scores. Optimal transport of these very rows "
-              "gives "
-              "every choice; that of 32 resamples of them does not."
+              "gives every choice; that of 32 resamples of them does not."
             : absl::StrFormat(
                   "Tokens did not choose by their own scores. Every expert holds the same number "
                   "of "
@@ -253,9 +252,9 @@ class MoeFutureLeak : public Rule {
     if (a.first_come.best.fits) return a.rival() ? TwoPolicies(a) : DecideClean(step, a);
     if (!a.first_come.searched) {
       return Inconclusive(
-          "too-many-cuts: pools were not recorded (pool_id), and there are more cuts into chunks "
-          "than "
-          "could be tried");
+          "too-many-cuts: pools were not recorded (pool_id), and more cuts into chunks are "
+          "possible "
+          "than could be tried");
     }
     if (a.inversions.inversions == 0) return NoInversion(step, a);
     return a.leak() != nullptr && !a.by_ties() ? DecideReplayed(a) : DecidePairs(a);
@@ -305,6 +304,7 @@ class MoeFutureLeak : public Rule {
 
   // A leaking policy gives every assignment and no clean one does.
   v1::Verdict DecideReplayed(const RoutingAnalysis& a) const {
+    if (a.structured && !DeclaresCapacity(a.c.routing->config())) return EvenByStructure();
     const RankedReplay& leak = *a.leak();
     const double bits = std::min(leak.bits, a.capacity_bits);
     if (!(std::min(leak.raw_bits, a.capacity_bits) >= hint_bits_)) {

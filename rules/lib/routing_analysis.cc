@@ -258,12 +258,18 @@ void AnalyseRefusals(RoutingAnalysis& a) {
 
 // Stored rules and structured data, beside what might be a proof.
 void AskForInnocence(RoutingAnalysis& a) {
-  if (!DeclaresCapacity(a.c.routing->config()) || !a.firm_pools()) return;
   const RankedReplay* leak = a.leak();
-  if (a.columns() ? a.column.bits < kProofBits : leak == nullptr || leak->bits < kProofBits) return;
-  if (leak != nullptr) a.thresholds = ThresholdsOfChoices(a.c, *leak);
+  if (!a.columns() && leak == nullptr) return;
+  const double bits = a.columns() ? a.column.bits : leak->raw_bits;
   const bool by_score = a.columns() || leak->by_score();
-  a.structured = by_score && CountsFollowStructure(a.c);
+  a.structured = by_score && bits >= kHintBits && CountsFollowStructure(a.c);
+  const bool proof = DeclaresCapacity(a.c.routing->config()) && a.firm_pools();
+  if (!proof || a.columns() || leak->bits < kProofBits) return;
+  a.thresholds = ThresholdsOfChoices(a.c, *leak);
+  if (!leak->by_score()) return;
+  // A stored threshold may have been one of the scores as recorded, whatever replays it.
+  a.structured = a.structured || CutsInGaps(a.c, a.saturation, leak->key, ByOf(*leak)) ||
+                 CutsInGaps(a.c, a.saturation, KeyKind::kRecorded, QueueBy::kChoice);
 }
 
 void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size) {

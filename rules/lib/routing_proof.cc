@@ -41,7 +41,9 @@ std::vector<std::string> RoutingAnalysis::doubts() const {
     out.push_back(absl::StrCat("A stored rule gives every assignment too: ", stored.name(), "."));
   if (structured)
     out.emplace_back(
-        "Tokens come in kinds that occur equally often, which makes counts equal by itself.");
+        "The data's structure may make the counts equal: tokens come in kinds that occur equally "
+        "often, "
+        "or full experts cut where scores leave a gap.");
   return out;
 }
 

@@ -68,6 +68,12 @@ v1::Verdict ScoresNotOwn() {
       "scores-not-own: all rows of a sequence have the same scores, bit for bit; they are the "
       "sequence's, and what of it they rest on does not show");
 }
+v1::Verdict EvenByStructure() {
+  return Inconclusive(
+      "even-by-structure: experts hold equal numbers, but tokens come in kinds that occur equally "
+      "often, which makes counts equal by itself, and no capacity of the configuration was "
+      "recorded");
+}
 v1::Verdict PricesOrBias() {
   return Inconclusive(
       "prices-or-bias: one price an expert explains every choice; a bias that was stored and not "

@@ -15,5 +15,6 @@ v1::Verdict Poisoned(const RoutingCase& c);
 v1::Verdict NormalisedOverTokens();
 v1::Verdict ScoresNotOwn();
 v1::Verdict PricesOrBias();
+v1::Verdict EvenByStructure();
 
 }  // namespace plumbline::rules

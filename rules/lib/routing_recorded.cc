@@ -190,12 +190,11 @@ class Reader {
   }
 
   absl::Status CheckIndices() {
-    // A choice that a declared draw of the token's own left out is none; what capacity refused is in
-    // the mask.
+    // A choice that a declared draw of the token's own left out is none; what capacity refused is
+    // in the mask.
     const bool draws = OwnDraws(config_) && sample_.has_keep_mask();
-    auto indices =
-        ReadIndices(sample_.topk_indices(), case_.tokens, case_.top_k, case_.experts,
-                    [this, draws](int32_t t) { return case_.judged(t) && !draws; });
+    auto indices = ReadIndices(sample_.topk_indices(), case_.tokens, case_.top_k, case_.experts,
+                               [this, draws](int32_t t) { return case_.judged(t) && !draws; });
     if (!indices.ok()) return indices.status();
     indices_ = std::move(*indices);
     return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <unordered_map>
 
@@ -101,9 +102,10 @@ bool Known(const RoutingCase& c, int32_t token) {
 }
 
 // What became of each judged row, as one number; equal numbers: equal fates.
-std::vector<uint64_t> Fates(const RoutingCase& c) {
+std::vector<uint64_t> Fates(const RoutingCase& c, bool kept_alone) {
   std::vector<uint64_t> fate(static_cast<size_t>(c.tokens), 0);
   for (const Choice& choice : c.choices) {
+    if (kept_alone && !choice.kept) continue;
     const uint64_t one = 2 * static_cast<uint64_t>(choice.expert) + (choice.kept ? 1 : 0) + 1;
     uint64_t z = one * 0x9e3779b97f4a7c15ull;  // order must not matter: mixed, then added
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -116,10 +118,32 @@ using Kinds = std::unordered_map<uint64_t, int64_t>;  // fate -> rows
 
 constexpr size_t kFewKinds = 8;
 
-bool CommonDivisor(const Kinds& kinds) {
+bool CommonDivisor(const Kinds& kinds, size_t fewest) {
   int64_t divisor = 0;
   for (const auto& [fate, rows] : kinds) divisor = std::gcd(divisor, rows);
-  return kinds.size() >= kFewKinds && divisor > 1;
+  return kinds.size() >= fewest && divisor > 1;
+}
+
+// `kept_alone`: a token's kind is where it was kept, whatever refused it. Fewer kinds than `fewest`
+// tell nothing.
+bool FollowStructure(const RoutingCase& c, bool kept_alone, size_t fewest) {
+  const std::vector<uint64_t> fate = Fates(c, kept_alone);
+  std::vector<Kinds> of_pool(static_cast<size_t>(c.pools));
+  std::unordered_map<int64_t, Kinds> of_sequence;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    const auto row = static_cast<size_t>(t);
+    ++of_pool[static_cast<size_t>(c.pool[row])][fate[row]];
+    if (!c.sequence.empty()) ++of_sequence[c.sequence[row]][fate[row]];
+  }
+  const bool divided = std::all_of(of_pool.begin(), of_pool.end(), [&](const Kinds& kinds) {
+    return CommonDivisor(kinds, fewest);
+  });
+  if (divided || of_sequence.size() < 2) return divided;
+  const Kinds& first = of_sequence.begin()->second;
+  return first.size() >= fewest &&
+         std::all_of(of_sequence.begin(), of_sequence.end(),
+                     [&](const auto& entry) { return entry.second == first; });
 }
 
 }  // namespace
@@ -145,13 +169,18 @@ StoredThresholds ThresholdsOfMap(const RoutingCase& c, const std::vector<uint8_t
   return tester.Judge();
 }
 
+QueueBy ByOf(const RankedReplay& replay) {
+  using Priority = RankedReplay::Priority;
+  return replay.priority == Priority::kOwnScore    ? QueueBy::kChoice
+         : replay.priority == Priority::kBestOfRow ? QueueBy::kBestOfRow
+                                                   : QueueBy::kSumOfRow;
+}
+
 StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& replay) {
   if (!replay.by_score() || replay.rank_first) return {};
-  const QueueBy by = replay.priority == RankedReplay::Priority::kOwnScore    ? QueueBy::kChoice
-                     : replay.priority == RankedReplay::Priority::kBestOfRow ? QueueBy::kBestOfRow
-                                                                             : QueueBy::kSumOfRow;
   const size_t cells = static_cast<size_t>(c.pools) * static_cast<size_t>(c.experts);
-  const std::vector<Key> keys = KeysOfChoices(c, std::vector<uint8_t>(cells, 1), replay.key, by);
+  const std::vector<Key> keys =
+      KeysOfChoices(c, std::vector<uint8_t>(cells, 1), replay.key, ByOf(replay));
   Tester tester(c);
   for (size_t i = 0; i < c.choices.size(); ++i) {
     const Choice& choice = c.choices[i];
@@ -161,21 +190,39 @@ StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& r
 }
 
 bool CountsFollowStructure(const RoutingCase& c) {
-  const std::vector<uint64_t> fate = Fates(c);
-  std::vector<Kinds> of_pool(static_cast<size_t>(c.pools));
-  std::unordered_map<int64_t, Kinds> of_sequence;
-  for (int32_t t = 0; t < c.tokens; ++t) {
-    if (!c.judged(t)) continue;
-    const auto row = static_cast<size_t>(t);
-    ++of_pool[static_cast<size_t>(c.pool[row])][fate[row]];
-    if (!c.sequence.empty()) ++of_sequence[c.sequence[row]][fate[row]];
+  // Full experts alone are as many kinds, of C rows each, and those kept nowhere one more.
+  const auto experts = static_cast<size_t>(c.experts);
+  return FollowStructure(c, false, kFewKinds) ||
+         FollowStructure(c, true, std::max(kFewKinds, experts + 2));
+}
+
+bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by) {
+  constexpr size_t kBeside = 8;
+  std::vector<uint8_t> refuses(s.cells.size());
+  for (size_t i = 0; i < refuses.size(); ++i) refuses[i] = s.cells[i].refused > 0;
+  const CellChoices cells = GroupByCell(c, refuses);
+  const std::vector<Key> keys = KeysOfChoices(c, refuses, kind, by);
+  int64_t told = 0, wide = 0;
+  std::vector<double> kept, refused;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    kept.clear();
+    refused.clear();
+    for (int32_t n : cells.ChoicesOf(i)) {
+      const auto at = static_cast<size_t>(n);
+      if (std::isfinite(keys[at].value))
+        (c.choices[at].kept ? kept : refused).push_back(keys[at].value);
+    }
+    // At the ends of a cell gaps grow by themselves.
+    if (kept.size() <= kBeside || refused.size() <= kBeside) continue;
+    std::partial_sort(kept.begin(), kept.begin() + kBeside + 1, kept.end());
+    std::partial_sort(refused.begin(), refused.begin() + kBeside + 1, refused.end(),
+                      std::greater<>());
+    const double spacing =
+        (kept[kBeside] - kept[0] + refused[0] - refused[kBeside]) / (2 * kBeside);
+    ++told;
+    wide += kept[0] - refused[0] > 8 * spacing;
   }
-  const bool divided = std::all_of(of_pool.begin(), of_pool.end(), CommonDivisor);
-  if (divided || of_sequence.size() < 2) return divided;
-  const Kinds& first = of_sequence.begin()->second;
-  return first.size() >= kFewKinds &&
-         std::all_of(of_sequence.begin(), of_sequence.end(),
-                     [&](const auto& entry) { return entry.second == first; });
+  return told > 0 && 8 * wide > told;
 }
 
 bool ZeroDecides(const RoutingCase& c) {

@@ -8,6 +8,7 @@
 namespace plumbline::rules::attack {
 
 void AddCleanByScores(std::vector<Family>& out);
+void AddCleanByTables(std::vector<Family>& out);
 void AddCleanByQueue(std::vector<Family>& out);
 
 }  // namespace plumbline::rules::attack

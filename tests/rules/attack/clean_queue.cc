@@ -444,6 +444,7 @@ const std::vector<Family>& CleanFamilies() {
   static const std::vector<Family> families = [] {
     std::vector<Family> list;
     AddCleanByScores(list);
+    AddCleanByTables(list);
     AddCleanByQueue(list);
     return list;
   }();

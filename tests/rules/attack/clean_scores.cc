@@ -28,8 +28,14 @@ double Stored(const Lab& lab, double share, int expert = -1) {
 double Share(const Lab& lab) { return static_cast<double>(lab.k()) / lab.experts(); }
 
 std::vector<double> StoredEach(const Lab& lab) {
-  std::vector<double> out;
-  for (int e = 0; e < lab.experts(); ++e) out.push_back(Stored(lab, Share(lab), e));
+  const Rows rows = lab.Earlier();
+  std::vector<double> out, column(S(rows.count));
+  for (int e = 0; e < lab.experts(); ++e) {
+    for (int t = 0; t < rows.count; ++t) column[S(t)] = rows.At(t, e);
+    std::sort(column.begin(), column.end(), std::greater<>());
+    const auto at = static_cast<int64_t>(Share(lab) * rows.count);
+    out.push_back(column[std::min(column.size() - 1, S(at))]);
+  }
   return out;
 }
 
@@ -37,20 +43,6 @@ std::vector<double> Plus(const Rows& rows, const std::function<double(int t, int
   std::vector<double> x = rows.x;
   for (int t = 0; t < rows.count; ++t) {
     for (int e = 0; e < rows.experts; ++e) x[S(t) * S(rows.experts) + S(e)] += more(t, e);
-  }
-  return x;
-}
-
-// scores [T,E] from each sequence's rows in time order.
-using Prefix = std::function<void(const std::vector<int>& before, int t, double* x)>;
-std::vector<double> FromPrefix(const Rows& rows, const Prefix& fill) {
-  std::vector<double> x = rows.x;
-  for (const std::vector<int>& list : BySequence(rows)) {
-    std::vector<int> before;
-    for (int t : list) {
-      fill(before, t, &x[S(t) * S(rows.experts)]);
-      before.push_back(t);
-    }
   }
   return x;
 }
@@ -167,17 +159,59 @@ Call ThresholdController(const Lab& lab, const Rows& rows) {
 }
 // The first rows of a sequence set the threshold of the rest.
 Call ThresholdOfPrompt(const Lab& lab, const Rows& rows) {
+  const std::vector<double> each = StoredEach(lab);
   const std::vector<double> bar =
       FromPrefix(rows, [&](const std::vector<int>& before, int, double* x) {
         const size_t prompt = std::min<size_t>(before.size(), 8);
         for (int e = 0; e < rows.experts; ++e) {
-          std::vector<double> seen{Stored(lab, Share(lab), e)};
-          for (size_t i = 0; i < prompt; ++i) seen.push_back(rows.At(before[i], e));
-          x[e] = *std::max_element(seen.begin(), seen.end()) - 0.5;
+          double most = each[S(e)];
+          for (size_t i = 0; i < prompt; ++i) most = std::max(most, rows.At(before[i], e));
+          x[e] = most - 0.5;
         }
       });
   return Map(lab, rows,
              [&](int t, int e) { return rows.At(t, e) > bar[S(t) * S(rows.experts) + S(e)]; });
+}
+
+// A trained router that is even over the words of an even text: half of them like one expert, half
+// like three, each expert as often as the others. Counts are equal, and nobody made them so.
+Rows EvenRows(const Lab& lab, const Rows& rows, double spread) {
+  Rows even = rows;
+  const int experts = rows.experts;
+  for (int t = 0; t < rows.count; ++t) {
+    for (int e = 0; e < experts; ++e) {
+      const int away = (e - rows.symbol[S(t)] % experts + experts) % experts;
+      const bool three = rows.symbol[S(t)] % (2 * experts) >= experts;
+      const bool likes = away == 0 || (three && (away == 1 || away == 3));
+      even.x[S(t) * S(experts) + S(e)] = (likes ? 1 : -1) +
+                                         0.2 * std::tanh(lab.Normal(14, rows, t, e)) +
+                                         spread * lab.Normal(15, static_cast<uint64_t>(e));
+    }
+  }
+  return even;
+}
+Call EvenRelu(const Lab& lab, const Rows& rows) { return Relu(lab, EvenRows(lab, rows, 0)); }
+Call EvenThresholds(const Lab& lab, const Rows& rows) {
+  const Rows even = EvenRows(lab, rows, 1);
+  return Map(lab, even, [&](int t, int e) {
+    return even.At(t, e) > lab.Normal(15, static_cast<uint64_t>(e));
+  });
+}
+Call EvenThresholdsOfTasks(const Lab& lab, const Rows& rows) {
+  Rows even = EvenRows(lab, rows, 0);
+  const auto task = [&](int t) {
+    return lab.Normal(16, static_cast<uint64_t>(rows.sequence[S(t)]));
+  };
+  for (int t = 0; t < rows.count; ++t) {
+    for (int e = 0; e < rows.experts; ++e) even.x[S(t) * S(rows.experts) + S(e)] += task(t);
+  }
+  return Map(lab, even, [&](int t, int e) { return even.At(t, e) > task(t); });
+}
+Call EvenChoiceLessThreshold(const Lab& lab, const Rows& rows) {  // the weakest words are dropped
+  const Rows even = EvenRows(lab, rows, 1);
+  return Along(even, TopK(lab, even), [&](int t, int, int e, const auto&) {
+    return even.At(t, e) > lab.Normal(15, static_cast<uint64_t>(e));
+  });
 }
 
 // ---- a number of experts that varies
@@ -340,187 +374,6 @@ Call BiasZeroRecorded(const Lab& lab, const Rows& rows) {
   return Biased(lab, rows, std::vector<double>(S(rows.experts), 0), true);
 }
 
-// ---- tables and retrieval
-// ---------------------------------------------------------------------------------
-
-Call Fixed(const Lab& lab, const Rows& rows, const std::function<uint64_t(int t)>& key) {
-  Call call = Blank(lab, rows);
-  std::vector<double> x(S(rows.experts));
-  for (int t = 0; t < rows.count; ++t) {
-    for (int e = 0; e < rows.experts; ++e)
-      x[S(e)] = lab.Uniform(2, key(t), static_cast<uint64_t>(e));
-    Choose(call, t, Best(x.data(), rows.experts, call.k));
-  }
-  Finish(rows, call);
-  return call;
-}
-Call HashOfToken(const Lab& lab, const Rows& rows) {
-  return Fixed(lab, rows, [&](int t) { return static_cast<uint64_t>(rows.symbol[S(t)]); });
-}
-Call HashOfPosition(const Lab& lab, const Rows& rows) {
-  return Fixed(lab, rows, [&](int t) { return static_cast<uint64_t>(rows.position[S(t)] % 7); });
-}
-Call HashOfSequence(const Lab& lab, const Rows& rows) {
-  return Fixed(lab, rows, [&](int t) { return static_cast<uint64_t>(rows.sequence[S(t)]); });
-}
-Call HashOfBigram(const Lab& lab, const Rows& rows) {
-  const std::vector<double> before =
-      FromPrefix(rows, [&](const std::vector<int>& list, int, double* x) {
-        x[0] = list.empty() ? -1 : rows.symbol[S(list.back())];
-      });
-  return Fixed(lab, rows, [&](int t) {
-    return static_cast<uint64_t>(1000 * rows.symbol[S(t)]) +
-           static_cast<uint64_t>(before[S(t) * S(rows.experts)] + 1);
-  });
-}
-Call RandomFixed(const Lab& lab, const Rows& rows) {
-  return Fixed(lab, rows, [&](int t) {
-    return static_cast<uint64_t>(rows.sequence[S(t)]) << 20 |
-           static_cast<uint64_t>(rows.position[S(t)]);
-  });
-}
-Call RoundRobin(const Lab& lab, const Rows& rows) {
-  Call call = Blank(lab, rows);
-  for (int t = 0; t < rows.count; ++t) {
-    std::vector<int> experts;
-    for (int j = 0; j < call.k; ++j) experts.push_back((t * call.k + j) % rows.experts);
-    Choose(call, t, experts);
-  }
-  Finish(rows, call);
-  return call;
-}
-Call RoundRobinOfKinds(const Lab& lab,
-                       const Rows& rows) {  // of each symbol, occurrence by occurrence
-  Call call = Blank(lab, rows);
-  for (const auto& list : BySequence(rows)) {
-    std::map<int, int> seen;
-    for (int t : list) {
-      std::vector<int> experts;
-      const int n = seen[rows.symbol[S(t)]]++;
-      for (int j = 0; j < call.k; ++j) experts.push_back((n + j) % rows.experts);
-      Choose(call, t, experts);
-    }
-  }
-  Finish(rows, call);
-  return call;
-}
-Call TaskRouting(const Lab& lab, const Rows& rows) {  // scores are the first token's
-  Rows same = rows;
-  for (const auto& list : BySequence(rows)) {
-    for (int t : list)
-      std::copy_n(&rows.x[S(list[0]) * S(rows.experts)], rows.experts,
-                  &same.x[S(t) * S(rows.experts)]);
-  }
-  return TopK(lab, same);
-}
-// Retrieval: the expert that the nearest earlier token of the sequence liked best.
-Call NearestBefore(const Lab& lab, const Rows& rows) {
-  return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int t, double* x) {
-                double least = HUGE_VAL;
-                int nearest = t;
-                for (int i : before) {
-                  double d = 0;
-                  for (int e = 0; e < rows.experts; ++e)
-                    d += std::pow(rows.At(i, e) - rows.At(t, e), 2);
-                  if (d < least) least = d, nearest = i;
-                }
-                for (int e = 0; e < rows.experts; ++e) x[e] = rows.At(nearest, e);
-              }));
-}
-// Speculative: experts are fetched by what the token before would choose.
-Call ByTokenBefore(const Lab& lab, const Rows& rows) {
-  return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int, double* x) {
-                if (before.empty()) return;
-                for (int e = 0; e < rows.experts; ++e) x[e] = rows.At(before.back(), e);
-              }));
-}
-// Experts in a cache are preferred.
-Call CachedExperts(const Lab& lab, const Rows& rows) {
-  return TopK(lab, rows, FromPrefix(rows, [&](const std::vector<int>& before, int, double* x) {
-                const size_t recent = std::min<size_t>(before.size(), 3);
-                for (size_t n = 0; n < recent; ++n) {
-                  const int i = before[before.size() - 1 - n];
-                  x[Best(&rows.x[S(i) * S(rows.experts)], rows.experts, 1)[0]] += 0.5;
-                }
-              }));
-}
-Call Recurrent(const Lab& lab, const Rows& rows, bool recorded, double decay) {
-  std::vector<double> state;
-  const std::vector<double> x =
-      FromPrefix(rows, [&](const std::vector<int>& before, int t, double* out) {
-        if (before.empty()) state.assign(S(rows.experts), 0);
-        for (int e = 0; e < rows.experts; ++e) {
-          state[S(e)] = decay * state[S(e)] + (1 - decay) * rows.At(t, e);
-          out[e] = state[S(e)];
-        }
-      });
-  Call call = TopK(lab, rows, x);
-  if (recorded) call.scores = x;
-  return call;
-}
-Call RecurrentRouter(const Lab& lab, const Rows& rows) { return Recurrent(lab, rows, true, 0.8); }
-Call RecurrentUnrecorded(const Lab& lab, const Rows& rows) {
-  return Recurrent(lab, rows, false, 0.8);
-}
-Call CausalMean(const Lab& lab, const Rows& rows) {
-  const std::vector<double> x =
-      FromPrefix(rows, [&](const std::vector<int>& before, int t, double* out) {
-        for (int e = 0; e < rows.experts; ++e) {
-          double sum = rows.At(t, e);
-          for (int i : before) sum += rows.At(i, e);
-          out[e] = sum / static_cast<double>(before.size() + 1);
-        }
-      });
-  Call call = TopK(lab, rows, x);
-  call.scores = x;
-  return call;
-}
-// Each segment is routed by the mean of the segment before.
-Call SegmentBefore(const Lab& lab, const Rows& rows) {
-  const std::vector<double> x =
-      FromPrefix(rows, [&](const std::vector<int>& before, int, double* out) {
-        const size_t begin = before.size() / 8 * 8;
-        if (begin == 0) return;
-        for (int e = 0; e < rows.experts; ++e) {
-          out[e] = 0;
-          for (size_t n = begin - 8; n < begin; ++n) out[e] += rows.At(before[n], e) / 8;
-        }
-      });
-  Call call = TopK(lab, rows, x);
-  if (lab.seed() % 2 == 0) call.scores = x;
-  return call;
-}
-Call Sticky(const Lab& lab, const Rows& rows) {
-  Call call = Blank(lab, rows);
-  for (const auto& list : BySequence(rows)) {
-    std::vector<int> last;
-    for (int t : list) {
-      const double* x = &rows.x[S(t) * S(rows.experts)];
-      const std::vector<int> best = Best(x, rows.experts, call.k);
-      if (last.empty() || x[best[0]] - x[last[0]] > 0.5) last = best;
-      Choose(call, t, last);
-    }
-  }
-  Finish(rows, call);
-  return call;
-}
-Call NearestCentroid(const Lab& lab, const Rows& rows) {
-  Call call = Blank(lab, rows);
-  std::vector<double> x(S(rows.experts));
-  for (int t = 0; t < rows.count; ++t) {
-    for (int c = 0; c < rows.experts; ++c) {
-      x[S(c)] = 0;
-      for (int e = 0; e < rows.experts; ++e)
-        x[S(c)] -= std::pow(
-            rows.At(t, e) - lab.Normal(3, static_cast<uint64_t>(c), static_cast<uint64_t>(e)), 2);
-    }
-    std::copy(x.begin(), x.end(), &call.scores[S(t) * S(rows.experts)]);
-    Choose(call, t, Best(x.data(), rows.experts, call.k));
-  }
-  Finish(rows, call);
-  return call;
-}
-
 }  // namespace
 
 void AddCleanByScores(std::vector<Family>& out) {
@@ -550,6 +403,10 @@ void AddCleanByScores(std::vector<Family>& out) {
       {"a threshold at the prefix's quantile", ThresholdOfPrefixQuantile},
       {"a threshold that a controller moves", ThresholdController},
       {"a threshold that a controller moves on Sudokus", ThresholdController, Data::kSudoku},
+      {"ReLU routing of even words", EvenRelu, Data::kEven},
+      {"thresholds of even words", EvenThresholds, Data::kEven},
+      {"thresholds of tasks of even words", EvenThresholdsOfTasks, Data::kEven},
+      {"choices of even words, none below a threshold", EvenChoiceLessThreshold, Data::kEven},
       {"top-p", TopP},
       {"top-p on Sudokus", TopP, Data::kSudoku},
       {"top-p of at most four", TopPOfFour},
@@ -578,24 +435,6 @@ void AddCleanByScores(std::vector<Family>& out) {
       {"a bias that the prefix moves", BiasOfPrefix},
       {"prices of an earlier text", SinkhornOfEarlierText},
       {"a bias of zero, recorded", BiasZeroRecorded},
-      {"hash of the token", HashOfToken},
-      {"hash of the position", HashOfPosition},
-      {"hash of the sequence", HashOfSequence},
-      {"hash of two tokens", HashOfBigram},
-      {"random, fixed", RandomFixed},
-      {"round robin", RoundRobin},
-      {"round robin of each word", RoundRobinOfKinds},
-      {"round robin of each word on Sudokus", RoundRobinOfKinds, Data::kSudoku},
-      {"by the first token alone", TaskRouting},
-      {"by the nearest token before", NearestBefore},
-      {"by the token before", ByTokenBefore},
-      {"experts in a cache preferred", CachedExperts},
-      {"recurrent router", RecurrentRouter},
-      {"recurrent router, own logits recorded", RecurrentUnrecorded},
-      {"mean of the prefix", CausalMean},
-      {"mean of the segment before", SegmentBefore},
-      {"sticky", Sticky},
-      {"nearest centroid", NearestCentroid},
   };
   out.insert(out.end(), families.begin(), families.end());
 }

@@ -64,6 +64,9 @@ Lab::Lab(Data data, uint64_t seed) : data_(data), seed_(seed) {
       length_ = 81;
       popularity_ = 0;
       break;
+    case Data::kEven:
+      length_ = 4 * experts_;
+      break;
     case Data::kPermutations:
       length_ = 36;
       popularity_ = 0;
@@ -137,10 +140,11 @@ void Lab::Fill(Rows& rows, uint64_t salt) const {
       symbol = static_cast<int>(w % 500);
       if (data_ == Data::kSudoku) symbol = s % 9;
       if (data_ == Data::kPermutations) symbol = s;
+      if (data_ == Data::kEven) symbol = s % (2 * experts_);
       if (data_ == Data::kPeriodic) symbol = s % 6 + 6 * (b % 2);
       if (data_ == Data::kZipf) symbol = static_cast<int>(std::floor(1 / (Unit(w) + 0.01)));
     }
-    if (data_ == Data::kSudoku || data_ == Data::kPermutations) {
+    if (data_ == Data::kSudoku || data_ == Data::kPermutations || data_ == Data::kEven) {
       for (size_t i = symbols.size(); i > 1; --i)
         std::swap(symbols[i - 1], symbols[word(b, static_cast<int64_t>(1000 + i)) % i]);
     }

@@ -50,6 +50,7 @@ enum class Data {
   kPopular,       // some experts are liked by all
   kSudoku,        // each of nine symbols nine times a sequence
   kPermutations,  // every sequence holds each symbol once
+  kEven,          // each of 2E symbols twice a sequence
   kPeriodic,      // a few words over and over
   kZipf,          // few symbols are most of the text
   kTied,          // scores of few values
@@ -110,6 +111,7 @@ const std::vector<Family>& LeakingFamilies();
 struct Recorder {
   bool facts = false;       // capacity, pools and policy, as the configuration has them
   bool misdeclare = false;  // ... or fields that are wrong
+  bool whole = false;       // choices, what was kept of them, and the map
 };
 v1::Batch Record(const Lab& lab, const Rows& rows, const Call& call, const Recorder& recorder);
 

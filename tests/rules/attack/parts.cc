@@ -134,6 +134,18 @@ std::vector<std::vector<int>> BySequence(const Rows& rows) {
   return out;
 }
 
+std::vector<double> FromPrefix(const Rows& rows, const Prefix& fill) {
+  std::vector<double> x = rows.x;
+  for (const std::vector<int>& list : BySequence(rows)) {
+    std::vector<int> before;
+    for (int t : list) {
+      fill(before, t, &x[S(t) * S(rows.experts)]);
+      before.push_back(t);
+    }
+  }
+  return x;
+}
+
 double Softmax(const Rows& rows, int t, int e) {
   double sum = 0;
   for (int i = 0; i < rows.experts; ++i) sum += std::exp(rows.At(t, i) - rows.At(t, e));

@@ -40,6 +40,11 @@ Call Along(const Rows& rows, Call call, const Admit& admit);
 
 // Rows of each sequence by position.
 std::vector<std::vector<int>> BySequence(const Rows& rows);
+// scores [T,E]: fill(before, t, x) sees the rows before t of its sequence, in time order, and may
+// change t's logits x [E].
+using Prefix = std::function<void(const std::vector<int>& before, int t, double* x)>;
+std::vector<double> FromPrefix(const Rows& rows, const Prefix& fill);
+
 double Softmax(const Rows& rows, int t, int e);
 double Mean(const Rows& rows, int t);
 // Biases under which the k best of `rows` fill experts as evenly as can be.

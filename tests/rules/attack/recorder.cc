@@ -10,10 +10,31 @@
 namespace plumbline::rules::attack {
 namespace {
 
-using testing::TensorOf;
 using Config = v1::RoutingConfig;
 
 enum : uint64_t { kForm = 1u << 22, kDType, kPool, kCapacity, kPolicy, kProbs, kShuffle };
+
+template <typename T>
+std::string BytesOf(const std::vector<double>& values) {
+  std::string bytes;
+  for (double x : values) {
+    const auto value = static_cast<T>(x);
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  return bytes;
+}
+
+v1::Tensor TensorOf(const std::vector<double>& values, DType dtype,
+                    const std::vector<int64_t>& shape) {
+  if (IsFloating(dtype)) return testing::TensorOf(values, dtype, shape);
+  v1::Tensor tensor;
+  tensor.set_dtype(static_cast<v1::DType>(dtype));
+  for (int64_t extent : shape) tensor.add_shape(extent);
+  tensor.set_data(dtype == DType::kI64   ? BytesOf<int64_t>(values)
+                  : dtype == DType::kI32 ? BytesOf<int32_t>(values)
+                                         : BytesOf<uint8_t>(values));
+  return tensor;
+}
 
 class Recording {
  public:
@@ -39,8 +60,8 @@ class Recording {
 
  private:
   int Pick(uint64_t what, int n) const { return static_cast<int>(lab_.Uniform(what) * n); }
-  bool mapped() const { return call_.index.empty() || Pick(kForm, 4) != 0; }
-  bool indexed() const { return !call_.index.empty() && Pick(kForm, 4) != 1; }
+  bool mapped() const { return call_.index.empty() || recorder_.whole || Pick(kForm, 4) != 0; }
+  bool indexed() const { return !call_.index.empty() && (recorder_.whole || Pick(kForm, 4) != 1); }
 
   template <typename T>
   std::vector<double> Gather(const std::vector<T>& values, size_t columns) const {

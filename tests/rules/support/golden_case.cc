@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "rules/lib/hang_verdict.h"
+#include "tests/rules/attack/case.h"
 #include "tests/rules/support/accumulation_run.h"
 #include "tests/rules/support/matmul_run.h"
 #include "tests/rules/support/mixture_run.h"
@@ -171,10 +172,10 @@ GoldenCase ParseGoldenCase(const fs::path& path) {
       continue;
     }
     c.head += line + "\n";
-    const bool input = line == "[router]" || line == "[mixture]" || line == "[routing-pair]" ||
-                       line == "[update]" || line == "[tensor]" || line == "[accumulation]" ||
-                       line == "[reduction]" || line == "[matmul]" || line == "[logprobs]" ||
-                       line == "[hung]" || line == "[batch]";
+    const bool input = line == "[router]" || line == "[attack]" || line == "[mixture]" ||
+                       line == "[routing-pair]" || line == "[update]" || line == "[tensor]" ||
+                       line == "[accumulation]" || line == "[reduction]" || line == "[matmul]" ||
+                       line == "[logprobs]" || line == "[hung]" || line == "[batch]";
     if (input || line == "[expect]" || line == "[set]" || line == "[suppress]") {
       section = line;
       if (input) c.input_kind = line.substr(1, line.size() - 2);
@@ -227,6 +228,7 @@ std::string Feed(const GoldenCase& c, Engine* engine) {
 std::vector<v1::Batch> InputOf(const GoldenCase& c) {
   if (c.input_kind == "hung") return {FirstWordOf(HungInput(c.input))};
   if (c.input_kind == "router") return RouterInput(c.input);
+  if (c.input_kind == "attack") return {attack::AttackRun(SpecInput<attack::AttackSpec>(c.input))};
   if (c.input_kind == "mixture") return {MixtureRun(SpecInput<MixtureRunSpec>(c.input))};
   if (c.input_kind == "routing-pair") return RoutingPair(SpecInput<RoutingPairSpec>(c.input));
   if (c.input_kind == "accumulation")

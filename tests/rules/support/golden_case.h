@@ -5,6 +5,7 @@
 //   [suppress]               optional: a file of suppressions, judged on 2026-06-01
 //   [router]                 a reference router on random scores (support/synthetic_routing.h)
 //   policy = score-capacity
+//   [attack]                 or: a router of the attack (attack/case.h)
 //   [mixture]                or: a layer's summaries over many steps (support/mixture_run.h)
 //   [routing-pair]           or: training's and inference's routing (support/routing_pair.h)
 //   [accumulation]           or: running sums of gradients (support/accumulation_run.h)
