@@ -99,6 +99,7 @@ void Judge::Loop() {
     const auto now = JudgeQueue::Clock::now();
     if (now < next_timers || undecided_) continue;
     HandleTimers(now);
+    open_step_bytes_ = engine_->open_bytes();
     next_timers = now + kTimerPeriod;
   }
 }

@@ -77,6 +77,8 @@ class Judge {
   }
   void Push(JudgeItem item) { queue_.Push(std::move(item)); }
   void Hold(bool held) { queue_.Hold(held); }
+  // What the open steps of all runs hold, a moment ago.
+  uint64_t open_step_bytes() const { return open_step_bytes_; }
   // How long the judging thread is at one item, or one entry that it judges again.
   std::chrono::nanoseconds judging_for() const { return judging_.For(); }
 
@@ -168,6 +170,7 @@ class Judge {
   std::atomic<bool> catching_up_{false};
   std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
   Busy judging_;
+  std::atomic<uint64_t> open_step_bytes_{0};
   std::thread thread_;
 };
 

@@ -25,6 +25,8 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
   out->Gauge("plumbline_judge_queue_bytes",
              "Bytes of batches on their way to the rules, through the journal too.",
              static_cast<double>(s.judge->queued_bytes()));
+  out->Gauge("plumbline_open_step_bytes", "Memory of the steps that wait for ranks, of all runs.",
+             static_cast<double>(s.judge->open_step_bytes()));
   const int64_t oldest = s.judge->oldest_queued_unix_ns();
   out->Gauge("plumbline_judge_lag_seconds",
              "Age of the oldest batch that the rules have not seen; 0: they have seen all.",

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "server/access/web_sessions.h"
 #include "tests/server/certificates.h"
 #include "tests/server/doors_support.h"
 #include "tests/support/files.h"
@@ -272,6 +273,25 @@ TEST_F(DoorsHttp, ATokenHasAFewSessionsAndAnyoneAsManyAsAreFree) {
   cookie_of(all);
   EXPECT_THAT(HttpAnswer(http_, "/version", first), StartsWith("HTTP/1.1 401"));
   EXPECT_THAT(HttpAnswer(http_, "/version", others), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(WebSessions, RunOutAndAreBoundedByTokenAndInAll) {
+  using server::WebSessions;
+  WebSessions sessions;
+  const auto token = [](int i) { return server::DigestOf("token " + std::to_string(i)); };
+  const std::string brief = *sessions.Open(token(0), 100);
+  EXPECT_EQ(sessions.TokenOf(brief, 100 + WebSessions::kSeconds - 1), token(0));
+  EXPECT_EQ(sessions.TokenOf(brief, 100 + WebSessions::kSeconds), std::nullopt);
+  EXPECT_EQ(sessions.TokenOf("", 100), std::nullopt);
+  // Of as many tokens as one likes: the oldest goes, and only that.
+  std::vector<std::string> ids;
+  for (size_t i = 0; i <= WebSessions::kMost; ++i) {
+    ids.push_back(*sessions.Open(token(static_cast<int>(i) + 1), 200));
+  }
+  EXPECT_EQ(sessions.TokenOf(brief, 200), std::nullopt);
+  EXPECT_EQ(sessions.TokenOf(ids[0], 200), std::nullopt);
+  EXPECT_EQ(sessions.TokenOf(ids[1], 200), token(2));
+  EXPECT_EQ(sessions.TokenOf(ids.back(), 200), token(static_cast<int>(WebSessions::kMost) + 1));
 }
 
 TEST_F(DoorsHttp, TlsTakesTheCiphersOfGrpcAndMakesCookiesSecure) {

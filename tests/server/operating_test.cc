@@ -98,7 +98,7 @@ TEST_F(Operating, HealthSaysWhenNothingCanBeAcknowledged) {
   for (const char* name :
        {"plumbline_serving 1\n", "plumbline_disk_free_bytes ", "plumbline_disk_size_bytes ",
         "plumbline_journal_disk_bytes ", "plumbline_checkpoint_age_seconds ",
-        "plumbline_checkpoint_behind_entries "}) {
+        "plumbline_checkpoint_behind_entries ", "plumbline_open_step_bytes "}) {
     EXPECT_THAT(metrics, HasSubstr(name));
   }
 }
