@@ -245,7 +245,7 @@ void Gate::LookAgain() {
     }
     if (problems != problems_) {
       for (const std::string& problem : problems) {
-        LogError("{}; whom it speaks of is closed out until that is mended", problem);
+        LogError("{}; what it opens is closed until that is mended", problem);
       }
       if (problems.empty()) LogInfo("every list of tokens and certificates can be read again");
       problems_ = std::move(problems);
