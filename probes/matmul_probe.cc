@@ -67,9 +67,13 @@ absl::Status CheckCall(const MatmulCall& call) {
   if (absl::Status s = CheckDeclared("declared_accumulator", call.fields.declared); !s.ok())
     return s;
   if (absl::Status s = CheckText("library", call.library); !s.ok()) return s;
-  if (!call.input_format.empty() && call.input_format != "tf32") {
-    return absl::InvalidArgumentError("input_format: expected \"tf32\" or nothing, found \"" +
-                                      std::string(call.input_format) + "\"");
+  constexpr std::string_view kFormats[] = {"",     "tf32", "f32",  "f16",
+                                           "bf16", "e4m3", "e5m2", "e2m1"};
+  if (std::find(std::begin(kFormats), std::end(kFormats), call.input_format) ==
+      std::end(kFormats)) {
+    return absl::InvalidArgumentError(
+        "input_format: expected tf32, f32, f16, bf16, e4m3, e5m2, e2m1 or nothing, found \"" +
+        std::string(call.input_format) + "\"");
   }
   return absl::OkStatus();
 }

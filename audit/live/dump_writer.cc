@@ -168,6 +168,10 @@ void AddMatmul(const v1::Matmul& matmul, Dump* dump) {
   dump->SayUnless("rows", c.rows(), 0);
   dump->SayUnless("columns", c.columns(), 0);
   dump->SayText("library", c.library());
+  if (c.scale() != 0) dump->SayNumber("scale", c.scale());
+  dump->SayUnless("block", c.block(), 0);
+  dump->SayText("scale_format", c.scale_format());
+  dump->SayText("output_rounding", c.output_rounding());
   const v1::MatmulSample& s = matmul.sample();
   dump->Add("a", true, s.a());
   dump->Add("b", true, s.b());
@@ -176,6 +180,11 @@ void AddMatmul(const v1::Matmul& matmul, Dump* dump) {
   dump->Add("offsets", s.has_offsets(), s.offsets());
   dump->Add("a_index", s.has_a_index(), s.a_index());
   dump->Add("b_index", s.has_b_index(), s.b_index());
+  dump->Add("scale", s.has_scale(), s.scale());
+  dump->Add("a_scale", s.has_a_scale(), s.a_scale());
+  dump->Add("b_scale", s.has_b_scale(), s.b_scale());
+  dump->Add("a_tensor_scale", s.has_a_tensor_scale(), s.a_tensor_scale());
+  dump->Add("b_tensor_scale", s.has_b_tensor_scale(), s.b_tensor_scale());
 }
 
 }  // namespace

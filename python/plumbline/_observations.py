@@ -199,7 +199,8 @@ class Observations:
         (a bias); floating, not f64. On captured steps up to 32 rows of a, 32 columns of b and the
         elements of d where they meet are kept, from which the arithmetic is named and proved.
         accumulator: the format ("f32", a torch dtype) promised for partial sums, None: f32.
-        input_format: "tf32" where fp32 inputs are meant to be cut. library: what computed it,
+        input_format: "tf32" where fp32 inputs are meant to be cut; else the format of values in a
+        wider dtype ("e4m3", "bf16"). library: what computed it,
         with its version ("cuBLAS 12.4"): a change of arithmetic is reported beside a change here.
         """
         try:

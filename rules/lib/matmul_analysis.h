@@ -31,12 +31,24 @@ struct MatmulAnalysis {
   // Of D against the exact sums of the factors as they were used (after the cut that explains
   // them), in BiasUnit(c.d_dtype); of the elements that are apart.
   SumErrors errors;
-  BoundBreak worst;           // of those beyond the bound, the furthest
-  int32_t beyond = 0;         // elements beyond it
+  BoundBreak worst;    // of those beyond the bound, the furthest
+  int32_t beyond = 0;  // elements beyond it
+  // Of a D in 16 bits and fewer: elements that are neither of the two values next to what f32 sums
+  // may give; and how far the choices of the upper one are from what stochastic rounding makes, in
+  // standard deviations.
+  int32_t beyond_neighbours = 0;
+  double stochastic_z = 0;
   double effective_bits = 0;  // -log2 of rms(|D - s| / sum |ab|); infinity: D is exact
   double toward_zero = 0;     // share of inexact elements that are too small
   bool cut = false;           // errors were taken after a cut
 
+  // Of at least eight elements each is this many times its sum, as far as f32 sums are exact, and
+  // some are not the sum itself; 0: no such factor.
+  double common_factor = 0;
+
+  // No candidate explains the elements, but each is one of the two values next to its sum, above and
+  // below it as often as chance would have it.
+  bool looks_stochastic() const;
   bool f32_factors() const;
   // D is exact products' sum in fewer bits than it could be: says no rule but precision/split-k.
   bool splits() const { return replay.Proves(NarrowParts); }

@@ -1,6 +1,7 @@
 #include "rules/lib/matmul_candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace plumbline::rules {
@@ -15,9 +16,18 @@ constexpr int kMostBlock = 64;
 class Candidates {
  public:
   explicit Candidates(const MatmulCase& c)
-      : c_(c), wide_(c.factor_bits() > FormatOf(DType::kF16).precision) {}
+      : c_(c),
+        wide_(c.factor_bits() > FormatOf(DType::kF16).precision),
+        wide_products_(wide_ || (c.block > 0 && !c.exact_blocks)) {
+    const auto exact = [](double x) { return x != 0 && std::abs(x) == PowerOfTwo(std::ilogb(x)); };
+    if (c.scale.empty() || std::all_of(c.scale.begin(), c.scale.end(), exact)) return;
+    const bool narrow = FormatOf(c.d_dtype).precision < FormatOf(DType::kF32).precision;
+    if (narrow || !c.c.empty()) scalings_.push_back(Scaling::kOnce);
+    if (!c.scale_a.empty()) scalings_.push_back(Scaling::kTwice);
+  }
 
   std::vector<MatmulModel> List() {
+    if (c_.block > 0) ListBlocks();
     ListExact(InputCut::kNone);
     ListSequential();
     ListPairwise(InputCut::kNone);
@@ -36,17 +46,53 @@ class Candidates {
   // With every way to add the addend and to store.
   void Add(const MatmulModel& model) {
     for (const bool last : {false, true}) {
-      if (!last || !c_.c.empty()) AddStored(model, last);
+      if (Possible(last)) AddStored(model, last);
     }
   }
+
+  // An addend comes last or not; after a scale it can only come last.
+  bool Possible(bool last) const { return last ? !c_.c.empty() : c_.c.empty() || c_.scale.empty(); }
 
   void AddStored(const MatmulModel& model, bool last) {
     for (const RoundingMode store : {kNearest, kZero}) {
       const bool stores = FormatOf(c_.d_dtype).precision < FormatOf(model.accumulator).precision;
       if (store != kNearest && !stores) continue;
-      models_.push_back(model);
-      models_.back().addend_last = last;
-      models_.back().store = store;
+      for (const Scaling scaling : scalings_) {
+        if (scaling != Scaling::kRounded && store != kNearest) continue;
+        models_.push_back(model);
+        models_.back().addend_last = last;
+        models_.back().store = store;
+        models_.back().scaling = scaling;
+      }
+    }
+  }
+
+  // Sums of the bare products of each block, scaled as they are added up in f32; and factors that
+  // were brought to bf16 with their scales.
+  void ListBlocks() {
+    std::vector<BlockScaling> ways = {BlockScaling::kRounded};
+    if (!c_.exact_blocks)
+      ways = {BlockScaling::kFused, BlockScaling::kRounded, BlockScaling::kTwice};
+    for (const BlockScaling way : ways) {
+      Add({.sum = Sum::kExact, .promote = c_.block, .blocks = way});
+      Add({.sum = Sum::kSequential, .promote = c_.block, .blocks = way});
+      for (int g = 4; g <= std::min(kMostBlock, c_.block); g *= 2) {
+        MatmulModel m{.sum = Sum::kAligned, .rounding = kZero, .block = g, .promote = c_.block};
+        m.blocks = way;
+        AddFractions(m);
+      }
+    }
+    if (c_.exact_blocks) return;
+    MatmulModel m{.sum = Sum::kExact, .accumulator = DType::kF32};
+    m.blocks = BlockScaling::kFactorsBf16;
+    Add(m);
+    m.sum = Sum::kSequential;
+    Add(m);
+    m.sum = Sum::kAligned;
+    m.rounding = kZero;
+    for (int g = 4; g <= 32; g *= 2) {
+      m.block = g;
+      AddFractions(m);
     }
   }
 
@@ -63,11 +109,13 @@ class Candidates {
     Add(m);
   }
 
-  // f32, f16 and bf16: what the sums may be kept in.
-  std::vector<DType> Accumulators() const { return {DType::kF32, DType::kF16, DType::kBF16}; }
+  // What the sums may be kept in.
+  std::vector<DType> Accumulators() const {
+    return {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2};
+  }
   // Products of factors of at most 11 bits are exact in f32, but for those below its range.
   std::vector<bool> Fusions(DType accumulator) const {
-    if (accumulator == DType::kF32 && !wide_) return {false};
+    if (accumulator == DType::kF32 && !wide_products_) return {false};
     return {false, true};
   }
 
@@ -117,15 +165,25 @@ class Candidates {
         m.rounding = rounding;
         AddFractions(m);
       }
+      AddShort(m);
       if (c_.d_dtype != DType::kF16 || cut != InputCut::kNone) continue;
       m.accumulator = DType::kF16;
       AddFractions(m);
     }
   }
 
+  // The accumulator cut to e8m13 between blocks, as 8-bit tensor cores do.
+  void AddShort(MatmulModel m) {
+    constexpr int kShort = 14;
+    if (c_.factor_bits() > FormatOf(DType::kE4M3).precision || m.cut != InputCut::kNone) return;
+    m.rounding = kZero;
+    m.kept = kShort;
+    AddFractions(m);
+  }
+
   void AddFractions(MatmulModel model) {
     for (const bool last : {false, true}) {
-      if (last && c_.c.empty()) continue;
+      if (!Possible(last)) continue;
       for (int f = kLeastFraction; f <= kMostFraction; ++f) {
         model.fraction_bits = f;
         AddStored(model, last);
@@ -185,6 +243,8 @@ class Candidates {
 
   const MatmulCase& c_;
   const bool wide_;
+  const bool wide_products_;  // of factors with scales that are no powers of two
+  std::vector<Scaling> scalings_ = {Scaling::kRounded};
   std::vector<MatmulModel> models_;
 };
 

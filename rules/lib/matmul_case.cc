@@ -1,9 +1,12 @@
 #include "rules/lib/matmul_case.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/block_formats.h"
 #include "base/half.h"
 #include "base/load.h"
 
@@ -102,11 +105,105 @@ std::vector<bool> Apart(const MatmulCase& c, uint64_t columns) {
   return apart;
 }
 
+FloatFormat FormatNamed(const std::string& name, DType dtype) {
+  if (name == "e2m1") return kE2M1;
+  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kE4M3, DType::kE5M2}) {
+    if (name == DTypeName(t)) return FormatOf(t);
+  }
+  return FormatOf(dtype);
+}
+
+bool AllValuesOf(const FloatFormat& format, const v1::Tensor& tensor) {
+  const auto dtype = static_cast<DType>(tensor.dtype());
+  const auto count = static_cast<int64_t>(tensor.data().size() / DTypeSize(dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = LoadDouble(tensor.data().data(), dtype, i);
+    if (std::isfinite(x) && !IsValueOf(format, x)) return false;
+  }
+  return true;
+}
+
+// Values beyond the declared format are meant to be cut to it (tf32, bf16) or contradict it.
+absl::Status TakeFormat(const v1::MatmulSample& sample, const std::string& name, MatmulCase* c) {
+  c->a_format = FormatOf(c->a_dtype);
+  c->b_format = FormatOf(c->b_dtype);
+  c->tf32_declared = name == "tf32";
+  if (name.empty() || name == "tf32") return absl::OkStatus();
+  const FloatFormat format = FormatNamed(name, c->a_dtype);
+  if (AllValuesOf(format, sample.a()) && AllValuesOf(format, sample.b())) {
+    c->a_format = FormatNamed(name, c->a_dtype);
+    c->b_format = FormatNamed(name, c->b_dtype);
+    return absl::OkStatus();
+  }
+  c->tf32_declared = name == "bf16";
+  if (c->tf32_declared || name == "f32") return absl::OkStatus();
+  return Cannot(absl::StrCat("input-format: a or b holds values that ", name, " does not have"));
+}
+
+// f32 numbers, not zero, finite.
+absl::Status Scales(const char* name, const v1::Tensor& tensor, const std::vector<int64_t>& shape,
+                    std::vector<double>* out) {
+  if (absl::Status s = CheckTensor(name, tensor, shape, true); !s.ok()) return s;
+  const auto dtype = static_cast<DType>(tensor.dtype());
+  const auto count = static_cast<int64_t>(tensor.data().size() / DTypeSize(dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = LoadDouble(tensor.data().data(), dtype, i);
+    if (!std::isfinite(x))
+      return Cannot(absl::StrCat("bad-scale: ", name, " holds a scale that is not finite"));
+    out->push_back(static_cast<float>(x));
+  }
+  return absl::OkStatus();
+}
+
+bool PowersOfTwo(const std::vector<double>& scales) {
+  return std::all_of(scales.begin(), scales.end(),
+                     [](double x) { return x == 0 || (x > 0 && x == PowerOfTwo(std::ilogb(x))); });
+}
+
+absl::Status TakeBlocks(const v1::MatmulSample& sample, uint32_t block, MatmulCase* c) {
+  if (!sample.has_a_scale() && !sample.has_b_scale()) return absl::OkStatus();
+  if (!sample.has_a_scale() || !sample.has_b_scale() || block == 0 || block > kMostInner)
+    return Cannot("bad-scale: expected a_scale and b_scale, and the products that share one");
+  c->block = static_cast<int>(block);
+  absl::Status s =
+      Scales("a_scale", sample.a_scale(), {sample.a().shape(0), c->blocks()}, &c->a_scale);
+  if (s.ok())
+    s = Scales("b_scale", sample.b_scale(), {sample.b().shape(0), c->blocks()}, &c->b_scale);
+  c->exact_blocks = PowersOfTwo(c->a_scale) && PowersOfTwo(c->b_scale);
+  return s;
+}
+
+// The factors of d: the metadata's, the sample's, and both tensors'.
+absl::Status TakeScale(const v1::MatmulSample& sample, double stated, MatmulCase* c) {
+  const auto m = static_cast<size_t>(c->samples);
+  std::vector<double> whole, a, b;
+  if (sample.has_scale()) {
+    const bool one = sample.scale().shape_size() == 1 && sample.scale().shape(0) == 1;
+    if (absl::Status s = Scales("scale", sample.scale(), {one ? 1 : c->samples}, &whole); !s.ok())
+      return s;
+  } else if (stated != 0) {
+    if (!std::isfinite(stated)) return Cannot("bad-scale: the scale is not finite");
+    whole = {static_cast<double>(static_cast<float>(stated))};
+  }
+  absl::Status s = absl::OkStatus();
+  if (sample.has_a_tensor_scale()) s = Scales("a_tensor_scale", sample.a_tensor_scale(), {1}, &a);
+  if (s.ok() && sample.has_b_tensor_scale())
+    s = Scales("b_tensor_scale", sample.b_tensor_scale(), {1}, &b);
+  if (!s.ok() || (whole.empty() && a.empty() && b.empty())) return s;
+  if (whole.size() == 1) whole.assign(m, whole[0]);
+  if (!a.empty() && !b.empty() && whole.empty()) {
+    c->scale_a.assign(m, a[0]);
+    c->scale_b.assign(m, b[0]);
+  }
+  if (whole.empty()) whole.assign(m, 1);
+  for (double& x : whole) x *= (a.empty() ? 1 : a[0]) * (b.empty() ? 1 : b[0]);
+  c->scale = std::move(whole);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-int MatmulCase::factor_bits() const {
-  return std::max(FormatOf(a_dtype).precision, FormatOf(b_dtype).precision);
-}
+int MatmulCase::factor_bits() const { return std::max(a_format.precision, b_format.precision); }
 
 absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul) {
   if (!matmul.has_sample()) {
@@ -136,7 +233,10 @@ absl::StatusOr<MatmulCase> DecodeMatmul(const v1::Matmul& matmul) {
   if (c.accumulator_declared) c.declared = static_cast<DType>(config.declared_accumulator());
   if (!IsFloating(c.declared))
     return Cannot("bad-config: the declared accumulator is no floating dtype");
-  c.tf32_declared = config.input_format() == "tf32";
+  if (absl::Status s = TakeFormat(sample, config.input_format(), &c); !s.ok()) return s;
+  if (absl::Status s = TakeBlocks(sample, config.block(), &c); !s.ok()) return s;
+  if (absl::Status s = TakeScale(sample, config.scale(), &c); !s.ok()) return s;
+  c.stochastic = config.output_rounding() == "stochastic";
   c.library = config.library();
   c.apart = Apart(c, config.columns());
   return c;

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "base/half.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "rules/lib/routing_tensors.h"
 
@@ -33,17 +34,35 @@ struct MatmulCase {
   DType c_dtype = DType::kUnspecified;
   DType declared = DType::kF32;  // accumulator promised; f32 where nobody said
   bool accumulator_declared = false;
-  bool tf32_declared = false;  // the inputs are meant to be cut to tf32
+  bool tf32_declared = false;  // the inputs are meant to be cut to tf32, or to bf16
+  bool stochastic = false;     // declared: d is rounded stochastically
   std::string library;
+  // Of the values of a and b, which their dtype may hold more of (e2m1 in e4m3, bf16 in f32).
+  FloatFormat a_format{}, b_format{};
+
+  // D = scale sum over blocks of (a_scale b_scale sum of a b). Scales are f32 numbers.
+  std::vector<double> scale;             // [m], empty: 1; tensor scales included
+  std::vector<double> scale_a, scale_b;  // [m] or empty: two factors whose product `scale` is
+  int block = 0;                         // products that share a scale; 0: no block scales
+  std::vector<double> a_scale, b_scale;  // [rows of a or b, blocks()]
 
   // Significand bits of a factor, the larger of both.
   int factor_bits() const;
+  int blocks() const { return block == 0 ? 0 : (inner + block - 1) / block; }
+  bool scaled() const { return !scale.empty() || block > 0; }
+  // Block scales are powers of two: they round nothing.
+  bool exact_blocks = true;
+  double Scale(int i) const { return scale.empty() ? 1 : scale[At(i)]; }
 
-  double A(int i, int k) const { return a.At(a_index.empty() ? i : a_index[At(i)], k); }
-  double B(int i, int k) const { return b.At(b_index.empty() ? i : b_index[At(i)], k); }
+  double A(int i, int k) const { return a.At(RowA(i), k); }
+  double B(int i, int k) const { return b.At(RowB(i), k); }
+  double AScale(int i, int j) const { return a_scale[At(RowA(i)) * At(blocks()) + At(j)]; }
+  double BScale(int i, int j) const { return b_scale[At(RowB(i)) * At(blocks()) + At(j)]; }
 
  private:
-  static size_t At(int i) { return static_cast<size_t>(i); }
+  int64_t RowA(int i) const { return a_index.empty() ? i : a_index[At(i)]; }
+  int64_t RowB(int i) const { return b_index.empty() ? i : b_index[At(i)]; }
+  static size_t At(int64_t i) { return static_cast<size_t>(i); }
 };
 
 // FailedPrecondition with an inconclusive reason ("short-id: sentence") where the call cannot be

@@ -71,6 +71,7 @@ struct Lanes {
   __m256i up[kVectors];    // (2 * bias + F) << 52, less the bits of 2^e
   __m256i down[kVectors];  // F << 52, to be taken from them
   __m256d outside;
+  __m256d kept;  // all ones, but for the significand bits that the accumulator does not keep
 };
 
 // Products [at, end), one block.
@@ -97,7 +98,8 @@ PLUMB_AVX2_INLINE void TakeBlock(const double* p, int n, int32_t exponent, Lanes
     const __m256d unit = Doubles(_mm256_sub_epi64(largest[v], lanes->down[v]));
     const __m256d exact = _mm256_mul_pd(sum[v], unit);
     const __m256d block = Rounded<kNearest>(exact);
-    lanes->acc[v] = kInside ? block : Added<kNearest>(lanes->acc[v], block);
+    const __m256d acc = kInside ? block : Added<kNearest>(lanes->acc[v], block);
+    lanes->acc[v] = _mm256_and_pd(acc, lanes->kept);
     lanes->outside =
         _mm256_or_pd(lanes->outside, _mm256_or_pd(Outside(exact), Outside(lanes->acc[v])));
   }
@@ -108,6 +110,7 @@ PLUMB_AVX2 bool Run(const MatmulModel& m, const MatmulTerms& t, int first, int l
                     std::span<const int> fraction_bits, double* sums) {
   Lanes lanes;
   lanes.outside = Outside(_mm256_set1_pd(start));
+  lanes.kept = Constant(m.kept > 0 ? ~((int64_t{1} << (53 - m.kept)) - 1) : ~int64_t{0});
   for (int v = 0; v < kVectors; ++v) {
     alignas(32) int64_t bits[kWidth];
     for (int i = 0; i < kWidth; ++i) {

@@ -59,6 +59,12 @@ int64_t AlignedSum(const double* p, int n, double scale) {
   return sum;
 }
 
+// The first `kept` significand bits of x.
+double KeepBits(double x, int kept) {
+  const uint64_t lost = (uint64_t{1} << (53 - kept)) - 1;
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & ~lost);
+}
+
 template <bool kFloored>
 double Aligned(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start) {
   const int g = m.block, least = FormatOf(m.accumulator).min_exponent;
@@ -76,6 +82,7 @@ double Aligned(const MatmulModel& m, const MatmulTerms& t, int first, int last, 
     const double block = RoundSum(static_cast<double>(sum) * PowerOfTwo(e - m.fraction_bits),
                                   m.accumulator, m.rounding);
     acc = m.addend_inside ? block : Add(acc, block, m.accumulator, m.rounding);
+    if (m.kept > 0) acc = KeepBits(acc, m.kept);
   }
   return acc;
 }
@@ -209,6 +216,18 @@ namespace {
 // Products that are summed by themselves; 0: all in one.
 int Chunk(const MatmulModel& m) { return m.part > 0 ? m.part : m.promote; }
 
+// The sum so far with a block's, which is scaled on the way.
+double AfterBlock(const MatmulModel& m, const MatmulTerms& t, double acc, double sum,
+                  size_t block) {
+  const double a = t.a_scale[block], b = t.b_scale[block];
+  const auto scale = static_cast<float>(a * b);
+  if (m.blocks == BlockScaling::kFused) return AddNearest(static_cast<float>(acc), sum * scale);
+  const float scaled = m.blocks == BlockScaling::kTwice
+                           ? Nearest(static_cast<double>(Nearest(sum * a)) * b)
+                           : Nearest(sum * scale);
+  return static_cast<float>(acc) + scaled;
+}
+
 // The sum of the chunks so far with one more of them; `first`: nothing has been added yet.
 double AfterChunk(const MatmulModel& m, double acc, double sum, bool first) {
   if (m.part == 0) return static_cast<float>(acc) + static_cast<float>(sum);
@@ -232,8 +251,10 @@ bool SumsInLanes(const MatmulModel& m, const MatmulTerms& t, double start,
   for (int at = 0; at < t.size; at += std::min(chunk, t.size - at)) {
     const int end = at + std::min(chunk, t.size - at);
     if (!AlignedRun(m, t, at, end, 0, fraction_bits, of_chunk.data())) return false;
+    const auto block = static_cast<size_t>(at / chunk);
     for (size_t i = 0; i < fraction_bits.size(); ++i)
-      sums[i] = AfterChunk(m, sums[i], of_chunk[i], at == 0 && start == 0);
+      sums[i] = m.scales_sums() ? AfterBlock(m, t, sums[i], of_chunk[i], block)
+                                : AfterChunk(m, sums[i], of_chunk[i], at == 0 && start == 0);
   }
   return true;
 }
@@ -244,7 +265,8 @@ double MatmulMachine::Chunked(const MatmulModel& m, const MatmulTerms& t, double
   double acc = start;
   for (int at = 0, chunk = Chunk(m); at < t.size; at += std::min(chunk, t.size - at)) {
     const double sum = Run(m, t, at, at + std::min(chunk, t.size - at), 0);
-    acc = AfterChunk(m, acc, sum, at == 0 && start == 0);
+    acc = m.scales_sums() ? AfterBlock(m, t, acc, sum, static_cast<size_t>(at / chunk))
+                          : AfterChunk(m, acc, sum, at == 0 && start == 0);
   }
   return acc;
 }
@@ -253,6 +275,26 @@ double MatmulMachine::Sum(const MatmulModel& m, const MatmulTerms& t, double c) 
   const double start = m.addend_last ? 0 : c;
   const double sum = Chunk(m) > 0 ? Chunked(m, t, start) : Run(m, t, 0, t.size, start);
   return m.addend_last ? AddLast(m, sum, c) : sum;
+}
+
+double MatmulMachine::Result(const MatmulModel& m, double sum, const MatmulCase& c, int i) {
+  if (c.scale.empty()) return Store(m, sum, c.d_dtype);
+  const auto at = static_cast<size_t>(i);
+  const double addend = c.c.empty() ? 0 : c.c[at], scale = static_cast<float>(c.scale[at]);
+  // In f64 nothing of it is rounded to f32 on the way.
+  if (m.accumulator == DType::kF64) return Store(m, sum * c.scale[at] + addend, c.d_dtype);
+  if (m.scaling == Scaling::kOnce) {
+    ExactSum whole;  // of at most 48 bits and the addend
+    if (!std::isfinite(sum)) return Store(m, sum * scale, c.d_dtype);
+    whole.Add(sum * scale);
+    whole.Add(addend);
+    return whole.RoundTo(c.d_dtype, m.store);
+  }
+  const float scaled =
+      m.scaling == Scaling::kTwice
+          ? Nearest(static_cast<double>(Nearest(sum * c.scale_a[at])) * c.scale_b[at])
+          : Nearest(sum * scale);
+  return Store(m, scaled + static_cast<float>(addend), c.d_dtype);
 }
 
 void MatmulMachine::Sums(const MatmulModel& m, const MatmulTerms& t, double c,
@@ -325,7 +367,7 @@ double ErrorBound(const MatmulModel& m, const MatmulTerms& t, double c) {
   constexpr double kSafe = 1e38;
   c = std::abs(c);
   const bool one_run = m.part == 0 && m.promote == 0;
-  if (m.accumulator != DType::kF32 || !one_run || !(t.total + c < kSafe) ||
+  if (m.accumulator != DType::kF32 || !one_run || m.kept > 0 || !(t.total + c < kSafe) ||
       m.compensation != MatmulModel::Compensation::kNone)
     return kInfinity;
   const double exact = t.prefix_most + c;

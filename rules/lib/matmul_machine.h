@@ -25,6 +25,9 @@ class MatmulMachine {
   static double Store(const MatmulModel& model, double sum, DType dtype) {
     return RoundToFormat(sum, dtype, model.store);
   }
+  // What D holds of element i: the sum, scaled where the case says so, with the addend where it
+  // then comes last, stored.
+  static double Result(const MatmulModel& model, double sum, const MatmulCase& c, int i);
 
  private:
   double Run(const MatmulModel& m, const MatmulTerms& t, int first, int last, double start);

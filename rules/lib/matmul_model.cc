@@ -11,6 +11,9 @@ namespace {
 
 using Sum = MatmulModel::Sum;
 
+// Products after which a short sum is added to a wide one often enough: DeepSeek-V3 takes 128.
+constexpr int kPromotedOften = 256;
+
 // An f32 value with its significand rounded to `bits` bits; f32's exponents are kept, subnormals
 // with fewer bits.
 double CutTo(double x, int bits, RoundingMode mode) {
@@ -71,8 +74,29 @@ const char* CompensationWords(const MatmulModel& m) {
   return "";
 }
 
+// "f32"; "e8m13" where fewer bits are kept between blocks.
+std::string AccumulatorName(const MatmulModel& m) {
+  return m.kept > 0 ? absl::StrCat("e8m", m.kept - 1) : DTypeName(m.accumulator);
+}
+
+const char* BlockWords(BlockScaling blocks) {
+  switch (blocks) {
+    case BlockScaling::kFactors:
+      return "";
+    case BlockScaling::kFactorsBf16:
+      return ", factors scaled in bf16";
+    case BlockScaling::kFused:
+      return ", each block's sum scaled as it is added";
+    case BlockScaling::kRounded:
+      return ", each block's sum scaled and then added";
+    case BlockScaling::kTwice:
+      return ", each block's sum scaled twice and then added";
+  }
+  return "";
+}
+
 std::string SumWords(const MatmulModel& m) {
-  const std::string dtype = DTypeName(m.accumulator);
+  const std::string dtype = AccumulatorName(m);
   const std::string rounding =
       m.rounding == RoundingMode::kTowardZero ? ", rounded toward zero" : "";
   switch (m.sum) {
@@ -131,7 +155,7 @@ std::string FamilyOf(const MatmulModel& m) {
 std::map<std::string, std::string> ParametersOf(const MatmulModel& m) {
   std::map<std::string, std::string> p;
   p["sum"] = SumName(m.sum);
-  p["dtype"] = DTypeName(m.accumulator);
+  p["dtype"] = AccumulatorName(m);
   p["rounding"] = RoundingWord(m.rounding);
   if (m.cut != InputCut::kNone) p["inputs"] = CutName(m.cut);
   if (m.sum == Sum::kSequential) p["products"] = m.fused ? "fused" : "rounded";
@@ -155,6 +179,8 @@ std::map<std::string, std::string> ParametersOf(const MatmulModel& m) {
     p["partials"] = DTypeName(m.part_dtype);
     p["reduce"] = DTypeName(m.reduce_dtype);
   }
+  if (m.blocks == BlockScaling::kFactorsBf16) p["scaled"] = "factors in bf16";
+  if (m.scales_sums()) p["scaled"] = "block sums";
   if (m.addend_last) p["c"] = "last";
   p["output"] = RoundingWord(m.store);
   return p;
@@ -168,6 +194,9 @@ std::string Words(const MatmulModel& m) {
     absl::StrAppend(&words, ", in parts of ", m.part, " stored in ", DTypeName(m.part_dtype),
                     " and added in ", DTypeName(m.reduce_dtype));
   }
+  words += BlockWords(m.blocks);
+  if (m.scaling == Scaling::kOnce) words += ", scaled and stored in one rounding";
+  if (m.scaling == Scaling::kTwice) words += ", scaled twice";
   if (m.addend_last) words += ", the addend last";
   if (m.store == RoundingMode::kTowardZero) words += ", stored toward zero";
   return words;
@@ -178,6 +207,9 @@ bool KeepsFewerBits(const MatmulModel& m, int bits) {
   // carries as many again.
   if (m.sum == Sum::kExact || m.compensation != MatmulModel::Compensation::kNone) return false;
   if (FormatOf(m.accumulator).precision - 1 < bits) return true;
+  // Added in f32 every few products, what a short sum loses does not grow with K.
+  if (m.promote > 0 && m.promote <= kPromotedOften) return false;
+  if (m.kept > 0 && m.kept - 1 < bits) return true;
   return m.sum == Sum::kAligned && m.fraction_bits < bits;
 }
 

@@ -22,6 +22,15 @@ enum class InputCut : uint8_t {
   kBf16Zero
 };
 
+// What one scale per block of products (MXFP8, NVFP4, 128 x 128 tiles) is applied to: factors,
+// which are rounded to f32 or bf16 with it before they are multiplied; or each block's sum of the
+// bare products, before it is added to an f32 sum: in one operation, after rounding the product of
+// sum and scale, or first by A's scale and then by B's.
+enum class BlockScaling : uint8_t { kFactors, kFactorsBf16, kFused, kRounded, kTwice };
+// How the factor of a finished sum (D = scale A B) is applied: in f32 and then stored, in one
+// rounding with the store, or as two factors one after the other.
+enum class Scaling : uint8_t { kRounded, kOnce, kTwice };
+
 // One factor after the cut. Finite.
 double CutInput(InputCut cut, double x);
 // Significand bits that it leaves; those of `dtype` without a cut.
@@ -65,11 +74,18 @@ struct MatmulModel {
   DType reduce_dtype = DType::kF32;  // in which they are added, one after the other
   bool addend_last = false;          // c is added to the finished sum, not what it starts from
   RoundingMode store = RoundingMode::kNearestEven;  // into D's dtype
+  // Significand bits that the accumulator keeps between blocks where they are fewer than its
+  // dtype's, cut toward zero (e8m13: 14); 0: all.
+  int kept = 0;
+  BlockScaling blocks = BlockScaling::kFactors;
+  Scaling scaling = Scaling::kRounded;
 
+  bool scales_sums() const { return blocks >= BlockScaling::kFused; }
   bool operator==(const MatmulModel&) const = default;
   void Persist(Archive& a) {
     a(cut, sum, accumulator, rounding, fused, compensation, tree, leaf, fraction_bits, block);
-    a(addend_inside, floored, promote, part, part_dtype, reduce_dtype, addend_last, store);
+    a(addend_inside, floored, promote, part, part_dtype, reduce_dtype, addend_last, store, kept);
+    a(blocks, scaling);
   }
 };
 

@@ -21,7 +21,16 @@ constexpr int kRanked = 8;  // of the unexplained: so many candidates are counte
 
 bool Same(double a, double b) { return a == b || (a != a && b != b); }
 
+// A result in 8 bits that is beyond its format may be NaN, or the largest value.
+bool Gives(double result, double d, DType dtype) {
+  if (Same(result, d)) return true;
+  return DTypeSize(dtype) == 1 && !std::isfinite(result) &&
+         std::abs(d) == FormatOf(dtype).max_finite && !(result * d < 0);
+}
+
 double Addend(const MatmulCase& c, int i) { return c.c.empty() ? 0 : c.c[static_cast<size_t>(i)]; }
+// What of it is in the sum: after a scale it comes on top.
+double AddendInSum(const MatmulCase& c, int i) { return c.scale.empty() ? Addend(c, i) : 0; }
 
 // ---- elements that need no replay --------------------------------------------------------------
 
@@ -122,7 +131,7 @@ class Replay {
         ++out_.aside;
         continue;
       }
-      keyed.push_back({narrow ? Distance(terms_[0], c) : 0, i});
+      keyed.push_back({narrow ? Distance(terms_[0], c_.Scale(i), c) : 0, i});
     }
     std::stable_sort(keyed.begin(), keyed.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -131,23 +140,22 @@ class Replay {
 
   bool Narrow() const { return FormatOf(c_.d_dtype).precision < FormatOf(DType::kF32).precision; }
 
-  double Distance(const MatmulTerms& t, double c) const {
-    ExactSum sum = t.exact;
-    sum.Add(c);
-    const double s = sum.Value(), unit = UlpOf(s, c_.d_dtype);
+  double Distance(const MatmulTerms& t, double scale, double c) const {
+    const double s = scale * t.exact.Value() + c, unit = UlpOf(s, c_.d_dtype);
     const double q = std::abs(s) / unit, rest = q - std::floor(q);
-    return std::abs(rest - 0.5) * unit / (t.prefix_sum + t.total + std::abs(c));
+    const double mass = std::abs(scale) * (t.prefix_sum + t.total) + std::abs(c);
+    return std::abs(rest - 0.5) * unit / mass;
   }
 
   // Candidates that differ in nothing but how the finished sum is stored lie side by side, and so
   // do those that differ in their fraction bits: the first share a sum, the others a pass.
   void Test(int i, const std::vector<size_t>& active) {
     loaded_.fill(false);
-    const double c = Addend(c_, i), d = c_.d[static_cast<size_t>(i)];
+    const double c = AddendInSum(c_, i), d = c_.d[static_cast<size_t>(i)];
     Undecided(i, active);
     for (size_t at = 0; at < open_.size();) {
       MatmulModel base = Base(open_[at]);
-      const MatmulTerms& terms = Terms(i, base.cut);
+      const MatmulTerms& terms = Terms(i, base);
       fraction_bits_.clear();
       size_t end = at;
       for (; end < open_.size() && Base(open_[end]) == base; ++end) {
@@ -162,7 +170,8 @@ class Replay {
       for (size_t lane = 0; at < end; ++at) {
         MatmulTally& tally = out_.tallies[open_[at]];
         while (fraction_bits_[lane] != tally.model.fraction_bits) ++lane;
-        tally.missed += !Same(MatmulMachine::Store(tally.model, sums[lane], c_.d_dtype), d);
+        tally.missed +=
+            !Gives(MatmulMachine::Result(tally.model, sums[lane], c_, i), d, c_.d_dtype);
       }
     }
   }
@@ -171,6 +180,7 @@ class Replay {
   MatmulModel Base(size_t tally) const {
     MatmulModel m = out_.tallies[tally].model;
     m.store = RoundingMode::kNearestEven;
+    m.scaling = Scaling::kRounded;
     m.fraction_bits = 0;
     return m;
   }
@@ -178,7 +188,7 @@ class Replay {
   // Into open_: the active candidates that must be replayed to know what they give.
   void Undecided(int i, const std::vector<size_t>& active) {
     open_.clear();
-    const double c = Addend(c_, i), d = c_.d[static_cast<size_t>(i)];
+    const double d = c_.d[static_cast<size_t>(i)];
     const Interval intervals[] = {RoundingInterval(d, c_.d_dtype, RoundingMode::kNearestEven),
                                   RoundingInterval(d, c_.d_dtype, RoundingMode::kTowardZero)};
     const bool narrow = Narrow();
@@ -188,21 +198,37 @@ class Replay {
       ++tally.tested;
       Sure sure = Sure::kUnknown;
       if (narrow) {
-        const MatmulTerms& terms = Terms(i, model.cut);
+        const MatmulTerms& terms = Terms(i, model);
         const bool zero = model.store == RoundingMode::kTowardZero;
-        sure = Decide(intervals[zero], exact_[Cut(model.cut)] + c, ErrorBound(model, terms, c));
+        sure = Expect(intervals[zero], model, terms, exact_[Slot(model)], i);
       }
       if (sure == Sure::kUnknown) open_.push_back(at);
       tally.missed += sure == Sure::kMiss;
     }
   }
 
-  static size_t Cut(InputCut cut) { return static_cast<size_t>(cut); }
+  Sure Expect(const Interval& interval, const MatmulModel& model, const MatmulTerms& terms,
+              double exact, int i) const {
+    const double c = Addend(c_, i);
+    if (model.scales_sums()) return Sure::kUnknown;
+    if (c_.scale.empty()) return Decide(interval, exact + c, ErrorBound(model, terms, c));
+    // Two roundings of the scaled sum and one of the addend, to f32.
+    const double scale = c_.Scale(i), scaled = exact * scale;
+    const double bound = std::abs(scale) * ErrorBound(model, terms, 0);
+    const double rounded = PowerOfTwo(-22) * (std::abs(scaled) + std::abs(c) + bound);
+    return Decide(interval, scaled + c, 1.001 * bound + rounded + PowerOfTwo(-147));
+  }
 
-  const MatmulTerms& Terms(int i, InputCut cut) {
-    const size_t at = Cut(cut);
+  // Which of the terms a model is of.
+  static size_t Slot(const MatmulModel& m) {
+    if (m.blocks == BlockScaling::kFactorsBf16) return 6;
+    return m.scales_sums() ? 7 : static_cast<size_t>(m.cut);
+  }
+
+  const MatmulTerms& Terms(int i, const MatmulModel& m) {
+    const size_t at = Slot(m);
     if (!loaded_[at]) {
-      terms_[at].Load(c_, i, cut);
+      terms_[at].Load(c_, i, m.cut, m.blocks);
       exact_[at] = terms_[at].exact.Value();
       loaded_[at] = true;
     }
@@ -302,9 +328,9 @@ class Replay {
   std::vector<int> order_;
   std::vector<size_t> open_;          // Undecided's
   std::vector<int> fraction_bits_;    // of one pass
-  std::array<MatmulTerms, 6> terms_;  // by cut
-  std::array<double, 6> exact_{};
-  std::array<bool, 6> loaded_{};
+  std::array<MatmulTerms, 8> terms_;  // by slot
+  std::array<double, 8> exact_{};
+  std::array<bool, 8> loaded_{};
 };
 
 }  // namespace
@@ -363,13 +389,12 @@ MatmulMatches CountMatches(const MatmulCase& c, const MatmulModel& model) {
   MatmulTerms terms;
   MatmulMachine machine;
   for (int i = 0; i < c.samples; ++i) {
-    terms.Load(c, i, InputCut::kNone);
-    const double addend = Addend(c, i);
-    if (!terms.finite || !std::isfinite(addend)) continue;
-    if (model.cut != InputCut::kNone) terms.Load(c, i, model.cut);
+    terms.Load(c, i, model.cut, model.blocks);
+    if (!terms.finite || !std::isfinite(Addend(c, i))) continue;
     ++of.samples;
-    const double sum = machine.Sum(model, terms, addend);
-    of.matches += Same(MatmulMachine::Store(model, sum, c.d_dtype), c.d[static_cast<size_t>(i)]);
+    const double sum = machine.Sum(model, terms, AddendInSum(c, i));
+    const double result = MatmulMachine::Result(model, sum, c, i);
+    of.matches += Gives(result, c.d[static_cast<size_t>(i)], c.d_dtype);
   }
   return of;
 }

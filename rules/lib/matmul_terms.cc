@@ -11,20 +11,42 @@ int32_t ExponentIn(double x, int least) {
   return x == 0 ? kNoExponent : std::max(std::ilogb(x), least);
 }
 
-int LeastExponent(DType dtype, InputCut cut) {
+int LeastExponent(const FloatFormat& format, InputCut cut) {
   // A cut keeps f32's range.
-  return cut == InputCut::kNone ? FormatOf(dtype).min_exponent : FormatOf(DType::kF32).min_exponent;
+  return cut == InputCut::kNone ? format.min_exponent : FormatOf(DType::kF32).min_exponent;
 }
 
 }  // namespace
 
-void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut) {
+// A factor with its block's scale. A power of two moves the exponent and rounds nothing; any other
+// makes a new number, in f32 or bf16.
+MatmulTerms::Factor MatmulTerms::Scaled(double x, double scale, int least, BlockScaling blocks,
+                                        bool exact) {
+  if (exact && blocks == BlockScaling::kFactors) {
+    const int moved = scale == 0 ? 0 : std::ilogb(scale);
+    return {x * scale, x == 0 || scale == 0 ? kNoExponent : ExponentIn(x, least) + moved};
+  }
+  const bool bf16 = blocks == BlockScaling::kFactorsBf16;
+  const double value =
+      bf16 ? RoundToFormat(x * scale, DType::kBF16) : static_cast<float>(x * scale);
+  return {value, ExponentIn(value, FormatOf(DType::kF32).min_exponent)};
+}
+
+void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut, BlockScaling blocks) {
   size = c.inner;
   finite = true;
   product.resize(static_cast<size_t>(size));
   product32.resize(product.size());
   exponent[0].resize(product.size());
-  const int least_a = LeastExponent(c.a_dtype, cut), least_b = LeastExponent(c.b_dtype, cut);
+  a_scale.clear();
+  b_scale.clear();
+  const bool sums = blocks >= BlockScaling::kFused;
+  for (int j = 0; sums && j < c.blocks(); ++j) {
+    a_scale.push_back(c.AScale(i, j));
+    b_scale.push_back(c.BScale(i, j));
+  }
+  const bool factors = c.block > 0 && !sums;
+  const int least_a = LeastExponent(c.a_format, cut), least_b = LeastExponent(c.b_format, cut);
   for (int k = 0; k < size; ++k) {
     double x = c.A(i, k), y = c.B(i, k);
     if (!std::isfinite(x) || !std::isfinite(y)) {
@@ -35,11 +57,16 @@ void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut) {
       x = CutInput(cut, x);
       y = CutInput(cut, y);
     }
+    Factor a{x, ExponentIn(x, least_a)}, b{y, ExponentIn(y, least_b)};
+    if (factors) {
+      const int j = k / c.block;
+      a = Scaled(x, c.AScale(i, j), least_a, blocks, c.exact_blocks);
+      b = Scaled(y, c.BScale(i, j), least_b, blocks, c.exact_blocks);
+    }
     const auto at = static_cast<size_t>(k);
-    product[at] = x * y;
-    product32[at] = static_cast<float>(x * y);
-    exponent[0][at] =
-        product[at] == 0 ? kNoExponent : ExponentIn(x, least_a) + ExponentIn(y, least_b);
+    product[at] = a.value * b.value;
+    product32[at] = static_cast<float>(product[at]);
+    exponent[0][at] = product[at] == 0 ? kNoExponent : a.exponent + b.exponent;
   }
   for (size_t level = 1; level < exponent.size(); ++level) {
     const std::vector<int32_t>& from = exponent[level - 1];

@@ -37,14 +37,21 @@ struct MatmulTerms {
   double prefix_sum = 0;
   double prefix_most = 0;
   std::array<double, kBlockSizes> block_scale{};
+  // Of each block of the case's, where its sums are what is scaled.
+  std::vector<double> a_scale, b_scale;
 
   // The largest of products [first, last), a block of `block` or what is left of one.
   int32_t BlockExponent(int block, int first, int last) const;
 
   // Of sample i. Reuses the memory.
-  void Load(const MatmulCase& c, int i, InputCut cut);
+  void Load(const MatmulCase& c, int i, InputCut cut, BlockScaling blocks = BlockScaling::kFactors);
 
  private:
+  struct Factor {
+    double value = 0;
+    int32_t exponent = 0;
+  };
+  static Factor Scaled(double x, double scale, int least, BlockScaling blocks, bool exact);
   void Measure();
 };
 

@@ -115,7 +115,7 @@ class Contract : public Rule {
 
   // Those of held_ are an option.
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    archive.Version(3, 3);
     archive(references_);
   }
 

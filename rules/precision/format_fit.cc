@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
+#include "rules/lib/block_fit_verdict.h"
 #include "rules/lib/cast_mass.h"
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/reduction_case.h"
@@ -40,6 +41,12 @@ whose op is `cast`. There it is the mass that counts, sum |x| of what becomes 0 
 Normal gradients in fp16 lose 0.05 % of their mass at a deviation of 1e-6, 1.1 % at 2e-7, 16 % at 5e-8 and 99 % at
 1e-8; a loss scale moves them out of it (Micikevicius et al., "Mixed Precision Training", 2018).
 
+**Of block-scaled factors** (MXFP8, MXFP4, NVFP4, 1 x 128 tiles: products with `a_scale` and `b_scale`), seen from the
+values as they are stored, a warning where one block in ten° is one of these: its largest value is below a quarter of the
+format's largest (the scale is stale, or of a larger block: two bits of range are spent on nothing); several of its values,
+and a quarter of all, are the format's largest (the scale is too small and cuts them); one value stands alone
+beside zeros (the scale is spent on an outlier, and the rest became zero).
+
 **Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in
 e4m3 as they are; with a scale per block of 32, fewer than one in 100,000. Of gradients with a deviation of
 1e-8, ordinary late in training, 99.7 % are 0 in fp16. Flushed values are no noise: each of them errs towards zero.
@@ -62,9 +69,9 @@ is cast again.
 **Inconclusive when** there are fewer than 100 finite non-zero values, or the tensor is already stored in
 the format: what it lost is lost.
 
-**What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later. Evidence has
-no word for a scale a block (MXFP8, NVFP4, 1×128 tiles): of a tensor that is stored so, hand over the scaled values, or
-read the details' `e4m3_block32` and `e4m3_block128`, which are what a power-of-two scale would leave lost.
+**What it cannot see.** Precision: values that fit and keep two bits; scales that are applied later. Of a tensor by itself
+there is no word for a scale a block: hand over the scaled values, or read the details' `e4m3_block32` and `e4m3_block128`,
+which are what a power-of-two scale would leave lost. Of a product's factors what became zero is not told from what was.
 
 **Cost.** None beyond the tensor's statistics.
 
@@ -139,6 +146,7 @@ class FormatFitRule : public Rule {
     JudgeItems(
         step, [&](const Item& item) { return cast ? JudgeCastTensor(item) : JudgeOne(item); }, out);
     if (auto verdict = JudgeWire(step)) out.Add(*std::move(verdict));
+    JudgeItems(step, JudgeBlockScales, out);
   }
 
   // Each step is judged by itself.

@@ -24,14 +24,18 @@ A matrix product accumulates in fewer bits than was promised.
 
 **What it checks.** At sampled elements D[i,j], the row of A and the column of B that went into each. Which
 arithmetic gives D's bits on every sample? Every candidate is replayed: the exact sum rounded once; one
-product after the other in f32, f16, bf16 or f64, rounded or fused, to nearest or toward zero; pairwise
+product after the other in f32, f16, bf16, e4m3, e5m2 or f64, rounded or fused, to nearest or toward zero; pairwise
 trees; blocks of 1 to 64 products aligned to the largest exponent and cut to 10 to 36 fraction bits, as
-tensor cores do, the accumulator inside or outside the block; sums that are set aside and added in f32
+tensor cores do, the accumulator inside or outside the block, in f32 or (8-bit factors) cut to e8m13 between
+blocks; sums that are set aside and added in f32
 every n products; split-K with 16-bit parts; f32 factors cut to tf32 or bf16 first. What explains every
-sample is a class. `proved` is what all of the class have in common and what every other candidate fails
+sample is a class. Scales are part of it: `scale` on the finished sum (rounded to f32 and then stored, in one rounding,
+or as two factors), a scale per block of products on the factors (in f32, in bf16; exact where it is a power of two, as
+MXFP8's and MXFP4's) or on each block's sum as it is added in f32 (DeepSeek's 1 x 128). `proved` is what all of the class have in common and what every other candidate fails
 on k = ln(10^6 C) samples, C the number of candidates.
 
-A finding is a class of which every member keeps fewer than 21 fraction bits where f32 is expected; an
+A finding is a class of which every member keeps fewer than 21 fraction bits where f32 is expected (sums that are added
+in f32 every 256 products or sooner are not meant: what they lose does not grow with K); an
 unexplained product with an element beyond (K+1) 2^-24 sum|ab| (plus half a unit in the last place of a
 16-bit D), which no f32 accumulation can reach; or a bias over the run, in units in the last place of bf16
 for a 32-bit D: every tensor core truncates, and a quarter of an f32 unit is its nature.
@@ -58,7 +62,8 @@ stops at 16,384. The loss curve shows noise.
 **Strength.** `proved` by replay, an error where f32 was declared, a warning where nothing was (an assumption).
 The bound is `bounded`, the bias `statistical`.
 
-**Inconclusive when** no candidate explains the elements and all lie within the bound (the best two are
+**Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by stochastic rounding (each element one of the two values next to its sum,
+on both sides, without bias: declare `output_rounding`, and only elements beyond both are told), no candidate explains the elements and all lie within the bound (the best two are
 named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not finite, or the call came without rows and columns.
 
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample;
@@ -127,11 +132,38 @@ class GemmAccumulator : public Rule {
     if (!a.blocked.empty()) return Inconclusive(a.blocked);
     if (a.replay.samples == 0)
       return Inconclusive("non-finite: every sample has a factor that is not finite");
-    if (!a.replay.explained()) return a.beyond > 0 ? Beyond(a) : Unexplained(a);
+    if (!a.replay.explained()) return NotReplayed(a);
     if (a.splits()) return Pass("16-bit parts: see precision/split-k; " + Matches(a.replay));
     const bool expected = FormatOf(a.c.declared).precision >= FormatOf(DType::kF32).precision;
     if (expected && a.replay.Holds(Narrow)) return a.replay.Proves(Narrow) ? Proved(a) : Few(a);
     return Pass(Matches(a.replay));
+  }
+
+  // By the bound alone.
+  static v1::Verdict NotReplayed(const MatmulAnalysis& a) {
+    if (a.looks_stochastic() && !a.c.stochastic) {
+      return Inconclusive(
+          "stochastic-store: every element is one of the two values next to its sum, on both sides "
+          "and without bias, as stochastic rounding stores it; declare output_rounding = "
+          "stochastic");
+    }
+    if (a.common_factor != 0 && a.c.scale.empty()) {
+      return Inconclusive(
+          absl::StrFormat("common-factor: every element is %.7g times its sum, as a scaled product "
+                          "is; declare scale "
+                          "(decimal, or a tensor [1] or [m])",
+                          a.common_factor));
+    }
+    if (a.beyond > 0) return Beyond(a);
+    if (!a.c.stochastic) return Unexplained(a);
+    if (!(std::abs(a.stochastic_z) < 5)) {
+      return Inconclusive(
+          "not-stochastic: elements lie on one side of their sums more often than stochastic "
+          "rounding, as declared, would have it");
+    }
+    return Pass(
+        "stored stochastically, as declared: every element is one of the two values next to an f32 "
+        "sum");
   }
 
   static v1::Verdict Unexplained(const MatmulAnalysis& a) {
@@ -181,6 +213,7 @@ class GemmAccumulator : public Rule {
     for (const MatmulModel& m : replay.accepted) {
       int bits = FormatOf(m.accumulator).precision - 1;
       if (m.sum == MatmulModel::Sum::kAligned) bits = std::min(bits, m.fraction_bits);
+      if (m.kept > 0) bits = std::min(bits, m.kept - 1);
       most = std::max(most, bits);
     }
     return most;
@@ -222,6 +255,8 @@ class GemmAccumulator : public Rule {
                   const std::vector<std::shared_ptr<const MatmulAnalysis>>& all) {
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i] == nullptr || !all[i]->blocked.empty()) continue;
+      // What is no bare sum has no error as one.
+      if (!all[i]->replay.explained() && all[i]->common_factor != 0) continue;
       const uint32_t rank = step.items[i].source->rank();
       Stream& s = StreamOf(step, rank);
       if (step.step <= s.last_step) continue;

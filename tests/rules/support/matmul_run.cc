@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <random>
 #include <stdexcept>
 
 #include "tests/rules/support/simulated_matmul.h"
@@ -57,6 +58,7 @@ MatmulModel ModelOf(const MatmulRunSpec& s) {
   m.fraction_bits = s.fraction_bits;
   m.block = s.block;
   m.promote = s.promote;
+  m.kept = s.kept;
   m.part = s.part;
   m.part_dtype = s.output;
   m.cut = Named<InputCut>({{"", InputCut::kNone},
@@ -72,7 +74,83 @@ bool Changed(const MatmulRunSpec& s, int step, int rank) {
   return (s.change_step >= 0 && step >= s.change_step) || rank == s.change_rank;
 }
 
-SimulatedMatmul Product(MatmulRunSpec s, int step, int rank) {
+// One scale per block of a row, and what is said of them.
+struct Scales {
+  int blocks = 0;
+  std::vector<double> a, b;  // [m, blocks]
+};
+
+Scales ScalesOf(const MatmulRunSpec& s, std::mt19937_64& random) {
+  Scales scales;
+  if (s.scale_block == 0) return scales;
+  scales.blocks = (s.inner + s.scale_block - 1) / s.scale_block;
+  for (int i = 0; i < s.samples * scales.blocks; ++i) {
+    for (std::vector<double>* row : {&scales.a, &scales.b}) {
+      const double power = std::ldexp(1, static_cast<int>(random() % 7) - 3);
+      const double more = s.scale_power ? 1 : 1 + std::uniform_real_distribution(0.0, 1.0)(random);
+      row->push_back(static_cast<float>(power * more));
+    }
+  }
+  return scales;
+}
+
+// D of element i with its scales, by the arithmetic that the spec names.
+double ScaledElement(const MatmulRunSpec& s, const SimulatedMatmul& made, const Scales& scales,
+                     int i) {
+  MatmulModel m = ModelOf(s);
+  const double* a = made.RowA(i);
+  const double* b = made.RowB(i);
+  double sum = 0;
+  if (scales.blocks == 0) {
+    sum = ReferenceSum(m, a, b, s.inner, s.input, 0);
+  } else if (s.scaled == "factors") {
+    std::vector<double> x, y;
+    for (int k = 0; k < s.inner; ++k) {
+      const auto at = static_cast<size_t>(i * scales.blocks + k / s.scale_block);
+      x.push_back(static_cast<float>(a[k] * scales.a[at]));
+      y.push_back(static_cast<float>(b[k] * scales.b[at]));
+    }
+    sum = ReferenceSum(m, x.data(), y.data(), s.inner, DType::kF32, 0);
+  } else {
+    m.promote = 0;
+    float acc = 0;
+    for (int j = 0; j < scales.blocks; ++j) {
+      const int first = j * s.scale_block, n = std::min(s.scale_block, s.inner - first);
+      const auto at = static_cast<size_t>(i * scales.blocks + j);
+      const auto part = static_cast<float>(ReferenceSum(m, a + first, b + first, n, s.input, 0));
+      acc += part * static_cast<float>(scales.a[at] * scales.b[at]);
+    }
+    sum = acc;
+  }
+  return s.scale == 0 ? sum : static_cast<float>(sum) * static_cast<float>(s.scale);
+}
+
+double StoredAs(const MatmulRunSpec& s, double x, std::mt19937_64& random) {
+  if (s.store != "stochastic") {
+    const bool zero = s.store == "toward-zero";
+    return RoundToFormat(x, s.output,
+                         zero ? RoundingMode::kTowardZero : RoundingMode::kNearestEven);
+  }
+  const double low = RoundToFormat(x, s.output, RoundingMode::kDown);
+  const double high = RoundToFormat(x, s.output, RoundingMode::kUp);
+  if (low == high) return low;
+  return std::uniform_real_distribution(0.0, 1.0)(random) < (x - low) / (high - low) ? high : low;
+}
+
+SimulatedMatmul Scaled(const MatmulRunSpec& s, const MatmulSpec& spec, Scales* scales) {
+  SimulatedMatmul made = Factors(spec);
+  std::mt19937_64 random(spec.seed + 5);
+  *scales = ScalesOf(s, random);
+  for (int i = 0; i < s.samples; ++i)
+    made.d.push_back(StoredAs(s, ScaledElement(s, made, *scales, i), random));
+  return made;
+}
+
+bool HasScales(const MatmulRunSpec& s) {
+  return s.scale != 0 || s.scale_block > 0 || !s.store.empty();
+}
+
+SimulatedMatmul Product(MatmulRunSpec s, int step, int rank, Scales* scales) {
   if (Changed(s, step, rank)) {
     if (s.changed_bits > 0) s.fraction_bits = s.changed_bits;
     if (!s.changed_sum.empty()) s.sum = s.changed_sum;
@@ -84,10 +162,12 @@ SimulatedMatmul Product(MatmulRunSpec s, int step, int rank) {
                                {"spread", Values::kSpread},
                                {"cancelling", Values::kCancelling},
                                {"subnormal", Values::kSubnormal},
+                               {"filled", Values::kFilled},
                                {"integers", Values::kIntegers}},
                               s.values);
   spec.addend = s.addend;
   spec.seed = static_cast<uint64_t>(s.seed) + 1000 * static_cast<uint64_t>(step);
+  if (HasScales(s)) return Scaled(s, spec, scales);
   if (s.sum == "kahan") return Simulate(spec, Kahan);
   if (s.sum == "lanes") return Simulate(spec, Lanes);
   if (s.sum == "ten-bits") return Simulate(spec, TenBits);
@@ -109,6 +189,8 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
                       {"fraction_bits", &s.fraction_bits},
                       {"block", &s.block},
                       {"promote", &s.promote},
+                      {"kept", &s.kept},
+                      {"scale_block", &s.scale_block},
                       {"part", &s.part},
                       {"rows", &s.rows},
                       {"columns", &s.columns},
@@ -120,11 +202,17 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
                       {"changed_samples", &s.changed_samples},
                       {"poison_every", &s.poison_every},
                       {"seed", &s.seed}},
+            .number = {{"scale", &s.scale}},
             .flag = {{"addend", &s.addend},
+                     {"declare_scale", &s.declare_scale},
+                     {"scale_power", &s.scale_power},
                      {"fused", &s.fused},
                      {"sample", &s.sample},
                      {"resumed", &s.resumed}},
             .text = {{"values", &s.values},
+                     {"scaled", &s.scaled},
+                     {"store", &s.store},
+                     {"output_rounding", &s.output_rounding},
                      {"sum", &s.sum},
                      {"rounding", &s.rounding},
                      {"cut", &s.cut},
@@ -142,7 +230,8 @@ void Set(MatmulRunSpec& s, const std::string& key, const std::string& value) {
 namespace {
 
 v1::Evidence One(const MatmulRunSpec& spec, int step, int rank) {
-  SimulatedMatmul made = Product(spec, step, rank);
+  Scales scales;
+  SimulatedMatmul made = Product(spec, step, rank, &scales);
   Poison(spec, &made);
   v1::Evidence e;
   e.mutable_site()->set_layer("layers.0.qkv");
@@ -157,6 +246,14 @@ v1::Evidence One(const MatmulRunSpec& spec, int step, int rank) {
   config.set_columns(static_cast<uint64_t>(spec.columns));
   config.set_declared_accumulator(static_cast<v1::DType>(spec.declared));
   config.set_input_format(spec.input_format);
+  config.set_output_rounding(spec.output_rounding);
+  if (spec.declare_scale) config.set_scale(spec.scale);
+  if (scales.blocks > 0 && spec.declare_scale && matmul.has_sample()) {
+    config.set_block(static_cast<uint32_t>(spec.scale_block));
+    v1::MatmulSample& sample = *matmul.mutable_sample();
+    *sample.mutable_a_scale() = TensorOf(scales.a, DType::kF32, {spec.samples, scales.blocks});
+    *sample.mutable_b_scale() = TensorOf(scales.b, DType::kF32, {spec.samples, scales.blocks});
+  }
   const bool moved = !spec.changed_library.empty() && Changed(spec, step, rank);
   config.set_library(moved ? spec.changed_library : spec.library);
   return e;

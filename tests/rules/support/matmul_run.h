@@ -15,7 +15,7 @@ struct MatmulRunSpec {
   int inner = 256;
   DType input = DType::kBF16;
   DType output = DType::kF32;
-  std::string values = "normal";  // positive, spread, cancelling, subnormal, integers
+  std::string values = "normal";  // positive, spread, cancelling, subnormal, filled, integers
   bool addend = false;
   // exact, sequential, pairwise, aligned; kahan; not listed: lanes, ten-bits
   std::string sum = "aligned";
@@ -25,6 +25,14 @@ struct MatmulRunSpec {
   int fraction_bits = 25;
   int block = 16;
   int promote = 0;
+  int kept = 0;
+  double scale = 0;  // of D; 0: none
+  bool declare_scale = true;
+  int scale_block = 0;  // products that share a scale; `scale_power`: of two
+  bool scale_power = true;
+  std::string scaled = "sums";  // factors
+  std::string store;            // stochastic, toward-zero
+  std::string output_rounding;
   int part = 0;
   std::string cut;  // tf32-nearest, tf32-away, tf32-zero, bf16-nearest
   DType declared = DType::kUnspecified;

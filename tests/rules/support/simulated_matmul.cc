@@ -105,8 +105,15 @@ class Reference {
     }
     double acc = start;
     for (int at = first; at < last; at += m_.block)
-      acc = Block(at, std::min(at + m_.block, last), acc);
+      acc = Kept(Block(at, std::min(at + m_.block, last), acc));
     return acc;
+  }
+
+  // Cut toward zero to the bits that the accumulator keeps.
+  double Kept(double x) const {
+    if (m_.kept == 0 || x == 0 || !std::isfinite(x)) return x;
+    const double unit = std::ldexp(1, std::ilogb(x) - m_.kept + 1);
+    return std::trunc(x / unit) * unit;
   }
 
   double Fold(int first, int last, double acc, bool fused) const {
@@ -215,6 +222,9 @@ class Draw {
         break;
       case Values::kSubnormal:
         x = std::ldexp(x, f.min_exponent + static_cast<int>(rng_() % 4) - 2);
+        break;
+      case Values::kFilled:
+        x = std::clamp(x * f.max_finite / 3, -f.max_finite, f.max_finite);
         break;
       case Values::kIntegers:
         x = static_cast<double>(static_cast<int>(rng_() % 7)) - 3;

@@ -18,6 +18,7 @@ enum class Values {
   kSpread,      // exponents spread over the dtype's range as far as products stay finite
   kCancelling,  // the second half takes back most of the first
   kSubnormal,   // around the least normal value of the dtype
+  kFilled,      // normal, a third of the dtype's largest value wide, cut at it
   kIntegers,    // small whole numbers: every sum is exact
 };
 

@@ -1,0 +1,52 @@
+// Formats of block-scaled tensors (OCP Microscaling 1.0; NVFP4): elements too narrow for a DType,
+// and the scales of their blocks. Header only.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "base/half.h"
+
+namespace plumbline {
+
+// e2m1: 0, .5, 1, 1.5, 2, 3, 4, 6 and their negatives; no infinity, no NaN.
+inline constexpr FloatFormat kE2M1 = {2, 0, 2, 6.0};
+
+// Of the low four bits.
+inline double E2M1Value(uint8_t code) {
+  constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  const double magnitude = kValues[code & 7];
+  return (code & 8) != 0 ? -magnitude : magnitude;
+}
+
+// The code of the nearest value, ties to even; beyond 6 (and for infinities): 6. Of NaN: 0, as it
+// has no other.
+inline uint8_t E2M1Code(double x) {
+  if (std::isnan(x)) return 0;
+  const double a = std::fabs(x);
+  // Midpoints between neighbours; a tie goes to the even code.
+  constexpr double kMidpoints[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+  uint8_t code = 0;
+  for (uint8_t i = 0; i < 7; ++i) {
+    if (a > kMidpoints[i] || (a == kMidpoints[i] && i % 2 == 1)) code = static_cast<uint8_t>(i + 1);
+  }
+  return static_cast<uint8_t>(code | (std::signbit(x) ? 8 : 0));
+}
+
+// e8m0: 2^(code - 127); 255 is NaN. No sign, no zero.
+inline double E8M0Value(uint8_t code) {
+  return code == 255 ? std::numeric_limits<double>::quiet_NaN() : PowerOfTwo(code - 127);
+}
+
+// Bits of `x` that the format's significand holds, exponents below the least normal and beyond the
+// largest finite value refused: is x a value of it?
+inline bool IsValueOf(const FloatFormat& f, double x) {
+  if (x == 0) return true;
+  if (!std::isfinite(x) || std::fabs(x) > f.max_finite) return false;
+  const int e = std::ilogb(x) > f.min_exponent ? std::ilogb(x) : f.min_exponent;
+  const double q = std::ldexp(x, f.precision - 1 - e);
+  return q == std::nearbyint(q);
+}
+
+}  // namespace plumbline

@@ -1,0 +1,50 @@
+#include "rules/lib/block_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr int kFewest = 8;  // values of a block that is said to be clipped or spent
+
+struct OneBlock {
+  int size = 0, filled = 0, at_most = 0;
+  double amax = 0;
+};
+
+void Count(const OneBlock& block, double most, BlockFit* fit) {
+  if (block.filled == 0) return;
+  ++fit->blocks;
+  fit->values += static_cast<uint64_t>(block.filled);
+  fit->stale += block.amax < most / 4;
+  if (block.size < kFewest) return;
+  fit->clipped += block.at_most >= 3 && 4 * block.at_most >= block.size;
+  fit->spent += block.filled == 1;
+}
+
+}  // namespace
+
+BlockFit FitOfBlocks(const MatmulCase& c, bool of_a) {
+  BlockFit fit;
+  if (c.block == 0) return fit;
+  const double most = (of_a ? c.a_format : c.b_format).max_finite;
+  for (int i = 0; i < c.samples; ++i) {
+    for (int j = 0; j < c.blocks(); ++j) {
+      OneBlock block;
+      const int end = std::min((j + 1) * c.block, c.inner);
+      for (int k = j * c.block; k < end; ++k) {
+        const double x = std::fabs(of_a ? c.A(i, k) : c.B(i, k));
+        if (!std::isfinite(x)) continue;
+        ++block.size;
+        block.filled += x != 0;
+        block.at_most += x == most;
+        block.amax = std::max(block.amax, x);
+      }
+      Count(block, most, &fit);
+    }
+  }
+  return fit;
+}
+
+}  // namespace plumbline::rules
