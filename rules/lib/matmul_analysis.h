@@ -46,8 +46,8 @@ struct MatmulAnalysis {
   // some are not the sum itself; 0: no such factor.
   double common_factor = 0;
 
-  // No candidate explains the elements, but each is one of the two values next to its sum, above and
-  // below it as often as chance would have it.
+  // No candidate explains the elements, but each is one of the two values next to its sum, above
+  // and below it as often as chance would have it.
   bool looks_stochastic() const;
   bool f32_factors() const;
   // D is exact products' sum in fewer bits than it could be: says no rule but precision/split-k.

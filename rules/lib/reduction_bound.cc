@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -113,12 +114,13 @@ double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& 
   for (const Column& column : columns) {
     if (std::fabs(y[static_cast<size_t>(column.sample)]) > limit) return 0;
   }
-  return cut >= 2 ? limit : 0;
+  return cut >= 1 ? limit : 0;
 }
 
 struct Broken {
   int32_t beyond = 0;
   int32_t standing_out = 0;
+  double worst_error = 0;
   BrokenSum worst;
 };
 
@@ -143,9 +145,16 @@ Broken CountBeyond(const std::vector<Column>& columns, const std::vector<double>
     worst = excess;
     out.worst = {column.sample, value, column.exact, bound};
   }
+  for (const double e : errors) out.worst_error = std::max(out.worst_error, e);
   out.standing_out = static_cast<int32_t>(
       std::count_if(errors.begin(), errors.end(), [&](double e) { return e > 4 * within; }));
   return out;
+}
+
+double QuantisedError(const ReductionCase& c) {
+  double amax = 0;
+  for (const double x : c.inputs) amax = std::isfinite(x) ? std::max(amax, std::fabs(x)) : amax;
+  return c.ranks * amax / 127 / (c.average() ? c.ranks : 1);
 }
 
 // Nine samples in ten come from additions to nearest.
@@ -174,7 +183,23 @@ bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>&
                   int ranks) {
   const double off = Residual(columns, y, factor);
   if (std::fabs(factor * ranks - 1) < 0.02) return Residual(columns, y, 1) > 4 * off && off < 0.5;
-  return (factor < 0.3 || factor > 3) && off < 0.05;
+  if ((factor < 0.3 || factor > 3) && off < 0.05) return true;
+  return std::fabs(factor - 1) > 0.1 && off < 0.02;
+}
+
+// Sums in few bits stray from one multiple of the exact ones by far more than these units: results
+// that do not were summed well, and then scaled.
+bool FollowsTightly(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
+                    DType result) {
+  if (!(std::fabs(factor - 1) > 4 * PowerOfTwo(-FormatOf(result).precision))) return false;
+  std::set<double> mantissas;
+  for (const Column& column : columns) {
+    const double value = y[static_cast<size_t>(column.sample)];
+    if (!(std::fabs(value - factor * column.exact) <= 2.5 * UlpOf(value, result))) return false;
+    int exponent = 0;
+    mantissas.insert(std::frexp(column.exact, &exponent));
+  }
+  return mantissas.size() >= kFewestOfFactor;
 }
 
 // "" where the results are no common multiple of the sums.
@@ -184,7 +209,9 @@ std::string FactorExcuse(const std::vector<Column>& columns, const ReductionCase
   if (factor == 0) return "";
   const double share = 1.0 / c.ranks;
   const bool fits = beyond && Fits(columns, c.output, factor, tolerance);
-  if (!fits && !ActsAsFactor(columns, c.output, factor, c.ranks)) return "";
+  if (!fits && !ActsAsFactor(columns, c.output, factor, c.ranks) &&
+      !FollowsTightly(columns, c.output, factor, c.result_dtype()))
+    return "";
   if (std::fabs(factor / share - 1) < 0.02) factor = share;
   return absl::StrFormat(
       "common-factor: every element is %.9g times the sum of its inputs, as after a division or a "
@@ -247,15 +274,23 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
     return bound;
   }
   if (!bound.excuse.empty() || seen.beyond == 0) return bound;
-  bound.broken = seen.standing_out;
+  // Nobody said that the values travelled whole: what 8 bits and one scale a rank may be off by.
+  bound.broken = seen.worst_error > QuantisedError(c) ? seen.standing_out : 0;
   if (const double limit = ClippedAt(columns, c.output, tolerance); limit != 0) {
     bound.excuse = absl::StrFormat(
         "clipped: every element that is not its sum is cut to %.9g in magnitude; record the output "
         "before it is clipped",
         limit);
   }
-  if (!bound.excuse.empty() || 2 * seen.beyond <= bound.compared) return bound;
-  if (c.ranks > 2 && !c.differing_ranks.empty() && !c.output_majority)
+  if (!bound.excuse.empty()) return bound;
+  // A reduce to another rank, a scatter: who holds the sums is somebody else.
+  const bool elsewhere =
+      std::any_of(c.others.begin(), c.others.end(), [&](const ReductionCase::Other& other) {
+        return CountBeyond(columns, other.values, tolerance, true).beyond == 0;
+      });
+  const bool scattered = c.ranks > 2 && !c.differing_ranks.empty() && !c.output_majority &&
+                         2 * seen.beyond > bound.compared;
+  if (elsewhere || scattered)
     bound.excuse =
         "not-shared: the ranks got different results, and the first one's are not the sums (a "
         "scatter, a reduce to another rank)";

@@ -58,8 +58,8 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
   const bool by_rank = bound.broken == 0;
   const BrokenSum& worst = by_rank ? bound.ranks.front().worst : bound.worst;
   const uint32_t rank = by_rank ? bound.ranks.front().rank : a.c.output_rank;
-  // Nobody said that these are plain sums, and most are not: it may be a compression.
-  const bool doubtful = !by_rank && 2 * bound.beyond > bound.compared && !IsPlainSum(a.c.algorithm);
+  // Nobody said that these are plain sums, and many are not: it may be a compression.
+  const bool doubtful = !by_rank && 4 * bound.beyond > bound.compared && !IsPlainSum(a.c.algorithm);
   v1::Verdict verdict = MakeFinding(
       {.level = doubtful ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
        .strength = v1::STRENGTH_BOUNDED,

@@ -83,12 +83,12 @@ Values Column(const Recorded& call, int kind, double center, Dice& dice) {
     if (kind == 3) v = dice.Uniform() < 0.9 ? 0 : v;
     if (kind == 4) v = dice.Below(7) - 3;
     if (kind == 5) v = center;
-    x.push_back(Round(v, call.input));
+    x.push_back(Round(std::clamp(v, -200.0, 200.0), call.input));  // no sum of 64 overflows fp16
   }
   return x;
 }
 
-Recorded Draw(Dice& dice) {
+Recorded DrawCall(Dice& dice) {
   Recorded call;
   call.ranks = dice.One({2, 3, 4, 5, 8, 12, 16, 24, 32, 64});
   call.samples = dice.One({64, 128, 256});
@@ -106,14 +106,15 @@ Recorded Filled(Recorded call, const Sum& sum, Dice& dice) {
 }
 
 ArithmeticFamily Plain(const std::string& name, Sum sum) {
-  return {name, [sum](Dice& dice) { return BatchOf(Filled(Draw(dice), sum, dice)); }, "", false};
+  return {name, [sum](Dice& dice) { return BatchOf(Filled(DrawCall(dice), sum, dice)); }, "",
+          false};
 }
 
 // A fixed order for the whole call, drawn once.
 ArithmeticFamily Ordered(const std::string& name, std::function<std::vector<int>(int, Dice&)> order,
                          RoundingMode mode) {
   const auto make = [order, mode](Dice& dice) {
-    Recorded call = Draw(dice);
+    Recorded call = DrawCall(dice);
     const std::vector<int> rows = order(call.ranks, dice);
     const DType t = call.input;
     const auto sum = [&](const Values& x, const Recorded&, Dice&) {
@@ -127,7 +128,7 @@ ArithmeticFamily Ordered(const std::string& name, std::function<std::vector<int>
 // The sum in f32, and then something else done to all of a call's results.
 ArithmeticFamily After(const std::string& name, std::function<void(Recorded&, Dice&)> what) {
   const auto make = [what](Dice& dice) {
-    Recorded call = Draw(dice);
+    Recorded call = DrawCall(dice);
     const auto exact = [](const Values& x, const Recorded&, Dice&) {
       return Round(Exact(x), DType::kF32);
     };
@@ -203,11 +204,6 @@ std::vector<ArithmeticFamily> Orders() {
       Ordered(
           "ring-down", [](int n, Dice& d) { return Ring(n, d.Below(n), -1); }, kNearest),
       Ordered("order-unknown", Shuffled, kNearest),
-      Ordered("order-unknown-toward-zero", Shuffled, RoundingMode::kTowardZero),
-      Ordered("order-unknown-up", Shuffled, RoundingMode::kUp),
-      Ordered(
-          "ring-toward-zero", [](int n, Dice&) { return Ring(n, 0, 1); },
-          RoundingMode::kTowardZero),
       Plain("order-of-each-element",
             [](const Values& x, const Recorded& c, Dice& d) {
               return Chain(x, Shuffled(c.ranks, d), [&](double v) { return Round(v, c.input); });
@@ -296,7 +292,7 @@ v1::Batch BatchOf(const Recorded& call) {
 }
 
 Recorded CleanCall(Dice& dice) {
-  Recorded call = Draw(dice);
+  Recorded call = DrawCall(dice);
   call.input = dice.One({DType::kBF16, DType::kF16});
   call.ranks = dice.One({4, 8, 16});
   for (int i = 0; i < call.samples; ++i) {

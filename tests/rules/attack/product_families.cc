@@ -84,7 +84,7 @@ float Kahan(const Values& p) {
 
 double Double(const Values& p) { return std::accumulate(p.begin(), p.end(), 0.0); }
 
-Product Draw(Dice& dice) {
+Product DrawProduct(Dice& dice) {
   Product p;
   p.samples = dice.One({24, 48, 64});
   p.inner = dice.One({16, 60, 96, 128, 200});
@@ -118,13 +118,14 @@ v1::Batch Stored(Product p) {
 }
 
 ArithmeticFamily Plain(const std::string& name, Dot dot) {
-  return {name, [dot](Dice& dice) { return Stored(Filled(Draw(dice), dot, dice)); }, "", false};
+  return {name, [dot](Dice& dice) { return Stored(Filled(DrawProduct(dice), dot, dice)); }, "",
+          false};
 }
 
 ArithmeticFamily After(const std::string& name, std::function<void(Product&, Dice&)> what) {
   const auto make = [what](Dice& dice) {
     const auto dot = [](const Values& p, Dice&) -> double { return Sequential(p); };
-    Product p = Filled(Draw(dice), dot, dice);
+    Product p = Filled(DrawProduct(dice), dot, dice);
     what(p, dice);
     return Stored(std::move(p));
   };
@@ -227,7 +228,7 @@ v1::Batch BatchOf(const Product& p) {
 
 Product CleanProduct(Dice& dice) {
   const auto dot = [](const Values& p, Dice&) -> double { return Sequential(p); };
-  return Filled(Draw(dice), dot, dice);
+  return Filled(DrawProduct(dice), dot, dice);
 }
 
 std::vector<ArithmeticFamily> CleanProducts() {
