@@ -93,6 +93,9 @@ struct SiteStep {
   // there are none.
   std::vector<uint32_t> missing_ranks;
   static constexpr size_t kNamedMissing = 64;
+  // What one rank reported after its step had been closed over it, by itself: the other ranks'
+  // items were judged then. Only for rules that ask for it (Rule::judges_late).
+  bool late = false;
   std::vector<Item> items;
   // Work that several rules of this step need, done once: values by a key of the sharers' choosing.
   std::shared_ptr<std::map<std::string, std::shared_ptr<const void>>> shared =
@@ -124,6 +127,16 @@ struct RunSummary {
     std::set<uint32_t> ranks;
     void Persist(Archive& a) { a(count, step_first, step_last, ranks); }
   };
+  // Evidence that came after its step was closed over its rank, of one cause (engine/
+  // rank_progress.h). It was stored, and judged by the rules that need no join.
+  struct LateCount {
+    uint64_t count = 0;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::set<uint32_t> ranks;
+    std::map<std::pair<std::string, std::string>, uint64_t> sites;  // items by (layer, op)
+    void Persist(Archive& a) { a(count, step_first, step_last, ranks, sites); }
+  };
   std::string run;
   int64_t step_first = 0;
   int64_t step_last = 0;
@@ -131,8 +144,12 @@ struct RunSummary {
   std::map<std::pair<std::string, std::string>, SiteCount> sites;  // (layer, op)
   // (layer, op, cause); layer and op may be empty: loss that no site owns
   std::map<std::tuple<std::string, std::string, std::string>, LossCount> losses;
-  uint64_t verdicts = 0;  // so far, of rules outside group meta
-  void Persist(Archive& a) { a(run, step_first, step_last, ranks, sites, losses, verdicts); }
+  std::map<std::string, LateCount> late;  // by cause
+  uint64_t evidence = 0;                  // items, late ones included
+  uint64_t verdicts = 0;                  // so far, of rules outside group meta
+  void Persist(Archive& a) {
+    a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);
+  }
 };
 
 // Where a rule puts its verdicts. Verdict.rule, site.run and finding's rule, site and fingerprint
@@ -156,12 +173,19 @@ class Rule {
   // rule then. The answer depends on the site and the options alone.
   virtual bool ReadsScalar(const v1::Site& /*site*/) const { return false; }
 
+  // True: what Judge says of a step rests on each item by itself, and on nothing that was seen
+  // before. Such a rule judges late evidence too (SiteStep::late).
+  virtual bool judges_late() const { return false; }
+
   // Called for each closed step in the order (attempt, step), then by site (layer, op).
   virtual void Judge(const SiteStep& /*step*/, VerdictSink& /*out*/) {}
 
   // Called after the last site of a closed step: for rules that look across its sites. Such a rule
   // fills its verdict's layer, op, steps and ranks itself.
   virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) {}
+
+  // Called when evidence came late (RunSummary::late has grown), at once.
+  virtual void JudgeLate(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
 
   // Called once when the run ends (or the audit's input does); verdicts over the run as a whole.
   virtual void JudgeRun(const RunSummary& /*run*/, VerdictSink& /*out*/) {}

@@ -32,6 +32,7 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.waiting.waiting_batches = static_cast<size_t>(c.waiting_batches);
   o.waiting.waiting_bytes = static_cast<size_t>(c.waiting_bytes);
   o.window_steps = c.window_steps;
+  o.patience = Seconds(c.grace_seconds);
   o.max_streams = static_cast<size_t>(c.max_streams);
   o.max_runs = static_cast<size_t>(c.max_runs);
   o.max_series = static_cast<size_t>(c.max_series);

@@ -9,6 +9,7 @@
 #include "audit/live/client.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
+#include "rules/engine/told_closes.h"
 #include "rules/lib/hang_verdict.h"
 
 namespace plumbline::audit {
@@ -86,6 +87,7 @@ class Replay {
     config.settings = SettingsOf(header, config);
     if (config.rules.empty()) config.rules = {header.rules().begin(), header.rules().end()};
     if (header.window_steps() > 0) config.window_steps = header.window_steps();
+    config.hosted = header.closes_told();
     auto engine = rules::Engine::Create(config, [this](const v1::Verdict& v) {
       if (v.site().run() == options_.run) result_.report.Add(v);
     });
@@ -123,11 +125,7 @@ class Replay {
   }
 
   void Apply(const v1::JudgeEvent& event) {
-    for (const v1::Source& source : event.ranks_gone().sources()) {
-      if (source.run() == options_.run) engine_->MarkGone(source);
-    }
-    if (event.has_run_finished() && event.run_finished().run() == options_.run)
-      engine_->FinishRun(options_.run);
+    rules::TellCloses(event, options_.run, engine_.get());
     if (event.has_hung() && event.hung().run() == options_.run)
       engine_->Tell(options_.run, rules::kHangRule, rules::HangVerdict(event.hung()));
     // What holds here is what held there, unless the caller has suppressions of their own.

@@ -19,6 +19,17 @@ Causes CausesOf(const v1::RunInfo& run) {
   return {run.lost_by_cause().begin(), run.lost_by_cause().end()};
 }
 
+Causes LateOf(const v1::RunInfo& run) {
+  return {run.late_by_cause().begin(), run.late_by_cause().end()};
+}
+
+std::string JsonCounts(const Causes& causes) {
+  std::string json = "{";
+  for (const auto& [name, count] : causes)
+    absl::StrAppend(&json, json.size() > 1 ? "," : "", JsonString(name), ":", count);
+  return json + "}";
+}
+
 Causes StatesOf(const v1::RunInfo& run) { return {run.liveness().begin(), run.liveness().end()}; }
 
 std::string StateOf(const v1::RunInfo& run) {
@@ -39,11 +50,15 @@ std::string RunText(const v1::RunInfo& run) {
       Padded(name.empty() ? "(unnamed)" : name, 24) + Padded(StateOf(run), 8) +
       Padded(absl::StrCat(run.ranks_seen(), world, " ranks"), 12) +
       Padded(absl::StrCat("step ", run.newest_step(), " (judged ", run.closed_step(), ")"), 24) +
-      Padded(absl::StrCat(run.evidence(), " items, ", run.lost(), " lost"), 28) +
+      Padded(absl::StrCat(run.evidence(), " items, ", run.lost(), " lost",
+                          run.late() > 0 ? absl::StrCat(", ", run.late(), " late") : ""),
+             28) +
       Padded(Plural(run.open_incidents(), "incident"), 13) + "since " +
       TimeText(run.first_seen_unix_ns()) + "\n";
   for (const auto& [cause, count] : CausesOf(run))
     absl::StrAppend(&text, "  lost: ", count, " by ", Printable(cause), "\n");
+  for (const auto& [cause, count] : LateOf(run))
+    absl::StrAppend(&text, "  late: ", count, " by ", Printable(cause), "\n");
   for (const auto& [state, ranks] : StatesOf(run)) {
     if (state != "running") absl::StrAppend(&text, "  ", Plural(ranks, "rank"), " ", state, "\n");
   }
@@ -63,21 +78,12 @@ std::string RunJson(const v1::RunInfo& run) {
       ",\"ranks_seen\":", run.ranks_seen(), ",\"ranks_connected\":", run.ranks_connected(),
       ",\"ranks_finished\":", run.ranks_finished(), ",\"newest_step\":", run.newest_step(),
       ",\"closed_step\":", run.closed_step(), ",\"evidence\":", run.evidence(),
-      ",\"samples\":", run.samples(), ",\"lost\":", run.lost(), ",\"lost_by_cause\":{");
+      ",\"samples\":", run.samples(), ",\"lost\":", run.lost(),
+      ",\"lost_by_cause\":", JsonCounts(CausesOf(run)), ",\"late\":", run.late(),
+      ",\"late_by_cause\":", JsonCounts(LateOf(run)), ",\"liveness\":", JsonCounts(StatesOf(run)));
   const char* comma = "";
-  for (const auto& [cause, count] : CausesOf(run)) {
-    absl::StrAppend(&json, comma, JsonString(cause), ":", count);
-    comma = ",";
-  }
-  json += "},\"liveness\":{";
-  comma = "";
-  for (const auto& [state, ranks] : StatesOf(run)) {
-    absl::StrAppend(&json, comma, JsonString(state), ":", ranks);
-    comma = ",";
-  }
-  absl::StrAppend(&json, "},\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
+  absl::StrAppend(&json, ",\"open_incidents\":", run.open_incidents(), ",\"first_seen\":\"",
                   Rfc3339(run.first_seen_unix_ns()), "\",\"attempts\":[");
-  comma = "";
   for (const v1::AttemptInfo& a : run.attempts()) {
     absl::StrAppend(&json, comma, "{\"attempt\":", a.attempt(), ",\"step_first\":", a.step_first(),
                     ",\"step_last\":", a.step_last(),

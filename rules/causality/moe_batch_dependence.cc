@@ -63,6 +63,8 @@ class MoeBatchDependence : public Rule {
   explicit MoeBatchDependence(const Options& options)
       : proof_bits_(options.Number("proof-bits")), hint_bits_(options.Number("hint-bits")) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto analyses = AnalyseRouting(step);
     for (size_t i = 0; i < analyses.size(); ++i) {

@@ -93,6 +93,8 @@ class MoeFutureLeak : public Rule {
   explicit MoeFutureLeak(const Options& options)
       : proof_bits_(options.Number("proof-bits")), hint_bits_(options.Number("hint-bits")) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const bool routing = std::any_of(step.items.begin(), step.items.end(),
                                      [](const Item& item) { return item.evidence->has_routing(); });

@@ -142,6 +142,8 @@ class MoeIntervention : public Rule {
  public:
   explicit MoeIntervention(const Options& options) : replay_(options.Flag("replay")) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     if (!replay_) return;
     for (const auto& a : AnalyseRouting(step)) {

@@ -131,6 +131,8 @@ class MoeTieOrder : public Rule {
  public:
   explicit MoeTieOrder(const Options&) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto analyses = AnalyseRouting(step);
     for (size_t i = 0; i < analyses.size(); ++i) {

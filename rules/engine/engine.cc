@@ -18,8 +18,7 @@ class Engine::Impl {
  public:
   Impl(std::vector<ActiveRule> active, const EngineConfig& config, OnVerdict on_verdict)
       : active_(std::move(active)),
-        window_(config.window_steps),
-        run_bytes_(config.run_bytes),
+        options_{config.window_steps, config.hosted, config.run_bytes},
         globs_(config.rules),
         on_verdict_(std::move(on_verdict)),
         rules_(MakeRules()),
@@ -50,6 +49,7 @@ class Engine::Impl {
   }
 
   void SetOnSeries(OnSeries on_series) { on_series_ = std::move(on_series); }
+  void SetOnLate(OnLate on_late) { on_late_ = std::move(on_late); }
 
   absl::Status CheckSeries(const v1::Batch& batch) const { return sets_.Check(batch); }
 
@@ -65,9 +65,32 @@ class Engine::Impl {
     }
   }
 
-  void MarkGone(const v1::Source& source) {
-    const auto found = runs_.find(source.run());
-    if (found != runs_.end()) found->second->state.MarkGone(source, Judging(*found->second));
+  void MarkGone(const v1::Source& source, LateCause cause) {
+    if (Run* run = Known(source.run())) run->state.MarkGone(source, cause, Judging(*run));
+  }
+
+  void MarkAbsent(const v1::Source& source) {
+    if (Run* run = Known(source.run())) run->state.MarkAbsent(source, Judging(*run));
+  }
+
+  void CloseThrough(const std::string& name, uint32_t attempt, v1::Role role, int64_t through) {
+    if (Run* run = Known(name)) run->state.CloseThrough(attempt, role, through, Judging(*run));
+  }
+
+  std::vector<Lag> Lagging(const std::string& name) const {
+    const Run* run = Known(name);
+    return run == nullptr ? std::vector<Lag>() : run->state.Lagging();
+  }
+
+  std::vector<std::string> Runs() const {
+    std::vector<std::string> names;
+    for (const auto& [name, run] : runs_) names.push_back(name);
+    return names;
+  }
+
+  std::vector<GroupProgress> Groups(const std::string& name) const {
+    const Run* run = Known(name);
+    return run == nullptr ? std::vector<GroupProgress>() : run->state.Groups();
   }
 
   void Finish() {
@@ -142,15 +165,17 @@ class Engine::Impl {
 
  private:
   struct Run {
-    Run(std::string name, int64_t window, SeriesSets* sets, uint64_t bytes)
-        : state(std::move(name), window, sets, bytes) {}
+    Run(std::string name, RunState::Options options, SeriesSets* sets)
+        : state(std::move(name), options, sets) {}
     RunState state;
     std::vector<std::unique_ptr<Rule>> rules;  // parallel to active_
   };
 
   // What a state depends on beside the evidence.
   std::string Maker() const {
-    std::string maker = absl::StrCat("window ", window_, "\nrun bytes ", run_bytes_);
+    std::string maker =
+        absl::StrCat("window ", options_.window_steps, options_.hosted ? " hosted" : "",
+                     "\nrun bytes ", options_.max_bytes);
     for (const ActiveRule& rule : active_)
       absl::StrAppend(&maker, "\n", rule.entry->info->id, " ", rule.options.Words());
     return maker;
@@ -239,6 +264,11 @@ class Engine::Impl {
            batch.progress().empty() && batch.losses().empty() && batch.declarations().empty();
   }
 
+  Run* Known(const std::string& name) const {
+    const auto found = runs_.find(name);
+    return found == runs_.end() ? nullptr : found->second.get();
+  }
+
   std::vector<std::unique_ptr<Rule>> MakeRules() const {
     std::vector<std::unique_ptr<Rule>> rules;
     for (const ActiveRule& rule : active_) rules.push_back(rule.entry->make(rule.options));
@@ -248,7 +278,7 @@ class Engine::Impl {
   Run& KnownOrNew(const std::string& name) {
     auto& run = runs_[name];
     if (run == nullptr) {
-      run = std::make_unique<Run>(name, window_, &sets_, run_bytes_);
+      run = std::make_unique<Run>(name, options_, &sets_);
       run->rules = MakeRules();
     }
     return *run;
@@ -279,6 +309,7 @@ class Engine::Impl {
   RunState::OnClose Judging(Run& run) {
     return {[this, &run](const SiteStep& step) {
               for (size_t i = 0; i < run.rules.size(); ++i) {
+                if (step.late && !run.rules[i]->judges_late()) continue;
                 Sink sink(this, run, active_[i].entry->info->id, &step);
                 run.rules[i]->Judge(step, sink);
               }
@@ -289,7 +320,16 @@ class Engine::Impl {
                 Sink sink(this, run, active_[i].entry->info->id);
                 run.rules[i]->JudgeStep(step, sink);
               }
-            }};
+            },
+            [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); }};
+  }
+
+  void Late(Run& run, const std::string& cause, uint64_t items) {
+    if (on_late_) on_late_(run.state.summary().run, cause, items);
+    for (size_t i = 0; i < run.rules.size(); ++i) {
+      Sink sink(this, run, active_[i].entry->info->id);
+      run.rules[i]->JudgeLate(run.state.summary(), sink);
+    }
   }
 
   void Count(Run& run, const v1::Verdict& verdict) {
@@ -308,11 +348,11 @@ class Engine::Impl {
   }
 
   std::vector<ActiveRule> active_;
-  int64_t window_;
-  uint64_t run_bytes_;
+  const RunState::Options options_;
   const std::vector<std::string> globs_;  // that selected the rules
   OnVerdict on_verdict_;
   OnSeries on_series_;
+  OnLate on_late_;
   std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
   SeriesSets sets_;
   Suppressor suppressor_;
@@ -358,7 +398,18 @@ void Engine::Tell(const std::string& run, const char* rule, v1::Verdict verdict)
 bool Engine::SuppressionsAre(const std::vector<Suppression>& list, int32_t today) const {
   return impl_->SuppressionsAre(list, today);
 }
-void Engine::MarkGone(const v1::Source& source) { impl_->MarkGone(source); }
+void Engine::SetOnLate(OnLate on_late) { impl_->SetOnLate(std::move(on_late)); }
+void Engine::MarkGone(const v1::Source& source, LateCause cause) { impl_->MarkGone(source, cause); }
+void Engine::MarkAbsent(const v1::Source& source) { impl_->MarkAbsent(source); }
+void Engine::CloseThrough(const std::string& run, uint32_t attempt, v1::Role role,
+                          int64_t through) {
+  impl_->CloseThrough(run, attempt, role, through);
+}
+std::vector<Lag> Engine::Lagging(const std::string& run) const { return impl_->Lagging(run); }
+std::vector<std::string> Engine::Runs() const { return impl_->Runs(); }
+std::vector<GroupProgress> Engine::Groups(const std::string& run) const {
+  return impl_->Groups(run);
+}
 void Engine::Finish() { impl_->Finish(); }
 void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }
 Coverage Engine::coverage() const { return impl_->coverage(); }

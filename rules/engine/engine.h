@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rules/engine/run_state.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
 #include "rules/suppressions.h"
@@ -30,6 +31,10 @@ struct EngineConfig {
   // What the open steps of one run may hold, in bytes as RunState counts them; beyond it the oldest
   // ones close. 0: no bound.
   uint64_t run_bytes = 0;
+  // The host knows who is connected: steps are closed over a rank only when it says so (MarkGone,
+  // MarkAbsent, CloseThrough). False: a rank that lags by the window without backlog is closed
+  // over.
+  bool hosted = false;
   // Findings that are marked as suppressed, and the day by which some of them have expired (days
   // since 1970-01-01).
   std::vector<Suppression> suppressions;
@@ -57,13 +62,17 @@ class Engine {
   // Shows the scalars of each step as it closes, judged or not, to who stores them: one call for
   // each list of series. Before the first Add.
   void SetOnSeries(OnSeries on_series);
+  // Told of evidence that came after its step had been closed, as it comes. Before the first Add.
+  using OnLate =
+      std::function<void(const std::string& run, const std::string& cause, uint64_t items)>;
+  void SetOnLate(OnLate on_late);
 
   // Takes one batch, whose evidence is held, not copied, until its steps close. Evidence
-  // of steps already closed is counted as lost with cause "late", not judged. Malformed batches (a
-  // source index out of range, a missing site, a rank beyond its world, rows of a set that its
-  // stream has not declared) are refused whole and leave the engine as it was. A source of a later
-  // attempt supersedes the open steps of earlier ones, so an offline host feeds a run's attempts in
-  // ascending order.
+  // of steps already closed is counted as late, shown to OnSeries, and judged by the rules that
+  // need no other rank's; nothing joins it any more. Malformed batches (a source index out of
+  // range, a missing site, a rank beyond its world, rows of a set that its stream has not declared)
+  // are refused whole and leave the engine as it was. A source of a later attempt supersedes the
+  // open steps of earlier ones, so an offline host feeds a run's attempts in ascending order.
   absl::Status Add(std::shared_ptr<const v1::Batch> batch);
   absl::Status Add(v1::Batch batch);
 
@@ -77,8 +86,17 @@ class Engine {
   // was not selected.
   void Tell(const std::string& run, const char* rule, v1::Verdict verdict);
 
-  // The source will not report again (its process is gone): its rank is closed over from now on.
-  void MarkGone(const v1::Source& source);
+  // The source's process is gone: its rank is closed over until something comes of it again.
+  void MarkGone(const v1::Source& source, LateCause cause = LateCause::kStreamBroken);
+  // So are the ranks of the source's attempt and role that were never heard of.
+  void MarkAbsent(const v1::Source& source);
+  // Closes the open steps up to `through` over whoever has not delivered them.
+  void CloseThrough(const std::string& run, uint32_t attempt, v1::Role role, int64_t through);
+  // What a host may close over, by run: see Lag. Costs as much as there are ranks that lag.
+  std::vector<Lag> Lagging(const std::string& run) const;
+  std::vector<std::string> Runs() const;
+  // Of the newest attempt; empty: the run is not known.
+  std::vector<GroupProgress> Groups(const std::string& run) const;
 
   // No more input: closes every step and judges each run as a whole. Call once.
   void Finish();

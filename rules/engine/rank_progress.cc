@@ -4,22 +4,43 @@
 
 namespace plumbline::rules {
 
+const char* LossCauseOf(LateCause cause) {
+  switch (cause) {
+    case LateCause::kRankSlow:
+      return "late-rank-slow";
+    case LateCause::kStreamBroken:
+      return "late-stream-broken";
+    case LateCause::kServerAway:
+      return "late-server-away";
+    case LateCause::kRankSilent:
+      return "late-rank-silent";
+    case LateCause::kNeverCame:
+      return "late-never-came";
+    case LateCause::kNoRoom:
+      return "late-no-room";
+    case LateCause::kUnknown:
+      break;
+  }
+  return "late";
+}
+
 RankProgress::Rank& RankProgress::Entry(uint32_t rank) {
   const auto [entry, fresh] = ranks_.try_emplace(rank);
   if (fresh) {
     Place(rank, entry->second);
     FindUnseen();
+    if (unseen_gone_) entry->second.cause = LateCause::kNeverCame;
   }
   return entry->second;
 }
 
 void RankProgress::Place(uint32_t rank, const Rank& state) {
-  (state.done ? done_ : waiting_).emplace(state.complete_through, rank);
-  if (!state.done && state.backlog()) backlogged_.emplace(state.complete_through, rank);
+  (state.waited_for() ? waiting_ : done_).emplace(state.complete_through, rank);
+  if (state.waited_for() && state.backlog()) backlogged_.emplace(state.complete_through, rank);
 }
 
 void RankProgress::Unplace(uint32_t rank, const Rank& state) {
-  (state.done ? done_ : waiting_).erase({state.complete_through, rank});
+  (state.waited_for() ? waiting_ : done_).erase({state.complete_through, rank});
   backlogged_.erase({state.complete_through, rank});
 }
 
@@ -29,6 +50,14 @@ void RankProgress::FindUnseen() {
        ++next) {
     ++first_unseen_;
   }
+}
+
+void RankProgress::Hear(uint32_t rank) {
+  Rank& state = Entry(rank);
+  if (!state.gone) return;
+  Unplace(rank, state);
+  state.gone = false;
+  Place(rank, state);
 }
 
 void RankProgress::Advance(uint32_t rank, int64_t complete_through, int64_t newest_step) {
@@ -48,6 +77,60 @@ void RankProgress::Finish(uint32_t rank) {
   Unplace(rank, state);
   state.done = true;
   Place(rank, state);
+}
+
+void RankProgress::Leave(uint32_t rank, LateCause cause) {
+  Rank& state = Entry(rank);
+  any_ = true;
+  if (state.done) return;
+  Unplace(rank, state);
+  state.gone = true;
+  state.cause = cause;
+  Place(rank, state);
+}
+
+void RankProgress::LeaveUnseen() {
+  any_ = true;
+  unseen_gone_ = true;
+}
+
+void RankProgress::CloseOver(int64_t through, LateCause cause) {
+  for (const auto& [complete_through, rank] : waiting_) {
+    if (complete_through >= through) break;
+    ranks_.at(rank).cause = cause;
+  }
+}
+
+int64_t RankProgress::complete_through(uint32_t rank) const {
+  const auto known = ranks_.find(rank);
+  return known == ranks_.end() ? kNever : known->second.complete_through;
+}
+
+bool RankProgress::finished(uint32_t rank) const {
+  const auto known = ranks_.find(rank);
+  return known != ranks_.end() && known->second.done;
+}
+
+LateCause RankProgress::late_cause(uint32_t rank) const {
+  const auto known = ranks_.find(rank);
+  return known == ranks_.end() ? LateCause::kUnknown : known->second.cause;
+}
+
+std::vector<uint32_t> RankProgress::Behind(int64_t step) const {
+  std::vector<uint32_t> ranks;
+  for (const auto& [complete_through, rank] : waiting_) {
+    if (complete_through >= step) break;
+    ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::vector<RankProgress::State> RankProgress::States() const {
+  std::vector<State> states;
+  for (const auto& [rank, state] : ranks_)
+    states.push_back({rank, state.complete_through, state.waited_for()});
+  return states;
 }
 
 bool RankProgress::Covered(int64_t step, bool far_behind) const {
@@ -78,7 +161,7 @@ std::vector<uint32_t> RankProgress::Missing(int64_t step, uint32_t world,
 }
 
 void RankProgress::Persist(Archive& a) {
-  a(ranks_, waiting_, newest_step_, any_);
+  a(ranks_, waiting_, newest_step_, any_, unseen_gone_);
   if (!a.reading()) return;
   waiting_.clear();
   for (const auto& [rank, state] : ranks_) Place(rank, state);

@@ -13,20 +13,43 @@
 
 namespace plumbline::rules {
 
+// Why steps were closed over a rank: what its evidence is late by when it comes after all. Stored
+// in checkpoints.
+enum class LateCause : uint8_t {
+  kUnknown = 0,
+  kRankSlow = 1,      // connected, nothing waited to be sent, a window of steps behind
+  kStreamBroken = 2,  // its stream ended without a goodbye and did not come back in time
+  kServerAway = 3,    // the server was away, and the rank did not come back to it in time
+  kRankSilent = 4,    // connected, and nothing came of it
+  kNeverCame = 5,     // it had not said hello in time
+  kNoRoom = 6,        // what the run's open steps held had reached its bound
+};
+
+// The cause of a loss, as it is counted: "late-rank-slow"; "late" where it is not known.
+const char* LossCauseOf(LateCause cause);
+
 // Not thread-safe. No question costs more because there are more ranks, named or merely claimed.
 class RankProgress {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-  // The rank exists; nothing is known of its steps.
-  void See(uint32_t rank) { Entry(rank); }
+  // The rank exists, something came of it: one that was gone is back, and waited for again.
+  void Hear(uint32_t rank);
   // It said how far it is: `complete_through` kNever when no step is complete yet. Older words
   // change nothing.
   void Advance(uint32_t rank, int64_t complete_through, int64_t newest_step);
-  // It said goodbye, or is gone: never waited for again.
+  // It said goodbye: never waited for again.
   void Finish(uint32_t rank);
+  // It is not waited for until it is heard of again.
+  void Leave(uint32_t rank, LateCause cause);
+  // Nor are those that were never seen, until they are.
+  void LeaveUnseen();
+  // Who is waited for and has not delivered all up to `through`: steps close without it.
+  void CloseOver(int64_t through, LateCause cause);
 
   size_t seen() const { return ranks_.size(); }
+  // A rank of a world of so many is waited for although it was never seen.
+  bool awaits_unseen(uint32_t world) const { return !unseen_gone_ && ranks_.size() < world; }
   // False while nobody has said a word: lone dumps.
   bool any() const { return any_; }
   // The newest step that any rank said it is in; kNever before.
@@ -37,6 +60,12 @@ class RankProgress {
     return waiting_.empty() ? std::numeric_limits<int64_t>::max() : waiting_.begin()->first;
   }
 
+  // Everything of the rank's steps up to this one has come; kNever: of none.
+  int64_t complete_through(uint32_t rank) const;
+  bool finished(uint32_t rank) const;
+  // Why steps were last closed over it.
+  LateCause late_cause(uint32_t rank) const;
+
   // Nothing more can come for `step` from the ranks seen. `far_behind`: so many steps have passed
   // since that a rank without backlog is closed over; one that is merely slow to send never is.
   bool Covered(int64_t step, bool far_behind) const;
@@ -46,6 +75,16 @@ class RankProgress {
   std::vector<uint32_t> Missing(int64_t step, uint32_t world, const std::set<uint32_t>& present,
                                 size_t most) const;
 
+  // Ranks seen that are waited for and have not delivered all up to `step`, ascending.
+  std::vector<uint32_t> Behind(int64_t step) const;
+
+  struct State {
+    uint32_t rank = 0;
+    int64_t complete_through = kNever;
+    bool waited_for = false;
+  };
+  std::vector<State> States() const;  // of the ranks seen, ascending
+
   void Persist(Archive& a);
 
  private:
@@ -53,7 +92,10 @@ class RankProgress {
     int64_t complete_through = kNever;
     int64_t newest_step = kNever;
     bool done = false;
-    void Persist(Archive& a) { a(complete_through, newest_step, done); }
+    bool gone = false;
+    LateCause cause = LateCause::kUnknown;
+    void Persist(Archive& a) { a(complete_through, newest_step, done, gone, cause); }
+    bool waited_for() const { return !done && !gone; }
     bool backlog() const { return newest_step != kNever && newest_step - 1 > complete_through; }
   };
 
@@ -65,12 +107,13 @@ class RankProgress {
   void FindUnseen();
 
   std::map<uint32_t, Rank> ranks_;
-  Order waiting_;              // those not done
+  Order waiting_;              // those not done or gone
   Order backlogged_;           // of those, who has more to send; found again from ranks_
-  Order done_;                 // likewise
+  Order done_;                 // or gone; likewise
   uint32_t first_unseen_ = 0;  // every rank below it was seen; likewise
   int64_t newest_step_ = kNever;
   bool any_ = false;
+  bool unseen_gone_ = false;
 };
 
 }  // namespace plumbline::rules

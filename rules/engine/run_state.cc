@@ -49,7 +49,7 @@ SeriesRow RunState::HeldRow::view() const {
 RunState::Group& RunState::GroupOf(const v1::Source& source) {
   Group& group = groups_[{source.attempt(), source.role()}];
   group.world_size = std::max(group.world_size, source.world_size());
-  group.progress.See(source.rank());
+  group.progress.Hear(source.rank());
   return group;
 }
 
@@ -58,33 +58,26 @@ RunSummary& RunState::Summarize() {
   return summary_;
 }
 
-// What came after its step closed, or of an attempt that a later one replaced, is a counted loss.
-// nullptr: it comes too late.
-RunState::Group* RunState::OpenGroup(const v1::Source& source, int64_t step) {
-  if (source.attempt() < newest_attempt_) return nullptr;
-  Group& group = GroupOf(source);
-  return step <= group.closed ? nullptr : &group;
-}
-
-void RunState::CountLate(const v1::Source& source, int64_t step, const v1::Site& site) {
-  const bool superseded = source.attempt() < newest_attempt_;
-  v1::Loss late;
-  late.set_cause(superseded ? "superseded" : "late");
-  *late.mutable_site() = site;
-  late.set_count(1);
-  late.set_step_first(step);
-  late.set_step_last(step);
-  CountLoss(source, late);
+// Where what a rank says of a step belongs: among what is open, or what is late.
+RunState::OpenStep& RunState::StepOf(Group& group, const v1::Source& source, int64_t step) {
+  if (step > group.closed) return OpenAt(group, step);
+  const auto [newest, fresh] = late_until_.try_emplace({&group, source.rank()}, step);
+  if (!fresh) newest->second = std::max(newest->second, step);
+  return group.late[source.rank()][step];
 }
 
 void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence) {
   const v1::Source& source = batch->sources(static_cast<int>(evidence.source()));
   Extend(evidence.step(), ranks_seen_.empty(), summary_);
   ++summary_.sites[{evidence.site().layer(), evidence.site().op()}].evidence;
+  ++summary_.evidence;
   ranks_seen_.insert(source.rank());
-  Group* group = OpenGroup(source, evidence.step());
-  if (group == nullptr) return CountLate(source, evidence.step(), evidence.site());
-  OpenAt(*group, evidence.step()).items.push_back({batch, &source, &evidence});
+  const bool superseded = source.attempt() < newest_attempt_;
+  Group* group = superseded ? nullptr : &GroupOf(source);
+  if (superseded || evidence.step() <= group->closed)
+    CountLate(group, source, evidence.step(), evidence.site());
+  if (!superseded)
+    StepOf(*group, source, evidence.step()).items.push_back({batch, &source, &evidence});
 }
 
 // The step that something of the batch that is taken is held in.
@@ -97,19 +90,24 @@ RunState::OpenStep& RunState::OpenAt(Group& group, int64_t step) {
 
 // Steps close in order, so all of a batch is held until the newest step that it speaks of closes.
 void RunState::Charge(const v1::Batch& batch) {
-  if (held_until_.empty()) return;
+  if (held_until_.empty() && late_until_.empty()) return;
   const uint64_t bytes = BytesHeld(batch);
-  for (const auto& [group, step] : held_until_) {
-    group->open.at(step).bytes += bytes;
+  const auto charge = [&](Group* group, OpenStep& step) {
+    step.bytes += bytes;
     group->bytes += bytes;
     open_bytes_ += bytes;
-  }
+  };
+  for (const auto& [group, step] : held_until_) charge(group, group->open.at(step));
+  for (const auto& [of, step] : late_until_)
+    charge(of.first, of.first->late.at(of.second).at(step));
   held_until_.clear();
+  late_until_.clear();
 }
 
-RunState::OpenStep RunState::TakeOut(Group& group, std::map<int64_t, OpenStep>::iterator step) {
+RunState::OpenStep RunState::TakeOut(Group& group, std::map<int64_t, OpenStep>* of,
+                                     std::map<int64_t, OpenStep>::iterator step) {
   OpenStep open = std::move(step->second);
-  group.open.erase(step);
+  of->erase(step);
   group.bytes -= open.bytes;
   open_bytes_ -= open.bytes;
   return open;
@@ -117,19 +115,25 @@ RunState::OpenStep RunState::TakeOut(Group& group, std::map<int64_t, OpenStep>::
 
 // The oldest steps of who takes most go first.
 void RunState::MakeRoom(const OnClose& on_close) {
-  while (max_bytes_ > 0 && open_bytes_ > max_bytes_) {
+  while (options_.max_bytes > 0 && open_bytes_ > options_.max_bytes) {
     const auto largest = std::max_element(
         groups_.begin(), groups_.end(),
         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+    auto& [key, group] = *largest;
+    if (!group.late.empty()) {
+      CloseLate(key, group, true, on_close);
+      continue;
+    }
     ++closed_for_room_;
-    CloseStep(largest->first, largest->second, largest->second.open.begin()->first, on_close);
+    CloseStep(key, group, group.open.begin()->first, on_close);
+    group.progress.CloseOver(group.closed, LateCause::kNoRoom);
   }
 }
 
 // Who declared or lost something is kept rank by rank; beyond a quarter of the run's bytes no more.
 bool RunState::KeepRank(std::set<uint32_t>* ranks, uint32_t rank) {
   constexpr uint64_t kBytes = 48;  // of a node
-  if (max_bytes_ > 0 && kept_ranks_ >= max_bytes_ / 4 / kBytes) return false;
+  if (options_.max_bytes > 0 && kept_ranks_ >= options_.max_bytes / 4 / kBytes) return false;
   const bool fresh = ranks->insert(rank).second;
   kept_ranks_ += fresh ? 1 : 0;
   return fresh;
@@ -155,15 +159,16 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
     ranks_seen_.insert(source.rank());
     HeldRow held{batch, &rows, row, &source, columns};
     const SeriesRow view = held.view();
-    Group* group = OpenGroup(source, step);
-    const bool late = group == nullptr;
+    const bool superseded = source.attempt() < newest_attempt_;
+    Group* group = superseded ? nullptr : &GroupOf(source);
+    const bool late = superseded || step <= group->closed;
     for (size_t column = 0; column < counts.size(); ++column) {
       if (!view.present(column)) continue;
       ++counts[column]->evidence;
-      if (late) CountLate(source, step, columns->sites[column]);
+      ++summary_.evidence;
+      if (late) CountLate(group, source, step, columns->sites[column]);
     }
-    if (late) continue;
-    OpenAt(*group, step).rows.push_back(std::move(held));
+    if (!superseded) StepOf(*group, source, step).rows.push_back(std::move(held));
   }
 }
 
@@ -198,8 +203,9 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
   for (auto& [key, group] : groups_) {
     if (key.first >= attempt) continue;
     for (auto step = group.open.lower_bound(first); step != group.open.end();)
-      TakeOut(group, step++);
+      TakeOut(group, &group.open, step++);
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
+    CloseLate(key, group, true, on_close);
   }
   newest_attempt_ = attempt;
   // What comes of them all the same is counted without them.
@@ -245,27 +251,24 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     group.newest_step = std::max(group.newest_step, group.progress.newest_step());
   }
   Charge(*batch);
-  for (auto& [key, group] : groups_) CloseReady(key, group, on_close);
+  for (auto& [key, group] : groups_) {
+    CloseReady(key, group, on_close);
+    CloseLate(key, group, false, on_close);
+  }
   MakeRoom(on_close);
-}
-
-void RunState::MarkGone(const v1::Source& source, const OnClose& on_close) {
-  if (source.attempt() < newest_attempt_) return;
-  Group& group = GroupOf(source);
-  group.progress.Finish(source.rank());
-  CloseReady({source.attempt(), source.role()}, group, on_close);
+  TellOfLate(on_close);
 }
 
 bool RunState::FarBehind(const Group& group, int64_t step) const {
-  return group.newest_step > step && group.newest_step - step >= window_;
+  return group.newest_step > step && group.newest_step - step >= options_.window_steps;
 }
 
 bool RunState::Ready(const Group& group, int64_t step) const {
   // A group in which nobody reports progress (lone dumps) is closed at the end only.
   if (!group.progress.any()) return false;
-  const bool far_behind = FarBehind(group, step);
+  const bool far_behind = !options_.hosted && FarBehind(group, step);
   // Ranks never heard of are all alike: only those heard of are looked at one by one.
-  if (group.progress.seen() < group.world_size && !far_behind) return false;
+  if (group.progress.awaits_unseen(group.world_size) && !far_behind) return false;
   return group.progress.Covered(step, far_behind);
 }
 
@@ -275,23 +278,32 @@ void RunState::CloseReady(const GroupKey& key, Group& group, const OnClose& on_c
   }
 }
 
-void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close) {
-  OpenStep open = TakeOut(group, group.open.begin());
-  group.closed = step;
+SiteStep RunState::CommonOf(const GroupKey& key, const Group& group, int64_t step) const {
   SiteStep common;
   common.run = summary_.run;
   common.attempt = key.first;
   common.role = key.second;
   common.step = step;
   common.world_size = group.world_size;
+  return common;
+}
 
-  std::deque<v1::Evidence> made;
+std::vector<RunState::Held> RunState::HeldOf(const OpenStep& open,
+                                             std::deque<v1::Evidence>* made) const {
   std::vector<Held> held = open.items;
-  ReadRows(open.rows, &held, &made);
+  ReadRows(open.rows, &held, made);
   std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
     return JudgingOrder(*a.source, *a.evidence) < JudgingOrder(*b.source, *b.evidence);
   });
-  TellSites(common, held, group.progress, on_close);
+  return held;
+}
+
+void RunState::CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close) {
+  OpenStep open = TakeOut(group, &group.open, group.open.begin());
+  group.closed = step;
+  const SiteStep common = CommonOf(key, group, step);
+  std::deque<v1::Evidence> made;
+  TellSites(common, HeldOf(open, &made), group.progress, on_close);
   if (on_close.series) TellSeries(common, &open, on_close);
   on_close.step({summary_.run, key.first, key.second, step, group.world_size});
 }
@@ -367,7 +379,7 @@ void RunState::TellSeries(const SiteStep& common, OpenStep* open, const OnClose&
     for (; end < entries.size() && entries[end].columns == entries[begin].columns; ++end)
       rows.push_back(entries[end].row);
     on_close.series({summary_.run, common.attempt, common.role, common.step, common.world_size,
-                     entries[begin].columns, rows});
+                     entries[begin].columns, rows, common.late});
     begin = end;
   }
 }
@@ -376,6 +388,7 @@ void RunState::CloseAll(const OnClose& on_close) {
   // The map's order is (attempt, role): the same whatever came first.
   for (auto& [key, group] : groups_) {
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
+    CloseLate(key, group, true, on_close);
   }
 }
 

@@ -20,27 +20,58 @@
 
 namespace plumbline::rules {
 
+// A group's open steps that only some ranks keep open, a window or more behind the newest one.
+struct Lag {
+  uint32_t attempt = 0;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  int64_t oldest = 0;           // open step
+  int64_t through = 0;          // the newest that is a window behind
+  std::vector<uint32_t> ranks;  // that were seen, have not delivered all up to it, and are expected
+  bool unseen = false;          // ranks that never came are expected too
+};
+
+// How far one attempt of one role has come.
+struct GroupProgress {
+  uint32_t attempt = 0;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  uint32_t world_size = 0;
+  int64_t oldest_open = RankProgress::kNever;  // step; kNever: none is
+  bool awaits_unseen = false;                  // ranks that never came are expected
+  std::vector<RankProgress::State> ranks;
+};
+
 class RunState {
  public:
   // What is called as steps close: `site` for each site of a step that the rules look at, `series`
-  // for each list of series in it (may be empty: nobody stores them), then `step` once.
+  // for each list of series in it (may be empty: nobody stores them), then `step` once. What came
+  // too late goes to `site` and `series` too, marked so, when its rank has delivered all of the
+  // step; `late` (may be empty) is told of it as it comes.
   struct OnClose {
     std::function<void(const SiteStep&)> site;
     std::function<void(const StepSeries&)> series;
     std::function<void(const StepEnd&)> step;
+    std::function<void(const std::string& cause, uint64_t items)> late = nullptr;
+  };
+  struct Options {
+    int64_t window_steps = 64;
+    bool hosted = false;     // EngineConfig::hosted
+    uint64_t max_bytes = 0;  // EngineConfig::run_bytes
   };
 
   // `sets` holds what the streams declared, and must outlive this. What open steps hold takes at
   // most `max_bytes`, and another batch (0: no bound); beyond it the oldest ones close.
-  RunState(std::string run, int64_t window_steps, SeriesSets* sets, uint64_t max_bytes = 0)
-      : window_(window_steps), max_bytes_(max_bytes), sets_(sets) {
+  RunState(std::string run, Options options, SeriesSets* sets) : options_(options), sets_(sets) {
     summary_.run = std::move(run);
   }
 
   // What `batch` says about this run. Only sources of this run are looked at. Valid input assumed,
   // its sets declared.
   void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
-  void MarkGone(const v1::Source& source, const OnClose& on_close);
+  void MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close);
+  // Ranks of the group of `source` that never came are not waited for any more.
+  void MarkAbsent(const v1::Source& source, const OnClose& on_close);
+  // Closes the steps up to `through`, complete or not.
+  void CloseThrough(uint32_t attempt, v1::Role role, int64_t through, const OnClose& on_close);
   // Closes everything that is open, complete or not.
   void CloseAll(const OnClose& on_close);
 
@@ -52,6 +83,11 @@ class RunState {
   const std::set<uint32_t>& ranks() const { return ranks_seen_; }
   // Newest step below which all is closed, over the newest attempt; -1 before the first.
   int64_t closed_step() const;
+
+  // The groups whose oldest open step lies a window or more behind, and who keeps it open.
+  std::vector<Lag> Lagging() const;
+  // How far the groups of the newest attempt have come.
+  std::vector<GroupProgress> Groups() const;
 
   uint64_t open_bytes() const { return open_bytes_; }
   uint64_t closed_for_room() const { return closed_for_room_; }  // steps
@@ -87,9 +123,11 @@ class RunState {
     uint32_t world_size = 0;
     RankProgress progress;
     std::map<int64_t, OpenStep> open;  // by step
+    // What came after its step was closed: by rank and step, until the rank says that this is all.
+    std::map<uint32_t, std::map<int64_t, OpenStep>> late;
     int64_t closed = kNever;
     int64_t newest_step = kNever;
-    uint64_t bytes = 0;  // of what is open
+    uint64_t bytes = 0;  // of what is open or late
   };
   using GroupKey = std::pair<uint32_t, v1::Role>;  // (attempt, role)
   // Where the values of a list are counted: one a column, inside summary_.
@@ -100,13 +138,20 @@ class RunState {
   OpenStep ReadOpen(Archive& archive);
   Group& GroupOf(const v1::Source& source);
   void Declare(const v1::Batch& batch, const v1::SiteDeclaration& declaration);
-  Group* OpenGroup(const v1::Source& source, int64_t step);
+  void CountLate(const Group* group, const v1::Source& source, int64_t step, const v1::Site& site);
+  OpenStep& StepOf(Group& group, const v1::Source& source, int64_t step);
   OpenStep& OpenAt(Group& group, int64_t step);
   void Charge(const v1::Batch& batch);
-  OpenStep TakeOut(Group& group, std::map<int64_t, OpenStep>::iterator step);
+  OpenStep TakeOut(Group& group, std::map<int64_t, OpenStep>* of,
+                   std::map<int64_t, OpenStep>::iterator step);
+  void PersistSteps(Group& group, std::map<int64_t, OpenStep>& list, Archive& archive);
+  void CloseLate(const GroupKey& key, Group& group, bool all, const OnClose& on_close);
+  void TellLate(const SiteStep& common, OpenStep open, const Group& group, const OnClose& on_close);
+  void TellOfLate(const OnClose& on_close);
+  SiteStep CommonOf(const GroupKey& key, const Group& group, int64_t step) const;
+  std::vector<Held> HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made) const;
   void MakeRoom(const OnClose& on_close);
   bool KeepRank(std::set<uint32_t>* ranks, uint32_t rank);
-  void CountLate(const v1::Source& source, int64_t step, const v1::Site& site);
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
   void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows);
   Counts& CountsOf(const Columns& columns);
@@ -122,8 +167,7 @@ class RunState {
   bool FarBehind(const Group& group, int64_t step) const;
   bool Ready(const Group& group, int64_t step) const;
 
-  int64_t window_;
-  uint64_t max_bytes_;
+  const Options options_;
   SeriesSets* const sets_;
   RunSummary summary_;
   std::set<uint32_t> ranks_seen_;
@@ -131,10 +175,13 @@ class RunState {
   std::unordered_map<Columns, Counts> counts_;
   std::map<GroupKey, Group> groups_;
   uint32_t newest_attempt_ = 0;
-  uint64_t open_bytes_ = 0;               // of all groups
-  uint64_t closed_for_room_ = 0;          // steps
-  uint64_t kept_ranks_ = 0;               // in declared_ and in the losses of summary_
-  std::map<Group*, int64_t> held_until_;  // of the batch that is taken: its newest step, by group
+  uint64_t open_bytes_ = 0;       // of all groups
+  uint64_t closed_for_room_ = 0;  // steps
+  uint64_t kept_ranks_ = 0;       // in declared_ and in the losses of summary_
+  // Of the batch that is taken: its newest step, by group; the same of late ones, by rank too.
+  std::map<Group*, int64_t> held_until_;
+  std::map<std::pair<Group*, uint32_t>, int64_t> late_until_;
+  std::map<std::string, uint64_t> fresh_late_;  // by cause, not told of yet
 };
 
 }  // namespace plumbline::rules

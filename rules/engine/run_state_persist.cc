@@ -55,12 +55,13 @@ struct Row {
 }  // namespace
 
 void RunState::Persist(Archive& archive) {
-  archive.Version(2);  // 2: what open steps take
+  archive.Version(3, 3);  // 3: what is late
   if (!archive.reading()) Summarize();
   archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
   if (archive.reading()) {
     for (const auto& [site, ranks] : declared_) kept_ranks_ += ranks.size();
     for (const auto& [site, loss] : summary_.losses) kept_ranks_ += loss.ranks.size();
+    for (const auto& [cause, late] : summary_.late) kept_ranks_ += late.ranks.size();
   }
   std::vector<GroupKey> keys;
   for (const auto& [key, group] : groups_) keys.push_back(key);
@@ -72,17 +73,27 @@ void RunState::Persist(Archive& archive) {
 
 void RunState::PersistGroup(Group& group, Archive& archive) {
   archive(group.world_size, group.progress, group.closed, group.newest_step);
+  PersistSteps(group, group.open, archive);
+  std::vector<uint32_t> late;
+  for (const auto& [rank, steps] : group.late) late.push_back(rank);
+  archive(late);
+  for (const uint32_t rank : late) {
+    if (archive.ok()) PersistSteps(group, group.late[rank], archive);
+  }
+}
+
+void RunState::PersistSteps(Group& group, std::map<int64_t, OpenStep>& list, Archive& archive) {
   std::vector<int64_t> steps;
-  for (const auto& [step, open] : group.open) steps.push_back(step);
+  for (const auto& [step, open] : list) steps.push_back(step);
   archive(steps);
   for (const int64_t step : steps) {
     if (!archive.ok()) return;
     if (archive.reading()) {
-      const OpenStep& open = group.open[step] = ReadOpen(archive);
+      const OpenStep& open = list[step] = ReadOpen(archive);
       group.bytes += open.bytes;
       open_bytes_ += open.bytes;
     } else {
-      WriteOpen(group.open.at(step), archive);
+      WriteOpen(list.at(step), archive);
     }
   }
 }

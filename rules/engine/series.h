@@ -53,6 +53,7 @@ struct StepSeries {
   uint32_t world_size = 0;  // 0: unknown
   std::shared_ptr<const SeriesColumns> columns;
   std::span<const SeriesRow> rows;
+  bool late = false;  // of one rank, after its step had been closed over it
 };
 
 // The sets that streams have declared. Not thread-safe.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rules/catalogue.h"
+#include "rules/lib/late_verdict.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -14,12 +15,15 @@ namespace {
 constexpr char kPage[] = R"page(
 # meta/data-loss
 
-Evidence was measured, or due, and could not be kept.
+Evidence was measured, or due, and could not be kept, or not be judged with the rest of its step.
 
 **What it checks.** Every place that can drop evidence counts what it drops, by cause: a full ring,
 queue or spool in the agent, a failed write, a refused batch, a rank that was closed over. This rule
 adds the counts up for each site and says each cause in words. Causes that begin with `sample-` count
-raw rows whose summaries arrived; they are told apart.
+raw rows whose summaries arrived; they are told apart. Causes that begin with `late` count evidence
+that arrived after its step had been closed over its rank: it is stored and shown, and judged by
+the rules that look at each item by itself, but nothing joins it with the other ranks any more. That
+is told at once, in one finding for each cause; all else at the run's end, by site.
 
 **Why.** A verdict over what is left can be wrong in one direction: the steps that were lost are the
 busy ones. With 1 % of a site gone, a fault that shows on one step in a hundred is missed on average
@@ -42,7 +46,15 @@ longer than the agent's queue could hold.
   ended process left there counts as at least one.
 - `ring-full`: the drain thread was starved of CPU; leave it a core, or sample less often.
 - `record-write`: the record's file system is full or gone.
-- `late`: a rank reported steps that had been closed over; look for a stalled process or clock.
+- `late-rank-slow`: a rank that was connected and had nothing waiting to be sent fell 64 steps behind
+  the others (`ingest.window_steps`): find out why it is slow.
+- `late-stream-broken`: a rank's connection broke, and it came back after the grace (`--grace`): look at
+  its process and at the network, or raise the grace.
+- `late-server-away`: the server was away, and the rank came back to it after the grace.
+- `late-rank-silent`: a rank was connected and said nothing for the grace: its process was stopped, or
+  its network lost.
+- `late-never-came`: a rank said its first hello after the grace: start the ranks closer together.
+- `late`: steps were closed before all had come, as in a record that was put together by hand.
 - `superseded`: a later attempt of the run repeated these steps; theirs is the evidence that counts.
 - `rejected`: agent and server disagree on a message; compare their versions.
 - `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their
@@ -106,8 +118,6 @@ constexpr Cause kCauses[] = {
      "Leave the drain thread a core, or sample less often."},
     {"record-write", "the record could not be written", "Free space on the record's file system."},
     {"rejected", "the server refused them", "Compare the versions of agent and server."},
-    {"late", "they came after their step had been closed",
-     "Find the rank that stalled for more than the step window."},
     {"superseded", "a later attempt of the run repeated their steps",
      "Nothing: the repeated steps are judged instead."},
     {"invalid", "their tensors do not fit together",
@@ -186,7 +196,20 @@ class DataLoss : public Rule {
  public:
   explicit DataLoss(const Options& options) : error_share_(options.Number("error-share")) {}
 
+  // At once, and again each time it has doubled.
+  void JudgeLate(const RunSummary& run, VerdictSink& out) override {
+    for (const auto& [cause, late] : run.late) {
+      uint64_t& told = told_late_[cause];
+      if (late.count < 2 * told) continue;
+      told = late.count;
+      out.Add(LateVerdict(run, cause, late, error_share_));
+    }
+  }
+
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
+    for (const auto& [cause, late] : run.late) {
+      if (late.count != told_late_[cause]) out.Add(LateVerdict(run, cause, late, error_share_));
+    }
     std::map<std::pair<std::string, std::string>, SiteLoss> sites;
     for (const auto& [key, loss] : run.losses) {
       if (loss.count == 0) continue;
@@ -202,8 +225,10 @@ class DataLoss : public Rule {
     for (auto& [key, site] : sites) Report(run, key, site, out);
   }
 
-  // Judges the summary of the run, which the engine keeps.
-  void Persist(Archive& /*archive*/) override {}
+  void Persist(Archive& archive) override {
+    archive.Version(1);
+    archive(told_late_);
+  }
 
  private:
   void Report(const RunSummary& run, const std::pair<std::string, std::string>& key, SiteLoss& site,
@@ -214,9 +239,7 @@ class DataLoss : public Rule {
     if (key.first.empty() && key.second.empty()) {
       for (const auto& [name, count] : run.sites) kept += count.evidence;
     }
-    // "late" evidence did arrive, so it is among what was kept; the others are not.
-    const uint64_t arrived = site.causes.contains("late") ? site.causes.at("late") : 0;
-    const uint64_t total = kept + site.lost - std::min(arrived, kept);
+    const uint64_t total = kept + site.lost;
     // Where every item arrived, the raw rows are what is missing.
     const uint64_t missing = site.lost != 0 ? site.lost : site.samples;
     const double share =
@@ -268,6 +291,7 @@ class DataLoss : public Rule {
   }
 
   double error_share_;
+  std::map<std::string, uint64_t> told_late_;  // items, by cause
 };
 
 }  // namespace

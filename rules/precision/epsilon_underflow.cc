@@ -100,6 +100,8 @@ Bare Look(const UpdateCase& c, double beta2, double eps) {
 
 class EpsilonUnderflow : public Rule {
  public:
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
         step, [&](const Item& item) { return JudgeOne(item); }, out);

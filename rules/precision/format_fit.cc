@@ -141,6 +141,8 @@ class FormatFitRule : public Rule {
  public:
   explicit FormatFitRule(const Options& options) : share_(options.Number("share")) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const bool cast = step.site.op() == kCast;
     JudgeItems(

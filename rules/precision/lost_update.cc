@@ -140,6 +140,8 @@ class LostUpdate : public Rule {
       : elements_(static_cast<uint64_t>(options.Integer("elements"))),
         share_(options.Number("share")) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
         step, [&](const Item& item) { return JudgeOne(step, item); }, out);

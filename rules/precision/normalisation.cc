@@ -117,6 +117,8 @@ std::string Explanation(const std::vector<ProbabilityRow>& rows, const Tally& ta
 
 class Normalisation : public Rule {
  public:
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
         step, [](const Item& item) { return JudgeOne(item); }, out);

@@ -102,6 +102,8 @@ Looked Look(const TensorCase& c, DType dtype) {
 
 class PositionCollision : public Rule {
  public:
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeItems(
         step, [](const Item& item) { return JudgeOne(item); }, out);

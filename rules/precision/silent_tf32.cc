@@ -68,6 +68,8 @@ class SilentTf32 : public Rule {
  public:
   explicit SilentTf32(const Options& /*options*/) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeMatmuls(
         step,

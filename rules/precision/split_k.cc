@@ -65,6 +65,8 @@ class SplitK : public Rule {
  public:
   explicit SplitK(const Options& /*options*/) {}
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     JudgeMatmuls(
         step, [](const Item&, const MatmulAnalysis& a) { return One(a); }, out);

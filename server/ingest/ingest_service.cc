@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -13,6 +14,8 @@
 
 namespace plumbline::server {
 namespace {
+
+constexpr std::chrono::milliseconds kShortPace{20}, kLongPace{500};
 
 // The raw form of the method: a message that does not parse is then ours to refuse, and the bytes
 // are kept as they came.
@@ -28,7 +31,9 @@ class IngestServiceImpl : public IngestService,
         pacer_({options.window_steps, options.patience}),
         intake_(options.limits, &table_, &names_, &pacer_, journal, judge, counters),
         timer_(options.ack_delay),
-        pace_timer_(options.patience / 8),
+        pace_timer_(
+            std::clamp<std::chrono::nanoseconds>(options.patience / 8, kShortPace, kLongPace)),
+        judge_(judge),
         context_{&intake_,
                  &timer_,
                  counters,
@@ -84,9 +89,15 @@ class IngestServiceImpl : public IngestService,
   }
 
  private:
-  // Those whom only the silent hold.
+  // Whom a former process knew, once the judge has found it in the journal again; and lets go those
+  // whom only the silent hold.
   void Pace() {
     std::vector<Pacer::Resume> free;
+    if (!restored_ && !judge_->catching_up()) {
+      restored_ = true;
+      for (const KnownRank& rank : judge_->Ranks())
+        pacer_.Restore(rank.stream_id, rank.source, rank.through, rank.over, rank.alone, &free);
+    }
     pacer_.Tick(&free);
     for (const auto& resume : free) resume();
     pace_timer_.Schedule([this] { Pace(); });
@@ -100,6 +111,8 @@ class IngestServiceImpl : public IngestService,
   Intake intake_;
   AckTimer timer_;
   AckTimer pace_timer_;
+  Judge* const judge_;
+  bool restored_ = false;  // the timer's own
   const SessionContext context_;
   mutable std::mutex mutex_;
   std::map<Session*, std::weak_ptr<Session>> sessions_;

@@ -26,8 +26,8 @@ struct IngestOptions {
   BatchLimits limits;
   Sequencer::Limits waiting;
   size_t max_streams = 20000;
-  int64_t window_steps = 64;                                    // of the engine
-  std::chrono::nanoseconds patience = std::chrono::seconds(5);  // see pacer.h
+  int64_t window_steps = 64;                                     // of the engine
+  std::chrono::nanoseconds patience = std::chrono::seconds(30);  // the judge's grace; see pacer.h
   size_t max_runs = 10000;
   size_t max_series = 100000;  // names of one run
   std::chrono::nanoseconds hello_within = std::chrono::seconds(30);

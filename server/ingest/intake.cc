@@ -23,9 +23,10 @@ std::function<void()> ResumptionOf(const StreamState& stream) {
   };
 }
 
-JudgeItem ConnectionItem(JudgeItem::Kind kind, const StreamState& stream) {
+JudgeItem ConnectionItem(JudgeItem::Kind kind, const StreamState& stream, bool backlog = false) {
   JudgeItem item;
   item.kind = kind;
+  item.backlog = backlog;
   item.stream_id = stream.id;
   item.sources = stream.ranks.list();
   return item;
@@ -112,7 +113,8 @@ void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pace
   joined->held = stream.held;
   DeclareLocked(joined->stream, hello);
   journal_->Then(
-      [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kConnected, stream))] {
+      [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kConnected, stream,
+                                                   hello.state().queued_batches() != 0))] {
         judge->Push(std::move(*item));
       });
   const uint64_t first = stream.sequencer.contiguous() + 1;
@@ -148,6 +150,13 @@ void Intake::Hear(const Joined& joined, const v1::Heartbeat& heartbeat) {
     std::lock_guard lock(stream.mutex);
     if (stream.connection != joined.connection) return;
     pacer_->Hear(stream.id, heartbeat, &free);
+    const bool backlog =
+        heartbeat.any_step() && heartbeat.oldest_unsent_step() <= heartbeat.newest_step();
+    // Behind the batches that came before it.
+    journal_->Then(
+        [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kBeat, stream, backlog))] {
+          judge->Push(std::move(*item));
+        });
   }
   Run(free);
 }

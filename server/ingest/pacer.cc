@@ -52,19 +52,51 @@ Pacer::Part& Pacer::PartOf(Stream* stream, const v1::Source& source) {
   part.run = source.run();
   part.attempt = source.attempt();
   part.role = source.role();
-  part.group = &groups_[absl::StrCat(part.attempt, "/", part.role, "/", part.run)];
+  const auto [group, fresh] =
+      groups_.try_emplace(absl::StrCat(part.attempt, "/", part.role, "/", part.run));
+  part.group = &group->second;
+  if (fresh) part.group->since = options_.now();
   ++part.group->parts;
   return part;
+}
+
+// The rank of the stream, which speaks for it from now on.
+Pacer::Rank& Pacer::RankOf(uint64_t id, Stream* stream, const v1::Source& source) {
+  Part& part = PartOf(stream, source);
+  part.group->world = std::max(part.group->world, source.world_size());
+  Rank& rank = Find(&part.ranks, source.rank());
+  rank.rank = source.rank();
+  const auto [speaker, fresh] = part.group->speakers.try_emplace(source.rank(), id);
+  if (!fresh && speaker->second != id)
+    TakeOver(id, std::exchange(speaker->second, id), part.group, source.rank());
+  return rank;
+}
+
+// A process that broke off holds nobody for a rank that another one speaks for.
+void Pacer::TakeOver(uint64_t id, uint64_t former, Group* group, uint32_t number) {
+  const auto found = streams_.find(former);
+  if (former == id || found == streams_.end() || found->second.call != nullptr) return;
+  for (Part& part : found->second.parts) {
+    if (part.group != group) continue;
+    Find(&part.ranks, number).finished = true;
+    Place(former, found->second, &part);
+  }
+}
+
+void Pacer::Advance(Group* group, Rank* rank, int64_t through) {
+  if (rank->through == kNever && (group->base == kNever || through < group->base))
+    group->base = through;
+  rank->through = std::max(rank->through, through);
 }
 
 // Whether the stream holds others, and where.
 void Pacer::Place(uint64_t id, const Stream& stream, Part* part) {
   Group& group = *part->group;
-  const int64_t position = Position(*part);
+  // Who has not said where it is stands where the others began.
+  const int64_t said = Position(*part);
+  const int64_t position = said == kNever ? group.base : said;
   const bool comes = stream.backlog || stream.call == nullptr;
-  const bool near = position != kNever && position != kNoLimit &&
-                    (group.newest == kNever || position >= group.newest - options_.window);
-  const int64_t at = comes && near ? position : kNever;
+  const int64_t at = comes && position != kNoLimit ? position : kNever;
   if (at == part->held_at) return;
   if (part->held_at != kNever) group.holders.erase({part->held_at, id});
   if (at != kNever) group.holders.emplace(at, id);
@@ -82,17 +114,21 @@ void Pacer::Settle(uint64_t id, Stream* stream, std::vector<Resume>* free) {
 
 int64_t Pacer::Limit(Group* group) {
   const Clock::time_point now = options_.now();
+  int64_t limit = kNoLimit;
+  const bool more_may_come = !group->alone && group->speakers.size() < group->world &&
+                             now - group->since <= options_.patience;
+  if (more_may_come && group->base != kNever) limit = group->base + options_.window / 2;
   while (!group->holders.empty()) {
     const auto [position, id] = *group->holders.begin();
     Stream& stream = streams_.at(id);
-    const bool lost = group->newest != kNever && position < group->newest - options_.window;
-    if (!lost && now - stream.heard <= options_.patience) return position + options_.window / 2;
+    if (now - stream.heard <= options_.patience)
+      return std::min(limit, position + options_.window / 2);
     group->holders.erase(group->holders.begin());
     for (Part& part : stream.parts) {
       if (part.group == group) part.held_at = kNever;
     }
   }
-  return kNoLimit;
+  return limit;
 }
 
 void Pacer::Release(Group* group, std::vector<Resume>* free) {
@@ -147,12 +183,11 @@ void Pacer::Join(uint64_t id, const void* call, const v1::Hello& hello, std::vec
   const v1::Heartbeat& state = hello.state();
   stream.backlog = state.queued_batches() != 0;
   for (const v1::Source& source : hello.sources()) {
-    Rank& rank = Find(&PartOf(&stream, source).ranks, source.rank());
-    rank.rank = source.rank();
+    Rank& rank = RankOf(id, &stream, source);
     const bool known = state.any_step() && IsStep(state.oldest_unsent_step()) &&
                        state.oldest_unsent_step() <= state.newest_step();
     if (stream.backlog && known) {
-      rank.through = std::max(rank.through, state.oldest_unsent_step() - 1);
+      Advance(PartOf(&stream, source).group, &rank, state.oldest_unsent_step() - 1);
     }
   }
   Settle(id, &stream, free);
@@ -169,6 +204,21 @@ void Pacer::Leave(uint64_t id, std::vector<Resume>* free) {
   const bool finished = std::all_of(stream.parts.begin(), stream.parts.end(),
                                     [](const Part& p) { return Position(p) == kNoLimit; });
   if (finished) Forget(id, free);
+}
+
+void Pacer::Restore(uint64_t id, const v1::Source& source, int64_t through, bool over, bool alone,
+                    std::vector<Resume>* free) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = groups_.find(
+      absl::StrCat(source.attempt(), "/", static_cast<int>(source.role()), "/", source.run()));
+  const bool spoken = known != groups_.end() && known->second.speakers.contains(source.rank());
+  if (spoken && known->second.speakers.at(source.rank()) != id) return;
+  Stream& stream = streams_[id];
+  Rank& rank = RankOf(id, &stream, source);
+  rank.finished |= over && stream.call == nullptr;
+  PartOf(&stream, source).group->alone |= alone;
+  if (IsStep(through)) Advance(PartOf(&stream, source).group, &rank, through);
+  Settle(id, &stream, free);
 }
 
 // False: the call is not ahead in every one of its groups.
@@ -196,13 +246,10 @@ bool Pacer::Hear(uint64_t id, const v1::Batch& batch, uint64_t unsent, Resume re
   stream.backlog = unsent != 0;
   for (const v1::Progress& progress : batch.progress()) {
     const v1::Source& source = batch.sources(static_cast<int>(progress.source()));
-    Part& part = PartOf(&stream, source);
-    Rank& rank = Find(&part.ranks, source.rank());
-    rank.rank = source.rank();
+    Rank& rank = RankOf(id, &stream, source);
     rank.finished |= progress.finished();
     if (!progress.any_step() || !IsStep(progress.complete_through())) continue;
-    rank.through = std::max(rank.through, progress.complete_through());
-    part.group->newest = std::max(part.group->newest, rank.through);
+    Advance(PartOf(&stream, source).group, &rank, progress.complete_through());
   }
   Settle(id, &stream, free);
   return resume == nullptr || !Stop(id, stream, std::move(resume));

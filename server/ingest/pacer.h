@@ -1,11 +1,12 @@
-// Keeps the streams of a run near each other: what is read of one that is far ahead would close
-// steps over a rank whose evidence is only waiting to be read.
+// Keeps the streams of a run near each other: steps stay open for a rank that is expected (judge/
+// run_table.h), and what is read of the others meanwhile would fill the memory. What is not read
+// waits in the agents' outboxes and spools.
 //
 // A stream holds the others of its run (same attempt and role) while batches of it wait behind the
-// last one that was read; a stream more than `lead` steps ahead of the slowest that holds is not
-// read until that has come closer. A rank that is slow by itself has no backlog and holds nobody;
-// one that is `window` behind has been closed over already and holds nobody any more; nor does one
-// that was not heard of for `patience`.
+// last one that was read, and when it has broken off; so do the ranks of the declared world that
+// have not said hello. A stream more than half a window ahead of the slowest that holds is not read
+// until that has come closer. A rank that is slow by itself has no backlog and holds nobody; nor
+// does one that was not heard of for `patience`.
 #pragma once
 
 #include <chrono>
@@ -45,8 +46,13 @@ class Pacer {
   // together: when the slowest of them is ahead. Another connection's word is forgotten.
   void Join(uint64_t stream, const void* call, const v1::Hello& hello, std::vector<Resume>* free);
   // It no longer does. The ranks that had not finished hold others until patience ends: their
-  // process may be about to come back.
+  // process may be about to come back, or another one in its place.
   void Leave(uint64_t stream, std::vector<Resume>* free);
+  // A rank that a former server knew, and how far it was (the least int64: nowhere). `over`: nobody
+  // waits for it; `alone`: nor for those of its world that never came. What streams say themselves
+  // counts for more.
+  void Restore(uint64_t stream, const v1::Source& source, int64_t through, bool over, bool alone,
+               std::vector<Resume>* free);
 
   // A batch of a stream that joined was read, whose progress names sources that it has; `unsent`
   // wait behind it. False: it is ahead; do not read on before `resume`, which comes back once in
@@ -74,7 +80,11 @@ class Pacer {
   struct Group {
     std::set<std::pair<int64_t, uint64_t>> holders;  // (position, stream)
     std::multimap<int64_t, Stopped> stopped;         // by position
-    int64_t newest = kNever;                         // that any stream has reached
+    int64_t base = kNever;                           // where the first to say so began
+    uint32_t world = 0;
+    bool alone = false;                               // who never came is not waited for
+    Clock::time_point since;                          // it is known
+    std::unordered_map<uint32_t, uint64_t> speakers;  // stream, by rank
     size_t parts = 0;
   };
   struct Rank {
@@ -101,6 +111,9 @@ class Pacer {
   static int64_t Position(const Part& part);
   int64_t CallPosition(const Stream& stream, const Part& part) const;
   Part& PartOf(Stream* stream, const v1::Source& source);
+  Rank& RankOf(uint64_t id, Stream* stream, const v1::Source& source);
+  void TakeOver(uint64_t id, uint64_t former, Group* group, uint32_t rank);
+  static void Advance(Group* group, Rank* rank, int64_t through);
   void Place(uint64_t id, const Stream& stream, Part* part);
   void Settle(uint64_t id, Stream* stream, std::vector<Resume>* free);
   bool Stop(uint64_t id, const Stream& stream, Resume resume);

@@ -42,8 +42,10 @@ bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
 bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (event->has_run_finished()) return event->run_finished().run() == run;
   if (event->has_hung()) return event->hung().run() == run;
+  if (event->has_steps_closed()) return event->steps_closed().run() == run;
   if (!event->has_ranks_gone()) return true;
   v1::RanksGone ours;
+  ours.set_cause(event->ranks_gone().cause());
   for (v1::Source& source : *event->mutable_ranks_gone()->mutable_sources()) {
     if (source.run() == run) *ours.add_sources() = std::move(source);
   }
@@ -58,6 +60,7 @@ class Cursor : public RunCursor {
     header_.set_judged_entry(options.judged());
     header_.set_newest_entry(options.committed());
     header_.set_window_steps(options.window_steps);
+    header_.set_closes_told(true);
     *header_.mutable_rules() = {options.rules.begin(), options.rules.end()};
     *header_.mutable_settings() = {options.settings.begin(), options.settings.end()};
   }

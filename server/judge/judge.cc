@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "rules/engine/told_closes.h"
 #include "rules/lib/hang_verdict.h"
 #include "server/ingest/batch_checks.h"
 #include "server/log.h"
@@ -16,11 +17,29 @@ namespace {
 constexpr std::chrono::milliseconds kTimerPeriod{100};
 constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks that stand still
 constexpr std::chrono::seconds kDrainTime{5};
+constexpr int64_t kLagNs = 1'000'000'000;  // what is older than that in the queue keeps words back
 
 int64_t UnixNanos() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+void LogGone(const v1::RanksGone& gone) {
+  const bool never_came = gone.cause() == v1::RanksGone::CAUSE_NEVER_CAME;
+  const char* why = gone.cause() == v1::RanksGone::CAUSE_SILENT ? "nothing came of it"
+                    : gone.cause() == v1::RanksGone::CAUSE_SERVER_AWAY
+                        ? "it did not come back to this server"
+                        : "no stream came back";
+  for (const v1::Source& source : gone.sources()) {
+    if (never_came) {
+      LogWarning("run {:?}: ranks of its world of {} never came; steps close without them",
+                 source.run(), source.world_size());
+    } else {
+      LogWarning("run {:?} rank {}: gone ({} within the grace period)", source.run(), source.rank(),
+                 why);
+    }
+  }
 }
 
 }  // namespace
@@ -35,18 +54,25 @@ Judge::Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gap
       queue_(options.queue_bytes),
       checkpoint_bytes_(options.checkpoint_bytes),
       checkpoint_interval_(options.checkpoint_interval),
-      runs_(options.grace) {}
+      runs_(options.grace, options.engine.window_steps) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
                                                      IncidentBook* book, const GapBook* gaps,
                                                      Counters* counters) {
   std::unique_ptr<Judge> judge(new Judge(options, book, gaps, counters));
-  auto engine = rules::Engine::Create(options.engine,
-                                      [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
+  rules::EngineConfig config = options.engine;
+  config.hosted = true;
+  auto engine =
+      rules::Engine::Create(config, [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
   if (!engine.ok()) return engine.status();
   judge->engine_ = std::move(*engine);
   judge->engine_->SetOnSeries(
       [store = options.store](const rules::StepSeries& series) { store->AddSeries(series); });
+  judge->engine_->SetOnLate(
+      [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
+        std::lock_guard lock(j->mutex_);
+        j->runs_.AddLate(run, cause, items);
+      });
   return judge;
 }
 
@@ -134,7 +160,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   apply_until(JournalReader::kAll);
   {
     std::lock_guard lock(mutex_);
-    runs_.DisconnectAll(JudgeQueue::Clock::now());
+    runs_.DisconnectAll(Now());
   }
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
   LogInfo("{} entries of the journal judged again in {:.3f} s", judged, took.count());
@@ -172,7 +198,9 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
   }
   unix_ns_ = entry.prefix.unix_ns;
   bytes_since_checkpoint_ += entry.payload.size();
-  HandleBatch(entry.prefix.number, entry.prefix.stream_id, std::move(batch));
+  ParsedBatch parsed;
+  parsed.batch = std::move(batch);
+  HandleBatch(entry.prefix.number, entry.prefix.stream_id, parsed);
   judged_entry_ = entry.prefix.number;
 }
 
@@ -187,17 +215,23 @@ void Judge::Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done)
 }
 
 void Judge::Handle(JudgeItem item) {
-  const auto now = JudgeQueue::Clock::now();
+  const auto now = Now();
   switch (item.kind) {
     case JudgeItem::Kind::kBatch:
       unix_ns_ = item.unix_ns;
       bytes_since_checkpoint_ += item.batch.bytes;
-      HandleBatch(item.entry, item.stream_id, std::move(item.batch.batch));
+      HandleBatch(item.entry, item.stream_id, item.batch);
       judged_entry_ = item.entry;
       return;
     case JudgeItem::Kind::kConnected: {
       std::lock_guard lock(mutex_);
-      for (const v1::Source& s : item.sources) runs_.Connected(item.stream_id, s, now, UnixNanos());
+      for (const v1::Source& s : item.sources)
+        runs_.Connected(item.stream_id, s, item.backlog, now, UnixNanos());
+      return;
+    }
+    case JudgeItem::Kind::kBeat: {
+      std::lock_guard lock(mutex_);
+      for (const v1::Source& s : item.sources) runs_.Beat(item.stream_id, s, item.backlog, now);
       return;
     }
     case JudgeItem::Kind::kDisconnected: {
@@ -213,17 +247,17 @@ void Judge::Handle(JudgeItem item) {
   }
 }
 
-void Judge::HandleBatch(uint64_t entry, uint64_t stream_id,
-                        std::shared_ptr<const v1::Batch> batch) {
+void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& parsed) {
+  const std::shared_ptr<const v1::Batch>& batch = parsed.batch;
   std::vector<std::string> runs;
   {
     std::lock_guard lock(mutex_);
-    runs_.Account(stream_id, *batch, JudgeQueue::Clock::now(), unix_ns_);
+    runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), unix_ns_);
     runs = runs_.RunsOf(*batch);
   }
   const auto items = static_cast<uint64_t>(batch->evidence_size());
   store_->BeginEntry(entry);
-  const absl::Status added = engine_->Add(std::move(batch));
+  const absl::Status added = engine_->Add(batch);
   store_->EndEntry();
   if (!added.ok()) {
     counters_->engine_refused += items;
@@ -240,17 +274,40 @@ void Judge::SetClosedStep(const std::string& run) {
   runs_.SetClosedStep(run, step);
 }
 
+// What is said of ranks and has not been judged yet, or is not read, stops the clock by which they
+// are waited for.
+void Judge::LookAtClock(JudgeQueue::Clock::time_point now) {
+  const int64_t oldest = queue_.oldest_unix_ns();
+  const bool behind = oldest != 0 && UnixNanos() - oldest > kLagNs;
+  awake_.Look(now, !behind && !queue_.held());
+}
+
+void Judge::CloseOverTheSlow() {
+  for (const std::string& run : engine_->Runs()) {
+    for (const rules::Lag& lag : engine_->Lagging(run)) {
+      v1::JudgeEvent event;
+      const bool may = [&] {
+        std::lock_guard lock(mutex_);
+        return runs_.MayClose(run, lag, event.mutable_steps_closed());
+      }();
+      if (may) (void)KeepAndApply(std::move(event));
+    }
+  }
+}
+
 void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
-  std::vector<v1::Source> gone;
+  LookAtClock(now);
+  CloseOverTheSlow();
+  std::vector<v1::RanksGone> gone;
   std::vector<std::string> ended;
   {
     std::lock_guard lock(mutex_);
-    gone = runs_.TakeGone(now);
-    ended = runs_.TakeEnded(now);
+    gone = runs_.TakeGone(awake_.At(now));
+    ended = runs_.TakeEnded();
   }
-  if (!gone.empty()) {
+  for (v1::RanksGone& ranks : gone) {
     v1::JudgeEvent event;
-    for (v1::Source& source : gone) *event.mutable_ranks_gone()->add_sources() = std::move(source);
+    *event.mutable_ranks_gone() = std::move(ranks);
     (void)KeepAndApply(std::move(event));
   }
   for (const std::string& run : ended) {
@@ -300,17 +357,16 @@ absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
 
 void Judge::Apply(const v1::JudgeEvent& event) {
   store_->BeginEntry(judged_entry_);
-  for (const v1::Source& source : event.ranks_gone().sources()) {
-    LogWarning("run {:?} rank {}: gone (no stream came back within the grace period)", source.run(),
-               source.rank());
-    engine_->MarkGone(source);
-    SetClosedStep(source.run());
+  rules::TellCloses(event, "", engine_.get());
+  if (event.has_ranks_gone()) {
+    LogGone(event.ranks_gone());
+    for (const v1::Source& source : event.ranks_gone().sources()) SetClosedStep(source.run());
     std::lock_guard lock(mutex_);
-    runs_.SetGone(source);
+    runs_.SetGone(event.ranks_gone());
   }
+  if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
   if (event.has_run_finished()) {
     const std::string& run = event.run_finished().run();
-    engine_->FinishRun(run);
     store_->FinishRun(run);
     liveness_.Forget(run);
     LogInfo("run {:?}: over", run);
@@ -356,6 +412,11 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
                finding.site().run(), finding.rule(), finding.site().layer(),
                finding.site().step_first(), finding.title());
   }
+}
+
+std::vector<KnownRank> Judge::Ranks() const {
+  std::lock_guard lock(mutex_);
+  return runs_.Ranks();
 }
 
 std::vector<v1::RunInfo> Judge::Runs() const {

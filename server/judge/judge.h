@@ -27,6 +27,7 @@
 #include "server/journal/gap_book.h"
 #include "server/journal/journal.h"
 #include "server/journal/journal_scan.h"
+#include "server/judge/awake_clock.h"
 #include "server/judge/judge_queue.h"
 #include "server/judge/liveness.h"
 #include "server/judge/run_table.h"
@@ -103,6 +104,8 @@ class Judge {
 
   std::vector<v1::RunInfo> Runs() const;
   RunKnown Known(const std::string& run) const;
+  // Whom runs that go on know, as far as was judged.
+  std::vector<KnownRank> Ranks() const;
   v1::ListVerdictsResponse Verdicts(const std::string& run) const;
   size_t queued() const { return queue_.size(); }
   size_t queued_bytes() const { return queue_.bytes(); }
@@ -123,8 +126,11 @@ class Judge {
   void TellFoundAgain();
   void HandInCheckpoint();
   void Handle(JudgeItem item);
-  void HandleBatch(uint64_t entry, uint64_t stream_id, std::shared_ptr<const v1::Batch> batch);
+  void HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& batch);
   void HandleTimers(JudgeQueue::Clock::time_point now);
+  void LookAtClock(JudgeQueue::Clock::time_point now);
+  RunTable::Time Now() const { return awake_.At(JudgeQueue::Clock::now()); }
+  void CloseOverTheSlow();
   absl::Status KeepAndApply(v1::JudgeEvent event);
   void Apply(const v1::JudgeEvent& event);
   void OnVerdict(const v1::Verdict& verdict);
@@ -141,6 +147,7 @@ class Judge {
   std::function<void(const v1::Finding&)> on_finding_;
   Liveness liveness_;
   JudgeQueue::Clock::time_point next_look_{};  // at it
+  AwakeClock awake_;                           // the judging thread's own
   JudgeQueue queue_;
   std::unique_ptr<rules::Engine> engine_;           // the judging thread's own
   std::map<std::string, v1::Finding> found_again_;  // likewise; while catching up

@@ -57,7 +57,7 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   archive.End();
   // The engine knows something now and the rest does not: the caller starts over with a new judge.
   if (!archive.ok()) return absl::DataLossError(archive.error());
-  runs_.DisconnectAll(JudgeQueue::Clock::now());
+  runs_.DisconnectAll(Now());
   unix_ns_ = checkpoint.unix_ns;
   applied_event_ = checkpointed_event_ = checkpoint.event;
   checkpointed_entry_ = checkpoint.entry;

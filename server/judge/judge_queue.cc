@@ -77,6 +77,11 @@ size_t JudgeQueue::bytes() const {
   return bytes_;
 }
 
+bool JudgeQueue::held() const {
+  std::lock_guard lock(mutex_);
+  return held_;
+}
+
 int64_t JudgeQueue::oldest_unix_ns() const {
   std::lock_guard lock(mutex_);
   for (const JudgeItem& item : items_) {

@@ -24,6 +24,7 @@ struct JudgeItem {
     kBatch,
     kConnected,     // `sources` are there (again)
     kDisconnected,  // the stream of `sources` broke or ended
+    kBeat,          // `sources` go on and have nothing else to say
     kDecision,      // somebody outside decided `event`
   };
   Kind kind = Kind::kBatch;
@@ -32,6 +33,7 @@ struct JudgeItem {
   uint64_t entry = 0;   // of the journal, of a batch
   int64_t unix_ns = 0;  // when the batch was received
   std::vector<v1::Source> sources;
+  bool backlog = false;  // of kConnected and kBeat: evidence waits to be sent
   v1::JudgeEvent event;
   std::function<void(absl::Status)> decided;  // after `event` was applied, or could not be kept
 };
@@ -61,6 +63,7 @@ class JudgeQueue {
 
   size_t size() const;
   size_t bytes() const;  // announced and not popped
+  bool held() const;
   // When the first batch in it was received; 0: there is none.
   int64_t oldest_unix_ns() const;
 

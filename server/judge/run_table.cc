@@ -7,7 +7,7 @@
 
 namespace plumbline::server {
 
-RunTable::Run& RunTable::RunOf(const v1::Source& source, Time now, int64_t unix_ns) {
+RunTable::Run& RunTable::RunOf(const v1::Source& source, int64_t unix_ns) {
   auto [found, fresh] = runs_.try_emplace(source.run());
   Run& run = found->second;
   if (fresh) {
@@ -18,12 +18,11 @@ RunTable::Run& RunTable::RunOf(const v1::Source& source, Time now, int64_t unix_
     run.attempt = source.attempt();
   }
   run.info.set_last_seen_unix_ns(unix_ns);
-  run.last_activity = now;
   return run;
 }
 
 // Enters the rank, unless it belongs to an attempt that a later one has superseded.
-void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source) {
+void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now) {
   if (source.attempt() < run.attempt) return;
   const Rank key{source.role(), source.rank()};
   const auto known = run.ranks.find(key);
@@ -32,16 +31,18 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source) {
   if (source.attempt() > run.attempt || (run.ended && !same_process)) {
     run.attempt = source.attempt();
     run.ranks.clear();
-    run.world.clear();
+    run.roles.clear();
   }
-  uint32_t& world = run.world[source.role()];
-  world = std::max(world, source.world_size());
+  const auto [role, fresh] = run.roles.try_emplace(source.role());
+  if (fresh) role->second.since = role->second.changed = now;
+  role->second.world = std::max(role->second.world, source.world_size());
   RankState& rank = run.ranks[key];
   if (rank.stream_id != stream_id) {  // this process takes the rank over
     rank = RankState();
     rank.stream_id = stream_id;
     rank.source = source;
     rank.connected = true;
+    rank.since = rank.heard = rank.flowed = now;
   }
   run.ended = false;
 }
@@ -53,22 +54,28 @@ RunTable::RankState* RunTable::Find(Run& run, uint64_t stream_id, const v1::Sour
   return rank == run.ranks.end() || rank->second.stream_id != stream_id ? nullptr : &rank->second;
 }
 
-void RunTable::Connected(uint64_t stream_id, const v1::Source& source, Time now, int64_t unix_ns) {
-  Run& run = RunOf(source, now, unix_ns);
-  Touch(run, stream_id, source);
+void RunTable::Say(const Role& role, RankState& rank, bool backlog, Time now) const {
+  rank.heard = now;
+  rank.backlog = backlog;
+  rank.clear_at = backlog ? kNever : role.newest;
+  const bool behind = !backlog && role.newest != kNever &&
+                      (rank.through == kNever || rank.through < role.newest - window_ / 2);
+  rank.slow_since = behind ? std::min(rank.slow_since, now) : Time::max();
+}
+
+void RunTable::Connected(uint64_t stream_id, const v1::Source& source, bool backlog, Time now,
+                         int64_t unix_ns) {
+  Run& run = RunOf(source, unix_ns);
+  Touch(run, stream_id, source, now);
   if (RankState* rank = Find(run, stream_id, source)) {
     rank->connected = true;
-    rank->gone = false;
+    rank->gone = rank->server_left = false;
+    rank->since = rank->flowed = now;
+    Say(run.roles[source.role()], *rank, backlog, now);
   }
 }
 
-void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, Time now, int64_t unix_ns) {
-  std::vector<Run*> by_source;
-  by_source.reserve(static_cast<size_t>(batch.sources_size()));
-  for (const v1::Source& source : batch.sources()) {
-    by_source.push_back(&RunOf(source, now, unix_ns));
-    Touch(*by_source.back(), stream_id, source);
-  }
+void RunTable::AccountItems(const v1::Batch& batch, const std::vector<Run*>& by_source) {
   for (const v1::Evidence& e : batch.evidence()) {
     v1::RunInfo& info = by_source[e.source()]->info;
     info.set_evidence(info.evidence() + 1);
@@ -87,40 +94,84 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, Time now, int
     info.set_lost(info.lost() + loss.count());
     (*info.mutable_lost_by_cause())[loss.cause()] += loss.count();
   }
+}
+
+void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog, Time now,
+                       int64_t unix_ns) {
+  std::vector<Run*> by_source;
+  by_source.reserve(static_cast<size_t>(batch.sources_size()));
+  for (const v1::Source& source : batch.sources()) {
+    by_source.push_back(&RunOf(source, unix_ns));
+    Touch(*by_source.back(), stream_id, source, now);
+  }
+  AccountItems(batch, by_source);
   for (const v1::Progress& progress : batch.progress()) {
     Run& run = *by_source[progress.source()];
     run.info.set_newest_step(std::max(run.info.newest_step(), progress.newest_step()));
     const v1::Source& source = batch.sources(static_cast<int>(progress.source()));
-    if (RankState* rank = Find(run, stream_id, source)) rank->finished |= progress.finished();
+    RankState* rank = Find(run, stream_id, source);
+    if (rank == nullptr) continue;
+    Role& role = run.roles[source.role()];
+    role.newest = std::max(role.newest, progress.newest_step());
+    rank->finished |= progress.finished();
+    const int64_t through = progress.any_step() ? progress.complete_through() : kNever;
+    if (through > rank->through) {
+      rank->through = through;
+      rank->flowed = now;
+      rank->overtaken = Time::max();
+      role.furthest = std::max(role.furthest, through);
+    }
+    // It is further than what it has sent: the rest is on its way, whatever it says of batches.
+    const bool more = rank->through != kNever && progress.newest_step() > rank->through + 1;
+    Say(role, *rank, backlog || more, now);
   }
+  for (int i = 0; batch.progress().empty() && i < batch.sources_size(); ++i) {
+    if (RankState* rank = Find(*by_source[static_cast<size_t>(i)], stream_id, batch.sources(i)))
+      rank->heard = now;
+  }
+}
+
+void RunTable::Beat(uint64_t stream_id, const v1::Source& source, bool backlog, Time now) {
+  const auto run = runs_.find(source.run());
+  if (run == runs_.end()) return;
+  if (RankState* rank = Find(run->second, stream_id, source))
+    Say(run->second.roles[source.role()], *rank, backlog, now);
 }
 
 void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time now) {
   const auto run = runs_.find(source.run());
   if (run == runs_.end()) return;
-  if (RankState* rank = Find(run->second, stream_id, source)) {
-    rank->connected = false;
-    rank->deadline = now + grace_;
-  }
+  RankState* rank = Find(run->second, stream_id, source);
+  if (rank == nullptr) return;
+  // Who comes and goes and delivers nothing is waited for no longer than who stays away.
+  const bool was_there = rank->flowed > rank->since || now - rank->since >= grace_;
+  if (was_there || rank->deadline == Time()) rank->deadline = now + grace_;
+  rank->connected = false;
+  rank->server_left = false;
 }
 
 void RunTable::DisconnectAll(Time now) {
   for (auto& [name, run] : runs_) {
-    run.last_activity = now;
+    for (auto& [id, role] : run.roles) role.since = role.changed = now;
     for (auto& [key, rank] : run.ranks) {
       rank.connected = false;
+      rank.server_left = true;
       rank.deadline = now + grace_;
     }
   }
 }
 
-void RunTable::SetGone(const v1::Source& source) {
-  const auto run = runs_.find(source.run());
-  if (run == runs_.end() || source.attempt() != run->second.attempt) return;
-  const auto rank = run->second.ranks.find({source.role(), source.rank()});
-  if (rank == run->second.ranks.end()) return;
-  rank->second.connected = false;
-  rank->second.gone = true;
+void RunTable::SetGone(const v1::RanksGone& gone) {
+  for (const v1::Source& source : gone.sources()) {
+    const auto run = runs_.find(source.run());
+    if (run == runs_.end() || source.attempt() != run->second.attempt) continue;
+    if (gone.cause() == v1::RanksGone::CAUSE_NEVER_CAME) {
+      run->second.roles[source.role()].absent_gone = true;
+      continue;
+    }
+    const auto rank = run->second.ranks.find({source.role(), source.rank()});
+    if (rank != run->second.ranks.end()) rank->second.gone = true;
+  }
 }
 
 void RunTable::SetEnded(const std::string& run) {
@@ -128,17 +179,109 @@ void RunTable::SetEnded(const std::string& run) {
   if (found != runs_.end()) found->second.ended = true;
 }
 
-std::vector<v1::Source> RunTable::TakeGone(Time now) {
-  std::vector<v1::Source> gone;
+bool RunTable::AllSeen(const Run& run, int role) {
+  const auto begin = run.ranks.lower_bound({role, 0});
+  const auto end = run.ranks.lower_bound({role + 1, 0});
+  return static_cast<uint32_t>(std::distance(begin, end)) >= run.roles.at(role).world;
+}
+
+// How far everybody who is waited for has come.
+int64_t RunTable::Slowest(const Run& run, int role) {
+  if (!run.roles.at(role).absent_gone && !AllSeen(run, role)) return kNever;
+  int64_t slowest = std::numeric_limits<int64_t>::max();
+  const auto end = run.ranks.lower_bound({role + 1, 0});
+  for (auto at = run.ranks.lower_bound({role, 0}); at != end; ++at) {
+    if (!at->second.over()) slowest = std::min(slowest, at->second.through);
+  }
+  return slowest;
+}
+
+// It keeps others waiting, is connected, and nothing comes of it. One that is far ahead of another
+// may not be read at all (pacer.h).
+bool RunTable::Stalled(const Role& role, RankState& rank, int64_t slowest, Time now) const {
+  if (rank.through >= role.furthest) {
+    rank.overtaken = Time::max();
+    return false;
+  }
+  rank.overtaken = std::min(rank.overtaken, now);
+  if (slowest == kNever ? rank.through != kNever : rank.through >= slowest + window_ / 2)
+    return false;
+  const auto grace = std::max<std::chrono::nanoseconds>(grace_, kSilent);
+  const bool silent = now - rank.heard >= grace;
+  const bool stuck = rank.backlog && now - rank.flowed >= grace;
+  return (silent || stuck) && now - std::max(rank.overtaken, role.changed) >= grace;
+}
+
+// CAUSE_UNSPECIFIED: it is not gone.
+v1::RanksGone::Cause RunTable::CauseOf(const Role& role, RankState& rank, int64_t slowest,
+                                       Time now) const {
+  if (rank.over()) return v1::RanksGone::CAUSE_UNSPECIFIED;
+  if (rank.connected) {
+    return Stalled(role, rank, slowest, now) ? v1::RanksGone::CAUSE_SILENT
+                                             : v1::RanksGone::CAUSE_UNSPECIFIED;
+  }
+  if (rank.deadline > now) return v1::RanksGone::CAUSE_UNSPECIFIED;
+  return rank.server_left ? v1::RanksGone::CAUSE_SERVER_AWAY : v1::RanksGone::CAUSE_STREAM_BROKEN;
+}
+
+std::vector<v1::RanksGone> RunTable::TakeGone(Time now) {
+  std::map<int, v1::RanksGone> gone;  // by cause
   for (auto& [name, run] : runs_) {
     if (run.ended) continue;
+    std::map<int, int64_t> slowest;  // by role
+    for (const auto& [id, role] : run.roles) slowest[id] = Slowest(run, id);
     for (auto& [key, rank] : run.ranks) {
-      if (!rank.waiting() || rank.deadline > now) continue;
+      Role& role = run.roles[key.first];
+      const auto cause = CauseOf(role, rank, slowest[key.first], now);
+      if (cause == v1::RanksGone::CAUSE_UNSPECIFIED) continue;
       rank.gone = true;
-      gone.push_back(rank.source);
+      role.changed = now;
+      *gone[cause].add_sources() = rank.source;
+    }
+    for (auto& [id, role] : run.roles) {
+      if (role.absent_gone || now - role.since < grace_ || AllSeen(run, id)) continue;
+      role.absent_gone = true;
+      role.changed = now;
+      v1::Source& group = *gone[v1::RanksGone::CAUSE_NEVER_CAME].add_sources();
+      group.set_run(name);
+      group.set_attempt(run.attempt);
+      group.set_role(static_cast<v1::Role>(id));
+      group.set_world_size(role.world);
     }
   }
-  return gone;
+  std::vector<v1::RanksGone> list;
+  for (auto& [cause, ranks] : gone) {
+    ranks.set_cause(static_cast<v1::RanksGone::Cause>(cause));
+    list.push_back(std::move(ranks));
+  }
+  return list;
+}
+
+bool RunTable::MayClose(const std::string& name, const rules::Lag& lag,
+                        v1::StepsClosed* closed) const {
+  const auto run = runs_.find(name);
+  if (run == runs_.end() || lag.unseen || lag.attempt != run->second.attempt) return false;
+  int64_t through = lag.through;
+  std::vector<const RankState*> behind;
+  for (const uint32_t number : lag.ranks) {
+    const auto rank = run->second.ranks.find({lag.role, number});
+    if (rank == run->second.ranks.end() || rank->second.over()) continue;
+    const RankState& state = rank->second;
+    const bool slow = state.connected && !state.backlog && state.slow_since != Time::max() &&
+                      state.heard - state.slow_since >= kSlowFor;
+    if (!slow) return false;
+    through = std::min(through, state.clear_at - window_);
+    behind.push_back(&state);
+  }
+  if (through < lag.oldest) return false;
+  closed->set_run(name);
+  closed->set_attempt(lag.attempt);
+  closed->set_role(lag.role);
+  closed->set_through(through);
+  for (const RankState* rank : behind) {
+    if (rank->through < through) closed->add_ranks(rank->source.rank());
+  }
+  return true;
 }
 
 bool RunTable::Ended(const std::string& run) const {
@@ -149,28 +292,34 @@ bool RunTable::Ended(const std::string& run) const {
 RunKnown RunTable::Known(const std::string& run) const {
   const auto found = runs_.find(run);
   if (found == runs_.end()) return {};
-  return {found->second.info.newest_step(), found->second.world};
+  RunKnown known{found->second.info.newest_step(), {}};
+  for (const auto& [id, role] : found->second.roles) known.worlds[id] = role.world;
+  return known;
+}
+
+std::vector<KnownRank> RunTable::Ranks() const {
+  std::vector<KnownRank> list;
+  for (const auto& [name, run] : runs_) {
+    if (run.ended) continue;
+    for (const auto& [key, rank] : run.ranks)
+      list.push_back({rank.stream_id, rank.source, rank.through, rank.over(),
+                      run.roles.at(key.first).absent_gone});
+  }
+  return list;
 }
 
 bool RunTable::AllRanksOver(const Run& run) const {
   return std::all_of(run.ranks.begin(), run.ranks.end(),
-                     [](const auto& rank) { return rank.second.over(); });
+                     [](const auto& rank) { return rank.second.over(); }) &&
+         std::all_of(run.roles.begin(), run.roles.end(), [&](const auto& role) {
+           return role.second.absent_gone || AllSeen(run, role.first);
+         });
 }
 
-bool RunTable::AllRanksSeen(const Run& run) const {
-  for (const auto& [role, world] : run.world) {
-    const auto begin = run.ranks.lower_bound({role, 0});
-    const auto end = run.ranks.lower_bound({role + 1, 0});
-    if (static_cast<uint32_t>(std::distance(begin, end)) < world) return false;
-  }
-  return true;
-}
-
-std::vector<std::string> RunTable::TakeEnded(Time now) {
+std::vector<std::string> RunTable::TakeEnded() {
   std::vector<std::string> ended;
   for (auto& [name, run] : runs_) {
     if (run.ended || run.ranks.empty() || !AllRanksOver(run)) continue;
-    if (!AllRanksSeen(run) && run.last_activity + grace_ > now) continue;
     run.ended = true;
     ended.push_back(name);
   }
@@ -189,6 +338,14 @@ void RunTable::SetAllClosed(const std::string& run) {
   if (found != runs_.end()) found->second.info.set_closed_step(found->second.info.newest_step());
 }
 
+void RunTable::AddLate(const std::string& run, const std::string& cause, uint64_t items) {
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return;
+  v1::RunInfo& info = found->second.info;
+  info.set_late(info.late() + items);
+  (*info.mutable_late_by_cause())[cause] += items;
+}
+
 std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) const {
   std::vector<std::string> runs;
   for (const v1::Source& source : batch.sources()) {
@@ -198,12 +355,14 @@ std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) const {
   return runs;
 }
 
-void RunTable::RankState::Persist(Archive& archive) { archive(source, stream_id, finished, gone); }
+void RunTable::RankState::Persist(Archive& archive) {
+  archive(source, stream_id, finished, gone, through);
+}
 
-void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, world, info); }
+void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, roles, info); }
 
 void RunTable::Persist(Archive& archive) {
-  archive.Version(1);
+  archive.Version(2, 2);
   archive(runs_);
 }
 
@@ -213,7 +372,7 @@ std::vector<v1::RunInfo> RunTable::List() const {
     v1::RunInfo info = run.info;
     info.set_attempt(run.attempt);
     uint32_t world = 0;
-    for (const auto& [role, size] : run.world) world += size;
+    for (const auto& [id, role] : run.roles) world += role.world;
     info.set_world_size(world);
     info.set_ranks_seen(static_cast<uint32_t>(run.ranks.size()));
     uint32_t connected = 0, finished = 0;

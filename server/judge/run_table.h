@@ -1,9 +1,19 @@
-// The runs a server knows: who reports, who is gone, how far they are. Decides when a rank counts
-// as gone and when a run is over. Time is passed in, so that tests need not wait.
+// The runs a server knows: who reports, who is expected, who is gone, how far they are. Decides
+// when a rank counts as gone, over whom a step may be closed, and when a run is over. Time is
+// passed in, so that tests need not wait.
+//
+// Expected are the ranks of the declared world from the first hello of one of them on, whether they
+// have said hello or not, and those whose stream broke. They are waited for during the grace; so is
+// a rank that is connected and silent, or says that evidence waits behind what it sends and sends
+// none. A rank that is connected and goes on is waited for as long as evidence of it is on its way;
+// one that has said for a second, far behind, that nothing is may be closed over where it is a
+// window of steps behind. (A word may be old: it waited to be read while others were read. Who says
+// the same a second later is slow.)
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,7 +21,9 @@
 
 #include "base/archive.h"
 #include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/journal_event.pb.h"
 #include "plumbline/v1/query.pb.h"
+#include "rules/engine/run_state.h"
 
 namespace plumbline::server {
 
@@ -21,35 +33,59 @@ struct RunKnown {
   std::map<int, uint32_t> worlds;  // ranks by role
 };
 
+// A rank of a run that goes on.
+struct KnownRank {
+  uint64_t stream_id = 0;
+  v1::Source source;
+  int64_t through = 0;  // complete; the least int64: nothing is
+  bool over = false;    // nobody waits for it
+  bool alone = false;   // nor for those of its world that never came
+};
+
 // Not thread-safe.
 class RunTable {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  explicit RunTable(std::chrono::nanoseconds grace) : grace_(grace) {}
+  static constexpr std::chrono::seconds kSlowFor{1};
+  static constexpr std::chrono::seconds kSilent{
+      5};  // at least, however short the grace: heartbeats
 
-  void Connected(uint64_t stream_id, const v1::Source& source, Time now, int64_t unix_ns);
-  void Account(uint64_t stream_id, const v1::Batch& batch, Time now, int64_t unix_ns);
+  explicit RunTable(std::chrono::nanoseconds grace, int64_t window_steps = 64)
+      : grace_(grace), window_(window_steps) {}
+
+  // `backlog`: evidence waits to be sent, as the stream says.
+  void Connected(uint64_t stream_id, const v1::Source& source, bool backlog, Time now,
+                 int64_t unix_ns);
+  void Account(uint64_t stream_id, const v1::Batch& batch, bool backlog, Time now, int64_t unix_ns);
+  // It has nothing else to say.
+  void Beat(uint64_t stream_id, const v1::Source& source, bool backlog, Time now);
   // The stream ended. Its unfinished ranks may come back within the grace period.
   void Disconnected(uint64_t stream_id, const v1::Source& source, Time now);
 
-  // A former process's streams are all gone; their unfinished ranks may come back likewise.
+  // A former process's streams are all gone; their unfinished ranks may come back likewise, and so
+  // may those that never came.
   void DisconnectAll(Time now);
 
-  // Ranks whose grace ended, each reported once.
-  std::vector<v1::Source> TakeGone(Time now);
-  // Runs in which every rank has finished or is gone, each reported once until it reports again. A
-  // rank that never appeared is waited for as long as one that broke off.
-  std::vector<std::string> TakeEnded(Time now);
+  // Ranks whose grace ended, each reported once, by cause.
+  std::vector<v1::RanksGone> TakeGone(Time now);
+  // Up to where the lagging steps may be closed over who lags, and over whom. False: not at all.
+  bool MayClose(const std::string& run, const rules::Lag& lag, v1::StepsClosed* closed) const;
+  // Runs in which every rank has finished or is gone, each reported once until it reports again.
+  std::vector<std::string> TakeEnded();
 
   // What a former process found by the two above.
-  void SetGone(const v1::Source& source);
+  void SetGone(const v1::RanksGone& gone);
   void SetEnded(const std::string& run);
 
   RunKnown Known(const std::string& run) const;
   bool Ended(const std::string& run) const;  // also one that is not known
+  // Of the runs that go on.
+  std::vector<KnownRank> Ranks() const;
   void SetClosedStep(const std::string& run, int64_t step);
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
+  // Evidence came after its step had been closed.
+  void AddLate(const std::string& run, const std::string& cause, uint64_t items);
   std::vector<std::string> RunsOf(const v1::Batch& batch) const;
 
   // Everything but times: call DisconnectAll after reading.
@@ -59,6 +95,8 @@ class RunTable {
   std::vector<v1::RunInfo> List() const;
 
  private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+
   using Rank = std::pair<int, uint32_t>;  // (role, rank)
   struct RankState {
     v1::Source source;
@@ -66,28 +104,52 @@ class RunTable {
     bool connected = false;
     bool finished = false;
     bool gone = false;
-    Time deadline{};  // of a rank that is not connected
-    bool waiting() const { return !connected && !finished && !gone; }
+    bool server_left = false;  // it is not connected because this server was away
+    Time deadline{};           // of a rank that is not connected
+    Time since{};              // it is connected
+    Time heard{};
+    int64_t through = kNever;  // complete
+    Time flowed{};             // that went on
+    bool backlog = false;
+    // How far others were when it last said that nothing of it waits to be sent, and since when it
+    // has said so, half a window behind, without a break.
+    int64_t clear_at = kNever;
+    Time slow_since = Time::max();
+    Time overtaken = Time::max();  // others have delivered more since then, and nothing came of it
     bool over() const { return finished || gone; }
     void Persist(Archive& archive);
+  };
+  struct Role {
+    uint32_t world = 0;
+    bool absent_gone = false;   // ranks that never came are not waited for any more
+    Time since{};               // the first of its ranks is known
+    Time changed{};             // who is waited for
+    int64_t newest = kNever;    // step that any rank is in
+    int64_t furthest = kNever;  // that any rank has delivered
+    void Persist(Archive& archive) { archive(world, absent_gone); }
   };
   struct Run {
     uint32_t attempt = 0;
     bool ended = false;
     std::map<Rank, RankState> ranks;  // of the newest attempt
-    std::map<int, uint32_t> world;    // by role
-    Time last_activity{};
+    std::map<int, Role> roles;
     v1::RunInfo info;  // counters and steps; ranks are counted when listed
     void Persist(Archive& archive);
   };
 
-  void Touch(Run& run, uint64_t stream_id, const v1::Source& source);
+  void Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now);
   static RankState* Find(Run& run, uint64_t stream_id, const v1::Source& source);
-  Run& RunOf(const v1::Source& source, Time now, int64_t unix_ns);
-  bool AllRanksSeen(const Run& run) const;
+  Run& RunOf(const v1::Source& source, int64_t unix_ns);
+  void AccountItems(const v1::Batch& batch, const std::vector<Run*>& by_source);
+  void Say(const Role& role, RankState& rank, bool backlog, Time now) const;
+  bool Stalled(const Role& role, RankState& rank, int64_t slowest, Time now) const;
+  v1::RanksGone::Cause CauseOf(const Role& role, RankState& rank, int64_t slowest, Time now) const;
+  static int64_t Slowest(const Run& run, int role);
+  static bool AllSeen(const Run& run, int role);
   bool AllRanksOver(const Run& run) const;
 
-  const std::chrono::nanoseconds grace_;
+  std::chrono::nanoseconds grace_;
+  int64_t window_;
   std::map<std::string, Run> runs_;
 };
 

@@ -78,6 +78,9 @@ void AddRuns(const Judge& judge, MetricFamilies* out) {
                static_cast<double>(run.open_incidents()), labels);
     out->Counter("plumbline_run_lost_evidence_total", "Evidence items reported as lost.",
                  static_cast<double>(run.lost()), labels);
+    out->Counter("plumbline_run_late_evidence_total",
+                 "Evidence items that came after their step had been closed.",
+                 static_cast<double>(run.late()), labels);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "server/store/catalogue.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace plumbline::server {
 
@@ -25,8 +24,24 @@ uint32_t Catalogue::Series(uint32_t run, v1::Role role, const v1::Site& site) {
   return entered->id;
 }
 
+namespace {
+
+uint32_t FirstLate(uint32_t rank) { return kLateGeneration | rank << kLateRankShift; }
+uint32_t LastLate(uint32_t rank) { return FirstLate(rank) | ((1u << kLateRankShift) - 1); }
+
+}  // namespace
+
 Span* Catalogue::Find(uint32_t run, uint32_t attempt, v1::Role role) {
-  auto after = spans_.upper_bound({run, attempt, role, std::numeric_limits<uint32_t>::max()});
+  return NewestUpTo(run, attempt, role, kLateGeneration - 1);
+}
+
+Span* Catalogue::FindLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank) {
+  Span* span = NewestUpTo(run, attempt, role, LastLate(rank));
+  return span != nullptr && span->generation >= FirstLate(rank) ? span : nullptr;
+}
+
+Span* Catalogue::NewestUpTo(uint32_t run, uint32_t attempt, v1::Role role, uint32_t generation) {
+  auto after = spans_.upper_bound({run, attempt, role, generation});
   if (after == spans_.begin()) return nullptr;
   Span* span = std::prev(after)->second.get();
   return span->run == run && span->attempt == attempt && span->role == role ? span : nullptr;
@@ -39,14 +54,26 @@ Span* Catalogue::Find(uint32_t run, uint32_t attempt, v1::Role role, uint32_t ge
 
 Span* Catalogue::Add(uint32_t run, uint32_t attempt, v1::Role role) {
   const Span* last = Find(run, attempt, role);
+  return AddGeneration(run, attempt, role, last == nullptr ? 0 : last->generation + 1);
+}
+
+Span* Catalogue::AddLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank) {
+  if (rank >= uint32_t{1} << (31 - kLateRankShift)) return nullptr;
+  const Span* last = FindLate(run, attempt, role, rank);
+  if (last != nullptr && last->generation == LastLate(rank)) return nullptr;
+  return AddGeneration(run, attempt, role,
+                       last == nullptr ? FirstLate(rank) : last->generation + 1);
+}
+
+Span* Catalogue::AddGeneration(uint32_t run, uint32_t attempt, v1::Role role, uint32_t generation) {
   Span span;
   span.id = newest_span_ + 1;
   span.run = run;
   span.attempt = attempt;
   span.role = role;
-  span.generation = last == nullptr ? 0 : last->generation + 1;
+  span.generation = generation;
   LoadSpan(std::move(span));
-  return Find(run, attempt, role);
+  return Find(run, attempt, role, generation);
 }
 
 std::vector<Span*> Catalogue::SpansOf(uint32_t run) const {

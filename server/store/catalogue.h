@@ -20,6 +20,12 @@ namespace plumbline::server {
 
 // The steps of one role in one attempt of a run. A run that begins anew under the same attempt
 // opens a later generation, which supersedes as an attempt does.
+//
+// What a rank reported after its step had been closed has spans of its own, since steps ascend
+// within a span. Their generations have this bit, then the rank; they supersede nothing.
+constexpr uint32_t kLateGeneration = uint32_t{1} << 31;
+constexpr int kLateRankShift = 14;
+
 struct Span {
   uint32_t id = 0;
   uint32_t run = 0;
@@ -43,6 +49,7 @@ struct Span {
   std::unordered_map<const rules::SeriesColumns*, std::shared_ptr<const StoredColumns>> columns;
 
   bool empty() const { return last_step < first_step; }
+  bool late() const { return generation >= kLateGeneration; }
   // A later span has the say where both have a step.
   std::pair<uint32_t, uint32_t> order() const { return {attempt, generation}; }
 };
@@ -72,6 +79,9 @@ class Catalogue {
   Span* Find(uint32_t run, uint32_t attempt, v1::Role role);
   Span* Find(uint32_t run, uint32_t attempt, v1::Role role, uint32_t generation);
   Span* Add(uint32_t run, uint32_t attempt, v1::Role role);  // the next generation
+  // The same of late steps of a rank. Add: nullptr where it has too many of them.
+  Span* FindLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);
+  Span* AddLate(uint32_t run, uint32_t attempt, v1::Role role, uint32_t rank);
 
   std::vector<Span*> SpansOf(uint32_t run) const;  // ascending by order(), of all roles
   std::vector<Span*> Spans() const;
@@ -91,6 +101,8 @@ class Catalogue {
   using SpanKey = std::tuple<uint32_t, uint32_t, int, uint32_t>;  // run, attempt, role, generation
 
   SeriesName* Enter(SeriesName series);
+  Span* NewestUpTo(uint32_t run, uint32_t attempt, v1::Role role, uint32_t generation);
+  Span* AddGeneration(uint32_t run, uint32_t attempt, v1::Role role, uint32_t generation);
 
   std::map<std::string, uint32_t, std::less<>> runs_;
   std::map<SeriesKey, std::unique_ptr<SeriesName>> series_;

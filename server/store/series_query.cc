@@ -102,7 +102,8 @@ class Query {
     });
   }
 
-  // From the newest span down: an older one has the say before the newer ones begin.
+  // From the newest span down: an older one has the say before the newer ones begin. Late steps
+  // stand before the others of their attempt, and fill in what those lack.
   void ClipSpans() {
     int64_t newest = kFirst, oldest = kLast, limit = kLast;
     for (auto span = view_.spans.rbegin(); span != view_.spans.rend(); ++span) {
@@ -111,7 +112,7 @@ class Query {
       spans_.push_back({&*span, span->first_step, std::min(span->last_step, limit)});
       newest = std::max(newest, spans_.back().last);
       oldest = std::min(oldest, span->first_step);
-      limit = std::min(limit, span->first_step - 1);
+      if (!span->late) limit = std::min(limit, span->first_step - 1);
     }
     last_ = request_.has_step_last() ? std::min<int64_t>(request_.step_last(), newest) : newest;
     first_ = oldest;

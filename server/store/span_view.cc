@@ -25,6 +25,7 @@ absl::Status ViewRun(const Catalogue& catalogue, const std::string& run_name,
     v.id = span->id;
     v.attempt = span->attempt;
     v.role = span->role;
+    v.late = span->late();
     v.first_step = span->first_step;
     v.last_step = span->last_step;
     v.steps.assign(span->steps.begin(), span->steps.end());

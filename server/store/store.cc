@@ -67,6 +67,7 @@ class StoreImpl : public Store {
   void BeginEntry(uint64_t entry) override { entry_ = entry; }
 
   void AddSeries(const rules::StepSeries& series) override {
+    if (series.rows.empty()) return;
     Span* span = SpanFor(series);
     if (span == nullptr) return;
     std::shared_ptr<ClosedStep>& step = building_[span];
@@ -187,23 +188,33 @@ class StoreImpl : public Store {
   }
 
  private:
-  // nullptr: the store has this step already.
+  Span* FindSpan(uint32_t run, const rules::StepSeries& series) {
+    if (!series.late) return catalogue_.Find(run, series.attempt, series.role);
+    return catalogue_.FindLate(run, series.attempt, series.role, series.rows[0].rank);
+  }
+
+  Span* AddSpan(uint32_t run, const rules::StepSeries& series) {
+    if (!series.late) return catalogue_.Add(run, series.attempt, series.role);
+    return catalogue_.AddLate(run, series.attempt, series.role, series.rows[0].rank);
+  }
+
+  // nullptr: the store has this step already, or no room for another span of late steps.
   Span* SpanFor(const rules::StepSeries& series) {
     std::lock_guard lock(mutex_);
     const uint32_t run = catalogue_.Run(series.run);
-    Span* span = catalogue_.Find(run, series.attempt, series.role);
+    Span* span = FindSpan(run, series);
     if (span != nullptr && span->sealed &&
         std::pair(entry_, series.step) <= std::pair(span->sealed_entry, span->sealed_step)) {
       return nullptr;
     }
-    if (span == nullptr) return catalogue_.Add(run, series.attempt, series.role);
+    if (span == nullptr) return AddSpan(run, series);
     const auto building = building_.find(span);
     const int64_t newest = building != building_.end() && building->second != nullptr
                                ? building->second->step - 1
                                : span->last_step;
     // A step that is repeated under the same attempt: the run began anew.
     const bool anew = !span->empty() && series.step <= newest;
-    return anew ? catalogue_.Add(run, series.attempt, series.role) : span;
+    return anew ? AddSpan(run, series) : span;
   }
 
   std::shared_ptr<const StoredColumns> ColumnsFor(

@@ -45,7 +45,8 @@ class Store {
   // that stand behind it); steps that the store holds already, of entries that are replayed, are
   // ignored.
   virtual void BeginEntry(uint64_t entry) = 0;
-  // As the engine shows it (Engine::SetOnSeries): ascending steps of a (run, attempt, role).
+  // As the engine shows it (Engine::SetOnSeries): ascending steps of a (run, attempt, role), and of
+  // each rank's late steps.
   virtual void AddSeries(const rules::StepSeries& series) = 0;
   // The entry has been judged: queries see it from now on.
   virtual void EndEntry() = 0;

@@ -40,7 +40,7 @@ class Bounds : public ::testing::Test {
     state_.Take(std::make_shared<const v1::Batch>(std::move(batch)), on_close_);
   }
   SeriesSets sets_{[](const v1::Site&) { return true; }};
-  RunState state_{"run", 64, &sets_, 1 << 20};
+  RunState state_{"run", {.window_steps = 64, .max_bytes = 1 << 20}, &sets_};
   size_t sites_ = 0, items_ = 0, missed_ = 0;
   RunState::OnClose on_close_ = {
       [this](const SiteStep& step) {

@@ -141,10 +141,13 @@ TEST_F(Checkpoints, RowsOfOpenStepsAndDeclaredSetsAreKept) {
 
 TEST_F(Checkpoints, WhatIsCountedStaysCounted) {
   auto first = Busy();
-  ASSERT_TRUE(first->Add(Scalar("a", 0, 0, 9)).ok());  // late
+  v1::Batch late = Scalar("a", 0, 0, 9);  // which is not lost
+  late.add_losses()->set_cause("queue-full");
+  late.mutable_losses(0)->set_count(2);
+  ASSERT_TRUE(first->Add(std::move(late)).ok());
   first->FinishRun("a");
   const Coverage counted = first->coverage();
-  EXPECT_EQ(counted.dropped, 3u);
+  EXPECT_EQ(counted.dropped, 2u);
   auto second = Make();
   ASSERT_TRUE(second->Restore(first->Checkpoint()).ok());
   EXPECT_EQ(second->coverage().dropped, counted.dropped);

@@ -35,23 +35,40 @@ v1::Batch ScalarAt(uint32_t rank, uint32_t world, int64_t step, uint32_t attempt
 // Records which steps closed, with which ranks.
 class Closing : public ::testing::Test {
  protected:
+  explicit Closing(bool hosted = false)
+      : state_("run", {.window_steps = 64, .hosted = hosted}, &sets_) {}
   void Take(v1::Batch batch) {
     state_.Take(std::make_shared<const v1::Batch>(std::move(batch)), on_close_);
   }
+  uint64_t Late(const std::string& cause) {
+    const auto& late = state_.summary().late;
+    return late.contains(cause) ? late.at(cause).count : 0;
+  }
+  void MarkGone(uint32_t rank, LateCause cause = LateCause::kStreamBroken) {
+    state_.MarkGone(test::SourceOf("run", rank, 2), cause, on_close_);
+  }
+
   SeriesSets sets_{[](const v1::Site&) { return true; }};
-  RunState state_{"run", 64, &sets_};
+  RunState state_;
   std::vector<int64_t> steps_;
   std::vector<std::vector<uint32_t>> ranks_;
   std::vector<std::vector<uint32_t>> missing_;
+  std::vector<std::pair<int64_t, uint32_t>> late_;  // (step, rank) that was told of by itself
+  std::vector<std::pair<std::string, uint64_t>> told_late_;
   RunState::OnClose on_close_ = {
       [this](const SiteStep& step) {
+        if (step.late) {
+          for (const Item& item : step.items) late_.emplace_back(step.step, item.source->rank());
+          return;
+        }
         steps_.push_back(step.step);
         std::vector<uint32_t> ranks;
         for (const Item& item : step.items) ranks.push_back(item.source->rank());
         ranks_.push_back(ranks);
         missing_.push_back(step.missing_ranks);
       },
-      nullptr, [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); }};
+      nullptr, [this](const StepEnd& step) { EXPECT_EQ(step.step, steps_.back()); },
+      [this](const std::string& cause, uint64_t items) { told_late_.emplace_back(cause, items); }};
 };
 
 TEST_F(Closing, AStepWaitsForAllRanks) {
@@ -85,8 +102,98 @@ TEST_F(Closing, AGoneRankIsNotWaitedFor) {
   Take(ScalarAt(0, 2, 0));
   Take(ScalarAt(0, 2, 1));
   EXPECT_THAT(steps_, ElementsAre(0));
-  state_.MarkGone(ScalarAt(1, 2, 0).sources(0), on_close_);
+  MarkGone(1);
   EXPECT_THAT(steps_, ElementsAre(0, 1));
+}
+
+TEST_F(Closing, AGoneRankOfWhichSomethingComesIsWaitedForAgain) {
+  Take(ScalarAt(1, 2, 0));
+  Take(ScalarAt(0, 2, 0));
+  MarkGone(1);
+  Take(ScalarAt(0, 2, 1));
+  EXPECT_THAT(steps_, ElementsAre(0, 1));
+  Take(ScalarAt(1, 2, 1));  // late
+  Take(ScalarAt(0, 2, 2));
+  EXPECT_THAT(steps_, ElementsAre(0, 1));
+  Take(ScalarAt(1, 2, 2));
+  EXPECT_THAT(steps_, ElementsAre(0, 1, 2));
+  EXPECT_THAT(ranks_[2], ElementsAre(0, 1));
+  EXPECT_EQ(Late("late-stream-broken"), 1u);
+  EXPECT_THAT(late_, ElementsAre(std::pair(int64_t{1}, 1u)));
+  EXPECT_THAT(told_late_, ElementsAre(std::pair(std::string("late-stream-broken"), uint64_t{1})));
+}
+
+TEST_F(Closing, WhatIsLateIsToldWhenItsRankHasDeliveredTheStep) {
+  Take(ScalarAt(0, 2, 5));
+  MarkGone(1);
+  v1::Batch half = Message(1, 2);
+  test::AddScalar(&half, "loss", 5, 1.0);
+  Take(half);
+  EXPECT_EQ(Late("late-stream-broken"), 1u);  // counted at once
+  EXPECT_TRUE(late_.empty());
+  v1::Batch rest = Message(1, 2);
+  test::AddScalar(&rest, "grad_norm", 5, 1.0);
+  test::AddProgress(&rest, 5);
+  Take(rest);
+  EXPECT_THAT(late_, ElementsAre(std::pair(int64_t{5}, 1u), std::pair(int64_t{5}, 1u)));
+  EXPECT_EQ(Late("late-stream-broken"), 2u);
+  EXPECT_TRUE(state_.summary().losses.empty());
+}
+
+TEST_F(Closing, OfWhatIsLateAndNeverWholeAWindowIsKept) {
+  Take(ScalarAt(0, 2, 500));
+  MarkGone(1);
+  for (int64_t step = 0; step < 100; ++step) {
+    v1::Batch batch = Message(1, 2);
+    test::AddScalar(&batch, "loss", step, 1.0);
+    Take(batch);
+  }
+  EXPECT_EQ(late_.size(), 36u);
+  state_.CloseAll(on_close_);
+  EXPECT_EQ(late_.size(), 100u);
+}
+
+// The host knows who is connected, and says over whom a step closes.
+class HostedClosing : public Closing {
+ protected:
+  HostedClosing() : Closing(true) {}
+};
+
+TEST_F(HostedClosing, NobodyIsClosedOverUnlessTheHostSaysSo) {
+  Take(ScalarAt(1, 2, 0));
+  for (int64_t step = 0; step < 300; ++step) Take(ScalarAt(0, 2, step));
+  EXPECT_THAT(steps_, ElementsAre(0));
+  const std::vector<Lag> lags = state_.Lagging();
+  ASSERT_EQ(lags.size(), 1u);
+  EXPECT_EQ(lags[0].oldest, 1);
+  EXPECT_EQ(lags[0].through, 300 - 64);
+  EXPECT_THAT(lags[0].ranks, ElementsAre(1));
+  EXPECT_FALSE(lags[0].unseen);
+  state_.CloseThrough(0, v1::ROLE_TRAINER, 10, on_close_);
+  EXPECT_EQ(steps_.back(), 10);
+  EXPECT_THAT(missing_.back(), ElementsAre(1));
+  Take(ScalarAt(1, 2, 9));
+  EXPECT_EQ(Late("late-rank-slow"), 1u);
+  for (int64_t step = 10; step < 300; ++step) Take(ScalarAt(1, 2, step));
+  EXPECT_EQ(steps_.back(), 299);
+  EXPECT_EQ(Late("late-rank-slow"), 2u);
+}
+
+TEST_F(HostedClosing, RanksThatNeverCameAreWaitedForUntilTheHostGivesThemUp) {
+  for (int64_t step = 0; step < 200; ++step) Take(ScalarAt(0, 2, step));
+  EXPECT_TRUE(steps_.empty());
+  ASSERT_EQ(state_.Lagging().size(), 1u);
+  EXPECT_TRUE(state_.Lagging()[0].unseen);
+  state_.MarkAbsent(test::SourceOf("run", 0, 2), on_close_);
+  EXPECT_EQ(steps_.size(), 200u);
+  EXPECT_THAT(missing_.back(), ElementsAre(1));
+  Take(ScalarAt(1, 2, 100));  // it came after all, and is waited for from here on
+  EXPECT_EQ(Late("late-never-came"), 1u);
+  Take(ScalarAt(0, 2, 200));
+  EXPECT_EQ(steps_.size(), 200u);
+  for (int64_t step = 101; step <= 200; ++step) Take(ScalarAt(1, 2, step));
+  EXPECT_EQ(steps_.back(), 200);
+  EXPECT_THAT(ranks_.back(), ElementsAre(0, 1));
 }
 
 TEST_F(Closing, EvidenceOfAClosedStepIsCountedLate) {
@@ -94,9 +201,8 @@ TEST_F(Closing, EvidenceOfAClosedStepIsCountedLate) {
   Take(ScalarAt(0, 1, 1));
   Take(ScalarAt(0, 1, 0));
   EXPECT_THAT(steps_, ElementsAre(0, 1));
-  const auto loss = state_.summary().losses.find({"", "loss", "late"});
-  ASSERT_NE(loss, state_.summary().losses.end());
-  EXPECT_EQ(loss->second.count, 1u);
+  EXPECT_EQ(Late("late"), 1u);
+  EXPECT_TRUE(state_.summary().losses.empty());
 }
 
 TEST_F(Closing, ALaterAttemptSupersedesOpenSteps) {

@@ -4,6 +4,7 @@
 
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
+#include "rules/engine/told_closes.h"
 #include "server/journal/journal_reader.h"
 #include "server/journal/journal_scan.h"
 
@@ -48,11 +49,6 @@ void TakeChange(const rules::Report::Change& change, Findings* findings) {
   const v1::Finding& finding = *change.finding;
   (*findings)[finding.fingerprint()] = {static_cast<int>(finding.level()),
                                         finding.measured().value(), change.count};
-}
-
-void Apply(const v1::JudgeEvent& event, rules::Engine& engine) {
-  for (const v1::Source& source : event.ranks_gone().sources()) engine.MarkGone(source);
-  if (event.has_run_finished()) engine.FinishRun(event.run_finished().run());
 }
 
 }  // namespace
@@ -137,7 +133,9 @@ void ChaosAgent::Break() {
 Findings FindingsOfJournal(const std::string& directory) {
   Findings findings;
   std::map<std::string, rules::Report> reports;
-  auto engine = rules::Engine::Create({}, [&](const v1::Verdict& verdict) {
+  rules::EngineConfig config;
+  config.hosted = true;
+  auto engine = rules::Engine::Create(config, [&](const v1::Verdict& verdict) {
     TakeChange(reports[verdict.site().run()].Add(verdict), &findings);
   });
   // Events first: they stand behind the batches that they were decided before.
@@ -159,11 +157,11 @@ Findings FindingsOfJournal(const std::string& directory) {
   size_t next = 0;
   for (size_t i = 0; i < batches.size(); ++i) {
     while (next < events.size() && events[next].after() < numbers[i]) {
-      Apply(events[next++].event(), **engine);
+      rules::TellCloses(events[next++].event(), "", engine->get());
     }
     (void)(*engine)->Add(std::move(batches[i]));
   }
-  while (next < events.size()) Apply(events[next++].event(), **engine);
+  while (next < events.size()) rules::TellCloses(events[next++].event(), "", engine->get());
   return findings;
 }
 

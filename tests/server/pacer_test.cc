@@ -39,7 +39,7 @@ v1::Batch Through(const std::vector<v1::Source>& sources, int64_t step, bool fin
 class PacerTest : public ::testing::Test {
  protected:
   v1::Source Rank(uint64_t stream) {
-    return test::SourceOf("run", static_cast<uint32_t>(stream), 8);
+    return test::SourceOf("run", static_cast<uint32_t>(stream), world_);
   }
   void Join(uint64_t stream) { pacer_.Join(stream, Call(stream), HelloOf({Rank(stream)}), &free_); }
   // Whether it may be read on.
@@ -54,6 +54,7 @@ class PacerTest : public ::testing::Test {
   }
   const void* Call(uint64_t stream) { return &calls_[stream]; }
 
+  uint32_t world_ = 0;  // unknown: nobody is expected who has not joined
   std::array<char, 16> calls_{};
   Pacer::Clock::time_point now_{};
   Pacer pacer_{{kWindow, seconds(5), [this] { return now_; }}};
@@ -106,14 +107,102 @@ TEST_F(PacerTest, AHeartbeatWithoutBacklogLetsGo) {
   EXPECT_EQ(Resumed(), 1);
 }
 
-TEST_F(PacerTest, WhatIsClosedOverHoldsNobody) {
+TEST_F(PacerTest, ABacklogHoldsHoweverFarBehindItIs) {
   Join(1);
   Join(2);
-  EXPECT_TRUE(Read(2, 100, 0));
-  EXPECT_TRUE(Read(1, 100 - kWindow - 1, 50));
-  EXPECT_TRUE(Read(2, 101, 0));
-  EXPECT_TRUE(Read(1, 102 - kWindow, 49));  // it came back within the window
-  EXPECT_FALSE(Read(2, 102, 0));
+  EXPECT_TRUE(Read(2, 1000, 0));
+  EXPECT_TRUE(Read(1, 5, 50));
+  EXPECT_FALSE(Read(2, 1001, 0));
+  EXPECT_TRUE(Read(1, 900, 49));
+  EXPECT_EQ(Resumed(), 0);
+  EXPECT_TRUE(Read(1, 969, 48));
+  EXPECT_EQ(Resumed(), 1);
+}
+
+TEST_F(PacerTest, WhoHasNotSaidWhereItIsStandsWhereTheOthersBegan) {
+  Join(1);
+  Join(2);
+  EXPECT_TRUE(Read(2, 10, 0));
+  v1::Hello hello = HelloOf({Rank(1)});
+  hello.mutable_state()->set_queued_batches(3);  // from which step on it does not say
+  pacer_.Join(1, Call(1), hello, &free_);
+  EXPECT_TRUE(Read(2, 42, 0));
+  EXPECT_FALSE(Read(2, 43, 0));
+}
+
+TEST_F(PacerTest, RanksThatHaveNotSaidHelloHoldTheOthersForAWhile) {
+  world_ = 3;
+  Join(0);
+  Join(1);
+  EXPECT_TRUE(Read(0, 7, 0));
+  EXPECT_TRUE(Read(0, 39, 0));
+  EXPECT_FALSE(Read(0, 40, 0));
+  EXPECT_TRUE(Read(1, 39, 0));
+  EXPECT_FALSE(Read(1, 41, 0));
+  now_ += seconds(5);
+  pacer_.Tick(&free_);
+  EXPECT_EQ(Resumed(), 0);
+  now_ += seconds(1);
+  pacer_.Tick(&free_);
+  EXPECT_EQ(Resumed(), 2);
+  EXPECT_TRUE(Read(0, 1000, 0));
+}
+
+TEST_F(PacerTest, TheLastOneThatSaysHelloLetsGo) {
+  world_ = 2;
+  Join(0);
+  EXPECT_TRUE(Read(0, 0, 0));
+  EXPECT_FALSE(Read(0, 50, 0));
+  Join(1);
+  EXPECT_EQ(Resumed(), 1);
+}
+
+TEST_F(PacerTest, WhoTakesARankOverEndsTheWaitForWhoHadIt) {
+  Join(1);
+  Join(2);
+  Read(1, 0, 0);
+  Read(2, 0, 0);
+  pacer_.Leave(1, &free_);
+  EXPECT_FALSE(Read(2, 40, 0));
+  pacer_.Join(9, Call(9), HelloOf({Rank(1)}), &free_);  // a new process of the same rank
+  pacer_.Hear(9, Through({Rank(1)}, 40), 0, nullptr, &free_);
+  EXPECT_EQ(Resumed(), 1);
+}
+
+// What a restart finds in its journal: who was how far, and who is not waited for.
+TEST_F(PacerTest, AFormerServersRanksAreExpectedWhereTheyWere) {
+  world_ = 4;
+  constexpr int64_t kNowhere = std::numeric_limits<int64_t>::min();
+  pacer_.Restore(0, Rank(0), 100, false, false, &free_);
+  pacer_.Restore(1, Rank(1), 90, false, false, &free_);
+  pacer_.Restore(2, Rank(2), 50, true, false, &free_);
+  pacer_.Restore(3, Rank(3), kNowhere, true, false, &free_);
+  Join(0);
+  EXPECT_TRUE(Read(0, 122, 0));
+  EXPECT_FALSE(Read(0, 123, 0));
+  Join(1);
+  EXPECT_TRUE(Read(1, 120, 0));
+  EXPECT_EQ(Resumed(), 1);
+  EXPECT_TRUE(Read(0, 1000, 0));
+}
+
+TEST_F(PacerTest, WhoWasGivenUpBeforeIsNotExpectedAgain) {
+  world_ = 2;
+  pacer_.Restore(0, Rank(0), 100, false, true, &free_);
+  Join(0);
+  EXPECT_TRUE(Read(0, 1000, 0));
+}
+
+TEST_F(PacerTest, WhatIsRestoredLateChangesNothingThatStreamsSaid) {
+  world_ = 2;
+  Join(0);
+  Read(0, 7, 0);
+  Join(1);
+  Read(1, 60, 0);
+  pacer_.Restore(0, Rank(0), 3, false, false, &free_);
+  pacer_.Restore(77, Rank(1), 3, false, false, &free_);  // an older process of a rank
+  EXPECT_TRUE(Read(1, 80, 0));
+  EXPECT_EQ(pacer_.streams(), 2u);
 }
 
 TEST_F(PacerTest, TheSilentHoldForALimitedTime) {

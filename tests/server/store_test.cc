@@ -52,6 +52,67 @@ TEST_F(StoreTest, GivesBackEveryBitWhereverBlocksEnd) {
   }
 }
 
+void FeedLate(server::Store* store, uint64_t entry, int64_t step, uint32_t rank, double value,
+              uint32_t attempt = 0) {
+  static const auto columns = ColumnsOf({"loss"});
+  const rules::SeriesRow row{rank, &value, nullptr, 0};
+  rules::StepSeries series;
+  series.run = "r";
+  series.attempt = attempt;
+  series.role = v1::ROLE_TRAINER;
+  series.step = step;
+  series.columns = columns;
+  series.rows = {&row, 1};
+  series.late = true;
+  store->BeginEntry(entry);
+  store->AddSeries(series);
+  store->EndEntry();
+}
+
+// Two ranks come back, each with what was closed over it, while the others go on.
+TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
+  const auto columns = ColumnsOf({"loss"});
+  constexpr int64_t kSteps = 700;
+  for (const bool in_memory : {true, false}) {
+    TempFolder folder;
+    const StoreOptions options = At(in_memory ? "" : folder.File("s"));
+    auto store = Opened(options);
+    Truth truth;
+    uint64_t entry = 0;
+    const auto enter = [&](uint32_t rank, int64_t step, double value) {
+      truth[{"loss", rank, step}] = std::bit_cast<uint64_t>(value);
+    };
+    for (int64_t step = 0; step < kSteps; ++step) {
+      store->BeginEntry(++entry);
+      Feed(store.get(), "r", step, columns, {{0, 3}, {1.0, static_cast<double>(step)}, {}});
+      store->EndEntry();
+      enter(0, step, 1.0);
+      enter(3, step, static_cast<double>(step));
+      if (step < 400) continue;
+      for (const uint32_t rank : {1u, 2u}) {
+        const int64_t late = step - 300 - rank * 50;
+        FeedLate(store.get(), ++entry, late, rank, rank + 0.5);
+        enter(rank, late, rank + 0.5);
+      }
+      if (step % 97 == 0) store->Flush();
+    }
+    EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
+    if (!in_memory) {
+      store.reset();
+      store = Opened(options);
+      FeedLate(store.get(), entry - 1, 349, 1, 99.0);  // replayed: it is there already
+      EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
+    }
+    // A later attempt has the say over all of it.
+    store->BeginEntry(++entry);
+    Feed(store.get(), "r", 50, columns, {{0}, {7.0}, {}}, 1);
+    store->EndEntry();
+    v1::QuerySeriesRequest later = All();
+    later.set_step_first(50);
+    EXPECT_EQ(Cells(Ask(store.get(), later)).size(), 1u);
+  }
+}
+
 TEST_F(StoreTest, SelectsSeriesRanksAndSteps) {
   auto store = Opened(At(path_));
   Trainer trainer(7, Ranks(0, 70));

@@ -1,0 +1,123 @@
+// What comes after its step was closed, and over whom a host closes steps.
+#include <algorithm>
+
+#include "rules/engine/run_state.h"
+
+namespace plumbline::rules {
+
+// `group` null: a later attempt has replaced the one that it belongs to, and that is a loss.
+void RunState::CountLate(const Group* group, const v1::Source& source, int64_t step,
+                         const v1::Site& site) {
+  if (group == nullptr) {
+    v1::Loss loss;
+    loss.set_cause("superseded");
+    *loss.mutable_site() = site;
+    loss.set_count(1);
+    loss.set_step_first(step);
+    loss.set_step_last(step);
+    return CountLoss(source, loss);
+  }
+  const char* cause = LossCauseOf(group->progress.late_cause(source.rank()));
+  const auto [entry, fresh] = summary_.late.try_emplace(cause);
+  RunSummary::LateCount& late = entry->second;
+  late.step_first = fresh ? step : std::min(late.step_first, step);
+  late.step_last = fresh ? step : std::max(late.step_last, step);
+  ++late.count;
+  KeepRank(&late.ranks, source.rank());
+  ++late.sites[{site.layer(), site.op()}];
+  ++fresh_late_[cause];
+}
+
+// It is told by itself, rank by rank, once the rank has said that this is all of a step, or will
+// say nothing more; or when more than a window of it waits. `all`: now.
+void RunState::CloseLate(const GroupKey& key, Group& group, bool all, const OnClose& on_close) {
+  for (auto at = group.late.begin(); at != group.late.end();) {
+    auto& [rank, steps] = *at;
+    const bool over = all || group.progress.finished(rank);
+    const int64_t through = group.progress.complete_through(rank);
+    const auto window = static_cast<size_t>(options_.window_steps);
+    while (!steps.empty() && (over || steps.begin()->first <= through || steps.size() > window)) {
+      const int64_t step = steps.begin()->first;
+      OpenStep open = TakeOut(group, &steps, steps.begin());
+      TellLate(CommonOf(key, group, step), std::move(open), group, on_close);
+    }
+    at = steps.empty() ? group.late.erase(at) : std::next(at);
+  }
+}
+
+void RunState::TellLate(const SiteStep& common, OpenStep open, const Group& group,
+                        const OnClose& on_close) {
+  SiteStep step = common;
+  step.late = true;
+  std::deque<v1::Evidence> made;
+  TellSites(step, HeldOf(open, &made), group.progress, on_close);
+  if (on_close.series) TellSeries(step, &open, on_close);
+}
+
+void RunState::TellOfLate(const OnClose& on_close) {
+  if (on_close.late) {
+    for (const auto& [cause, items] : fresh_late_) on_close.late(cause, items);
+  }
+  fresh_late_.clear();
+}
+
+void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close) {
+  if (source.attempt() < newest_attempt_) return;
+  Group& group = GroupOf(source);
+  group.progress.Leave(source.rank(), cause);
+  const GroupKey key{source.attempt(), source.role()};
+  CloseReady(key, group, on_close);
+  CloseLate(key, group, false, on_close);
+}
+
+void RunState::MarkAbsent(const v1::Source& source, const OnClose& on_close) {
+  if (source.attempt() < newest_attempt_) return;
+  const GroupKey key{source.attempt(), source.role()};
+  Group& group = groups_[key];
+  group.world_size = std::max(group.world_size, source.world_size());
+  group.progress.LeaveUnseen();
+  CloseReady(key, group, on_close);
+}
+
+void RunState::CloseThrough(uint32_t attempt, v1::Role role, int64_t through,
+                            const OnClose& on_close) {
+  const auto found = groups_.find({attempt, role});
+  if (found == groups_.end()) return;
+  auto& [key, group] = *found;
+  group.progress.CloseOver(through, LateCause::kRankSlow);
+  while (!group.open.empty() && group.open.begin()->first <= through)
+    CloseStep(key, group, group.open.begin()->first, on_close);
+  CloseReady(key, group, on_close);
+}
+
+std::vector<Lag> RunState::Lagging() const {
+  std::vector<Lag> lags;
+  for (const auto& [key, group] : groups_) {
+    if (group.open.empty() || !FarBehind(group, group.open.begin()->first)) continue;
+    Lag& lag = lags.emplace_back();
+    lag.attempt = key.first;
+    lag.role = key.second;
+    lag.oldest = group.open.begin()->first;
+    lag.through = group.newest_step - options_.window_steps;
+    lag.ranks = group.progress.Behind(lag.through);
+    lag.unseen = group.progress.awaits_unseen(group.world_size);
+  }
+  return lags;
+}
+
+std::vector<GroupProgress> RunState::Groups() const {
+  std::vector<GroupProgress> list;
+  for (const auto& [key, group] : groups_) {
+    if (key.first != newest_attempt_) continue;
+    GroupProgress& progress = list.emplace_back();
+    progress.attempt = key.first;
+    progress.role = key.second;
+    progress.world_size = group.world_size;
+    if (!group.open.empty()) progress.oldest_open = group.open.begin()->first;
+    progress.awaits_unseen = group.progress.awaits_unseen(group.world_size);
+    progress.ranks = group.progress.States();
+  }
+  return list;
+}
+
+}  // namespace plumbline::rules

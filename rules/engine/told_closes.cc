@@ -1,0 +1,36 @@
+#include "rules/engine/told_closes.h"
+
+namespace plumbline::rules {
+
+LateCause LateCauseOf(v1::RanksGone::Cause cause) {
+  switch (cause) {
+    case v1::RanksGone::CAUSE_SERVER_AWAY:
+      return LateCause::kServerAway;
+    case v1::RanksGone::CAUSE_SILENT:
+      return LateCause::kRankSilent;
+    case v1::RanksGone::CAUSE_NEVER_CAME:
+      return LateCause::kNeverCame;
+    default:  // and what older servers wrote
+      return LateCause::kStreamBroken;
+  }
+}
+
+void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine) {
+  const auto wanted = [&](const std::string& name) { return run.empty() || name == run; };
+  for (const v1::Source& source : event.ranks_gone().sources()) {
+    if (!wanted(source.run())) continue;
+    if (event.ranks_gone().cause() == v1::RanksGone::CAUSE_NEVER_CAME) {
+      engine->MarkAbsent(source);
+    } else {
+      engine->MarkGone(source, LateCauseOf(event.ranks_gone().cause()));
+    }
+  }
+  if (event.has_steps_closed() && wanted(event.steps_closed().run())) {
+    const v1::StepsClosed& closed = event.steps_closed();
+    engine->CloseThrough(closed.run(), closed.attempt(), closed.role(), closed.through());
+  }
+  if (event.has_run_finished() && wanted(event.run_finished().run()))
+    engine->FinishRun(event.run_finished().run());
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,18 @@
+// What a journalled event says of steps and ranks, told to an engine: the same for the server that
+// decided it, the one that is started again, and an audit of the stored run.
+#pragma once
+
+#include <string>
+
+#include "plumbline/v1/journal_event.pb.h"
+#include "rules/engine/engine.h"
+
+namespace plumbline::rules {
+
+// Ranks that are gone, steps that are closed over ranks, runs that are over; nothing of other
+// events. `run`: only what concerns it; empty: all.
+void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine);
+
+LateCause LateCauseOf(v1::RanksGone::Cause cause);
+
+}  // namespace plumbline::rules
