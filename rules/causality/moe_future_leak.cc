@@ -94,11 +94,9 @@ class MoeFutureLeak : public Rule {
       : proof_bits_(options.Number("proof-bits")), hint_bits_(options.Number("hint-bits")) {}
 
   bool judges_late() const override { return true; }
-
   void Judge(const SiteStep& step, VerdictSink& out) override {
-    const bool routing = std::any_of(step.items.begin(), step.items.end(),
-                                     [](const Item& item) { return item.evidence->has_routing(); });
-    if (!routing) return;
+    const auto routes = [](const Item& item) { return item.evidence->has_routing(); };
+    if (std::none_of(step.items.begin(), step.items.end(), routes)) return;
     unsampled_.try_emplace({step.site.layer(), step.site.op()}, step.step);
     const auto analyses = AnalyseRouting(step);
     for (size_t i = 0; i < analyses.size(); ++i) {

@@ -181,7 +181,7 @@ class Engine::Impl {
     return maker;
   }
 
-  // rules_ judge nothing; on_series_ is the host's.
+  // rules_ judge nothing; on_series_ and on_late_ are the host's.
   void Persist(Archive& archive) {
     archive(judged_, inconclusive_, finished_losses_, sets_, suppressor_);
     std::vector<std::string> names;

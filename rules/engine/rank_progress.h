@@ -85,6 +85,7 @@ class RankProgress {
   };
   std::vector<State> States() const;  // of the ranks seen, ascending
 
+  // backlogged_, done_ and first_unseen_ are found again from ranks_.
   void Persist(Archive& a);
 
  private:
