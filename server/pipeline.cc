@@ -13,6 +13,9 @@
 namespace plumbline::server {
 namespace {
 
+// Of the open steps of one run; beyond it the oldest ones close, live and in a replay.
+constexpr uint64_t kRunBytes = uint64_t{1} << 30;
+
 // Without --data scalars are kept in memory, the newest ones.
 constexpr uint64_t kStoreBytesInMemory = 256u << 20;
 
@@ -25,6 +28,7 @@ JudgeOptions JudgeOptionsOf(const Config& c) {
   o.engine.rules = c.rules;
   o.engine.settings = c.settings;
   o.engine.window_steps = c.window_steps;
+  o.engine.run_bytes = kRunBytes;
   o.grace = Seconds(c.grace_seconds);
   o.hang = Seconds(c.hang_seconds);
   o.queue_bytes = static_cast<size_t>(c.queue_bytes);
@@ -261,6 +265,7 @@ std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
   options.committed = [journal = journal_.get()] { return journal->committed(); };
   options.judged = [judge = judge_.get()] { return judge->judged_entry(); };
   options.window_steps = config.window_steps;
+  options.run_bytes = kRunBytes;
   options.rules = config.rules;
   options.settings = config.settings;
   return MakeRunReader(std::move(options), gaps_.get());

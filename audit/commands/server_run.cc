@@ -87,6 +87,7 @@ class Replay {
     config.settings = SettingsOf(header, config);
     if (config.rules.empty()) config.rules = {header.rules().begin(), header.rules().end()};
     if (header.window_steps() > 0) config.window_steps = header.window_steps();
+    config.run_bytes = header.run_bytes();
     config.hosted = header.closes_told();
     auto engine = rules::Engine::Create(config, [this](const v1::Verdict& v) {
       if (v.site().run() == options_.run) result_.report.Add(v);

@@ -17,6 +17,7 @@ struct RunReaderOptions {
   std::function<uint64_t()> committed;
   std::function<uint64_t()> judged;
   int64_t window_steps = 0;
+  uint64_t run_bytes = 0;
   std::vector<std::string> rules;
   std::vector<std::string> settings;
 };
