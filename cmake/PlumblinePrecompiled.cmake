@@ -8,6 +8,10 @@ function(plumb_precompile name deps)
     target_include_directories(plumb_precompiled_${name} PRIVATE ${CMAKE_SOURCE_DIR})
     target_link_libraries(plumb_precompiled_${name} PRIVATE ${deps} absl::status absl::statusor absl::strings plumb_warnings)
     target_precompile_headers(plumb_precompiled_${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled/${name}.h)
+    if(PLUMBLINE_CCACHE)
+      set_target_properties(plumb_precompiled_${name} PROPERTIES CXX_COMPILER_LAUNCHER
+                            "${CMAKE_SOURCE_DIR}/cmake/precompiled/afresh;${CMAKE_CXX_COMPILER_LAUNCHER}")
+    endif()
   endif()
 endfunction()
 

@@ -255,7 +255,7 @@ TEST(RankProgress, AnswersAsRankByRankWould) {
       const auto newest = static_cast<int64_t>(rng() % 14);
       switch (rng() % 8) {
         case 0:
-          fast.See(rank);
+          fast.Hear(rank);
           plain.ranks[rank];
           break;
         case 1:

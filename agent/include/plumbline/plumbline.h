@@ -500,9 +500,9 @@ typedef struct plumbline_matmul {
   const DLTensor* b;            /* [K, N]; of a weight [N, K] its transposed view; required */
   const DLTensor* d;            /* a's leading axes, then N; required */
   const DLTensor* c;            /* what was added to the product: d's shape or [N]; NULL: nothing */
-  const char* input_format;     /* "tf32" where f32 inputs are meant to be cut to it; a format's name
-                                   ("e4m3", "bf16") where values lie in a wider one; NULL */
-  const char* library;          /* that computed it, with its version, or NULL */
+  const char* input_format; /* "tf32" where f32 inputs are meant to be cut to it; a format's name
+                               ("e4m3", "bf16") where values lie in a wider one; NULL */
+  const char* library;      /* that computed it, with its version, or NULL */
   void* cuda_stream;
 } plumbline_matmul_t;
 
