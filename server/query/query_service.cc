@@ -113,6 +113,18 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     });
   }
 
+  // No run is ever set aside by this server yet, so there is none to decide about.
+  grpc::ServerUnaryReactor* UpdateRun(grpc::CallbackServerContext* context,
+                                      const v1::UpdateRunRequest* request,
+                                      v1::UpdateRunResponse* /*response*/) override {
+    absl::Status status = Enter(context)->Check(Scope::kAdmin, request->run());
+    if (status.ok()) {
+      status =
+          absl::NotFoundError(absl::StrCat("run \"", request->run(), "\" is not in quarantine"));
+    }
+    return Done(context, status);
+  }
+
   grpc::ServerUnaryReactor* UpdateIncident(grpc::CallbackServerContext* context,
                                            const v1::UpdateIncidentRequest* request,
                                            v1::UpdateIncidentResponse* response) override {

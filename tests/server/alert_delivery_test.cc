@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "rules/engine/incidents.h"
 #include "server/alerts/alert_center.h"
 #include "server/alerts/signature.h"
 #include "tests/server/alert_support.h"
@@ -66,6 +67,9 @@ class AlertDeliveryTest : public testing::Test {
     auto center = AlertCenter::Start(std::move(options), &book_);
     ASSERT_TRUE(center.ok()) << center.status();
     center_ = std::move(*center);
+  }
+  static std::string IncidentOf(const std::string& finding) {
+    return rules::IncidentFingerprint(AlertFinding(finding));
   }
   const AlertCounts& Counts() const { return *center_->Routes().at(0).counts; }
 
@@ -233,11 +237,11 @@ TEST_F(AlertDeliveryTest, TriesAgainInOrderUntilTheReceiverIsBack) {
   const auto bodies = receiver_.Wait(4);
   for (const auto& r : receiver_.requests()) {
     const bool opened = r.json()["event"] == "opened";
-    EXPECT_EQ(r.headers.at("Idempotency-Key"), opened ? "f-1" : "f-2");
+    EXPECT_EQ(r.headers.at("Idempotency-Key"), IncidentOf("f") + (opened ? "-1" : "-2"));
   }
   EXPECT_EQ(bodies.back()["event"], "resolved");
   EXPECT_GE(Counts().failed_tries, 3u);
-  const auto history = center_->History("f");
+  const auto history = center_->History(IncidentOf("f"));
   ASSERT_EQ(history->size(), 2u);
   EXPECT_EQ(history->at(0).state, AlertDelivery::State::kDelivered);
   EXPECT_GE(history->at(0).tries, 4u);
@@ -249,10 +253,10 @@ TEST_F(AlertDeliveryTest, WhatIsRefusedDoesNotStandInTheWay) {
   book_.Put(AlertFinding("f"), 1);
   ASSERT_TRUE(Eventually([&] { return Counts().given_up == 1; }));
   receiver_.Answer(200);
-  book_.Put(AlertFinding("g"), 1);
+  book_.Put(AlertFinding("g", v1::LEVEL_ERROR, "run2"), 1);
   ASSERT_TRUE(Eventually([&] { return Counts().delivered == 1; }));
-  EXPECT_EQ(center_->History("f")->at(0).state, AlertDelivery::State::kGivenUp);
-  EXPECT_THAT(center_->History("f")->at(0).problem, HasSubstr("400"));
+  EXPECT_EQ(center_->History(IncidentOf("f"))->at(0).state, AlertDelivery::State::kGivenUp);
+  EXPECT_THAT(center_->History(IncidentOf("f"))->at(0).problem, HasSubstr("400"));
 }
 
 TEST_F(AlertDeliveryTest, WhatIsTooOldIsGivenUp) {
@@ -269,7 +273,10 @@ TEST_F(AlertDeliveryTest, AboveTheLimitOneSummaryTellsTheRest) {
   AlertRoute route = Webhook();
   route.most_a_minute = 2;
   StartCenter({route});
-  for (int i = 0; i < 20; ++i) book_.Put(AlertFinding("f" + std::to_string(i)), 1);
+  for (int i = 0; i < 20; ++i) {
+    const std::string i_th = std::to_string(i);
+    book_.Put(AlertFinding("f" + i_th, v1::LEVEL_ERROR, "run" + i_th), 1);
+  }
   const auto bodies = receiver_.Wait(3);
   ASSERT_EQ(bodies.size(), 3u);
   EXPECT_EQ(bodies[0]["event"], "opened");

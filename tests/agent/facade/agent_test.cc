@@ -15,7 +15,8 @@ using plumbline::test::Environment;
 using plumbline::test::Outcome;
 
 // Runs a scenario that records to a directory of its own; true when something was recorded.
-void RunRecorded(const std::string& scenario, Environment extra = {}) {
+void RunRecorded(const std::string& scenario, Environment extra = {},
+                 const std::string& said = "") {
   const plumbline::test::TempFolder folder;
   const std::string record = folder.File("record");
   extra["SCENARIO_RECORD"] = record;
@@ -25,7 +26,7 @@ void RunRecorded(const std::string& scenario, Environment extra = {}) {
 #endif
   const Outcome o = plumbline::test::SpawnScenario(scenario, extra);
   EXPECT_EQ(o.status, 0) << o.output;
-  EXPECT_EQ(o.output, "");
+  EXPECT_EQ(o.output, said);
   uintmax_t bytes = 0;
   if (fs::exists(record)) {
     for (const auto& entry : fs::recursive_directory_iterator(record)) {
@@ -42,7 +43,10 @@ TEST(FacadeWithAgent, ManyForksWhileTheAgentLoads) { RunRecorded("fork-storm"); 
 TEST(FacadeWithAgent, ChildrenForkedBeforeOpenAreTrainers) { RunRecorded("fork-before-open"); }
 TEST(FacadeWithAgent, ExitWithoutClose) { RunRecorded("loads-at-first-step-end"); }
 TEST(FacadeWithAgent, ServerThatIsNotThere) {
-  RunRecorded("no-server", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}});
+  RunRecorded(
+      "no-server", {{"PLUMBLINE_SERVER", "127.0.0.1:9"}},
+      "plumbline: no server at 127.0.0.1:9 yet: Connection refused. What is observed is kept "
+      "meanwhile, and sent when one answers there.\n");
 }
 
 // A sanitizer is the allocator itself.
