@@ -181,7 +181,7 @@ void RunTable::SetEnded(const std::string& run) {
 
 bool RunTable::AllSeen(const Run& run, int role) {
   const auto begin = run.ranks.lower_bound({role, 0});
-  const auto end = run.ranks.lower_bound({role + 1, 0});
+  const auto end = run.ranks.upper_bound({role, std::numeric_limits<uint32_t>::max()});
   return static_cast<uint32_t>(std::distance(begin, end)) >= run.roles.at(role).world;
 }
 
@@ -189,7 +189,7 @@ bool RunTable::AllSeen(const Run& run, int role) {
 int64_t RunTable::Slowest(const Run& run, int role) {
   if (!run.roles.at(role).absent_gone && !AllSeen(run, role)) return kNever;
   int64_t slowest = std::numeric_limits<int64_t>::max();
-  const auto end = run.ranks.lower_bound({role + 1, 0});
+  const auto end = run.ranks.upper_bound({role, std::numeric_limits<uint32_t>::max()});
   for (auto at = run.ranks.lower_bound({role, 0}); at != end; ++at) {
     if (!at->second.over()) slowest = std::min(slowest, at->second.through);
   }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
+#include <string>
 
 #include "tests/support/batches.h"
 
@@ -362,6 +364,19 @@ TEST_F(RunTableTest, ARunThatIsOverBeginsAnew) {
   Connect(4, Source(1, 2), 5);
   Take(4, Batch(Source(1, 2), true), 6);
   EXPECT_THAT(Ended(6), ElementsAre("r"));
+}
+
+// Roles come as numbers: a newer agent's, or a liar's. Past the last one there is none to look up.
+TEST_F(RunTableTest, TheLargestAndTheSmallestNumbersAreRolesToo) {
+  for (const int role : {std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    v1::Source source = Source(0, 2);
+    source.set_run(std::to_string(role));
+    source.set_role(static_cast<v1::Role>(role));
+    Connect(static_cast<uint64_t>(role), source, 0);
+  }
+  // Nobody of the two others came.
+  EXPECT_EQ(table_.TakeGone(At(100)).size(), 1u);
+  EXPECT_EQ(table_.List().size(), 2u);
 }
 
 TEST_F(RunTableTest, OneBatchMayNameTwoAttempts) {
