@@ -59,18 +59,7 @@ double RecordTest::Part::LogDown(double kappa) const {
 
 template <typename LogOf>
 double RecordTest::LogSumOf(const LogOf& log_of) const {
-  double top = -kInfinity;
-  std::vector<double> logs;
-  slices_.ForEach([&](const SliceName&, double share, const Part& part) {
-    if (part.tokens == 0) return;
-    logs.push_back(std::log(share) + log_of(part));
-    top = std::max(top, logs.back());
-  });
-  if (logs.empty()) return std::log(.5);
-  if (!std::isfinite(top)) return top;
-  double sum = 0;
-  for (const double log : logs) sum += std::exp(log - top);
-  return top + std::log(sum);
+  return slices_.LogMixed([](const Part& part) { return part.tokens; }, log_of);
 }
 
 double RecordTest::log_wealth_up() const {

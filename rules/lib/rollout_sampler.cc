@@ -189,18 +189,8 @@ void SamplerTest::AddRow(const v1::LogitsRow& row) {
 }
 
 double SamplerTest::log_wealth() const {
-  double top = -kInfinity;
-  std::vector<double> logs;
-  slices_.ForEach([&](const SliceName&, double share, const Part& part) {
-    if (part.Of(by()).tokens == 0) return;
-    logs.push_back(std::log(share) + part.wealth.log());
-    top = std::max(top, logs.back());
-  });
-  if (logs.empty()) return std::log(.5);
-  if (!std::isfinite(top)) return top;
-  double sum = 0;
-  for (const double log : logs) sum += std::exp(log - top);
-  return top + std::log(sum);
+  return slices_.LogMixed([&](const Part& part) { return part.Of(by()).tokens; },
+                          [](const Part& part) { return part.wealth.log(); });
 }
 
 void SamplerTest::EndStep() {

@@ -18,7 +18,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -94,6 +96,24 @@ class RolloutSlices {
       visit(SliceName{SliceName::Kind::kVersion, "", version}, ShareOf(0.125, entry.k), entry.part);
     for (int64_t i : {0, 1})
       visit(SliceName{SliceName::Kind::kParity, "", i}, 0.0625, parity_[static_cast<size_t>(i)]);
+  }
+
+  // The log of the parts' wealths, mixed by their shares: of those that have tokens. The pool's
+  // share where none has.
+  template <typename TokensOf, typename LogOf>
+  double LogMixed(const TokensOf& tokens_of, const LogOf& log_of) const {
+    double top = -std::numeric_limits<double>::infinity();
+    std::vector<double> logs;
+    ForEach([&](const SliceName&, double share, const Part& part) {
+      if (tokens_of(part) == 0) return;
+      logs.push_back(std::log(share) + log_of(part));
+      top = std::max(top, logs.back());
+    });
+    if (logs.empty()) return std::log(.5);
+    if (!std::isfinite(top)) return top;
+    double sum = 0;
+    for (const double log : logs) sum += std::exp(log - top);
+    return top + std::log(sum);
   }
 
   // Between sequences nothing is open: open_, always_, version_ and open_number_ are the next

@@ -64,26 +64,31 @@ std::optional<v1::RunInfo> Plumbd::Run(const std::string& run) const {
   return std::nullopt;
 }
 
-std::vector<v1::Incident> Plumbd::Incidents(const std::string& run, const std::string& rule) const {
+namespace {
+
+// Empty where the server does not answer.
+v1::ListIncidentsResponse ListIncidents(const Plumbd& server, const std::string& run,
+                                        const std::string& rule) {
   grpc::ClientContext context;
   context.set_deadline(Soon());
   v1::ListIncidentsRequest request;
   request.set_run(run);
   request.set_rule(rule);
   v1::ListIncidentsResponse response;
-  (void)v1::Query::NewStub(Channel())->ListIncidents(&context, request, &response);
+  (void)v1::Query::NewStub(server.Channel())->ListIncidents(&context, request, &response);
+  return response;
+}
+
+}  // namespace
+
+std::vector<v1::Incident> Plumbd::Incidents(const std::string& run, const std::string& rule) const {
+  const v1::ListIncidentsResponse response = ListIncidents(*this, run, rule);
   return {response.incidents().begin(), response.incidents().end()};
 }
 
 std::vector<v1::IncidentStatus> Plumbd::Statuses(const std::string& run,
                                                  const std::string& rule) const {
-  grpc::ClientContext context;
-  context.set_deadline(Soon());
-  v1::ListIncidentsRequest request;
-  request.set_run(run);
-  request.set_rule(rule);
-  v1::ListIncidentsResponse response;
-  (void)v1::Query::NewStub(Channel())->ListIncidents(&context, request, &response);
+  const v1::ListIncidentsResponse response = ListIncidents(*this, run, rule);
   return {response.status().begin(), response.status().end()};
 }
 
