@@ -1,9 +1,12 @@
 // plumbd: the analysis server.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -130,14 +133,16 @@ int Configure(int argc, char** argv, Config* config, CommandLine* line, ConfigMi
   return -1;
 }
 
-// Whole or not at all: who waits for the file must not read half an address.
-bool WritePortFile(const std::string& path, const std::string& address) {
+// Whole or not at all: who waits for the file must not read half an address. It is no secret:
+// `mask` is the umask that plumbd was started with.
+bool WritePortFile(const std::string& path, const std::string& address, mode_t mask) {
   const std::string temporary = path + ".tmp";
   {
     std::ofstream file(temporary, std::ios::trunc);
     file << address << "\n";
     if (!file.flush()) return false;
   }
+  if (chmod(temporary.c_str(), 0666 & ~mask) != 0) return false;
   std::error_code error;
   std::filesystem::rename(temporary, path, error);
   return !error;
@@ -157,17 +162,21 @@ void PrepareForStreams(uint64_t max_streams) {
 }
 
 // Until SIGTERM or SIGINT, which it returns. A relay has no thread of its own that could stand.
+// Says now and then which lines were left out: after a flood no other line may come.
 int WaitForTheEnd(const sigset_t& signals, plumbline::server::Server* server,
                   const plumbline::server::ServiceManager& manager, bool relay) {
-  const auto period = manager.watchdog();
-  const bool ping = relay && period.count() > 0;
+  constexpr std::chrono::microseconds kSay = std::chrono::seconds(1);
+  const bool ping = relay && manager.watchdog().count() > 0;
+  const std::chrono::microseconds period = ping ? std::min(kSay, manager.watchdog()) : kSay;
+  const timespec wait{period.count() / 1'000'000, period.count() % 1'000'000 * 1000};
   for (;;) {
-    const timespec wait{period.count() / 1'000'000, period.count() % 1'000'000 * 1000};
     siginfo_t info{};
-    const int signal = sigtimedwait(&signals, &info, ping ? &wait : nullptr);
+    const int signal = sigtimedwait(&signals, &info, &wait);
     if (signal == SIGHUP) server->Reload();
     if (signal > 0 && signal != SIGHUP) return signal;
-    if (signal < 0 && errno == EAGAIN) manager.GetsOn();
+    if (signal > 0 || errno != EAGAIN) continue;
+    plumbline::server::internal::SayWhatWasLeftOut(false);
+    if (ping) manager.GetsOn();
   }
 }
 
@@ -223,12 +232,16 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
   }
 
   std::signal(SIGPIPE, SIG_IGN);
+  // A limit on the size of files (ulimit -f, LimitFSIZE=) is a disk that refuses, not our death.
+  std::signal(SIGXFSZ, SIG_IGN);
   if (line.test_alerts) {
     bool delivered = false;
     std::fputs(plumbline::server::TestAlerts(config.alerts, &delivered).c_str(), stdout);
     return delivered ? 0 : 1;
   }
 
+  // What is written from here on, sockets too, is for the owner alone.
+  const mode_t mask = umask(077);
   plumbline::server::TakeOverGrpcLog();
   PrepareForStreams(static_cast<uint64_t>(config.max_streams));
 
@@ -246,7 +259,7 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of 
                       : plumbline::server::Server::Start(config, WatchOf(manager));
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->grpc_address();
-  if (!line.port_file.empty() && !WritePortFile(line.port_file, address)) {
+  if (!line.port_file.empty() && !WritePortFile(line.port_file, address, mask)) {
     return Fail(absl::UnavailableError(
         absl::StrCat("--port-file ", line.port_file, ": cannot be written")));
   }

@@ -8,6 +8,7 @@
 #include "server/journal/checkpoint_file.h"
 #include "server/journal/format_check.h"
 #include "server/journal/journal_run_reader.h"
+#include "server/journal/lost_end.h"
 #include "server/log.h"
 
 namespace plumbline::server {
@@ -32,6 +33,7 @@ JudgeOptions JudgeOptionsOf(const Config& c) {
   o.grace = Seconds(c.grace_seconds);
   o.hang = Seconds(c.hang_seconds);
   o.queue_bytes = static_cast<size_t>(c.queue_bytes);
+  o.max_streams = static_cast<size_t>(c.max_streams);
   o.checkpoint_bytes = static_cast<uint64_t>(c.checkpoint_bytes);
   o.checkpoint_interval = Seconds(c.checkpoint_seconds);
   return o;
@@ -189,11 +191,16 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
 
   const uint64_t first = checkpoints->empty() ? 1 : checkpoints->back().entry + 1;
   if (auto s = Scan(config, first); !s.ok()) return s;
-  if (auto s = OpenStore(config, scan_.last); !s.ok()) return s;
+  const uint64_t was_held = NewestEntryOf(*checkpoints);
+  if (auto s = OpenStore(config, std::max(scan_.last, was_held)); !s.ok()) return s;
   Checkpoint restored;
   if (auto s = RestoreNewest(config, *checkpoints, &restored); !s.ok()) return s;
   if (restored.entry + 1 < first) {  // none of them would do
     if (auto s = Scan(config, 1); !s.ok()) return s;
+  }
+  if (was_held > scan_.last) {
+    AddLostEnd(data_->journal(), *checkpoints, restored, static_cast<size_t>(config.max_streams),
+               &scan_);
   }
   ReportScan();
 
@@ -207,9 +214,6 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
     LogError("journal: entries {} to {} are gone and no checkpoint knows them: rules begin anew",
              restored.entry + 1, replay->from - 1);
   }
-  // A number that was used is never used again, even if the host lost what had it.
-  scan_.last = std::max({scan_.last, restored.entry, restored.event});
-
   retention_ = std::make_unique<JournalRetention>(
       data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
   checkpointer_ = std::make_unique<Checkpointer>(
@@ -227,9 +231,10 @@ absl::Status Pipeline::Scan(const Config& config, uint64_t from) {
 }
 
 // A store that was set aside is told everything again, as long as the journal goes back to the
-// beginning: then no checkpoint may leave that out.
+// beginning: then no checkpoint may leave that out. But of what the journal has lost nobody else
+// knows.
 bool Pipeline::Usable(const CheckpointName& name) const {
-  return store_->held_entry() >= name.entry || scan_.oldest > 1;
+  return store_->held_entry() >= name.entry || scan_.oldest > 1 || NewestEntryOf(name) > scan_.last;
 }
 
 // The newest checkpoint that can be read makes the judge; without one it knows nothing.

@@ -24,6 +24,9 @@ struct Checkpoint {
   std::map<std::string, std::string> parts;
 };
 
+// The part that says up to which number each stream's batches were judged: a v1::JournalStreams.
+inline constexpr char kCheckpointStreams[] = "streams";
+
 struct CheckpointName {
   uint64_t entry = 0;
   uint64_t event = 0;

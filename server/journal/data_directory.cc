@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/segments.h"
+#include "server/log.h"
 
 namespace plumbline::server {
 namespace {
@@ -22,6 +25,50 @@ absl::Status Create(const std::string& directory) {
   if (!error && std::filesystem::is_directory(directory, error)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--data ", directory, ": cannot be created: ", error.message()));
+}
+
+// What a plumbd puts there; databases and logs have companions (-wal, .aside).
+bool Ours(const std::filesystem::path& path) {
+  const std::string name = path.filename();
+  constexpr const char* kFolders[] = {"journal", "checkpoint", "capsules", "lock"};
+  constexpr const char* kFiles[] = {"store.sqlite", "alerts.sqlite", "gaps.plg"};
+  return std::find(std::begin(kFolders), std::end(kFolders), name) != std::end(kFolders) ||
+         std::any_of(std::begin(kFiles), std::end(kFiles),
+                     [&](const char* ours) { return name.rfind(ours, 0) == 0; });
+}
+
+// Takes from group and others what they may do with it. Links are not followed.
+int CloseOne(const std::filesystem::path& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 || info.st_uid != geteuid()) return 0;
+  if (S_ISLNK(info.st_mode) || (info.st_mode & 077) == 0) return 0;
+  return chmod(path.c_str(), info.st_mode & 0700) == 0 ? 1 : 0;
+}
+
+// What a former process left open under another umask, or a copy brought. The directory itself,
+// too, unless it holds things of others.
+void CloseToOthers(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  bool all_ours = true;
+  int closed = 0;
+  for (fs::directory_iterator top(directory, error), end; !error && top != end;
+       top.increment(error)) {
+    if (!Ours(top->path())) {
+      all_ours = false;
+      continue;
+    }
+    closed += CloseOne(top->path());
+    if (top->is_symlink(error) || !top->is_directory(error)) continue;
+    for (fs::recursive_directory_iterator in(top->path(), error); !error && in != fs::end(in);
+         in.increment(error)) {
+      closed += CloseOne(in->path());
+    }
+  }
+  if (all_ours) closed += CloseOne(directory);
+  if (closed > 0)
+    LogInfo("--data {}: {} files and folders were open to other users and are not any more",
+            directory, closed);
 }
 
 std::string Holder(int fd) {
@@ -47,7 +94,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
     if (auto s = Create(directory); !s.ok()) return s;
   }
   const std::string name = path + "/lock";
-  const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(name, ": cannot open"));
   std::unique_ptr<DataDirectory> held(new DataDirectory(path, fd));
   // The kernel lets go of it when the process ends, however it ends.
@@ -58,6 +105,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
     return absl::FailedPreconditionError(absl::StrCat(
         "--data ", path, ": another plumbd keeps its journal there (process ", holder, ")"));
   }
+  CloseToOthers(path);
   const std::string id = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, id.data(), id.size(), 0) < 0) {
     // For people alone: a full disk must not keep a server from starting.

@@ -7,6 +7,9 @@
 //   DATA/capsules/    what findings were judged from (server/capsules/capsule_files.h)
 //   DATA/alerts.sqlite what was told to whom (server/alerts)
 //   DATA/gaps.plg     what the journal no longer holds (gap_book.h)
+//
+// All of it is for its owner alone: plumbd creates files under umask 077, and Open closes what is
+// open to others.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 #include "server/journal/segment_writer.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,11 +16,24 @@ namespace {
 
 constexpr size_t kStreamsFrameBytes = 1u << 20;
 
+// Whether a file of this size may grow by the frames, as far as RLIMIT_FSIZE goes.
+bool MayGrow(uint64_t size, std::span<const FrameToAppend> frames) {
+  constexpr uint64_t kFrameHeader = 64;  // and more than that
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  for (const FrameToAppend& frame : frames) {
+    size += kFrameHeader;
+    for (const std::string_view part : frame.parts) size += part.size();
+  }
+  return size <= limit.rlim_cur;
+}
+
 }  // namespace
 
 absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64_t first,
                                    int64_t unix_ns, const StreamBook& streams) {
-  if (log_ != nullptr && holds_entries_ && log_->size_bytes() >= options_.segment_bytes) {
+  if (log_ != nullptr && holds_entries_ &&
+      (log_->size_bytes() >= options_.segment_bytes || !MayGrow(log_->size_bytes(), frames))) {
     if (options_.sync == SyncPolicy::kInterval) {
       if (auto s = SyncNow(); !s.ok()) return s;
     }

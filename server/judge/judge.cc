@@ -52,6 +52,7 @@ Judge::Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gap
       store_(options.store),
       liveness_(options.hang),
       queue_(options.queue_bytes),
+      streams_(options.max_streams),
       checkpoint_bytes_(options.checkpoint_bytes),
       checkpoint_interval_(options.checkpoint_interval),
       runs_(options.grace, options.engine.window_steps) {}
@@ -196,6 +197,7 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
     ++counters_->journal_lost;
     return;
   }
+  batch->set_sequence(entry.prefix.sequence);
   unix_ns_ = entry.prefix.unix_ns;
   bytes_since_checkpoint_ += entry.payload.size();
   ParsedBatch parsed;
@@ -255,6 +257,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
     runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), unix_ns_);
     runs = runs_.RunsOf(*batch);
   }
+  streams_.Note(stream_id, batch->sequence());
   const auto items = static_cast<uint64_t>(batch->evidence_size());
   store_->BeginEntry(entry);
   const absl::Status added = engine_->Add(batch);

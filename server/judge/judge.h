@@ -31,6 +31,7 @@
 #include "server/judge/judge_queue.h"
 #include "server/judge/liveness.h"
 #include "server/judge/run_table.h"
+#include "server/judge/stream_marks.h"
 #include "server/store/store.h"
 
 namespace plumbline::server {
@@ -40,7 +41,8 @@ struct JudgeOptions {
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
   std::chrono::nanoseconds hang = std::chrono::seconds(10);  // a rank may stand so long
   size_t queue_bytes = 256u << 20;
-  Store* store = nullptr;  // of what closes; must outlive the judge
+  size_t max_streams = 20000;  // that a checkpoint knows
+  Store* store = nullptr;      // of what closes; must outlive the judge
   // What is judged between two checkpoints: so many bytes, or so much time, whichever is first.
   uint64_t checkpoint_bytes = 256u << 20;
   std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);
@@ -151,6 +153,7 @@ class Judge {
   JudgeQueue queue_;
   std::unique_ptr<rules::Engine> engine_;           // the judging thread's own
   std::map<std::string, v1::Finding> found_again_;  // likewise; while catching up
+  StreamMarks streams_;                             // likewise
   Journal* journal_ = nullptr;
   Checkpointer* checkpointer_ = nullptr;
   const uint64_t checkpoint_bytes_;

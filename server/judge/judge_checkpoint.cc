@@ -36,11 +36,14 @@ Checkpoint Judge::TakeCheckpoint() {
   checkpoint.unix_ns = unix_ns_;
   checkpoint.parts[kEngine] = engine_->Checkpoint();
   Archive archive;
+  std::vector<KnownRank> ranks;
   {
     std::lock_guard lock(mutex_);
     PersistReports(archive);
+    ranks = runs_.Ranks();
   }
   checkpoint.parts[kServer] = archive.Take();
+  checkpoint.parts[kCheckpointStreams] = streams_.Encode(ranks);
   return checkpoint;
 }
 
@@ -58,6 +61,11 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   // The engine knows something now and the rest does not: the caller starts over with a new judge.
   if (!archive.ok()) return absl::DataLossError(archive.error());
   runs_.DisconnectAll(Now());
+  // A server before this one did not write it.
+  if (const auto streams = checkpoint.parts.find(kCheckpointStreams);
+      streams != checkpoint.parts.end() && !streams_.Restore(streams->second)) {
+    return absl::DataLossError("streams: cannot be read");
+  }
   unix_ns_ = checkpoint.unix_ns;
   applied_event_ = checkpointed_event_ = checkpoint.event;
   checkpointed_entry_ = checkpoint.entry;
