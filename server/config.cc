@@ -160,6 +160,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"ingest.max_series", static_cast<double>(c.max_series), 1, 1e8},
       {"ingest.max_runs", static_cast<double>(c.max_runs), 1, 1e7},
       {"ingest.hello_seconds", c.hello_seconds, 0.1, 3600},
+      {"limits.open_bytes", static_cast<double>(c.open_bytes), 0, 1024 * kGiB},
       {"journal.sync_seconds", c.journal_sync_seconds, 0.01, 3600},
       {"journal.commit_ms", c.journal_commit_ms, 0, 1000},
       {"journal.commit_bytes", static_cast<double>(c.journal_commit_bytes), 1, kGiB},

@@ -20,6 +20,9 @@ struct AccessEntry {
   std::string token_file;                 // tokens that are accepted; empty: none is asked for
   std::vector<std::string> scopes;        // read, write, admin
   std::vector<std::string> runs = {"*"};  // globs
+  // Of streams, runs, ranks and open steps, that this entry may use; 0: one half where there are
+  // several entries that may write, else all.
+  double share = 0;
 
   bool operator==(const AccessEntry&) const = default;
 };
@@ -57,8 +60,13 @@ struct Config {
   int64_t max_streams = 20000;   // remembered, connected or not
   int64_t max_name_bytes = 512;  // run, layer, op, host, ...
   int64_t max_series = 100'000;  // names of series and sites of one run; more are refused
+  int64_t max_ranks = 200'000;   // that connected streams speak for
   int64_t max_runs = 10'000;     // names of runs since the start; more are refused
   double hello_seconds = 30;     // a connection shakes hands and a call says hello in time, or ends
+
+  // [limits]: of all together
+  int64_t open_bytes = 0;     // open steps, as the rules count them; 0: a quarter of the memory
+  int64_t receive_bytes = 0;  // messages that have come in part; 0: an eighth of the memory
 
   // [journal]: what --data keeps
   std::string journal_sync = "commit";     // commit, interval or never: docs/decisions/0010

@@ -51,6 +51,7 @@ Sections KnownKeys(Config* c) {
                  {"max_series", Integer(&c->max_series)},
                  {"max_runs", Integer(&c->max_runs)},
                  {"hello_seconds", Number(&c->hello_seconds)}};
+  s["limits"] = {{"open_bytes", Integer(&c->open_bytes)}};
   s["journal"] = {{"sync", Text(&c->journal_sync)},
                   {"sync_seconds", Number(&c->journal_sync_seconds)},
                   {"commit_ms", Number(&c->journal_commit_ms)},

@@ -7,9 +7,9 @@
 #include "server/health.h"
 #include "server/journal/checkpoint_file.h"
 #include "server/journal/format_check.h"
-#include "server/journal/journal_run_reader.h"
 #include "server/journal/lost_end.h"
 #include "server/log.h"
+#include "server/memory_limit.h"
 
 namespace plumbline::server {
 namespace {
@@ -24,6 +24,10 @@ std::chrono::nanoseconds Seconds(double s) {
   return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
 }
 
+uint64_t OpenBytesOf(const Config& c) {
+  return c.open_bytes > 0 ? static_cast<uint64_t>(c.open_bytes) : MemoryLimit() / 4;
+}
+
 JudgeOptions JudgeOptionsOf(const Config& c) {
   JudgeOptions o;
   o.engine.rules = c.rules;
@@ -34,6 +38,7 @@ JudgeOptions JudgeOptionsOf(const Config& c) {
   o.hang = Seconds(c.hang_seconds);
   o.queue_bytes = static_cast<size_t>(c.queue_bytes);
   o.max_streams = static_cast<size_t>(c.max_streams);
+  o.open_bytes = OpenBytesOf(c);
   o.checkpoint_bytes = static_cast<uint64_t>(c.checkpoint_bytes);
   o.checkpoint_interval = Seconds(c.checkpoint_seconds);
   return o;
@@ -144,6 +149,8 @@ absl::Status Pipeline::MakeJudge(const Config& config) {
   });
   JudgeOptions options = JudgeOptionsOf(config);
   options.store = store_.get();
+  options.quarantine = quarantine_.get();
+  if (data_ != nullptr) options.open_run = RetryReader(config);
   auto judge = Judge::Create(options, book_.get(), gaps_.get(), counters_);
   if (!judge.ok()) return judge.status();
   judge_ = std::move(*judge);
@@ -152,10 +159,14 @@ absl::Status Pipeline::MakeJudge(const Config& config) {
 
 absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   JournalOptions journal = JournalOptionsOf(config, version);
+  LogInfo("open steps of all runs may hold {:.1f} GiB of memory{}",
+          static_cast<double>(OpenBytesOf(config)) / (1 << 30),
+          config.open_bytes > 0 ? "" : ", a quarter of what there is (limits.open_bytes)");
   Replay replay;
   if (config.data_directory.empty()) {
     LogWarning("no --data: nothing is kept; what was acknowledged is lost with this process");
     gaps_ = GapBook::InMemory();
+    quarantine_ = std::make_unique<Quarantine>("", [] { return static_cast<int64_t>(UnixNs()); });
     if (auto s = OpenStore(config, 0); !s.ok()) return s;
     if (auto s = MakeJudge(config); !s.ok()) return s;
   } else {
@@ -186,6 +197,8 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   auto gaps = GapBook::Open(data_->gaps());
   if (!gaps.ok()) return gaps.status();
   gaps_ = std::move(*gaps);
+  quarantine_ =
+      std::make_unique<Quarantine>(data_->path(), [] { return static_cast<int64_t>(UnixNs()); });
   auto checkpoints = ListCheckpoints(data_->checkpoint());
   if (!checkpoints.ok()) return checkpoints.status();
 
@@ -263,8 +276,7 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
   return MakeJudge(config);
 }
 
-std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
-  if (data_ == nullptr) return nullptr;
+RunReaderOptions Pipeline::ReaderOptions(const Config& config) const {
   RunReaderOptions options;
   options.directory = data_->journal();
   options.committed = [journal = journal_.get()] { return journal->committed(); };
@@ -273,7 +285,24 @@ std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
   options.run_bytes = kRunBytes;
   options.rules = config.rules;
   options.settings = config.settings;
-  return MakeRunReader(std::move(options), gaps_.get());
+  return options;
+}
+
+std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
+  if (data_ == nullptr) return nullptr;
+  return MakeRunReader(ReaderOptions(config), gaps_.get());
+}
+
+// Called long after Open, when there is a journal.
+OpenRun Pipeline::RetryReader(const Config& config) const {
+  return [this, config](const std::string& run, uint64_t newest) -> absl::StatusOr<RunItems> {
+    RunReaderOptions options = ReaderOptions(config);
+    options.committed = [newest] { return newest; };
+    auto cursor = MakeRunReader(std::move(options), gaps_.get())->Read(run);
+    if (!cursor.ok()) return cursor.status();
+    return RunItems([cursor = std::shared_ptr<RunCursor>(std::move(*cursor))](
+                        v1::ReadRunItem* item) { return cursor->Next(item); });
+  };
 }
 
 void Pipeline::ReportScan() {

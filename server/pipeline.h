@@ -15,6 +15,7 @@
 #include "server/journal/data_directory.h"
 #include "server/journal/gap_book.h"
 #include "server/journal/journal.h"
+#include "server/journal/journal_run_reader.h"
 #include "server/journal/journal_scan.h"
 #include "server/journal/retention.h"
 #include "server/judge/judge.h"
@@ -62,6 +63,8 @@ class Pipeline {
   absl::Status OpenCapsules(const Config& config);
   absl::Status OpenStore(const Config& config, uint64_t newest_entry);
   absl::Status MakeJudge(const Config& config);
+  RunReaderOptions ReaderOptions(const Config& config) const;
+  OpenRun RetryReader(const Config& config) const;
   absl::Status TakeUp(const Config& config, const std::string& version, Replay* replay);
   absl::Status Scan(const Config& config, uint64_t from);
   bool Usable(const CheckpointName& name) const;
@@ -77,6 +80,7 @@ class Pipeline {
   std::unique_ptr<Store> store_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<CapsuleKeeper> capsules_;
+  std::unique_ptr<Quarantine> quarantine_;
   std::unique_ptr<Judge> judge_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<SuppressionFile> suppressions_;

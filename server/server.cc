@@ -168,6 +168,11 @@ class ServerImpl : public Server {
       *event.mutable_incident() = std::move(update);
       judge->Decide(std::move(event), std::move(done));
     };
+    sources.update_run = [judge = &pipeline_.judge()](const v1::UpdateRunRequest& request,
+                                                      const std::string& who,
+                                                      std::function<void(absl::Status)> done) {
+      judge->UpdateRun(request.run(), request.action(), who, std::move(done));
+    };
     return sources;
   }
 

@@ -242,6 +242,17 @@ absl::StatusOr<v1::ListVerdictsResponse> Client::Verdicts(const std::string& run
       &v1::Query::Stub::ListVerdicts, request, timeout_seconds);
 }
 
+absl::Status Client::UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
+                               double timeout_seconds) {
+  v1::UpdateRunRequest request;
+  request.set_run(run);
+  request.set_action(action);
+  return impl_
+      ->Call<v1::UpdateRunRequest, v1::UpdateRunResponse>(&v1::Query::Stub::UpdateRun, request,
+                                                          timeout_seconds)
+      .status();
+}
+
 absl::StatusOr<v1::ListIncidentHistoryResponse> Client::History(const std::string& fingerprint,
                                                                 double timeout_seconds) {
   v1::ListIncidentHistoryRequest request;

@@ -30,6 +30,8 @@ class Client {
                                                           double timeout_seconds);
   absl::StatusOr<v1::UpdateIncidentResponse> Update(const v1::IncidentUpdate& update,
                                                     double timeout_seconds);
+  absl::Status UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
+                         double timeout_seconds);
   absl::StatusOr<v1::ListSeriesResponse> ListSeries(const v1::ListSeriesRequest& request,
                                                     double timeout_seconds);
   absl::StatusOr<v1::QuerySeriesResponse> QuerySeries(const v1::QuerySeriesRequest& request,

@@ -58,10 +58,24 @@ void RegisterRuns(CLI::App& app, int* status) {
   auto o = std::make_shared<QueryOptions>();
   CLI::App* command = app.add_subcommand(
       "runs", "The runs a server knows: ranks, steps, what was lost, attempts, gaps");
-  command->add_option("RUN", o->run, "Only this run");
+  auto* run = command->add_option("RUN", o->run, "Only this run");
+  auto name = std::make_shared<std::string>();
+  auto* retry = command->add_option("--retry", *name,
+                                    "Judges a run in quarantine again, all that is kept of it");
+  auto* drop = command->add_option("--drop", *name,
+                                   "Never judges a run in quarantine, and refuses what it sends");
+  retry->type_name("RUN")->excludes(drop)->excludes(run);
+  drop->type_name("RUN")->excludes(run);
   AddServer(command, &o->server);
   AddFormat(command, &o->format);
-  command->callback([o, status] { *status = RunRuns(*o); });
+  command->callback([o, name, retry, drop, status] {
+    if (retry->count() + drop->count() > 0) {
+      o->run = *name;
+      *status = UpdateQuarantined(*o, retry->count() > 0);
+    } else {
+      *status = RunRuns(*o);
+    }
+  });
 }
 
 void AddIncidentFilters(CLI::App* command, const std::shared_ptr<QueryOptions>& o) {

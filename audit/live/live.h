@@ -47,6 +47,9 @@ struct QueryOptions {
 
 // What the server holds. 0, or 2 when the server could not be reached or does not know the run.
 int RunRuns(const QueryOptions& options);
+// Somebody decides about a run in quarantine: `retry` or not, which drops it. 0, or 2 when the
+// server says why not.
+int UpdateQuarantined(const QueryOptions& options, bool retry);
 int QueryIncidents(const QueryOptions& options);
 int QueryVerdicts(const QueryOptions& options);
 int QueryInfo(const QueryOptions& options);

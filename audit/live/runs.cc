@@ -33,6 +33,7 @@ std::string JsonCounts(const Causes& causes) {
 Causes StatesOf(const v1::RunInfo& run) { return {run.liveness().begin(), run.liveness().end()}; }
 
 std::string StateOf(const v1::RunInfo& run) {
+  if (run.has_quarantined()) return run.quarantined().dropped() ? "dropped" : "quarantined";
   if (run.ranks_seen() > 0 && run.ranks_finished() == run.ranks_seen()) return "finished";
   return run.ranks_connected() > 0 ? "running" : "gone";
 }
@@ -43,11 +44,24 @@ std::string GapText(const v1::Gap& gap) {
                       gap.step_last(), ", ", items, ": ", Printable(gap.reason()), "\n");
 }
 
+std::string QuarantineText(const v1::RunInfo& run) {
+  const v1::QuarantinedRun& held = run.quarantined();
+  std::string text = absl::StrCat("  ", held.dropped() ? "dropped" : "in quarantine", " since ",
+                                  TimeText(held.unix_ns()), ": ", Printable(held.reason()), "\n");
+  if (!held.dropped()) {
+    absl::StrAppend(&text,
+                    "  what it sends is kept and not judged: plumb runs --retry RUN judges it "
+                    "again, --drop RUN never does\n");
+  }
+  return text;
+}
+
 std::string RunText(const v1::RunInfo& run) {
   const std::string name = Printable(run.run());
   const std::string world = run.world_size() > 0 ? absl::StrCat("/", run.world_size()) : "";
   std::string text =
-      Padded(name.empty() ? "(unnamed)" : name, 24) + Padded(StateOf(run), 8) +
+      Padded(name.empty() ? "(unnamed)" : name, 24) +
+      Padded(StateOf(run), run.has_quarantined() ? 11 : 8) +
       Padded(absl::StrCat(run.ranks_seen(), world, " ranks"), 12) +
       Padded(absl::StrCat("step ", run.newest_step(), " (judged ", run.closed_step(), ")"), 24) +
       Padded(absl::StrCat(run.evidence(), " items, ", run.lost(), " lost",
@@ -55,6 +69,7 @@ std::string RunText(const v1::RunInfo& run) {
              28) +
       Padded(Plural(run.open_incidents(), "incident"), 13) + "since " +
       TimeText(run.first_seen_unix_ns()) + "\n";
+  if (run.has_quarantined()) absl::StrAppend(&text, QuarantineText(run));
   for (const auto& [cause, count] : CausesOf(run))
     absl::StrAppend(&text, "  lost: ", count, " by ", Printable(cause), "\n");
   for (const auto& [cause, count] : LateOf(run))
@@ -90,7 +105,14 @@ std::string RunJson(const v1::RunInfo& run) {
                     ",\"superseded\":", a.superseded() ? "true" : "false", "}");
     comma = ",";
   }
-  json += "],\"gaps\":[";
+  json += "],";
+  if (run.has_quarantined()) {
+    const v1::QuarantinedRun& held = run.quarantined();
+    absl::StrAppend(&json, "\"quarantined\":{\"reason\":", JsonString(held.reason()),
+                    ",\"entry\":", held.entry(), ",\"since\":\"", Rfc3339(held.unix_ns()),
+                    "\",\"dropped\":", held.dropped() ? "true" : "false", "},");
+  }
+  json += "\"gaps\":[";
   comma = "";
   for (const v1::Gap& gap : run.gaps()) {
     absl::StrAppend(&json, comma, "{\"attempt\":", gap.attempt(),
@@ -101,7 +123,23 @@ std::string RunJson(const v1::RunInfo& run) {
   return json + "]}\n";
 }
 
+constexpr double kRetrySeconds = 86400;  // it reads all that is kept of the run
+
 }  // namespace
+
+int UpdateQuarantined(const QueryOptions& options, bool retry) {
+  Client client(options.server);
+  const absl::Status done = client.UpdateRun(
+      options.run, retry ? v1::UpdateRunRequest::ACTION_RETRY : v1::UpdateRunRequest::ACTION_DROP,
+      retry ? kRetrySeconds : options.timeout_seconds);
+  if (!done.ok()) return LiveFailed(done);
+  const char* what = retry ? "judged again" : "dropped";
+  return LiveAnswer(
+      options.format == "json"
+          ? absl::StrCat("{\"run\":", JsonString(options.run), ",\"action\":\"", what, "\"}\n")
+          : absl::StrCat("run ", Printable(options.run), ": ", what, "\n"),
+      true);
+}
 
 int RunRuns(const QueryOptions& options) {
   Client client(options.server);

@@ -1,6 +1,7 @@
 #include "rules/engine/engine.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <set>
 #include <string_view>
@@ -41,7 +42,7 @@ class Engine::Impl {
           return GlobMatch(glob, rule);
         });
     if (known == runs_.end() || !selected) return;
-    Sink(this, *known->second, rule).Add(std::move(verdict));
+    Guarded(name, [&] { Sink(this, *known->second, rule).Add(std::move(verdict)); });
   }
 
   bool SuppressionsAre(const std::vector<Suppression>& list, int32_t today) const {
@@ -50,6 +51,7 @@ class Engine::Impl {
 
   void SetOnSeries(OnSeries on_series) { on_series_ = std::move(on_series); }
   void SetOnLate(OnLate on_late) { on_late_ = std::move(on_late); }
+  void SetGuard(RunGuard* guard) { guard_ = guard; }
 
   absl::Status CheckSeries(const v1::Batch& batch) const { return sets_.Check(batch); }
 
@@ -60,21 +62,37 @@ class Engine::Impl {
     for (const v1::Source& source : batch->sources()) {
       if (!runs.insert(source.run()).second) continue;
       const std::string& run = source.run();
-      Run& state = RunOf(run);
-      state.state.Take(batch, Judging(state));
+      Guarded(run, [&] {
+        Run& state = RunOf(run);
+        state.state.Take(batch, Judging(state));
+        Weigh(&state);
+      });
     }
   }
 
   void MarkGone(const v1::Source& source, LateCause cause) {
-    if (Run* run = Known(source.run())) run->state.MarkGone(source, cause, Judging(*run));
+    OfKnown(source.run(), [&](Run& run) { run.state.MarkGone(source, cause, Judging(run)); });
   }
 
   void MarkAbsent(const v1::Source& source) {
-    if (Run* run = Known(source.run())) run->state.MarkAbsent(source, Judging(*run));
+    OfKnown(source.run(), [&](Run& run) { run.state.MarkAbsent(source, Judging(run)); });
   }
 
   void CloseThrough(const std::string& name, uint32_t attempt, v1::Role role, int64_t through) {
-    if (Run* run = Known(name)) run->state.CloseThrough(attempt, role, through, Judging(*run));
+    OfKnown(name, [&](Run& run) { run.state.CloseThrough(attempt, role, through, Judging(run)); });
+  }
+
+  void MakeRoom(const std::string& name, uint64_t bytes) {
+    OfKnown(name, [&](Run& run) { run.state.MakeRoom(bytes, Judging(run)); });
+  }
+
+  void Drop(const std::string& name) {
+    const auto found = runs_.find(name);
+    if (found == runs_.end()) return;
+    finished_losses_ += Losses(*found->second);
+    open_bytes_ -= found->second->weight;
+    runs_.erase(found);
+    sets_.ForgetRun(name);
   }
 
   std::vector<Lag> Lagging(const std::string& name) const {
@@ -101,25 +119,8 @@ class Engine::Impl {
 
   // By value: the name may be the one that goes with the run.
   void FinishRun(std::string name) {  // NOLINT(performance-unnecessary-value-param)
-    const auto found = runs_.find(name);
-    if (found == runs_.end()) return;
-    Run& run = *found->second;
-    run.state.CloseAll(Judging(run));
-    for (size_t i = 0; i < run.rules.size(); ++i) {
-      Sink sink(this, run, active_[i].entry->info->id);
-      run.rules[i]->JudgeRun(run.state.Summarize(), sink);
-    }
-    const auto ran = [&](const std::string& glob) {
-      for (size_t i = 0; i < run.rules.size(); ++i) {
-        if (run.rules[i]->judges_evidence() && GlobMatch(glob, active_[i].entry->info->id))
-          return true;
-      }
-      return false;
-    };
-    TellOfSuppressions(run, suppressor_.Unused(name, ran));
-    finished_losses_ += Losses(run);
-    runs_.erase(found);
-    sets_.ForgetRun(name);
+    OfKnown(name, [&](Run& run) { JudgeWhole(name, run); });
+    Drop(name);
   }
 
   Coverage coverage() const {
@@ -133,10 +134,17 @@ class Engine::Impl {
     return found == runs_.end() ? 0 : found->second->state.open_bytes();
   }
 
-  uint64_t open_bytes() const {
+  uint64_t open_bytes() const { return open_bytes_; }
+
+  std::string LargestRun() const {
+    std::string largest;
     uint64_t bytes = 0;
-    for (const auto& [name, run] : runs_) bytes += run->state.open_bytes();
-    return bytes;
+    for (const auto& [name, run] : runs_) {
+      if (run->weight <= bytes) continue;
+      bytes = run->weight;
+      largest = name;
+    }
+    return largest;
   }
 
   uint64_t closed_for_room() const {
@@ -169,6 +177,7 @@ class Engine::Impl {
         : state(std::move(name), options, sets) {}
     RunState state;
     std::vector<std::unique_ptr<Rule>> rules;  // parallel to active_
+    uint64_t weight = 0;                       // of open_bytes_
   };
 
   // What a state depends on beside the evidence.
@@ -181,7 +190,8 @@ class Engine::Impl {
     return maker;
   }
 
-  // rules_ judge nothing; on_series_ and on_late_ are the host's.
+  // rules_ judge nothing; on_series_, on_late_ and guard_ are the host's; open_bytes_ is weighed
+  // anew.
   void Persist(Archive& archive) {
     archive(judged_, inconclusive_, finished_losses_, sets_, suppressor_);
     std::vector<std::string> names;
@@ -191,6 +201,7 @@ class Engine::Impl {
       if (!archive.ok()) return;
       Run& run = KnownOrNew(name);
       archive.Section("run", [&] { run.state.Persist(archive); });
+      Weigh(&run);
       for (size_t i = 0; i < run.rules.size(); ++i)
         archive.Section(active_[i].entry->info->id, [&] { run.rules[i]->Persist(archive); });
     }
@@ -198,6 +209,7 @@ class Engine::Impl {
 
   void Forget() {
     runs_.clear();
+    open_bytes_ = 0;
     sets_.Clear();
     judged_ = inconclusive_ = finished_losses_ = 0;
     suppressor_ = Suppressor();
@@ -262,6 +274,54 @@ class Engine::Impl {
   static bool SaysNothing(const v1::Batch& batch) {
     return !batch.series_sets().empty() && batch.evidence().empty() && batch.series().empty() &&
            batch.progress().empty() && batch.losses().empty() && batch.declarations().empty();
+  }
+
+  void JudgeWhole(const std::string& name, Run& run) {
+    run.state.CloseAll(Judging(run));
+    for (size_t i = 0; i < run.rules.size(); ++i) {
+      Sink sink(this, run, active_[i].entry->info->id);
+      run.rules[i]->JudgeRun(run.state.Summarize(), sink);
+    }
+    const auto ran = [&](const std::string& glob) {
+      for (size_t i = 0; i < run.rules.size(); ++i) {
+        if (run.rules[i]->judges_evidence() && GlobMatch(glob, active_[i].entry->info->id))
+          return true;
+      }
+      return false;
+    };
+    TellOfSuppressions(run, suppressor_.Unused(name, ran));
+  }
+
+  // As the guard says; a run that cannot be judged is forgotten alone.
+  template <typename What>
+  void Guarded(const std::string& name, const What& judge) {
+    if (guard_ == nullptr) return judge();
+    if (!guard_->Begin(name)) return;
+    std::string failed;
+    try {
+      judge();
+    } catch (const std::exception& e) {
+      failed = e.what();
+      if (failed.empty()) failed = "an exception";
+      Drop(name);
+    }
+    guard_->End();
+    if (!failed.empty()) guard_->Failed(name, failed);
+  }
+
+  template <typename What>
+  void OfKnown(const std::string& name, const What& judge) {
+    Run* run = Known(name);
+    if (run == nullptr) return;
+    Guarded(name, [&] {
+      judge(*run);
+      Weigh(run);
+    });
+  }
+
+  // Asked after each batch: it must not cost as much as there are runs.
+  void Weigh(Run* run) {
+    open_bytes_ += run->state.open_bytes() - std::exchange(run->weight, run->state.open_bytes());
   }
 
   Run* Known(const std::string& name) const {
@@ -353,10 +413,12 @@ class Engine::Impl {
   OnVerdict on_verdict_;
   OnSeries on_series_;
   OnLate on_late_;
+  RunGuard* guard_ = nullptr;
   std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
   SeriesSets sets_;
   Suppressor suppressor_;
   std::map<std::string, std::unique_ptr<Run>> runs_;
+  uint64_t open_bytes_ = 0;
   uint64_t judged_ = 0;
   uint64_t inconclusive_ = 0;
   uint64_t finished_losses_ = 0;
@@ -399,6 +461,9 @@ bool Engine::SuppressionsAre(const std::vector<Suppression>& list, int32_t today
   return impl_->SuppressionsAre(list, today);
 }
 void Engine::SetOnLate(OnLate on_late) { impl_->SetOnLate(std::move(on_late)); }
+void Engine::SetGuard(RunGuard* guard) { impl_->SetGuard(guard); }
+void Engine::Drop(const std::string& run) { impl_->Drop(run); }
+void Engine::MakeRoom(const std::string& run, uint64_t bytes) { impl_->MakeRoom(run, bytes); }
 void Engine::MarkGone(const v1::Source& source, LateCause cause) { impl_->MarkGone(source, cause); }
 void Engine::MarkAbsent(const v1::Source& source) { impl_->MarkAbsent(source); }
 void Engine::CloseThrough(const std::string& run, uint32_t attempt, v1::Role role,
@@ -415,6 +480,7 @@ void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
 uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }
+std::string Engine::LargestRun() const { return impl_->LargestRun(); }
 uint64_t Engine::closed_for_room() const { return impl_->closed_for_room(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
 std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rules/engine/run_guard.h"
 #include "rules/engine/run_state.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
@@ -66,6 +67,8 @@ class Engine {
   using OnLate =
       std::function<void(const std::string& run, const std::string& cause, uint64_t items)>;
   void SetOnLate(OnLate on_late);
+  // Asked before each run is judged, in every call below. Before the first Add; must outlive this.
+  void SetGuard(RunGuard* guard);
 
   // Takes one batch, whose evidence is held, not copied, until its steps close. Evidence
   // of steps already closed is counted as late, shown to OnSeries, and judged by the rules that
@@ -103,11 +106,17 @@ class Engine {
 
   // Judges one run as a whole now and forgets its state (a live host: all its ranks said goodbye).
   void FinishRun(const std::string& run);
+  // Forgets one run without a word.
+  void Drop(const std::string& run);
+  // Closes the oldest steps of a run until what is open of it holds at most so many bytes.
+  void MakeRoom(const std::string& run, uint64_t bytes);
 
   Coverage coverage() const;
   // What open steps hold: of a run, and of all.
   uint64_t open_bytes(const std::string& run) const;
   uint64_t open_bytes() const;
+  // The run whose open steps hold most; empty: none holds any.
+  std::string LargestRun() const;
   // Steps that closed because their run held too much, of the runs that go on.
   uint64_t closed_for_room() const;
   // Newest closed step of a run; -1 before the first.

@@ -114,8 +114,8 @@ RunState::OpenStep RunState::TakeOut(Group& group, std::map<int64_t, OpenStep>* 
 }
 
 // The oldest steps of who takes most go first.
-void RunState::MakeRoom(const OnClose& on_close) {
-  while (options_.max_bytes > 0 && open_bytes_ > options_.max_bytes) {
+void RunState::MakeRoom(uint64_t bytes, const OnClose& on_close) {
+  while (open_bytes_ > bytes) {
     const auto largest = std::max_element(
         groups_.begin(), groups_.end(),
         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
@@ -255,7 +255,7 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     CloseReady(key, group, on_close);
     CloseLate(key, group, false, on_close);
   }
-  MakeRoom(on_close);
+  if (options_.max_bytes > 0) MakeRoom(options_.max_bytes, on_close);
   TellOfLate(on_close);
 }
 

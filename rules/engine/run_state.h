@@ -72,6 +72,8 @@ class RunState {
   void MarkAbsent(const v1::Source& source, const OnClose& on_close);
   // Closes the steps up to `through`, complete or not.
   void CloseThrough(uint32_t attempt, v1::Role role, int64_t through, const OnClose& on_close);
+  // Closes the oldest steps until what is open holds at most so many bytes.
+  void MakeRoom(uint64_t bytes, const OnClose& on_close);
   // Closes everything that is open, complete or not.
   void CloseAll(const OnClose& on_close);
 
@@ -150,7 +152,6 @@ class RunState {
   void TellOfLate(const OnClose& on_close);
   SiteStep CommonOf(const GroupKey& key, const Group& group, int64_t step) const;
   std::vector<Held> HeldOf(const OpenStep& open, std::deque<v1::Evidence>* made) const;
-  void MakeRoom(const OnClose& on_close);
   bool KeepRank(std::set<uint32_t>* ranks, uint32_t rank);
   void Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evidence& evidence);
   void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows);

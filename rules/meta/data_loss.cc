@@ -55,6 +55,8 @@ longer than the agent's queue could hold.
   its network lost.
 - `late-never-came`: a rank said its first hello after the grace: start the ranks closer together.
 - `late`: steps were closed before all had come, as in a record that was put together by hand.
+- `quarantined`: plumbd died over this run's evidence, or had no memory to judge it; it is kept, and not
+  judged until `plumb runs --retry`.
 - `superseded`: a later attempt of the run repeated these steps; theirs is the evidence that counts.
 - `rejected`: agent and server disagree on a message; compare their versions.
 - `sample-queue-full`, `sample-spool-full`, `sample-spool-write`: raw rows were given up, their

@@ -1,5 +1,7 @@
 #include "server/ingest/batch_checks.h"
 
+#include <climits>
+#include <cstdint>
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -334,6 +336,14 @@ absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckKeptBatch(const v1::Batch& batch) {
+  BatchLimits limits;
+  limits.max_name_bytes = SIZE_MAX;
+  limits.max_sources = INT_MAX;
+  limits.max_columns = INT_MAX;
+  return CheckBatch(batch, limits);
 }
 
 }  // namespace plumbline::server

@@ -23,6 +23,9 @@ struct BatchLimits {
 // InvalidArgument: "evidence[3].routing.sample.scores: 12 bytes of data for f32 [4,8], expected
 // 128".
 absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits);
+// Of one that was taken once, and so was checked; but what a file says may be anything. Names may
+// be longer than the limit is now.
+absl::Status CheckKeptBatch(const v1::Batch& batch);
 absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits);
 // Each by itself, how many there are, and of how many runs: "sources[3]: rank 4 of 2 ranks".
 absl::Status CheckSources(const google::protobuf::RepeatedPtrField<v1::Source>& sources,

@@ -74,6 +74,7 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
   if (auto s = CheckHello(hello); !s.ok()) return s;
   for (const std::string& run : RunsOf(hello)) {
     if (auto s = may_write(run); !s.ok()) return s;
+    if (auto s = judge_->quarantine().MayWrite(run); !s.ok()) return s;
     if (auto s = names_->AddRun(run); !s.ok()) return s;
   }
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
@@ -282,8 +283,11 @@ void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
                             ? CheckBatch(*batch->batch, limits_)
                             : absl::InvalidArgumentError("stream_id is not the one of the hello");
   if (status.ok()) status = names_->Add(*batch->batch);
+  const Quarantine& quarantine = judge_->quarantine();
   for (int i = 0; status.ok() && i < batch->batch->sources_size(); ++i) {
-    status = ClaimLocked(stream, batch->batch->sources(i));
+    const v1::Source& source = batch->batch->sources(i);
+    status = quarantine.MayWrite(source.run());
+    if (status.ok()) status = ClaimLocked(stream, source);
   }
   if (!status.ok()) batch->refused = std::string(status.message());
 }

@@ -1,7 +1,6 @@
 #include "server/judge/judge.h"
 
 #include <algorithm>
-#include <climits>
 #include <cstdint>
 #include <utility>
 
@@ -55,7 +54,13 @@ Judge::Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gap
       streams_(options.max_streams),
       checkpoint_bytes_(options.checkpoint_bytes),
       checkpoint_interval_(options.checkpoint_interval),
-      runs_(options.grace, options.engine.window_steps) {}
+      open_run_(options.open_run),
+      own_quarantine_(options.quarantine == nullptr
+                          ? std::make_unique<Quarantine>("", [] { return UnixNanos(); })
+                          : nullptr),
+      quarantine_(options.quarantine == nullptr ? own_quarantine_.get() : options.quarantine),
+      runs_(options.grace, options.engine.window_steps),
+      open_limit_(options.open_bytes) {}
 
 absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options,
                                                      IncidentBook* book, const GapBook* gaps,
@@ -67,6 +72,9 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
       rules::Engine::Create(config, [j = judge.get()](const v1::Verdict& v) { j->OnVerdict(v); });
   if (!engine.ok()) return engine.status();
   judge->engine_ = std::move(*engine);
+  judge->engine_->SetGuard(judge->quarantine_);
+  judge->quarantine_->SetOnHeld(
+      [j = judge.get()](const v1::QuarantinedRun& run) { j->newly_held_.push_back(run); });
   judge->engine_->SetOnSeries(
       [store = options.store](const rules::StepSeries& series) { store->AddSeries(series); });
   judge->engine_->SetOnLate(
@@ -90,6 +98,7 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
   next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
   catching_up_ = reader != nullptr;
   thread_ = std::thread([this, reader = std::move(reader), replay = std::move(replay)]() mutable {
+    TellHeldBefore();
     if (reader == nullptr || JudgeAgain(replay, *reader)) {
       reader.reset();  // segments that retention takes must not be held open
       catching_up_ = false;
@@ -113,10 +122,11 @@ void Judge::Loop() {
   auto next_timers = JudgeQueue::Clock::now() + kTimerPeriod;
   for (;;) {
     JudgeItem item;
-    const auto popped = queue_.Pop(next_timers, &item);
+    const auto popped = queue_.Pop(WakeAt(next_timers), &item);
     if (popped == JudgeQueue::Popped::kClosed) return;
     judging_.Begin();
     if (popped == JudgeQueue::Popped::kItem) Handle(std::move(item));
+    if (retry_ != nullptr) GoOnWithRetry(false);
     CheckpointIfDue();
     judging_.End();
     if (stopping()) {
@@ -153,12 +163,14 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
     if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
     apply_until(entry.prefix.number);
     judging_.Begin();
+    KeepReplayWithinBudget(event != replay.events.end());
     JudgeAgain(entry);
     ++judged;
     CheckpointIfDue();
     judging_.End();
   }
   apply_until(JournalReader::kAll);
+  KeepWithinBudget();
   {
     std::lock_guard lock(mutex_);
     runs_.DisconnectAll(Now());
@@ -182,14 +194,8 @@ void Judge::TellFoundAgain() {
 void Judge::JudgeAgain(const StoredEntry& entry) {
   auto batch = std::make_shared<v1::Batch>();
   const std::string_view body = entry.body();
-  // What was taken once was checked; what a file says may be anything. Names may be longer than the
-  // limit is now.
-  BatchLimits limits;
-  limits.max_name_bytes = SIZE_MAX;
-  limits.max_sources = INT_MAX;
-  limits.max_columns = INT_MAX;
   absl::Status whole = batch->ParseFromArray(body.data(), static_cast<int>(body.size()))
-                           ? CheckBatch(*batch, limits)
+                           ? CheckKeptBatch(*batch)
                            : absl::DataLossError("no batch");
   if (!whole.ok()) {
     LogError("journal: entry {} cannot be judged: {:?}", entry.prefix.number,
@@ -224,6 +230,7 @@ void Judge::Handle(JudgeItem item) {
       bytes_since_checkpoint_ += item.batch.bytes;
       HandleBatch(item.entry, item.stream_id, item.batch);
       judged_entry_ = item.entry;
+      KeepWithinBudget();
       return;
     case JudgeItem::Kind::kConnected: {
       std::lock_guard lock(mutex_);
@@ -246,6 +253,9 @@ void Judge::Handle(JudgeItem item) {
       if (item.decided) item.decided(kept);
       return;
     }
+    case JudgeItem::Kind::kTask:
+      item.task();
+      return;
   }
 }
 
@@ -258,7 +268,9 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
     runs = runs_.RunsOf(*batch);
   }
   streams_.Note(stream_id, batch->sequence());
+  if (SetAside(entry, parsed, runs)) return;
   const auto items = static_cast<uint64_t>(batch->evidence_size());
+  quarantine_->At(entry, catching_up_);
   store_->BeginEntry(entry);
   const absl::Status added = engine_->Add(batch);
   store_->EndEntry();
@@ -267,10 +279,15 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
     LogWarning("{} evidence items refused by the rule engine: {}", items,
                std::string(added.message()));
   }
+  TellHeld();
   for (const std::string& run : runs) SetClosedStep(run);
 }
 
 void Judge::SetClosedStep(const std::string& run) {
+  if (!quarantine_->Holds(run)) ShowClosedStep(run);
+}
+
+void Judge::ShowClosedStep(const std::string& run) {
   const int64_t step = engine_->closed_step(run);
   book_->StepClosed(run, step);
   std::lock_guard lock(mutex_);
@@ -360,6 +377,8 @@ absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
 
 void Judge::Apply(const v1::JudgeEvent& event) {
   store_->BeginEntry(judged_entry_);
+  quarantine_->At(judged_entry_, catching_up_);
+  DeferEvent(event);
   rules::TellCloses(event, "", engine_.get());
   if (event.has_ranks_gone()) {
     LogGone(event.ranks_gone());
@@ -388,6 +407,7 @@ void Judge::Apply(const v1::JudgeEvent& event) {
   // It was checked before it was kept; what has happened since decides again when it is replayed.
   if (event.has_incident()) book_->Apply(event.incident()).IgnoreError();
   store_->EndEntry();
+  TellHeld();
 }
 
 void Judge::OnVerdict(const v1::Verdict& verdict) {
@@ -427,6 +447,15 @@ std::vector<v1::RunInfo> Judge::Runs() const {
   {
     std::lock_guard lock(mutex_);
     list = runs_.List();
+  }
+  for (v1::QuarantinedRun& run : quarantine_->List()) {
+    auto info = std::find_if(list.begin(), list.end(),
+                             [&](const v1::RunInfo& i) { return i.run() == run.run(); });
+    if (info == list.end()) {
+      info = list.emplace(list.end());
+      info->set_run(run.run());
+    }
+    *info->mutable_quarantined() = std::move(run);
   }
   for (v1::RunInfo& info : list) {
     info.set_open_incidents(book_->OpenIn(info.run()));

@@ -30,6 +30,8 @@
 #include "server/judge/awake_clock.h"
 #include "server/judge/judge_queue.h"
 #include "server/judge/liveness.h"
+#include "server/judge/quarantine.h"
+#include "server/judge/run_retry.h"
 #include "server/judge/run_table.h"
 #include "server/judge/stream_marks.h"
 #include "server/store/store.h"
@@ -41,8 +43,11 @@ struct JudgeOptions {
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
   std::chrono::nanoseconds hang = std::chrono::seconds(10);  // a rank may stand so long
   size_t queue_bytes = 256u << 20;
-  size_t max_streams = 20000;  // that a checkpoint knows
-  Store* store = nullptr;      // of what closes; must outlive the judge
+  size_t max_streams = 20000;        // that a checkpoint knows
+  uint64_t open_bytes = 0;           // that the open steps of all runs may hold; 0: no bound
+  Store* store = nullptr;            // of what closes; must outlive the judge
+  Quarantine* quarantine = nullptr;  // must outlive it; null: one that is not kept
+  OpenRun open_run;                  // what is kept of a run; empty: nothing is
   // What is judged between two checkpoints: so many bytes, or so much time, whichever is first.
   uint64_t checkpoint_bytes = 256u << 20;
   std::chrono::nanoseconds checkpoint_interval = std::chrono::seconds(60);
@@ -82,6 +87,9 @@ class Judge {
   void Hold(bool held) { queue_.Hold(held); }
   // What the open steps of all runs hold, a moment ago.
   uint64_t open_step_bytes() const { return open_step_bytes_; }
+  uint64_t open_step_limit() const { return open_limit_; }  // 0: none
+  // How often the oldest steps of a run were closed because all runs together held too much.
+  uint64_t made_room() const { return made_room_; }
   // How long the judging thread is at one item, or one entry that it judges again.
   std::chrono::nanoseconds judging_for() const { return judging_.For(); }
 
@@ -89,6 +97,12 @@ class Judge {
   // on the judging thread after it was applied, or with the reason why it could not be kept; never
   // when the judge stops before.
   void Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done);
+
+  // Somebody decided about a run in quarantine; `done` as of Decide, of a retry once all that is
+  // kept of the run has been judged. `who` is for the log and the incident's history.
+  void UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
+                 const std::string& who, std::function<void(absl::Status)> done);
+  const Quarantine& quarantine() const { return *quarantine_; }
 
   // Judges what was pushed, for a few seconds at most, then stops. Runs that go on elsewhere are
   // not finished by it. The journal must have been stopped.
@@ -137,6 +151,29 @@ class Judge {
   void Apply(const v1::JudgeEvent& event);
   void OnVerdict(const v1::Verdict& verdict);
   void SetClosedStep(const std::string& run);
+  void ShowClosedStep(const std::string& run);
+  // judge_budget.cc
+  void KeepWithinBudget();
+  void KeepReplayWithinBudget(bool more_events);
+  void RetryTakesTooMuch(const std::string& run);
+  // judge_quarantine.cc
+  bool SetAside(uint64_t entry, const ParsedBatch& parsed, const std::vector<std::string>& runs);
+  void DeferEvent(const v1::JudgeEvent& event);
+  void TellHeld();
+  void TellHeldBefore();
+  void Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
+                   const std::string& reason);
+  void DropRun(const v1::QuarantinedRun& run, const std::string& who,
+               const std::function<void(absl::Status)>& done);
+  void RetryRun(const v1::QuarantinedRun& run, const std::string& who,
+                std::function<void(absl::Status)> done);
+  void GoOnWithRetry(bool to_the_end);
+  void JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch);
+  void JudgeRetried(uint64_t entry, const v1::JudgeEvent& event);
+  void JudgeRetried(const v1::ReadRunItem& item);
+  void EndRetry(const absl::Status& status);
+  void ReleaseRetried();
+  JudgeQueue::Clock::time_point WakeAt(JudgeQueue::Clock::time_point next_timers) const;
   void CheckpointIfDue();
   Checkpoint TakeCheckpoint();
   void PersistReports(Archive& archive);
@@ -165,6 +202,22 @@ class Judge {
   uint64_t applied_event_ = 0;  // number of the last one
   bool undecided_ = false;      // an event could not be kept: what it says must not happen
 
+  // Runs in quarantine, and the one that is judged again.
+  struct Retry {
+    std::unique_ptr<RunRetry> items;  // null: all was judged, a checkpoint has to know it
+    v1::QuarantinedRun run;
+    std::string who;
+    std::function<void(absl::Status)> done;
+    bool handed_in = false;  // the checkpoint
+    int64_t former_checkpoint = 0;
+    JudgeQueue::Clock::time_point wake{};
+  };
+  const OpenRun open_run_;
+  std::unique_ptr<Quarantine> own_quarantine_;
+  Quarantine* const quarantine_;
+  std::vector<v1::QuarantinedRun> newly_held_;
+  std::unique_ptr<Retry> retry_;
+
   struct RunReport {
     rules::Report report;
     uint64_t judged = 0;
@@ -181,6 +234,8 @@ class Judge {
   std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
   Busy judging_;
   std::atomic<uint64_t> open_step_bytes_{0};
+  const uint64_t open_limit_;
+  std::atomic<uint64_t> made_room_{0};
   std::thread thread_;
 };
 

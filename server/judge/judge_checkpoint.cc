@@ -60,6 +60,7 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   archive.End();
   // The engine knows something now and the rest does not: the caller starts over with a new judge.
   if (!archive.ok()) return absl::DataLossError(archive.error());
+  for (const v1::QuarantinedRun& run : quarantine_->List()) engine_->Drop(run.run());
   runs_.DisconnectAll(Now());
   // A server before this one did not write it.
   if (const auto streams = checkpoint.parts.find(kCheckpointStreams);

@@ -26,6 +26,7 @@ struct JudgeItem {
     kDisconnected,  // the stream of `sources` broke or ended
     kBeat,          // `sources` go on and have nothing else to say
     kDecision,      // somebody outside decided `event`
+    kTask,          // `task` is to be done there
   };
   Kind kind = Kind::kBatch;
   uint64_t stream_id = 0;
@@ -36,6 +37,7 @@ struct JudgeItem {
   bool backlog = false;  // of kConnected and kBeat: evidence waits to be sent
   v1::JudgeEvent event;
   std::function<void(absl::Status)> decided;  // after `event` was applied, or could not be kept
+  std::function<void()> task;
 };
 
 // Thread-safe.

@@ -27,6 +27,18 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
              static_cast<double>(s.judge->queued_bytes()));
   out->Gauge("plumbline_open_step_bytes", "Memory of the steps that wait for ranks, of all runs.",
              static_cast<double>(s.judge->open_step_bytes()));
+  out->Gauge("plumbline_quarantined_runs",
+             "Runs that are kept and not judged until somebody decides (plumb runs).",
+             static_cast<double>(s.judge->quarantine().waiting()));
+  out->Counter("plumbline_quarantined_evidence_total",
+               "Items that came of runs in quarantine: kept, not judged.",
+               static_cast<double>(s.judge->quarantine().unjudged()));
+  out->Gauge("plumbline_open_step_limit_bytes",
+             "What those steps may take together (limits.open_bytes).",
+             static_cast<double>(s.judge->open_step_limit()));
+  out->Counter("plumbline_made_room_total",
+               "Times that the oldest steps of a run closed because all runs together held more.",
+               static_cast<double>(s.judge->made_room()));
   const int64_t oldest = s.judge->oldest_queued_unix_ns();
   out->Gauge("plumbline_judge_lag_seconds",
              "Age of the oldest batch that the rules have not seen; 0: they have seen all.",

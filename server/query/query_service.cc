@@ -113,16 +113,25 @@ class QueryServiceImpl : public QueryService, public v1::Query::CallbackService 
     });
   }
 
-  // No run is ever set aside by this server yet, so there is none to decide about.
   grpc::ServerUnaryReactor* UpdateRun(grpc::CallbackServerContext* context,
                                       const v1::UpdateRunRequest* request,
                                       v1::UpdateRunResponse* /*response*/) override {
-    absl::Status status = Enter(context)->Check(Scope::kAdmin, request->run());
-    if (status.ok()) {
-      status =
-          absl::NotFoundError(absl::StrCat("run \"", request->run(), "\" is not in quarantine"));
+    const auto lease = Enter(context);
+    const absl::Status status = lease->Check(Scope::kAdmin, request->run());
+    if (!status.ok()) return Done(context, status);
+    if (sources_.update_run == nullptr) {
+      return Done(context, absl::NotFoundError(
+                               absl::StrCat("run \"", request->run(), "\" is not in quarantine")));
     }
-    return Done(context, status);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const auto call = pending_.Add(reactor);
+    const std::string entry = lease->Names();
+    sources_.update_run(*request, entry.empty() ? context->peer() : entry,
+                        [this, call](const absl::Status& done) {
+                          call->Finish([&] { return ToGrpc(done); });
+                          pending_.Remove(call);
+                        });
+    return reactor;
   }
 
   grpc::ServerUnaryReactor* UpdateIncident(grpc::CallbackServerContext* context,

@@ -36,6 +36,10 @@ struct QuerySources {
   // Carries out what somebody decided about an incident, at its place among the batches, and then
   // calls `done` on any thread. Empty: the book is told at once.
   std::function<void(v1::IncidentUpdate update, std::function<void(absl::Status)> done)> update;
+  // Carries out what somebody decided about a run in quarantine; as `update`. Empty: none is.
+  std::function<void(const v1::UpdateRunRequest& request, const std::string& who,
+                     std::function<void(absl::Status)> done)>
+      update_run;
   // Who was told of an incident. Empty: nobody ever is.
   std::function<std::vector<v1::AlertDelivery>(const std::string& fingerprint)> alerts;
 };

@@ -1,0 +1,63 @@
+// What all runs together hold, kept within its bound: docs/decisions/0020.
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/judge/judge.h"
+#include "server/log.h"
+
+namespace plumbline::server {
+namespace {
+
+// More than is needed closes at once: each time costs a commit of the journal.
+constexpr uint64_t kSlack = 16;
+
+}  // namespace
+
+// The run that holds most closes its oldest steps, which is an event: so does a restart, and an
+// audit of the stored run.
+void Judge::KeepWithinBudget() {
+  while (open_limit_ > 0 && !undecided_ && engine_->open_bytes() > open_limit_) {
+    const std::string run = engine_->LargestRun();
+    if (quarantine_->Holds(run)) {
+      RetryTakesTooMuch(run);
+      continue;
+    }
+    const uint64_t over = engine_->open_bytes() - open_limit_ + open_limit_ / kSlack;
+    const uint64_t held = engine_->open_bytes(run);
+    v1::JudgeEvent event;
+    event.mutable_make_room()->set_run(run);
+    event.mutable_make_room()->set_bytes(held - std::min(held, over));
+    LogWarning(
+        "run {:?}: its oldest steps close: what all runs hold open is more than {} MiB "
+        "(limits.open_bytes), and of them it holds {} MiB",
+        run, open_limit_ >> 20, held >> 20);
+    if (!KeepAndApply(std::move(event)).ok()) return;
+    ++made_room_;
+  }
+}
+
+// Of a journal whose server closed these steps for want of room, too, if it had as little: then the
+// event that says so comes next. So only a bound that was lowered is met here.
+void Judge::KeepReplayWithinBudget(bool more_events) {
+  if (!more_events) return KeepWithinBudget();
+  while (open_limit_ > 0 && engine_->open_bytes() > open_limit_ + open_limit_ / 4) {
+    const std::string run = engine_->LargestRun();
+    const uint64_t held = engine_->open_bytes(run);
+    engine_->Drop(run);
+    quarantine_->Failed(
+        run, absl::StrCat("its open steps hold ", held >> 20, " MiB, and all runs may hold ",
+                          open_limit_ >> 20, " MiB (limits.open_bytes)"));
+    TellHeld();
+  }
+}
+
+void Judge::RetryTakesTooMuch(const std::string& run) {
+  engine_->Drop(run);
+  if (retry_ == nullptr || retry_->run.run() != run) return;
+  EndRetry(absl::ResourceExhaustedError(
+      absl::StrCat("its open steps and those of all other runs hold more than ", open_limit_ >> 20,
+                   " MiB: raise limits.open_bytes")));
+}
+
+}  // namespace plumbline::server

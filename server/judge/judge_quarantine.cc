@@ -1,0 +1,265 @@
+// Runs that the judge leaves out, and what becomes of them when somebody decides.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rules/engine/told_closes.h"
+#include "rules/lib/hang_verdict.h"
+#include "server/ingest/batch_checks.h"
+#include "server/judge/judge.h"
+#include "server/log.h"
+
+namespace plumbline::server {
+namespace {
+
+// Others are judged between two slices of a retry.
+constexpr std::chrono::milliseconds kSlice{20};
+constexpr std::chrono::milliseconds kReadWait{2}, kCheckpointWait{20};
+constexpr std::chrono::seconds kCheckpointRetry{2};
+
+uint64_t ItemsOf(const v1::Batch& batch) {
+  auto items = static_cast<uint64_t>(batch.evidence_size());
+  for (const v1::SeriesRows& rows : batch.series()) items += rules::CountPresent(rows);
+  return items;
+}
+
+}  // namespace
+
+// True: nobody is left of whom the batch speaks.
+bool Judge::SetAside(uint64_t entry, const ParsedBatch& parsed,
+                     const std::vector<std::string>& runs) {
+  if (quarantine_->held() == 0) return false;
+  const auto held = std::count_if(runs.begin(), runs.end(), [&](const std::string& run) {
+    if (!quarantine_->Holds(run)) return false;
+    if (retry_ != nullptr && retry_->items != nullptr && retry_->items->run() == run)
+      retry_->items->Defer({entry, parsed.batch, {}});
+    return true;
+  });
+  if (static_cast<size_t>(held) < runs.size() || runs.empty()) return false;
+  quarantine_->CountUnjudged(ItemsOf(*parsed.batch));
+  store_->BeginEntry(entry);  // it stands there, as the checkpoint will
+  store_->EndEntry();
+  return true;
+}
+
+void Judge::DeferEvent(const v1::JudgeEvent& event) {
+  if (retry_ == nullptr || retry_->items == nullptr || event.has_suppressions()) return;
+  if (!event.has_incident()) retry_->items->Defer({judged_entry_, nullptr, event});
+}
+
+// Once the engine is done with what made them so.
+void Judge::TellHeld() {
+  for (const v1::QuarantinedRun& run : std::exchange(newly_held_, {})) {
+    store_->FinishRun(run.run());  // a retry tells the store again from behind what it has
+    OnVerdict(Quarantine::VerdictOf(run));
+  }
+}
+
+// A checkpoint may be older than the decision of this start.
+void Judge::TellHeldBefore() {
+  for (const v1::QuarantinedRun& run : quarantine_->List()) {
+    const v1::Verdict verdict = Quarantine::VerdictOf(run);
+    if (run.dropped() || !book_->IncidentOf(verdict.finding().fingerprint()).empty()) continue;
+    OnVerdict(verdict);
+  }
+}
+
+void Judge::UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
+                      const std::string& who, std::function<void(absl::Status)> done) {
+  JudgeItem item;
+  item.kind = JudgeItem::Kind::kTask;
+  item.task = [this, run, action, who, done = std::move(done)] {
+    const auto found = quarantine_->Find(run);
+    if (!found) return done(Quarantine::NotHere(run));
+    if (found->dropped())
+      return done(absl::FailedPreconditionError(
+          absl::StrCat("run \"", run, "\" was dropped: it is never judged again")));
+    if (action == v1::UpdateRunRequest::ACTION_DROP) return DropRun(*found, who, done);
+    if (action == v1::UpdateRunRequest::ACTION_RETRY) return RetryRun(*found, who, done);
+    done(absl::InvalidArgumentError("expected an action, found none: retry or drop"));
+  };
+  Push(std::move(item));
+}
+
+void Judge::DropRun(const v1::QuarantinedRun& run, const std::string& who,
+                    const std::function<void(absl::Status)>& done) {
+  const absl::Status dropped = quarantine_->Drop(run.run());
+  if (!dropped.ok()) return done(dropped);
+  LogWarning("run {:?}: dropped by {:?}; what is kept of it is never judged", run.run(), who);
+  if (retry_ != nullptr && retry_->run.run() == run.run())
+    EndRetry(absl::AbortedError("the run was dropped meanwhile"));
+  engine_->Drop(run.run());
+  Acknowledge(run, who, "the run was dropped: it is never judged");
+  done(absl::OkStatus());
+}
+
+// Beside the log: the history of its incident says who decided what.
+void Judge::Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
+                        const std::string& reason) {
+  v1::JudgeEvent event;
+  v1::IncidentUpdate& update = *event.mutable_incident();
+  update.set_fingerprint(book_->IncidentOf(Quarantine::VerdictOf(run).finding().fingerprint()));
+  if (update.fingerprint().empty()) return;
+  update.set_action(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
+  update.set_who(who);
+  update.set_reason(reason);
+  (void)KeepAndApply(std::move(event));
+}
+
+// ---- judged again ----------------------------------------------------------------------------
+
+void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
+                     std::function<void(absl::Status)> done) {
+  if (retry_ != nullptr) {
+    return done(absl::UnavailableError(absl::StrCat("run \"", retry_->run.run(),
+                                                    "\" is being judged again; ask when that is "
+                                                    "over")));
+  }
+  LogInfo("run {:?}: judged again, as {:?} asks", run.run(), who);
+  {
+    std::lock_guard lock(mutex_);
+    reports_.erase(run.run());
+  }
+  engine_->Drop(run.run());
+  retry_ = std::make_unique<Retry>();
+  retry_->run = run;
+  retry_->who = who;
+  retry_->done = std::move(done);
+  const OpenRun nothing = [](const std::string&, uint64_t) -> absl::StatusOr<RunItems> {
+    return absl::NotFoundError("nothing is kept");
+  };
+  retry_->items = std::make_unique<RunRetry>(run.run(), judged_entry_,
+                                             std::max<uint64_t>(judged_entry_, applied_event_),
+                                             open_run_ ? open_run_ : nothing);
+}
+
+void Judge::JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch) {
+  quarantine_->At(entry, true);
+  store_->BeginEntry(entry);
+  const absl::Status added = engine_->Add(std::move(batch));
+  store_->EndEntry();
+  ShowClosedStep(retry_->run.run());
+  if (!added.ok()) {
+    ++counters_->engine_refused;
+    LogWarning("run {:?}: entry {}: refused by the rule engine: {}", retry_->run.run(), entry,
+               std::string(added.message()));
+  }
+}
+
+// Suppressions are those that hold now: they are of all runs.
+void Judge::JudgeRetried(uint64_t entry, const v1::JudgeEvent& event) {
+  const std::string& run = retry_->run.run();
+  if (event.has_stream_sets()) {
+    auto declared = std::make_shared<v1::Batch>();
+    declared->set_stream_id(event.stream_sets().stream_id());
+    declared->add_sources()->set_run(run);
+    *declared->mutable_series_sets() = event.stream_sets().sets();
+    return JudgeRetried(entry, std::move(declared));
+  }
+  quarantine_->At(entry, true);
+  store_->BeginEntry(entry);
+  rules::TellCloses(event, run, engine_.get());
+  if (event.has_hung() && event.hung().run() == run)
+    engine_->Tell(run, rules::kHangRule, rules::HangVerdict(event.hung()));
+  if (event.run_finished().run() == run && event.has_run_finished()) store_->FinishRun(run);
+  store_->EndEntry();
+  ShowClosedStep(run);
+}
+
+void Judge::JudgeRetried(const v1::ReadRunItem& item) {
+  if (item.has_event()) return JudgeRetried(item.entry(), item.event());
+  auto batch = std::make_shared<v1::Batch>();
+  if (!batch->ParseFromString(item.batch()) || !CheckKeptBatch(*batch).ok()) {
+    LogError("journal: entry {} cannot be judged", item.entry());
+    return;
+  }
+  JudgeRetried(item.entry(), std::move(batch));
+}
+
+// Until the slice is over, or, `to_the_end`, all of it is.
+void Judge::GoOnWithRetry(bool to_the_end) {
+  if (retry_->items == nullptr) return ReleaseRetried();
+  RunRetry& items = *retry_->items;
+  to_the_end = to_the_end || items.full();
+  const auto until = JudgeQueue::Clock::now() + kSlice;
+  quarantine_->Only(&items.run());
+  auto next = RunRetry::Next::kItem;
+  while (newly_held_.empty() && next == RunRetry::Next::kItem &&
+         (to_the_end || JudgeQueue::Clock::now() < until)) {
+    v1::ReadRunItem item;
+    next = items.Take(to_the_end, &item);
+    if (next == RunRetry::Next::kItem) JudgeRetried(item);
+  }
+  RunRetry::Deferred live;
+  bool all = false;
+  while (next == RunRetry::Next::kEnd && newly_held_.empty() &&
+         (to_the_end || JudgeQueue::Clock::now() < until)) {
+    all = !items.TakeDeferred(&live);
+    if (all) break;
+    if (live.batch != nullptr) {
+      JudgeRetried(live.entry, std::move(live.batch));
+    } else {
+      JudgeRetried(live.entry, live.event);
+    }
+  }
+  quarantine_->Only(nullptr);
+  store_->BeginEntry(judged_entry_);
+  retry_->wake = JudgeQueue::Clock::now();
+  if (next == RunRetry::Next::kNotYet) retry_->wake += kReadWait;
+  if (!newly_held_.empty()) {
+    const std::string reason = newly_held_.front().reason();
+    TellHeld();
+    return EndRetry(absl::InternalError(absl::StrCat("still in quarantine: ", reason)));
+  }
+  KeepWithinBudget();
+  if (retry_ == nullptr || !all) return;
+  if (!items.status().ok()) {
+    engine_->Drop(items.run());
+    return EndRetry(items.status());
+  }
+  quarantine_->Rejoin(items.run());
+  LogInfo("run {:?}: judged again, all that is kept of it", items.run());
+  retry_->items.reset();
+  ReleaseRetried();
+}
+
+// It leaves the quarantine on disk once a checkpoint knows what was judged: a restart begins there.
+void Judge::ReleaseRetried() {
+  const auto now = JudgeQueue::Clock::now();
+  if (now < retry_->wake) return;
+  retry_->wake = now + kCheckpointWait;
+  if (checkpointer_ != nullptr) {
+    if (!checkpointer_->idle() || undecided_) return;
+    if (!std::exchange(retry_->handed_in, true)) {
+      retry_->former_checkpoint = checkpointer_->last_unix_ns();
+      checkpointed_entry_ = ~uint64_t{0};
+      return HandInCheckpoint();
+    }
+    if (checkpointer_->last_unix_ns() == retry_->former_checkpoint) {  // it could not be written
+      retry_->handed_in = false;
+      retry_->wake = now + kCheckpointRetry;
+      return;
+    }
+  }
+  if (auto s = quarantine_->Release(retry_->run.run()); !s.ok()) {
+    LogError("{}", std::string(s.message()));
+    retry_->wake = now + kCheckpointRetry;
+    return;
+  }
+  Acknowledge(retry_->run, retry_->who, "the run was judged again");
+  EndRetry(absl::OkStatus());
+}
+
+void Judge::EndRetry(const absl::Status& status) {
+  if (!status.ok())
+    LogWarning("run {:?}: not judged again: {}", retry_->run.run(), std::string(status.message()));
+  const auto retry = std::move(retry_);
+  retry->done(status);
+}
+
+JudgeQueue::Clock::time_point Judge::WakeAt(JudgeQueue::Clock::time_point next_timers) const {
+  return retry_ == nullptr ? next_timers : std::min(next_timers, retry_->wake);
+}
+
+}  // namespace plumbline::server

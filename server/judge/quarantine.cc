@@ -1,0 +1,240 @@
+#include "server/judge/quarantine.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rules/lib/verdicts.h"
+#include "rules/rule.h"
+#include "server/judge/quarantine_file.h"
+#include "server/log.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr char kRule[] = "meta/data-loss";
+constexpr char kCause[] = "quarantined";
+
+std::string FileOf(const std::string& directory) { return directory + "/quarantine"; }
+
+}  // namespace
+
+Quarantine::Quarantine(const std::string& directory, std::function<int64_t()> unix_ns)
+    : directory_(directory), unix_ns_(std::move(unix_ns)) {
+  if (directory_.empty()) return;
+  Load();
+  std::optional<JudgingMark::Found> died;
+  std::string error;
+  mark_ = JudgingMark::Open(directory_ + "/judging", &died, &error);
+  if (mark_ == nullptr)
+    LogWarning("{}: should this process die over a run, the next one cannot know which", error);
+  TakeDeath(died);
+}
+
+void Quarantine::Load() {
+  const std::string path = FileOf(directory_);
+  auto state = ReadQuarantine(path);
+  if (!state.ok()) {
+    if (absl::IsNotFound(state.status())) return;
+    LogError("{}; no run is in quarantine, and none is dropped: it is set aside as {}.damaged",
+             std::string(state.status().message()), path);
+    std::rename(path.c_str(), (path + ".damaged").c_str());
+    return;
+  }
+  death_ = state->death();
+  for (v1::QuarantinedRun& run : *state->mutable_runs()) {
+    LogWarning("run {:?}: {}", run.run(),
+               run.dropped() ? "was dropped, and is not judged" : "is in quarantine, not judged");
+    Entry& entry = runs_[run.run()];
+    entry.run = std::move(run);
+  }
+  CountLocked();
+}
+
+// What the process before this one died over; it may have been killed there, by chance.
+void Quarantine::TakeDeath(const std::optional<JudgingMark::Found>& died) {
+  const v1::QuarantineState::Death before = std::exchange(death_, {});
+  if (died) {
+    LogWarning("the last process ended while it judged run {:?}, entry {}", died->run, died->entry);
+    // One that is here already was being tried again.
+    if (!runs_.contains(died->run)) CountDeath(before, *died);
+  }
+  if (!died && before.runs().empty()) return;
+  std::lock_guard lock(mutex_);
+  if (auto s = SaveLocked(); !s.ok()) LogError("{}", std::string(s.message()));
+}
+
+void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
+                            const JudgingMark::Found& died) {
+  const bool again = before.runs_size() == 1 && before.runs(0) == died.run;
+  const bool same_place = again && before.entry() == died.entry;
+  uint32_t count = 1;
+  if (same_place) {
+    count += before.count() + kSamePlace - 1;
+  } else if (again && died.replaying) {
+    count += before.count();
+  }
+  if (count >= kTooMany) {
+    const std::string reason =
+        same_place ? absl::StrCat("plumbd died twice while it judged entry ", died.entry, " of it")
+                   : absl::StrCat(
+                         "plumbd died again and again while it judged this run, the last "
+                         "time at entry ",
+                         died.entry);
+    return Hold(died.run, died.entry, reason);
+  }
+  death_.add_runs(died.run);
+  death_.set_entry(died.entry);
+  death_.set_count(count);
+}
+
+// ---- the judging thread's --------------------------------------------------------------------
+
+bool Quarantine::Begin(const std::string& run) {
+  if (only_ != nullptr ? run != *only_ : Holds(run)) return false;
+  if (mark_ != nullptr) mark_->Enter(run, entry_, replaying_);
+  return true;
+}
+
+void Quarantine::End() {
+  if (mark_ != nullptr) mark_->Leave();
+}
+
+void Quarantine::Failed(const std::string& run, const std::string& what) {
+  Hold(run, entry_, absl::StrCat("it could not be judged at entry ", entry_, ": ", what));
+}
+
+// It is held from now on, even if the disk does not take that it is.
+void Quarantine::Hold(const std::string& run, uint64_t entry, const std::string& reason) {
+  v1::QuarantinedRun held;
+  held.set_run(run);
+  held.set_reason(reason);
+  held.set_entry(entry);
+  held.set_unix_ns(unix_ns_());
+  LogError(
+      "run {:?}: in quarantine: {}; it is kept and not judged until plumb runs --retry or --drop",
+      run, reason);
+  {
+    std::lock_guard lock(mutex_);
+    runs_[run] = {held, false};
+    CountLocked();
+    if (auto s = SaveLocked(); !s.ok()) LogError("{}", std::string(s.message()));
+  }
+  if (on_held_) on_held_(held);
+}
+
+// ---- anybody's -------------------------------------------------------------------------------
+
+bool Quarantine::Holds(const std::string& run) const {
+  if (held_ == 0) return false;
+  std::lock_guard lock(mutex_);
+  const auto found = runs_.find(run);
+  return found != runs_.end() && !found->second.rejoined;
+}
+
+absl::Status Quarantine::MayWrite(const std::string& run) const {
+  if (held_ == 0) return absl::OkStatus();
+  std::lock_guard lock(mutex_);
+  const auto found = runs_.find(run);
+  if (found == runs_.end() || !found->second.run.dropped()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("run \"", run,
+                   "\" was dropped by an operator of this server (plumb runs --drop), and nothing "
+                   "of it is taken: give the run another name"));
+}
+
+std::optional<v1::QuarantinedRun> Quarantine::Find(const std::string& run) const {
+  std::lock_guard lock(mutex_);
+  const auto found = runs_.find(run);
+  if (found == runs_.end() || found->second.rejoined) return std::nullopt;
+  return found->second.run;
+}
+
+std::vector<v1::QuarantinedRun> Quarantine::List() const {
+  std::lock_guard lock(mutex_);
+  std::vector<v1::QuarantinedRun> list;
+  for (const auto& [name, entry] : runs_) {
+    if (!entry.rejoined) list.push_back(entry.run);
+  }
+  return list;
+}
+
+size_t Quarantine::waiting() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(runs_.begin(), runs_.end(), [](const auto& entry) {
+    return !entry.second.rejoined && !entry.second.run.dropped();
+  }));
+}
+
+absl::Status Quarantine::NotHere(const std::string& run) {
+  return absl::NotFoundError(absl::StrCat("run \"", run, "\" is not in quarantine"));
+}
+
+absl::Status Quarantine::Drop(const std::string& run) {
+  std::lock_guard lock(mutex_);
+  const auto found = runs_.find(run);
+  if (found == runs_.end() || found->second.rejoined) return NotHere(run);
+  found->second.run.set_dropped(true);
+  const absl::Status saved = SaveLocked();
+  if (!saved.ok()) found->second.run.set_dropped(false);
+  return saved;
+}
+
+void Quarantine::Rejoin(const std::string& run) {
+  std::lock_guard lock(mutex_);
+  const auto found = runs_.find(run);
+  if (found != runs_.end()) found->second.rejoined = true;
+  CountLocked();
+}
+
+absl::Status Quarantine::Release(const std::string& run) {
+  std::lock_guard lock(mutex_);
+  const auto found = runs_.find(run);
+  if (found == runs_.end() || !found->second.rejoined) return NotHere(run);
+  auto entry = runs_.extract(found);
+  const absl::Status saved = SaveLocked();
+  if (!saved.ok()) runs_.insert(std::move(entry));
+  return saved;
+}
+
+void Quarantine::CountLocked() {
+  held_ = static_cast<size_t>(std::count_if(
+      runs_.begin(), runs_.end(), [](const auto& entry) { return !entry.second.rejoined; }));
+}
+
+absl::Status Quarantine::SaveLocked() const {
+  if (directory_.empty()) return absl::OkStatus();
+  v1::QuarantineState state;
+  for (const auto& [name, entry] : runs_) *state.add_runs() = entry.run;
+  if (!death_.runs().empty()) *state.mutable_death() = death_;
+  return WriteQuarantine(FileOf(directory_), state);
+}
+
+v1::Verdict Quarantine::VerdictOf(const v1::QuarantinedRun& run) {
+  v1::Verdict verdict;
+  verdict.set_rule(kRule);
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  verdict.mutable_site()->set_run(run.run());
+  verdict.mutable_site()->set_op(kCause);  // one finding a cause, as of late evidence
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_rule(kRule);
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.set_strength(v1::STRENGTH_PROVED);
+  finding.set_title("the run is in quarantine: it is kept and not judged");
+  finding.set_explanation(absl::StrCat(
+      "Of this run nothing is judged: ", run.reason(),
+      ". What it sends is acknowledged and kept in the journal. Other runs are judged as ever."));
+  finding.mutable_cause()->set_id(kCause);
+  finding.mutable_cause()->set_confidence(1);
+  finding.set_fix(
+      "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), then "
+      "plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or plumb "
+      "runs --drop RUN: it never is, and what it sends is refused.");
+  rules::Put(*finding.mutable_witness(), "entry", static_cast<double>(run.entry()));
+  *finding.mutable_site() = verdict.site();
+  finding.set_fingerprint(rules::Fingerprint(kRule, verdict.site()));
+  return verdict;
+}
+
+}  // namespace plumbline::server

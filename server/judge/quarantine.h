@@ -1,0 +1,110 @@
+// Runs that are not judged: those over whose evidence the process died again and again, and those
+// that could not be judged within what memory there is. What they send is kept in the journal; a
+// person decides whether it is judged after all (retried) or never will be (dropped).
+//
+//   DATA/quarantine   a line "plumbline.quarantine/1 CRC32C", then a v1::QuarantineState
+//   DATA/judging      over whom the process is (judging_mark.h)
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plumbline/v1/finding.pb.h"
+#include "plumbline/v1/journal.pb.h"
+#include "rules/engine/run_guard.h"
+#include "server/judge/judging_mark.h"
+
+namespace plumbline::server {
+
+// Thread-safe but for what is the judging thread's.
+class Quarantine : public rules::RunGuard {
+ public:
+  // Deaths at one entry of the journal weigh more: a process that is killed from outside is seldom
+  // at the same one. So two there, or four in a row while the journal is judged again.
+  static constexpr uint32_t kSamePlace = 3;
+  static constexpr uint32_t kTooMany = 4;
+
+  // Takes up what a former process left in `directory`, and decides whether it died too often over
+  // one run. Empty: nothing is kept, and nothing was.
+  explicit Quarantine(const std::string& directory, std::function<int64_t()> unix_ns);
+
+  // ---- the judging thread's ----
+
+  bool Begin(const std::string& run) override;
+  void End() override;
+  void Failed(const std::string& run, const std::string& what) override;
+  // What Begin is about from now on.
+  void At(uint64_t entry, bool replaying) {
+    entry_ = entry;
+    replaying_ = replaying;
+  }
+  // While set, that run alone is judged, in quarantine or not; null: all that are not.
+  void Only(const std::string* run) { only_ = run; }
+  // Told of each run that is put into quarantine from now on.
+  void SetOnHeld(std::function<void(const v1::QuarantinedRun&)> on_held) {
+    on_held_ = std::move(on_held);
+  }
+
+  // ---- anybody's ----
+
+  // It is not judged.
+  bool Holds(const std::string& run) const;
+  // OK, or why nothing is taken of it any more. FailedPrecondition.
+  absl::Status MayWrite(const std::string& run) const;
+  std::optional<v1::QuarantinedRun> Find(const std::string& run) const;
+  std::vector<v1::QuarantinedRun> List() const;
+  size_t held() const { return held_; }  // dropped ones too
+  size_t waiting() const;                // for somebody to decide
+
+  static absl::Status NotHere(const std::string& run);  // NotFound
+  // NotFound: it is not in quarantine. An error of the disk: nothing has changed.
+  absl::Status Drop(const std::string& run);
+  // Judged again as far as its journal goes. It is judged from now on; after a restart only once
+  // Release has been called too, when a checkpoint knows what was judged.
+  void Rejoin(const std::string& run);
+  absl::Status Release(const std::string& run);
+
+  // What came of it meanwhile and was not judged.
+  void CountUnjudged(uint64_t items) { unjudged_ += items; }
+  uint64_t unjudged() const { return unjudged_; }
+
+  // The finding that stands for it among the incidents.
+  static v1::Verdict VerdictOf(const v1::QuarantinedRun& run);
+
+ private:
+  struct Entry {
+    v1::QuarantinedRun run;
+    bool rejoined = false;
+  };
+
+  void Load();
+  void TakeDeath(const std::optional<JudgingMark::Found>& died);
+  void CountDeath(const v1::QuarantineState::Death& before, const JudgingMark::Found& died);
+  void Hold(const std::string& run, uint64_t entry, const std::string& reason);
+  absl::Status SaveLocked() const;
+  void CountLocked();
+
+  const std::string directory_;
+  const std::function<int64_t()> unix_ns_;
+  std::unique_ptr<JudgingMark> mark_;  // null: nothing is kept
+  uint64_t entry_ = 0;
+  bool replaying_ = false;
+  const std::string* only_ = nullptr;
+  std::function<void(const v1::QuarantinedRun&)> on_held_;
+
+  std::atomic<size_t> held_{0};
+  std::atomic<uint64_t> unjudged_{0};
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> runs_;
+  v1::QuarantineState::Death death_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,70 @@
+// A run that is judged again while others go on: a thread reads it from the journal, the judging
+// thread takes what was read, a little at a time, and then what came of the run meanwhile.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/query.pb.h"
+
+namespace plumbline::server {
+
+// The items of a run in judged order; false: that was the last one.
+using RunItems = std::function<absl::StatusOr<bool>(v1::ReadRunItem*)>;
+// Those up to the journal's entry `newest`.
+using OpenRun = std::function<absl::StatusOr<RunItems>(const std::string& run, uint64_t newest)>;
+
+// The judging thread's own.
+class RunRetry {
+ public:
+  // What waits for the judging thread, on both sides.
+  static constexpr size_t kMostRead = 16u << 20;
+  static constexpr size_t kMostDeferred = 64u << 20;
+
+  // `judged`: batches of later entries are deferred, not read.
+  RunRetry(std::string run, uint64_t judged, uint64_t newest, const OpenRun& open);
+  ~RunRetry();
+
+  const std::string& run() const { return run_; }
+
+  enum class Next { kItem, kNotYet, kEnd };
+  // `wait`: never kNotYet. After kEnd `status` says whether that was all.
+  Next Take(bool wait, v1::ReadRunItem* item);
+  const absl::Status& status() const { return status_; }
+
+  // What came live meanwhile: a batch, or an event.
+  struct Deferred {
+    uint64_t entry = 0;
+    std::shared_ptr<const v1::Batch> batch;  // null: the event
+    v1::JudgeEvent event;
+  };
+  void Defer(Deferred item);
+  bool full() const { return deferred_bytes_ > kMostDeferred; }
+  bool TakeDeferred(Deferred* item);
+
+ private:
+  void Read(const OpenRun& open, uint64_t newest);
+
+  const std::string run_;
+  const uint64_t judged_;
+  std::deque<Deferred> deferred_;
+  size_t deferred_bytes_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<v1::ReadRunItem> read_;
+  size_t read_bytes_ = 0;
+  bool ended_ = false, stopped_ = false;
+  absl::Status status_;
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server

@@ -1,0 +1,116 @@
+// A host that leaves runs out, and a run that cannot be judged: the others of the same batch are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <new>
+#include <set>
+
+#include "rules/engine/engine.h"
+#include "rules/engine/told_closes.h"
+
+namespace plumbline::rules {
+namespace {
+
+using testing::ElementsAre;
+
+// A batch of one step of each run, complete with it; each with its loss.
+v1::Batch StepOf(const std::vector<std::string>& runs, int64_t step, bool complete = true) {
+  v1::Batch batch;
+  for (const std::string& run : runs) {
+    const auto source = static_cast<uint32_t>(batch.sources_size());
+    batch.add_sources()->set_run(run);
+    batch.mutable_sources(batch.sources_size() - 1)->set_world_size(complete ? 1 : 2);
+    v1::Evidence& evidence = *batch.add_evidence();
+    evidence.set_source(source);
+    evidence.mutable_site()->set_op("loss");
+    evidence.set_step(step);
+    evidence.mutable_scalar()->set_value(1.0);
+    v1::Progress& progress = *batch.add_progress();
+    progress.set_source(source);
+    progress.set_any_step(true);
+    progress.set_complete_through(step);
+    progress.set_newest_step(step);
+  }
+  return batch;
+}
+
+class Guard : public RunGuard {
+ public:
+  bool Begin(const std::string& run) override {
+    EXPECT_EQ(at, "");
+    if (left_out.contains(run)) return false;
+    at = run;
+    return true;
+  }
+  void End() override { at.clear(); }
+  void Failed(const std::string& run, const std::string& what) override {
+    EXPECT_EQ(at, "");
+    failed.push_back(run + ": " + what);
+  }
+  std::string at;
+  std::set<std::string> left_out;
+  std::vector<std::string> failed;
+};
+
+class EngineGuard : public testing::Test {
+ protected:
+  void SetUp() override {
+    EngineConfig config;
+    config.hosted = true;
+    engine_ = *Engine::Create(config, [this](const v1::Verdict&) {
+      if (guard_.at == "bad" && fails_) throw std::bad_alloc();
+    });
+    engine_->SetGuard(&guard_);
+  }
+  Guard guard_;
+  bool fails_ = false;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineGuard, WhoIsLeftOutIsNotKnownAndTheOthersAreJudged) {
+  guard_.left_out = {"bad"};
+  ASSERT_TRUE(engine_->Add(StepOf({"a", "bad", "c"}, 1)).ok());
+  EXPECT_THAT(engine_->Runs(), ElementsAre("a", "c"));
+  EXPECT_EQ(engine_->closed_step("c"), 1);
+}
+
+TEST_F(EngineGuard, ARunThatCannotBeJudgedIsForgottenAlone) {
+  ASSERT_TRUE(engine_->Add(StepOf({"a", "bad", "c"}, 1)).ok());
+  fails_ = true;
+  for (int64_t step = 2; step < 200 && guard_.failed.empty(); ++step)
+    ASSERT_TRUE(engine_->Add(StepOf({"a", "bad", "c"}, step)).ok());
+  engine_->FinishRun("bad");  // where no step made a verdict
+  ASSERT_FALSE(guard_.failed.empty());
+  EXPECT_EQ(guard_.failed[0].substr(0, 5), "bad: ");
+  EXPECT_THAT(engine_->Runs(), ElementsAre("a", "c"));
+  EXPECT_EQ(engine_->closed_step("a"), engine_->closed_step("c"));
+  EXPECT_GE(engine_->closed_step("a"), 2);
+}
+
+// What a host does with it: docs/decisions/0020.
+TEST_F(EngineGuard, RoomIsMadeOfTheOldestSteps) {
+  for (int64_t step = 1; step <= 50; ++step)
+    ASSERT_TRUE(engine_->Add(StepOf({"a", "b"}, step, /*complete=*/false)).ok());
+  const uint64_t before = engine_->open_bytes("a");
+  v1::JudgeEvent event;
+  event.mutable_make_room()->set_run("a");
+  event.mutable_make_room()->set_bytes(before / 2);
+  TellCloses(event, "b", engine_.get());  // another run's
+  EXPECT_EQ(engine_->open_bytes("a"), before);
+  TellCloses(event, "", engine_.get());
+  EXPECT_LE(engine_->open_bytes("a"), before / 2);
+  EXPECT_GT(engine_->open_bytes("a"), before / 4);
+  EXPECT_EQ(engine_->open_bytes("b"), before);
+  EXPECT_EQ(engine_->open_bytes(), before + engine_->open_bytes("a"));
+  EXPECT_EQ(engine_->LargestRun(), "b");
+  EXPECT_GT(engine_->closed_for_room(), 0u);
+  event.mutable_make_room()->set_bytes(0);
+  TellCloses(event, "a", engine_.get());
+  EXPECT_EQ(engine_->open_bytes("a"), 0u);
+  engine_->FinishRun("b");
+  EXPECT_EQ(engine_->open_bytes(), 0u);
+  EXPECT_EQ(engine_->LargestRun(), "");
+}
+
+}  // namespace
+}  // namespace plumbline::rules
