@@ -11,11 +11,13 @@ namespace plumbline::rules {
 struct BlockFit {
   uint64_t blocks = 0;  // with a value that is not zero
   uint64_t values = 0;  // not zero
-  // Blocks whose largest value is below a quarter of the format's: the scale is from another time,
-  // and two bits of the exponent are spent on nothing.
+  // Blocks whose largest value is below a quarter of the format's while a quarter of the others are
+  // below its least normal value: the scale is from another time, and bits were lost for it. (Where
+  // none is, two bits of range are spent on nothing and missed by nobody.)
   uint64_t stale = 0;
   // Blocks of at least eight values of which several, and a quarter of all, are the format's
-  // largest: the scale is too small and cuts them.
+  // largest, twice as many as are the value below it: the scale is too small and cuts them. (What
+  // just fits thins out towards its largest value.)
   uint64_t clipped = 0;
   // Blocks of at least eight in which one value alone is left beside zeros: what was not it, became
   // zero (or was).

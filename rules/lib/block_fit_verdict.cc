@@ -22,7 +22,8 @@ std::optional<v1::Verdict> BlocksFinding(const MatmulCase& c, const BlockFit& fi
     const char* words;
   };
   const Kind kinds[] = {
-      {fit.stale, "stale-scale", "have no value above a quarter of the format's largest"},
+      {fit.stale, "stale-scale",
+       "have no value above a quarter of the format's largest, and lost bits of their small ones"},
       {fit.clipped, "clipped-blocks", "have a quarter of their values at the format's largest"},
       {fit.spent, "outlier-blocks", "hold one value beside zeros"}};
   const Kind& worst =

@@ -82,6 +82,7 @@ class Candidates {
         AddFractions(m);
       }
     }
+    ListInside();
     if (c_.exact_blocks) return;
     MatmulModel m{.sum = Sum::kExact, .accumulator = DType::kF32};
     m.blocks = BlockScaling::kFactorsBf16;
@@ -93,6 +94,20 @@ class Candidates {
     for (int g = 4; g <= 32; g *= 2) {
       m.block = g;
       AddFractions(m);
+    }
+  }
+
+  // Instructions that take several scales' blocks at once: 16 or 32 products each of at most 4 bits
+  // a factor, whose sum is exact.
+  void ListInside() {
+    constexpr int kMostInside = 8;
+    if (c_.factor_bits() > FormatOf(DType::kE4M3).precision || c_.block > 32) return;
+    for (int g = 1; g <= kMostInside && (g == 1 || g / 2 < c_.blocks()); g *= 2) {
+      for (const RoundingMode rounding : {kZero, kNearest}) {
+        MatmulModel m{.sum = Sum::kAligned, .rounding = rounding, .block = g};
+        m.blocks = BlockScaling::kInside;
+        AddFractions(m);
+      }
     }
   }
 

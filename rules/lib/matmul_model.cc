@@ -91,6 +91,8 @@ const char* BlockWords(BlockScaling blocks) {
       return ", each block's sum scaled and then added";
     case BlockScaling::kTwice:
       return ", each block's sum scaled twice and then added";
+    case BlockScaling::kInside:
+      return ", of each scale's sum of products, scaled";
   }
   return "";
 }
@@ -181,6 +183,7 @@ std::map<std::string, std::string> ParametersOf(const MatmulModel& m) {
   }
   if (m.blocks == BlockScaling::kFactorsBf16) p["scaled"] = "factors in bf16";
   if (m.scales_sums()) p["scaled"] = "block sums";
+  if (m.blocks == BlockScaling::kInside) p["scaled"] = "block sums, inside";
   if (m.addend_last) p["c"] = "last";
   p["output"] = RoundingWord(m.store);
   return p;

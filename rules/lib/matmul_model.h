@@ -25,8 +25,9 @@ enum class InputCut : uint8_t {
 // What one scale per block of products (MXFP8, NVFP4, 128 x 128 tiles) is applied to: factors,
 // which are rounded to f32 or bf16 with it before they are multiplied; or each block's sum of the
 // bare products, before it is added to an f32 sum: in one operation, after rounding the product of
-// sum and scale, or first by A's scale and then by B's.
-enum class BlockScaling : uint8_t { kFactors, kFactorsBf16, kFused, kRounded, kTwice };
+// sum and scale, or first by A's scale and then by B's; or each block's exact sum with its scales
+// is what is aligned and added, as tensor cores do that take the scales in (NVFP4, MXFP4, MXFP8).
+enum class BlockScaling : uint8_t { kFactors, kFactorsBf16, kFused, kRounded, kTwice, kInside };
 // How the factor of a finished sum (D = scale A B) is applied: in f32 and then stored, in one
 // rounding with the store, or as two factors one after the other.
 enum class Scaling : uint8_t { kRounded, kOnce, kTwice };
@@ -47,6 +48,7 @@ struct MatmulModel {
     // `addend_inside`, the accumulator) is aligned to the block's largest exponent and what lies
     // below 2^-fraction_bits of it cut off; the sum of those is exact and rounded once. A product's
     // exponent is the sum of its factors', not normalised; a subnormal factor has the least one.
+    // With BlockScaling::kInside a term is a block's scaled sum, and its exponent its own.
     kAligned,
   };
   // kSequential with what rounding loses carried along (Kahan 1965; Neumaier 1974): it comes so
@@ -80,7 +82,9 @@ struct MatmulModel {
   BlockScaling blocks = BlockScaling::kFactors;
   Scaling scaling = Scaling::kRounded;
 
-  bool scales_sums() const { return blocks >= BlockScaling::kFused; }
+  bool scales_sums() const {
+    return blocks >= BlockScaling::kFused && blocks != BlockScaling::kInside;
+  }
   bool operator==(const MatmulModel&) const = default;
   void Persist(Archive& a) {
     a(cut, sum, accumulator, rounding, fused, compensation, tree, leaf, fraction_bits, block);

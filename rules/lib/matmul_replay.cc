@@ -222,6 +222,7 @@ class Replay {
   // Which of the terms a model is of.
   static size_t Slot(const MatmulModel& m) {
     if (m.blocks == BlockScaling::kFactorsBf16) return 6;
+    if (m.blocks == BlockScaling::kInside) return 8;
     return m.scales_sums() ? 7 : static_cast<size_t>(m.cut);
   }
 
@@ -328,9 +329,9 @@ class Replay {
   std::vector<int> order_;
   std::vector<size_t> open_;          // Undecided's
   std::vector<int> fraction_bits_;    // of one pass
-  std::array<MatmulTerms, 8> terms_;  // by slot
-  std::array<double, 8> exact_{};
-  std::array<bool, 8> loaded_{};
+  std::array<MatmulTerms, 9> terms_;  // by slot
+  std::array<double, 9> exact_{};
+  std::array<bool, 9> loaded_{};
 };
 
 }  // namespace

@@ -32,14 +32,36 @@ MatmulTerms::Factor MatmulTerms::Scaled(double x, double scale, int least, Block
   return {value, ExponentIn(value, FormatOf(DType::kF32).min_exponent)};
 }
 
-void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut, BlockScaling blocks) {
-  size = c.inner;
-  finite = true;
+void MatmulTerms::LoadBlockSums(const MatmulCase& c, int i) {
+  size = c.blocks();
   product.resize(static_cast<size_t>(size));
   product32.resize(product.size());
   exponent[0].resize(product.size());
+  for (int j = 0; j < size; ++j) {
+    ExactSum sum;
+    for (int k = j * c.block; k < std::min((j + 1) * c.block, c.inner); ++k) {
+      const double p = c.A(i, k) * c.B(i, k);
+      finite &= std::isfinite(p);
+      if (!finite) return;
+      sum.Add(p);
+    }
+    const auto at = static_cast<size_t>(j);
+    product[at] = sum.Value() * (c.AScale(i, j) * c.BScale(i, j));
+    product32[at] = static_cast<float>(product[at]);
+    exponent[0][at] = ExponentIn(product[at], FormatOf(DType::kF32).min_exponent);
+  }
+  Finish();
+}
+
+void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut, BlockScaling blocks) {
+  finite = true;
   a_scale.clear();
   b_scale.clear();
+  if (blocks == BlockScaling::kInside) return LoadBlockSums(c, i);
+  size = c.inner;
+  product.resize(static_cast<size_t>(size));
+  product32.resize(product.size());
+  exponent[0].resize(product.size());
   const bool sums = blocks >= BlockScaling::kFused;
   for (int j = 0; sums && j < c.blocks(); ++j) {
     a_scale.push_back(c.AScale(i, j));
@@ -68,6 +90,10 @@ void MatmulTerms::Load(const MatmulCase& c, int i, InputCut cut, BlockScaling bl
     product32[at] = static_cast<float>(product[at]);
     exponent[0][at] = product[at] == 0 ? kNoExponent : a.exponent + b.exponent;
   }
+  Finish();
+}
+
+void MatmulTerms::Finish() {
   for (size_t level = 1; level < exponent.size(); ++level) {
     const std::vector<int32_t>& from = exponent[level - 1];
     std::vector<int32_t>& to = exponent[level];

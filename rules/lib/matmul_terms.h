@@ -51,6 +51,9 @@ struct MatmulTerms {
     double value = 0;
     int32_t exponent = 0;
   };
+  // One term a block: its exact sum with both scales.
+  void LoadBlockSums(const MatmulCase& c, int i);
+  void Finish();
   static Factor Scaled(double x, double scale, int least, BlockScaling blocks, bool exact);
   void Measure();
 };

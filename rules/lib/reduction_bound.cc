@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "base/exact_sum.h"
 
@@ -117,6 +120,25 @@ double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& 
   return cut >= 1 ? limit : 0;
 }
 
+// Every element that is off is zero, and no sum that is not was smaller: the largest were kept.
+bool KeepsLargest(const std::vector<Column>& columns, const std::vector<double>& y,
+                  const Tolerance& tolerance) {
+  double largest_zeroed = 0, least_kept = INFINITY;
+  size_t zeroed = 0;
+  for (const Column& column : columns) {
+    const double value = y[static_cast<size_t>(column.sample)], size = std::fabs(column.exact);
+    const bool off = std::fabs(value - column.exact) > tolerance.Of(column);
+    if (off && value != 0) return false;
+    if (off) {
+      ++zeroed;
+      largest_zeroed = std::max(largest_zeroed, size);
+    } else if (value != 0) {
+      least_kept = std::min(least_kept, size + tolerance.Of(column));
+    }
+  }
+  return zeroed >= kFewestOfFactor && largest_zeroed <= least_kept && least_kept < INFINITY;
+}
+
 struct Broken {
   int32_t beyond = 0;
   int32_t standing_out = 0;
@@ -187,19 +209,35 @@ bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>&
   return std::fabs(factor - 1) > 0.1 && off < 0.02;
 }
 
-// Sums in few bits stray from one multiple of the exact ones by far more than these units: results
-// that do not were summed well, and then scaled.
+// Sums in few bits stray from one multiple of the exact ones by more than two roundings: results
+// that do not were summed well, stored, and then scaled. A quarter of a unit for what the factor is
+// off.
 bool FollowsTightly(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
                     DType result) {
   if (!(std::fabs(factor - 1) > 4 * PowerOfTwo(-FormatOf(result).precision))) return false;
   std::set<double> mantissas;
   for (const Column& column : columns) {
     const double value = y[static_cast<size_t>(column.sample)];
-    if (!(std::fabs(value - factor * column.exact) <= 2.5 * UlpOf(value, result))) return false;
+    const double stored = std::fabs(factor) * UlpOf(column.exact, result) / 2;
+    const double room = 0.75 * UlpOf(value, result) + stored;
+    if (!(std::fabs(value - factor * column.exact) <= room)) return false;
     int exponent = 0;
     mantissas.insert(std::frexp(column.exact, &exponent));
   }
   return mantissas.size() >= kFewestOfFactor;
+}
+
+// |y - s| < |s| over all elements, which is what makes an operator a compression (Karimireddy et
+// al., "Error Feedback Fixes SignSGD", 2019); what has nothing to do with the sums is further off
+// than zeros would be.
+bool Contracts(const std::vector<Column>& columns, const std::vector<double>& y) {
+  double off = 0, all = 0;
+  for (const Column& column : columns) {
+    const double d = y[static_cast<size_t>(column.sample)] - column.exact;
+    off += d * d;
+    all += column.exact * column.exact;
+  }
+  return off < all;
 }
 
 // "" where the results are no common multiple of the sums.
@@ -232,6 +270,15 @@ void CheckOthers(const ReductionCase& c, const std::vector<Column>& columns,
 }
 
 }  // namespace
+
+bool IsPlainSum(const std::string& algorithm) {
+  static constexpr std::string_view kOrders[] = {"ring", "tree",     "halving", "collnet", "nvls",
+                                                 "pat",  "pairwise", "bruck",   "doubling"};
+  const std::string small = absl::AsciiStrToLower(algorithm);
+  return std::any_of(std::begin(kOrders), std::end(kOrders), [&](std::string_view order) {
+    return small.find(order) != std::string::npos;
+  });
+}
 
 void PreferMajority(ReductionCase& c) {
   if (c.majority < 0) return;
@@ -282,6 +329,10 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
         "before it is clipped",
         limit);
   }
+  if (KeepsLargest(columns, c.output, tolerance) && !IsPlainSum(c.algorithm))
+    bound.excuse =
+        "sparsified: every element that is not its sum is zero, and only the largest sums are "
+        "there; declare algorithm top-k";
   if (!bound.excuse.empty()) return bound;
   // A reduce to another rank, a scatter: who holds the sums is somebody else.
   const bool elsewhere =
@@ -290,6 +341,11 @@ SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, do
       });
   const bool scattered = c.ranks > 2 && !c.differing_ranks.empty() && !c.output_majority &&
                          2 * seen.beyond > bound.compared;
+  const bool most = 4 * seen.beyond > bound.compared;
+  if (most && !IsPlainSum(c.algorithm) && Contracts(columns, c.output))
+    bound.excuse =
+        "compressed-unsaid: most results are not the sums but follow them, as compressed ones do; "
+        "declare algorithm (powersgd, one-bit, top-k, int8-scaled, fp8-scaled)";
   if (elsewhere || scattered)
     bound.excuse =
         "not-shared: the ranks got different results, and the first one's are not the sums (a "

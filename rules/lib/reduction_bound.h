@@ -54,6 +54,10 @@ struct SumBound {
   bool found() const { return excuse.empty() && (broken > 0 || !ranks.empty()); }
 };
 
+// Is `algorithm` an order of summation, by the names that libraries give them? A DDP hook that
+// reduces in its own way is recorded as "hook": it may do anything.
+bool IsPlainSum(const std::string& algorithm);
+
 // Where the first rank's results are not the sums and those of a strict majority are, `output`
 // becomes theirs, and the first rank one of `others`.
 void PreferMajority(ReductionCase& c);

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <string_view>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rules/lib/item_verdicts.h"
@@ -30,17 +27,6 @@ std::string BrokenText(const ReductionAnalysis& a, const BrokenSum& worst, uint3
       a.c.offsets[static_cast<size_t>(worst.sample)], worst.y, rank, a.c.ranks, worst.exact,
       a.bound.precision, worst.bound, beyond, a.bound.compared,
       by_rank ? " Most ranks got the sums." : "");
-}
-
-// Orders of summation by the names that libraries give them. A DDP hook that reduces in its own way
-// is recorded as "hook": it may do anything.
-bool IsPlainSum(const std::string& algorithm) {
-  static constexpr std::string_view kOrders[] = {"ring", "tree",     "halving", "collnet", "nvls",
-                                                 "pat",  "pairwise", "bruck",   "doubling"};
-  const std::string small = absl::AsciiStrToLower(algorithm);
-  return std::any_of(std::begin(kOrders), std::end(kOrders), [&](std::string_view order) {
-    return small.find(order) != std::string::npos;
-  });
 }
 
 void AddBoundAssumptions(const ReductionAnalysis& a, bool by_rank, v1::Verdict& verdict) {

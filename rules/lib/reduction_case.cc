@@ -23,7 +23,8 @@ bool Same(double a, double b) { return a == b || (a != a && b != b); }
 
 class Decoder {
  public:
-  explicit Decoder(const JoinedReduction& joined) : joined_(joined) {}
+  Decoder(const JoinedReduction& joined, bool compressed_too)
+      : joined_(joined), compressed_too_(compressed_too) {}
 
   absl::StatusOr<ReductionCase> Run() {
     if (absl::Status status = CheckJoin(); !status.ok()) return status;
@@ -66,7 +67,7 @@ class Decoder {
       c_.assumptions.push_back("the collective sums: its operation was not recorded");
     }
     const std::string& algorithm = First().call().algorithm();
-    if (IsCompression(algorithm))
+    if (IsCompression(algorithm) && !compressed_too_)
       return Cannot(
           absl::StrCat("compressed: ", algorithm,
                        " hands over less than the values, by design; its single steps are "
@@ -311,6 +312,7 @@ class Decoder {
   static constexpr uint32_t kMostChannels = 1 << 10;
 
   const JoinedReduction& joined_;
+  const bool compressed_too_;
   ReductionCase c_;
   int64_t recorded_ = 0;        // samples in the record
   std::vector<int64_t> picks_;  // of them, judged
@@ -331,8 +333,8 @@ bool IsCompression(std::string_view algorithm) {
   return std::find(std::begin(kWords), std::end(kWords), plain) != std::end(kWords);
 }
 
-absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined) {
-  return Decoder(joined).Run();
+absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined, bool compressed_too) {
+  return Decoder(joined, compressed_too).Run();
 }
 
 DType ReductionFrame::result_dtype() const {

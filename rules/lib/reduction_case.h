@@ -75,7 +75,9 @@ struct ReductionCase : ReductionFrame {
 bool IsCompression(std::string_view algorithm);
 
 // FailedPrecondition with an inconclusive reason ("short-id: sentence") where the call cannot be
-// judged: missing ranks (named), ranks that disagree, malformed tensors, no samples.
-absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined);
+// judged: missing ranks (named), ranks that disagree, malformed tensors, no samples; and where
+// values travel compressed, unless these are wanted too.
+absl::StatusOr<ReductionCase> DecodeReduction(const JoinedReduction& joined,
+                                              bool compressed_too = false);
 
 }  // namespace plumbline::rules

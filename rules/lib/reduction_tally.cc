@@ -31,7 +31,7 @@ void ReductionTally::Take(const SiteStep& step,
   bool taken = bias_step_ && step.step <= *bias_step_;
   for (const auto& a : all) {
     if (!a->blocked.empty()) {
-      blocked.try_emplace(IdOf(a->blocked), a->blocked);
+      Block(a->blocked);
       continue;
     }
     ++calls;
@@ -50,7 +50,17 @@ void ReductionTally::Take(const SiteStep& step,
     if (a->c.count > 0) population = a->c.count;
     stream.Add(ErrorsOfOutputs(a->c), population);
     bias_step_ = step.step;
+    const bool biased = stream.interval_side() != BiasSide::kNone;
+    if (biased && a->replayed && !a->replay.explained) likeness.Take(a->c, a->replay.columns);
   }
+}
+
+void ReductionTally::Block(const std::string& reason) { blocked.try_emplace(IdOf(reason), reason); }
+
+bool ReductionTally::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
+
+bool ReductionTally::accusable() const {
+  return last->replay.explained || likeness.Explains(stream.mean(), stream.half_width());
 }
 
 void ReductionTally::TakeCalls(const std::vector<JoinedReduction>& all) {
@@ -70,7 +80,12 @@ const char* ReductionTally::unit() const {
   return BiasUnit(last != nullptr ? last->c.result_dtype() : DType::kF32);
 }
 
-std::string ReductionTally::ModelText() const { return ModelText(last->replay); }
+std::string ReductionTally::ModelText() const {
+  const std::string text = ModelText(last->replay);
+  const std::string like =
+      last->replay.explained ? "" : likeness.Words(stream.mean(), stream.half_width());
+  return like.empty() ? text : absl::StrCat(text, "; ", like, " ", unit());
+}
 
 std::string ReductionTally::ModelText(const ReductionReplay& r) {
   if (!r.explained && !r.runner_up.empty() &&

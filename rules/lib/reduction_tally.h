@@ -13,6 +13,7 @@
 #include "rules/lib/reduction_analysis.h"
 #include "rules/lib/reduction_errors.h"
 #include "rules/lib/reduction_growth.h"
+#include "rules/lib/sum_likeness.h"
 
 namespace plumbline::rules {
 
@@ -35,8 +36,14 @@ class ReductionTally {
   std::string ModelText() const;  // of the last
   static std::string ModelText(const ReductionReplay& replay);
   const char* unit() const;
+  // The bias is that of an arithmetic: one that gives the results' bits, or one that no order was
+  // known for and that is as biased in any.
+  bool accusable() const;
+  void Block(const std::string& reason);  // "short-id: sentence"; the first of an id is kept
+  bool excused() const;                   // by what the results look like instead, and told
 
   BiasStream stream;
+  SumLikeness likeness;  // of the calls that no candidate explains, since there is a bias
   // Without their values: replayed last, of the newest step; and the one that growth is of.
   std::shared_ptr<const ReductionAnalysis> last, narrow;
   std::vector<WhatIf> what_if;                 // of the first judged call
@@ -55,10 +62,11 @@ class ReductionTally {
   uint64_t sampleless_calls = 0;
 
   void Persist(Archive& a) {
-    a.Version(2);
+    const uint32_t version = a.Version(3, 2);
     a(stream, last, narrow, what_if, growth, calls, blocked, told_blocked, told, told_broken);
     a(step_first);
     a(step_last, ranks, wire, group_size, sampleless_calls, any_, bias_step_);
+    if (version >= 3) a(likeness);
   }
 
  private:

@@ -31,6 +31,12 @@ as large, overflow.
 the average is 1,311. The loss scaler then halves its scale, again and again, and gradients fall below the smallest
 subnormal instead: the overflow is invisible, what it costs is not.
 
+| the largest sum or partial sum | level | what it means for the run |
+|---|---|---|
+| up to a quarter of the dtype's largest value | pass | room for four times the ranks or the loss scale |
+| above a quarter | note | the next doubling but one of ranks or loss scale overflows |
+| an output that is infinite though the result fits | error | the step is skipped, or with no scaler the weights become NaN; a scaler halves until sums fit and gradients below 6e-8 are lost (Micikevicius et al., 2018) |
+
 **Bad.** `512 ranks, fp16 ring, post-divided: 8 of 256 sums are infinite, their averages are finite`.
 
 **Good.** Divided before the sum, or summed in bf16 or fp32.

@@ -34,6 +34,14 @@ of the weight itself; with d = 0.9999, twenty times it. With weights that have m
 the average was set up, none of a million elements can move at 0.99 or above (58 % at 0.9), and the "average" that is evaluated and shipped is
 the checkpoint it was started from. In fp32 the limit is 6e-5 of the weight at d = 0.999.
 
+**The level** is warning whatever the share below a tenth: training itself does not read the average.
+
+| elements that are able to move | what it means for the run | level |
+|---|---|---|
+| a tenth and more | the average follows, late in elements that change little | pass |
+| fewer, in bf16 or fp16 | what is evaluated and shipped is the checkpoint that the average was set up from | warning |
+| fewer, in f32 | weights stand within 6e-5 of their average: a warm-up, or the end of a schedule | note |
+
 **Bad.** `0 of 4,096 sampled elements can move`: an EMA of a bf16 model, kept in bf16.
 
 **Good.** Shadow weights in fp32, cast when they are evaluated.

@@ -42,9 +42,10 @@ Normal gradients in fp16 lose 0.05 % of their mass at a deviation of 1e-6, 1.1 %
 1e-8; a loss scale moves them out of it (Micikevicius et al., "Mixed Precision Training", 2018).
 
 **Of block-scaled factors** (MXFP8, MXFP4, NVFP4, 1 x 128 tiles: products with `a_scale` and `b_scale`), seen from the
-values as they are stored, a warning where one block in ten° is one of these: its largest value is below a quarter of the
-format's largest (the scale is stale, or of a larger block: two bits of range are spent on nothing); several of its values,
-and a quarter of all, are the format's largest (the scale is too small and cuts them); one value stands alone
+values as they are stored in 8 bits and fewer, a warning where one block in ten° is one of these: its largest value is below
+a quarter of the format's largest while a quarter of the others are below its least normal value (the scale is stale, or of a larger
+block, and bits are lost for it); several of its values, a quarter of all and twice as many as have the next smaller
+value, are the format's largest (the scale is too small and cuts them); one value stands alone
 beside zeros (the scale is spent on an outlier, and the rest became zero).
 
 **Why.** e4m3 ends at 448 and below at 2e-3. Of normal values with a deviation of 0.01, 7.8 % become 0 in

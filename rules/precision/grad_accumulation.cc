@@ -45,6 +45,18 @@ Gradients of mean 1 and spread 0.5 in bf16: 256 micro-batches -0.1 %, 512 -1.4 %
 means differ lose 39 % at 1,024. The loss curve shows nothing: a gradient that is 45 % too small in every
 element is a learning rate that is too small, until it is not the same in every element.
 
+**The level** is that of the mean error, in ulp of the sum (figures: bf16, mean 1, spread 0.5):
+
+| micro-batches | mean error | level | what it means for the run |
+|---|---|---|---|
+| up to 128 | below 0.05 ulp | pass, or a note | nothing: rounding is noise, below that of the batch |
+| 256 | -0.1 % (-0.1 ulp) | warning | a learning rate 0.1 % smaller |
+| 512 | -1.4 % (-2 ulp) | error | the last micro-batches count less than the first |
+| 1,024 | -45 % | error | half of the data is read for nothing |
+
+The mean error does not average out over steps: Adam's mean takes it in whole. What is lost first are the elements with a common
+sign in all micro-batches, those that the run agrees on (Higham, 1993; Zamirai et al., "Revisiting BFloat16 Training", 2020).
+
 **Bad.** `sums of 1,024 addends kept in bf16 come out 45 % too small; 83 % of the additions changed nothing`.
 
 **Good.** `sums of 1,024 addends: fp32, one after the other; 0.00 ulp`.

@@ -36,6 +36,17 @@ up with every large gradient and never comes down: from 0, with normal gradients
 2.5 after 30,000 steps (fused; 4.0 when .999·v is rounded first), and higher the longer it runs. The step is
 1/sqrt(v): a learning rate that decays by itself, 37 % down and 50 % down, and never recovers after a spike.
 
+**The level** is warning (figures: bf16, β2 = 0.999, from 0, normal gradients):
+
+| after steps | v over E[g²] (fused / .999·v rounded first) | the learning rate is | level |
+|---|---|---|---|
+| v can fall (f32, or β2 of 0.99 and less in bf16) | 1 | as set | pass |
+| 30,000 | 2.5 / 4.0 | 37 % / 50 % down | warning |
+| any, after one gradient 30 times the usual | 900·(1−β2) = 0.9 more, for good | 27 % down where v was 1 | warning |
+
+No error: directions stay right, steps become smaller, and a schedule hides it (Dettmers et al., 2022, keep the second moment in
+8 bits with a scale for each block, whose decay does not stall).
+
 **Bad.** `0 of 2,793 elements fell where g² < v/2; bf16, β2 = 0.999`.
 
 **Good.** v in fp32; or in bf16 with β2 = 0.95, where the decay is 5 %.

@@ -28,6 +28,12 @@ sums to *more* than one and has no other explanation (below).
 4,096 keys summed in bf16 is divided by 256: its probabilities sum to 16, and the layer's output with them.
 Random rows are milder and as silent: over 4,096 keys with normal logits, Σp is 2.5 in bf16. With V = 1 the output O must be 1.
 
+| rows sum to | level | what it means for the run |
+|---|---|---|
+| one, within the bound of fp32 sums | pass | nothing |
+| up to 2⁻¹³ beyond it, or anything that has an honest explanation | inconclusive | 0.01 % of the layer's output |
+| more, up to 2.5 (normal logits) or 16 (uniform rows) over 4,096 keys | warning | the output is as many times too large, more with every doubling of the context: what was trained at one length fails at another (Dao et al., 2022, keep the statistics in fp32) |
+
 **Bad.** `61 of 64 rows sum to more than one, up to 2.72`.
 
 Where every row that is off is so by what the replay of such a sum gives (p divided by the row's largest, added one by

@@ -33,6 +33,14 @@ normal logits, the 8th and the 9th are *equal* in bf16 for 7.6 % of the tokens (
 of a library's top-k: lower numbers first on one backend, anything on another. Rounding alone gives 4 %
 of the tokens other experts than fp32 would; training and inference round differently, and part there.
 
+| scores | tokens that a library's order decides | level | what it means for the run |
+|---|---|---|---|
+| f32, or fewer than 64 experts | below 0.5 % | pass | nothing |
+| bf16, 64 experts and more | 4.3 % (64), 7.6 % (256) | note | those tokens go elsewhere on another backend; a rollout engine's routing differs from the trainer's |
+| 16 bits, more than 1 % measured | as measured | warning | as above, and experts with low numbers get more than their share |
+
+Fedus et al. (2021) found bf16 routers unstable and keep them in f32; none of it makes a gradient wrong, so no error.
+
 **Bad.** `scores are bf16 with 256 experts: 33 % of the tokens are tied`.
 
 **Good.** Scores in f32, the gate's product included.

@@ -32,9 +32,19 @@ class Dice {
   std::normal_distribution<double> normal_;
 };
 
+// A recording, and how biased the arithmetic that made it really is.
+struct Attempt {
+  Attempt(v1::Batch made, std::function<double()> truth = nullptr)  // NOLINT: a batch is one
+      : batch(std::move(made)), bias(std::move(truth)) {}
+  v1::Batch batch;
+  // Mean error beyond rounding of the same arithmetic on thousands of other values of this kind, in
+  // ulp of the result (of bf16 where that is f32). Unset: 0, or no business of a sum's.
+  std::function<double()> bias;
+};
+
 struct ArithmeticFamily {
   std::string name;
-  std::function<v1::Batch(Dice&)> make;
+  std::function<Attempt(Dice&)> make;
   // Of a broken one: the rule that must find it, as an error or (`warning`) a warning.
   std::string rule;
   bool warning = false;
@@ -44,6 +54,14 @@ std::vector<ArithmeticFamily> CleanCollectives();
 std::vector<ArithmeticFamily> CleanProducts();
 std::vector<ArithmeticFamily> CleanUpdates();
 std::vector<ArithmeticFamily> BrokenArithmetics();
+// Sums that are biased by what they are made with: each must be found.
+std::vector<ArithmeticFamily> BiasedCollectives();
+// Values that are not finite, where the arithmetic is sound: `rule` tells of them, no other may.
+std::vector<ArithmeticFamily> PoisonedArithmetics();
+
+// Compressed reductions over steps, with error feedback or without bias; and those that lose.
+std::vector<ArithmeticFamily> CleanCompressions();
+std::vector<ArithmeticFamily> LossyCompressions();
 
 // x rounded up or down, each as often as it lies near.
 double StochasticRound(double x, DType t, Dice& dice);

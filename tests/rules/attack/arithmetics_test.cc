@@ -3,6 +3,7 @@
 // each is found. PLUMB_LONG=1 makes 2,400 recordings, else a few of every family.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <map>
 
@@ -14,10 +15,12 @@ namespace {
 
 bool Long() { return std::getenv("PLUMB_LONG") != nullptr; }
 
-const v1::Finding* Worst(const Verdicts& verdicts, const std::string& rule, std::string* name) {
+// Of the rules that `rule` begins; of all but `besides`.
+const v1::Finding* Worst(const Verdicts& verdicts, const std::string& rule, std::string* name,
+                         const std::string& besides = "") {
   const v1::Finding* worst = nullptr;
   for (const v1::Verdict& v : verdicts) {
-    if (!v.has_finding() || !v.rule().starts_with(rule.empty() ? "precision/" : rule)) continue;
+    if (!v.has_finding() || !v.rule().starts_with(rule) || v.rule() == besides) continue;
     if (worst != nullptr && v.finding().level() <= worst->level()) continue;
     worst = &v.finding();
     *name = v.rule();
@@ -25,25 +28,44 @@ const v1::Finding* Worst(const Verdicts& verdicts, const std::string& rule, std:
   return worst;
 }
 
+// PLUMB_SEED=7 makes other recordings than have ever been looked at.
+uint64_t Seed() {
+  const char* seed = std::getenv("PLUMB_SEED");
+  return seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
+}
+
 struct Count {
-  int recordings = 0, families = 0, errors = 0, warnings = 0;
+  int recordings = 0, families = 0, errors = 0, warnings = 0, true_ones = 0;
 };
+
+// What is told of a sum that is as biased as it says is no false accusation: an error from one ulp,
+// a warning from the budget.
+bool IsTrue(const Attempt& attempt, v1::Level level) {
+  const double bias = attempt.bias ? std::fabs(attempt.bias()) : 0;
+  return bias > (level == v1::LEVEL_ERROR ? 0.8 : 0.04);
+}
 
 void Accuse(const std::vector<ArithmeticFamily>& families, int each, Count* count) {
   const EngineConfig config{.rules = {"precision/*"}};
   for (const ArithmeticFamily& family : families) {
     ++count->families;
     for (int n = 0; n < each; ++n) {
-      Dice dice(1000 * static_cast<uint64_t>(n) + std::hash<std::string>()(family.name) % 997);
-      const Verdicts verdicts = VerdictsOn({family.make(dice)}, config);
+      Dice dice(1000 * static_cast<uint64_t>(n) + std::hash<std::string>()(family.name) % 997 +
+                1000003 * Seed());
+      const Attempt attempt = family.make(dice);
+      const Verdicts verdicts = VerdictsOn({attempt.batch}, config);
       ++count->recordings;
       std::string rule;
-      const v1::Finding* worst = Worst(verdicts, "", &rule);
-      if (worst == nullptr) continue;
-      count->warnings += worst->level() == v1::LEVEL_WARNING;
-      if (worst->level() != v1::LEVEL_ERROR) continue;
-      ++count->errors;
-      ADD_FAILURE() << family.name << " " << n << ": " << rule << ": " << worst->explanation();
+      const v1::Finding* worst = Worst(verdicts, "precision/", &rule, family.rule);
+      if (worst == nullptr || worst->level() < v1::LEVEL_WARNING) continue;
+      if (IsTrue(attempt, worst->level())) {
+        ++count->true_ones;
+        continue;
+      }
+      const bool error = worst->level() == v1::LEVEL_ERROR;
+      ++(error ? count->errors : count->warnings);
+      std::cout << (error ? "ERROR " : "warning ") << family.name << " " << n << ": " << rule
+                << ": " << worst->explanation() << "\n";
     }
   }
 }
@@ -54,19 +76,27 @@ TEST(ArithmeticAttack, CleanOnesAreNoErrors) {
   Accuse(CleanCollectives(), each, &count);
   Accuse(CleanProducts(), each, &count);
   Accuse(CleanUpdates(), each, &count);
+  Accuse(PoisonedArithmetics(), each, &count);
+  Accuse(CleanCompressions(), each, &count);
   EXPECT_GE(count.families, 60);
+  EXPECT_EQ(count.errors, 0);
   std::cout << count.recordings << " recordings of " << count.families << " arithmetics, "
-            << count.errors << " errors, " << count.warnings << " warnings\n";
+            << count.errors << " errors, " << count.warnings << " warnings, " << count.true_ones
+            << " biased and said to be\n";
 }
 
 TEST(ArithmeticAttack, BrokenOnesAreFound) {
   const int each = Long() ? 20 : 3;
   const EngineConfig config{.rules = {"precision/*"}};
   std::map<std::string, int> missed;
-  for (const ArithmeticFamily& family : BrokenArithmetics()) {
+  std::vector<ArithmeticFamily> families = BrokenArithmetics();
+  for (ArithmeticFamily& family : BiasedCollectives()) families.push_back(std::move(family));
+  for (ArithmeticFamily& family : LossyCompressions()) families.push_back(std::move(family));
+  for (ArithmeticFamily& family : PoisonedArithmetics()) families.push_back(std::move(family));
+  for (const ArithmeticFamily& family : families) {
     for (int n = 0; n < each; ++n) {
-      Dice dice(77 + 1000 * static_cast<uint64_t>(n));
-      const Verdicts verdicts = VerdictsOn({family.make(dice)}, config);
+      Dice dice(77 + 1000 * static_cast<uint64_t>(n) + 1000003 * Seed());
+      const Verdicts verdicts = VerdictsOn({family.make(dice).batch}, config);
       std::string rule;
       const v1::Finding* worst = Worst(verdicts, family.rule, &rule);
       const v1::Level wanted = family.warning ? v1::LEVEL_WARNING : v1::LEVEL_ERROR;
@@ -74,7 +104,9 @@ TEST(ArithmeticAttack, BrokenOnesAreFound) {
       missed[family.name] += miss;
       if (!miss) continue;
       for (const v1::Verdict& v : verdicts) {
-        if (v.rule() == family.rule) std::cout << family.name << ": " << v.reason() << "\n";
+        if (v.rule().starts_with(family.rule))
+          std::cout << family.name << " " << n << ": " << v.rule() << " "
+                    << (v.has_finding() ? v.finding().title() : v.reason()) << "\n";
       }
     }
   }

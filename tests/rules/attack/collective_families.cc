@@ -10,8 +10,6 @@ namespace plumbline::rules::testing {
 namespace {
 
 using Values = std::vector<double>;
-// The sum of one element's addends, as it is stored.
-using Sum = std::function<double(const Values& addends, const Recorded& call, Dice& dice)>;
 
 double Round(double x, DType t) { return RoundToFormat(x, t); }
 
@@ -88,46 +86,74 @@ Values Column(const Recorded& call, int kind, double center, Dice& dice) {
   return x;
 }
 
+}  // namespace
+
 Recorded DrawCall(Dice& dice) {
   Recorded call;
-  call.ranks = dice.One({2, 3, 4, 5, 8, 12, 16, 24, 32, 64});
+  call.ranks = dice.One({2, 3, 4, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256});
   call.samples = dice.One({64, 128, 256});
   call.input = dice.One({DType::kBF16, DType::kF16, DType::kF32});
+  call.kind = dice.Below(6);
   return call;
 }
 
 Recorded Filled(Recorded call, const Sum& sum, Dice& dice) {
-  const int kind = dice.Below(6);
   for (int i = 0; i < call.samples; ++i) {
-    call.columns.push_back(Column(call, kind, std::exp(dice.Normal()), dice));
+    call.columns.push_back(Column(call, call.kind, std::exp(dice.Normal()), dice));
     call.output.push_back(Round(sum(call.columns.back(), call, dice), call.input));
   }
   return call;
 }
 
+double BiasOf(Recorded call, const Sum& sum) {
+  Dice dice(4711);
+  call.columns.clear();
+  call.output.clear();
+  call.samples = 2000;
+  call = Filled(std::move(call), sum, dice);
+  const DType unit = call.input == DType::kF32 ? DType::kBF16 : call.input;
+  double errors = 0;
+  int n = 0;
+  for (size_t i = 0; i < call.columns.size(); ++i) {
+    const double s = Exact(call.columns[i]);
+    double squares = 0;
+    for (const double x : call.columns[i]) squares += x * x;
+    if (s == 0 || !std::isfinite(call.output[i])) continue;
+    const double ulp = std::max(UlpOf(s, unit), UlpOf(std::sqrt(squares), unit));
+    errors += (call.output[i] - Round(s, call.input)) / ulp * (s < 0 ? -1 : 1);
+    ++n;
+  }
+  return n == 0 ? 0 : errors / n;
+}
+
+namespace {
+
 ArithmeticFamily Plain(const std::string& name, Sum sum) {
-  return {name, [sum](Dice& dice) { return BatchOf(Filled(DrawCall(dice), sum, dice)); }, "",
-          false};
+  const auto make = [sum](Dice& dice) -> Attempt {
+    const Recorded call = Filled(DrawCall(dice), sum, dice);
+    return {BatchOf(call), [call, sum] { return BiasOf(call, sum); }};
+  };
+  return {name, make, "", false};
 }
 
 // A fixed order for the whole call, drawn once.
 ArithmeticFamily Ordered(const std::string& name, std::function<std::vector<int>(int, Dice&)> order,
                          RoundingMode mode) {
-  const auto make = [order, mode](Dice& dice) {
+  const auto make = [order, mode](Dice& dice) -> Attempt {
     Recorded call = DrawCall(dice);
     const std::vector<int> rows = order(call.ranks, dice);
-    const DType t = call.input;
-    const auto sum = [&](const Values& x, const Recorded&, Dice&) {
-      return Chain(x, rows, [&](double v) { return RoundToFormat(v, t, mode); });
+    const Sum sum = [rows, mode](const Values& x, const Recorded& c, Dice&) {
+      return Chain(x, rows, [&](double v) { return RoundToFormat(v, c.input, mode); });
     };
-    return BatchOf(Filled(call, sum, dice));
+    call = Filled(call, sum, dice);
+    return {BatchOf(call), [call, sum] { return BiasOf(call, sum); }};
   };
   return {name, make, "", false};
 }
 
 // The sum in f32, and then something else done to all of a call's results.
 ArithmeticFamily After(const std::string& name, std::function<void(Recorded&, Dice&)> what) {
-  const auto make = [what](Dice& dice) {
+  const auto make = [what](Dice& dice) -> Attempt {
     Recorded call = DrawCall(dice);
     const auto exact = [](const Values& x, const Recorded&, Dice&) {
       return Round(Exact(x), DType::kF32);
@@ -231,10 +257,6 @@ std::vector<ArithmeticFamily> Orders() {
             [](const Values& x, const Recorded& c, Dice& d) {
               return StochasticRound(Round(Exact(x), DType::kF32), c.input, d);
             }),
-      Plain("fp32-stored-toward-zero",
-            [](const Values& x, const Recorded& c, Dice&) {
-              return RoundToFormat(Exact(x), c.input, RoundingMode::kTowardZero);
-            }),
       Plain("nodes-of-eight",
             [](const Values& x, const Recorded& c, Dice&) {
               Values nodes;
@@ -302,6 +324,73 @@ Recorded CleanCall(Dice& dice) {
         Chain(call.columns.back(), ring, [&](double v) { return Round(v, call.input); }));
   }
   return call;
+}
+
+std::vector<ArithmeticFamily> BiasedCollectives() {
+  constexpr auto kZero = RoundingMode::kTowardZero;
+  const auto biased = [](const std::string& name, int kind, const std::vector<int>& sizes,
+                         const std::vector<DType>& inputs, bool error, const auto& order,
+                         const Sum& sum) {
+    const auto make = [=](Dice& dice) -> Attempt {
+      Recorded call;
+      call.kind = kind;
+      call.samples = 512;
+      call.ranks = sizes[static_cast<size_t>(dice.Below(static_cast<int>(sizes.size())))];
+      call.input = inputs[static_cast<size_t>(dice.Below(static_cast<int>(inputs.size())))];
+      const std::vector<int> rows = order(call.ranks, dice);
+      const Sum ordered = [rows, sum](const Values& x, const Recorded& c, Dice& d) {
+        Values y;
+        for (const int r : rows) y.push_back(x[static_cast<size_t>(r)]);
+        return sum(y, c, d);
+      };
+      return BatchOf(Filled(call, ordered, dice));
+    };
+    return ArithmeticFamily{name, make, "precision/collective-sum", !error};
+  };
+  const auto chain = [](RoundingMode mode) -> Sum {
+    return [mode](const Values& x, const Recorded& c, Dice&) {
+      return Chain(x, Ring(c.ranks, 0, 1),
+                   [&](double v) { return RoundToFormat(v, c.input, mode); });
+    };
+  };
+  const auto ascending = [](int n, Dice&) { return Ring(n, 0, 1); };
+  const Sum stored = [](const Values& x, const Recorded& c, Dice&) {
+    return RoundToFormat(Exact(x), c.input, kZero);
+  };
+  const std::vector<DType> half = {DType::kBF16, DType::kF16};
+  return {
+      biased("stored-toward-zero", 0, {4, 8, 64, 256}, half, false, ascending, stored),
+      biased("hops-toward-zero", 0, {8, 16, 64, 256}, half, false, ascending, chain(kZero)),
+      biased("hops-toward-zero-alike", 1, {8, 16, 64, 256}, half, true, ascending, chain(kZero)),
+      biased("hops-toward-zero-any-order", 1, {16, 64, 256}, half, true, Shuffled, chain(kZero)),
+      biased("hops-upward", 1, {16, 64, 256}, half, true, Shuffled, chain(RoundingMode::kUp)),
+      biased("ring-of-many-alike", 1, {512, 1024}, {DType::kBF16}, true, ascending,
+             chain(RoundingMode::kNearestEven)),
+      biased("ring-of-many-alike-any-order", 1, {512, 1024}, {DType::kBF16}, true, Shuffled,
+             chain(RoundingMode::kNearestEven)),
+  };
+}
+
+std::vector<ArithmeticFamily> PoisonedArithmetics() {
+  const auto poisoned = [](const std::string& name, double value, double share) {
+    const auto make = [=](Dice& dice) -> Attempt {
+      Recorded call = DrawCall(dice);
+      for (int i = 0; i < call.samples; ++i) {
+        call.columns.push_back(Column(call, 0, 1, dice));
+        Values& x = call.columns.back();
+        if (i == 0 || dice.Uniform() < share)
+          x[static_cast<size_t>(dice.Below(call.ranks))] = value;
+        double sum = x[0];
+        for (size_t r = 1; r < x.size(); ++r) sum = Round(sum + x[r], call.input);
+        call.output.push_back(sum);
+      }
+      return BatchOf(call);
+    };
+    return ArithmeticFamily{name, make, "precision/non-finite", false};
+  };
+  return {poisoned("one-nan", NAN, 0.02), poisoned("nan-in-half", NAN, 0.5),
+          poisoned("all-nan", NAN, 1), poisoned("infinite", INFINITY, 0.1),
+          poisoned("minus-infinite", -INFINITY, 0.1)};
 }
 
 std::vector<ArithmeticFamily> CleanCollectives() {

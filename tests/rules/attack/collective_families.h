@@ -9,6 +9,7 @@
 namespace plumbline::rules::testing {
 
 struct Recorded {
+  int kind = 0;  // of values, see Column
   int ranks = 8;
   int samples = 128;
   DType input = DType::kBF16;                // of inputs and output, and of the wire
@@ -22,6 +23,18 @@ struct Recorded {
 };
 
 v1::Batch BatchOf(const Recorded& call);
+
+// The sum of one element's addends, as it is stored.
+using Sum =
+    std::function<double(const std::vector<double>& addends, const Recorded& call, Dice& dice)>;
+// Columns of the call's kind of values, and their sums. Kinds: 0 noise, 1 a common part and noise,
+// 2 wide spreads, 3 mostly zeros, 4 few distinct values, 5 the same on every rank.
+Recorded Filled(Recorded call, const Sum& sum, Dice& dice);
+// Of the sum on 2,000 other columns of that kind.
+double BiasOf(Recorded call, const Sum& sum);
+
+// Which ranks, which dtype, how many samples.
+Recorded DrawCall(Dice& dice);
 
 // A ring of 4 to 16 ranks in 16 bits, of noise.
 Recorded CleanCall(Dice& dice);

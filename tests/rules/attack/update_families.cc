@@ -21,7 +21,7 @@ UpdateRunSpec DrawUpdate(Dice& dice) {
 }
 
 ArithmeticFamily Update(const std::string& name, std::function<void(UpdateRunSpec&, Dice&)> what) {
-  const auto make = [what](Dice& dice) {
+  const auto make = [what](Dice& dice) -> Attempt {
     UpdateRunSpec spec = DrawUpdate(dice);
     what(spec, dice);
     return UpdateRun(spec);
@@ -37,7 +37,7 @@ ArithmeticFamily Broken(ArithmeticFamily family, const char* rule, bool warning 
 
 ArithmeticFamily BrokenCall(const std::string& name, std::function<void(Recorded&, Dice&)> what,
                             bool warning = false) {
-  const auto make = [what](Dice& dice) {
+  const auto make = [what](Dice& dice) -> Attempt {
     Recorded call = CleanCall(dice);
     what(call, dice);
     for (double& y : call.output) y = RoundToFormat(y, call.input);
@@ -56,7 +56,7 @@ void Garbage(Recorded& call, Dice& dice, double share) {
 
 ArithmeticFamily BrokenProduct(const std::string& name, std::function<void(Product&)> what,
                                bool warning = false) {
-  const auto make = [what](Dice& dice) {
+  const auto make = [what](Dice& dice) -> Attempt {
     Product p = CleanProduct(dice);
     while (p.samples < 64 || p.inner < 96) p = CleanProduct(dice);  // enough to tell by
     what(p);
@@ -129,8 +129,18 @@ std::vector<ArithmeticFamily> BrokenArithmetics() {
                  [](Recorded& c, Dice&) {
                    for (size_t i = 0; i < 10; ++i) c.output[5 * i] *= -1;
                  }),
-      BrokenCall("garbage-rank", [](Recorded& c, Dice& d) { Garbage(c, d, 0.6); }),
+      // Where half and more of a rank's elements agree, replica-divergence names it.
+      Broken(BrokenCall("garbage-rank", [](Recorded& c, Dice& d) { Garbage(c, d, 0.6); }),
+             "precision/"),
+      Broken(BrokenCall("garbage-rank-half", [](Recorded& c, Dice& d) { Garbage(c, d, 0.4); }),
+             "precision/"),
       BrokenCall("garbage-rank-whole", [](Recorded& c, Dice& d) { Garbage(c, d, 1); }),
+      BrokenCall(
+          "garbage-everywhere",
+          [](Recorded& c, Dice& d) {
+            for (double& y : c.output) y = d.Uniform() < 0.6 ? 50 * d.Normal() : y;
+          },
+          true),
       BrokenProduct("partial-sums-in-e4m3",
                     [](Product& p) {
                       for (std::vector<double>* side : {&p.a, &p.b}) {
