@@ -9,21 +9,11 @@ namespace plumbline::rules {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kCap = 4;  // nats
+constexpr double kCap = 8;           // nats
+constexpr double kMostFactor = 1e9;  // of one token; Wealth takes no larger ones
 
 // theta = 2^-1 .. 2^-7.
 constexpr std::array<double, 7> kTheta = {.5, .25, .125, .0625, .03125, .015625, .0078125};
-
-// (e^x - 1 - x) / x^2 for x = theta b >= 0, b at most 1,000 nats.
-std::array<double, 7> Bennett(double b) {
-  std::array<double, 7> g;
-  double e = std::exp(kTheta.back() * b);
-  for (size_t j = kTheta.size(); j-- > 0; e *= e) {
-    const double x = kTheta[j] * b;
-    g[j] = x < .02 ? .5 + x / 6 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6))) : (e - 1 - x) / (x * x);
-  }
-  return g;
-}
 
 bool Recorded(double x) { return std::isfinite(x); }
 
@@ -59,18 +49,19 @@ void SamplerTest::Declare(double temperature) {
 
 namespace {
 
-// The factors of one token's bets, as logarithms.
-std::array<double, 14> LogFactors(double x, double slack, double entropy, double varentropy) {
-  static const std::array<double, 7> above = Bennett(kCap);
-  const std::array<double, 7> below = Bennett(entropy);
-  std::array<double, 14> logs;
+// The factors of one token's bets, of second order: below, then above.
+std::array<double, 14> Factors(double x, double slack, double varentropy) {
+  const double steepest = std::sqrt(.5 / varentropy);  // infinite where nothing varies
+  std::array<double, 14> factors;
   for (size_t j = 0; j < kTheta.size(); ++j) {
-    const double theta = kTheta[j];
-    const double vt = varentropy * theta * theta;
-    logs[j] = -theta * (x + slack) - vt * below[j];
-    logs[kTheta.size() + j] = theta * std::min(x - slack, kCap) - vt * above[j];
+    const double s = std::min(kTheta[j], steepest);
+    const double rest = 1 - s * s * varentropy;
+    const double below = std::max(0.0, 1 - s * (x + slack));
+    const double above = std::max(0.0, 1 + s * std::min(x - slack, kCap));
+    factors[j] = std::min(kMostFactor, (below * below + rest) / 2);
+    factors[kTheta.size() + j] = (above * above + rest) / 2;
   }
-  return logs;
+  return factors;
 }
 
 }  // namespace
@@ -100,9 +91,9 @@ bool SamplerTest::AddOwn(const RolloutSequence& s, const RolloutToken& t) {
     return true;
   }
   const double v = t.rollout_varentropy + s.rollout_varentropy_grid.HalfUnit(t.rollout_varentropy);
-  const Both logs = LogFactors(x, slack, t.rollout_entropy + of_entropy, v);
+  const Both factors = Factors(x, slack, v);
   slices_.ForToken(t.version, [&](Part& part) {
-    part.wealth.Add(logs);
+    part.wealth.Multiply(factors);
     ++part.own.tokens;
     part.own.x += x;
     part.own.v += v;
