@@ -192,7 +192,7 @@ class RecordInvalid : public Rule {
     FindingText text{
         .level = support ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
         .strength = v1::STRENGTH_STATISTICAL,
-        .title = support ? "the trainer scores tokens that the declared top-p or top-k leaves out"
+        .title = support ? "the trainer scores tokens that the sampler leaves out"
                          : "what was logged is not what was sampled",
         .explanation = absl::StrFormat(
             "The mean of pi/mu over %d tokens%s is %.4g; tokens drawn from the logged distribution "

@@ -24,6 +24,7 @@ DriftCause Name(const DriftMark& mark, std::string words, std::string fix) {
 Named ZeroFilled(const DriftStatistics& s) {
   const DriftDeclared& declared = s.declared;
   if (declared.top_k == 1 || declared.temperature == 0 || declared.top_p < 0.5) return {};
+  if (CoversLess(s)) return {};
   if (s.unlikely_zeros < kFewestZeros || !(Share(s.unlikely_zeros, s.judged) > kZeroShare))
     return {};
   return Name(
@@ -31,7 +32,8 @@ Named ZeroFilled(const DriftStatistics& s) {
       absl::StrFormat("log mu is exactly 0 on %d tokens that the trainer gives less than a half",
                       s.unlikely_zeros),
       "Find where the rollout's log-probabilities are padded or defaulted to 0 (cut sequences, "
-      "tool output, dropped responses), and mask those tokens or log their values.");
+      "tool output, dropped responses), or where a grammar leaves one token, and mask those tokens "
+      "or log their values.");
 }
 
 Named Misaligned(const DriftStatistics& s) {
@@ -71,6 +73,7 @@ Named Retokenised(const DriftStatistics& s) {
   if (Named prompt = OtherPrompt(s)) return prompt;
   const uint64_t above = s.fresh.above()[3], below = s.fresh.below()[3];
   const uint64_t more = std::max(above, below), less = std::min(above, below);
+  if (CoversLess(s)) return {};
   const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0);
   if (more < kFewestOutliers || more < kOneSided * less || !bulk_agrees) return {};
   if (s.zeros >= more / 2) return {};
@@ -109,8 +112,9 @@ Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
 }
 
 constexpr char kMaskBoth[] =
-    "Give the trainer the sampler's top-p and top-k mask, or sample from the full vocabulary "
-    "(top_p = 1, no top_k) while training.";
+    "Give the trainer the sampler's mask (top-p, top-k, the tokens that a grammar allows), or "
+    "sample "
+    "from the full vocabulary while training.";
 
 Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
   if (tests.record == RecordOutcome::kUp) return {};
@@ -123,6 +127,15 @@ Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
                 absl::StrFormat("%.3g of the trainer's probability lies outside what was sampled "
                                 "from, and d never rises far above 0",
                                 1 - std::exp(-lost.mean())),
+                kMaskBoth);
+  }
+  if (CoversLess(s)) {
+    return Name(kByFewerTokens,
+                absl::StrFormat(
+                    "%d tokens have less than half of the rollout's probability in the trainer, %d "
+                    "more than twice: the rollout's is over fewer tokens (top-p, top-k, or those "
+                    "that structured decoding allows)",
+                    s.fresh.below()[1], s.fresh.above()[1]),
                 kMaskBoth);
   }
   if (tests.record != RecordOutcome::kSupport) return {};
@@ -275,6 +288,17 @@ Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
 }
 
 }  // namespace
+
+bool CoversLess(const DriftStatistics& s) {
+  const bool processed = s.declared.mode == v1::LOGPROB_MODE_PROCESSED;
+  const uint64_t below = s.fresh.below()[1], above = s.fresh.above()[1];
+  const uint64_t rest = processed ? below : below - std::min(below, s.unlikely_zeros);
+  // A grammar that leaves most of the mass moves d by little, and everywhere.
+  const uint64_t little = s.fresh.below()[0];
+  if (processed && little >= kFewestLittle && kLittleOfOne * s.fresh.above()[0] <= little)
+    return true;
+  return rest >= (processed ? kFewestBelowProcessed : kFewestBelow) && kBelowOfOne * above <= rest;
+}
 
 void DriftCause::Fill(v1::Finding& finding) const {
   finding.mutable_cause()->set_id(id);

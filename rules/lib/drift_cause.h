@@ -15,8 +15,9 @@
 namespace plumbline::rules {
 
 // drift/record-invalid's test: E[rho | prefix] <= 1 broken from above or from below.
-// kSupport: from below, where the record itself declares top-p or top-k of what it logs: it is true
-// then, and the trainer's probabilities are over more tokens.
+// kSupport: from below, where the record itself declares top-p or top-k of what it logs, or that
+// its values are processed and no token speaks against a smaller support: it is true then, and the
+// trainer's probabilities are over more tokens.
 enum class RecordOutcome { kUntested, kQuiet, kUp, kDown, kInconclusive, kSupport };
 // drift/sampler-mismatch's: -log mu below or above its entropy.
 enum class SamplerOutcome { kUntested, kQuiet, kBelow, kAbove, kInconclusive };
@@ -78,5 +79,13 @@ StalenessMark FindStaleness(const DriftStatistics& statistics);
 
 DriftCause NameDriftCause(const DriftStatistics& statistics, const StepPatterns& patterns,
                           const DriftTests& tests);
+
+// The rollout's probabilities are over fewer tokens than the trainer's: a grammar that allows some
+// (structured decoding), top-p, top-k. A token that is allowed has its share of all that are, so
+// that d = ln of the trainer's mass on them, at most 0: tokens lie below ln 1/2, and hardly any
+// above ln 2, where other ids or a neighbour's values put some. Values of exactly 0 that the
+// trainer gives less than a half are a single allowed token's, or padding: they count where the
+// record declares processed values.
+bool CoversLess(const DriftStatistics& s);
 
 }  // namespace plumbline::rules

@@ -44,6 +44,12 @@ inline constexpr DriftMark kByLostMass = {"truncation", 0.95};
 inline constexpr DriftMark kByDeclaredSupport = {"truncation", 0.9};
 inline constexpr double kLostMass = 1e-3, kRisesFar = 1e-3;
 
+// Tokens below ln 1/2, and one above ln 2 for so many of them: the rollout covers fewer tokens.
+// Where the record declares processed values fewer are enough.
+inline constexpr DriftMark kByFewerTokens = {"truncation", 0.9};
+inline constexpr uint64_t kFewestBelow = 100, kFewestBelowProcessed = 30, kBelowOfOne = 200;
+inline constexpr uint64_t kFewestLittle = 100, kLittleOfOne = 20;  // by a factor of 1.1
+
 // Both sides log one distribution and another was sampled: flatter is a temperature above 1;
 // sharper is what the record declares of the two.
 inline constexpr DriftMark kBySampledFlatter = {"temperature", 0.9};

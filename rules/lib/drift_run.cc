@@ -24,11 +24,13 @@ void SplitAlpha(const DriftRun::Key& key, double share, Site* site) {
   site->sampler = SamplerTest(share * AlphaOf("drift/sampler-mismatch", at));
 }
 
-RecordOutcome OutcomeOf(const RecordTest& test, const DriftDeclared& declared) {
+RecordOutcome OutcomeOf(const RecordTest& test, const DriftStatistics& s) {
   if (test.alarmed_up()) return RecordOutcome::kUp;
-  const bool processed = declared.mode != v1::LOGPROB_MODE_RAW;
-  if (test.alarmed_down())
-    return declared.cuts && processed ? RecordOutcome::kSupport : RecordOutcome::kDown;
+  if (test.alarmed_down()) {
+    const bool cuts = s.declared.cuts && s.declared.mode != v1::LOGPROB_MODE_RAW;
+    const bool masks = s.declared.mode == v1::LOGPROB_MODE_PROCESSED && CoversLess(s);
+    return cuts || masks ? RecordOutcome::kSupport : RecordOutcome::kDown;
+  }
   if (test.tokens() == 0) return RecordOutcome::kInconclusive;
   return test.tokens() < kFewTokens ? RecordOutcome::kUntested : RecordOutcome::kQuiet;
 }
@@ -68,7 +70,7 @@ void DriftSite::EndStep() {
   times.EndStep();
   record.EndStep();
   sampler.EndStep();
-  tests.record = OutcomeOf(record, statistics.declared);
+  tests.record = OutcomeOf(record, statistics);
   tests.sampler = OutcomeOf(sampler, false);
   tests.trainer_k2 = kNotRecorded;
   for (const ClusteredMean* own : {&statistics.trainer_k2, &statistics.own_k2}) {

@@ -78,6 +78,47 @@ TEST(RolloutAttack, EveryGuiltyFamilyIsFound) {
   }
 }
 
+// Structured decoding: what the grammar leaves out is told as such where the record says that its
+// values are processed. Where it does not say so, the record fails, and nobody is accused of a
+// temperature or other ids; forced tokens alone cannot be told from padding.
+TEST(RolloutAttack, AGrammarIsNoTemperature) {
+  int told = 0, runs = 0, unsaid = 0;
+  for (const char* mode : {"processed", ""}) {
+    for (const auto& [contexts, tokens] : {std::pair(.2, .05), {.5, .5}, {1.0, .8}, {.1, .3}}) {
+      for (const char* family : {"small", "large"}) {
+        for (int seed = 1; seed <= Seeds(); ++seed) {
+          testing::RolloutSpec spec{.family = family, .contexts = 64, .steps = 12, .seed = seed};
+          spec.sequences = 8;
+          spec.entropy = seed % 2 == 0;
+          spec.sin = "allowed";
+          spec.share = contexts;
+          spec.size = tokens;
+          spec.mode = mode;
+          const bool said = spec.mode != "";
+          ++runs;
+          for (const v1::Verdict& v : Judge(RolloutRun(spec))) {
+            const std::string& cause = v.finding().cause().id();
+            // Forced tokens look like padding, and unlikely ones like other ids, to a few tokens.
+            const bool alike = !said && (cause == "zero-filled" || cause == "retokenisation");
+            EXPECT_FALSE(kAccusations.contains(cause) && !alike)
+                << family << " " << contexts << " " << tokens << " seed " << seed << " " << mode
+                << ": " << v.rule() << " " << cause << ": " << v.finding().explanation();
+            if (v.rule() != "drift/record-invalid") continue;
+            if (said) {
+              EXPECT_NE(v.finding().level(), v1::LEVEL_ERROR) << v.finding().explanation();
+            }
+            told += said && cause == "truncation";
+            unsaid += !said && cause == "truncation";
+          }
+        }
+      }
+    }
+  }
+  std::printf("%d runs with a grammar: named truncation in %d where said, %d where not\n", runs,
+              told, unsaid);
+  EXPECT_GE(2 * told, runs * 8 / 10);
+}
+
 // The step is the one in which the drift rose, whenever one looks.
 TEST(RolloutAttack, AMissedUpdateIsPutInItsStep) {
   for (const int from : {9, 14, 20}) {

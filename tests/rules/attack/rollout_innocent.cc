@@ -307,6 +307,21 @@ v1::Batch DeclaredTopP(int seed) {
   });
 }
 
+// Structured decoding: a grammar allows some of the tokens, what is logged is of those,
+// renormalised, beside a trainer over the full vocabulary. The record is true.
+v1::Batch Grammar(int seed, double contexts, double tokens, const char* mode) {
+  return With(seed, [&](auto& s) {
+    s.sin = "allowed";
+    s.share = contexts;
+    s.size = tokens;
+    s.mode = mode;
+  });
+}
+v1::Batch GrammarOfFewTokens(int seed) { return Grammar(seed, 0.2, 0.05, "processed"); }
+v1::Batch GrammarOfHalf(int seed) { return Grammar(seed, 0.5, 0.5, "processed"); }
+v1::Batch GrammarEverywhere(int seed) { return Grammar(seed, 1, 0.8, "processed"); }
+v1::Batch GrammarThatForces(int seed) { return Grammar(seed, 0.1, 0, "processed"); }
+
 }  // namespace
 
 const std::vector<InnocentRollout>& InnocentRollouts() {
@@ -363,6 +378,10 @@ const std::vector<InnocentRollout>& InnocentRollouts() {
       {"mixed fleet", MixedFleet},
       {"renamed workers", RenamedWorkers},
       {"declared top-p", DeclaredTopP, true},
+      {"a grammar of few tokens", GrammarOfFewTokens, true},
+      {"a grammar of half of the tokens", GrammarOfHalf, true},
+      {"a grammar in every context", GrammarEverywhere, true},
+      {"a grammar that forces tokens", GrammarThatForces, true},
   };
   return families;
 }

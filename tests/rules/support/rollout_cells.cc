@@ -43,6 +43,21 @@ Values Truncate(Values log_p, double top_p, int top_k) {
   return log_p;
 }
 
+// What a grammar leaves in a constrained context: each token with the chance `size`, at least one.
+// `share` of the contexts are constrained.
+Values Constrain(Values log_p, double share, double size, Draw draw) {
+  if (!(draw.Uniform() < share)) return log_p;
+  const size_t forced = static_cast<size_t>(draw.Uniform() * static_cast<double>(log_p.size()));
+  double mass = 0;
+  for (size_t v = 0; v < log_p.size(); ++v) {
+    const bool allowed = draw.Uniform() < size || v == forced;
+    if (!allowed) log_p[v] = -kInfinity;
+    if (allowed) mass += std::exp(log_p[v]);
+  }
+  for (double& value : log_p) value -= std::log(mass);
+  return log_p;
+}
+
 Spread SpreadOf(const Values& log_p) {
   Spread s;
   for (const double l : log_p) {
@@ -190,8 +205,14 @@ std::unique_ptr<RolloutCell> RolloutCells::Make(const CellKind& kind, int contex
   const bool cut = sin && (s.sin == "both-raw" || s.sin == "truncated");
   Values drawn = LogSoftmax(base, heated ? temperature : 1);
   if (cut && (s.top_p < 1 || s.top_k > 0)) drawn = Truncate(std::move(drawn), s.top_p, s.top_k);
+  const bool constrained = sin && s.sin == "allowed";
+  if (constrained) {
+    drawn = Constrain(std::move(drawn), s.share, s.size,
+                      Draw(SeedOf(s, 5, static_cast<uint64_t>(context))));
+  }
   auto cell = std::make_unique<RolloutCell>();
-  const bool logs_drawn = sin && (s.sin == "processed-against-raw" || s.sin == "truncated");
+  const bool logs_drawn =
+      constrained || (sin && (s.sin == "processed-against-raw" || s.sin == "truncated"));
   cell->rollout = logs_drawn ? drawn : LogSoftmax(base);
   const double trainer_temperature =
       sin && (s.sin == "raw-at-temperature" || s.sin == "truncated") ? temperature : 1;

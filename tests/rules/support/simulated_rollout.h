@@ -47,6 +47,9 @@ struct RolloutSpec {
   // "processed-against-raw" drawn and logged at T, trainer raw
   // "both-raw"             drawn at T and/or top-p, both sides log raw
   // "truncated"            drawn and logged after top-p (top-k), trainer over the full vocabulary
+  // "allowed"              in `share` of the contexts a grammar allows `size` of the tokens: drawn
+  // and
+  //                        logged over these, trainer over the full vocabulary
   // "off-by-one"           the trainer's values belong to the next token
   // "retokenised"          runs of tokens (`share` of all) whose trainer's values are of other
   // tokens "zero-filled"          `share` of the rollout's values are 0 "missed-sync"          from
