@@ -9,6 +9,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
 #include "rules/lib/train_infer_runs.h"
+#include "rules/lib/train_infer_verdicts.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
@@ -26,9 +27,11 @@ the smaller of the two sides' top-k margins (k-th less (k+1)-th score). The laye
 is taken at the experts on the edge of either choice. Where a side recorded none, choices are compared as they
 stand: that all are equal needs no margin; other choices are counted, and rounding may be the reason of some.
 A flip whose margin exceeds 4 times that difference
-on more than 0.1 % of the tokens is a finding. Where the scores themselves are far apart, no margin is large: choices
-of which one side alone made more than a tenth are a finding by that share (more where few of many experts are chosen:
-what score differences of an eighth of the scores' spread move, 21 % for 1 of 256). A token counts in the first layer where it flips: above
+on more than 0.1 % of the tokens is a finding. Where the scores themselves are far apart, by more than an eighth of their
+spread over the experts (from quartiles: no law is assumed), no margin is large: choices of which one side alone made
+more than a tenth are a finding by that share. As many between scores that are close are near ties (scores of few values,
+bounded ones): a note. Without scores the share is judged alone, a tenth or what differences of an eighth of
+*normal* scores' spread move (21 % for 1 of 256), and that assumption is listed. A token counts in the first layer where it flips: above
 that its inputs differ, and it may flip by any margin. So are, as plain facts: recorded choices of -1 where training
 chose (but for a sequence's last token, which is sampled and not fed back), tokens whose gates are all zero
 on one side alone and not dropped, and, in dumps, sequences of which inference holds other than n or
@@ -55,11 +58,11 @@ layers.3 is the first`.
   router that adds its noise by a flag of its own).
 - -1 for prompts: prefix caching skipped the tokens; record routing with the cache off, or store it beside the cache.
 
-**Level.** A warning; choices that differ without scores are a note up to that share of all choices (bf16 scores move 2
-to 4 % of them), a warning beyond.
+**Level.** A warning; near ties a note; choices that differ without scores are a note up to that share of all choices (bf16
+scores move 2 to 4 % of them), a warning beyond.
 
-**Strength.** Flips: `heuristic`, 4 times and 0.1 % are customary; the share of choices is derived, for scores that are
-nearly normal over the experts. -1 entries, zero gates and lengths: `proved`,
+**Strength.** Flips: `heuristic`, 4 times, 0.1 %, a tenth and an eighth are customary; without scores the share of choices
+is derived for scores that are nearly normal over the experts. -1 entries, zero gates and lengths: `proved`,
 given that equal ids name the same token.
 
 **Inconclusive when** nothing joins; ids or positions are missing or repeat; the sides have other numbers
@@ -165,8 +168,9 @@ class TrainInferRouting : public Rule {
     RoutingComparison last;
     std::set<std::string> fired;
     // Of all choices, those that one side alone made.
-    double share() const { return differing / static_cast<double>(compared); }
-    double most_by_rounding() const { return MostByRounding(last.experts, last.top_k); }
+    FlipTotals totals() const {
+      return {compared, flips, differing / static_cast<double>(compared)};
+    }
     void Persist(Archive& a) {
       a(compared, flips, large_flips, marked, differing, step_first, step_last, reason, last,
         fired);
@@ -290,45 +294,9 @@ class TrainInferRouting : public Rule {
     return verdict;
   }
 
-  // By the choices of all steps, whatever the margins: without scores there are none, and where
-  // the scores themselves are far apart none tells.
-  v1::Verdict ByChoices(const Layer& layer, bool scored) const {
-    const double share = layer.share(), most = layer.most_by_rounding();
-    const bool beyond = share > most;
-    std::string words =
-        absl::StrFormat("%d of %d tokens choose other experts, %.2g %% of all choices", layer.flips,
-                        layer.compared, 100 * share);
-    if (!(share > share_)) return Pass(words);
-    if (scored)
-      absl::StrAppendFormat(&words, ", and the scores are as far apart (median difference %.3g)",
-                            layer.last.difference);
-    v1::Verdict verdict = MakeFinding(
-        {.level = beyond ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
-         .strength = v1::STRENGTH_HEURISTIC,
-         .title = "training and inference route the same tokens differently",
-         .explanation = absl::StrCat(
-             words, beyond ? ": rounding of the scores does not do that."
-                           : ". Without scores it is not known whether rounding is the reason."),
-         .cause = scored ? "other-scores" : "other-choices",
-         .measured = "choices that one side alone made",
-         .value = share,
-         .unit = "share",
-         .threshold = beyond ? most : share_,
-         .threshold_source =
-             beyond ? "a tenth, or what differences of an eighth of the scores' spread move"
-                    : "option flip-share",
-         .fix = scored ? "Look for what one side adds to the scores: exploration noise or jitter "
-                         "that evaluation leaves on, dropout, weights of another update."
-                       : "Record both sides' router scores: margins tell rounding from another "
-                         "arithmetic, bias or numbering of the experts.",
-         .confidence = beyond ? 0.8 : 0.5});
-    verdict.mutable_finding()->set_sample_size(layer.compared);
-    return verdict;
-  }
-
   v1::Verdict Unscored(const Layer& layer) const {
     if (layer.compared < kFewTokens) return FewTokens(layer.compared);
-    if (layer.flips > 0) return ByChoices(layer, false);
+    if (layer.flips > 0) return VerdictByChoices(layer.last, layer.totals(), share_);
     v1::Verdict verdict = Pass("both sides choose the same experts");
     verdict.add_assumptions("each side's choices are its own, not the other's replayed");
     return verdict;
@@ -349,8 +317,8 @@ class TrainInferRouting : public Rule {
       verdict = Inconclusive(layer.reason);
     } else if (layer.marked < kFewTokens) {
       verdict = FewTokens(layer.marked);
-    } else if (layer.share() > layer.most_by_rounding()) {
-      verdict = ByChoices(layer, true);
+    } else if (FlipsMuch(layer.last, layer.totals())) {
+      verdict = VerdictByScores(layer.last, layer.totals());
     } else {
       verdict = Pass(layer.flips == 0 ? "both sides choose the same experts"
                                       : "flips are of the size of the scores' differences");

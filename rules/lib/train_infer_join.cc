@@ -135,6 +135,11 @@ class Comparer {
       EdgeDifferences(far, a, k, &other);
     }
     c_.difference = Median(own);
+    for (const bool train : {true, false}) {
+      std::vector<double> spreads;
+      for (const Joined& p : scored) spreads.push_back((train ? p.train : p.infer)->spread);
+      c_.spread = std::max(c_.spread, Median(spreads));
+    }
     c_.unrelated = Median(other);
     if (c_.difference > 0 && !(c_.difference < 0.5 * c_.unrelated)) {
       c_.blocked =
@@ -273,6 +278,7 @@ void DescribeRouting(const RoutingComparison& c, google::protobuf::Struct& detai
   if (!c.unmarked.empty()) return;
   Put(details, "large_flip_share", share(c.large_flips));
   Put(details, "median_score_difference", c.difference);
+  Put(details, "score_spread", c.spread);
   Put(details, "median_flip_margin", c.median_flip_margin);
 }
 

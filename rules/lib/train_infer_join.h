@@ -25,6 +25,8 @@ struct RoutingComparison {
   // the edge of either choice; and between tokens that have nothing to do with each other.
   double difference = 0;
   double unrelated = 0;
+  // Median over tokens of the spread of one token's values over the experts, the wider side's.
+  double spread = 0;
   uint64_t scored = 0;            // tokens with finite values on both sides
   uint64_t large_flips = 0;       // see below
   double median_flip_margin = 0;  // of the smaller margins of all flips with values; 0 without
@@ -50,10 +52,15 @@ struct RoutingComparison {
   Pair first_sentinel;
   Pair first_zero;
 
+  // The sides' values differ by more than an eighth of their spread, whatever their law: by more
+  // than rounding does. |x| of a normal law of deviation 1 has the median 0.6745.
+  bool far_apart() const { return difference > 0.6745 / 8 * spread; }
+
   void Persist(Archive& a) {
-    a.Version(2, 2);
+    a.Version(3, 3);
     a(blocked, unmarked, experts, top_k, joined, compared, overlap, flips, order_only, weight_only);
-    a(largest_gate_difference, difference, unrelated, scored, large_flips, median_flip_margin);
+    a(largest_gate_difference, difference, unrelated, spread, scored, large_flips,
+      median_flip_margin);
     a(sentinels, zero_gates, short_sequences, short_sequence, short_rows, short_of);
     a(large, diverged, first_sentinel, first_zero);
   }
@@ -61,7 +68,8 @@ struct RoutingComparison {
 
 RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor);
 
-// The share of the choices that score differences of rounding's size move at most: a tenth, or what
+// The share of the choices that score differences of rounding's size move at most, where the scores
+// are not recorded and are taken to be nearly normal over the experts: a tenth, or what
 // normal scores give whose difference between the sides has a deviation of an eighth of their
 // spread. (bf16's relative half step is 1/512 and e4m3's 1/16, of each factor; sums of many average
 // such errors out, residual streams add up those of their layers.) With t the score that k of E

@@ -175,6 +175,9 @@ class CallReader {
     }
     rule_.top_k = static_cast<int>(k_);
     ChooseExperts(rule_, x_.data(), bias, scratch_.get(), &choice_);
+    const double* values = rule_.ranks_recorded() ? x_.data() : scratch_->value;
+    values_.assign(values, values + experts_);
+    token.spread = choice_.finite ? static_cast<float>(SpreadOf(values_)) : 0;
     token.tied = !choice_.finite || choice_.tied;
     token.margin = choice_.finite ? static_cast<float>(choice_.margin)
                                   : std::numeric_limits<float>::quiet_NaN();
@@ -255,11 +258,28 @@ class CallReader {
   RouterRule rule_;
   std::vector<double> bias_;
   std::vector<double> x_;
+  std::vector<double> values_;
   RouterChoice choice_;
   std::unique_ptr<RouterScratch> scratch_ = std::make_unique<RouterScratch>();
 };
 
 }  // namespace
+
+double SpreadOf(std::vector<double>& values) {
+  std::erase_if(values, [](double x) { return !std::isfinite(x); });
+  if (values.size() < 2) return 0;
+  const auto quantile = [&](size_t quarters) {
+    const auto at = values.begin() + static_cast<std::ptrdiff_t>(quarters * values.size() / 4);
+    std::nth_element(values.begin(), at, values.end());
+    return *at;
+  };
+  constexpr double kQuartiles = 1.349, kMeanDistance = 0.798;  // of a normal law's deviation
+  const double low = quantile(1), middle = quantile(2), high = quantile(3);
+  if (high > low) return (high - low) / kQuartiles;
+  double distance = 0;
+  for (const double x : values) distance += std::fabs(x - middle);
+  return distance / static_cast<double>(values.size()) / kMeanDistance;
+}
 
 void RoutedSide::Add(const v1::Routing& routing, bool dump, size_t max_tokens) {
   if (!blocked.empty()) return;

@@ -33,9 +33,10 @@ struct RoutedToken {
   std::vector<float> gates;       // [k] of `chosen`; empty: not recorded
   std::vector<EdgeScore> ranked;  // the best 2k+4 by selection value, best first; empty: no scores
   float margin = 0;               // k-th less (k+1)-th selection value
+  float spread = 0;               // of the selection values over the experts, as SpreadOf has it
   bool tied = false;              // the recorded precision leaves the choice open, or not finite
   bool zero_gates = false;        // every gate is zero, and nothing says that it was dropped
-  void Persist(Archive& a) { a(key, chosen, gates, ranked, margin, tied, zero_gates); }
+  void Persist(Archive& a) { a(key, chosen, gates, ranked, margin, spread, tied, zero_gates); }
 };
 
 // Positions that one sequence's rows hold.
@@ -69,5 +70,10 @@ struct RoutedSide {
     a(experts, top_k, kind, blocked, tokens, sequences, rows, conflicting, whole);
   }
 };
+
+// What a normal law's deviation would be, from the quartiles, which neither long tails nor masked
+// experts (not finite) move; from the mean distance to the median where half of the values are one.
+// 0 for fewer than two. Reorders its argument. Pure, thread-safe.
+double SpreadOf(std::vector<double>& values);
 
 }  // namespace plumbline::rules

@@ -253,6 +253,46 @@ TEST(TrainInfer, TheShareThatRoundingMovesIsDerived) {
   EXPECT_EQ(MostByRounding(4, 4), 0.1);
 }
 
+// Scores of any law. Differences of a hundredth of the spread may move a third of the choices where
+// scores are tied or bounded: never said to be other scores. Noise that is left on is, at half of
+// the spread.
+TEST(TrainInfer, OtherScoresAreToldWhateverTheirLaw) {
+  struct Law {
+    const char* name;
+    double spread;  // of the quartiles, as a normal law's deviation
+  };
+  int ties = 0, told = 0;
+  for (const Law& law : {Law{"normal", 1},
+                         {"cauchy", 1.48},
+                         {"lognormal", 1.08},
+                         {"uniform", .37},
+                         {"discrete", 1.48},
+                         {"relu", .5}}) {
+    for (const auto& [experts, k] : {std::pair(8, 2), {64, 8}, {128, 1}, {256, 8}}) {
+      for (const double share : {.01, .5}) {
+        RoutingPairSpec spec{.length = 192, .experts = experts, .top_k = k, .law = law.name};
+        spec.noise = share * law.spread;
+        const auto verdicts = Judge(RoutingPair(spec));
+        const std::string what = std::string(law.name) + " " + std::to_string(experts) + " " +
+                                 std::to_string(k) + ": " + verdicts[0].ShortDebugString();
+        const int found = testing::Findings(verdicts, kRule, "other-scores");
+        const bool blocked = verdicts[0].reason().starts_with("not-the-same-tokens");
+        ties += testing::Findings(verdicts, kRule, "near-ties");
+        const auto& details = verdicts[0].details().fields();
+        const bool many =
+            details.contains("set_overlap") && details.at("set_overlap").number_value() < .9;
+        EXPECT_EQ(found + blocked, share > .1 && (many || blocked) ? 1 : 0) << what;
+        told += found + blocked;
+        if (share < .1) {
+          EXPECT_LT(verdicts[0].finding().level(), v1::LEVEL_WARNING) << what;
+        }
+      }
+    }
+  }
+  EXPECT_GT(ties, 3);   // there was something to accuse
+  EXPECT_GE(told, 18);  // of 24: where few choices move, nothing is said
+}
+
 TEST(TrainInfer, PlantedFlipsAreFound) {
   int found = 0;
   for (uint64_t seed = 1; seed <= 50; ++seed) {

@@ -41,9 +41,18 @@ class Pair {
  private:
   size_t Cells() const { return static_cast<size_t>(rows_) * static_cast<size_t>(spec_.experts); }
 
+  double Score() {
+    if (spec_.law == "uniform") return draw_.Uniform();
+    const double x = draw_.Normal();
+    if (spec_.law == "cauchy") return x / draw_.Normal();
+    if (spec_.law == "lognormal") return std::exp(x);
+    if (spec_.law == "discrete") return std::nearbyint(1.5 * x);
+    return spec_.law == "relu" ? std::max(0.0, x) : x;
+  }
+
   std::vector<float> Logits() {
     std::vector<float> x(Cells());
-    for (float& v : x) v = static_cast<float>(draw_.Normal());
+    for (float& v : x) v = static_cast<float>(Score());
     return x;
   }
 
@@ -170,7 +179,7 @@ void Set(RoutingPairSpec& spec, const std::string& key, const std::string& value
                      {"scores", &spec.scores},
                      {"rollout_role", &spec.rollout_role},
                      {"live", &spec.live}},
-            .text = {{"poison", &spec.poison}}},
+            .text = {{"law", &spec.law}, {"poison", &spec.poison}}},
            key, value);
 }
 

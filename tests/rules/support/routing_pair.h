@@ -15,6 +15,9 @@ struct RoutingPairSpec {
   int experts = 16;
   int top_k = 4;
   int layers = 1;
+  // Of training's logits: "normal", "cauchy", "lognormal", "uniform"; "discrete" (whole numbers),
+  // "relu" (half of them 0).
+  std::string law = "normal";
   double noise = 0.004;  // deviation of inference's logits from training's
   // Share of tokens, from layer `flip_layer` on, whose logits inference gets wrong by `flip_size`.
   double flip_share = 0;
