@@ -216,8 +216,7 @@ class MoeIntervention : public Rule {
     finding.set_level(future && proved ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
     finding.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
     finding.set_title(future ? "run with another suffix, the router changes an earlier assignment"
-                             : "run with another sequence in the batch, the router changes an "
-                               "assignment");
+                             : "another sequence in the batch changes the router's assignment");
     finding.set_explanation(absl::StrCat("The recording is ", router.how,
                                          ": it gives every assignment. ", check.Explanation()));
     const RoutingCause& cause = CauseOf(a.cause);

@@ -16,6 +16,12 @@ constexpr const char* kInterventions =
     "or "
     "our own router of this policy (plumb audit --set causality/moe-intervention.replay=on).";
 
+// Pairs that no policy explains: selection sampling from a stored demand leaves those of a draw
+// among all that came.
+constexpr const char* kOwnDraw =
+    "Where a token is refused by a draw of its own (at a stored rate or demand), record "
+    "randomness. ";
+
 std::string CapacityDoubt(const v1::RoutingConfig& config) {
   if (DeclaresCapacity(config)) return "";
   return SetsCapacity(config)
@@ -48,10 +54,9 @@ std::vector<std::string> RoutingAnalysis::doubts() const {
 }
 
 std::string RoutingAnalysis::HowToSettle() const {
-  return absl::StrJoin(
-             doubts(), " ",
-             [](std::string* out, const std::string& doubt) { absl::StrAppend(out, doubt); }) +
-         (doubts().empty() ? "" : " ") + kInterventions;
+  const std::vector<std::string> doubted = doubts();
+  return absl::StrCat(certificate.pair.found() ? kOwnDraw : "", absl::StrJoin(doubted, " "),
+                      doubted.empty() ? "" : " ", kInterventions);
 }
 
 }  // namespace plumbline::rules

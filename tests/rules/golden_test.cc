@@ -3,6 +3,8 @@
 // The format is in tests/rules/support/golden_case.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -81,9 +83,20 @@ std::string Render(const v1::Verdict& verdict) {
   return out;
 }
 
+// What rows and alerts show has room for so many letters (CONTRACT, JSON report).
+void CheckTitle(const v1::Finding& finding, const GoldenCase& c) {
+  constexpr std::ptrdiff_t kMostLetters = 70;
+  const std::string& title = finding.title();
+  const auto letters =
+      std::count_if(title.begin(), title.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
+  EXPECT_GT(letters, 0) << finding.rule() << " in " << c.path;
+  EXPECT_LE(letters, kMostLetters) << finding.rule() << " in " << c.path << ": " << title;
+}
+
 std::string JudgeCase(const std::string& rule, const GoldenCase& c) {
   std::string out;
   auto engine = Engine::Create(testing::ConfigOf(c), [&](const v1::Verdict& verdict) {
+    if (verdict.kind() == v1::Verdict::KIND_FINDING) CheckTitle(verdict.finding(), c);
     if (verdict.rule() == rule) out += Render(verdict);
   });
   if (!engine.ok()) return std::string(engine.status().message()) + "\n";
