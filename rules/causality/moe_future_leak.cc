@@ -314,6 +314,7 @@ class MoeFutureLeak : public Rule {
           a.inversions.inversions, leak.Describe(), leak.raw_bits, a.capacity_bits, hint_bits_));
     }
     // An own threshold is score-separable too: that full cells hold C must not be luck.
+    if (leak.luck_bits < kLuckBits && OneCellAlone(a.saturation)) return OneCell(leak.luck_bits);
     const bool proved = bits >= proof_bits_ && leak.luck_bits >= kLuckBits && a.doubts().empty();
     const PairCertificate& pair = a.certificate;
     return Found(a, proved, bits, pair.pair.found() ? pair.pair : a.inversions.any,
@@ -324,8 +325,7 @@ class MoeFutureLeak : public Rule {
                      a.inversions.inversions, Capitalised(leak.Describe()), leak.raw_bits));
   }
 
-  // No policy known here gives the refusals: what the pairs themselves are worth. A hint, never a
-  // proof: no draw can be replayed.
+  // No policy gives the refusals: what the pairs are worth. No proof, as no draw can be replayed.
   v1::Verdict DecidePairs(const RoutingAnalysis& a) const {
     if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     if (a.patterns.any()) {

@@ -41,10 +41,10 @@ another, so restarts do not reproduce, and later tokens may push out earlier one
 set, and the difference lies among equal keys. `heuristic`, a warning: in one recording the kept of some
 tie are not its first in any time-ordered queue.
 
-**Inconclusive when** no expert was full, the pool is unrecorded, refusals contradict the capacity, or no
-key explains them.
+**Inconclusive when** no expert was full, the pool is unrecorded, refusals contradict the capacity, no
+key explains them, or keys are equal in a recording of 16 bits, which may have made them so.
 
-**What it cannot see.** Ties that recording rounded away or made; ties of a key that was not recorded.
+**What it cannot see.** Ties that recording rounded away; ties of a key that was not recorded.
 
 **Cost.** Shares the analysis of `causality/moe-future-leak`.
 )page";
@@ -195,6 +195,12 @@ class MoeTieOrder : public Rule {
     // Not even within rounding: no need to look for equal ones.
     const std::vector<Tie> ties = key->tie_bits > 0 ? TiesOf(a, *key) : std::vector<Tie>{};
     if (ties.empty()) return Pass("no full expert refused among equal keys");
+    if (MayBeOfRecording(c, key->key)) {
+      return Inconclusive(
+          "ties-of-recording: keys are equal in the 16 bits that were recorded; the router may "
+          "have "
+          "told them apart. Record scores at the precision in which it ranks them");
+    }
     RefusalPair pair;
     if (twin != nullptr && DiffersAmong(ties, a, *twin, &pair)) {
       return Found(
@@ -208,6 +214,11 @@ class MoeTieOrder : public Rule {
         absl::StrFormat("In %d full cells tokens of exactly the same key (%s) were kept and "
                         "refused, and the kept are not the first of any queue in time order.",
                         ties.size(), KeyName(key->key)));
+  }
+
+  static bool MayBeOfRecording(const RoutingCase& c, KeyKind key) {
+    const DType dtype = key == KeyKind::kProbs ? c.probs.dtype() : c.scores.dtype();
+    return DTypeSize(dtype) < 4;
   }
 
   static v1::Verdict NoRefusal(const RoutingAnalysis& a) {

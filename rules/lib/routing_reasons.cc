@@ -1,6 +1,9 @@
 #include "rules/lib/routing_reasons.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "rules/lib/routing_columns.h"
 #include "rules/lib/routing_facts.h"
 #include "rules/lib/verdicts.h"
@@ -67,6 +70,18 @@ v1::Verdict ScoresNotOwn() {
   return Inconclusive(
       "scores-not-own: all rows of a sequence have the same scores, bit for bit; they are the "
       "sequence's, and what of it they rest on does not show");
+}
+bool OneCellAlone(const Saturation& s) {
+  return std::count_if(s.cells.begin(), s.cells.end(),
+                       [](const Cell& cell) { return cell.candidates() > 0; }) == 1;
+}
+v1::Verdict OneCell(double luck_bits) {
+  return Inconclusive(absl::StrFormat(
+      "one-cell: one expert of one pool refused, by score; a stored threshold leaves the number "
+      "that "
+      "is declared as capacity with a chance of 2^-%.1f, and no other cell contradicts it. Record "
+      "several sequences, each a pool",
+      luck_bits));
 }
 v1::Verdict EvenByStructure() {
   return Inconclusive(

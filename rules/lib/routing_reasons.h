@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plumbline/v1/finding.pb.h"
+#include "rules/lib/routing_capacity.h"
 #include "rules/lib/routing_case.h"
 
 namespace plumbline::rules {
@@ -14,6 +15,9 @@ v1::Verdict UnknownRefusals(const RoutingCase& c);
 v1::Verdict Poisoned(const RoutingCase& c);
 v1::Verdict NormalisedOverTokens();
 v1::Verdict ScoresNotOwn();
+// One expert in one pool is all there is: that it holds the capacity is one number's luck.
+bool OneCellAlone(const Saturation& s);
+v1::Verdict OneCell(double luck_bits);
 v1::Verdict PricesOrBias();
 v1::Verdict EvenByStructure();
 

@@ -230,27 +230,51 @@ int64_t Refused(const Rows& rows, const Call& call) {
   return refused;
 }
 
-bool Leaks(const Lab& lab, Router route, const Rows& rows, const Call& base, int tries) {
+namespace {
+
+struct Extent {
   int64_t sequences = 0, longest = 0;
-  for (size_t t = 0; t < rows.sequence.size(); ++t) {
-    sequences = std::max(sequences, rows.sequence[t] + 1);
-    longest = std::max(longest, rows.position[t] + 1);
+  explicit Extent(const Rows& rows) {
+    for (size_t t = 0; t < rows.sequence.size(); ++t) {
+      sequences = std::max(sequences, rows.sequence[t] + 1);
+      longest = std::max(longest, rows.position[t] + 1);
+    }
   }
-  const auto experts = static_cast<size_t>(rows.experts);
+};
+
+bool SameExperts(const Rows& rows, const Call& a, const Call& b, size_t t) {
+  const auto experts = static_cast<std::ptrdiff_t>(rows.experts);
+  const auto from = static_cast<std::ptrdiff_t>(t) * experts;
+  return std::equal(a.map.begin() + from, a.map.begin() + from + experts, b.map.begin() + from);
+}
+
+}  // namespace
+
+bool DependsOnBatch(const Lab& lab, Router route, const Rows& rows, const Call& base, int tries) {
+  const Extent extent(rows);
+  for (int n = 0; n < tries; ++n) {
+    const int64_t sequence = n % extent.sequences;
+    const Call now = route(lab, lab.Changed(rows, sequence, 0, n % 3));
+    for (size_t t = 0; t < rows.sequence.size(); ++t) {
+      if (rows.sequence[t] != sequence && !SameExperts(rows, base, now, t)) return true;
+    }
+  }
+  return false;
+}
+
+bool Leaks(const Lab& lab, Router route, const Rows& rows, const Call& base, int tries) {
+  const Extent extent(rows);
   for (int n = 0; n < tries; ++n) {
     const auto number = static_cast<uint64_t>(n);
     const auto sequence = static_cast<int64_t>(Hash(lab.seed(), kRedraw, number, 3) %
-                                               static_cast<uint64_t>(sequences));
+                                               static_cast<uint64_t>(extent.sequences));
     const auto cut =
         1 + static_cast<int64_t>(Hash(lab.seed(), kRedraw, number, 4) %
-                                 static_cast<uint64_t>(std::max<int64_t>(longest - 1, 1)));
+                                 static_cast<uint64_t>(std::max<int64_t>(extent.longest - 1, 1)));
     const Call now = route(lab, lab.Changed(rows, sequence, cut, n % 3));
     for (size_t t = 0; t < rows.sequence.size(); ++t) {
       if (rows.sequence[t] != sequence || rows.position[t] >= cut) continue;
-      const auto from = static_cast<std::ptrdiff_t>(t * experts);
-      const auto to = from + static_cast<std::ptrdiff_t>(experts);
-      if (!std::equal(base.map.begin() + from, base.map.begin() + to, now.map.begin() + from))
-        return true;
+      if (!SameExperts(rows, base, now, t)) return true;
     }
   }
   return false;

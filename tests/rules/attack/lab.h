@@ -117,6 +117,8 @@ v1::Batch Record(const Lab& lab, const Rows& rows, const Call& call, const Recor
 
 // By intervention: does another suffix change an earlier token's experts?
 bool Leaks(const Lab& lab, Router route, const Rows& rows, const Call& base, int tries);
+// ... do other tokens in the other sequences of the batch change a sequence's experts?
+bool DependsOnBatch(const Lab& lab, Router route, const Rows& rows, const Call& base, int tries);
 int64_t Refused(const Rows& rows, const Call& call);
 
 }  // namespace plumbline::rules::attack

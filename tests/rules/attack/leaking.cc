@@ -112,6 +112,29 @@ Call Eviction(const Lab& lab, const Rows& rows) {
   return call;
 }
 
+// Keys of few values an expert, and so full of ties; `place` decides among equals, below 1e6.
+Call DropByCoarseScore(const Lab& lab, const Rows& rows,
+                       const std::function<double(int t)>& place) {
+  Rows coarse = rows;
+  for (size_t i = 0; i < coarse.x.size(); ++i) {
+    const auto expert = static_cast<double>(i % S(rows.experts));
+    coarse.x[i] = std::nearbyint(2 * coarse.x[i]) / 2 + expert / 128;  // no ties within a row
+  }
+  return Limited(
+      lab, coarse, TopK(lab, coarse),
+      [&](int t, int, int e) { return -1e7 * coarse.At(t, e) + place(t); }, "score-capacity");
+}
+Call LastOfEquals(const Lab& lab, const Rows& rows) {
+  return DropByCoarseScore(lab, rows, [](int t) { return -t; });
+}
+Call EqualsByHash(const Lab& lab, const Rows& rows) {
+  return DropByCoarseScore(lab, rows,
+                           [&](int t) { return 1e4 * lab.Uniform(2, static_cast<uint64_t>(t)); });
+}
+Call FirstOfEquals(const Lab& lab, const Rows& rows) {
+  return DropByCoarseScore(lab, rows, [](int t) { return t; });
+}
+
 // ---- queues out of time order
 // --------------------------------------------------------------------------
 
@@ -369,6 +392,9 @@ const std::vector<Family>& LeakingFamilies() {
       {"drop by the token's norm", DropByNorm, kLarge},
       {"drop by noisy score", DropByNoisyScore, kLarge},
       {"the weakest evicted", Eviction, kLarge},
+      {"drop by coarse score, the last of equals first", LastOfEquals, kLarge},
+      {"drop by coarse score, equals by a hash", EqualsByHash, kLarge},
+      {"drop by coarse score, equals in time order", FirstOfEquals, kLarge},
       {"rank-major", RankMajor, kLarge},
       {"rank-major a sequence", RankMajorBySequence, kLarge},
       {"last first", LastFirst, kLarge},

@@ -1,57 +1,35 @@
 // Clean routers must never be proved guilty, and hardly ever be suspected; leaking ones must be
-// found where capacity and pools are recorded. A few seeds of each family by default, PLUMB_LONG=1
-// many, PLUMB_ATTACK_TIMES as many times; PLUMB_ATTACK_FIRST is the first seed, PLUMB_ATTACK_FAMILY
-// one family's name.
+// found where capacity and pools are recorded. Seeds: seeds.h.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iostream>
-#include <map>
 #include <set>
 #include <string>
 
 #include "tests/rules/attack/lab.h"
 #include "tests/rules/attack/real.h"
+#include "tests/rules/attack/seeds.h"
 #include "tests/rules/support/verdicts.h"
 
 namespace plumbline::rules::attack {
 namespace {
 
 using testing::Outcome;
-using Counts = std::map<std::string, int>;
 
 constexpr const char* kRule = "causality/moe-future-leak";
-
-uint64_t Number(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
-uint64_t Seeds(uint64_t few, uint64_t many) {
-  return (std::getenv("PLUMB_LONG") != nullptr ? many : few) * Number("PLUMB_ATTACK_TIMES", 1);
-}
-bool Asked(const char* family) {
-  const char* one = std::getenv("PLUMB_ATTACK_FAMILY");
-  return one == nullptr || std::string(one) == family;
-}
 
 v1::Verdict Judge(v1::Batch batch) {
   return testing::Only(testing::VerdictsOf(kRule, {std::move(batch)}), kRule);
 }
-bool Found(const v1::Verdict& v) { return v.kind() == v1::Verdict::KIND_FINDING; }
-bool Proved(const v1::Verdict& v) {
-  return Found(v) && v.finding().strength() == v1::STRENGTH_PROVED;
-}
-
-void Print(const std::string& name, const Counts& counts) {
-  std::cout << "  " << name << ":";
-  for (const auto& [what, count] : counts) std::cout << " " << what << "=" << count;
-  std::cout << "\n";
-}
 
 // Hints on these are known and cannot be told from leaks by what was recorded; never proofs.
 const std::set<std::string>& KnownHints() {
-  static const std::set<std::string> families = {"selection sampling of a stored demand",
-                                                 "selection sampling of an earlier demand"};
+  static const std::set<std::string> families = {
+      "selection sampling of a stored demand", "selection sampling of an earlier demand",
+      // Counts are equal by the data's structure. Where their very number is misdeclared as a
+      // capacity, nothing in the recording contradicts it.
+      "ReLU routing of even words", "thresholds of even words", "thresholds of tasks of even words",
+      "choices of even words, none below a threshold"};
   return families;
 }
 
@@ -60,7 +38,7 @@ struct Judged {
 };
 
 Judged JudgeClean(const Recorder& recorder, uint64_t seeds) {
-  const uint64_t first = Number("PLUMB_ATTACK_FIRST", 1);
+  const uint64_t first = FirstSeed();
   Judged all;
   for (const Family& family : CleanFamilies()) {
     if (!Asked(family.name)) continue;
@@ -99,17 +77,22 @@ TEST(RoutingAttack, NoCleanRouterIsProvedGuiltyWhoseFactsAreRecorded) {
 
 // A number of places where there is none, or another; another policy's name.
 TEST(RoutingAttack, NoCleanRouterIsProvedGuiltyByFieldsThatAreWrong) {
-  JudgeClean({.misdeclare = true}, Seeds(2, 30));
+  const Judged all = JudgeClean({.misdeclare = true}, Seeds(2, 30));
+  EXPECT_LE(static_cast<double>(all.hints), 1 + 0.005 * static_cast<double>(all.recordings));
 }
 
 // What leaves no refusals and no equal counts, or refuses by what nobody recorded.
 const std::set<std::string>& BeyondReach() {
-  static const std::set<std::string> families = {"overflow placed last"};
+  static const std::set<std::string> families = {
+      "overflow placed last",
+      // Keys of few values: where every expert is full, a stored table does the same.
+      "drop by coarse score, the last of equals first", "drop by coarse score, equals by a hash",
+      "drop by coarse score, equals in time order"};
   return families;
 }
 
 TEST(RoutingAttack, LeakingRoutersAreFoundWhereTheFactsAreRecorded) {
-  const uint64_t seeds = Seeds(4, 60), first = Number("PLUMB_ATTACK_FIRST", 1);
+  const uint64_t seeds = Seeds(4, 60), first = FirstSeed();
   int64_t refusing = 0, found = 0, passed = 0;
   EXPECT_GE(LeakingFamilies().size(), 40u);
   for (const Family& family : LeakingFamilies()) {
@@ -145,7 +128,7 @@ TEST(RoutingAttack, LeakingRoutersAreFoundWhereTheFactsAreRecorded) {
 
 // Mixtral to ReMoE: what share ends decided, and why not the rest.
 TEST(RoutingAttack, RoutersThatPeopleRunAreDecided) {
-  const uint64_t seeds = Seeds(2, 20), first = Number("PLUMB_ATTACK_FIRST", 1);
+  const uint64_t seeds = Seeds(2, 20), first = FirstSeed();
   std::cout << "router | recordings | decided | outcomes\n";
   for (const RealRouter& router : RealRouters()) {
     if (!Asked(router.name)) continue;
