@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """How long `plumb audit` takes for a routing dump, and that it is linear in the tokens.
 
-    bench/audit/routing_dump.py PLUMB [--experts 64] [--top-k 2] [--repeat 3]
+    bench/audit/routing_dump.py PLUMB [--experts 64] [--top-k 2 ...] [--repeat 3] [--unrecorded]
         [--smallest 16] [--largest 20] [--pool-rows 8192] [--routers fifo score random dropless]
 
-For T = 2^16 .. 2^20 tokens: the best of some runs of the whole program, wall and processor time,
+For T = 2^16 .. 2^20 tokens: the median of some runs of the whole program, wall and processor time,
 beside a read of the same file into memory, and processor time a token. At capacity choices are
-refused in order of arrival, by score or at random; --pool-rows 0 makes all tokens one pool. Needs
+refused in order of arrival, by score or at random; --pool-rows 0 makes all tokens one pool;
+--unrecorded leaves capacity and pools out of the dump. On one core: prefix `taskset -c 0`. Needs
 numpy.
 """
 
 import argparse
+import itertools
 import json
 import os
+import statistics
 import struct
 import subprocess
 import tempfile
@@ -49,7 +52,7 @@ def kept(experts, priority, capacity):
     return keep.reshape(experts.shape)
 
 
-def make_dump(path, tokens, experts, k, router, pool_rows):
+def make_dump(path, tokens, experts, k, router, pool_rows, recorded=True):
     random = np.random.default_rng(0)
     favour = 0.3 * random.standard_normal(experts, dtype=np.float32)
     logits = random.standard_normal((tokens, experts), dtype=np.float32) + favour
@@ -67,12 +70,16 @@ def make_dump(path, tokens, experts, k, router, pool_rows):
         if router != "dropless":
             keep[pool] = kept(chosen[pool], priority[router], capacity)
     row = np.arange(tokens)
-    write_safetensors(path, {
+    tensors = {
         "router_logits": logits, "topk_indices": chosen.astype(np.int64), "keep_mask": keep,
         "sequence_id": row // SEQUENCE_ROWS, "position": row % SEQUENCE_ROWS,
-        "pool_id": row // pool_rows,
-    }, {"kind": "routing", "top_k": str(k), "layer": "layers.0", "score_function": "softmax",
-        "capacity": "none" if router == "dropless" else str(capacity)})  # fmt: skip
+    }  # fmt: skip
+    metadata = {"kind": "routing", "top_k": str(k), "layer": "layers.0",
+                "score_function": "softmax"}  # fmt: skip
+    if recorded:
+        tensors["pool_id"] = row // pool_rows
+        metadata["capacity"] = "none" if router == "dropless" else str(capacity)
+    write_safetensors(path, tensors, metadata)
 
 
 def audit(plumb, path):
@@ -96,26 +103,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("plumb")
     parser.add_argument("--experts", type=int, default=64)
-    parser.add_argument("--top-k", type=int, default=2)
+    parser.add_argument("--top-k", type=int, nargs="+", default=[2])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--unrecorded", action="store_true", help="no capacity, no pool_id")
     parser.add_argument("--smallest", type=int, default=16, help="log2 of the fewest tokens")
     parser.add_argument("--largest", type=int, default=20, help="log2 of the most tokens")
     parser.add_argument("--pool-rows", type=int, default=8192, help="tokens a pool; 0: all")
     parser.add_argument("--routers", nargs="+", default=["score", "fifo"],
                         choices=["score", "fifo", "random", "dropless"])  # fmt: skip
     args = parser.parse_args()
-    print(f"{'router':9} {'tokens':>8} {'MiB':>5} {'wall s':>7} {'cpu s':>7} {'read s':>7} "
+    print(f"{'router':9} {'k':>2} {'tokens':>8} {'MiB':>5} {'wall s':>7} {'cpu s':>7} {'read s':>7} "
           f"{'cpu ns/token':>13}")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for router in args.routers:
+        for router, k in itertools.product(args.routers, args.top_k):
             for power in range(args.smallest, args.largest + 1):
                 path = os.path.join(folder, "dump.safetensors")
                 tokens = 1 << power
-                make_dump(path, tokens, args.experts, args.top_k, router, args.pool_rows)
+                make_dump(path, tokens, args.experts, k, router, args.pool_rows,
+                          not args.unrecorded)  # fmt: skip
                 runs = [audit(args.plumb, path) for _ in range(args.repeat)]
-                wall, cpu = min(r[0] for r in runs), min(r[1] for r in runs)
+                wall = statistics.median(r[0] for r in runs)
+                cpu = statistics.median(r[1] for r in runs)
                 reading = min(read(path) for _ in range(args.repeat))
-                print(f"{router:9} {tokens:8} "
+                print(f"{router:9} {k:2} {tokens:8} "
                       f"{os.path.getsize(path) >> 20:5} {wall:7.3f} {cpu:7.3f} {reading:7.3f} "
                       f"{cpu / tokens * 1e9:13.0f}", flush=True)  # fmt: skip
 

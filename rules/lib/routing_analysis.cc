@@ -249,8 +249,10 @@ void AnalyseRefusals(RoutingAnalysis& a) {
   const bool explained = a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
   if (!explained && a.inversions.inversions > 0 && a.saturation.contradiction.empty()) {
     SideBySide(a.c, {[&] { a.certificate = CertifyPairs(a.c, a.saturation); },
-                     [&] { a.patterns = FindCleanPatterns(a.c, a.saturation, queues); },
-                     [&] { a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues); }});
+                     [&] { a.patterns = FindCleanPatterns(a.c, a.saturation, queues); }});
+    // Told beside pairs that are worth little.
+    if (!(a.certificate.bits >= 2 * kProofBits))
+      a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues);
   }
   NameByCapacity(a);
   InferFlatten(a, queues);

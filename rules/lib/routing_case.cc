@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "rules/lib/own_choices.h"
+#include "rules/lib/routing_keys.h"
 #include "rules/lib/routing_recorded.h"
 
 namespace plumbline::rules {
@@ -46,6 +47,7 @@ class Reconstruction {
     if (rule_.limited())
       case_.group_score_used = rule_.group_score == GroupScore::kSum2 ? "sum2" : "max";
     case_.IndexChoices();
+    case_.softmax = std::make_shared<SoftmaxScales>(case_.tokens);
     return std::move(case_);
   }
 

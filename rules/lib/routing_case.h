@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,16 +42,19 @@ enum class PoolBasis {
   kRecorded,    // `pool_id`, row by row
 };
 
+class SoftmaxScales;  // routing_keys.h
+
 struct RoutingCase {
   const v1::Routing* routing = nullptr;
   int32_t tokens = 0;   // T
   int32_t experts = 0;  // E
   int32_t top_k = 0;
 
-  Matrix scores;              // [T,E] as recorded
-  Matrix probs;               // [T,E] or [T,k]
-  std::vector<double> bias;   // [E], empty when absent
-  bool bias_matters = false;  // present and not the same for every expert
+  Matrix scores;                           // [T,E] as recorded
+  Matrix probs;                            // [T,E] or [T,k]
+  std::vector<double> bias;                // [E], empty when absent
+  bool bias_matters = false;               // present and not the same for every expert
+  std::shared_ptr<SoftmaxScales> softmax;  // of the rows that were asked for
 
   std::vector<RowState> rows;     // [T]
   std::vector<int64_t> sequence;  // [T], empty: not recorded

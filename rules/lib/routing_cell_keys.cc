@@ -15,7 +15,8 @@ constexpr int64_t kWorthAThread = 16384;
 
 int Threads(const RoutingCase& c) { return ThreadsFor(c.routing->sample().scores().data().size()); }
 
-// The key by which choice `at` of a row queues.
+}  // namespace
+
 Key QueueKey(const std::vector<Key>& row, size_t at, QueueBy by) {
   if (by == QueueBy::kChoice) return row[at];
   Key all{-HUGE_VAL, 0};
@@ -30,7 +31,20 @@ Key QueueKey(const std::vector<Key>& row, size_t at, QueueBy by) {
   return all;
 }
 
-}  // namespace
+std::array<std::vector<Key>, 3> KeysOfSome(const RoutingCase& c, std::span<const int32_t> choices,
+                                           size_t stride, KeyKind kind) {
+  std::array<std::vector<Key>, 3> keys;
+  RowKeyReader reader(c, kind);
+  for (size_t i = 0; i < choices.size(); i += stride) {
+    const auto choice = static_cast<size_t>(choices[i]);
+    const int32_t token = c.choices[choice].token;
+    const auto at = choice - static_cast<size_t>(c.first_choice[static_cast<size_t>(token)]);
+    const std::vector<Key>& row = reader.Keys(token);
+    for (size_t by = 0; by < (c.top_k > 1 ? 3 : 1); ++by)
+      keys[by].push_back(QueueKey(row, at, static_cast<QueueBy>(by)));
+  }
+  return keys;
+}
 
 std::vector<Key> KeysOfChoices(const RoutingCase& c, const std::vector<uint8_t>& included,
                                KeyKind kind, QueueBy by) {
@@ -71,6 +85,11 @@ CellKeys::Keys CellKeys::ReadCell(size_t cell) const {
     }
   });
   return keys;
+}
+
+std::span<const Key> CellKeys::Sample(QueueBy by, size_t stride) {
+  if (sample_[0].empty()) sample_ = KeysOfSome(c_, cells_.ChoicesOf(0), stride, kind_);
+  return sample_[static_cast<size_t>(by)];
 }
 
 std::span<const Key> CellKeys::Cell(size_t cell, QueueBy by, bool fits) {

@@ -17,6 +17,13 @@ namespace plumbline::rules {
 // What of a row's keys one of its choices queues by.
 enum class QueueBy : uint8_t { kChoice, kBestOfRow, kSumOfRow };
 
+// The key by which choice `at` of a row queues, `row` as RowKeyReader::Keys has it.
+Key QueueKey(const std::vector<Key>& row, size_t at, QueueBy by);
+
+// The keys of every `stride`-th of the choices that are listed, one by one.
+std::array<std::vector<Key>, 3> KeysOfSome(const RoutingCase& c, std::span<const int32_t> choices,
+                                           size_t stride, KeyKind kind);
+
 // The keys of c.choices, in their order: of all choices of judged rows that have one in an included
 // cell (index in Saturation::cells); others are left zero. By several threads in a large call.
 std::vector<Key> KeysOfChoices(const RoutingCase& c, const std::vector<uint8_t>& included,
@@ -32,6 +39,8 @@ class CellKeys {
   // Of cell `cell`'s candidates, in their order; valid until the next call. `fits`: later cells
   // will be asked for too.
   std::span<const Key> Cell(size_t cell, QueueBy by, bool fits);
+  // Of every `stride`-th candidate of the first cell.
+  std::span<const Key> Sample(QueueBy by, size_t stride);
 
  private:
   using Keys = std::array<std::vector<Key>, 3>;  // by QueueBy
@@ -42,7 +51,8 @@ class CellKeys {
   const CellChoices& cells_;
   KeyKind kind_;
   std::map<size_t, Keys> read_;  // cells that were read alone
-  std::vector<Key> rest_;        // KeysOfChoices of the cells from rest_from_ on
+  Keys sample_;
+  std::vector<Key> rest_;  // KeysOfChoices of the cells from rest_from_ on
   size_t rest_from_ = 0;
   QueueBy rest_by_ = QueueBy::kChoice;
   std::vector<Key> gathered_;  // of one cell

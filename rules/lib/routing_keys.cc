@@ -140,10 +140,14 @@ RowKeyReader::~RowKeyReader() = default;
 
 // As fast as the processor can.
 KeyScale RowKeyReader::SoftmaxScale(int32_t token) {
+  KeyScale scale;
+  if (case_.softmax != nullptr && case_.softmax->Get(token, &scale)) return scale;
   Softmax& s = *softmax_;
   const RowScale row = ReadRouterScale(s.rule, s.rows, token, s.x, &s.scratch);
-  if (!row.finite) return ScaleOverRow(case_, KeyKind::kSoftmax, token);
-  return {row.max, row.sum, UlpOf(row.abs_max, s.rule.dtype)};
+  scale = row.finite ? KeyScale{row.max, row.sum, UlpOf(row.abs_max, s.rule.dtype)}
+                     : ScaleOverRow(case_, KeyKind::kSoftmax, token);
+  if (case_.softmax != nullptr) case_.softmax->Put(token, scale);
+  return scale;
 }
 
 KeyScale RowKeyReader::Scale(int32_t token) {

@@ -1,6 +1,7 @@
 // The scores by which a router may rank tokens for an expert.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +39,37 @@ struct KeyScale {
   double max = 0;  // subtracted before exponentials
   double sum = 1;
   double delta = 0;  // largest recorded rounding among the summed
+};
+
+// Softmax scales that were computed once: several kinds of evidence ask for the same rows.
+// Thread-safe.
+class SoftmaxScales {
+ public:
+  explicit SoftmaxScales(int32_t tokens)
+      : state_(std::make_unique<std::atomic<State>[]>(static_cast<size_t>(tokens))),
+        scale_(std::make_unique_for_overwrite<Scale[]>(static_cast<size_t>(tokens))) {}
+
+  bool Get(int32_t token, KeyScale* out) const {
+    const auto row = static_cast<size_t>(token);
+    if (state_[row].load(std::memory_order_acquire) != State::kHeld) return false;
+    *out = {scale_[row].max, scale_[row].sum, scale_[row].delta};
+    return true;
+  }
+  void Put(int32_t token, const KeyScale& scale) {
+    const auto row = static_cast<size_t>(token);
+    State none = State::kNone;
+    if (!state_[row].compare_exchange_strong(none, State::kTaken)) return;  // another thread's
+    scale_[row] = {scale.max, scale.sum, scale.delta};
+    state_[row].store(State::kHeld, std::memory_order_release);
+  }
+
+ private:
+  enum class State : uint8_t { kNone, kTaken, kHeld };
+  struct Scale {
+    double max, sum, delta;
+  };
+  std::unique_ptr<std::atomic<State>[]> state_;
+  std::unique_ptr<Scale[]> scale_;
 };
 
 // Reads the keys of rows one by one. One a thread, about 30 KiB; borrows the case.

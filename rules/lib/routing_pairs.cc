@@ -4,20 +4,24 @@
 #include <cmath>
 
 #include "base/parallel.h"
-#include "rules/lib/routing_cell_keys.h"
+#include "rules/lib/routing_keys.h"
 #include "rules/lib/routing_queue.h"
 #include "rules/lib/routing_ranked.h"
 
 namespace plumbline::rules {
 namespace {
 
-// Walks the choices of full cells by (sequence, position).
+// Walks the choices of full cells by (sequence, position); of the first cells alone, where those
+// hold `most` choices or more.
 class FullCells {
  public:
-  FullCells(const RoutingCase& c, const Saturation& s)
+  FullCells(const RoutingCase& c, const Saturation& s, int64_t most = INT64_MAX)
       : c_(c), rows_(RowsBySequence(c)), number_(s.full.size(), -1) {
-    for (size_t cell = 0; cell < s.full.size(); ++cell) {
-      if (s.full[cell]) number_[cell] = static_cast<int32_t>(count_++);
+    int64_t choices = 0;
+    for (size_t cell = 0; cell < s.full.size() && choices < most; ++cell) {
+      if (!s.full[cell]) continue;
+      number_[cell] = static_cast<int32_t>(count_++);
+      choices += s.cells[cell].candidates();
     }
   }
 
@@ -77,6 +81,24 @@ class FirstPair {
 // Choices by rank: of cells below capacity (N), and of full ones.
 struct RankTally {
   std::vector<double> below, at_full, refused;
+};
+
+// Choices of full cells on which a certificate rests at most, and the rest of their last cell: of
+// a million alike the first tell as much.
+constexpr int64_t kEnoughChoices = 1 << 17;
+
+// Choices by (sequence, position), and the number of each one's cell.
+struct Walk {
+  std::vector<int32_t> choice;
+  std::vector<uint32_t> cell;
+
+  explicit Walk(const FullCells& cells) {
+    cells.Forward([&](size_t number, int32_t at) {
+      choice.push_back(at);
+      cell.push_back(static_cast<uint32_t>(number));
+    });
+  }
+  size_t size() const { return choice.size(); }
 };
 
 RankTally TallyRanks(const RoutingCase& c, const Saturation& s) {
@@ -143,11 +165,28 @@ void CountCrossSequence(const FullCells& cells, Inversions& out) {
   });
 }
 
-// Per choice: refusals that an own threshold on a score explains, being below every admission of
-// their cell. Equal scores share a fate, but for what rounding hides: candidates as near to the
-// lowest admission as rounding is wide count as below it where they are few.
-std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Saturation& s,
-                                     const FullCells& cells, KeyKind kind) {
+std::vector<Key> KeysOf(const RoutingCase& c, const FullCells& cells, const Walk& walk,
+                        KeyKind kind) {
+  std::vector<Key> keys(walk.size());
+  RowKeyReader reader(c, kind);
+  const std::vector<Key>* row = nullptr;
+  int32_t token = -1;
+  for (size_t i = 0; i < walk.size(); ++i) {
+    if (cells.At(walk.choice[i]).token != token) {
+      token = cells.At(walk.choice[i]).token;
+      row = &reader.Keys(token);
+    }
+    const int32_t first = c.first_choice[static_cast<size_t>(token)];
+    keys[i] = (*row)[static_cast<size_t>(walk.choice[i] - first)];
+  }
+  return keys;
+}
+
+// Per step of the walk: refusals that an own threshold on a score explains, being below every
+// admission of their cell. Equal scores share a fate, but for what rounding hides: candidates as
+// near to the lowest admission as rounding is wide count as below it where they are few.
+std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const FullCells& cells, const Walk& walk,
+                                     KeyKind kind) {
   struct Edge {
     Key least{HUGE_VAL, 0};  // admitted
     int64_t members = 0;
@@ -160,34 +199,35 @@ std::vector<uint8_t> BelowAdmissions(const RoutingCase& c, const Saturation& s,
       return key.value < least.value ? !few && Near(key) : !few || !Near(key);
     }
   };
-  const std::vector<Key> keys = KeysOfChoices(c, s.full, kind);
-  const auto key = [&](int32_t choice) { return keys[static_cast<size_t>(choice)]; };
+  const std::vector<Key> keys = KeysOf(c, cells, walk, kind);
+  const auto kept = [&](size_t i) { return cells.At(walk.choice[i]).kept; };
   std::vector<Edge> edges(cells.count());
-  cells.Forward([&](size_t cell, int32_t choice) {
-    Edge& edge = edges[cell];
+  for (size_t i = 0; i < walk.size(); ++i) {
+    Edge& edge = edges[walk.cell[i]];
     ++edge.members;
-    if (cells.At(choice).kept && key(choice).value < edge.least.value) edge.least = key(choice);
-  });
-  cells.Forward([&](size_t cell, int32_t choice) {
-    edges[cell].near += edges[cell].Near(key(choice)) ? 1 : 0;
-  });
-  std::vector<uint8_t> below(c.choices.size(), 0);
-  cells.Forward([&](size_t cell, int32_t choice) {
-    const bool under = std::isnan(key(choice).value) || !edges[cell].Above(key(choice));
-    below[static_cast<size_t>(choice)] = !cells.At(choice).kept && under;
-  });
+    if (kept(i) && keys[i].value < edge.least.value) edge.least = keys[i];
+  }
+  for (size_t i = 0; i < walk.size(); ++i)
+    edges[walk.cell[i]].near += edges[walk.cell[i]].Near(keys[i]) ? 1 : 0;
+  std::vector<uint8_t> below(walk.size(), 0);
+  for (size_t i = 0; i < walk.size(); ++i) {
+    const bool under = std::isnan(keys[i].value) || !edges[walk.cell[i]].Above(keys[i]);
+    below[i] = !kept(i) && under;
+  }
   return below;
 }
 
 // The best rank's certificate, refusals that `excused` marks left out.
-PairCertificate Certify(const FullCells& cells, const RankTally& tally,
+PairCertificate Certify(const FullCells& cells, const Walk& walk, const RankTally& tally,
                         const std::vector<uint8_t>& excused) {
   const size_t ranks = tally.below.size();
   std::vector<double> preceding(ranks), refused(ranks);
   std::vector<FirstPair> pairs(ranks);
   std::vector<int32_t> later(cells.count(), kNone);                  // an admission further on
   std::vector<int32_t> later_of_rank(cells.count() * ranks, kNone);  // and one of that rank
-  cells.Backward([&](size_t cell, int32_t at) {
+  for (size_t i = walk.size(); i-- > 0;) {
+    const size_t cell = walk.cell[i];
+    const int32_t at = walk.choice[i];
     const Choice& choice = cells.At(at);
     const auto rank = static_cast<size_t>(choice.rank);
     const bool ranked = choice.rank >= 0 && rank < ranks;
@@ -197,15 +237,15 @@ PairCertificate Certify(const FullCells& cells, const RankTally& tally,
     };
     int32_t* of_rank = ranked ? &later_of_rank[cell * ranks + rank] : nullptr;
     if (ranked && same(later[cell])) {
-      const bool counts = !choice.kept && !excused[static_cast<size_t>(at)];
+      const bool counts = !choice.kept && !excused[i];
       ++preceding[rank];
       refused[rank] += counts;
       if (counts && same(*of_rank)) pairs[rank].Take(cell, sequence, choice, cells.At(*of_rank));
     }
-    if (!choice.kept) return;
+    if (!choice.kept) continue;
     later[cell] = at;
     if (ranked) *of_rank = at;
-  });
+  }
   PairCertificate best;
   for (size_t r = 0; r < ranks; ++r) {
     const RefusalPair& pair = pairs[r].pair();
@@ -231,16 +271,17 @@ Inversions FindInversions(const RoutingCase& c, const Saturation& s) {
 }
 
 PairCertificate CertifyPairs(const RoutingCase& c, const Saturation& s) {
-  const FullCells cells(c, s);
+  const FullCells cells(c, s, kEnoughChoices);
+  const Walk walk(cells);
   const RankTally tally = TallyRanks(c, s);
   const std::vector<KeyKind> kinds = UsableKeys(c);
   std::vector<PairCertificate> certificates(kinds.size() + 1);
   ParallelTasks(
       certificates.size(), ThreadsFor(c.routing->sample().scores().data().size()), [&](size_t i) {
         const bool all = i == kinds.size();
-        const std::vector<uint8_t> excused = all ? std::vector<uint8_t>(c.choices.size(), 0)
-                                                 : BelowAdmissions(c, s, cells, kinds[i]);
-        certificates[i] = Certify(cells, tally, excused);
+        const std::vector<uint8_t> excused =
+            all ? std::vector<uint8_t>(walk.size(), 0) : BelowAdmissions(c, cells, walk, kinds[i]);
+        certificates[i] = Certify(cells, walk, tally, excused);
       });
   const double raw_bits = certificates.back().bits;
   certificates.pop_back();

@@ -19,9 +19,11 @@ struct BudgetPoints {
   std::vector<double> first_kept;    // by count; infinite: none
   std::vector<double> last_refused;  // by count; negative: none
 
-  explicit BudgetPoints(const PoolRows& rows, size_t experts) {
+  // Of the first `most` rows.
+  BudgetPoints(const PoolRows& rows, size_t experts, size_t most) {
     std::vector<size_t> held(experts, 0);
     rows.All([&](const QueuedRow& row) {
+      if (most-- == 0) return false;
       const auto place = static_cast<double>(row.place);
       for (const Choice& choice : row.choices) {
         size_t& count = held[static_cast<size_t>(choice.expert)];
@@ -117,8 +119,11 @@ bool BudgetNeverFalls(const std::vector<PoolRows>& pools, size_t experts) {
 }
 
 bool BudgetGrowsEvenly(const std::vector<PoolRows>& pools, size_t experts) {
+  // What fits no line in its first rows fits none.
+  constexpr size_t kFirst = 1 << 14;
   return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
-    return GrowsEvenly(BudgetPoints(rows, experts));
+    return (rows.size() <= kFirst || GrowsEvenly(BudgetPoints(rows, experts, kFirst))) &&
+           GrowsEvenly(BudgetPoints(rows, experts, rows.size()));
   });
 }
 

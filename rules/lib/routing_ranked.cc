@@ -34,6 +34,7 @@ class ScoreKeys : public KeySource {
             : priority == Priority::kBestOfRow ? QueueBy::kBestOfRow
                                                : QueueBy::kSumOfRow) {}
   std::span<const Key> Cell(size_t i, bool fits) override { return keys_.Cell(i, by_, fits); }
+  std::span<const Key> Sample(size_t stride) override { return keys_.Sample(by_, stride); }
 
  private:
   CellKeys& keys_;
@@ -48,13 +49,22 @@ class PlaceKeys : public KeySource {
       : c_(c), cells_(cells), place_(place) {}
   std::span<const Key> Cell(size_t i, bool) override {
     keys_.clear();
-    for (const Choice& choice : cells_.Candidates(c_, i, scratch_)) {
-      keys_.push_back({-place_(static_cast<size_t>(choice.token)), 0});
-    }
+    for (const Choice& choice : cells_.Candidates(c_, i, scratch_)) Add(choice);
+    return keys_;
+  }
+  std::span<const Key> Sample(size_t stride) override {
+    const std::span<const int32_t> choices = cells_.list.ChoicesOf(0);
+    keys_.clear();
+    for (size_t n = 0; n < choices.size(); n += stride)
+      Add(c_.choices[static_cast<size_t>(choices[n])]);
     return keys_;
   }
 
  private:
+  void Add(const Choice& choice) {
+    keys_.push_back({-place_(static_cast<size_t>(choice.token)), 0});
+  }
+
   const RoutingCase& c_;
   const RefusingCells& cells_;
   PlaceOfRow place_;

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/router_scores.h"
 #include "rules/lib/routing_capacity.h"
@@ -72,6 +74,16 @@ class Tester {
     if (window < windows.size()) windows[window].Add(key, taken);
   }
 
+  // Whatever else is added, something may fit: what does not fit once never will.
+  bool open() const {
+    const auto all = [](const auto& cuts) {
+      return std::all_of(cuts.begin(), cuts.end(), [](const Cut& cut) { return cut.fits(); });
+    };
+    return all_.fits() || (c_.pools > 1 && all(of_expert_)) ||
+           (!of_sequence_.empty() &&
+            (all(of_sequence_) || std::all_of(of_window_.begin(), of_window_.end(), all)));
+  }
+
   StoredThresholds Judge() const {
     StoredThresholds out;
     const auto cells = std::count_if(of_cell_.begin(), of_cell_.end(),
@@ -124,22 +136,57 @@ bool CommonDivisor(const Kinds& kinds, size_t fewest) {
   return kinds.size() >= fewest && divisor > 1;
 }
 
+// Surely some fate is one row's alone: kinds then neither occur equally often by a common divisor
+// nor in every sequence. Counts up to 2 in as many buckets as there are rows, and more.
+bool SomeFateIsUnique(const RoutingCase& c, const std::vector<uint64_t>& fate) {
+  size_t buckets = 64;
+  while (buckets < 4 * fate.size()) buckets *= 2;
+  std::vector<uint8_t> rows(buckets, 0);
+  const auto bucket = [&](size_t row) { return (fate[row] ^ fate[row] >> 32) & (buckets - 1); };
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    uint8_t& count = rows[bucket(static_cast<size_t>(t))];
+    if (c.judged(t) && count < 2) ++count;
+  }
+  return std::find(rows.begin(), rows.end(), uint8_t{1}) != rows.end();
+}
+
+// What occurs as often in each of n sequences occurs n times that in all.
+bool MayOccurAlike(const std::vector<Kinds>& of_pool, const RoutingCase& c) {
+  if (c.sequence.empty()) return false;
+  std::unordered_set<int64_t> sequences;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const auto row = static_cast<size_t>(t);
+    if (c.judged(t) && (row == 0 || c.sequence[row] != c.sequence[row - 1] || !c.judged(t - 1)))
+      sequences.insert(c.sequence[row]);
+  }
+  const auto n = static_cast<int64_t>(sequences.size());
+  Kinds all;
+  for (const Kinds& kinds : of_pool) {
+    for (const auto& [fate, rows] : kinds) all[fate] += rows;
+  }
+  return n >= 2 && std::all_of(all.begin(), all.end(),
+                               [&](const auto& entry) { return entry.second % n == 0; });
+}
+
 // `kept_alone`: a token's kind is where it was kept, whatever refused it. Fewer kinds than `fewest`
 // tell nothing.
 bool FollowStructure(const RoutingCase& c, bool kept_alone, size_t fewest) {
   const std::vector<uint64_t> fate = Fates(c, kept_alone);
+  if (SomeFateIsUnique(c, fate)) return false;
   std::vector<Kinds> of_pool(static_cast<size_t>(c.pools));
-  std::unordered_map<int64_t, Kinds> of_sequence;
   for (int32_t t = 0; t < c.tokens; ++t) {
-    if (!c.judged(t)) continue;
     const auto row = static_cast<size_t>(t);
-    ++of_pool[static_cast<size_t>(c.pool[row])][fate[row]];
-    if (!c.sequence.empty()) ++of_sequence[c.sequence[row]][fate[row]];
+    if (c.judged(t)) ++of_pool[static_cast<size_t>(c.pool[row])][fate[row]];
   }
   const bool divided = std::all_of(of_pool.begin(), of_pool.end(), [&](const Kinds& kinds) {
     return CommonDivisor(kinds, fewest);
   });
-  if (divided || of_sequence.size() < 2) return divided;
+  if (divided || !MayOccurAlike(of_pool, c)) return divided;
+  std::unordered_map<int64_t, Kinds> of_sequence;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const auto row = static_cast<size_t>(t);
+    if (c.judged(t)) ++of_sequence[c.sequence[row]][fate[row]];
+  }
   const Kinds& first = of_sequence.begin()->second;
   return first.size() >= fewest &&
          std::all_of(of_sequence.begin(), of_sequence.end(),
@@ -178,13 +225,16 @@ QueueBy ByOf(const RankedReplay& replay) {
 
 StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& replay) {
   if (!replay.by_score() || replay.rank_first) return {};
-  const size_t cells = static_cast<size_t>(c.pools) * static_cast<size_t>(c.experts);
-  const std::vector<Key> keys =
-      KeysOfChoices(c, std::vector<uint8_t>(cells, 1), replay.key, ByOf(replay));
+  constexpr int32_t kBetweenLooks = 4096;
+  RowKeyReader reader(c, replay.key);
   Tester tester(c);
-  for (size_t i = 0; i < c.choices.size(); ++i) {
-    const Choice& choice = c.choices[i];
-    if (Known(c, choice.token)) tester.Add(choice.token, choice.expert, keys[i], choice.kept);
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (t % kBetweenLooks == 0 && !tester.open()) return {};
+    if (!Known(c, t)) continue;
+    const std::vector<Key>& keys = reader.Keys(t);
+    const std::span<const Choice> row = c.ChoicesOf(t);
+    for (size_t i = 0; i < row.size(); ++i)
+      tester.Add(t, row[i].expert, QueueKey(keys, i, ByOf(replay)), row[i].kept);
   }
   return tester.Judge();
 }
@@ -196,21 +246,49 @@ bool CountsFollowStructure(const RoutingCase& c) {
          FollowStructure(c, true, std::max(kFewKinds, experts + 2));
 }
 
+namespace {
+
+// The keys by which these choices queue.
+std::vector<Key> QueueKeys(const RoutingCase& c, const std::vector<int32_t>& choices, KeyKind kind,
+                           QueueBy by) {
+  const bool over_chosen = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
+  if (c.top_k > 1 && (over_chosen || by != QueueBy::kChoice))
+    return KeysOfSome(c, choices, 1, kind)[static_cast<size_t>(by)];
+  const KeyReader reader(c, kind);
+  std::vector<Key> keys;
+  keys.reserve(choices.size());
+  for (const int32_t n : choices) {
+    const Choice& choice = c.choices[static_cast<size_t>(n)];
+    keys.push_back(reader.At(choice.token, choice.expert, choice.rank));
+  }
+  return keys;
+}
+
+}  // namespace
+
 bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by) {
   constexpr size_t kBeside = 8;
-  std::vector<uint8_t> refuses(s.cells.size());
-  for (size_t i = 0; i < refuses.size(); ++i) refuses[i] = s.cells[i].refused > 0;
+  // Of a million choices the first cells tell as much as all.
+  constexpr int64_t kEnoughChoices = 1 << 17, kFewestCells = 8;
+  std::vector<uint8_t> refuses(s.cells.size(), 0);
+  int64_t choices = 0, taken = 0;
+  for (size_t i = 0; i < refuses.size(); ++i) {
+    if (choices >= kEnoughChoices && taken >= kFewestCells) break;
+    refuses[i] = s.cells[i].refused > 0;
+    taken += refuses[i];
+    choices += refuses[i] ? s.cells[i].candidates() : 0;
+  }
   const CellChoices cells = GroupByCell(c, refuses);
-  const std::vector<Key> keys = KeysOfChoices(c, refuses, kind, by);
+  const std::vector<Key> keys = QueueKeys(c, cells.choices, kind, by);
   int64_t told = 0, wide = 0;
   std::vector<double> kept, refused;
   for (size_t i = 0; i < cells.size(); ++i) {
     kept.clear();
     refused.clear();
-    for (int32_t n : cells.ChoicesOf(i)) {
-      const auto at = static_cast<size_t>(n);
-      if (std::isfinite(keys[at].value))
-        (c.choices[at].kept ? kept : refused).push_back(keys[at].value);
+    for (size_t n = cells.begin[i]; n < cells.begin[i + 1]; ++n) {
+      const auto choice = static_cast<size_t>(cells.choices[n]);
+      if (std::isfinite(keys[n].value))
+        (c.choices[choice].kept ? kept : refused).push_back(keys[n].value);
     }
     // At the ends of a cell gaps grow by themselves.
     if (kept.size() <= kBeside || refused.size() <= kBeside) continue;

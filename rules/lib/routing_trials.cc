@@ -69,6 +69,7 @@ RefusingCells CollectCells(const RoutingCase& c, const Saturation& s) {
   const std::vector<uint8_t> fresh = FreshCells(c, s);
   for (size_t cell : out.list.cell) out.fresh.push_back(fresh[cell]);
   for (size_t i = 0; i < out.cells() && out.list.begin[i] <= kEnough; ++i) {
+    if (out.list.begin[i + 1] > 4 * kEnough) break;
     for (int32_t choice : out.list.ChoicesOf(i)) {
       out.head.push_back(c.choices[static_cast<size_t>(choice)]);
     }
@@ -119,11 +120,44 @@ CellResult JudgeCell(std::vector<Candidate>& cell, bool few_values_allowed, bool
   return out;
 }
 
+namespace {
+
+// A score that is not finite, or a rank that is not known, says nothing for or against.
+bool Tells(const RankedReplay& replay, const Choice& choice, const Key& key) {
+  return std::isfinite(key.value) && !(replay.rank_first && choice.rank < 0);
+}
+Candidate CandidateOf(const RankedReplay& replay, const Choice& choice, const Key& key) {
+  return {replay.rank_first ? choice.rank : int16_t{0}, choice.kept, key.value, key.tolerance};
+}
+
+// Where the first cell is large, some of its candidates refute most policies. True: refuted, and
+// `share` is theirs.
+bool RefutedBySample(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
+                     RankedReplay& replay) {
+  const std::span<const int32_t> choices = cells.list.ChoicesOf(0);
+  const size_t stride = choices.size() / kEnough;
+  if (stride < 2) return false;
+  const std::span<const Key> key = keys.Sample(stride);
+  std::vector<Candidate> sample;
+  for (size_t n = 0; n < key.size(); ++n) {
+    const Choice& choice = c.choices[static_cast<size_t>(choices[n * stride])];
+    if (Tells(replay, choice, key[n])) sample.push_back(CandidateOf(replay, choice, key[n]));
+  }
+  const bool by_place = replay.priority == Priority::kPlace;
+  const CellResult result = JudgeCell(sample, by_place, replay.rank_first);
+  if (result.exact) return false;
+  replay.share = static_cast<double>(result.agree) / static_cast<double>(sample.size());
+  return true;
+}
+
+}  // namespace
+
 Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
                 RankedReplay replay) {
   Trial trial{std::move(replay), {}};
   RankedReplay& out = trial.replay;
   const bool own = out.priority == Priority::kOwnScore && !out.rank_first;
+  if (RefutedBySample(c, cells, keys, out)) return trial;
   out.exact = cells.cells() > 0;
   int64_t agree = 0;
   size_t seen = 0;
@@ -134,11 +168,7 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
     const std::span key = keys.Cell(i, out.exact);
     cell.clear();
     for (size_t n = 0; n < choices.size(); ++n) {
-      const Choice& choice = choices[n];
-      // A score that is not finite, or a rank that is not known, says nothing for or against.
-      if (!std::isfinite(key[n].value) || (out.rank_first && choice.rank < 0)) continue;
-      cell.push_back(
-          {out.rank_first ? choice.rank : int16_t{0}, choice.kept, key[n].value, key[n].tolerance});
+      if (Tells(out, choices[n], key[n])) cell.push_back(CandidateOf(out, choices[n], key[n]));
     }
     const CellResult result = JudgeCell(cell, out.priority == Priority::kPlace, out.rank_first);
     agree += result.agree;

@@ -87,6 +87,8 @@ class KeySource {
   // Of the i-th cell's candidates, in their order; valid until the next call. `fits`: the policy
   // fitted so far.
   virtual std::span<const Key> Cell(size_t i, bool fits) = 0;
+  // The same of every `stride`-th candidate of the first cell.
+  virtual std::span<const Key> Sample(size_t stride) = 0;
 };
 
 // A policy that was tried, and its evidence by expert.
