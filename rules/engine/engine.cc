@@ -384,8 +384,9 @@ class Engine::Impl {
             [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); }};
   }
 
+  // No items: some that had come before have been judged.
   void Late(Run& run, const std::string& cause, uint64_t items) {
-    if (on_late_) on_late_(run.state.summary().run, cause, items);
+    if (on_late_ && items > 0) on_late_(run.state.summary().run, cause, items);
     for (size_t i = 0; i < run.rules.size(); ++i) {
       Sink sink(this, run, active_[i].entry->info->id);
       run.rules[i]->JudgeLate(run.state.summary(), sink);

@@ -390,6 +390,7 @@ void RunState::CloseAll(const OnClose& on_close) {
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
     CloseLate(key, group, true, on_close);
   }
+  TellOfLate(on_close);
 }
 
 int64_t RunState::closed_step() const {

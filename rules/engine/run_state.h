@@ -183,6 +183,7 @@ class RunState {
   std::map<Group*, int64_t> held_until_;
   std::map<std::pair<Group*, uint32_t>, int64_t> late_until_;
   std::map<std::string, uint64_t> fresh_late_;  // by cause, not told of yet
+  bool late_told_ = false;                      // a late step was, since they were told of
 };
 
 }  // namespace plumbline::rules

@@ -52,13 +52,17 @@ void RunState::TellLate(const SiteStep& common, OpenStep open, const Group& grou
   std::deque<v1::Evidence> made;
   TellSites(step, HeldOf(open, &made), group.progress, on_close);
   if (on_close.series) TellSeries(step, &open, on_close);
+  late_told_ = true;
 }
 
+// Also when nothing new came and a step was told that had waited to be whole.
 void RunState::TellOfLate(const OnClose& on_close) {
   if (on_close.late) {
     for (const auto& [cause, items] : fresh_late_) on_close.late(cause, items);
+    if (fresh_late_.empty() && late_told_) on_close.late("", 0);
   }
   fresh_late_.clear();
+  late_told_ = false;
 }
 
 void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close) {
@@ -68,6 +72,7 @@ void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose
   const GroupKey key{source.attempt(), source.role()};
   CloseReady(key, group, on_close);
   CloseLate(key, group, false, on_close);
+  TellOfLate(on_close);
 }
 
 void RunState::MarkAbsent(const v1::Source& source, const OnClose& on_close) {

@@ -115,6 +115,9 @@ class GemmAccumulator : public Rule {
  public:
   explicit GemmAccumulator(const Options& /*options*/) {}
 
+  // By what each call shows alone; errors are summed in the order of the steps.
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     const auto all = AnalyseMatmuls(step);
     size_t at = 0;
@@ -123,8 +126,10 @@ class GemmAccumulator : public Rule {
       if (a == nullptr) return std::nullopt;
       return Complete(*a, One(*a));
     };
-    TakeErrors(step, all);
-    if (auto biased = Biased(step, all)) return out.Add(*std::move(biased));
+    if (!step.late) {
+      TakeErrors(step, all);
+      if (auto biased = Biased(step, all)) return out.Add(*std::move(biased));
+    }
     JudgeItems(step, judge, out);
   }
 

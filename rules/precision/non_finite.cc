@@ -10,8 +10,10 @@
 #include "base/half.h"
 #include "rules/catalogue.h"
 #include "rules/lib/item_verdicts.h"
+#include "rules/lib/non_finite_late.h"
 #include "rules/lib/non_finite_scalars.h"
 #include "rules/lib/non_finite_trace.h"
+#include "rules/lib/non_finite_words.h"
 #include "rules/lib/reduction_join.h"
 #include "rules/lib/verdicts.h"
 
@@ -53,6 +55,8 @@ when nothing tells where it came from. fp16 ends at 65,504: an activation of 256
 **Inconclusive when** all there is looks like a mask: −inf beside finite values in activations, or NaN in as
 many probabilities as whole rows hold (every key masked).
 
+**Late evidence** (its steps were closed without it) is judged rank by rank when it comes; gradients under a loss scale are not.
+
 **What it cannot see.** Operations without an observation: the first *observed* one is named. Without an
 order of observation (lone dumps without `order`) sites are taken by name, and the finding says so. Each rank
 numbers its own observations; two ranks are put in order by what either saw of the other's site, and where they share
@@ -76,38 +80,17 @@ bool IsLossScale(const v1::Site& site) {
   return op.ends_with("loss_scale") || op.ends_with("loss-scale") || op.ends_with("grad_scale");
 }
 
-std::string CountText(const Observation& o) {
-  std::string text;
-  const auto add = [&](uint64_t n, const char* what) {
-    if (n > 0) absl::StrAppend(&text, text.empty() ? "" : ", ", n, " ", what);
-  };
-  add(o.nan, "NaN");
-  add(o.pos_inf, "+Inf");
-  add(o.neg_inf, "-Inf");
-  add(o.unsorted, "NaN or Inf");
-  return text;
-}
-
-std::string BeforeText(const Observation* before) {
-  if (before == nullptr) return "Nothing was observed before it on that rank in this step.";
-  const std::string name = absl::StrCat(before->layer, "/", before->op);
-  if (before->non_finite() > 0)
-    return absl::StrFormat("Before it, %s held %s.", name, CountText(*before));
-  const double most = FormatOf(before->dtype).max_finite;
-  if (!std::isfinite(before->amax) || !IsFloating(before->dtype))
-    return absl::StrFormat("Before it, %s was finite.", name);
-  return absl::StrFormat("Before it, %s was finite: amax %.4g, %.3g %% of the largest %s.", name,
-                         before->amax, 100 * before->amax / most, DTypeName(before->dtype));
-}
-
 class NonFinite : public Rule {
  public:
   bool ReadsScalar(const v1::Site& site) const override {
     return IsLossScale(site) || TellsOfTraining(site);
   }
 
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& /*out*/) override {
     Group& group = groups_[{step.attempt, step.role}];
+    if (step.late) return late_.Take(step, group.scalars);
     group.scalars.Take(step);
     for (const Item& item : step.items) {
       group.trace.Take(step, item);
@@ -124,6 +107,7 @@ class NonFinite : public Rule {
     if (group.pending && group.scale_now) {
       Tell(*std::exchange(group.pending, std::nullopt), fell, out);
       group.open = !fell;
+      late_memory_[{step.attempt, step.role}].Opened(step.step);
     }
     Look(group, step, fell, out);
     if (group.scale_now) group.scale = group.scale_now;
@@ -134,6 +118,12 @@ class NonFinite : public Rule {
     if (group.trace.observations() > 0) group.looked = step.step;
     group.trace.Clear();
     group.scalars.Clear();
+  }
+
+  void JudgeLate(const RunSummary& /*run*/, VerdictSink& out) override {
+    for (const LateStep& late : late_.TakeAll()) {
+      LookAtLate(late, out);
+    }
   }
 
   void JudgeRun(const RunSummary& run, VerdictSink& out) override {
@@ -154,8 +144,9 @@ class NonFinite : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(2, 2);
+    const uint32_t version = archive.Version(3, 2);  // 3: what came late; late_ itself is empty now
     archive(groups_, noted_, observations_, values_, masks_, found_);
+    if (version >= 3) archive(late_memory_);
   }
 
  private:
@@ -190,7 +181,7 @@ class NonFinite : public Rule {
   void Look(Group& group, const StepEnd& step, bool fell, VerdictSink& out) {
     if (const std::optional<NonFiniteScalar> scalar = group.scalars.First();
         scalar && !group.trace.First()) {
-      LookAtScalar(group, *scalar, step.step, fell, out);
+      LookAtScalar(group, *scalar, step, fell, out);
       return;
     }
     if (group.trace.observations() == 0) {
@@ -208,21 +199,50 @@ class NonFinite : public Rule {
       return;
     }
     if (group.open) return;
-    const Observation& first = *seen->observation;
-    Sighting s{step.step,          first,
-               std::nullopt,       seen->ranks,
-               seen->finite_ranks, group.trace.ordered(),
-               seen->apart,        group.trace.sites()};
-    if (const Observation* before = group.trace.Before(first)) s.before = *before;
-    if (const auto at = group.finite.find({first.layer, first.op}); at != group.finite.end())
-      s.finite_step = at->second;
-    const bool scaled = first.gradient_like() && (group.scale || group.scale_now);
+    Sighting s = SightingOf(group.trace, *seen, group, step.step);
+    const bool scaled = s.first.gradient_like() && (group.scale || group.scale_now);
     if (scaled && !fell) {
       if (!group.pending) group.pending = std::move(s);
       return;
     }
     group.open = !scaled;
+    late_memory_[{step.attempt, step.role}].Opened(step.step);
     Tell(s, scaled, out);
+  }
+
+  // One rank's step, by itself: what others saw of it was judged when it closed. Whether a loss
+  // scale backed off from it is not known: what one is meant to overflow is left to those who came
+  // in time.
+  void LookAtLate(const LateStep& late, VerdictSink& out) {
+    Group& group = groups_[{late.attempt, late.role}];
+    LateMemory& memory = late_memory_[{late.attempt, late.role}];
+    observations_ += late.trace.observations();
+    values_ += late.trace.values();
+    masks_ |= late.trace.masks();
+    const std::optional<FirstSeen> seen = late.trace.First();
+    const std::optional<NonFiniteScalar> scalar = late.scalars.First();
+    if (!seen && !scalar) {
+      if (late.trace.observations() > 0 || late.scalars.any()) memory.Clean(late.rank);
+      return;
+    }
+    v1::Site site;
+    site.set_op(seen ? "" : scalar->op);
+    const bool scaled = seen ? seen->observation->gradient_like() : IsGradientNorm(site);
+    if ((scaled && group.scale) || !memory.IsNews(late, group.open)) return;
+    if (seen) return Tell(SightingOf(late.trace, *seen, group, late.step), false, out);
+    TellScalar(*scalar, late.step, late.trace.observations() > 0, group.looked, out);
+  }
+
+  static Sighting SightingOf(const NonFiniteTrace& trace, const FirstSeen& seen, const Group& group,
+                             int64_t step) {
+    const Observation& first = *seen.observation;
+    Sighting s{
+        step,       first,         std::nullopt, seen.ranks, seen.finite_ranks, trace.ordered(),
+        seen.apart, trace.sites(), std::nullopt};
+    if (const Observation* before = trace.Before(first)) s.before = *before;
+    const auto at = group.finite.find({first.layer, first.op});
+    if (at != group.finite.end() && at->second < step) s.finite_step = at->second;
+    return s;
   }
 
   void Tell(const Sighting& s, bool backed_off, VerdictSink& out) {
@@ -258,7 +278,7 @@ class NonFinite : public Rule {
   }
 
   // A loss or a norm is no number, and no tensor of this step is: what is known, and no more.
-  void LookAtScalar(Group& group, const NonFiniteScalar& scalar, int64_t step, bool fell,
+  void LookAtScalar(Group& group, const NonFiniteScalar& scalar, const StepEnd& step, bool fell,
                     VerdictSink& out) {
     v1::Site site;
     site.set_op(scalar.op);
@@ -270,10 +290,16 @@ class NonFinite : public Rule {
     }
     if (group.open || backed_off || (IsGradientNorm(site) && group.scale)) return;
     group.open = group.by_scalar = true;
+    late_memory_[{step.attempt, step.role}].Opened(step.step);
+    TellScalar(scalar, step.step, group.trace.observations() > 0, group.looked, out);
+  }
+
+  // `looked_now`: at tensors, in this step; `looked`: when at last before it.
+  void TellScalar(const NonFiniteScalar& scalar, int64_t step, bool looked_now,
+                  const std::optional<int64_t>& looked, VerdictSink& out) {
     found_ = true;
     const std::string kind = std::isnan(scalar.value) ? "NaN" : "infinite";
     const std::string name = scalar.layer.empty() ? scalar.op : scalar.layer + "/" + scalar.op;
-    const bool looked_now = group.trace.observations() > 0;
     v1::Verdict verdict = MakeFinding(
         {.level = v1::LEVEL_ERROR,
          .strength = v1::STRENGTH_PROVED,
@@ -281,7 +307,7 @@ class NonFinite : public Rule {
          .explanation = absl::StrFormat(
              "In step %d %s is %s. %sWhere it arose is not known.", step, name, kind,
              looked_now ? "The values that were looked at in this step are finite. "
-                        : UnseenText(group.looked, step + 1, "A tensor")),
+                        : UnseenText(looked, step + 1, "A tensor")),
          .cause = "unknown",
          .measured = "scalars that are no numbers",
          .value = 1,
@@ -296,19 +322,9 @@ class NonFinite : public Rule {
     verdict.mutable_finding()->set_sample_size(1);
     Put(*verdict.mutable_finding()->mutable_witness(), "scalar", name);
     Put(*verdict.mutable_finding()->mutable_witness(), "value", scalar.value);
-    if (group.looked)
-      Put(*verdict.mutable_details(), "tensors_last_looked_at", static_cast<double>(*group.looked));
+    if (looked)
+      Put(*verdict.mutable_details(), "tensors_last_looked_at", static_cast<double>(*looked));
     out.Add(std::move(verdict));
-  }
-
-  // "It was last looked at in step 32; steps 33 to 63 were not looked at. "
-  static std::string UnseenText(const std::optional<int64_t>& last, int64_t step,
-                                const char* what) {
-    if (!last || step - *last < 2) return "";
-    const int64_t from = *last + 1, to = step - 1;
-    return absl::StrFormat(
-        "%s was last looked at, and finite, in step %d: not in %s. ", what, *last,
-        from == to ? absl::StrCat("step ", from) : absl::StrFormat("steps %d to %d", from, to));
   }
 
   static std::string WhoText(const Sighting& s) {
@@ -359,6 +375,8 @@ class NonFinite : public Rule {
   }
 
   std::map<std::pair<uint32_t, v1::Role>, Group> groups_;
+  LateSteps late_;
+  std::map<std::pair<uint32_t, v1::Role>, LateMemory> late_memory_;
   std::set<std::pair<std::string, std::string>> noted_;
   uint64_t observations_ = 0, values_ = 0;
   bool masks_ = false;

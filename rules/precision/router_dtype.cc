@@ -156,6 +156,9 @@ class RouterDtype : public Rule {
   explicit RouterDtype(const Options& options)
       : experts_(options.Integer("experts")), share_(options.Number("tied-share")) {}
 
+  // Which call came first does not matter.
+  bool judges_late() const override { return true; }
+
   void Judge(const SiteStep& step, VerdictSink& out) override {
     Layer* layer = nullptr;
     for (const Item& item : step.items) {
@@ -165,7 +168,7 @@ class RouterDtype : public Rule {
       layer->ranks.insert(item.source->rank());
     }
     if (layer == nullptr) return;
-    if (layer->steps == 0) layer->step_first = step.step;
+    layer->step_first = layer->steps == 0 ? step.step : std::min(layer->step_first, step.step);
     layer->step_last = std::max(layer->step_last, step.step);
     ++layer->steps;
     if (layer->coarsest.bf16() && layer->experts >= experts_ && !layer->noted) {

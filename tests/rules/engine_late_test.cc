@@ -2,6 +2,8 @@
 // engine that took over from another.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "rules/engine/engine.h"
 #include "rules/engine/told_closes.h"
 #include "tests/support/batches.h"
@@ -23,6 +25,8 @@ class Late : public ::testing::Test {
     config.hosted = true;
     auto engine = Engine::Create(config, [this](const v1::Verdict& verdict) {
       if (verdict.rule() == "meta/data-loss") findings_.push_back(verdict.finding());
+      if (verdict.rule() == "precision/non-finite" && verdict.has_finding())
+        non_finite_.push_back(verdict.finding());
     });
     EXPECT_TRUE(engine.ok()) << engine.status();
     (*engine)->SetOnLate(
@@ -45,9 +49,28 @@ class Late : public ::testing::Test {
     return engine;
   }
 
-  std::vector<v1::Finding> findings_;
+  std::vector<v1::Finding> findings_, non_finite_;
   uint64_t late_ = 0;
 };
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// A step of rank 1 with a loss and a tensor, of which so many values are NaN.
+v1::Batch Watched(int64_t step, double loss, uint64_t nan, const char* role = "activation") {
+  v1::Batch batch = test::BatchOf(test::SourceOf("run", 1, 2));
+  test::AddScalar(&batch, "loss", step, loss);
+  v1::Evidence& tensor = *batch.add_evidence();
+  tensor.mutable_site()->set_layer("layers.3");
+  tensor.mutable_site()->set_op(role);
+  tensor.set_step(step);
+  tensor.set_order(1);
+  tensor.mutable_tensor()->set_dtype(v1::DTYPE_BF16);
+  tensor.mutable_tensor()->set_role(role);
+  tensor.mutable_tensor()->mutable_summary()->set_count(64);
+  tensor.mutable_tensor()->mutable_summary()->set_nan(nan);
+  test::AddProgress(&batch, step).set_newest_step(step + 1);
+  return batch;
+}
 
 TEST_F(Late, OneFindingOfAllSitesAtOnceWithTheTrueCause) {
   auto engine = ClosedOverRankOne();
@@ -76,6 +99,70 @@ TEST_F(Late, AnEngineThatTakesOverGoesOnCounting) {
   again->Finish();
   EXPECT_EQ(findings_.size(), 3u);
   EXPECT_EQ(findings_[2].measured().value(), 9.0 / 42);
+}
+
+// The rule has a memory of steps in their order: what came late is looked at by itself.
+TEST_F(Late, ANaNIsFoundAndItsFloodIsNot) {
+  auto engine = ClosedOverRankOne();
+  ASSERT_TRUE(engine->Add(Watched(1, 1, 0)).ok());
+  EXPECT_TRUE(non_finite_.empty());
+  for (int64_t step = 2; step < 5; ++step) ASSERT_TRUE(engine->Add(Watched(step, kNaN, 3)).ok());
+  ASSERT_EQ(non_finite_.size(), 1u);
+  EXPECT_EQ(non_finite_[0].site().layer(), "layers.3");
+  EXPECT_EQ(non_finite_[0].site().step_first(), 2);
+  ASSERT_EQ(non_finite_[0].site().ranks_size(), 1);
+  EXPECT_EQ(non_finite_[0].site().ranks(0), 1u);
+  // After a clean step it is another one.
+  ASSERT_TRUE(engine->Add(Watched(5, 1, 0)).ok());
+  ASSERT_TRUE(engine->Add(Watched(6, kNaN, 0)).ok());
+  ASSERT_EQ(non_finite_.size(), 2u);
+  EXPECT_EQ(non_finite_[1].site().op(), "loss");
+}
+
+// In parts, the last of which brings nothing new but that this was all; and over a checkpoint.
+TEST_F(Late, ANaNIsFoundWhenItsStepIsWhole) {
+  auto engine = ClosedOverRankOne();
+  v1::Batch part = Watched(1, 1, 3);
+  part.clear_progress();
+  ASSERT_TRUE(engine->Add(std::move(part)).ok());
+  EXPECT_TRUE(non_finite_.empty());
+  auto again = Make();
+  ASSERT_TRUE(again->Restore(engine->Checkpoint()).ok());
+  v1::Batch rest = test::BatchOf(test::SourceOf("run", 1, 2));
+  test::AddProgress(&rest, 1);
+  ASSERT_TRUE(again->Add(std::move(rest)).ok());
+  EXPECT_EQ(non_finite_.size(), 1u);
+  auto third = Make();
+  ASSERT_TRUE(third->Restore(again->Checkpoint()).ok());
+  ASSERT_TRUE(third->Add(Watched(2, 1, 3)).ok());
+  EXPECT_EQ(non_finite_.size(), 1u) << "the flood of what was told before";
+}
+
+// What others told in time is not told again by who comes late; what is earlier is.
+TEST_F(Late, ANaNThatWasToldInTimeIsTheSame) {
+  auto engine = ClosedOverRankOne();
+  v1::Batch in_time = Step(0, 10);
+  test::AddScalar(&in_time, "loss", 10, kNaN);
+  ASSERT_TRUE(engine->Add(std::move(in_time)).ok());
+  ASSERT_TRUE(engine->Add(Step(0, 11)).ok());
+  v1::JudgeEvent event;
+  *event.mutable_ranks_gone()->add_sources() = test::SourceOf("run", 1, 2);
+  TellCloses(event, "", engine.get());
+  ASSERT_EQ(non_finite_.size(), 1u);
+  ASSERT_TRUE(engine->Add(Watched(10, kNaN, 3)).ok());
+  EXPECT_EQ(non_finite_.size(), 1u);
+}
+
+// Gradients that a loss scale is meant to overflow are judged where the scale is known.
+TEST_F(Late, GradientsUnderALossScaleAreLeftAlone) {
+  auto engine = ClosedOverRankOne();
+  v1::Batch scaled = Step(0, 10);
+  test::AddScalar(&scaled, "loss_scale", 10, 65536);
+  ASSERT_TRUE(engine->Add(std::move(scaled)).ok());
+  ASSERT_TRUE(engine->Add(Watched(9, 1, 3, "gradient")).ok());
+  EXPECT_TRUE(non_finite_.empty());
+  ASSERT_TRUE(engine->Add(Watched(10, 1, 3)).ok());
+  EXPECT_EQ(non_finite_.size(), 1u);
 }
 
 }  // namespace
