@@ -75,7 +75,13 @@ std::string RunText(const v1::RunInfo& run) {
   for (const auto& [cause, count] : LateOf(run))
     absl::StrAppend(&text, "  late: ", count, " by ", Printable(cause), "\n");
   for (const auto& [state, ranks] : StatesOf(run)) {
-    if (state != "running") absl::StrAppend(&text, "  ", Plural(ranks, "rank"), " ", state, "\n");
+    if (state == "awaited") {
+      absl::StrAppend(&text, "  waiting for ", Plural(ranks, "rank"), " of ", run.world_size(),
+                      " to say hello: steps are judged with them, or without them after the "
+                      "grace (--grace, 30 s)\n");
+    } else if (state != "running") {
+      absl::StrAppend(&text, "  ", Plural(ranks, "rank"), " ", state, "\n");
+    }
   }
   for (const v1::AttemptInfo& a : run.attempts()) {
     if (run.attempts_size() < 2) break;

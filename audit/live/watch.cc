@@ -47,6 +47,18 @@ void Say(const std::string& message) {
   std::fprintf(stderr, "plumb watch: %s\n", Printable(message).c_str());
 }
 
+// Whose steps wait for ranks that are still to come: nothing is found of them meanwhile.
+void SayWhoIsAwaited(Client& client, const std::string& only) {
+  const auto runs = client.Runs(kAskSeconds);
+  if (!runs.ok()) return;
+  for (const v1::RunInfo& run : runs->runs()) {
+    const auto awaited = run.liveness().find("awaited");
+    if (awaited == run.liveness().end() || (!only.empty() && run.run() != only)) continue;
+    Say("run " + run.run() + ": its steps wait for " + Plural(awaited->second, "rank") + " of " +
+        std::to_string(run.world_size()) + " to say hello, until the grace is over");
+  }
+}
+
 }  // namespace
 
 std::string DefaultServer() {
@@ -93,6 +105,7 @@ int RunWatch(const WatchOptions& options) {
         if (absl::IsNotFound(known)) Say(std::string(known.message()) + "; it may come yet");
         Say("watching " + (options.run.empty() ? "every run" : "run " + options.run) + " at " +
             options.server + "; " + Plural(open, "incident") + " open so far");
+        SayWhoIsAwaited(client, options.run);
       }
       pause = kFirstPause;
       // Where a watch goes on that breaks after this event.

@@ -16,6 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds kTimerPeriod{100};
 constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks that stand still
 constexpr std::chrono::seconds kDrainTime{5};
+constexpr std::chrono::seconds kAwaitQuietly{3};  // ranks that are still to come
 constexpr int64_t kLagNs = 1'000'000'000;  // what is older than that in the queue keeps words back
 
 int64_t UnixNanos() {
@@ -319,12 +320,14 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   LookAtClock(now);
   CloseOverTheSlow();
   std::vector<v1::RanksGone> gone;
-  std::vector<std::string> ended;
+  std::vector<std::string> ended, awaited;
   {
     std::lock_guard lock(mutex_);
+    awaited = runs_.TakeAwaited(awake_.At(now), kAwaitQuietly);
     gone = runs_.TakeGone(awake_.At(now));
     ended = runs_.TakeEnded();
   }
+  for (const std::string& line : awaited) LogInfo("{}", line);
   for (v1::RanksGone& ranks : gone) {
     v1::JudgeEvent event;
     *event.mutable_ranks_gone() = std::move(ranks);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "rules/engine/series.h"
 #include "rules/lib/archive_proto.h"
 
@@ -179,10 +182,53 @@ void RunTable::SetEnded(const std::string& run) {
   if (found != runs_.end()) found->second.ended = true;
 }
 
-bool RunTable::AllSeen(const Run& run, int role) {
+uint32_t RunTable::Seen(const Run& run, int role) {
   const auto begin = run.ranks.lower_bound({role, 0});
   const auto end = run.ranks.upper_bound({role, std::numeric_limits<uint32_t>::max()});
-  return static_cast<uint32_t>(std::distance(begin, end)) >= run.roles.at(role).world;
+  return static_cast<uint32_t>(std::distance(begin, end));
+}
+
+bool RunTable::AllSeen(const Run& run, int role) {
+  return Seen(run, role) >= run.roles.at(role).world;
+}
+
+// "1-3, 5": those of the world that have not come, the first few.
+std::string RunTable::Absent(const Run& run, int role) {
+  constexpr int kMost = 8;
+  std::string text;
+  uint32_t next = 0;
+  int parts = 0;
+  const auto add = [&](uint32_t end) {  // next .. end - 1
+    if (next >= end || ++parts > kMost) return;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", next);
+    if (end - next > 1) absl::StrAppend(&text, "-", end - 1);
+  };
+  const auto last = run.ranks.upper_bound({role, std::numeric_limits<uint32_t>::max()});
+  for (auto at = run.ranks.lower_bound({role, 0}); at != last && parts <= kMost; ++at) {
+    add(at->first.second);
+    next = at->first.second + 1;
+  }
+  add(run.roles.at(role).world);
+  return parts > kMost ? text + ", ..." : text;
+}
+
+std::vector<std::string> RunTable::TakeAwaited(Time now, std::chrono::nanoseconds longer_than) {
+  std::vector<std::string> told;
+  for (auto& [name, run] : runs_) {
+    if (run.ended) continue;
+    for (auto& [id, role] : run.roles) {
+      if (role.absent_gone || role.absent_told || now - role.since < longer_than) continue;
+      if (AllSeen(run, id)) continue;
+      role.absent_told = true;
+      const std::chrono::duration<double> grace = grace_;
+      told.push_back(absl::StrFormat(
+          "run %s: waits for %s %s of its world of %d, which have not said hello; steps close "
+          "without them %.3g s after the first did (--grace)",
+          Printable(name), role.world - Seen(run, id) == 1 ? "rank" : "ranks", Absent(run, id),
+          role.world, grace.count()));
+    }
+  }
+  return told;
 }
 
 // How far everybody who is waited for has come.
@@ -371,8 +417,13 @@ std::vector<v1::RunInfo> RunTable::List() const {
   for (const auto& [name, run] : runs_) {
     v1::RunInfo info = run.info;
     info.set_attempt(run.attempt);
-    uint32_t world = 0;
-    for (const auto& [id, role] : run.roles) world += role.world;
+    uint32_t world = 0, awaited = 0;
+    for (const auto& [id, role] : run.roles) {
+      world += role.world;
+      if (!run.ended && !role.absent_gone)
+        awaited += role.world - std::min(role.world, Seen(run, id));
+    }
+    if (awaited > 0) (*info.mutable_liveness())[kAwaited] = awaited;
     info.set_world_size(world);
     info.set_ranks_seen(static_cast<uint32_t>(run.ranks.size()));
     uint32_t connected = 0, finished = 0;

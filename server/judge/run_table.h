@@ -91,8 +91,13 @@ class RunTable {
   // Everything but times: call DisconnectAll after reading.
   void Persist(Archive& archive);
 
-  // Name order; `open_incidents` is left to the caller.
+  // Name order; `open_incidents` is left to the caller, and so is `liveness` but for "awaited":
+  // ranks of the declared world that have not come, and for whom steps wait.
   std::vector<v1::RunInfo> List() const;
+  static constexpr char kAwaited[] = "awaited";
+  // The same with their numbers, in words, once a run and role, for those that have been waited for
+  // so long.
+  std::vector<std::string> TakeAwaited(Time now, std::chrono::nanoseconds longer_than);
 
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
@@ -122,6 +127,7 @@ class RunTable {
   struct Role {
     uint32_t world = 0;
     bool absent_gone = false;   // ranks that never came are not waited for any more
+    bool absent_told = false;   // that they are waited for
     Time since{};               // the first of its ranks is known
     Time changed{};             // who is waited for
     int64_t newest = kNever;    // step that any rank is in
@@ -146,6 +152,8 @@ class RunTable {
   v1::RanksGone::Cause CauseOf(const Role& role, RankState& rank, int64_t slowest, Time now) const;
   static int64_t Slowest(const Run& run, int role);
   static bool AllSeen(const Run& run, int role);
+  static uint32_t Seen(const Run& run, int role);
+  static std::string Absent(const Run& run, int role);
   bool AllRanksOver(const Run& run) const;
 
   std::chrono::nanoseconds grace_;

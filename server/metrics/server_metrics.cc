@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/printable.h"
+#include "rules/engine/rank_progress.h"
 #include "rules/lib/level_name.h"
 
 namespace plumbline::server {
@@ -62,6 +63,27 @@ void AddIncidents(const IncidentBook& book, MetricFamilies* out) {
   }
 }
 
+// All causes from the start on: what has no value yet has no increase either.
+void AddLate(const v1::RunInfo& run, MetricFamilies* out) {
+  using rules::LateCause;
+  constexpr LateCause kCauses[] = {LateCause::kRankSlow,   LateCause::kStreamBroken,
+                                   LateCause::kServerAway, LateCause::kRankSilent,
+                                   LateCause::kNeverCame,  LateCause::kNoRoom};
+  uint64_t other = run.late();
+  const auto add = [&](const char* cause, uint64_t items) {
+    out->Counter("plumbline_run_late_evidence_total",
+                 "Evidence items that came after their step had been closed, by why it had been.",
+                 static_cast<double>(items), {{"cause", cause}, {"run", run.run()}});
+  };
+  for (const LateCause cause : kCauses) {
+    const auto found = run.late_by_cause().find(rules::LossCauseOf(cause));
+    const uint64_t items = found == run.late_by_cause().end() ? 0 : found->second;
+    other -= std::min(other, items);
+    add(rules::LossCauseOf(cause), items);
+  }
+  add(rules::LossCauseOf(LateCause::kUnknown), other);
+}
+
 // Runs come and go, and their names are not ours: only those seen last have series of their own.
 void AddRuns(const Judge& judge, MetricFamilies* out) {
   std::vector<v1::RunInfo> runs = judge.Runs();
@@ -90,9 +112,7 @@ void AddRuns(const Judge& judge, MetricFamilies* out) {
                static_cast<double>(run.open_incidents()), labels);
     out->Counter("plumbline_run_lost_evidence_total", "Evidence items reported as lost.",
                  static_cast<double>(run.lost()), labels);
-    out->Counter("plumbline_run_late_evidence_total",
-                 "Evidence items that came after their step had been closed.",
-                 static_cast<double>(run.late()), labels);
+    AddLate(run, out);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "server/metrics/server_metrics.h"
 #include "tests/server/alert_support.h"
+#include "tests/server/http_support.h"
 
 namespace plumbline::test {
 namespace {
@@ -98,6 +99,39 @@ TEST_F(MetricsTest, SayWhatHappenedInAFormThatPromtoolAccepts) {
   EXPECT_TRUE(
       Succeeds({"/bin/sh", "-c",
                 std::string(PLUMB_PROMTOOL) + " check metrics < " + folder_.File("metrics")}));
+}
+
+// Each cause is a series, from the start on.
+TEST(Metrics, LateEvidenceIsCountedByCause) {
+  Plumbd server({"--http", "127.0.0.1:0", "--grace", "0.3"});
+  const std::string http = HttpAddress(server);
+  const v1::Source rank0 = SourceOf("late", 0, 2), rank1 = SourceOf("late", 1, 2);
+  AgentStream agent0(server, 1, {rank0});
+  ASSERT_TRUE(agent0.Welcomed());
+  {
+    AgentStream agent1(server, 2, {rank1});
+    agent1.Send(ScalarStep(rank1, 0), 1);
+    ASSERT_TRUE(agent1.Acknowledged(1));
+  }
+  for (uint64_t s = 1; s <= 4; ++s) agent0.Send(ScalarStep(rank0, static_cast<int64_t>(s) - 1), s);
+  ASSERT_TRUE(Eventually([&] {  // without rank 1
+    const auto run = server.Run("late");
+    return run && run->closed_step() >= 3;
+  })) << server.process().errors();
+  const auto late = [&](const std::string& cause, int items) {
+    return HttpAnswer(http, "/metrics")
+               .find("plumbline_run_late_evidence_total{cause=\"" + cause + "\",run=\"late\"} " +
+                     std::to_string(items) + "\n") != std::string::npos;
+  };
+  EXPECT_TRUE(late("late-stream-broken", 0));
+  AgentStream again(server, 2, {rank1}, 2);
+  again.Send(ScalarStep(rank1, 1), 2);
+  ASSERT_TRUE(again.Acknowledged(2));
+  EXPECT_TRUE(Eventually([&] { return late("late-stream-broken", 1); }));
+  for (const char* cause : {"late", "late-rank-slow", "late-server-away", "late-rank-silent",
+                            "late-never-came", "late-no-room"}) {
+    EXPECT_TRUE(late(cause, 0)) << cause;
+  }
 }
 
 TEST_F(MetricsTest, RunsAreBounded) {

@@ -140,5 +140,26 @@ TEST(PlumbdProcess, AnswersOverHttp) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
+// One rank of eight is instrumented: nothing is judged for the whole grace, and everybody is told.
+TEST(PlumbdProcess, SaysForWhomItWaits) {
+  Plumbd server;
+  const v1::Source source = SourceOf("lonely", 2, 8);
+  AgentStream agent(server, 7, {source});
+  agent.Send(ScalarStep(source, 0), 1);
+  ASSERT_TRUE(agent.Acknowledged(1));
+  Ended runs;
+  EXPECT_TRUE(Eventually([&] {
+    runs = RunToEnd({PLUMB_PROGRAM, "runs", "--server", server.address()});
+    return runs.output.find("waiting for 7 ranks of 8 to say hello") != std::string::npos;
+  })) << runs.output;
+  EXPECT_THAT(
+      RunToEnd({PLUMB_PROGRAM, "watch", "--server", server.address(), "--timeout", "1"}).errors,
+      HasSubstr("run lonely: its steps wait for 7 ranks of 8 to say hello"));
+  EXPECT_TRUE(Eventually([&] {
+    return server.process().errors().find(
+               "run lonely: waits for ranks 0-1, 3-7 of its world of 8") != std::string::npos;
+  })) << server.process().errors();
+}
+
 }  // namespace
 }  // namespace plumbline::test

@@ -394,5 +394,23 @@ TEST_F(RunTableTest, OneBatchMayNameTwoAttempts) {
   EXPECT_EQ(table_.List()[0].ranks_finished(), 1u);
 }
 
+TEST_F(RunTableTest, WhoHasNotComeIsNamedOnceAndListedWhileItIsWaitedFor) {
+  const auto awaited = [&]() -> uint64_t {
+    const v1::RunInfo run = table_.List().at(0);
+    const auto found = run.liveness().find(RunTable::kAwaited);
+    return found == run.liveness().end() ? 0 : found->second;
+  };
+  Connect(1, Source(2, 8), 0);
+  Connect(2, Source(5, 8), 0);
+  EXPECT_EQ(awaited(), 6u);
+  EXPECT_THAT(table_.TakeAwaited(At(1), seconds(2)), IsEmpty());
+  const auto told = table_.TakeAwaited(At(2), seconds(2));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], testing::HasSubstr("waits for ranks 0-1, 3-4, 6-7 of its world of 8"));
+  EXPECT_THAT(table_.TakeAwaited(At(3), seconds(2)), IsEmpty());
+  Gone(1000);
+  EXPECT_EQ(awaited(), 0u);
+}
+
 }  // namespace
 }  // namespace plumbline::server
