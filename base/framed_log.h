@@ -30,6 +30,7 @@ enum class FrameType : uint8_t {
   kJournalSkip = 19,
   kJournalEvent = 20,
   kJournalGaps = 21,
+  kJournalPacked = 22,  // server/journal/packed_block.h
   // The server's checkpoints (server/journal/checkpoint_file.h).
   kCheckpointHeader = 24,
   kCheckpointPart = 25,

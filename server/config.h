@@ -73,8 +73,9 @@ struct Config {
   double journal_sync_seconds = 1;         // of "interval"
   double journal_commit_ms = 5;            // a batch waits at most so long for company
   int64_t journal_commit_bytes = 4 << 20;  // ... or for so many bytes
-  int64_t journal_segment_bytes = 256 << 20;
+  int64_t journal_segment_bytes = 128 << 20;
   bool journal_compress = false;
+  bool journal_pack = true;      // what is no more written to: docs/decisions/0028
   double journal_keep_days = 0;  // older segments go; 0: no limit
   // Of all segments; 0: no limit; -1: the smaller of 50 GiB and half of what is free at the start.
   int64_t journal_keep_bytes = -1;

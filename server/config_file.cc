@@ -58,6 +58,7 @@ Sections KnownKeys(Config* c) {
                   {"commit_bytes", Integer(&c->journal_commit_bytes)},
                   {"segment_bytes", Integer(&c->journal_segment_bytes)},
                   {"compress", Flag(&c->journal_compress)},
+                  {"pack", Flag(&c->journal_pack)},
                   {"keep_days", Number(&c->journal_keep_days)},
                   {"keep_bytes", Integer(&c->journal_keep_bytes)}};
   s["checkpoint"] = {{"bytes", Integer(&c->checkpoint_bytes)},

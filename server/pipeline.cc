@@ -20,6 +20,9 @@ constexpr uint64_t kRunBytes = uint64_t{1} << 30;
 // Without --data scalars are kept in memory, the newest ones.
 constexpr uint64_t kStoreBytesInMemory = 256u << 20;
 
+// A commit that takes so long waits for the disk: what can wait does.
+constexpr std::chrono::milliseconds kSlowCommit{20};
+
 std::chrono::nanoseconds Seconds(double s) {
   return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
 }
@@ -116,6 +119,7 @@ Pipeline::~Pipeline() { Stop(); }
 
 void Pipeline::Stop() {
   if (suppressions_ != nullptr) suppressions_->Stop();
+  if (packer_ != nullptr) packer_->Stop();
   if (capsules_ != nullptr) capsules_->Stop();
   if (journal_ != nullptr) journal_->Stop();
   if (judge_ != nullptr) judge_->Stop();
@@ -179,6 +183,7 @@ absl::Status Pipeline::Open(const Config& config, const std::string& version) {
   if (auto s = judge_->Start(journal_.get(), checkpointer_.get(), std::move(replay)); !s.ok()) {
     return s;
   }
+  if (packer_ != nullptr) packer_->Start();
   // At its place in the journal: what is judged from here on is marked by it.
   suppressions_ = std::make_unique<SuppressionFile>(
       config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {
@@ -229,9 +234,13 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   }
   retention_ = std::make_unique<JournalRetention>(
       data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
+  MakePacker(config, version);
   checkpointer_ = std::make_unique<Checkpointer>(
-      data_->checkpoint(), version, counters_,
-      [this](uint64_t entry) { retention_->Apply(entry, static_cast<int64_t>(UnixNs())); });
+      data_->checkpoint(), version, counters_, [this](uint64_t entry) {
+        std::lock_guard lock(segments_);
+        retention_->Apply(entry, static_cast<int64_t>(UnixNs()));
+        packer_->Wake();
+      });
   checkpointer_->Found(restored.entry, restored.unix_ns);
   return absl::OkStatus();
 }
@@ -274,6 +283,16 @@ absl::Status Pipeline::RestoreNewest(const Config& config,
   }
   *restored = Checkpoint();
   return MakeJudge(config);
+}
+
+void Pipeline::MakePacker(const Config& config, const std::string& version) {
+  PackerOptions o;
+  o.directory = data_->journal();
+  o.tool_version = version;
+  o.pack = config.journal_pack;
+  o.settled = [this] { return checkpointer_->last_entry(); };
+  o.busy = [this] { return judge_->catching_up() || journal_->writing_for() > kSlowCommit; };
+  packer_ = std::make_unique<SegmentPacker>(std::move(o), &segments_);
 }
 
 RunReaderOptions Pipeline::ReaderOptions(const Config& config) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "server/journal/journal_run_reader.h"
 #include "server/journal/journal_scan.h"
 #include "server/journal/retention.h"
+#include "server/journal/segment_packer.h"
 #include "server/judge/judge.h"
 #include "server/query/run_reader.h"
 #include "server/store/store.h"
@@ -71,10 +73,12 @@ class Pipeline {
   absl::Status RestoreNewest(const Config& config, const std::vector<CheckpointName>& checkpoints,
                              Checkpoint* restored);
   void ReportScan();
+  void MakePacker(const Config& config, const std::string& version);
 
   Counters* const counters_;
   std::unique_ptr<DataDirectory> data_;  // held until all else is gone
   std::unique_ptr<GapBook> gaps_;
+  std::mutex segments_;  // held by who removes or replaces segments that are no more written
   std::unique_ptr<JournalRetention> retention_;
   std::unique_ptr<IncidentBook> book_;
   std::unique_ptr<Store> store_;
@@ -83,6 +87,7 @@ class Pipeline {
   std::unique_ptr<Quarantine> quarantine_;
   std::unique_ptr<Judge> judge_;
   std::unique_ptr<Journal> journal_;
+  std::unique_ptr<SegmentPacker> packer_;  // null: nothing is kept
   std::unique_ptr<SuppressionFile> suppressions_;
   JournalScan scan_{0};
 };

@@ -10,7 +10,8 @@ no log: it keeps rows in memory and writes parts to disk later, without fsync be
 its sample counts when the import request returns, and once more with its flush to disk awaited.
 The bytes imported are VictoriaMetrics' own export of the same samples, so nothing is converted on
 its clock. Then, plumbd alone: 10,000 ranks in bursts across a seal with a fault every few steps
-(step to `plumb watch`), its memory, and a restart after kill -9. Prints one JSON object.
+(step to `plumb watch`), its memory, what full segments take once they are packed, and a restart
+after kill -9. Prints one JSON object.
 """
 
 import argparse
@@ -280,6 +281,48 @@ def run_restart(build, folder, shape):
         shutil.rmtree(data, ignore_errors=True)
 
 
+def segment_sizes(data):
+    return {f.name: f.stat().st_size for f in sorted(pathlib.Path(data, "journal").glob("*.plj"))}
+
+
+def run_packed(build, folder, shape):
+    """Bytes a sample in journal and store once full segments are packed, and what packing takes."""
+    data = os.path.join(folder, "packed")
+    ranks, series, steps = shape
+    server = Plumbd(build, data)
+    try:
+        filled = simulate(
+            build, server.address, "--ranks", ranks, "--series", series, "--steps", steps,
+            "--batch-steps", 1, "--window", 64, "--seconds", 120,
+        )  # fmt: skip
+        server.stop()  # with a checkpoint
+        before = segment_sizes(data)
+        full = list(before)[:-1]  # the newest one is still written
+        server = Plumbd(build, data)
+        cpu, start = cpu_seconds(server.process.pid), time.monotonic()
+        wait_for(
+            lambda: all(segment_sizes(data)[name] < before[name] for name in full), 600, "packing"
+        )
+        after = segment_sizes(data)
+        share = sum(before[name] for name in full) / sum(before.values())
+        samples = share * filled["samples_acknowledged"]
+        return {
+            "samples": samples,
+            "segments": len(full),
+            "journal_bytes_a_sample_as_written": sum(before[name] for name in full) / samples,
+            "journal_bytes_a_sample_packed": sum(after[name] for name in full) / samples,
+            "store_bytes_a_sample": sum(
+                f.stat().st_size for f in pathlib.Path(data).glob("store.sqlite*")
+            ) / filled["samples_acknowledged"],
+            "cpu_ns_a_sample": (cpu_seconds(server.process.pid) - cpu) * 1e9 / samples,
+            "seconds": time.monotonic() - start,
+            "memory": memory(server.process.pid),
+        }
+    finally:
+        server.stop()
+        shutil.rmtree(data, ignore_errors=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
@@ -289,9 +332,9 @@ def main():
     parser.add_argument("--ranks", type=int, default=400)
     parser.add_argument("--series", type=int, default=50)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--only", choices=["ingest", "bursts", "restart"], action="append")
+    parser.add_argument("--only", choices=["ingest", "packed", "bursts", "restart"], action="append")
     arguments = parser.parse_args()
-    parts = arguments.only or ["ingest", "bursts", "restart"]
+    parts = arguments.only or ["ingest", "packed", "bursts", "restart"]
     shape = (arguments.ranks, arguments.series, arguments.steps)
     samples = shape[0] * shape[1] * shape[2]
     folder = tempfile.mkdtemp(prefix="ingest-peers-", dir=arguments.data)
@@ -317,6 +360,8 @@ def main():
                 peer = statistics.median(r["samples_a_second"] for r in theirs)
                 out["victoria_metrics_median"] = peer
                 out["ratio"] = out["plumbd_median"] / peer
+        if "packed" in parts:
+            out["packed"] = run_packed(arguments.build, folder, (400, 50, 2500))
         if "bursts" in parts:
             out["bursts"] = run_bursts(arguments.build, folder, 10000, 50, 150, 2, 5)
         if "restart" in parts:

@@ -47,7 +47,7 @@ absl::Status Check(const std::string& path) {
   v1::JournalHeader header;
   if (!log.ok() || (*log)->Next(&type, &payload) != FramedLogReader::Result::kFrame ||
       type != FrameType::kJournalHeader || !header.ParseFromString(payload) ||
-      header.schema() == kJournalSchema) {
+      header.schema() == kJournalSchema || header.schema() == kPackedSchema) {
     return absl::OkStatus();
   }
   return Other(path, header.schema(), header.tool_version());

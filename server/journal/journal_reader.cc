@@ -35,12 +35,10 @@ JournalReader::Result JournalReader::Next(StoredEntry* entry) {
       if (index_ >= segments_.size()) return Result::kEnd;
       continue;
     }
-    FrameType type;
-    switch (log_->Next(&type, &entry->payload)) {
+    switch (ReadFrame(entry)) {
       case Read::kFrame:
-        entry->type = type;
-        if (type == FrameType::kJournalStreams) return Result::kStreams;
-        if (IsEntry(type) && TakeEntry(entry, &result)) return result;
+        if (entry->type == FrameType::kJournalStreams) return Result::kStreams;
+        if (IsEntry(entry->type) && TakeEntry(entry, &result)) return result;
         break;
       case Read::kDamaged:
         if (damage_.empty()) damage_ = absl::StrCat(path_, ": ", log_->error());
@@ -52,6 +50,28 @@ JournalReader::Result JournalReader::Next(StoredEntry* entry) {
         break;
     }
   }
+}
+
+// The next frame, or the next one of those that stand in a packed block. The contents of a block
+// may be damaged where its bytes are not: then reading goes on behind it.
+Read JournalReader::ReadFrame(StoredEntry* entry) {
+  for (;;) {
+    if (TakeFromBlock(entry)) return Read::kFrame;
+    const uint64_t at = log_->offset();
+    const Read result = log_->Next(&entry->type, &entry->payload);
+    if (result != Read::kFrame || entry->type != FrameType::kJournalPacked) return result;
+    std::string why;
+    if (!block_.Open(entry->payload, &why) && damage_.empty()) {
+      damage_ = absl::StrCat(path_, ": byte ", at, ": ", why);
+    }
+  }
+}
+
+bool JournalReader::TakeFromBlock(StoredEntry* entry) {
+  std::string_view payload;
+  if (!block_.Next(&entry->type, &payload)) return false;
+  entry->payload.assign(payload);
+  return true;
 }
 
 // Opens segments_[index_]; false when that was not possible, and then it is passed over.

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/framed_log.h"
 #include "server/journal/entry.h"
+#include "server/journal/packed_block.h"
 #include "server/journal/segments.h"
 
 namespace plumbline::server {
@@ -52,6 +53,8 @@ class JournalReader {
       : segments_(std::move(segments)), next_(from), to_(to) {}
 
   bool OpenSegment();
+  FramedLogReader::Result ReadFrame(StoredEntry* entry);
+  bool TakeFromBlock(StoredEntry* entry);
   bool EndOfSegment(Result* result);
   bool TakeEntry(StoredEntry* entry, Result* result);
   uint64_t LimitOfSegment() const;
@@ -64,6 +67,7 @@ class JournalReader {
   std::unique_ptr<FramedLogReader> log_;
   std::string path_;
   std::string damage_;  // first damage since the last whole entry
+  BlockReader block_;   // of the last kJournalPacked frame: what is left of it
   bool held_ = false;   // an entry was read ahead of a loss
   StoredEntry ahead_;
   LostEntries lost_;

@@ -44,7 +44,7 @@ int64_t ZagZig(uint64_t v) { return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 
 constexpr int64_t kNoDigits = int64_t{1} << 51;
 
 double FromDecimal(uint64_t word, uint8_t places) {
-  return static_cast<double>(static_cast<int64_t>(word) - kNoDigits) / kPowers[places];
+  return static_cast<double>(static_cast<int64_t>(word - uint64_t{kNoDigits})) / kPowers[places];
 }
 
 // The digits of `value` with so many places, if they give back its bits (-0 and NaN do not).

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/journal/segment_rewrite.h"
 #include "server/journal/segments.h"
 #include "tests/server/chaos_agents.h"
 
@@ -105,6 +106,16 @@ class ChaosTest : public testing::Test {
     }
   }
 
+  size_t PackedSegments() const {
+    size_t count = 0;
+    const auto segments = server::ListSegments(Journal());
+    for (const server::Segment& segment : *segments) {
+      const auto packed = server::IsPacked(segment);
+      count += packed.ok() && *packed ? 1 : 0;
+    }
+    return count;
+  }
+
   uintmax_t JournalBytes() const {
     uintmax_t bytes = 0;
     const auto segments = server::ListSegments(Journal());
@@ -149,6 +160,7 @@ TEST_F(ChaosTest, WhatWasAcknowledgedIsThereOnceAndMeansTheSame) {
   const int rounds = Long() ? kLongRounds : kShortRounds;
   const char* faults[] = {"none", "full", "sync", "write"};
   const int64_t steps = 200 + 8 * rounds;
+  size_t packed = 0;
   AddAttempt(0, steps);
   Start("30");
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
@@ -168,6 +180,7 @@ TEST_F(ChaosTest, WhatWasAcknowledgedIsThereOnceAndMeansTheSame) {
       Act(milliseconds(random_() % 150));
     }
     Kill();
+    packed = std::max(packed, PackedSegments());
     CheckNothingIsLost();
     if (random_() % 2 == 0) TearTail();
     Start(random_() % 2 == 0 ? "30" : "0.3");
@@ -184,6 +197,9 @@ TEST_F(ChaosTest, WhatWasAcknowledgedIsThereOnceAndMeansTheSame) {
   Kill();
   Start("30");
   CheckFindings();
+  // Some were packed between the kills; now there is time for it.
+  RecordProperty("packed_before", static_cast<int>(packed));
+  EXPECT_TRUE(Eventually([&] { return PackedSegments() > 0; }));
   const auto held = BatchesOfJournal(Journal());
   for (const auto& agent : agents_) {
     EXPECT_EQ(held.at(agent->stream_id()).size(), agent->size());

@@ -12,6 +12,8 @@
 #include "plumbline/v1/journal.pb.h"
 #include "server/journal/checkpoint_file.h"
 #include "server/journal/entry.h"
+#include "server/journal/journal_reader.h"
+#include "server/journal/segment_rewrite.h"
 #include "server/journal/segments.h"
 #include "tests/server/message_fuzz.h"
 #include "tests/server/support.h"
@@ -177,6 +179,38 @@ TEST_F(DataFuzz, SegmentsOfTheJournal) {
             ASSERT_FALSE(frames.empty());
             for (uint32_t i = 0, n = 1 + random() % 4; i < n; ++i) {
               Damage(&frames[random() % frames.size()], random);
+            }
+            WriteFrames(path, frames);
+          }
+        },
+        seed);
+  }
+  EXPECT_GT(served_, 0);
+}
+
+// The same, in a segment that was packed: the newest never is, so it is done here.
+TEST_F(DataFuzz, PackedSegments) {
+  const auto segments = ListSegments(folder_.File("good/journal"));
+  ASSERT_TRUE(segments.ok());
+  for (const Segment& segment : *segments) {
+    auto reader = JournalReader::Open(folder_.File("good/journal"), segment.first);
+    StoredEntry entry;
+    uint64_t last = 0;
+    while ((*reader)->Next(&entry) != JournalReader::Result::kEnd) last = entry.prefix.number;
+    ASSERT_TRUE(RewriteSegment(segment, last, {}).ok());
+    fs::rename(RewritePath(segment), segment.path);
+  }
+  const auto rounds = static_cast<unsigned>(Rounds(20, 600));
+  for (unsigned seed = 0; seed < rounds; ++seed) {
+    TryWith(
+        [seed](const std::string& data) {
+          std::mt19937 random(seed);
+          if (seed % 2 == 0) fs::remove_all(data + "/checkpoint");
+          if (seed % 3 == 0) fs::remove(data + "/store.sqlite");
+          for (const std::string& path : Files(data + "/journal", ".plj")) {
+            std::vector<Frame> frames = ReadFrames(path);
+            for (Frame& frame : frames) {
+              if (frame.type == FrameType::kJournalPacked) Damage(&frame, random);
             }
             WriteFrames(path, frames);
           }

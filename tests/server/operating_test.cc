@@ -16,6 +16,7 @@
 #include "plumbline/v1/journal.pb.h"
 #include "server/health.h"
 #include "server/journal/entry.h"
+#include "server/journal/segment_rewrite.h"
 #include "server/journal/segments.h"
 #include "tests/server/doors_support.h"
 #include "tests/server/raw_call.h"
@@ -333,6 +334,76 @@ TEST_F(Operating, ACheckpointOfAnotherFormatIsPassedOver) {
     return run && run->closed_step() == 20;
   }));
   EXPECT_THAT(server->process().errors(), HasSubstr("is not used"));
+}
+
+// docs/operating.md, Rollback: segments that were packed say what they said before, after a kill
+// and without checkpoint and store too; `journal.pack = false` writes them back for an older
+// version.
+TEST_F(Operating, PackedSegmentsSayTheSameAndAreWrittenBack) {
+  const std::string keys =
+      "[checkpoint]\nseconds = 0.05\n[journal]\nsegment_bytes = 4096\ncommit_bytes = 1\n";
+  const std::string plain = folder_.Write("plain.toml", keys + "pack = false\n");
+  const std::string pack = folder_.Write("pack.toml", keys);
+  const auto packed = [&] {
+    size_t count = 0;
+    const auto segments = server::ListSegments(Journal());
+    for (const server::Segment& segment : *segments) {
+      const auto is = server::IsPacked(segment);
+      count += is.ok() && *is ? 1 : 0;
+    }
+    return count;
+  };
+  const auto audit = [&](const Plumbd& server) {
+    std::string report = RunToEnd({PLUMB_PROGRAM, "audit", "--server", server.address(), "--run",
+                                   "run", "--format", "json"})
+                             .output;
+    const size_t address = report.find(server.address());  // which is another one at each start
+    return address == std::string::npos ? report : report.erase(address, server.address().size());
+  };
+  const auto caught_up = [](const Plumbd& server) {
+    return Eventually([&] {
+      const auto run = server.Run("run");
+      return run && run->closed_step() == 150;
+    });
+  };
+  std::string before;
+  {
+    const auto server = Start({"--config", plain});
+    AgentStream agent(*server, 5, {source_});
+    for (int64_t step = 1; step <= 150; ++step) {
+      agent.Send(step % 3 == 0 ? LeakingStep(source_, step) : ScalarStep(source_, step),
+                 static_cast<uint64_t>(step));
+    }
+    ASSERT_TRUE(agent.Acknowledged(150));
+    ASSERT_TRUE(caught_up(*server));
+    before = audit(*server);
+    EXPECT_THAT(before, HasSubstr("fingerprint"));
+    EXPECT_EQ(packed(), 0u);
+    EXPECT_EQ(server->Stop(), 0);
+  }
+  const size_t segments = server::ListSegments(Journal())->size();
+  ASSERT_GT(segments, 3u);
+  {
+    const auto server = Start({"--config", pack});
+    EXPECT_TRUE(Eventually([&] { return packed() == segments - 1; })) << packed();
+    ASSERT_TRUE(caught_up(*server));
+    EXPECT_EQ(audit(*server), before);
+    server->process().Signal(SIGKILL);
+    server->process().Wait();
+  }
+  std::filesystem::remove_all(Data() + "/checkpoint");
+  std::filesystem::remove(Data() + "/store.sqlite");
+  {
+    const auto server = Start({"--config", pack});
+    ASSERT_TRUE(caught_up(*server)) << server->process().errors();
+    EXPECT_EQ(audit(*server), before);
+    EXPECT_THAT(server->process().errors(), Not(HasSubstr("are lost")));
+    EXPECT_EQ(server->Stop(), 0);
+  }
+  const auto server = Start({"--config", plain});
+  EXPECT_TRUE(Eventually([&] { return packed() == 0; })) << packed();
+  ASSERT_TRUE(caught_up(*server));
+  EXPECT_EQ(audit(*server), before);
 }
 
 // docs/operating.md, Backup and Restore: checkpoint, then journal, while it runs.

@@ -15,6 +15,9 @@ namespace plumbline::test {
 namespace {
 
 std::atomic<DiskFault> fault_of_process{DiskFault::kNone};
+std::atomic<int> calls_left{0};
+
+bool DiesNow() { return calls_left.load() > 0 && calls_left.fetch_sub(1) == 1; }
 
 struct Faults {
   DiskFault disk = DiskFault::kNone;
@@ -40,6 +43,10 @@ Faults Now() {
 }
 
 ssize_t Write(int fd, const void* data, size_t size, off_t offset) {
+  if (DiesNow()) {
+    (void)syscall(SYS_pwrite64, fd, data, size / 2, offset);
+    _exit(kDiedAtCall);
+  }
   switch (Now().disk) {
     case DiskFault::kFull:
       if (size > 1) (void)syscall(SYS_pwrite64, fd, data, size / 2, offset);
@@ -54,6 +61,7 @@ ssize_t Write(int fd, const void* data, size_t size, off_t offset) {
 }
 
 int Sync(long call, int fd) {
+  if (DiesNow()) _exit(kDiedAtCall);
   if (Now().disk == DiskFault::kSync) {
     errno = EIO;
     return -1;
@@ -64,6 +72,7 @@ int Sync(long call, int fd) {
 }  // namespace
 
 void SetDiskFault(DiskFault fault) { fault_of_process = fault; }
+void DieAtCall(int nth) { calls_left = nth; }
 
 }  // namespace plumbline::test
 
@@ -78,6 +87,10 @@ ssize_t pwrite64(int fd, const void* data, size_t size, off64_t offset) {
 }
 int fdatasync(int fd) { return plumbline::test::Sync(SYS_fdatasync, fd); }
 int fsync(int fd) { return plumbline::test::Sync(SYS_fsync, fd); }
+int rename(const char* from, const char* to) noexcept {
+  if (plumbline::test::DiesNow()) _exit(plumbline::test::kDiedAtCall);
+  return static_cast<int>(syscall(SYS_rename, from, to));
+}
 
 int clock_gettime(clockid_t clock, struct timespec* time) noexcept {
   const int result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));

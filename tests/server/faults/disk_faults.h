@@ -16,4 +16,9 @@ enum class DiskFault {
 // Of this process. Thread-safe.
 void SetDiskFault(DiskFault fault);
 
+// The `nth` call from now on (of those below, and rename; 1: the next) ends this process at once
+// with kDiedAtCall instead, a write after half of its bytes. 0: none does. Not for threads.
+inline constexpr int kDiedAtCall = 77;
+void DieAtCall(int nth);
+
 }  // namespace plumbline::test

@@ -1,0 +1,192 @@
+#include "server/journal/segment_packer.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/health.h"
+#include "server/journal/segment_rewrite.h"
+#include "server/log.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::milliseconds kBusy{100};
+constexpr std::chrono::minutes kAfterFailure{1};
+
+// Not SCHED_IDLE: a thread that gets nothing at all may hold a lock of the allocator meanwhile.
+void GiveWay() {
+  constexpr int kProcess = 1, kIdleClass = 3 << 13;  // of linux/ioprio.h
+  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
+  (void)syscall(SYS_ioprio_set, kProcess, 0, kIdleClass);
+}
+
+double CpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double MiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+uint64_t SizeOf(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  return error ? 0 : size;
+}
+
+}  // namespace
+
+SegmentPacker::SegmentPacker(PackerOptions options, std::mutex* files)
+    : options_(std::move(options)), files_(files) {
+  std::error_code error;
+  std::filesystem::directory_iterator it(options_.directory, error);
+  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    std::error_code ignored;
+    if (IsRewritePath(it->path())) std::filesystem::remove(it->path(), ignored);
+  }
+}
+
+SegmentPacker::~SegmentPacker() { Stop(); }
+
+void SegmentPacker::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void SegmentPacker::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SegmentPacker::Loop() {
+  GiveWay();
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, options_.period, [this] { return woken_ || stopped_; });
+      woken_ = false;
+    }
+    if (stopped_) return;
+    (void)Round();
+  }
+}
+
+void SegmentPacker::Wake() {
+  {
+    std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  wake_.notify_all();
+}
+
+// False: asked to stop.
+bool SegmentPacker::Wait(std::chrono::nanoseconds time) {
+  std::unique_lock lock(mutex_);
+  return !wake_.wait_for(lock, time, [this] { return stopped_.load(); });
+}
+
+bool SegmentPacker::WaitWhileBusy() {
+  while (!stopped_ && options_.busy()) {
+    if (!Wait(kBusy)) return false;
+  }
+  return !stopped_;
+}
+
+int SegmentPacker::Round() {
+  if (Clock::now() < not_before_) return 0;
+  const auto segments = ListSegments(options_.directory);
+  if (!segments.ok()) return 0;
+  const uint64_t settled = options_.settled();
+  int written = 0;
+  for (size_t i = 0; i + 1 < segments->size(); ++i) {
+    const uint64_t last_entry = (*segments)[i + 1].first - 1;
+    if (last_entry > settled) break;
+    if (!Due((*segments)[i])) continue;
+    if (!WaitWhileBusy()) break;
+    if (WriteAgain((*segments)[i], last_entry)) ++written;
+    if (Clock::now() < not_before_) break;
+  }
+  return written;
+}
+
+bool SegmentPacker::Due(const Segment& segment) {
+  if (done_.contains(segment.first)) return false;
+  const auto packed = IsPacked(segment);
+  const bool unreadable =
+      absl::IsDataLoss(packed.status()) || absl::IsInvalidArgument(packed.status());
+  if (unreadable || (packed.ok() && *packed == options_.pack)) done_.insert(segment.first);
+  return packed.ok() && *packed != options_.pack;
+}
+
+bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry) {
+  const double cpu = CpuSeconds();
+  const uint64_t before = SizeOf(segment.path);
+  DiskSpace space;
+  absl::Status status;
+  // Packed it takes less; as it was before some four times as much.
+  const uint64_t most = options_.pack ? before : 8 * before;
+  if (SpaceOf(options_.directory, &space) && space.free < most + Health::kLeastFree) {
+    status = absl::ResourceExhaustedError(absl::StrCat(most, " bytes of disk are not free"));
+  } else {
+    RewriteOptions options{options_.pack, options_.tool_version,
+                           [this] { return WaitWhileBusy(); }};
+    try {
+      status = RewriteSegment(segment, last_entry, options);
+    } catch (const std::bad_alloc&) {
+      status = absl::ResourceExhaustedError("no memory for it");
+    }
+  }
+  if (status.ok()) status = Replace(segment, before);
+  if (status.ok()) {
+    LogInfo("journal: entries {} to {} {}: {:.1f} to {:.1f} MiB, {:.2f} s of CPU", segment.first,
+            last_entry, options_.pack ? "packed" : "unpacked", MiB(before),
+            MiB(SizeOf(segment.path)), CpuSeconds() - cpu);
+    done_.insert(segment.first);
+    return true;
+  }
+  if (absl::IsCancelled(status) || absl::IsNotFound(status)) return false;
+  LogWarning("journal: entries {} to {} stay as they are: {}", segment.first, last_entry,
+             std::string(status.message()));
+  if (absl::IsDataLoss(status) || absl::IsAlreadyExists(status)) {
+    done_.insert(segment.first);
+  } else {
+    not_before_ = Clock::now() + kAfterFailure;
+  }
+  return false;
+}
+
+// Whatever is read meanwhile is the one or the other, whole.
+absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size) {
+  const std::string fresh = RewritePath(segment);
+  std::error_code error;
+  std::lock_guard lock(*files_);
+  if (!std::filesystem::exists(segment.path, error)) {
+    std::filesystem::remove(fresh, error);
+    return absl::NotFoundError("retention took it");
+  }
+  if (options_.pack && SizeOf(fresh) >= size) {
+    std::filesystem::remove(fresh, error);
+    return absl::AlreadyExistsError("packed they would not be smaller");
+  }
+  std::filesystem::rename(fresh, segment.path, error);
+  if (error) {
+    const std::string why = error.message();
+    std::filesystem::remove(fresh, error);
+    return absl::UnavailableError(absl::StrCat(segment.path, ": ", why));
+  }
+  // Should the name not be durable yet, the old file is there, which says the same.
+  (void)SyncDirectory(options_.directory);
+  return absl::OkStatus();
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,71 @@
+// Writes segments again in a third of their bytes once nobody writes to them any more
+// (docs/decisions/0028), beside everything else and after everything else.
+//
+// The new file stands beside the old one until it is whole and synced, and then takes its name: a
+// crash leaves one of both. A segment of which something is missing or damaged stays as it is.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "server/journal/segments.h"
+
+namespace plumbline::server {
+
+struct PackerOptions {
+  std::string directory;  // of the journal
+  std::string tool_version;
+  bool pack = true;  // false: what is packed is written back as it was
+  // Segments that end at or before this entry: a restart does not need what they say.
+  std::function<uint64_t()> settled;
+  std::function<bool()> busy = [] { return false; };          // others need the disk: it waits
+  std::chrono::nanoseconds period = std::chrono::minutes(1);  // it looks unasked
+};
+
+// Thread-safe but for construction and destruction.
+class SegmentPacker {
+ public:
+  // `files` is held while a segment is replaced: who removes segments holds it, too. It must
+  // outlive the packer. What a former process did not finish is removed.
+  SegmentPacker(PackerOptions options, std::mutex* files);
+  ~SegmentPacker();
+
+  // From now on by itself, on a thread of the lowest priority.
+  void Start();
+  void Stop();
+  // Settled() may have moved: it looks soon.
+  void Wake();
+
+  // One round on the calling thread: segments written again. Not after Start.
+  int Round();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Loop();
+  bool Due(const Segment& segment);
+  bool WriteAgain(const Segment& segment, uint64_t last_entry);
+  absl::Status Replace(const Segment& segment, uint64_t size);
+  bool WaitWhileBusy();
+  bool Wait(std::chrono::nanoseconds time);
+
+  const PackerOptions options_;
+  std::mutex* const files_;
+  std::set<uint64_t> done_;         // segments that are as they should be, or must stay as they are
+  Clock::time_point not_before_{};  // of the next try, when the disk did not take the last one
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool woken_ = true;
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
+}  // namespace plumbline::server
