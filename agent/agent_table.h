@@ -82,6 +82,7 @@ typedef struct plumbline_agent_open {
   double budget;        /* share of step time; 0: the agent's default */
   const char* spool;    /* "": none; NULL: RECORD/spool when there are a record and a server */
   uint64_t spool_bytes; /* 0: the agent's default */
+  const char* caller;   /* NULL: not said */
 } plumbline_agent_open_t;
 
 typedef struct plumbline_agent_site {
@@ -164,6 +165,10 @@ typedef struct plumbline_agent_table {
   /* From here on observe_* may come with step = PLUMBLINE_CAPTURING: calls that a graph will
    * replay, in the order of `replays_on`. */
   plumbline_status_t (*capture_begin)(void* agent_run, void* replays_on, plumbline_error_t* error);
+  /* How the process ends, for the goodbye. The first word that is not of a thread alone counts,
+   * until a step begins or NULL takes it back. */
+  plumbline_status_t (*note_ending)(void* agent_run, const plumbline_ending_t* ending,
+                                    plumbline_error_t* error);
 } plumbline_agent_table_t;
 
 /* Has this table the field? Tables only grow. */

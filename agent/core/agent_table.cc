@@ -52,6 +52,10 @@ bool KnowsSpool(const plumbline_agent_open_t& o) {
   return o.size >= offsetof(plumbline_agent_open_t, spool_bytes) + sizeof(o.spool_bytes);
 }
 
+bool KnowsCaller(const plumbline_agent_open_t& o) {
+  return o.size >= offsetof(plumbline_agent_open_t, caller) + sizeof(o.caller);
+}
+
 uint64_t SpoolBytes(const plumbline_agent_open_t& o) { return KnowsSpool(o) ? o.spool_bytes : 0; }
 
 AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
@@ -65,6 +69,7 @@ AgentOptions OptionsOf(const plumbline_agent_open_t& o) {
   options.world_size = o.world_size;
   options.every = o.every;
   options.budget = o.budget;
+  if (KnowsCaller(o) && o.caller != nullptr) options.caller = o.caller;
   if (KnowsSpool(o) && o.spool != nullptr) {
     options.spool_dir = o.spool;
   } else if (!options.record_dir.empty() && !options.server.empty()) {
@@ -103,6 +108,14 @@ plumbline_status_t ObserveRouting(void* run, void* site, int64_t step,
                                   const plumbline_routing_t* routing, plumbline_error_t* error) {
   return Guarded(error, [&] {
     return AsRun(run).ObserveRouting(static_cast<Site*>(site), step, *routing, error);
+  });
+}
+
+plumbline_status_t NoteEnding(void* run, const plumbline_ending_t* ending,
+                              plumbline_error_t* error) {
+  return Guarded(error, [&] {
+    AsRun(run).NoteEnding(ending);
+    return plumbline_status_t{PLUMBLINE_OK};
   });
 }
 
@@ -223,6 +236,7 @@ const plumbline_agent_table_t plumbline_agent_table = {
     plumbline::agent::FingerprintCall, plumbline::agent::ObserveMatmul,
     plumbline::agent::ObserveLogprobs, plumbline::agent::ObserveLogits,
     plumbline::agent::Charge,          plumbline::agent::CaptureBegin,
+    plumbline::agent::NoteEnding,
 };
 
 }  // extern "C"

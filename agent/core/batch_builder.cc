@@ -90,6 +90,7 @@ transport::SealedBatch BatchBuilder::Take(int64_t newest_step, uint64_t now_ns) 
   progress->set_complete_through(complete_through_);
   progress->set_newest_step(newest_step);
   progress->set_finished(finished_);
+  if (finished_ && ending_.ByteSizeLong() > 0) *progress->mutable_ending() = ending_;
   transport::SealedBatch sealed = transport::Seal(batch_);
 
   batch_.clear_evidence();

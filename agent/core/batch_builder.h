@@ -31,7 +31,11 @@ class BatchBuilder {
 
   // The trainer ended this step: everything of it was added before.
   void StepEnded(int64_t step, bool sampled);
-  void Finished() { finished_ = true; }
+  // The goodbye; `ending` null: the process ends well.
+  void Finished(const v1::Ending* ending = nullptr) {
+    finished_ = true;
+    if (ending != nullptr) ending_ = *ending;
+  }
   int64_t complete_through() const { return complete_through_; }  // -1: no step yet
 
   // Must the batch leave now? `now_ns` monotonic.
@@ -60,6 +64,7 @@ class BatchBuilder {
   bool progressed_ = false;     // since the last batch
   bool step_boundary_ = false;  // a sampled step ended
   bool finished_ = false;
+  v1::Ending ending_;  // with finished_
 };
 
 }  // namespace plumbline::agent

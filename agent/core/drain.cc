@@ -73,7 +73,8 @@ void Drain::Loop() {
     AddSpan(*h.site, builder_.complete_through() + 1, h.call, h.body);
   }
   if (directives_ != nullptr) directives_->Finished();
-  builder_.Finished();
+  v1::Ending ending;
+  builder_.Finished(run_->last_word.Take(&ending) ? &ending : nullptr);
   DeclareSites();
   Ship();
 }
@@ -143,6 +144,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
   double value = 0;
   std::memcpy(&value, body, sizeof(value));
   builder_.AddScalar(head.step, {head.site, head.call, head.order, value});
+  run_->last_word.Value(head.site, head.step, value);
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 

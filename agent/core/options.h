@@ -39,6 +39,7 @@ struct AgentOptions {
   std::string server;      // empty: none
   std::string record_dir;  // empty: none
   std::string spool_dir;   // empty: none; without a server it is not used
+  std::string caller;      // "train.py:12", where it was opened; empty: not known
   Role role = Role::kTrainer;
   uint32_t attempt = 0;
   uint32_t rank = 0;

@@ -63,6 +63,9 @@ class Run {
                                plumbline_error_t* error);
   plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
 
+  // How the process ends (agent/core/last_word.h).
+  void NoteEnding(const plumbline_ending_t* ending) { state_->last_word.Note(ending); }
+
   // The caller's own part of due observations, since it last said so. Any thread.
   void Charge(uint64_t ns) { state_->governor.Charge(ns); }
 

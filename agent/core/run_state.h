@@ -11,6 +11,7 @@
 #include "agent/core/cadence.h"
 #include "agent/core/devices.h"
 #include "agent/core/governor.h"
+#include "agent/core/last_word.h"
 #include "agent/core/losses.h"
 #include "agent/core/options.h"
 #include "agent/core/series_registry.h"
@@ -47,6 +48,7 @@ struct RunState {
   SiteTable sites;
   const std::shared_ptr<SeriesRegistry> series = std::make_shared<SeriesRegistry>();
   SpanTable spans;
+  LastWord last_word;
   Cadence cadence;
   Governor governor;
 

@@ -21,13 +21,16 @@ std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
   };
 }
 
-std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server) {
-  return [server, said = false](const grpc::Status& status) mutable {
+std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server,
+                                                        const std::string& caller) {
+  const std::string opened = caller.empty() ? "" : ", given at " + caller + ",";
+  return [server, opened, said = false](const grpc::Status& status) mutable {
     if (std::exchange(said, true)) return;
-    std::fprintf(stderr,
-                 "plumbline: no server at %s yet: %s. What is observed is kept meanwhile, and sent "
-                 "when one answers there.\n",
-                 server.c_str(), transport::WhyUnreachable(status.error_message()).c_str());
+    std::fprintf(
+        stderr,
+        "plumbline: no server at %s%s yet: %s. What is observed is kept meanwhile, and sent "
+        "when one answers there.\n",
+        server.c_str(), opened.c_str(), transport::WhyUnreachable(status.error_message()).c_str());
   };
 }
 

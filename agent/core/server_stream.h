@@ -23,7 +23,8 @@ std::function<void(const grpc::Status&)> SayOnce(const std::string& server);
 
 // Says once on standard error that nobody was reached, and why: at the first try, since a wrong
 // port or a typing error is mended best while its author looks. A missing server stays no error.
-std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server);
+std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server,
+                                                        const std::string& caller = "");
 
 class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:

@@ -23,6 +23,7 @@ bool OwnStrings(plumbline_agent_open_t* options) {
   options->record = CopyName(options->record);
   const bool spool_given = options->spool != nullptr;
   if (spool_given) options->spool = CopyName(options->spool);
+  if (options->caller != nullptr) options->caller = CopyName(options->caller);
   if (spool_given && options->spool == nullptr) return false;
   return options->run != nullptr && options->server != nullptr && options->record != nullptr;
 }

@@ -157,6 +157,7 @@ plumbline_status_t ResolveStrings(const plumbline_open_options_t& given,
   out->spool = StringOption(given.spool, "PLUMBLINE_SPOOL", nullptr);
   if (out->spool != nullptr && strcmp(out->spool, "off") == 0) out->spool = "";
   out->spool_bytes = given.spool_bytes;
+  out->caller = CheckName(given.caller) == NameFault::kNone ? given.caller : nullptr;
   const NameFault fault = CheckName(out->run);
   if (fault != NameFault::kNone) {
     return Fail(PLUMBLINE_INVALID_ARGUMENT, "open: the run's name %s", Describe(fault));

@@ -28,9 +28,13 @@ void AtForkChild() {
   if (g_hooks.in_child != nullptr) g_hooks.in_child();
 }
 
+int g_exit_status = 0;
+
 void AtExit() {
-  if (!InForkedChild() && g_hooks.at_exit != nullptr) g_hooks.at_exit();
+  if (!InForkedChild() && g_hooks.at_exit != nullptr) g_hooks.at_exit(g_exit_status);
 }
+
+void NoteStatus(int status, void* /*unused*/) { g_exit_status = status; }
 
 int* MakeAlivePage() {
   const long page = sysconf(_SC_PAGESIZE);
@@ -66,7 +70,10 @@ bool InForkedChild() {
 LoadLock::LoadLock() { pthread_mutex_lock(&g_load_mutex); }
 LoadLock::~LoadLock() { pthread_mutex_unlock(&g_load_mutex); }
 
-void WatchExit() { atexit(AtExit); }
+void WatchExit() {
+  atexit(AtExit);
+  on_exit(NoteStatus, nullptr);  // runs before it: the last one that was registered is the first
+}
 
 bool DisabledByEnvironment() {
   const char* value = getenv("PLUMBLINE_DISABLE");

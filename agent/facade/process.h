@@ -5,7 +5,9 @@ namespace plumbline::facade {
 
 struct ProcessHooks {
   void (*in_child)();  // in a forked child, async-signal-safe
-  void (*at_exit)();   // once the agent is loaded: before the agent's static destructors
+  // Once the agent is loaded: before the agent's static destructors. The status that exit() was
+  // called with; 0 where that is not known.
+  void (*at_exit)(int status);
 };
 
 // Idempotent; called by plumbline_open. A process forked before this is not a "forked child".

@@ -187,16 +187,34 @@ void InChild() {
 }
 
 // Runs that the trainer did not close still say goodbye.
-void AtExit() {
-  const int64_t deadline = NowMs() + kExitTimeoutMs;
+void AtExit(int exit_status) {
+  plumbline_ending_t ending = PLUMBLINE_ENDING_INIT;
+  ending.how = PLUMBLINE_ENDING_EXIT;
+  ending.code = exit_status;
+  CloseAllRuns(exit_status != 0 ? &ending : nullptr, kExitTimeoutMs);
+}
+
+}  // namespace
+
+plumbline_status_t NoteEnding(Run* run, const plumbline_ending_t* ending) {
+  if (StateOf(run) == RunState::kWaiting) return PLUMBLINE_OK;  // nobody knows of it
+  AgentCall call(run);
+  if (call.status() != PLUMBLINE_OK) return call.status();
+  if (!PLUMBLINE_AGENT_HAS(&call.agent(), note_ending)) {
+    return Fail(PLUMBLINE_UNAVAILABLE, "note_ending: the agent library is older than libplumbline");
+  }
+  return call.agent().note_ending(call.agent_run(), ending, ThreadError());
+}
+
+void CloseAllRuns(const plumbline_ending_t* ending, uint32_t timeout_ms) {
+  const int64_t deadline = NowMs() + timeout_ms;
   for (Run* run = __atomic_load_n(&g_runs, __ATOMIC_ACQUIRE); run != nullptr; run = run->next) {
     if (StateOf(run) != RunState::kOpen) continue;
+    if (ending != nullptr) NoteEnding(run, ending);
     const int64_t left = deadline - NowMs();
     CloseRun(run, left > 0 ? static_cast<uint32_t>(left) : 0);
   }
 }
-
-}  // namespace
 
 void WatchProcess() { WatchForks({InChild, AtExit}); }
 

@@ -108,6 +108,12 @@ void WatchProcess();
 
 plumbline_status_t CloseRun(Run* run, uint32_t timeout_ms);
 
+// Every run that is open closes, within so many milliseconds in all. `ending` may be NULL.
+void CloseAllRuns(const plumbline_ending_t* ending, uint32_t timeout_ms);
+
+// Hands it to the run's agent, if that is open; never opens it.
+plumbline_status_t NoteEnding(Run* run, const plumbline_ending_t* ending);
+
 class MutexLock {
  public:
   explicit MutexLock(pthread_mutex_t* mutex) : mutex_(mutex) { pthread_mutex_lock(mutex_); }

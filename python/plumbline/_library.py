@@ -36,6 +36,21 @@ class OpenOptions(ctypes.Structure):
         ("budget", ctypes.c_double),
         ("spool", ctypes.c_char_p),
         ("spool_bytes", ctypes.c_uint64),
+        ("caller", ctypes.c_char_p),
+    ]
+
+
+class Ending(ctypes.Structure):
+    """plumbline_ending_t."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("how", ctypes.c_int32),
+        ("type", ctypes.c_char_p),
+        ("text", ctypes.c_char_p),
+        ("where", ctypes.c_char_p),
+        ("code", ctypes.c_int32),
+        ("thread", ctypes.c_char_p),
     ]
 
 
@@ -103,6 +118,8 @@ def _declare(short, blocking):
         "plumbline_span_end": [run, c.c_uint64],
         "plumbline_flush": [run, c.c_uint32],
         "plumbline_close": [run, c.c_uint32],
+        "plumbline_note_ending": [run, c.POINTER(Ending)],
+        "plumbline_watch_sigterm": [],
         "plumbline_check_router": [c.c_void_p, c.c_void_p],
         "plumbline_fingerprint": [c.c_void_p, c.c_void_p],
     }

@@ -1,13 +1,12 @@
 """Opening a run: from init's arguments to a Run, or to one that does nothing."""
 
-import atexit
 import ctypes
 import os
 
-from . import _library
+from . import _endings, _library
 from ._library import DISABLED, LibraryMissing, OpenOptions
 from ._no_run import NoRun
-from ._run import PlumblineError, Run, _warn
+from ._run import PlumblineError, Run, _callers_frame, _warn
 
 _ROLES = {"trainer": 1, "rollout": 2}
 
@@ -33,6 +32,13 @@ def _check_keywords(unknown):
         raise TypeError(f"there is no keyword {name!r}{meant}")
 
 
+def _caller():
+    """The trainer's line, for what shows only later: "train.py:12"."""
+    frame = _callers_frame()[0]
+    where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return where.encode("utf-8", "replace")[:256]
+
+
 def _options(run, server, record, rank, world_size, attempt, role, every, budget, spool,
              spool_bytes):  # fmt: skip
     def text(value):
@@ -47,7 +53,7 @@ def _options(run, server, record, rank, world_size, attempt, role, every, budget
     return OpenOptions(
         ctypes.sizeof(OpenOptions), _ROLES[role], text(run), text(server), text(record),
         number(attempt), number(rank), number(world_size), _check_every(every), budget or 0.0,
-        text(spool), spool_bytes or 0,
+        text(spool), spool_bytes or 0, _caller(),
     )  # fmt: skip
 
 
@@ -72,6 +78,9 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     server and record, RECORD/spool; "off": none): it survives this process, and the next one of
     this rank, or `plumb spool send`, delivers it. spool_bytes: at most so much (1 GiB).
 
+    How the process ends goes with its goodbye: exceptions that nobody catches, a status of sys.exit,
+    SIGTERM where it has its default action. Hooks and handlers of the trainer's own run as before.
+
     A mistake warns once and the trainer goes on with a run that does nothing; strict=True raises
     PlumblineError here and in every later call. What shows only when something is recorded (a
     directory that cannot be written) raises in the first call that records.
@@ -93,5 +102,5 @@ def init(run=None, server=None, record=None, *, rank=None, world_size=None, atte
     if status == DISABLED:
         return NoRun()
     opened = Run(library, handle.value, strict)
-    atexit.register(opened.finish)
+    _endings.watch(opened)
     return opened

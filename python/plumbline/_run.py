@@ -1,14 +1,14 @@
 """Runs: what a trainer calls."""
 
-import atexit
 import ctypes
 import operator
 import os
 import sys
+import threading
 import warnings
 from time import thread_time_ns
 
-from . import _routing
+from . import _endings, _routing
 from ._library import (
     CAPTURING,
     DEADLINE_EXCEEDED,
@@ -17,6 +17,7 @@ from ._library import (
     NO_STEP,
     OK,
     UNAVAILABLE,
+    Ending,
 )
 from ._observations import Observations
 from ._tensors import Scratch, Unsupported, replay_stream
@@ -29,11 +30,17 @@ class PlumblineError(RuntimeError):
     """A call that could not do what it was asked; raised only by runs opened with strict=True."""
 
 
-def _warn(text):
-    """One warning at the trainer's own line, which never becomes an exception in its step."""
-    frame, level = sys._getframe(), 1
+def _callers_frame():
+    """The innermost frame that is not the package's, and how many lie within it."""
+    frame, level = sys._getframe(1), 0
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == _HERE:
         frame, level = frame.f_back, level + 1
+    return frame, level
+
+
+def _warn(text):
+    """One warning at the trainer's own line, which never becomes an exception in its step."""
+    level = _callers_frame()[1] + 1
     try:
         warnings.warn(f"plumbline: {text}", RuntimeWarning, stacklevel=level)
     except RuntimeWarning:  # the filter "error"
@@ -53,7 +60,9 @@ class _Step:
         self._run._begin_step(self._number)
         return self._run
 
-    def __exit__(self, *_):
+    def __exit__(self, kind=None, *_):
+        if kind is not None:  # the thread that steps is being left by an exception
+            self._run._broken = threading.get_ident()
         self._run._end_step()
         return False
 
@@ -123,6 +132,7 @@ class Run(Observations):
         self._library = library
         self._handle = handle
         self._strict = strict
+        self._broken = None  # the thread whose step an exception has left
         self._step = NO_STEP
         self._step_context = _Step(self)
         self._sites = {}  # layer -> handle
@@ -377,18 +387,31 @@ class Run(Observations):
 
     def finish(self, timeout=2.0):
         """Delivers what is left, within `timeout` seconds, and ends the run. May be repeated."""
+        _endings.closing(self, sys.exc_info()[1])
+        return self._close(timeout)
+
+    def _note_ending(self, how, kind=None, text=None, where=None, code=0, thread=None):
+        def encoded(value):
+            return None if value is None else value.encode("utf-8", "replace")
+
+        self._short.plumbline_note_ending(self._handle, Ending(
+            ctypes.sizeof(Ending), how, encoded(kind), encoded(text), encoded(where), code,
+            encoded(thread)))  # fmt: skip
+
+    def _close(self, timeout=2.0):
         self._step = NO_STEP
         status = self._blocking.plumbline_close(self._handle, _millis(timeout))
         if status == DEADLINE_EXCEEDED:  # no fault of the trainer's: said, never raised
             print(f"plumbline: {self._library.last_error()}", file=sys.stderr)
         elif status != DISABLED:
             self._check("finish", status)
-        atexit.unregister(self.finish)
+        _endings.closed(self)
         return status >= 0
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.finish()
+    def __exit__(self, kind=None, value=None, trace=None):
+        _endings.closing(self, value)
+        self._close()
         return False

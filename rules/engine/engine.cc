@@ -12,6 +12,7 @@
 #include "rules/engine/batch_check.h"
 #include "rules/engine/checkpoint.h"
 #include "rules/engine/run_state.h"
+#include "rules/lib/process_end.h"
 
 namespace plumbline::rules {
 
@@ -70,8 +71,12 @@ class Engine::Impl {
     }
   }
 
-  void MarkGone(const v1::Source& source, LateCause cause) {
-    OfKnown(source.run(), [&](Run& run) { run.state.MarkGone(source, cause, Judging(run)); });
+  void JudgeEnds(const std::string& name) {
+    OfKnown(name, [&](Run& run) { TellEnds(run, run.state.Ends(false), true); });
+  }
+
+  void MarkGone(const v1::Source& source, LateCause cause, EndWay way) {
+    OfKnown(source.run(), [&](Run& run) { run.state.MarkGone(source, cause, Judging(run), way); });
   }
 
   void MarkAbsent(const v1::Source& source) {
@@ -114,12 +119,13 @@ class Engine::Impl {
   void Finish() {
     // An input without a single source still gets the one verdict that says so.
     if (runs_.empty()) RunOf("");
-    while (!runs_.empty()) FinishRun(runs_.begin()->first);
+    while (!runs_.empty()) FinishRun(runs_.begin()->first, false);
   }
 
   // By value: the name may be the one that goes with the run.
-  void FinishRun(std::string name) {  // NOLINT(performance-unnecessary-value-param)
-    OfKnown(name, [&](Run& run) { JudgeWhole(name, run); });
+  // `over`: its processes have all ended, or are gone; else there is just no more input.
+  void FinishRun(std::string name, bool over) {  // NOLINT(performance-unnecessary-value-param)
+    OfKnown(name, [&](Run& run) { JudgeWhole(name, run, over); });
     Drop(name);
   }
 
@@ -276,8 +282,9 @@ class Engine::Impl {
            batch.progress().empty() && batch.losses().empty() && batch.declarations().empty();
   }
 
-  void JudgeWhole(const std::string& name, Run& run) {
+  void JudgeWhole(const std::string& name, Run& run, bool over) {
     run.state.CloseAll(Judging(run));
+    TellEnds(run, run.state.Ends(over), false);
     for (size_t i = 0; i < run.rules.size(); ++i) {
       Sink sink(this, run, active_[i].entry->info->id);
       run.rules[i]->JudgeRun(run.state.Summarize(), sink);
@@ -381,7 +388,18 @@ class Engine::Impl {
                 run.rules[i]->JudgeStep(step, sink);
               }
             },
-            [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); }};
+            [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); },
+            [this, &run](const RunEnds& ends) { TellEnds(run, ends, false); }};
+  }
+
+  // `findings`: those alone.
+  void TellEnds(Run& run, const RunEnds& ends, bool findings) {
+    const bool runs = std::any_of(active_.begin(), active_.end(), [](const ActiveRule& rule) {
+      return std::string_view(rule.entry->info->id) == kRunDiedRule;
+    });
+    auto verdict = runs ? DiedVerdict(ends) : std::nullopt;
+    if (!verdict || (findings && verdict->kind() != v1::Verdict::KIND_FINDING)) return;
+    Sink(this, run, kRunDiedRule).Add(*std::move(verdict));
   }
 
   // No items: some that had come before have been judged.
@@ -396,9 +414,11 @@ class Engine::Impl {
   void Count(Run& run, const v1::Verdict& verdict) {
     const bool inconclusive = verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE;
     const bool meta = verdict.rule().compare(0, 5, "meta/") == 0;
-    if (!meta) ++run.state.summary().verdicts;
-    if (inconclusive) ++inconclusive_;
-    if (!inconclusive && !meta) ++judged_;
+    // How processes end is no word on what they computed.
+    const bool ends = verdict.rule() == kRunDiedRule;
+    if (!meta && !ends) ++run.state.summary().verdicts;
+    if (inconclusive && !ends) ++inconclusive_;
+    if (!inconclusive && !meta && !ends) ++judged_;
     on_verdict_(verdict);
   }
 
@@ -465,7 +485,10 @@ void Engine::SetOnLate(OnLate on_late) { impl_->SetOnLate(std::move(on_late)); }
 void Engine::SetGuard(RunGuard* guard) { impl_->SetGuard(guard); }
 void Engine::Drop(const std::string& run) { impl_->Drop(run); }
 void Engine::MakeRoom(const std::string& run, uint64_t bytes) { impl_->MakeRoom(run, bytes); }
-void Engine::MarkGone(const v1::Source& source, LateCause cause) { impl_->MarkGone(source, cause); }
+void Engine::JudgeEnds(const std::string& run) { impl_->JudgeEnds(run); }
+void Engine::MarkGone(const v1::Source& source, LateCause cause, EndWay way) {
+  impl_->MarkGone(source, cause, way);
+}
 void Engine::MarkAbsent(const v1::Source& source) { impl_->MarkAbsent(source); }
 void Engine::CloseThrough(const std::string& run, uint32_t attempt, v1::Role role,
                           int64_t through) {
@@ -477,7 +500,7 @@ std::vector<GroupProgress> Engine::Groups(const std::string& run) const {
   return impl_->Groups(run);
 }
 void Engine::Finish() { impl_->Finish(); }
-void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run); }
+void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run, true); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
 uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }

@@ -89,8 +89,14 @@ class Engine {
   // was not selected.
   void Tell(const std::string& run, const char* rule, v1::Verdict verdict);
 
+  // Processes of the run ended badly, and those that followed had a moment to say so: says what
+  // happened so far (health/run-died). It is said again when the run is over.
+  void JudgeEnds(const std::string& run);
+
   // The source's process is gone: its rank is closed over until something comes of it again.
-  void MarkGone(const v1::Source& source, LateCause cause = LateCause::kStreamBroken);
+  // `way`: what is known of the process besides (kGone: it was heard until its connection broke).
+  void MarkGone(const v1::Source& source, LateCause cause = LateCause::kStreamBroken,
+                EndWay way = EndWay::kOpen);
   // So are the ranks of the source's attempt and role that were never heard of.
   void MarkAbsent(const v1::Source& source);
   // Closes the open steps up to `through` over whoever has not delivered them.

@@ -106,6 +106,11 @@ int64_t RankProgress::complete_through(uint32_t rank) const {
   return known == ranks_.end() ? kNever : known->second.complete_through;
 }
 
+int64_t RankProgress::newest_step_of(uint32_t rank) const {
+  const auto known = ranks_.find(rank);
+  return known == ranks_.end() ? kNever : known->second.newest_step;
+}
+
 bool RankProgress::finished(uint32_t rank) const {
   const auto known = ranks_.find(rank);
   return known != ranks_.end() && known->second.done;

@@ -84,6 +84,8 @@ class RankProgress {
     bool waited_for = false;
   };
   std::vector<State> States() const;  // of the ranks seen, ascending
+  // The newest step that the rank said it is in; kNever before.
+  int64_t newest_step_of(uint32_t rank) const;
 
   // backlogged_, done_ and first_unseen_ are found again from ranks_.
   void Persist(Archive& a);

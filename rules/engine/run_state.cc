@@ -76,8 +76,11 @@ void RunState::Hold(const std::shared_ptr<const v1::Batch>& batch, const v1::Evi
   Group* group = superseded ? nullptr : &GroupOf(source);
   if (superseded || evidence.step() <= group->closed)
     CountLate(group, source, evidence.step(), evidence.site());
-  if (!superseded)
-    StepOf(*group, source, evidence.step()).items.push_back({batch, &source, &evidence});
+  if (superseded) return;
+  StepOf(*group, source, evidence.step()).items.push_back({batch, &source, &evidence});
+  if (evidence.has_scalar())
+    group->endings.Value(source.rank(), evidence.step(), evidence.site(),
+                         evidence.scalar().value());
 }
 
 // The step that something of the batch that is taken is held in.
@@ -168,7 +171,14 @@ void RunState::HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1:
       ++summary_.evidence;
       if (late) CountLate(group, source, step, columns->sites[column]);
     }
-    if (!superseded) StepOf(*group, source, step).rows.push_back(std::move(held));
+    if (superseded) continue;
+    // Of rows of one rank in a row the last one tells how it stands.
+    const bool last = row + 1 == rows.step_size() || &SourceOf(*batch, rows, row + 1) != &source;
+    if (last && view.present(columns->shown)) {
+      group->endings.Value(source.rank(), step, columns->sites[columns->shown],
+                           view.values[columns->shown]);
+    }
+    StepOf(*group, source, step).rows.push_back(std::move(held));
   }
 }
 
@@ -206,6 +216,11 @@ void RunState::SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch,
       TakeOut(group, &group.open, step++);
     while (!group.open.empty()) CloseStep(key, group, group.open.begin()->first, on_close);
     CloseLate(key, group, true, on_close);
+  }
+  if (on_close.superseded && !groups_.empty()) {
+    RunEnds ends = EndsOf(newest_attempt_);
+    ends.superseded = true;
+    on_close.superseded(ends);
   }
   newest_attempt_ = attempt;
   // What comes of them all the same is counted without them.
@@ -247,7 +262,11 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
     group.progress.Advance(source.rank(),
                            progress.any_step() ? progress.complete_through() : kNever,
                            progress.newest_step());
-    if (progress.finished()) group.progress.Finish(source.rank());
+    group.endings.Hear(source);
+    if (progress.finished()) {
+      group.progress.Finish(source.rank());
+      group.endings.Said(source, progress);
+    }
     group.newest_step = std::max(group.newest_step, group.progress.newest_step());
   }
   Charge(*batch);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/archive.h"
+#include "rules/engine/endings.h"
 #include "rules/engine/rank_progress.h"
 #include "rules/engine/series.h"
 #include "rules/rule.h"
@@ -51,6 +52,8 @@ class RunState {
     std::function<void(const StepSeries&)> series;
     std::function<void(const StepEnd&)> step;
     std::function<void(const std::string& cause, uint64_t items)> late = nullptr;
+    // A later attempt has begun; how the processes of the one before ended, as far as is known.
+    std::function<void(const RunEnds&)> superseded = nullptr;
   };
   struct Options {
     int64_t window_steps = 64;
@@ -67,7 +70,9 @@ class RunState {
   // What `batch` says about this run. Only sources of this run are looked at. Valid input assumed,
   // its sets declared.
   void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
-  void MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close);
+  // `way`: what is known of its process besides: kGone, kUnreachable; kOpen: nothing.
+  void MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close,
+                EndWay way = EndWay::kOpen);
   // Ranks of the group of `source` that never came are not waited for any more.
   void MarkAbsent(const v1::Source& source, const OnClose& on_close);
   // Closes the steps up to `through`, complete or not.
@@ -93,6 +98,9 @@ class RunState {
 
   uint64_t open_bytes() const { return open_bytes_; }
   uint64_t closed_for_room() const { return closed_for_room_; }  // steps
+
+  // How the processes of the newest attempt ended. `over`: nothing more can come of them.
+  RunEnds Ends(bool over) const;
 
   // Everything above and what is open, the window apart. The sets are read before it; counts_ is
   // found again.
@@ -124,6 +132,7 @@ class RunState {
   struct Group {
     uint32_t world_size = 0;
     RankProgress progress;
+    Endings endings;
     std::map<int64_t, OpenStep> open;  // by step
     // What came after its step was closed: by rank and step, until the rank says that this is all.
     std::map<uint32_t, std::map<int64_t, OpenStep>> late;
@@ -157,6 +166,7 @@ class RunState {
   void HoldRows(const std::shared_ptr<const v1::Batch>& batch, const v1::SeriesRows& rows);
   Counts& CountsOf(const Columns& columns);
   void CountLoss(const v1::Source& source, const v1::Loss& loss);
+  RunEnds EndsOf(uint32_t attempt) const;
   void SupersedeOlder(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
   void CloseReady(const GroupKey& key, Group& group, const OnClose& on_close);
   void CloseStep(const GroupKey& key, Group& group, int64_t step, const OnClose& on_close);

@@ -65,10 +65,12 @@ void RunState::TellOfLate(const OnClose& on_close) {
   late_told_ = false;
 }
 
-void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close) {
+void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose& on_close,
+                        EndWay way) {
   if (source.attempt() < newest_attempt_) return;
   Group& group = GroupOf(source);
   group.progress.Leave(source.rank(), cause);
+  group.endings.Gone(source, way);
   const GroupKey key{source.attempt(), source.role()};
   CloseReady(key, group, on_close);
   CloseLate(key, group, false, on_close);
@@ -108,6 +110,30 @@ std::vector<Lag> RunState::Lagging() const {
     lag.unseen = group.progress.awaits_unseen(group.world_size);
   }
   return lags;
+}
+
+RunEnds RunState::EndsOf(uint32_t attempt) const {
+  RunEnds run;
+  run.attempt = attempt;
+  run.told = options_.hosted;
+  run.window_steps = options_.window_steps;
+  for (const auto& [key, group] : groups_) {
+    if (key.first != attempt || !group.progress.any()) continue;
+    const size_t first = run.ends.size();
+    group.endings.List(key.second, &run.ends);
+    for (size_t i = first; i < run.ends.size(); ++i) {
+      ProcessEnd& end = run.ends[i];
+      end.newest_step = group.progress.newest_step_of(end.rank);
+      end.complete_through = group.progress.complete_through(end.rank);
+    }
+  }
+  return run;
+}
+
+RunEnds RunState::Ends(bool over) const {
+  RunEnds run = EndsOf(newest_attempt_);
+  run.over = over;
+  return run;
 }
 
 std::vector<GroupProgress> RunState::Groups() const {

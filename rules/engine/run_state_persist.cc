@@ -55,7 +55,7 @@ struct Row {
 }  // namespace
 
 void RunState::Persist(Archive& archive) {
-  archive.Version(3, 3);  // 3: what is late
+  const uint32_t version = archive.Version(4, 3);  // 3: what is late; 4: how processes end
   if (!archive.reading()) Summarize();
   archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
   if (archive.reading()) {
@@ -68,6 +68,7 @@ void RunState::Persist(Archive& archive) {
   archive(keys);
   for (const GroupKey& key : keys) {
     if (archive.ok()) PersistGroup(groups_[key], archive);
+    if (archive.ok() && version >= 4) archive(groups_[key].endings);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "rules/engine/endings.h"
 #include "rules/lib/archive_proto.h"
 
 namespace plumbline::rules {
@@ -161,6 +162,7 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> si
   for (uint32_t column = 0; column < sites.size(); ++column) {
     if (read_(sites[column])) list->read.push_back(column);
   }
+  list->shown = ShownColumn(sites);
   list->sites = std::move(sites);
   list->key = std::move(key);
   known = list;

@@ -17,12 +17,20 @@ LateCause LateCauseOf(v1::RanksGone::Cause cause) {
 
 void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine) {
   const auto wanted = [&](const std::string& name) { return run.empty() || name == run; };
-  for (const v1::Source& source : event.ranks_gone().sources()) {
+  const auto& unreachable = event.ranks_gone().unreachable();
+  for (int i = 0, next = 0; i < event.ranks_gone().sources_size(); ++i) {
+    const v1::Source& source = event.ranks_gone().sources(i);
+    const bool reachable =
+        next >= unreachable.size() || unreachable.Get(next) != static_cast<uint32_t>(i);
+    if (!reachable) ++next;
     if (!wanted(source.run())) continue;
     if (event.ranks_gone().cause() == v1::RanksGone::CAUSE_NEVER_CAME) {
       engine->MarkAbsent(source);
     } else {
-      engine->MarkGone(source, LateCauseOf(event.ranks_gone().cause()));
+      // Who was silent, or is away from a server that was, may live.
+      const bool broke = event.ranks_gone().cause() == v1::RanksGone::CAUSE_STREAM_BROKEN;
+      engine->MarkGone(source, LateCauseOf(event.ranks_gone().cause()),
+                       broke && reachable ? EndWay::kGone : EndWay::kUnreachable);
     }
   }
   if (event.has_steps_closed() && wanted(event.steps_closed().run())) {
@@ -31,6 +39,7 @@ void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* eng
   }
   if (event.has_make_room() && wanted(event.make_room().run()))
     engine->MakeRoom(event.make_room().run(), event.make_room().bytes());
+  if (event.has_ended() && wanted(event.ended().run())) engine->JudgeEnds(event.ended().run());
   if (event.has_run_finished() && wanted(event.run_finished().run()))
     engine->FinishRun(event.run_finished().run());
 }

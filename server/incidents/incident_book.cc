@@ -136,6 +136,27 @@ bool IncidentBook::ByItself(Entry* entry, int64_t step, Told* told) {
   return true;
 }
 
+void IncidentBook::WentOn(const std::string& name, const std::string& rule,
+                          const std::string& why) {
+  Told told;
+  {
+    std::lock_guard lock(mutex_);
+    const auto run = runs_.find(name);
+    if (run == runs_.end()) return;
+    told = ToldNow();
+    bool changed = false;
+    for (Entry* entry : run->second.entries) {
+      if (entry->over() || entry->shown().rule() != rule) continue;
+      Touch(entry, unix_ns_());
+      SetState(entry, v1::Incident::STATE_RESOLVED);
+      Say(*entry, Revision::CHANGE_RESOLVED, "plumbd", why, &told);
+      changed = true;
+    }
+    if (!changed) return;
+  }
+  Tell(told);
+}
+
 absl::Status CheckUpdate(const v1::IncidentUpdate& update) {
   if (update.who().empty() || update.reason().empty())
     return absl::InvalidArgumentError("an update of an incident says who and why");

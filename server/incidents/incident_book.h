@@ -78,6 +78,8 @@ class IncidentBook {
   Placed Put(const v1::Finding& finding, uint64_t count);
   // Resolves what has been quiet, and ends silences that ran until a step before this one.
   void StepClosed(const std::string& run, int64_t step);
+  // What the rule found in the run is over, as what came since shows: its incidents are resolved.
+  void WentOn(const std::string& run, const std::string& rule, const std::string& why);
   // NotFound; InvalidArgument says what is missing. `update.fingerprint` is whole: of an incident
   // (of one that is merged: what it is merged into), or of a finding, whose incident it means.
   absl::Status Apply(const v1::IncidentUpdate& update);

@@ -127,7 +127,7 @@ void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pace
   SkipLocked(joined->stream, first, hello.next_sequence() - 1);
 }
 
-void Intake::Leave(const Joined& joined) {
+void Intake::Leave(const Joined& joined, bool ended) {
   StreamState& stream = *joined.stream;
   std::vector<Pacer::Resume> free;
   {
@@ -136,10 +136,10 @@ void Intake::Leave(const Joined& joined) {
     stream.owner.reset();
     table_->Closed(stream.id);
     pacer_->Leave(stream.id, &free);
+    JudgeItem left = ConnectionItem(JudgeItem::Kind::kDisconnected, stream);
+    left.process_ended = ended;
     journal_->Then(
-        [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kDisconnected, stream))] {
-          judge->Push(std::move(*item));
-        });
+        [judge = judge_, item = Share(std::move(left))] { judge->Push(std::move(*item)); });
   }
   Run(free);
 }

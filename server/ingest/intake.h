@@ -48,8 +48,8 @@ class Intake {
   using MayWrite = std::function<absl::Status(const std::string& run)>;
   absl::StatusOr<Joined> Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
                               const MayWrite& may_write);
-  // The connection is gone.
-  void Leave(const Joined& joined);
+  // The connection is gone. `ended`: as it is when its process ends; false: that is not known.
+  void Leave(const Joined& joined, bool ended = false);
 
   enum class Outcome {
     kTaken,

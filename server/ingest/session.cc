@@ -34,6 +34,7 @@ void Session::Begin() {
 void Session::End(const grpc::Status& status) {
   std::lock_guard lock(mutex_);
   if (writer_.ending()) return;
+  by_us_ = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
   for (const auto& [id, leg] : legs_) {
     if (leg->acks.anything() && leg->welcomed) writer_.SayAck(leg.get());
   }
@@ -42,11 +43,14 @@ void Session::End(const grpc::Status& status) {
 
 void Session::OnDone() {
   std::unordered_map<uint64_t, LegPtr> legs;
+  bool ended = false;
   {
     std::lock_guard lock(mutex_);
     legs.swap(legs_);
+    // The processes behind a relay may live when the relay does not.
+    ended = !by_us_ && !shared_;
   }
-  for (const auto& [id, leg] : legs) LeaveIntake(leg);
+  for (const auto& [id, leg] : legs) LeaveIntake(leg, ended);
   on_done_(this);
   self_.reset();
 }
@@ -151,7 +155,7 @@ bool Session::Fail(const LegPtr& leg, grpc::StatusCode code, const std::string& 
   ++context_->counters->broken_streams;
   LogWarning("stream {:016x} ended: {:?}", leg ? leg->stream_id : 0, what);
   if (leg != nullptr && leg->shared) {
-    Leave(leg);
+    Leave(leg, false);
     EndLeg(leg, grpc::Status(code, what));
   } else {
     End(grpc::Status(code, what));
@@ -206,7 +210,7 @@ bool Session::OnHello(const v1::Hello& hello) {
       hello, std::static_pointer_cast<Connection>(leg),
       [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); });
   if (!joined.ok()) {
-    if (former != nullptr) LeaveIntake(former);  // nobody took its place
+    if (former != nullptr) LeaveIntake(former, false);  // nobody took its place
     // The codes of both libraries are the same numbers.
     return Fail(leg, static_cast<grpc::StatusCode>(joined.status().raw_code()),
                 std::string(joined.status().message()));
@@ -285,7 +289,7 @@ void Session::OnGoodbye(uint64_t stream_id) {
     if (found == legs_.end() || !found->second->shared) return;
     leg = found->second;
   }
-  Leave(leg);
+  Leave(leg, true);
 }
 
 // ---- streams -------------------------------------------------------------------------------
@@ -309,12 +313,12 @@ bool Session::Forget(const LegPtr& leg) {
   return true;
 }
 
-void Session::Leave(const LegPtr& leg) {
-  if (Forget(leg)) LeaveIntake(leg);
+void Session::Leave(const LegPtr& leg, bool ended) {
+  if (Forget(leg)) LeaveIntake(leg, ended);
 }
 
-void Session::LeaveIntake(const LegPtr& leg) {
-  context_->intake->Leave(leg->joined);
+void Session::LeaveIntake(const LegPtr& leg, bool ended) {
+  context_->intake->Leave(leg->joined, ended);
   context_->liveness->Left(leg->stream_id, leg->joined.connection,
                            std::chrono::steady_clock::now());
   if (context_->capsules != nullptr) {

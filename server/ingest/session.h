@@ -81,8 +81,9 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void OnGoodbye(uint64_t stream_id);
   LegPtr Find(uint64_t stream_id);
   bool Forget(const LegPtr& leg);
-  void Leave(const LegPtr& leg);
-  void LeaveIntake(const LegPtr& leg);
+  // `ended`: its process ended its connection; false: that is not known.
+  void Leave(const LegPtr& leg, bool ended);
+  void LeaveIntake(const LegPtr& leg, bool ended);
   void EndLeg(const LegPtr& leg, const grpc::Status& status);
   void ReadLocked();
   void Welcome(const LegPtr& leg);
@@ -103,6 +104,7 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   std::unordered_map<uint64_t, LegPtr> legs_;
   bool greeted_ = false;  // there was a hello
   bool shared_ = false;   // ... of a call that carries several streams
+  bool by_us_ = false;    // this server ended the call, or said why it does not take it
   bool paused_ = false;
   bool resumed_early_ = false;
   CallWriter writer_{this};

@@ -44,11 +44,19 @@ bool Narrow(v1::JudgeEvent* event, const std::string& run) {
   if (event->has_hung()) return event->hung().run() == run;
   if (event->has_steps_closed()) return event->steps_closed().run() == run;
   if (event->has_make_room()) return event->make_room().run() == run;
+  if (event->has_ended()) return event->ended().run() == run;
   if (!event->has_ranks_gone()) return true;
   v1::RanksGone ours;
   ours.set_cause(event->ranks_gone().cause());
-  for (v1::Source& source : *event->mutable_ranks_gone()->mutable_sources()) {
-    if (source.run() == run) *ours.add_sources() = std::move(source);
+  const auto& unreachable = event->ranks_gone().unreachable();
+  for (int i = 0, next = 0; i < event->ranks_gone().sources_size(); ++i) {
+    const bool may_live =
+        next < unreachable.size() && unreachable.Get(next) == static_cast<uint32_t>(i);
+    if (may_live) ++next;
+    v1::Source& source = *event->mutable_ranks_gone()->mutable_sources(i);
+    if (source.run() != run) continue;
+    if (may_live) ours.add_unreachable(static_cast<uint32_t>(ours.sources_size()));
+    *ours.add_sources() = std::move(source);
   }
   *event->mutable_ranks_gone() = std::move(ours);
   return event->ranks_gone().sources_size() > 0;

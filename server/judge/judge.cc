@@ -6,6 +6,7 @@
 
 #include "rules/engine/told_closes.h"
 #include "rules/lib/hang_verdict.h"
+#include "rules/lib/process_end.h"
 #include "server/ingest/batch_checks.h"
 #include "server/log.h"
 
@@ -246,7 +247,8 @@ void Judge::Handle(JudgeItem item) {
     }
     case JudgeItem::Kind::kDisconnected: {
       std::lock_guard lock(mutex_);
-      for (const v1::Source& s : item.sources) runs_.Disconnected(item.stream_id, s, now);
+      for (const v1::Source& s : item.sources)
+        runs_.Disconnected(item.stream_id, s, now, item.process_ended);
       return;
     }
     case JudgeItem::Kind::kDecision: {
@@ -282,6 +284,16 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   }
   TellHeld();
   for (const std::string& run : runs) SetClosedStep(run);
+  CloseWhatWentOn();
+}
+
+void Judge::CloseWhatWentOn() {
+  std::vector<RunTable::WentOn> list;
+  {
+    std::lock_guard lock(mutex_);
+    list = runs_.TakeWentOn();
+  }
+  for (const RunTable::WentOn& w : list) book_->WentOn(w.run, w.rule, w.why);
 }
 
 void Judge::SetClosedStep(const std::string& run) {
@@ -320,17 +332,23 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   LookAtClock(now);
   CloseOverTheSlow();
   std::vector<v1::RanksGone> gone;
-  std::vector<std::string> ended, awaited;
+  std::vector<std::string> ended, awaited, bad;
   {
     std::lock_guard lock(mutex_);
     awaited = runs_.TakeAwaited(awake_.At(now), kAwaitQuietly);
     gone = runs_.TakeGone(awake_.At(now));
     ended = runs_.TakeEnded();
+    bad = runs_.TakeBadEnds(awake_.At(now));
   }
   for (const std::string& line : awaited) LogInfo("{}", line);
   for (v1::RanksGone& ranks : gone) {
     v1::JudgeEvent event;
     *event.mutable_ranks_gone() = std::move(ranks);
+    (void)KeepAndApply(std::move(event));
+  }
+  for (const std::string& run : bad) {
+    v1::JudgeEvent event;
+    event.mutable_ended()->set_run(run);
     (void)KeepAndApply(std::move(event));
   }
   for (const std::string& run : ended) {
@@ -389,6 +407,10 @@ void Judge::Apply(const v1::JudgeEvent& event) {
     std::lock_guard lock(mutex_);
     runs_.SetGone(event.ranks_gone());
   }
+  if (event.has_ended()) {
+    std::lock_guard lock(mutex_);
+    runs_.SetEndsJudged(event.ended().run());
+  }
   if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
   if (event.has_run_finished()) {
     const std::string& run = event.run_finished().run();
@@ -401,6 +423,8 @@ void Judge::Apply(const v1::JudgeEvent& event) {
   }
   if (event.has_hung()) {
     engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
+    std::lock_guard lock(mutex_);
+    runs_.NoteHung(event.hung());
   }
   if (event.has_suppressions()) {
     engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
@@ -420,12 +444,19 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     std::lock_guard lock(mutex_);
     RunReport& run = reports_[verdict.site().run()];
     change = run.report.Add(verdict);
+    const bool ends = verdict.rule() == rules::kRunDiedRule;  // no word on what was computed
     if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE) {
-      ++run.inconclusive;
-    } else if (verdict.rule().rfind("meta/", 0) != 0) {
+      run.inconclusive += ends ? 0 : 1;
+    } else if (!ends && verdict.rule().rfind("meta/", 0) != 0) {
       ++run.judged;
     }
     if (change.finding == nullptr) return;
+    if (ends) {
+      const auto& details = verdict.details().fields();
+      const auto restarted = details.find("restarted");
+      runs_.NoteDied(verdict.site().run(),
+                     restarted != details.end() && restarted->second.bool_value());
+    }
     finding = *change.finding;
   }
   const IncidentBook::Placed placed = book_->Put(finding, change.count);

@@ -174,6 +174,7 @@ class Judge {
   void EndRetry(const absl::Status& status);
   void ReleaseRetried();
   JudgeQueue::Clock::time_point WakeAt(JudgeQueue::Clock::time_point next_timers) const;
+  void CloseWhatWentOn();
   void CheckpointIfDue();
   Checkpoint TakeCheckpoint();
   void PersistReports(Archive& archive);

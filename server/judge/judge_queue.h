@@ -34,7 +34,8 @@ struct JudgeItem {
   uint64_t entry = 0;   // of the journal, of a batch
   int64_t unix_ns = 0;  // when the batch was received
   std::vector<v1::Source> sources;
-  bool backlog = false;  // of kConnected and kBeat: evidence waits to be sent
+  bool backlog = false;        // of kConnected and kBeat: evidence waits to be sent
+  bool process_ended = false;  // of kDisconnected: as far as its connection tells
   v1::JudgeEvent event;
   std::function<void(absl::Status)> decided;  // after `event` was applied, or could not be kept
   std::function<void()> task;

@@ -35,12 +35,17 @@ void RunTable::Touch(Run& run, uint64_t stream_id, const v1::Source& source, Tim
     run.attempt = source.attempt();
     run.ranks.clear();
     run.roles.clear();
+    run.reborn = run.died;
+    run.unstuck |= !run.stuck.empty();
+    run.stuck.clear();
+    run.bad_ends = false;
   }
   const auto [role, fresh] = run.roles.try_emplace(source.role());
   if (fresh) role->second.since = role->second.changed = now;
   role->second.world = std::max(role->second.world, source.world_size());
   RankState& rank = run.ranks[key];
   if (rank.stream_id != stream_id) {  // this process takes the rank over
+    run.reborn |= run.died && rank.stream_id != 0;
     rank = RankState();
     rank.stream_id = stream_id;
     rank.source = source;
@@ -71,8 +76,10 @@ void RunTable::Connected(uint64_t stream_id, const v1::Source& source, bool back
   Run& run = RunOf(source, unix_ns);
   Touch(run, stream_id, source, now);
   if (RankState* rank = Find(run, stream_id, source)) {
+    run.reborn |= run.died && rank->gone;
     rank->connected = true;
-    rank->gone = rank->server_left = false;
+    rank->queued = backlog;
+    rank->gone = rank->server_left = rank->unreachable = false;
     rank->since = rank->flowed = now;
     Say(run.roles[source.role()], *rank, backlog, now);
   }
@@ -114,6 +121,10 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
     const v1::Source& source = batch.sources(static_cast<int>(progress.source()));
     RankState* rank = Find(run, stream_id, source);
     if (rank == nullptr) continue;
+    rank->process |= source.pid() != 0;
+    rank->queued = backlog;
+    run.reborn |= run.died && rank->gone;
+    NoteProgress(run, source, progress);
     Role& role = run.roles[source.role()];
     role.newest = std::max(role.newest, progress.newest_step());
     rank->finished |= progress.finished();
@@ -137,11 +148,13 @@ void RunTable::Account(uint64_t stream_id, const v1::Batch& batch, bool backlog,
 void RunTable::Beat(uint64_t stream_id, const v1::Source& source, bool backlog, Time now) {
   const auto run = runs_.find(source.run());
   if (run == runs_.end()) return;
-  if (RankState* rank = Find(run->second, stream_id, source))
-    Say(run->second.roles[source.role()], *rank, backlog, now);
+  RankState* rank = Find(run->second, stream_id, source);
+  if (rank == nullptr) return;
+  rank->queued = backlog;
+  Say(run->second.roles[source.role()], *rank, backlog, now);
 }
 
-void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time now) {
+void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time now, bool ended) {
   const auto run = runs_.find(source.run());
   if (run == runs_.end()) return;
   RankState* rank = Find(run->second, stream_id, source);
@@ -151,6 +164,8 @@ void RunTable::Disconnected(uint64_t stream_id, const v1::Source& source, Time n
   if (was_there || rank->deadline == Time()) rank->deadline = now + grace_;
   rank->connected = false;
   rank->server_left = false;
+  // What it had still to say may have been its goodbye.
+  rank->unreachable = !ended || rank->queued || now - rank->heard > kSilent;
 }
 
 void RunTable::DisconnectAll(Time now) {
@@ -173,7 +188,10 @@ void RunTable::SetGone(const v1::RanksGone& gone) {
       continue;
     }
     const auto rank = run->second.ranks.find({source.role(), source.rank()});
-    if (rank != run->second.ranks.end()) rank->second.gone = true;
+    if (rank == run->second.ranks.end()) continue;
+    rank->second.gone = true;
+    const bool broke = gone.cause() == v1::RanksGone::CAUSE_STREAM_BROKEN;
+    run->second.bad_ends |= broke && rank->second.process && !rank->second.unreachable;
   }
 }
 
@@ -282,7 +300,10 @@ std::vector<v1::RanksGone> RunTable::TakeGone(Time now) {
       if (cause == v1::RanksGone::CAUSE_UNSPECIFIED) continue;
       rank.gone = true;
       role.changed = now;
-      *gone[cause].add_sources() = rank.source;
+      v1::RanksGone& of = gone[cause];
+      if (rank.unreachable || cause != v1::RanksGone::CAUSE_STREAM_BROKEN)
+        of.add_unreachable(static_cast<uint32_t>(of.sources_size()));
+      *of.add_sources() = rank.source;
     }
     for (auto& [id, role] : run.roles) {
       if (role.absent_gone || now - role.since < grace_ || AllSeen(run, id)) continue;
@@ -408,8 +429,11 @@ void RunTable::RankState::Persist(Archive& archive) {
 void RunTable::Run::Persist(Archive& archive) { archive(attempt, ended, ranks, roles, info); }
 
 void RunTable::Persist(Archive& archive) {
-  archive.Version(2, 2);
+  const uint32_t version = archive.Version(3, 2);  // 3: what died or hung
   archive(runs_);
+  if (version < 3) return;
+  for (auto& [name, run] : runs_)
+    archive(run.bad_ends, run.died, run.reborn, run.unstuck, run.stuck);
 }
 
 std::vector<v1::RunInfo> RunTable::List() const {

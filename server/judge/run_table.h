@@ -48,6 +48,7 @@ class RunTable {
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr std::chrono::seconds kSlowFor{1};
+  static constexpr std::chrono::seconds kMoment{2};  // for others to say how they end
   static constexpr std::chrono::seconds kSilent{
       5};  // at least, however short the grace: heartbeats
 
@@ -60,8 +61,9 @@ class RunTable {
   void Account(uint64_t stream_id, const v1::Batch& batch, bool backlog, Time now, int64_t unix_ns);
   // It has nothing else to say.
   void Beat(uint64_t stream_id, const v1::Source& source, bool backlog, Time now);
-  // The stream ended. Its unfinished ranks may come back within the grace period.
-  void Disconnected(uint64_t stream_id, const v1::Source& source, Time now);
+  // The stream ended. Its unfinished ranks may come back within the grace period. `ended`: its
+  // connection broke as it does when its process ends.
+  void Disconnected(uint64_t stream_id, const v1::Source& source, Time now, bool ended = true);
 
   // A former process's streams are all gone; their unfinished ranks may come back likewise, and so
   // may those that never came.
@@ -71,12 +73,26 @@ class RunTable {
   std::vector<v1::RanksGone> TakeGone(Time now);
   // Up to where the lagging steps may be closed over who lags, and over whom. False: not at all.
   bool MayClose(const std::string& run, const rules::Lag& lag, v1::StepsClosed* closed) const;
+  // Runs of which processes ended badly, a moment ago: those that followed have had time to say so.
+  std::vector<std::string> TakeBadEnds(Time now);
+  // Of the runs below, each once: ... and the steps of those that hung go on; the run that had died
+  // was begun again, or who was gone is back. `rule`: whose incidents are over.
+  struct WentOn {
+    std::string run;
+    std::string rule;
+    std::string why;
+  };
+  std::vector<WentOn> TakeWentOn();
+  // What was told of them. `restarted`: a later attempt had begun when it was.
+  void NoteDied(const std::string& run, bool restarted);
+  void NoteHung(const v1::RanksHung& hung);
   // Runs in which every rank has finished or is gone, each reported once until it reports again.
   std::vector<std::string> TakeEnded();
 
   // What a former process found by the two above.
   void SetGone(const v1::RanksGone& gone);
   void SetEnded(const std::string& run);
+  void SetEndsJudged(const std::string& run);
 
   RunKnown Known(const std::string& run) const;
   bool Ended(const std::string& run) const;  // also one that is not known
@@ -110,6 +126,9 @@ class RunTable {
     bool finished = false;
     bool gone = false;
     bool server_left = false;  // it is not connected because this server was away
+    bool unreachable = false;  // it is not connected, and may live
+    bool queued = false;       // batches waited to be sent, as it last said
+    bool process = false;      // it says that it is one
     Time deadline{};           // of a rank that is not connected
     Time since{};              // it is connected
     Time heard{};
@@ -139,11 +158,19 @@ class RunTable {
     bool ended = false;
     std::map<Rank, RankState> ranks;  // of the newest attempt
     std::map<int, Role> roles;
-    v1::RunInfo info;  // counters and steps; ranks are counted when listed
+    v1::RunInfo info;               // counters and steps; ranks are counted when listed
+    bool bad_ends = false;          // somebody ended badly, and it is not judged yet
+    Time bad_since = Time::max();   // that was seen
+    bool died = false;              // it was told that it died
+    bool reborn = false;            // ... and somebody is there again
+    bool unstuck = false;           // it was told to hang, and was begun again
+    std::map<Rank, int64_t> stuck;  // who was told to hang, in which step
     void Persist(Archive& archive);
   };
 
   void Touch(Run& run, uint64_t stream_id, const v1::Source& source, Time now);
+  void NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress);
+  void SayWentOn(const Run& run, const char* rule, const std::string& why);
   static RankState* Find(Run& run, uint64_t stream_id, const v1::Source& source);
   Run& RunOf(const v1::Source& source, int64_t unix_ns);
   void AccountItems(const v1::Batch& batch, const std::vector<Run*>& by_source);
@@ -159,6 +186,7 @@ class RunTable {
   std::chrono::nanoseconds grace_;
   int64_t window_;
   std::map<std::string, Run> runs_;
+  std::vector<WentOn> went_on_;  // not taken yet; what was said is in the book of incidents
 };
 
 }  // namespace plumbline::server

@@ -334,6 +334,11 @@ class Run {
   Status Scalar(const char* name, double value) {
     return handle_ != nullptr ? plumbline_scalar(handle_, name, value) : Status{PLUMBLINE_DISABLED};
   }
+  // How the process is about to end: plumbline_note_ending.
+  Status NoteEnding(const plumbline_ending_t& ending) {
+    return handle_ != nullptr ? plumbline_note_ending(handle_, &ending)
+                              : Status{PLUMBLINE_DISABLED};
+  }
   Status Flush(uint32_t timeout_ms) {
     return handle_ != nullptr ? plumbline_flush(handle_, timeout_ms) : Status{PLUMBLINE_DISABLED};
   }

@@ -130,10 +130,11 @@ typedef struct plumbline_open_options {
                         NULL: $PLUMBLINE_SPOOL, else RECORD/spool with both server and record, else
                         none; "off": none */
   uint64_t spool_bytes; /* of this process on disk; 0: $PLUMBLINE_SPOOL_BYTES, else 1 GiB */
+  const char* caller;   /* "train.py:12", where the run is opened: complaints name it; NULL: none */
 } plumbline_open_options_t;
 
 #define PLUMBLINE_OPEN_OPTIONS_INIT \
-  { sizeof(plumbline_open_options_t), 0, NULL, NULL, NULL, -1, -1, -1, 0, 0.0, NULL, 0 }
+  { sizeof(plumbline_open_options_t), 0, NULL, NULL, NULL, -1, -1, -1, 0, 0.0, NULL, 0, NULL }
 
 /* Opens a run. Does not load the agent: the first due call does. NULL options: all defaults.
  * *run is set in any case but INVALID_ARGUMENT, RESOURCE_EXHAUSTED; when DISABLED, to a run whose
@@ -173,6 +174,42 @@ PLUMBLINE_API plumbline_status_t plumbline_flush(plumbline_run_t* run, uint32_t 
 
 /* Says goodbye to the server, ends the record, stops the run's threads, within timeout_ms. */
 PLUMBLINE_API plumbline_status_t plumbline_close(plumbline_run_t* run, uint32_t timeout_ms);
+
+/* How the process ends, where that is not well. */
+enum {
+  PLUMBLINE_ENDING_EXCEPTION = 1,   /* nobody caught it */
+  PLUMBLINE_ENDING_EXIT = 2,        /* with a status that is not 0 */
+  PLUMBLINE_ENDING_SIGNAL = 3,      /* a signal ends it */
+  PLUMBLINE_ENDING_INTERRUPTED = 4, /* by hand */
+  PLUMBLINE_ENDING_UNWINDING = 5    /* an exception is on its way; somebody may catch it */
+};
+
+typedef struct plumbline_ending {
+  uint32_t size;      /* sizeof(plumbline_ending_t) */
+  int32_t how;        /* PLUMBLINE_ENDING_*; 0: of the process nothing, of `thread` alone */
+  const char* type;   /* of the exception, or the signal's name; NULL: not said */
+  const char* text;   /* its message */
+  const char* where;  /* "train.cc:57 in Forward" */
+  int32_t code;       /* exit status, or number of the signal */
+  const char* thread; /* an exception that ended a thread and not the process */
+} plumbline_ending_t;
+
+#define PLUMBLINE_ENDING_INIT \
+  { sizeof(plumbline_ending_t), 0, NULL, NULL, NULL, 0, NULL }
+
+/* Says how the process is about to end; it goes with the goodbye (plumbline_close, or the end of
+ * the process by exit), and the server tells it as health/run-died. The first word counts, until a
+ * step begins or NULL takes it back. To be called before plumbline_close, from a handler of
+ * uncaught exceptions (std::set_terminate) for example; not from a handler of signals. A status
+ * other than 0 that the process exits with is noted by itself. */
+PLUMBLINE_API plumbline_status_t plumbline_note_ending(plumbline_run_t* run,
+                                                       const plumbline_ending_t* ending);
+
+/* From now on SIGTERM makes the process's runs say goodbye, for a second at most, before the signal
+ * does what it does by default: it ends the process, also where no thread of the trainer would have
+ * got to handle it. Only where the signal has its default action: FAILED_PRECONDITION otherwise. A
+ * handler that the trainer installs later takes this one's place. */
+PLUMBLINE_API plumbline_status_t plumbline_watch_sigterm(void);
 
 /* ---- sites -------------------------------------------------------------------------------------
  */

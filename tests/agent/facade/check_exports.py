@@ -11,7 +11,7 @@ ALLOCATOR = {
 C_ABI = {
     "open", "site", "step_begin", "step_end", "observe_routing", "observe_tensor",
     "observe_logits", "observe_logprobs", "observe_matmul", "observe_reduction", "observe_update", "sample_indices", "scalar", "charge", "capture_begin", "capture_end", "span_begin", "span_end",
-    "flush", "close", "check_router", "fingerprint", "status_name", "last_error", "version", "link_agent", "process_allocator",
+    "flush", "close", "note_ending", "watch_sigterm", "check_router", "fingerprint", "status_name", "last_error", "version", "link_agent", "process_allocator",
 }  # fmt: skip
 SYSTEM = r"libc\.so|ld-linux|libdl|libpthread"
 

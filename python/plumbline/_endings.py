@@ -1,0 +1,252 @@
+"""How the process ends: what its runs say of it with their goodbye.
+
+Exceptions that nobody catches are seen by sys.excepthook and threading.excepthook, a status other
+than 0 by sys.exit. Whatever was there before is called, once, and does what it did; nothing here
+may raise. SIGTERM is libplumbline's (plumbline_watch_sigterm), where it has its default action.
+"""
+
+import atexit
+import ctypes
+import os
+import sys
+import sysconfig
+import threading
+
+EXCEPTION, EXIT, SIGNAL, INTERRUPTED, UNWINDING = 1, 2, 3, 4, 5
+
+_HERE = os.path.dirname(__file__)
+_LIBRARIES = tuple({os.path.join(path, "") for name, path in sysconfig.get_paths().items()
+                    if name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen", "/usr/lib/python3/")  # fmt: skip
+# How a loop ends, not how a process does.
+_NO_ERRORS = (GeneratorExit, StopIteration, StopAsyncIteration)
+
+_runs = []  # open ones
+_pid = None  # of the process in which the hooks are
+_status = None  # (status, exception or None) that the process was seen to exit with
+
+
+# ---- what an exception was -----------------------------------------------------------------------
+
+
+def _where(trace):
+    """"train.py:57 in forward": the innermost line outside of libraries, else the innermost."""
+    found = last = None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        last = (code, trace.tb_lineno)
+        name = code.co_filename
+        if os.path.dirname(name) != _HERE and not name.startswith(_LIBRARIES):
+            found = last
+        trace = trace.tb_next
+    if last is None:
+        return None
+    code, line = found or last
+    return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
+
+
+def _text(value):
+    try:
+        return str(value)[:512]
+    except Exception:  # an exception may be unable to say itself
+        return ""
+
+
+def _described(value):
+    """type, text, where."""
+    return type(value).__name__, _text(value), _where(value.__traceback__)
+
+
+def _note(run, how, value):
+    if isinstance(value, KeyboardInterrupt):
+        how = INTERRUPTED
+    run._note_ending(how, *_described(value))
+
+
+def _number(status):
+    """The status that sys.exit's argument becomes."""
+    if status is None:
+        return 0
+    return status & 0xFF if isinstance(status, int) else 1
+
+
+def _note_exit(run, status, behind):
+    run._note_ending(EXIT, *(_described(behind) if behind is not None else ()), code=status)
+
+
+# ---- hooks ---------------------------------------------------------------------------------------
+
+
+def _ours():
+    return _runs and os.getpid() == _pid
+
+
+def _interactive():
+    return sys.flags.interactive or hasattr(sys, "ps1")
+
+
+def _uncaught(value):
+    """The main thread is over: the goodbye goes out now. Other threads may hold up the exit."""
+    if not _ours() or value is None or _interactive() or isinstance(value, SystemExit):
+        return
+    for run in list(_runs):
+        _note(run, EXCEPTION, value)
+        run._close()
+
+
+def _uncaught_in_thread(arguments):
+    value = arguments.exc_value
+    if not _ours() or value is None or isinstance(value, SystemExit):
+        return
+    for run in list(_runs):
+        if run._broken == threading.get_ident():  # it was the one that trains
+            _note(run, EXCEPTION, value)
+        else:
+            kind, text, where = _described(value)
+            run._note_ending(0, thread=f"{kind}: {text}, at {where}")
+
+
+class _LastSeen:
+    """Lies in a SystemExit and dies with it: with no frame beneath, nobody has caught it."""
+
+    __slots__ = ("status", "behind")
+
+    def __init__(self, status, behind):
+        self.status = status
+        self.behind = behind
+
+    def __del__(self):
+        global _status
+        try:
+            if sys._getframe().f_back is None and threading.current_thread() is threading.main_thread():
+                _status = (self.status, self.behind)
+        except Exception:
+            pass
+
+
+def _error_in_hand(value):
+    """The error that is being handled, where it is one."""
+    return value if isinstance(value, Exception) and not isinstance(value, _NO_ERRORS) else None
+
+
+def _install():
+    global _pid
+    if _pid == os.getpid():
+        return
+    first, _pid = _pid is None, os.getpid()
+    if not first:
+        _runs.clear()  # a forked child has inherited the hooks; the runs are not its own
+        return
+
+    before, before_in_threads, exits = sys.excepthook, threading.excepthook, sys.exit
+
+    def excepthook(kind, value, trace):
+        try:
+            if value is not None and value.__traceback__ is None:
+                value = value.with_traceback(trace)
+            _uncaught(value)
+        except Exception:
+            pass
+        before(kind, value, trace)
+
+    def thread_excepthook(arguments, /):
+        try:
+            _uncaught_in_thread(arguments)
+        except Exception:
+            pass
+        before_in_threads(arguments)
+
+    def exit(status=None, /):
+        try:
+            exits(status)
+        except SystemExit as error:
+            number = _number(status)
+            if number != 0:
+                error._plumbline = _LastSeen(number, _error_in_hand(error.__context__))
+            raise
+
+    exit.__doc__ = exits.__doc__
+    sys.excepthook, threading.excepthook, sys.exit = excepthook, thread_excepthook, exit
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def watch(run):
+    """The run is open: it says goodbye at the latest when the process ends."""
+    _install()
+    if not _runs:
+        atexit.register(_at_exit)
+    _runs.append(run)
+    run._short.plumbline_watch_sigterm()  # refused where the trainer has a handler of its own
+    _finish_with_child(run)
+
+
+def closed(run):
+    if run in _runs:
+        _runs.remove(run)
+    if not _runs:
+        atexit.unregister(_at_exit)
+
+
+def closing(run, value):
+    """`value`: the exception that is on its way, or being handled, while the run is closed."""
+    if run not in _runs or value is None or isinstance(value, _NO_ERRORS):
+        return
+    try:
+        if isinstance(value, SystemExit):
+            seen = getattr(value, "_plumbline", None)
+            if seen is not None:
+                _note_exit(run, seen.status, seen.behind)
+        else:
+            _note(run, UNWINDING, value)
+    except Exception:
+        pass
+
+
+def _of_main(trace):
+    """Did the exception leave the program, and not only something that a host ran?"""
+    if trace is None:
+        return False
+    frame = trace.tb_frame
+    return (frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
+            or "runpy" in frame.f_code.co_filename)  # fmt: skip
+
+
+def _at_exit():
+    if os.getpid() != _pid:
+        return
+    for run in list(_runs):
+        try:
+            last = getattr(sys, "last_value", None)
+            # A hook that was put in place of ours: the interpreter has kept what it was given.
+            if last is not None and not _interactive() and _of_main(last.__traceback__):
+                _note(run, EXCEPTION, last)
+            elif _status is not None:
+                _note_exit(run, *_status)
+        except Exception:
+            pass
+        run._close()
+
+
+def _finish_with_child(run):
+    """A process of multiprocessing ends without the interpreter's exit, and prints what it raised."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is None or multiprocessing.parent_process() is None:
+        return
+
+    def finish():
+        if run not in _runs or os.getpid() != _pid:
+            return
+        try:
+            value = sys.exc_info()[1]
+            if isinstance(value, SystemExit):
+                closing(run, value)
+            elif value is not None:
+                _note(run, EXCEPTION, value)
+        except Exception:
+            pass
+        run._close()
+
+    from multiprocessing import util
+
+    util.Finalize(None, finish, exitpriority=100)

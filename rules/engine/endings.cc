@@ -1,0 +1,187 @@
+#include "rules/engine/endings.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <tuple>
+
+#include "base/printable.h"
+#include "rules/lib/archive_proto.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr size_t kShort = 128, kMiddle = 256, kLong = 512;  // bytes
+constexpr int kMostLast = 8;
+constexpr int64_t kLatest = int64_t{1} << 62;  // ns: times are compared with a margin
+
+// At most so many bytes, none of a character that is cut.
+std::string Cut(const std::string& text, size_t most) {
+  std::string shown = Printable(std::string_view(text).substr(0, most));
+  if (shown.size() > most) {
+    size_t end = most;
+    while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+    shown.resize(end);
+  }
+  return shown;
+}
+
+// A trainer may send anything; this much of it is kept.
+v1::Ending Trimmed(const v1::Ending& ending) {
+  v1::Ending kept;
+  kept.set_how(ending.how());
+  kept.set_type(Cut(ending.type(), kShort));
+  kept.set_text(Cut(ending.text(), kLong));
+  kept.set_where(Cut(ending.where(), kMiddle));
+  kept.set_code(ending.code());
+  kept.set_unix_ns(std::clamp<int64_t>(ending.unix_ns(), 0, kLatest));
+  kept.set_thread(Cut(ending.thread(), kMiddle));
+  for (int i = 0; i < std::min(ending.last_size(), kMostLast); ++i) {
+    v1::Ending::Last& last = *kept.add_last();
+    last.set_series(Cut(ending.last(i).series(), kShort));
+    last.set_step(ending.last(i).step());
+    last.set_value(ending.last(i).value());
+  }
+  return kept;
+}
+
+bool Bad(const v1::Ending& ending) {
+  return ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+std::string NameOf(const v1::Site& site) {
+  return Cut(site.layer().empty() ? site.op() : site.layer() + "/" + site.op(), kShort);
+}
+
+}  // namespace
+
+bool IsLossName(const v1::Site& site) {
+  if (site.op().find("oss") == std::string::npos) return false;
+  const std::string name = Lower(site.op());
+  if (name.find("loss") == std::string::npos) return false;
+  for (const char* other : {"aux", "balanc", "z_loss", "z-loss", "zloss", "scale", "router"}) {
+    if (name.find(other) != std::string::npos) return false;
+  }
+  return true;
+}
+
+uint32_t ShownColumn(const std::vector<v1::Site>& sites) {
+  for (uint32_t column = 0; column < sites.size(); ++column) {
+    if (IsLossName(sites[column])) return column;
+  }
+  return 0;
+}
+
+void Endings::Hear(const v1::Source& source) {
+  Rank& rank = ranks_[source.rank()];
+  if (rank.host.empty() && !source.host().empty()) rank.host = Cut(source.host(), kShort);
+  if (source.pid() != 0 && rank.pid != source.pid()) {
+    if (rank.pid != 0) Renew(rank);
+    rank.pid = source.pid();
+  }
+  if (rank.way == EndWay::kGone || rank.way == EndWay::kUnreachable) rank.way = EndWay::kOpen;
+}
+
+// Another process has taken the rank over: how the former one ended is of the past.
+void Endings::Renew(Rank& rank) {
+  if (rank.whole) --whole_;
+  rank.whole = rank.followed = false;
+  rank.way = EndWay::kOpen;
+  rank.said.Clear();
+}
+
+void Endings::Value(uint32_t number, int64_t step, const v1::Site& site, double value) {
+  Rank& rank = ranks_[number];
+  if (step < rank.value_step) return;
+  // One that reports several keeps to its loss.
+  const bool known = rank.name < names_.size();
+  if (!known || names_[rank.name] != site.op() || !site.layer().empty()) {
+    const std::string name = NameOf(site);
+    if (known && names_[rank.name] != name && !IsLossName(site)) return;
+    const auto at = std::find(names_.begin(), names_.end(), name);
+    rank.name = static_cast<uint32_t>(at - names_.begin());
+    if (at == names_.end()) {
+      if (names_.size() == kMostNames) return;
+      names_.push_back(name);
+    }
+  }
+  rank.value_step = step;
+  rank.value = value;
+}
+
+void Endings::Said(const v1::Source& source, const v1::Progress& progress) {
+  Rank& rank = ranks_[source.rank()];
+  if (rank.way == EndWay::kSaid) return;  // its first word counts
+  rank.way = Bad(progress.ending()) ? EndWay::kSaid : EndWay::kWell;
+  if (rank.way == EndWay::kWell) return;
+  rank.said = Trimmed(progress.ending());
+  rank.followed = ReadsLikeFollower(rank.said);
+  rank.whole = true;
+  if (++whole_ > kWhole) Thin();
+}
+
+// Whose words go: of those that followed, then of the latest. It does not depend on who came first.
+void Endings::Thin() {
+  Rank* worst = nullptr;
+  std::tuple<bool, int64_t, uint32_t> least;
+  for (auto& [number, rank] : ranks_) {
+    if (!rank.whole) continue;
+    const std::tuple<bool, int64_t, uint32_t> key{rank.followed, rank.said.unix_ns(), number};
+    if (worst != nullptr && key < least) continue;
+    worst = &rank;
+    least = key;
+  }
+  v1::Ending thin;
+  thin.set_how(worst->said.how());
+  thin.set_code(worst->said.code());
+  thin.set_unix_ns(worst->said.unix_ns());
+  worst->said = thin;
+  worst->whole = false;
+  --whole_;
+}
+
+void Endings::Gone(const v1::Source& source, EndWay way) {
+  if (way == EndWay::kOpen) return;
+  Rank& rank = ranks_[source.rank()];
+  if (rank.host.empty()) rank.host = Cut(source.host(), kShort);
+  if (rank.way == EndWay::kWell || rank.way == EndWay::kSaid) return;
+  rank.way = way;
+}
+
+void Endings::List(v1::Role role, std::vector<ProcessEnd>* out) const {
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.pid == 0 && rank.way != EndWay::kSaid) continue;
+    ProcessEnd& end = out->emplace_back();
+    end.role = role;
+    end.rank = number;
+    end.host = rank.host;
+    end.way = rank.way;
+    end.said = rank.said;
+    end.followed = rank.followed;
+    if (rank.name < names_.size()) {
+      end.series = names_[rank.name];
+      end.value_step = rank.value_step;
+      end.value = rank.value;
+    }
+  }
+}
+
+void Endings::Rank::Persist(Archive& a) {
+  a(host, pid, way, said, followed, whole, name, value_step, value);
+}
+
+void Endings::Persist(Archive& a) {
+  a.Version(1);
+  a(ranks_, names_);
+  if (!a.reading()) return;
+  whole_ = 0;
+  for (const auto& [number, rank] : ranks_) whole_ += rank.whole ? 1 : 0;
+}
+
+}  // namespace plumbline::rules
