@@ -31,7 +31,8 @@ absl::Status Create(const std::string& directory) {
 bool Ours(const std::filesystem::path& path) {
   const std::string name = path.filename();
   constexpr const char* kFolders[] = {"journal", "checkpoint", "capsules", "lock"};
-  constexpr const char* kFiles[] = {"store.sqlite", "alerts.sqlite", "gaps.plg"};
+  constexpr const char* kFiles[] = {"store.sqlite", "alerts.sqlite", "gaps.plg", "quarantine",
+                                    "judging"};
   return std::find(std::begin(kFolders), std::end(kFolders), name) != std::end(kFolders) ||
          std::any_of(std::begin(kFiles), std::end(kFiles),
                      [&](const char* ours) { return name.rfind(ours, 0) == 0; });
