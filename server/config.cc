@@ -101,6 +101,9 @@ void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& 
                   "expected tls.client_ca to be set, found that it is not: a san is known only of "
                   "clients that show a certificate");
   CheckKind(key + ".san", entry.san, mistakes);
+  if (!(entry.share >= 0 && entry.share <= 1))
+    mistakes->Add(key + ".share",
+                  absl::StrCat("expected a share of 1, 0 for the default, found ", entry.share));
   if (entry.runs.empty())
     mistakes->Add(key + ".runs", "expected globs, [\"*\"] for every run, found none");
 }
@@ -144,6 +147,11 @@ void CheckRelay(const Config& c, ConfigMistakes* mistakes) {
 }
 
 void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
+  if (c.receive_bytes > 0 && c.receive_bytes < c.message_bytes)
+    mistakes->Add(
+        "limits.receive_bytes",
+        absl::StrCat("expected ingest.message_bytes (", c.message_bytes, ") or more, found ",
+                     c.receive_bytes, ": no message of that size could ever come"));
   const struct {
     const char* key;
     double value, low, high;
@@ -160,7 +168,9 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"ingest.max_series", static_cast<double>(c.max_series), 1, 1e8},
       {"ingest.max_runs", static_cast<double>(c.max_runs), 1, 1e7},
       {"ingest.hello_seconds", c.hello_seconds, 0.1, 3600},
+      {"ingest.max_ranks", static_cast<double>(c.max_ranks), 1, 1e8},
       {"limits.open_bytes", static_cast<double>(c.open_bytes), 0, 1024 * kGiB},
+      {"limits.receive_bytes", static_cast<double>(c.receive_bytes), 0, 1024 * kGiB},
       {"journal.sync_seconds", c.journal_sync_seconds, 0.01, 3600},
       {"journal.commit_ms", c.journal_commit_ms, 0, 1000},
       {"journal.commit_bytes", static_cast<double>(c.journal_commit_bytes), 1, kGiB},

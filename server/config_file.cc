@@ -47,11 +47,13 @@ Sections KnownKeys(Config* c) {
                  {"waiting_batches", Integer(&c->waiting_batches)},
                  {"waiting_bytes", Integer(&c->waiting_bytes)},
                  {"max_streams", Integer(&c->max_streams)},
+                 {"max_ranks", Integer(&c->max_ranks)},
                  {"max_name_bytes", Integer(&c->max_name_bytes)},
                  {"max_series", Integer(&c->max_series)},
                  {"max_runs", Integer(&c->max_runs)},
                  {"hello_seconds", Number(&c->hello_seconds)}};
-  s["limits"] = {{"open_bytes", Integer(&c->open_bytes)}};
+  s["limits"] = {{"open_bytes", Integer(&c->open_bytes)},
+                 {"receive_bytes", Integer(&c->receive_bytes)}};
   s["journal"] = {{"sync", Text(&c->journal_sync)},
                   {"sync_seconds", Number(&c->journal_sync_seconds)},
                   {"commit_ms", Number(&c->journal_commit_ms)},
@@ -84,7 +86,8 @@ Section KeysOf(AccessEntry* entry) {
           {"san", Text(&entry->san)},
           {"token_file", Text(&entry->token_file)},
           {"scopes", Texts(&entry->scopes)},
-          {"runs", Texts(&entry->runs)}};
+          {"runs", Texts(&entry->runs)},
+          {"share", Number(&entry->share)}};
 }
 
 // Tables that may be there many times; each call of their function begins another one.

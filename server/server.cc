@@ -4,6 +4,7 @@
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "server/health.h"
 #include "server/http/http_server.h"
 #include "server/ingest/ingest_service.h"
+#include "server/memory_limit.h"
 #include "server/metrics/server_metrics.h"
 #include "server/pipeline.h"
 #include "server/query/query_service.h"
@@ -34,6 +36,8 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.window_steps = c.window_steps;
   o.patience = Seconds(c.grace_seconds);
   o.max_streams = static_cast<size_t>(c.max_streams);
+  o.max_ranks = static_cast<size_t>(c.max_ranks);
+  o.shares = Shares(c);
   o.max_runs = static_cast<size_t>(c.max_runs);
   o.max_series = static_cast<size_t>(c.max_series);
   o.hello_within = Seconds(c.hello_seconds);
@@ -58,8 +62,17 @@ absl::Status LoadReflection() {
 
 }  // namespace
 
+size_t ReceiveBytesOf(const Config& config) {
+  if (config.receive_bytes > 0) return static_cast<size_t>(config.receive_bytes);
+  return std::max<size_t>(MemoryLimit() / 8, 2 * static_cast<size_t>(config.message_bytes));
+}
+
 void SetLimits(const Config& config, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(static_cast<int>(config.message_bytes));
+  // What has come of messages that are not whole yet, of all connections.
+  grpc::ResourceQuota quota("plumbd");
+  quota.Resize(ReceiveBytesOf(config));
+  builder->SetResourceQuota(quota);
   // gRPC unpacks a message before it measures it: a few KiB would become GiB. Nobody of ours packs.
   for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder->SetCompressionAlgorithmSupportStatus(algorithm, false);

@@ -47,9 +47,13 @@ std::pair<int64_t, uint32_t> PlaceOf(const v1::FindingSite& site) {
 
 Report::Change Report::Add(const v1::Verdict& verdict) {
   const v1::FindingSite& site = verdict.site();
-  auto [line, fresh] = verdicts_.try_emplace(
-      {verdict.rule(), site.run(), site.layer(), site.op(), verdict.kind(), ReasonId(verdict)},
-      verdict);
+  decltype(verdicts_)::key_type key = {verdict.rule(), site.run(),     site.layer(),
+                                       site.op(),      verdict.kind(), ReasonId(verdict)};
+  if (Full(verdict) && !verdicts_.contains(key)) {
+    ++left_out_;
+    return {};
+  }
+  auto [line, fresh] = verdicts_.try_emplace(std::move(key), verdict);
   if (fresh) {
     line->second.clear_finding();
   } else {
@@ -82,6 +86,12 @@ Report::Change Report::Add(const v1::Verdict& verdict) {
   change.count = ++entry.count;
   change.finding = &entry.finding;
   return change;
+}
+
+// Each finding has a line too.
+bool Report::Full(const v1::Verdict& verdict) const {
+  if (verdict.kind() == v1::Verdict::KIND_FINDING) return findings_.size() >= most_findings_;
+  return verdicts_.size() - std::min(findings_.size(), verdicts_.size()) >= most_lines_;
 }
 
 // The earliest text of a cause, with the most that was said for it.

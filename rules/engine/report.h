@@ -2,6 +2,8 @@
 // (rule, site, kind, reason). Shared by plumb audit's report and plumbd's incidents.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
@@ -15,6 +17,15 @@ namespace plumbline::rules {
 
 class Report {
  public:
+  // Of a host that runs for months: beyond so many findings, and so many other lines, what is new
+  // is counted and left out. A finding that is left out changes nothing.
+  static constexpr size_t kMostFindings = 20'000, kMostLines = 100'000;
+  void Bound(size_t findings = kMostFindings, size_t lines = kMostLines) {
+    most_findings_ = findings;
+    most_lines_ = lines;
+  }
+  uint64_t left_out() const { return left_out_; }
+
   struct Change {
     const v1::Finding* finding = nullptr;  // nullptr: the verdict was no finding
     bool opened = false;                   // first verdict of its fingerprint
@@ -36,7 +47,8 @@ class Report {
   // In order of (rule, layer, op, first step). Steps of equal verdicts are merged into one range.
   std::vector<const v1::Verdict*> verdicts() const;
 
-  // Everything that was merged so far.
+  // Everything that was merged so far. most_findings_ and most_lines_ are the host's, left_out_ is
+  // of this process.
   void Persist(Archive& archive);
 
  private:
@@ -58,6 +70,10 @@ class Report {
     bool Take(const v1::Finding& other, const Place& at);  // true: another text shows
     void Persist(Archive& archive);
   };
+  bool Full(const v1::Verdict& verdict) const;
+
+  size_t most_findings_ = SIZE_MAX, most_lines_ = SIZE_MAX;
+  uint64_t left_out_ = 0;                  // since this process began
   std::map<std::string, Entry> findings_;  // by fingerprint
   std::map<std::tuple<std::string, std::string, std::string, std::string, int, std::string>,
            v1::Verdict>

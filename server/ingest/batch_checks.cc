@@ -264,6 +264,11 @@ absl::Status CheckSource(const v1::Source& source, const BatchLimits& limits) {
                                                      " are accepted"));
     }
   }
+  if (const int role = source.role();
+      (role < 0 || role > limits.max_role) && limits.max_role < INT_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("role ", role, ", expected one from 0 to ", limits.max_role));
+  }
   if (source.world_size() > limits.max_world || source.rank() >= limits.max_world) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", source.rank(), " of ",
                                                    source.world_size(), " ranks, at most ",
@@ -343,6 +348,7 @@ absl::Status CheckKeptBatch(const v1::Batch& batch) {
   limits.max_name_bytes = SIZE_MAX;
   limits.max_sources = INT_MAX;
   limits.max_columns = INT_MAX;
+  limits.max_role = INT_MAX;
   return CheckBatch(batch, limits);
 }
 

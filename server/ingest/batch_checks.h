@@ -15,6 +15,7 @@ struct BatchLimits {
   int max_columns = 1 << 16;      // series of one set
   size_t max_sets = 4096;         // of one stream
   uint32_t max_world = 1u << 17;  // as the engine
+  int max_role = 63;              // a newer agent may have some that we do not know
   // Of a batch, a hello, a stream: what is declared counts for each of them. A process reports for
   // one run.
   size_t max_runs = 8;

@@ -26,8 +26,9 @@ class IngestServiceImpl : public IngestService,
                     Judge* judge, Gate* gate, Counters* counters, CapsuleKeeper* capsules)
       : gate_(gate),
         max_calls_(2 * options.max_streams),
-        table_(options.max_streams, options.waiting),
-        names_(options.max_runs, options.max_series),
+        shares_(options.shares),
+        table_({options.max_streams, options.max_ranks, options.shares}, options.waiting),
+        names_(options.max_runs, options.max_series, options.shares),
         pacer_({options.window_steps, options.patience}),
         intake_(options.limits, &table_, &names_, &pacer_, journal, judge, counters),
         timer_(options.ack_delay),
@@ -45,20 +46,29 @@ class IngestServiceImpl : public IngestService,
                  options.hello_within} {
     table_.Restore(known);
     Pace();
+    judge_->SetOwners([this](const std::string& run) -> Judge::Owner {
+      const std::string owner = names_.OwnerOf(run);
+      return {owner, shares_.Of(owner)};
+    });
   }
+  ~IngestServiceImpl() override { judge_->SetOwners(nullptr); }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(
       grpc::CallbackServerContext* context) override {
+    auto lease = gate_->Enter(*context);
+    const std::string owner = lease->Names();
     auto session =
-        std::make_shared<Session>(&context_, gate_->Enter(*context), [this](Session* done) {
+        std::make_shared<Session>(&context_, std::move(lease), [this, owner](Session* done) {
           std::lock_guard lock(mutex_);
           sessions_.erase(done);
+          --calls_of_[owner];
         });
     bool room;
     {
       std::lock_guard lock(mutex_);
       sessions_[session.get()] = session;
-      room = sessions_.size() <= max_calls_;
+      const size_t own = ++calls_of_[owner];
+      room = sessions_.size() <= max_calls_ && own <= shares_.Part(owner, max_calls_);
     }
     session->Begin();
     if (!room) {
@@ -105,6 +115,7 @@ class IngestServiceImpl : public IngestService,
 
   Gate* const gate_;
   const size_t max_calls_;  // those that have not said hello included
+  const Shares shares_;
   StreamTable table_;
   NameBook names_;
   Pacer pacer_;
@@ -116,6 +127,7 @@ class IngestServiceImpl : public IngestService,
   const SessionContext context_;
   mutable std::mutex mutex_;
   std::map<Session*, std::weak_ptr<Session>> sessions_;
+  std::map<std::string, size_t> calls_of_;  // by owner
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "server/counters.h"
 #include "server/ingest/batch_checks.h"
 #include "server/ingest/sequencer.h"
+#include "server/ingest/shares.h"
 #include "server/journal/journal.h"
 #include "server/journal/stream_book.h"
 #include "server/judge/judge.h"
@@ -26,6 +27,8 @@ struct IngestOptions {
   BatchLimits limits;
   Sequencer::Limits waiting;
   size_t max_streams = 20000;
+  size_t max_ranks = 200'000;
+  Shares shares;
   int64_t window_steps = 64;                                     // of the engine
   std::chrono::nanoseconds patience = std::chrono::seconds(30);  // the judge's grace; see pacer.h
   size_t max_runs = 10000;

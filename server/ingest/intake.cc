@@ -70,16 +70,16 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
 }
 
 absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_ptr<Connection> owner,
-                                            const MayWrite& may_write) {
+                                            const MayWrite& may_write, const std::string& payer) {
   if (auto s = CheckHello(hello); !s.ok()) return s;
   for (const std::string& run : RunsOf(hello)) {
     if (auto s = may_write(run); !s.ok()) return s;
     if (auto s = judge_->quarantine().MayWrite(run); !s.ok()) return s;
-    if (auto s = names_->AddRun(run); !s.ok()) return s;
+    if (auto s = names_->AddRun(run, payer); !s.ok()) return s;
   }
   const auto may = [&](const std::string& run) { return may_write(run).ok(); };
   if (auto s = table_->MayTakeOver(hello, may); !s.ok()) return s;
-  auto opened = table_->Open(hello.stream_id());
+  auto opened = table_->Open(hello.stream_id(), payer);
   if (!opened.ok()) return opened.status();
   Joined joined;
   joined.stream = std::move(*opened);
@@ -90,6 +90,7 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
     StreamState& stream = *joined.stream;
     std::lock_guard lock(stream.mutex);
     joined.connection = ++stream.connection;
+    stream.owner_entries = payer;
     older = std::exchange(stream.owner, std::move(owner)).lock();
     for (int i = 0; claimed.ok() && i < hello.sources_size(); ++i) {
       claimed = ClaimLocked(stream, hello.sources(i));
@@ -282,7 +283,7 @@ void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
   absl::Status status = batch->batch->stream_id() == stream.id
                             ? CheckBatch(*batch->batch, limits_)
                             : absl::InvalidArgumentError("stream_id is not the one of the hello");
-  if (status.ok()) status = names_->Add(*batch->batch);
+  if (status.ok()) status = names_->Add(*batch->batch, stream.owner_entries);
   const Quarantine& quarantine = judge_->quarantine();
   for (int i = 0; status.ok() && i < batch->batch->sources_size(); ++i) {
     const v1::Source& source = batch->batch->sources(i);

@@ -19,27 +19,39 @@ uint64_t HashOf(const v1::Loss& loss) {
 
 }  // namespace
 
-std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, absl::Status* full) {
+std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std::string& owner,
+                                              absl::Status* full) {
   {
     std::shared_lock lock(mutex_);
     const auto found = runs_.find(run);
     if (found != runs_.end()) return found->second;
   }
   std::lock_guard lock(mutex_);
-  auto& made = runs_[run];
-  if (made != nullptr) return made;
-  if (runs_.size() > max_runs_) {
-    runs_.erase(run);
+  if (const auto found = runs_.find(run); found != runs_.end()) return found->second;
+  const bool all = runs_.size() >= max_runs_;
+  if (all || runs_of_[owner] >= shares_.Part(owner, max_runs_)) {
     *full = absl::ResourceExhaustedError(absl::StrCat(
-        "run \"", run, "\": this server already knows ", max_runs_, " runs (ingest.max_runs)"));
+        "run \"", run, "\": ",
+        all ? absl::StrCat("this server already knows ", max_runs_, " runs (ingest.max_runs)")
+            : shares_.Full(owner, max_runs_, "runs", "ingest.max_runs")));
     return nullptr;
   }
-  return made = std::make_shared<Run>();
+  ++runs_of_[owner];
+  auto& made = runs_[run];
+  made = std::make_shared<Run>();
+  made->owner = owner;
+  return made;
 }
 
-absl::Status NameBook::AddRun(const std::string& run) {
+std::string NameBook::OwnerOf(const std::string& run) const {
+  std::shared_lock lock(mutex_);
+  const auto found = runs_.find(run);
+  return found == runs_.end() ? "" : found->second->owner;
+}
+
+absl::Status NameBook::AddRun(const std::string& run, const std::string& owner) {
   absl::Status full;
-  (void)Find(run, &full);
+  (void)Find(run, owner, &full);
   return full;
 }
 
@@ -60,7 +72,7 @@ absl::Status NameBook::Add(const std::string& name, Run* run, uint64_t hash) {
 
 absl::Status NameBook::Add(const std::string& run, const v1::SeriesSet& set) {
   absl::Status full;
-  const auto book = Find(run, &full);
+  const auto book = Find(run, "", &full);
   for (int i = 0; full.ok() && i < set.sites_size(); ++i)
     full = Add(run, book.get(), HashOf(set.sites(i)));
   return full;
@@ -74,7 +86,7 @@ absl::Status NameBook::AddEach(const v1::Batch& batch, const Entries& entries) {
   for (const auto& entry : entries) {
     const auto source = static_cast<int>(entry.source());
     const std::string& run = batch.sources(source).run();
-    if (source != book_of) book = Find(run, &full);
+    if (source != book_of) book = Find(run, "", &full);
     book_of = source;
     if (full.ok()) full = Add(run, book.get(), HashOf(entry));
     if (!full.ok()) return full;
@@ -82,13 +94,13 @@ absl::Status NameBook::AddEach(const v1::Batch& batch, const Entries& entries) {
   return full;
 }
 
-absl::Status NameBook::Add(const v1::Batch& batch) {
+absl::Status NameBook::Add(const v1::Batch& batch, const std::string& owner) {
   std::set<std::string_view> runs;
   for (int i = 0; i < batch.sources_size(); ++i) {
     const std::string& run = batch.sources(i).run();
     if (i > 0 && run == batch.sources(i - 1).run()) continue;
     if (!runs.insert(run).second) continue;
-    if (auto full = AddRun(run); !full.ok()) return full;
+    if (auto full = AddRun(run, owner); !full.ok()) return full;
     for (const v1::SeriesSet& set : batch.series_sets()) {
       if (auto full = Add(run, set); !full.ok()) return full;
     }

@@ -208,7 +208,8 @@ bool Session::OnHello(const v1::Hello& hello) {
   }
   auto joined = context_->intake->Join(
       hello, std::static_pointer_cast<Connection>(leg),
-      [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); });
+      [this](const std::string& run) { return lease_->Check(Scope::kWrite, run); },
+      lease_->Names());
   if (!joined.ok()) {
     if (former != nullptr) LeaveIntake(former, false);  // nobody took its place
     // The codes of both libraries are the same numbers.

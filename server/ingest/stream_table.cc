@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -27,29 +28,69 @@ void StreamTable::Restore(const StreamBook& book) {
     for (const SourceRecord& record : known.sources) {
       entry.state->former.emplace_back().ParseFromString(record);
     }
-    entry.idle = idle_.insert(idle_.end(), id);
+    std::list<uint64_t>& idle = owners_[""].idle;
+    entry.idle = idle.insert(idle.end(), id);
+    ++owners_[""].streams;
     streams_.emplace(id, std::move(entry));
   }
 }
 
-absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_id) {
+absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_id,
+                                                               const std::string& owner) {
   std::lock_guard lock(mutex_);
   const auto found = streams_.find(stream_id);
   if (found != streams_.end()) {
     Entry& entry = found->second;
-    if (!entry.connected) idle_.erase(entry.idle);
+    if (!entry.connected) owners_[entry.owner].idle.erase(entry.idle);
     entry.connected = true;
+    SetOwner(&entry, owner);
     return entry.state;
   }
-  if (streams_.size() >= max_streams_) EvictIdle();
-  if (streams_.size() >= max_streams_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("this server already serves ", max_streams_, " streams (ingest.max_streams)"));
-  }
+  if (auto s = RoomForStream(owner); !s.ok()) return s;
   Entry entry;
   entry.state = std::make_shared<StreamState>(stream_id, limits_);
   entry.connected = true;
+  entry.owner = owner;
+  ++owners_[owner].streams;
   return streams_.emplace(stream_id, std::move(entry)).first->second.state;
+}
+
+// One that a former process knew belongs to nobody until it is there again.
+void StreamTable::SetOwner(Entry* entry, const std::string& owner) {
+  if (entry->owner == owner) return;
+  Owner& former = owners_[entry->owner];
+  --former.streams;
+  former.ranks -= entry->claims.size();
+  entry->owner = owner;
+  ++owners_[owner].streams;
+  owners_[owner].ranks += entry->claims.size();
+}
+
+absl::Status StreamTable::RoomForStream(const std::string& owner) {
+  const Owner& own = owners_[owner];
+  if (own.streams >= most_.shares.Part(owner, most_.streams) && !EvictIdle(owner)) {
+    return absl::ResourceExhaustedError(
+        most_.shares.Full(owner, most_.streams, "streams", "ingest.max_streams"));
+  }
+  if (streams_.size() < most_.streams || EvictIdle()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this server already serves ", most_.streams, " streams (ingest.max_streams)"));
+}
+
+absl::Status StreamTable::RoomForRank(uint64_t stream_id, const std::string& owner) {
+  if (!streams_.contains(stream_id)) return absl::OkStatus();
+  const Owner& own = owners_[owner];
+  while (own.ranks >= most_.shares.Part(owner, most_.ranks)) {
+    if (EvictIdle(owner)) continue;
+    return absl::ResourceExhaustedError(
+        most_.shares.Full(owner, most_.ranks, "ranks", "ingest.max_ranks"));
+  }
+  while (claims_.size() >= most_.ranks) {
+    if (EvictIdle()) continue;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this server already serves ", most_.ranks, " ranks (ingest.max_ranks)"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StreamTable::MayTakeOver(
@@ -84,25 +125,47 @@ absl::Status StreamTable::MayTakeOver(
       "this stream belongs to another rank: a process draws a stream id of its own");
 }
 
-void StreamTable::EvictIdle() {
-  if (idle_.empty()) return;
-  const auto oldest = streams_.find(idle_.front());
+bool StreamTable::EvictIdle(const std::string& name) {
+  Owner& owner = owners_[name];
+  if (owner.idle.empty()) return false;
+  const auto oldest = streams_.find(owner.idle.front());
+  owner.ranks -= oldest->second.claims.size();
   for (const std::string* key : oldest->second.claims) claims_.erase(claims_.find(*key));
   streams_.erase(oldest);
-  idle_.pop_front();
+  owner.idle.pop_front();
+  --owner.streams;
+  return true;
+}
+
+// Of whom most are remembered: who opens and leaves many streams pushes out his own.
+bool StreamTable::EvictIdle() {
+  const auto most = std::max_element(
+      owners_.begin(), owners_.end(),
+      [](const auto& a, const auto& b) { return a.second.idle.size() < b.second.idle.size(); });
+  return most != owners_.end() && EvictIdle(most->first);
 }
 
 void StreamTable::Closed(uint64_t stream_id) {
   std::lock_guard lock(mutex_);
   const auto found = streams_.find(stream_id);
   if (found == streams_.end() || !found->second.connected) return;
+  std::list<uint64_t>& idle = owners_[found->second.owner].idle;
   found->second.connected = false;
-  found->second.idle = idle_.insert(idle_.end(), stream_id);
+  found->second.idle = idle.insert(idle.end(), stream_id);
+}
+
+void StreamTable::Unclaim(Entry* entry, const std::string* key) {
+  if (entry->claims.erase(key) > 0) --owners_[entry->owner].ranks;
 }
 
 absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
   std::lock_guard lock(mutex_);
-  const auto [claim, fresh] = claims_.try_emplace(ClaimKey(source), 0);
+  const std::string key = ClaimKey(source);
+  const auto own = streams_.find(stream_id);
+  if (own != streams_.end() && !claims_.contains(key)) {
+    if (auto s = RoomForRank(stream_id, own->second.owner); !s.ok()) return s;
+  }
+  const auto [claim, fresh] = claims_.try_emplace(key, 0);
   uint64_t& holder = claim->second;
   if (holder == stream_id) return absl::OkStatus();
   if (const auto other = streams_.find(holder); !fresh && other != streams_.end()) {
@@ -112,11 +175,11 @@ absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
           ") is already reported by another connected process; "
           "give this run another name or attempt"));
     }
-    other->second.claims.erase(&claim->first);
+    Unclaim(&other->second, &claim->first);
   }
   holder = stream_id;
-  if (const auto own = streams_.find(stream_id); own != streams_.end())
-    own->second.claims.insert(&claim->first);
+  if (own != streams_.end() && own->second.claims.insert(&claim->first).second)
+    ++owners_[own->second.owner].ranks;
   return absl::OkStatus();
 }
 
@@ -125,7 +188,7 @@ void StreamTable::Release(uint64_t stream_id, const v1::Source& source) {
   const auto found = claims_.find(ClaimKey(source));
   if (found == claims_.end() || found->second != stream_id) return;
   if (const auto own = streams_.find(stream_id); own != streams_.end())
-    own->second.claims.erase(&found->first);
+    Unclaim(&own->second, &found->first);
   claims_.erase(found);
 }
 

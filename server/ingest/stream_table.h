@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "absl/hash/hash.h"
@@ -19,6 +21,7 @@
 #include "server/ingest/claimed_ranks.h"
 #include "server/ingest/sequencer.h"
 #include "server/ingest/series_sets.h"
+#include "server/ingest/shares.h"
 #include "server/journal/stream_book.h"
 
 namespace plumbline::server {
@@ -57,18 +60,31 @@ struct StreamState {
   size_t ranks_kept = 0;            // of these, the first ones: the journal was told
   std::vector<v1::Source> former;   // for whom it spoke to a former process
   SeriesSets sets;                  // declared so far, in order of the numbers
+  std::string owner_entries;        // of the newest connection's caller (shares.h)
+};
+
+// Of all streams together, and how much of it one sender may use.
+struct StreamLimits {
+  size_t streams = 20000;
+  size_t ranks = 200'000;  // that they speak for
+  Shares shares;
 };
 
 class StreamTable {
  public:
+  StreamTable(StreamLimits most, Sequencer::Limits limits)
+      : most_(std::move(most)), limits_(limits) {}
   StreamTable(size_t max_streams, Sequencer::Limits limits)
-      : max_streams_(max_streams), limits_(limits) {}
+      : StreamTable(StreamLimits{.streams = max_streams}, limits) {}
 
   // Takes up the streams of a former process. Before anything else.
   void Restore(const StreamBook& book);
 
-  // The state of `stream_id`, new or old. ResourceExhausted when too many streams are connected.
-  absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id);
+  // The state of `stream_id`, new or old, which is `owner`'s from now on. ResourceExhausted when
+  // too many streams are connected, or too many of the owner's. What is not connected makes room:
+  // of the owner's own where that has its share, else of whom most are known.
+  absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id,
+                                                    const std::string& owner = "");
   // OK when `may_write` allows every run that the stream has spoken for so far, in a former process
   // too, and `hello` names one of its ranks: a hello with another's stream id must not end that
   // one's connection, nor go on under its numbers. PermissionDenied does not say whose it is.
@@ -78,7 +94,7 @@ class StreamTable {
   void Closed(uint64_t stream_id);
 
   // `stream_id` speaks for `source` from now on. AlreadyExists while another connected stream does:
-  // two processes that claim one rank would be judged as one.
+  // two processes that claim one rank would be judged as one. ResourceExhausted: too many ranks.
   absl::Status Claim(uint64_t stream_id, const v1::Source& source);
   void Release(uint64_t stream_id, const v1::Source& source);
 
@@ -90,15 +106,27 @@ class StreamTable {
     bool connected = false;
     std::list<uint64_t>::iterator idle;             // valid while not connected
     std::unordered_set<const std::string*> claims;  // keys of claims_ that it holds
+    std::string owner;
   };
-  void EvictIdle();
+  struct Owner {
+    size_t streams = 0, ranks = 0;
+    std::list<uint64_t> idle;  // not connected, oldest first
+  };
+  using Streams = std::unordered_map<uint64_t, Entry, absl::Hash<uint64_t>>;
 
-  const size_t max_streams_;
+  bool EvictIdle(const std::string& owner);
+  bool EvictIdle();
+  absl::Status RoomForStream(const std::string& owner);
+  absl::Status RoomForRank(uint64_t stream_id, const std::string& owner);
+  void SetOwner(Entry* entry, const std::string& owner);
+  void Unclaim(Entry* entry, const std::string* key);
+
+  const StreamLimits most_;
   const Sequencer::Limits limits_;
   mutable std::mutex mutex_;
   // Senders choose the numbers and names: hashes that nobody outside can foresee.
-  std::unordered_map<uint64_t, Entry, absl::Hash<uint64_t>> streams_;
-  std::list<uint64_t> idle_;  // not connected, oldest first
+  Streams streams_;
+  std::map<std::string, Owner> owners_;  // as many as there are entries, and combinations of them
   std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_;
 };
 

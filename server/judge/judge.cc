@@ -443,7 +443,9 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
   {
     std::lock_guard lock(mutex_);
     RunReport& run = reports_[verdict.site().run()];
+    const uint64_t left_out = run.report.left_out();
     change = run.report.Add(verdict);
+    left_out_ += run.report.left_out() - left_out;
     const bool ends = verdict.rule() == rules::kRunDiedRule;  // no word on what was computed
     if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE) {
       run.inconclusive += ends ? 0 : 1;

@@ -90,6 +90,8 @@ class Judge {
   uint64_t open_step_limit() const { return open_limit_; }  // 0: none
   // How often the oldest steps of a run were closed because all runs together held too much.
   uint64_t made_room() const { return made_room_; }
+  // Findings and lines that a run's report had no room for.
+  uint64_t left_out() const { return left_out_; }
   // How long the judging thread is at one item, or one entry that it judges again.
   std::chrono::nanoseconds judging_for() const { return judging_.For(); }
 
@@ -114,6 +116,14 @@ class Judge {
   void SetOnFinding(std::function<void(const v1::Finding&)> on_finding) {
     on_finding_ = std::move(on_finding);
   }
+
+  // Whose run it is, and what share of the open steps that one may hold. Where all runs together
+  // hold too much, who is furthest above their share gives way. Empty: nobody is known.
+  struct Owner {
+    std::string name;
+    double share = 1;
+  };
+  void SetOwners(std::function<Owner(const std::string& run)> owner_of);
 
   // Told by the streams, asked by the judge.
   Liveness& liveness() { return liveness_; }
@@ -154,6 +164,7 @@ class Judge {
   void ShowClosedStep(const std::string& run);
   // judge_budget.cc
   void KeepWithinBudget();
+  std::string WhoGivesWay() const;
   void KeepReplayWithinBudget(bool more_events);
   void RetryTakesTooMuch(const std::string& run);
   // judge_quarantine.cc
@@ -220,6 +231,7 @@ class Judge {
   std::unique_ptr<Retry> retry_;
 
   struct RunReport {
+    RunReport() { report.Bound(); }
     rules::Report report;
     uint64_t judged = 0;
     uint64_t inconclusive = 0;
@@ -228,6 +240,8 @@ class Judge {
   mutable std::mutex mutex_;  // guards the two below, which queries read
   RunTable runs_;
   std::map<std::string, RunReport> reports_;
+  mutable std::mutex owners_mutex_;
+  std::function<Owner(const std::string& run)> owner_of_;
 
   std::atomic<uint64_t> judged_entry_{0};
   std::atomic<int64_t> unix_ns_{0};
@@ -237,6 +251,7 @@ class Judge {
   std::atomic<uint64_t> open_step_bytes_{0};
   const uint64_t open_limit_;
   std::atomic<uint64_t> made_room_{0};
+  std::atomic<uint64_t> left_out_{0};
   std::thread thread_;
 };
 

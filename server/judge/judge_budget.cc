@@ -1,6 +1,8 @@
 // What all runs together hold, kept within its bound: docs/decisions/0020.
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/judge/judge.h"
@@ -18,7 +20,7 @@ constexpr uint64_t kSlack = 16;
 // audit of the stored run.
 void Judge::KeepWithinBudget() {
   while (open_limit_ > 0 && !undecided_ && engine_->open_bytes() > open_limit_) {
-    const std::string run = engine_->LargestRun();
+    const std::string run = WhoGivesWay();
     if (quarantine_->Holds(run)) {
       RetryTakesTooMuch(run);
       continue;
@@ -35,6 +37,36 @@ void Judge::KeepWithinBudget() {
     if (!KeepAndApply(std::move(event)).ok()) return;
     ++made_room_;
   }
+}
+
+void Judge::SetOwners(std::function<Owner(const std::string& run)> owner_of) {
+  std::lock_guard lock(owners_mutex_);
+  owner_of_ = std::move(owner_of);
+}
+
+// A tenant with many runs must not make another one's large run the first to go.
+std::string Judge::WhoGivesWay() const {
+  std::lock_guard lock(owners_mutex_);
+  if (!owner_of_) return engine_->LargestRun();
+  struct Held {
+    double above = 0;  // bytes, as if the share were all
+    uint64_t most = 0;
+    std::string run;
+  };
+  std::map<std::string, Held> owners;
+  for (const std::string& run : engine_->Runs()) {
+    const uint64_t bytes = engine_->open_bytes(run);
+    const Owner owner = owner_of_(run);
+    Held& held = owners[owner.name];
+    held.above += static_cast<double>(bytes) / owner.share;
+    if (bytes <= held.most) continue;
+    held.most = bytes;
+    held.run = run;
+  }
+  const auto first = std::max_element(
+      owners.begin(), owners.end(),
+      [](const auto& a, const auto& b) { return a.second.above < b.second.above; });
+  return first->second.run;
 }
 
 // Of a journal whose server closed these steps for want of room, too, if it had as little: then the

@@ -40,6 +40,9 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
   out->Counter("plumbline_made_room_total",
                "Times that the oldest steps of a run closed because all runs together held more.",
                static_cast<double>(s.judge->made_room()));
+  out->Counter("plumbline_report_left_out_total",
+               "Findings and lines that the report of a run had no room for.",
+               static_cast<double>(s.judge->left_out()));
   const int64_t oldest = s.judge->oldest_queued_unix_ns();
   out->Gauge("plumbline_judge_lag_seconds",
              "Age of the oldest batch that the rules have not seen; 0: they have seen all.",

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "rules/engine/engine.h"
+#include "rules/engine/report.h"
 #include "rules/engine/told_closes.h"
 
 namespace plumbline::rules {
@@ -110,6 +111,34 @@ TEST_F(EngineGuard, RoomIsMadeOfTheOldestSteps) {
   engine_->FinishRun("b");
   EXPECT_EQ(engine_->open_bytes(), 0u);
   EXPECT_EQ(engine_->LargestRun(), "");
+}
+
+// What a host that runs for months keeps of a run's verdicts.
+TEST(ReportBounds, WhatIsNewBeyondThemIsCountedAndLeftOut) {
+  Report report;
+  report.Bound(/*findings=*/3, /*lines=*/5);
+  const auto add = [&](v1::Verdict::Kind kind, int site) {
+    v1::Verdict verdict;
+    verdict.set_rule("a/b");
+    verdict.set_kind(kind);
+    verdict.mutable_site()->set_op("op" + std::to_string(site));
+    if (kind == v1::Verdict::KIND_FINDING) {
+      verdict.mutable_finding()->set_fingerprint(std::to_string(site));
+      *verdict.mutable_finding()->mutable_site() = verdict.site();
+    }
+    return report.Add(verdict);
+  };
+  for (int site = 0; site < 100; ++site) add(v1::Verdict::KIND_PASS, site);
+  EXPECT_EQ(report.verdicts().size(), 5u);
+  EXPECT_EQ(report.left_out(), 95u);
+  // Lines that are full leave room for findings, and what is known goes on.
+  for (int site = 0; site < 10; ++site)
+    EXPECT_EQ(add(v1::Verdict::KIND_FINDING, site).finding != nullptr, site < 3) << site;
+  EXPECT_EQ(report.findings().size(), 3u);
+  EXPECT_EQ(report.left_out(), 102u);
+  EXPECT_EQ(add(v1::Verdict::KIND_FINDING, 1).count, 2u);
+  add(v1::Verdict::KIND_PASS, 4);
+  EXPECT_EQ(report.left_out(), 102u);
 }
 
 }  // namespace
