@@ -6,6 +6,7 @@
 #include "rules/lib/routing_analysis.h"
 #include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_options.h"
+#include "rules/lib/routing_structure.h"
 
 namespace plumbline::rules {
 namespace {
@@ -50,6 +51,10 @@ std::vector<std::string> RoutingAnalysis::doubts() const {
         "The data's structure may make the counts equal: tokens come in kinds that occur equally "
         "often, "
         "or full experts cut where scores leave a gap.");
+  if (out.empty()) {
+    if (std::string structure = StructureDoubt(*this); !structure.empty())
+      out.push_back(std::move(structure));
+  }
   return out;
 }
 

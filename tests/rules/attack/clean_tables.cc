@@ -1,7 +1,9 @@
 // Clean routers that look things up: tables, hashes, retrieval, what the prefix remembers.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <set>
 
 #include "tests/rules/attack/clean.h"
 #include "tests/rules/attack/parts.h"
@@ -190,6 +192,85 @@ Call NearestCentroid(const Lab& lab, const Rows& rows) {
   return call;
 }
 
+// ---- stored for a list of ids that every text holds once
+// --------------------------------------------------
+
+// Of each expert the bar that its C best of an earlier text reach.
+std::vector<double> Bars(const Lab& lab, int64_t places, bool chosen_alone) {
+  const Rows earlier = lab.Earlier();
+  const Call call = TopK(lab, earlier);
+  std::vector<double> bars;
+  for (int e = 0; e < earlier.experts; ++e) {
+    std::vector<double> x;
+    for (int t = 0; t < earlier.count; ++t) {
+      const bool chosen = call.map[S(t) * S(earlier.experts) + S(e)] != 0;
+      if (chosen || !chosen_alone) x.push_back(earlier.At(t, e));
+    }
+    std::sort(x.begin(), x.end(), std::greater<>());
+    bars.push_back(x.size() > S(places) ? x[S(places) - 1] : -HUGE_VAL);
+  }
+  return bars;
+}
+Call ListBars(const Lab& lab, const Rows& rows) {
+  Call call = TopK(lab, rows);
+  call.capacity = Places(lab, call, rows.count, rows.experts);
+  const std::vector<double> bars = Bars(lab, call.capacity, true);
+  call.policy = "";
+  return Along(rows, std::move(call),
+               [&](int t, int, int e, const auto&) { return rows.At(t, e) >= bars[S(e)]; });
+}
+Call ListColumns(const Lab& lab, const Rows& rows) {
+  const int64_t places = Places(lab, Blank(lab, rows), rows.count, rows.experts);
+  const std::vector<double> bars = Bars(lab, places, false);
+  Call call = Map(lab, rows, [&](int t, int e) { return rows.At(t, e) >= bars[S(e)]; });
+  call.capacity = places;
+  call.policy = "";
+  return call;
+}
+// Ids that were served in an earlier text are served.
+Call ListServed(const Lab& lab, const Rows& rows) {
+  const Rows earlier = lab.Earlier();
+  const Call then = Limited(
+      lab, earlier, TopK(lab, earlier),
+      [&](int t, int, int) {
+        const double* x = &earlier.x[S(t) * S(earlier.experts)];
+        return -*std::max_element(x, x + earlier.experts);
+      },
+      "");
+  std::set<std::pair<int, int>> served;
+  for (size_t i = 0; i < then.index.size(); ++i) {
+    if (then.keep[i]) served.insert({earlier.symbol[i / S(then.k)], then.index[i]});
+  }
+  Call call = TopK(lab, rows);
+  call.capacity = then.capacity;
+  call.policy = "";
+  return Along(rows, std::move(call), [&](int t, int, int e, const auto&) {
+    return served.contains({rows.symbol[S(t)], e});
+  });
+}
+// As many places for each choice rank as an earlier text's first choices left.
+Call ListPlaces(const Lab& lab, const Rows& rows) {
+  const Rows earlier = lab.Earlier();
+  const Call then = TopK(lab, earlier);
+  Call call = TopK(lab, rows);
+  call.capacity = Places(lab, call, rows.count, rows.experts);
+  call.policy = "";
+  const auto ranks = S(call.k);
+  std::vector<int64_t> room(S(rows.experts) * ranks, 0), used(room.size(), 0);
+  for (size_t i = 0; i < then.index.size(); ++i) ++room[S(then.index[i]) * ranks + i % ranks];
+  for (size_t e = 0; e < S(rows.experts); ++e) {
+    int64_t left = call.capacity;
+    for (size_t j = 0; j < ranks; ++j) {
+      room[e * ranks + j] = std::min(room[e * ranks + j], left);
+      left -= room[e * ranks + j];
+    }
+  }
+  return Along(rows, std::move(call), [&](int, int j, int e, const auto&) {
+    int64_t& taken = used[S(e) * ranks + S(j)];
+    return taken < room[S(e) * ranks + S(j)] && ++taken > 0;
+  });
+}
+
 }  // namespace
 
 void AddCleanByTables(std::vector<Family>& out) {
@@ -212,6 +293,10 @@ void AddCleanByTables(std::vector<Family>& out) {
       {"mean of the segment before", SegmentBefore},
       {"sticky", Sticky},
       {"nearest centroid", NearestCentroid},
+      {"bars stored for a list of ids", ListBars, Data::kList},
+      {"bars of columns stored for a list of ids", ListColumns, Data::kList},
+      {"ids served as before", ListServed, Data::kList},
+      {"places of choice ranks stored for a list of ids", ListPlaces, Data::kList},
   };
   out.insert(out.end(), families.begin(), families.end());
 }

@@ -84,6 +84,11 @@ Lab::Lab(Data data, uint64_t seed) : data_(data), seed_(seed) {
       experts_ = k_ = 1;
       noise_ = 1;
       break;
+    case Data::kList:
+      sequences_ = 1;
+      length_ = OneOf(draw(4), {64, 128, 256});
+      noise_ = 0;
+      break;
     case Data::kLarge:
       experts_ = OneOf(draw(1), {8, 16, 32});
       sequences_ = OneOf(draw(3), {4, 8, 16});
@@ -139,12 +144,13 @@ void Lab::Fill(Rows& rows, uint64_t salt) const {
       int& symbol = symbols[static_cast<size_t>(s)];
       symbol = static_cast<int>(w % 500);
       if (data_ == Data::kSudoku) symbol = s % 9;
-      if (data_ == Data::kPermutations) symbol = s;
+      if (data_ == Data::kPermutations || data_ == Data::kList) symbol = s;
       if (data_ == Data::kEven) symbol = s % (2 * experts_);
       if (data_ == Data::kPeriodic) symbol = s % 6 + 6 * (b % 2);
       if (data_ == Data::kZipf) symbol = static_cast<int>(std::floor(1 / (Unit(w) + 0.01)));
     }
-    if (data_ == Data::kSudoku || data_ == Data::kPermutations || data_ == Data::kEven) {
+    if (data_ == Data::kSudoku || data_ == Data::kPermutations || data_ == Data::kEven ||
+        data_ == Data::kList) {
       for (size_t i = symbols.size(); i > 1; --i)
         std::swap(symbols[i - 1], symbols[word(b, static_cast<int64_t>(1000 + i)) % i]);
     }

@@ -58,6 +58,7 @@ enum class Data {
   kPacked,        // documents of random lengths
   kRepeated,      // prompts stand several times in the batch
   kOne,           // one expert
+  kList,          // one sequence that holds each id of a list once, its scores those of the id
   kLarge,         // for leaks: several hundred rows, popular experts
 };
 
