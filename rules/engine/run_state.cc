@@ -267,13 +267,16 @@ void RunState::Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose
       group.progress.Finish(source.rank());
       group.endings.Said(source, progress);
     }
+    if (!group.late.empty()) late_of_.emplace(&group, source.rank());
     group.newest_step = std::max(group.newest_step, group.progress.newest_step());
   }
+  for (const auto& [of, step] : late_until_) late_of_.insert(of);
   Charge(*batch);
   for (auto& [key, group] : groups_) {
     CloseReady(key, group, on_close);
-    CloseLate(key, group, false, on_close);
+    CloseLateSpokenOf(key, group, on_close);
   }
+  late_of_.clear();
   if (options_.max_bytes > 0) MakeRoom(options_.max_bytes, on_close);
   TellOfLate(on_close);
 }

@@ -157,6 +157,9 @@ class RunState {
                    std::map<int64_t, OpenStep>::iterator step);
   void PersistSteps(Group& group, std::map<int64_t, OpenStep>& list, Archive& archive);
   void CloseLate(const GroupKey& key, Group& group, bool all, const OnClose& on_close);
+  void CloseLateSpokenOf(const GroupKey& key, Group& group, const OnClose& on_close);
+  void CloseLateOf(const GroupKey& key, Group& group, uint32_t rank, bool all,
+                   const OnClose& on_close);
   void TellLate(const SiteStep& common, OpenStep open, const Group& group, const OnClose& on_close);
   void TellOfLate(const OnClose& on_close);
   SiteStep CommonOf(const GroupKey& key, const Group& group, int64_t step) const;
@@ -192,6 +195,8 @@ class RunState {
   // Of the batch that is taken: its newest step, by group; the same of late ones, by rank too.
   std::map<Group*, int64_t> held_until_;
   std::map<std::pair<Group*, uint32_t>, int64_t> late_until_;
+  // Whose late steps that batch speaks of, by itself or by how far they are.
+  std::set<std::pair<Group*, uint32_t>> late_of_;
   std::map<std::string, uint64_t> fresh_late_;  // by cause, not told of yet
   bool late_told_ = false;                      // a late step was, since they were told of
 };

@@ -32,17 +32,33 @@ void RunState::CountLate(const Group* group, const v1::Source& source, int64_t s
 // say nothing more; or when more than a window of it waits. `all`: now.
 void RunState::CloseLate(const GroupKey& key, Group& group, bool all, const OnClose& on_close) {
   for (auto at = group.late.begin(); at != group.late.end();) {
-    auto& [rank, steps] = *at;
-    const bool over = all || group.progress.finished(rank);
-    const int64_t through = group.progress.complete_through(rank);
-    const auto window = static_cast<size_t>(options_.window_steps);
-    while (!steps.empty() && (over || steps.begin()->first <= through || steps.size() > window)) {
-      const int64_t step = steps.begin()->first;
-      OpenStep open = TakeOut(group, &steps, steps.begin());
-      TellLate(CommonOf(key, group, step), std::move(open), group, on_close);
-    }
-    at = steps.empty() ? group.late.erase(at) : std::next(at);
+    const uint32_t rank = (at++)->first;
+    CloseLateOf(key, group, rank, all, on_close);
   }
+}
+
+// Of the others nothing has changed.
+void RunState::CloseLateSpokenOf(const GroupKey& key, Group& group, const OnClose& on_close) {
+  for (auto at = late_of_.lower_bound({&group, 0}); at != late_of_.end() && at->first == &group;
+       ++at) {
+    CloseLateOf(key, group, at->second, false, on_close);
+  }
+}
+
+void RunState::CloseLateOf(const GroupKey& key, Group& group, uint32_t rank, bool all,
+                           const OnClose& on_close) {
+  const auto at = group.late.find(rank);
+  if (at == group.late.end()) return;
+  auto& steps = at->second;
+  const bool over = all || group.progress.finished(rank);
+  const int64_t through = group.progress.complete_through(rank);
+  const auto window = static_cast<size_t>(options_.window_steps);
+  while (!steps.empty() && (over || steps.begin()->first <= through || steps.size() > window)) {
+    const int64_t step = steps.begin()->first;
+    OpenStep open = TakeOut(group, &steps, steps.begin());
+    TellLate(CommonOf(key, group, step), std::move(open), group, on_close);
+  }
+  if (steps.empty()) group.late.erase(at);
 }
 
 void RunState::TellLate(const SiteStep& common, OpenStep open, const Group& group,
@@ -73,7 +89,7 @@ void RunState::MarkGone(const v1::Source& source, LateCause cause, const OnClose
   group.endings.Gone(source, way);
   const GroupKey key{source.attempt(), source.role()};
   CloseReady(key, group, on_close);
-  CloseLate(key, group, false, on_close);
+  CloseLateOf(key, group, source.rank(), false, on_close);
   TellOfLate(on_close);
 }
 

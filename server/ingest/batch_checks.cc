@@ -1,5 +1,6 @@
 #include "server/ingest/batch_checks.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <initializer_list>
@@ -321,6 +322,13 @@ absl::Status CheckBatch(const v1::Batch& batch, const BatchLimits& limits) {
   if (auto s = CheckSources(batch.sources(), limits); !s.ok()) return s;
   if (auto s = CheckSeries(batch, limits); !s.ok()) return s;
   if (auto s = CheckEvidence(batch, limits); !s.ok()) return s;
+  // Each is looked at by itself, and one a source says it all.
+  const int64_t words = int64_t{limits.max_words} * std::max(1, batch.sources_size());
+  if (batch.progress_size() > words) {
+    return absl::InvalidArgumentError(absl::StrCat("progress: ", batch.progress_size(),
+                                                   " entries for ", batch.sources_size(),
+                                                   " sources, at most ", words, " are accepted"));
+  }
   for (int i = 0; i < batch.progress_size(); ++i) {
     if (auto s = CheckSiteAndSource({"progress", i}, batch.progress(i).source(), false, {},
                                     batch.sources_size(), limits);
@@ -349,6 +357,7 @@ absl::Status CheckKeptBatch(const v1::Batch& batch) {
   limits.max_sources = INT_MAX;
   limits.max_columns = INT_MAX;
   limits.max_role = INT_MAX;
+  limits.max_words = INT_MAX;
   return CheckBatch(batch, limits);
 }
 

@@ -16,6 +16,7 @@ struct BatchLimits {
   size_t max_sets = 4096;         // of one stream
   uint32_t max_world = 1u << 17;  // as the engine
   int max_role = 63;              // a newer agent may have some that we do not know
+  int max_words = 64;             // of a source, about how far it is
   // Of a batch, a hello, a stream: what is declared counts for each of them. A process reports for
   // one run.
   size_t max_runs = 8;

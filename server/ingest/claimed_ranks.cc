@@ -30,7 +30,13 @@ bool ClaimedRanks::Has(const v1::Source& source) {
   return known != nullptr && known->attempt() >= source.attempt();
 }
 
+std::shared_ptr<const std::vector<v1::Source>> ClaimedRanks::Shared() {
+  if (shared_ == nullptr) shared_ = std::make_shared<const std::vector<v1::Source>>(list_);
+  return shared_;
+}
+
 std::optional<v1::Source> ClaimedRanks::Add(const v1::Source& source) {
+  shared_ = nullptr;
   const auto [place, fresh] = places_.emplace(KeyOf(source), list_.size());
   if (fresh) {
     list_.push_back(source);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,8 @@ class ClaimedRanks {
   std::optional<v1::Source> Add(const v1::Source& source);
 
   const std::vector<v1::Source>& list() const { return list_; }
+  // The same, for others to keep; made when it is asked for and was changed.
+  std::shared_ptr<const std::vector<v1::Source>> Shared();
   size_t size() const { return list_.size(); }
   const std::set<std::string>& runs() const { return runs_; }
 
@@ -32,6 +35,7 @@ class ClaimedRanks {
   const v1::Source* Find(const v1::Source& source);
 
   std::vector<v1::Source> list_;
+  std::shared_ptr<const std::vector<v1::Source>> shared_;                    // null: it was changed
   std::unordered_map<std::string, size_t, absl::Hash<std::string>> places_;  // in the list, by rank
   std::set<std::string> runs_;
   size_t next_ =

@@ -23,12 +23,12 @@ std::function<void()> ResumptionOf(const StreamState& stream) {
   };
 }
 
-JudgeItem ConnectionItem(JudgeItem::Kind kind, const StreamState& stream, bool backlog = false) {
+JudgeItem ConnectionItem(JudgeItem::Kind kind, StreamState& stream, bool backlog = false) {
   JudgeItem item;
   item.kind = kind;
   item.backlog = backlog;
   item.stream_id = stream.id;
-  item.sources = stream.ranks.list();
+  item.sources = stream.ranks.Shared();
   return item;
 }
 
@@ -154,11 +154,16 @@ void Intake::Hear(const Joined& joined, const v1::Heartbeat& heartbeat) {
     pacer_->Hear(stream.id, heartbeat, &free);
     const bool backlog =
         heartbeat.any_step() && heartbeat.oldest_unsent_step() <= heartbeat.newest_step();
-    // Behind the batches that came before it.
-    journal_->Then(
-        [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kBeat, stream, backlog))] {
-          judge->Push(std::move(*item));
-        });
+    // What it says now is what the one says that is on its way. One costs as much as the stream has
+    // ranks: however many come, the judge hears one after the other.
+    stream.beat->backlog = backlog;
+    if (!stream.beat->on_its_way.exchange(true)) {
+      JudgeItem item = ConnectionItem(JudgeItem::Kind::kBeat, stream);
+      item.beat = stream.beat;
+      // Behind the batches that came before it.
+      journal_->Then(
+          [judge = judge_, item = Share(std::move(item))] { judge->Push(std::move(*item)); });
+    }
   }
   Run(free);
 }

@@ -13,63 +13,59 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 // What a trainer counts, and far enough from the ends to count with.
 bool IsStep(int64_t step) { return step >= 0 && step < kNoLimit / 2; }
 
-template <typename Ranks>
-auto& Find(Ranks* ranks, uint32_t rank) {
-  const auto found =
-      std::find_if(ranks->begin(), ranks->end(), [&](const auto& r) { return r.rank == rank; });
-  return found != ranks->end() ? *found : ranks->emplace_back();
+std::string KeyOf(const v1::Source& source) {
+  return absl::StrCat(source.attempt(), "/", static_cast<int>(source.role()), "/", source.run());
 }
 
 }  // namespace
 
-// kNoLimit when every rank has finished, kNever while one has not said how far it is.
-int64_t Pacer::Position(const Part& part) {
-  int64_t slowest = kNoLimit;
-  for (const Rank& r : part.ranks) {
-    if (!r.finished) slowest = std::min(slowest, r.through);
-  }
-  return slowest;
+int64_t Pacer::Part::position() const {
+  return unfinished.empty() ? kNoLimit : unfinished.begin()->first;
 }
 
 int64_t Pacer::CallPosition(const Stream& stream, const Part& part) const {
-  int64_t slowest = kNoLimit;
-  for (const uint64_t id : calls_.at(stream.call)) {
-    for (const Part& other : streams_.at(id).parts) {
-      if (other.group == part.group) slowest = std::min(slowest, Position(other));
-    }
-  }
-  return slowest;
+  const auto& positions = calls_.at(stream.call).positions;
+  const auto found = positions.find(part.group);
+  return found == positions.end() ? kNoLimit : *found->second.begin();
 }
 
-Pacer::Part& Pacer::PartOf(Stream* stream, const v1::Source& source) {
-  for (Part& part : stream->parts) {
-    if (part.attempt == source.attempt() && part.role == source.role() &&
-        part.run == source.run()) {
-      return part;
-    }
+Pacer::Part& Pacer::PartOf(uint64_t id, Stream* stream, const v1::Source& source,
+                           std::vector<Resume>* free) {
+  for (auto part = stream->parts.begin(); part != stream->parts.end(); ++part) {
+    if (part->attempt != source.attempt() || part->role != source.role() ||
+        part->run != source.run())
+      continue;
+    stream->parts.splice(stream->parts.begin(), stream->parts, part);
+    return stream->parts.front();
   }
-  Part& part = stream->parts.emplace_back();
+  if (stream->parts.size() >= kMostParts) Drop(id, stream, std::prev(stream->parts.end()), free);
+  Part& part = stream->parts.emplace_front();
   part.run = source.run();
   part.attempt = source.attempt();
   part.role = source.role();
-  const auto [group, fresh] =
-      groups_.try_emplace(absl::StrCat(part.attempt, "/", part.role, "/", part.run));
+  const auto [group, fresh] = groups_.try_emplace(KeyOf(source));
   part.group = &group->second;
-  if (fresh) part.group->since = options_.now();
+  if (fresh) {
+    part.group->key = group->first;
+    part.group->since = options_.now();
+  }
   ++part.group->parts;
   return part;
 }
 
-// The rank of the stream, which speaks for it from now on.
-Pacer::Rank& Pacer::RankOf(uint64_t id, Stream* stream, const v1::Source& source) {
-  Part& part = PartOf(stream, source);
+// The stream speaks for the rank from now on.
+Pacer::Part& Pacer::Speak(uint64_t id, Stream* stream, const v1::Source& source,
+                          std::vector<Resume>* free) {
+  Part& part = PartOf(id, stream, source, free);
   part.group->world = std::max(part.group->world, source.world_size());
-  Rank& rank = Find(&part.ranks, source.rank());
-  rank.rank = source.rank();
+  if (part.ranks.try_emplace(source.rank()).second) {
+    part.unfinished.emplace(kNever, source.rank());
+    Count(*stream, &part);
+  }
   const auto [speaker, fresh] = part.group->speakers.try_emplace(source.rank(), id);
   if (!fresh && speaker->second != id)
     TakeOver(id, std::exchange(speaker->second, id), part.group, source.rank());
-  return rank;
+  return part;
 }
 
 // A process that broke off holds nobody for a rank that another one speaks for.
@@ -78,22 +74,54 @@ void Pacer::TakeOver(uint64_t id, uint64_t former, Group* group, uint32_t number
   if (former == id || found == streams_.end() || found->second.call != nullptr) return;
   for (Part& part : found->second.parts) {
     if (part.group != group) continue;
-    Find(&part.ranks, number).finished = true;
+    Finish(&found->second, &part, number);
     Place(former, found->second, &part);
   }
 }
 
-void Pacer::Advance(Group* group, Rank* rank, int64_t through) {
-  if (rank->through == kNever && (group->base == kNever || through < group->base))
-    group->base = through;
-  rank->through = std::max(rank->through, through);
+void Pacer::Advance(Stream* stream, Part* part, uint32_t number, int64_t through) {
+  Rank& rank = part->ranks.at(number);
+  Group& group = *part->group;
+  if (rank.through == kNever && (group.base == kNever || through < group.base))
+    group.base = through;
+  if (through <= rank.through) return;
+  if (!rank.finished) {
+    part->unfinished.erase({rank.through, number});
+    part->unfinished.emplace(through, number);
+  }
+  rank.through = through;
+  Count(*stream, part);
+}
+
+void Pacer::Finish(Stream* stream, Part* part, uint32_t number) {
+  Rank& rank = part->ranks[number];
+  if (std::exchange(rank.finished, true)) return;
+  part->unfinished.erase({rank.through, number});
+  Count(*stream, part);
+}
+
+// Its place among what its call reads together.
+void Pacer::Count(const Stream& stream, Part* part) {
+  if (stream.call == nullptr || part->counted == part->position()) return;
+  Uncount(stream, part);
+  part->counted = part->position();
+  calls_.at(stream.call).positions[part->group].insert(*part->counted);
+}
+
+void Pacer::Uncount(const Stream& stream, Part* part) {
+  if (!part->counted) return;
+  auto& positions = calls_.at(stream.call).positions;
+  const auto of_group = positions.find(part->group);
+  of_group->second.erase(of_group->second.find(*part->counted));
+  if (of_group->second.empty()) positions.erase(of_group);
+  part->counted.reset();
 }
 
 // Whether the stream holds others, and where.
 void Pacer::Place(uint64_t id, const Stream& stream, Part* part) {
   Group& group = *part->group;
   // Who has not said where it is stands where the others began.
-  const int64_t said = Position(*part);
+  const int64_t said = part->position();
   const int64_t position = said == kNever ? group.base : said;
   const bool comes = stream.backlog || stream.call == nullptr;
   const int64_t at = comes && position != kNoLimit ? position : kNever;
@@ -135,60 +163,65 @@ void Pacer::Release(Group* group, std::vector<Resume>* free) {
   if (group->stopped.empty()) return;
   const int64_t limit = Limit(group);
   while (!group->stopped.empty() && group->stopped.begin()->first <= limit) {
-    free->push_back(std::move(group->stopped.begin()->second.resume));
-    group->stopped.erase(group->stopped.begin());
+    const auto first = group->stopped.begin();
+    std::erase_if(streams_.at(first->second.stream).stopped,
+                  [&](const auto& at) { return at.second == first; });
+    free->push_back(std::move(first->second.resume));
+    group->stopped.erase(first);
     --stopped_;
   }
 }
 
-void Pacer::ReleaseStream(uint64_t id, const Stream& stream, std::vector<Resume>* free) {
-  for (const Part& part : stream.parts) {
-    stopped_ -= std::erase_if(part.group->stopped, [&](auto& stopped) {
-      if (stopped.second.stream != id) return false;
-      free->push_back(std::move(stopped.second.resume));
-      return true;
-    });
+void Pacer::ReleaseStream(Stream* stream, std::vector<Resume>* free) {
+  for (const auto& [group, at] : stream->stopped) {
+    free->push_back(std::move(at->second.resume));
+    group->stopped.erase(at);
+    --stopped_;
   }
+  stream->stopped.clear();
 }
 
-void Pacer::TakeFromCall(uint64_t id, Stream* stream) {
-  const auto call = calls_.find(stream->call);
-  stream->call = nullptr;
-  if (call == calls_.end()) return;
-  std::erase(call->second, id);
-  if (call->second.empty()) calls_.erase(call);
+// Null: it is in none.
+void Pacer::EnterCall(Stream* stream, const void* call) {
+  for (Part& part : stream->parts) Uncount(*stream, &part);
+  const auto former = calls_.find(stream->call);
+  if (former != calls_.end() && --former->second.streams == 0) calls_.erase(former);
+  stream->call = call;
+  if (call == nullptr) return;
+  ++calls_[call].streams;
+  for (Part& part : stream->parts) Count(*stream, &part);
+}
+
+void Pacer::Drop(uint64_t id, Stream* stream, std::list<Part>::iterator part,
+                 std::vector<Resume>* free) {
+  ReleaseStream(stream, free);
+  Uncount(*stream, &*part);
+  Group* const group = part->group;
+  if (part->held_at != kNever) group->holders.erase({part->held_at, id});
+  stream->parts.erase(part);
+  Release(group, free);
+  if (--group->parts == 0) groups_.erase(std::string(group->key));
 }
 
 void Pacer::Forget(uint64_t id, std::vector<Resume>* free) {
   const auto found = streams_.find(id);
-  for (Part& part : found->second.parts) {
-    if (part.held_at != kNever) part.group->holders.erase({part.held_at, id});
-    Release(part.group, free);
-  }
-  const std::vector<Part> parts = std::move(found->second.parts);
+  while (!found->second.parts.empty()) Drop(id, &found->second, found->second.parts.begin(), free);
   streams_.erase(found);
-  for (const Part& part : parts) {
-    if (--part.group->parts != 0) continue;
-    groups_.erase(absl::StrCat(part.attempt, "/", part.role, "/", part.run));
-  }
 }
 
 void Pacer::Join(uint64_t id, const void* call, const v1::Hello& hello, std::vector<Resume>* free) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Stream& stream = streams_[id];
-  ReleaseStream(id, stream, free);
-  TakeFromCall(id, &stream);
-  stream.call = call;
-  calls_[call].push_back(id);
+  ReleaseStream(&stream, free);
+  EnterCall(&stream, call);
   const v1::Heartbeat& state = hello.state();
   stream.backlog = state.queued_batches() != 0;
+  const bool known = state.any_step() && IsStep(state.oldest_unsent_step()) &&
+                     state.oldest_unsent_step() <= state.newest_step();
   for (const v1::Source& source : hello.sources()) {
-    Rank& rank = RankOf(id, &stream, source);
-    const bool known = state.any_step() && IsStep(state.oldest_unsent_step()) &&
-                       state.oldest_unsent_step() <= state.newest_step();
-    if (stream.backlog && known) {
-      Advance(PartOf(&stream, source).group, &rank, state.oldest_unsent_step() - 1);
-    }
+    Part& part = Speak(id, &stream, source, free);
+    if (stream.backlog && known)
+      Advance(&stream, &part, source.rank(), state.oldest_unsent_step() - 1);
   }
   Settle(id, &stream, free);
 }
@@ -198,41 +231,40 @@ void Pacer::Leave(uint64_t id, std::vector<Resume>* free) {
   const auto found = streams_.find(id);
   if (found == streams_.end()) return;
   Stream& stream = found->second;
-  ReleaseStream(id, stream, free);
-  TakeFromCall(id, &stream);
+  ReleaseStream(&stream, free);
+  EnterCall(&stream, nullptr);
   Settle(id, &stream, free);
   const bool finished = std::all_of(stream.parts.begin(), stream.parts.end(),
-                                    [](const Part& p) { return Position(p) == kNoLimit; });
+                                    [](const Part& p) { return p.position() == kNoLimit; });
   if (finished) Forget(id, free);
 }
 
 void Pacer::Restore(uint64_t id, const v1::Source& source, int64_t through, bool over, bool alone,
                     std::vector<Resume>* free) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto known = groups_.find(
-      absl::StrCat(source.attempt(), "/", static_cast<int>(source.role()), "/", source.run()));
+  const auto known = groups_.find(KeyOf(source));
   const bool spoken = known != groups_.end() && known->second.speakers.contains(source.rank());
   if (spoken && known->second.speakers.at(source.rank()) != id) return;
   Stream& stream = streams_[id];
-  Rank& rank = RankOf(id, &stream, source);
-  rank.finished |= over && stream.call == nullptr;
-  PartOf(&stream, source).group->alone |= alone;
-  if (IsStep(through)) Advance(PartOf(&stream, source).group, &rank, through);
+  Part& part = Speak(id, &stream, source, free);
+  if (over && stream.call == nullptr) Finish(&stream, &part, source.rank());
+  part.group->alone |= alone;
+  if (IsStep(through)) Advance(&stream, &part, source.rank(), through);
   Settle(id, &stream, free);
 }
 
 // False: the call is not ahead in every one of its groups.
-bool Pacer::Stop(uint64_t id, const Stream& stream, Resume resume) {
+bool Pacer::Stop(uint64_t id, Stream* stream, Resume resume) {
   Group* ahead = nullptr;
   int64_t at = 0;
-  for (const Part& part : stream.parts) {
-    const int64_t position = CallPosition(stream, part);
+  for (const Part& part : stream->parts) {
+    const int64_t position = CallPosition(*stream, part);
     if (position == kNever || position == kNoLimit || position <= Limit(part.group)) return false;
     ahead = part.group;
     at = position;
   }
   if (ahead == nullptr) return false;
-  ahead->stopped.emplace(at, Stopped{id, std::move(resume)});
+  stream->stopped.emplace_back(ahead, ahead->stopped.emplace(at, Stopped{id, std::move(resume)}));
   ++stopped_;
   return true;
 }
@@ -246,13 +278,13 @@ bool Pacer::Hear(uint64_t id, const v1::Batch& batch, uint64_t unsent, Resume re
   stream.backlog = unsent != 0;
   for (const v1::Progress& progress : batch.progress()) {
     const v1::Source& source = batch.sources(static_cast<int>(progress.source()));
-    Rank& rank = RankOf(id, &stream, source);
-    rank.finished |= progress.finished();
+    Part& part = Speak(id, &stream, source, free);
+    if (progress.finished()) Finish(&stream, &part, source.rank());
     if (!progress.any_step() || !IsStep(progress.complete_through())) continue;
-    Advance(PartOf(&stream, source).group, &rank, progress.complete_through());
+    Advance(&stream, &part, source.rank(), progress.complete_through());
   }
   Settle(id, &stream, free);
-  return resume == nullptr || !Stop(id, stream, std::move(resume));
+  return resume == nullptr || !Stop(id, &stream, std::move(resume));
 }
 
 void Pacer::Hear(uint64_t id, const v1::Heartbeat& heartbeat, std::vector<Resume>* free) {

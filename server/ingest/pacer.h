@@ -7,20 +7,25 @@
 // have not said hello. A stream more than half a window ahead of the slowest that holds is not read
 // until that has come closer. A rank that is slow by itself has no backlog and holds nobody; nor
 // does one that was not heard of for `patience`.
+//
+// A word costs what it says, however many ranks its stream, its call or its run has.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "plumbline/v1/ingest.pb.h"
 
 namespace plumbline::server {
@@ -72,12 +77,17 @@ class Pacer {
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
+  // Of one stream. A process reports for one run; who names more, or ever new attempts, is paced by
+  // those it named last.
+  static constexpr size_t kMostParts = 32;
+
   struct Stopped {
     uint64_t stream;
     Resume resume;
   };
   // The ranks of one attempt of one role of one run.
   struct Group {
+    std::string key;
     std::set<std::pair<int64_t, uint64_t>> holders;  // (position, stream)
     std::multimap<int64_t, Stopped> stopped;         // by position
     int64_t base = kNever;                           // where the first to say so began
@@ -88,7 +98,6 @@ class Pacer {
     size_t parts = 0;
   };
   struct Rank {
-    uint32_t rank = 0;
     int64_t through = kNever;  // complete
     bool finished = false;
   };
@@ -98,36 +107,49 @@ class Pacer {
     uint32_t attempt = 0;
     int role = 0;
     Group* group = nullptr;
-    std::vector<Rank> ranks;
-    int64_t held_at = kNever;  // its place in `holders`
+    std::unordered_map<uint32_t, Rank> ranks;
+    std::set<std::pair<int64_t, uint32_t>> unfinished;  // of them: (through, rank)
+    int64_t held_at = kNever;                           // its place in `holders`
+    std::optional<int64_t> counted;                     // its place among its call's positions
+    // kNoLimit when every rank has finished, kNever while one has not said how far it is.
+    int64_t position() const;
   };
   struct Stream {
     const void* call = nullptr;  // null: nobody speaks for it
-    std::vector<Part> parts;
+    std::list<Part> parts;       // the last one spoken of first
     bool backlog = false;
     Clock::time_point heard;
+    std::vector<std::pair<Group*, std::multimap<int64_t, Stopped>::iterator>> stopped;
+  };
+  struct Call {
+    size_t streams = 0;
+    std::unordered_map<const Group*, std::multiset<int64_t>> positions;  // of its streams' parts
   };
 
-  static int64_t Position(const Part& part);
   int64_t CallPosition(const Stream& stream, const Part& part) const;
-  Part& PartOf(Stream* stream, const v1::Source& source);
-  Rank& RankOf(uint64_t id, Stream* stream, const v1::Source& source);
+  Part& PartOf(uint64_t id, Stream* stream, const v1::Source& source, std::vector<Resume>* free);
+  Part& Speak(uint64_t id, Stream* stream, const v1::Source& source, std::vector<Resume>* free);
   void TakeOver(uint64_t id, uint64_t former, Group* group, uint32_t rank);
-  static void Advance(Group* group, Rank* rank, int64_t through);
+  void Advance(Stream* stream, Part* part, uint32_t rank, int64_t through);
+  void Finish(Stream* stream, Part* part, uint32_t rank);
+  void Count(const Stream& stream, Part* part);
+  void Uncount(const Stream& stream, Part* part);
   void Place(uint64_t id, const Stream& stream, Part* part);
   void Settle(uint64_t id, Stream* stream, std::vector<Resume>* free);
-  bool Stop(uint64_t id, const Stream& stream, Resume resume);
-  void TakeFromCall(uint64_t id, Stream* stream);
+  bool Stop(uint64_t id, Stream* stream, Resume resume);
+  void EnterCall(Stream* stream, const void* call);
+  void Drop(uint64_t id, Stream* stream, std::list<Part>::iterator part, std::vector<Resume>* free);
   void Forget(uint64_t id, std::vector<Resume>* free);
   int64_t Limit(Group* group);
   void Release(Group* group, std::vector<Resume>* free);
-  void ReleaseStream(uint64_t id, const Stream& stream, std::vector<Resume>* free);
+  void ReleaseStream(Stream* stream, std::vector<Resume>* free);
 
   const Options options_;
   mutable std::mutex mutex_;
   std::map<std::string, Group> groups_;
-  std::unordered_map<uint64_t, Stream> streams_;
-  std::unordered_map<const void*, std::vector<uint64_t>> calls_;
+  // Senders choose the numbers.
+  std::unordered_map<uint64_t, Stream, absl::Hash<uint64_t>> streams_;
+  std::unordered_map<const void*, Call> calls_;
   size_t stopped_ = 0;
 };
 

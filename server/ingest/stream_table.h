@@ -23,6 +23,7 @@
 #include "server/ingest/series_sets.h"
 #include "server/ingest/shares.h"
 #include "server/journal/stream_book.h"
+#include "server/judge/judge_queue.h"
 
 namespace plumbline::server {
 
@@ -61,6 +62,7 @@ struct StreamState {
   std::vector<v1::Source> former;   // for whom it spoke to a former process
   SeriesSets sets;                  // declared so far, in order of the numbers
   std::string owner_entries;        // of the newest connection's caller (shares.h)
+  const std::shared_ptr<JudgeItem::Beat> beat = std::make_shared<JudgeItem::Beat>();
 };
 
 // Of all streams together, and how much of it one sender may use.

@@ -236,18 +236,20 @@ void Judge::Handle(JudgeItem item) {
       return;
     case JudgeItem::Kind::kConnected: {
       std::lock_guard lock(mutex_);
-      for (const v1::Source& s : item.sources)
+      for (const v1::Source& s : *item.sources)
         runs_.Connected(item.stream_id, s, item.backlog, now, UnixNanos());
       return;
     }
     case JudgeItem::Kind::kBeat: {
+      item.beat->on_its_way = false;  // what comes from now on is said by another one
+      const bool backlog = item.beat->backlog;
       std::lock_guard lock(mutex_);
-      for (const v1::Source& s : item.sources) runs_.Beat(item.stream_id, s, item.backlog, now);
+      for (const v1::Source& s : *item.sources) runs_.Beat(item.stream_id, s, backlog, now);
       return;
     }
     case JudgeItem::Kind::kDisconnected: {
       std::lock_guard lock(mutex_);
-      for (const v1::Source& s : item.sources)
+      for (const v1::Source& s : *item.sources)
         runs_.Disconnected(item.stream_id, s, now, item.process_ended);
       return;
     }

@@ -3,11 +3,13 @@
 // Batches count from the moment they are read, on their way through the journal too.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -33,9 +35,15 @@ struct JudgeItem {
   ParsedBatch batch;
   uint64_t entry = 0;   // of the journal, of a batch
   int64_t unix_ns = 0;  // when the batch was received
-  std::vector<v1::Source> sources;
-  bool backlog = false;        // of kConnected and kBeat: evidence waits to be sent
+  std::shared_ptr<const std::vector<v1::Source>> sources;
+  bool backlog = false;        // of kConnected: evidence waits to be sent
   bool process_ended = false;  // of kDisconnected: as far as its connection tells
+  // Of kBeat: likewise, as it was said last. A stream has one beat on its way at most.
+  struct Beat {
+    std::atomic<bool> backlog{false};
+    std::atomic<bool> on_its_way{false};
+  };
+  std::shared_ptr<Beat> beat;
   v1::JudgeEvent event;
   std::function<void(absl::Status)> decided;  // after `event` was applied, or could not be kept
   std::function<void()> task;

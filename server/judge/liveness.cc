@@ -1,8 +1,11 @@
 #include "server/judge/liveness.h"
 
 #include <algorithm>
-#include <set>
+#include <climits>
+#include <string_view>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace plumbline::server {
 namespace {
@@ -29,6 +32,11 @@ bool Declared(v1::Span::Kind kind) {
          kind == v1::Span::KIND_COMPILE;
 }
 
+// Numbers first: nothing a run may be called can then imitate another key. Of any attempt.
+std::string RankKey(const v1::Source& s) {
+  return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
+}
+
 void AddRanks(const std::vector<v1::Source>& sources,
               google::protobuf::RepeatedField<uint32_t>* ranks) {
   for (const v1::Source& source : sources) ranks->Add(source.rank());
@@ -38,25 +46,57 @@ void AddRanks(const std::vector<v1::Source>& sources,
 
 void Liveness::Joined(const v1::Hello& hello, uint64_t connection, Time now) {
   std::lock_guard lock(mutex_);
+  const uint64_t id = hello.stream_id();
+  const auto known = processes_.find(id);
+  if (known != processes_.end() && known->second.connection > connection) return;
   // A new process of a rank takes the place of the one that ended.
-  for (auto at = processes_.begin(); away_ && at != processes_.end();) {
-    const Process& other = at->second;
-    const bool same =
-        at->first != hello.stream_id() && !other.connected &&
-        std::any_of(hello.sources().begin(), hello.sources().end(), [&](const v1::Source& s) {
-          return std::any_of(other.sources.begin(), other.sources.end(), [&](const v1::Source& o) {
-            return s.run() == o.run() && s.role() == o.role() && s.rank() == o.rank();
-          });
-        });
-    at = same ? processes_.erase(at) : std::next(at);
+  std::set<uint64_t> ended;
+  for (const v1::Source& source : hello.sources()) {
+    const auto others = by_rank_.find(RankKey(source));
+    if (others == by_rank_.end()) continue;
+    for (const uint64_t other : others->second) {
+      if (other != id && !processes_.at(other).connected) ended.insert(other);
+    }
   }
-  Process& process = processes_[hello.stream_id()];
-  if (process.connection > connection) return;
+  for (const uint64_t other : ended) Erase(other);
+  Unlist(id);
+  Process& process = processes_[id];
   process.connection = connection;
   process.sources = {hello.sources().begin(), hello.sources().end()};
   process.connected = true;
   process.unreachable = false;
   process.heard = now;
+  List(id, &process);
+}
+
+// Under the ranks and runs that it says it is of.
+void Liveness::List(uint64_t id, Process* process) {
+  std::set<Key> groups;
+  for (const v1::Source& source : process->sources) {
+    by_rank_[RankKey(source)].insert(id);
+    by_run_[source.run()].insert(id);
+    ++process->ranks_by_run[source.run()];
+    groups.emplace(source.run(), source.attempt(), source.role());
+  }
+  process->groups.assign(groups.begin(), groups.end());
+}
+
+void Liveness::Unlist(uint64_t id) {
+  const auto found = processes_.find(id);
+  if (found == processes_.end()) return;
+  const auto take_out = [id](auto* lists, const std::string& key) {
+    const auto list = lists->find(key);
+    if (list != lists->end() && list->second.erase(id) > 0 && list->second.empty())
+      lists->erase(list);
+  };
+  for (const v1::Source& source : found->second.sources) take_out(&by_rank_, RankKey(source));
+  for (const auto& [run, ranks] : found->second.ranks_by_run) take_out(&by_run_, run);
+  found->second.ranks_by_run.clear();
+}
+
+void Liveness::Erase(uint64_t id) {
+  Unlist(id);
+  processes_.erase(id);
 }
 
 void Liveness::Left(uint64_t stream_id, uint64_t connection, Time now) {
@@ -65,12 +105,11 @@ void Liveness::Left(uint64_t stream_id, uint64_t connection, Time now) {
   if (found == processes_.end() || found->second.connection != connection) return;
   Process& process = found->second;
   if (process.finished) {
-    processes_.erase(found);
+    Erase(stream_id);
     return;
   }
   process.connected = false;
   process.left = now;
-  away_ = true;
   process.unreachable = now - process.heard > kSilent;
 }
 
@@ -111,12 +150,12 @@ void Liveness::Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now) {
 
 void Liveness::Forget(const std::string& run) {
   std::lock_guard lock(mutex_);
-  std::erase_if(processes_, [&](const auto& p) {
-    const auto& sources = p.second.sources;
-    return !sources.empty() && std::all_of(sources.begin(), sources.end(),
-                                           [&](const v1::Source& s) { return s.run() == run; });
-  });
-  std::erase_if(groups_, [&](const auto& g) { return std::get<0>(g.first) == run; });
+  const auto of_run = by_run_.find(run);
+  for (const uint64_t id : of_run == by_run_.end() ? std::set<uint64_t>() : of_run->second) {
+    if (processes_.at(id).ranks_by_run.size() == 1) Erase(id);
+  }
+  groups_.erase(groups_.lower_bound(Key(run, 0, INT_MIN)),
+                groups_.upper_bound(Key(run, UINT32_MAX, INT_MAX)));
 }
 
 // How long a step takes, while steps go on.
@@ -135,27 +174,25 @@ void Liveness::Measure(Group* group, int64_t newest, Time now) {
 
 std::vector<v1::RanksHung> Liveness::Look(Time now) {
   std::lock_guard lock(mutex_);
-  std::erase_if(processes_, [&](const auto& p) {
-    return !p.second.connected && now - p.second.left > kForget;
-  });
-  away_ = std::any_of(processes_.begin(), processes_.end(),
-                      [](const auto& p) { return !p.second.connected; });
-  std::map<std::pair<std::string, int>, uint32_t> attempts;
+  std::vector<uint64_t> forgotten;
   for (const auto& [id, process] : processes_) {
-    for (const v1::Source& s : process.sources) {
-      uint32_t& newest = attempts[{s.run(), s.role()}];
-      newest = std::max(newest, s.attempt());
+    if (!process.connected && now - process.left > kForget) forgotten.push_back(id);
+  }
+  for (const uint64_t id : forgotten) Erase(id);
+  std::map<std::pair<std::string_view, int>, uint32_t> attempts;
+  for (const auto& [id, process] : processes_) {
+    for (const auto& [run, attempt, role] : process.groups) {
+      uint32_t& newest = attempts[{run, role}];
+      newest = std::max(newest, attempt);
     }
   }
   std::map<Key, Members> members;
   for (const auto& [id, process] : processes_) {
-    std::set<Key> keys;
-    for (const v1::Source& s : process.sources) {
-      if (s.attempt() == attempts[{s.run(), s.role()}])
-        keys.insert({s.run(), s.attempt(), s.role()});
-    }
     if (process.finished) continue;
-    for (const Key& key : keys) members[key].all.push_back(&process);
+    for (const Key& key : process.groups) {
+      const auto& [run, attempt, role] = key;
+      if (attempt == attempts[{run, role}]) members[key].all.push_back(&process);
+    }
   }
   std::erase_if(groups_, [&](const auto& g) { return members.count(g.first) == 0; });
   std::vector<v1::RanksHung> told;
@@ -238,17 +275,18 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
 std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time now) const {
   std::lock_guard lock(mutex_);
   std::map<std::string, uint64_t> states;
-  for (const auto& [id, p] : processes_) {
-    const auto of_run = std::count_if(p.sources.begin(), p.sources.end(),
-                                      [&](const v1::Source& s) { return s.run() == run; });
-    if (of_run == 0 || p.finished) continue;
+  const auto listed = by_run_.find(run);
+  if (listed == by_run_.end()) return states;
+  for (const uint64_t id : listed->second) {
+    const Process& p = processes_.at(id);
+    if (p.finished) continue;
     const bool still = p.tells && p.beat > p.moved && now - p.still_since > hang_;
     const char* state = !p.connected              ? (p.unreachable ? "unreachable" : "gone")
                         : now - p.heard > kSilent ? "silent"
                         : Declared(p.stage)       ? "late"
                         : still                   ? "still"
                                                   : "running";
-    states[state] += static_cast<uint64_t>(of_run);
+    states[state] += p.ranks_by_run.at(run);
   }
   return states;
 }

@@ -16,11 +16,13 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
@@ -52,9 +54,12 @@ class Liveness {
   static constexpr std::chrono::seconds kSilent{5};  // several heartbeats
 
  private:
+  using Key = std::tuple<std::string, uint32_t, int>;  // run, attempt, role
   struct Process {
     uint64_t connection = 0;
     std::vector<v1::Source> sources;
+    std::vector<Key> groups;                       // that they belong to, each once
+    std::map<std::string, uint64_t> ranks_by_run;  // how many
     bool connected = true;
     bool finished = false;
     bool unreachable = false;  // it was silent before its connection broke
@@ -67,7 +72,6 @@ class Liveness {
     bool tells = false;  // how long it stands
     v1::Span::Kind stage = v1::Span::KIND_UNSPECIFIED;
   };
-  using Key = std::tuple<std::string, uint32_t, int>;  // run, attempt, role
   struct Group {
     std::deque<double> steps;  // seconds, newest last
     int64_t newest = -1;
@@ -82,14 +86,19 @@ class Liveness {
   };
 
   void Advance(Process* process, int64_t newest, Time now);
+  void List(uint64_t stream_id, Process* process);
+  void Unlist(uint64_t stream_id);
+  void Erase(uint64_t stream_id);
   static void Measure(Group* group, int64_t newest, Time now);
   bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const;
 
   const Nanos hang_;
   mutable std::mutex mutex_;
-  std::unordered_map<uint64_t, Process> processes_;  // by stream
+  // Senders choose the numbers and names.
+  std::unordered_map<uint64_t, Process, absl::Hash<uint64_t>> processes_;  // by stream
+  // Streams, connected or not, by the rank and by the run that they say they are of.
+  std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_rank_, by_run_;
   std::map<Key, Group> groups_;
-  bool away_ = false;  // some process may have left and not come back
 };
 
 }  // namespace plumbline::server

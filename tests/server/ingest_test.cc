@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "audit/live/doctor_batch.h"
 #include "tests/server/support.h"
 
@@ -51,6 +53,28 @@ TEST_F(IngestTest, LeakingEvidenceBecomesOneIncident) {
   EXPECT_EQ(incidents[0].finding().strength(), v1::STRENGTH_PROVED);
   EXPECT_EQ(incidents[0].finding().fingerprint().size(), 32u);
   EXPECT_EQ(server_.Run("exp")->open_incidents(), server_.Incidents("exp").size());
+}
+
+// A word of a few bytes about thousands of ranks, without a pause.
+TEST_F(IngestTest, AFloodOfHeartbeatsIsHeardOneByOne) {
+  std::vector<v1::Source> sources;
+  for (uint32_t rank = 0; rank < 4096; ++rank) sources.push_back(SourceOf("beats", rank, 4096));
+  AgentStream agent(server_, 19, sources);
+  ASSERT_TRUE(agent.Welcomed());
+  v1::AgentMessage message;
+  message.mutable_heartbeat()->set_stream_id(19);
+  for (int i = 0; i < 10000; ++i) ASSERT_TRUE(agent.SendRaw(message));
+  const v1::Source source = SourceOf("exp");
+  AgentStream other(server_, 20, {source});
+  ASSERT_TRUE(other.Send(LeakingStep(source, 0), 1));
+  EXPECT_TRUE(HasIncident(server_, "exp"));
+  std::istringstream status(
+      ReadFile("/proc/" + std::to_string(server_.process().pid()) + "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) {
+      EXPECT_LT(std::stol(line.substr(6)), 1L << 20) << "KiB";
+    }
+  }
 }
 
 TEST_F(IngestTest, AcknowledgesEveryEightBatchesAndAtOnceWhenFinished) {

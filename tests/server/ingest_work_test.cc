@@ -64,6 +64,16 @@ TEST(IngestWork, CausesAndDeclarationsAreNamesToo) {
   EXPECT_THAT(std::string(CheckBatch(batch, {}).message()), HasSubstr("losses[2].cause: 513"));
 }
 
+TEST(IngestWork, ASourceSaysAFewTimesHowFarItIs) {
+  v1::Batch batch;
+  *batch.add_sources() = SourceOf("run", 0);
+  for (int i = 0; i < 64; ++i) batch.add_progress();
+  EXPECT_TRUE(CheckBatch(batch, {}).ok());
+  batch.add_progress();
+  EXPECT_THAT(std::string(CheckBatch(batch, {}).message()),
+              HasSubstr("progress: 65 entries for 1 sources, at most 64"));
+}
+
 TEST(IngestWork, ABatchSpeaksOfFewRuns) {
   v1::Batch batch;
   for (int i = 0; i < 8; ++i) *batch.add_sources() = SourceOf("run" + std::to_string(i), 0);
