@@ -42,19 +42,50 @@ bool SameLeading(const TensorView& x, const TensorView& y) {
 }
 
 absl::Status CheckEach(const ProductInput& in) {
-  const std::pair<const char*, const TensorView*> all[] = {
-      {"a", &in.a}, {"b", &in.b}, {"d", &in.d}, {"c", &in.c}};
+  const std::pair<const char*, const TensorView*> all[] = {{"a", &in.a},
+                                                           {"b", &in.b},
+                                                           {"d", &in.d},
+                                                           {"c", &in.c},
+                                                           {"a_scale", &in.a_scale},
+                                                           {"b_scale", &in.b_scale}};
   for (const auto& [name, view] : all) {
-    if (view == &in.c && !view->present()) continue;
+    const bool scale = view == &in.a_scale || view == &in.b_scale;
+    if ((view == &in.c || scale) && !view->present()) continue;
     int64_t count = 0;
     if (absl::Status s = CheckTensor(*view, name, &count); !s.ok()) return s;
-    if (absl::Status s = Expect(IsFloating(view->dtype), name, *view, "floating elements"); !s.ok())
-      return s;
+    const bool fits = IsFloating(view->dtype) || (scale && view->dtype == DType::kU8);
+    if (absl::Status s = Expect(fits, name, *view, "floating elements"); !s.ok()) return s;
     if (absl::Status s = Expect(count > 0, name, *view, "at least one element"); !s.ok()) return s;
     if (view->device != in.a.device)
       return absl::InvalidArgumentError(absl::StrCat(name, ": expected to lie where a does"));
   }
   return absl::OkStatus();
+}
+
+int64_t Ceil(int64_t n, int64_t of) { return n / of + (n % of != 0); }
+int64_t BlockOf(const ProductInput& in) { return in.block > 0 ? in.block : Last(in.a); }
+int64_t Tile(int64_t tile) { return tile > 0 ? tile : 1; }
+bool IsOne(const TensorView& v) { return v.elements() == 1; }
+
+absl::Status CheckScales(const ProductInput& in) {
+  if (in.block < 0 || in.a_tile < 0 || in.b_tile < 0)
+    return absl::InvalidArgumentError("block, a_tile, b_tile: expected 0 or more");
+  const int64_t blocks = Ceil(Last(in.a), BlockOf(in));
+  const TensorView &a = in.a_scale, &b = in.b_scale;
+  if (!a.present() && !b.present() && (in.block > 0 || in.a_tile > 0 || in.b_tile > 0))
+    return absl::InvalidArgumentError("block: expected a_scale or b_scale with it");
+  if (a.present() && !IsOne(a)) {
+    const int64_t rows = Ceil(Leading(in.a).elements(), Tile(in.a_tile));
+    const bool fits = a.rank >= 2 && Last(a) == blocks && Leading(a).elements() == rows;
+    if (absl::Status s =
+            Expect(fits, "a_scale", a, absl::StrCat("[", rows, ",", blocks, "] or one element"));
+        !s.ok())
+      return s;
+  }
+  if (!b.present() || IsOne(b)) return absl::OkStatus();
+  const int64_t columns = Ceil(in.b.shape[1], Tile(in.b_tile));
+  const bool fits = b.rank == 2 && b.shape[0] == blocks && b.shape[1] == columns;
+  return Expect(fits, "b_scale", b, absl::StrCat("[", blocks, ",", columns, "] or one element"));
 }
 
 }  // namespace
@@ -73,6 +104,7 @@ absl::Status CheckProduct(const ProductInput& in) {
                               "a's shape with " + n + " in place of " + k);
       !s.ok())
     return s;
+  if (absl::Status s = CheckScales(in); !s.ok()) return s;
   if (!in.c.present()) return absl::OkStatus();
   const bool bias = in.c.rank == 1 && in.c.shape[0] == in.b.shape[1];
   return Expect(bias || (SameLeading(in.c, in.d) && Last(in.c) == Last(in.d)), "c", in.c,
@@ -135,6 +167,18 @@ void CopyVectors(const ProductPlan& p, const ProductPart& part, bool rows, std::
   }
 }
 
+// A scale a block: few, wherever they lie.
+void CopyScales(const ProductPlan& p, const ProductPart& part, bool rows, std::byte* out) {
+  const auto* data = static_cast<const std::byte*>(part.data);
+  const auto size = static_cast<int64_t>(part.size);
+  for (size_t i = 0; size > 0 && i < static_cast<size_t>(rows ? p.rows : p.columns); ++i) {
+    for (int32_t j = 0; j < p.blocks; ++j, out += part.size) {
+      const int64_t from = (rows ? part.row[i] : part.column[i]) + j * part.step;
+      std::memcpy(out, data + from * size, part.size);
+    }
+  }
+}
+
 void CopyElements(const ProductPlan& p, const ProductPart& part, std::byte* out) {
   const auto* data = static_cast<const std::byte*>(part.data);
   ProductPairs pairs(p.rows, p.columns);
@@ -155,6 +199,36 @@ uint64_t SampledRow(uint64_t key, uint64_t rows, int i) {
 uint64_t SampledColumn(uint64_t key, uint64_t columns, int i) {
   return SampleIndex(~key, columns, static_cast<uint64_t>(i));
 }
+
+namespace {
+
+// Where the scales of the sampled rows and columns lie; a tensor's one scale lies nowhere else.
+void PlanScales(const ProductInput& in, uint64_t key, ProductPlan* plan) {
+  if (!in.a_scale.present() && !in.b_scale.present()) return;
+  plan->blocks = static_cast<int32_t>(Ceil(plan->inner, BlockOf(in)));
+  if (in.a_scale.present()) {
+    plan->a_scale = PartOf(in.a_scale);
+    if (!IsOne(in.a_scale)) {
+      plan->a_scale.step = LastStride(in.a_scale);
+      const StridedAxes axes = AxesOf(Leading(in.a_scale));
+      const auto rows = static_cast<uint64_t>(Leading(in.a).elements());
+      for (int32_t i = 0; i < plan->rows; ++i)
+        plan->a_scale.row[static_cast<size_t>(i)] =
+            axes.Offset(static_cast<int64_t>(SampledRow(key, rows, i)) / Tile(in.a_tile));
+    }
+  }
+  if (!in.b_scale.present()) return;
+  plan->b_scale = PartOf(in.b_scale);
+  if (IsOne(in.b_scale)) return;
+  plan->b_scale.step = in.b_scale.stride[0];
+  const auto columns = static_cast<uint64_t>(in.b.shape[1]);
+  for (int32_t i = 0; i < plan->columns; ++i)
+    plan->b_scale.column[static_cast<size_t>(i)] =
+        static_cast<int64_t>(SampledColumn(key, columns, i)) / Tile(in.b_tile) *
+        in.b_scale.stride[1];
+}
+
+}  // namespace
 
 ProductPlan PlanProduct(const ProductInput& in, uint64_t key, int vectors, int elements) {
   ProductPlan plan;
@@ -192,7 +266,13 @@ ProductPlan PlanProduct(const ProductInput& in, uint64_t key, int vectors, int e
   plan.b_at = Aligned(static_cast<uint64_t>(plan.rows) * inner * plan.a.size);
   plan.d_at = plan.b_at + Aligned(static_cast<uint64_t>(plan.columns) * inner * plan.b.size);
   plan.c_at = plan.d_at + Aligned(count * plan.d.size);
-  plan.bytes = plan.c_at + Aligned(count * plan.c.size);
+  PlanScales(in, key, &plan);
+  const auto blocks = static_cast<uint64_t>(plan.blocks);
+  plan.a_scale_at = plan.c_at + Aligned(count * plan.c.size);
+  plan.b_scale_at =
+      plan.a_scale_at + Aligned(static_cast<uint64_t>(plan.rows) * blocks * plan.a_scale.size);
+  plan.bytes =
+      plan.b_scale_at + Aligned(static_cast<uint64_t>(plan.columns) * blocks * plan.b_scale.size);
   return plan;
 }
 
@@ -201,6 +281,8 @@ void GatherProduct(const ProductPlan& p, std::byte* out) {
   CopyVectors(p, p.b, false, out + p.b_at);
   CopyElements(p, p.d, out + p.d_at);
   if (p.c.size != 0) CopyElements(p, p.c, out + p.c_at);
+  CopyScales(p, p.a_scale, true, out + p.a_scale_at);
+  CopyScales(p, p.b_scale, false, out + p.b_scale_at);
 }
 
 }  // namespace plumbline

@@ -21,8 +21,14 @@ inline constexpr int kProductElements = kProductVectors * kProductVectors;
 // Borrowed. `a` [..., K]: its leading axes together are the rows of A. `b` [K, N], any strides (a
 // weight [N, K] is handed over transposed). `d` [..., N] with a's leading axes. `c` is absent, of
 // d's shape, or [N].
+//
+// Scales of 8-bit and 4-bit factors: `a_scale` [..., B] with a's leading axes, or in place of them
+// one axis of ceil(rows / a_tile); `b_scale` [B, ceil(N / b_tile)]; B = ceil(K / block). A view of
+// one element is the scale of the whole tensor. Both may be absent.
 struct ProductInput {
-  TensorView a, b, d, c;
+  TensorView a, b, d, c, a_scale, b_scale;
+  int64_t block = 0;               // products that share a scale; 0: K, one scale a row and column
+  int64_t a_tile = 0, b_tile = 0;  // neighbouring rows (columns) that share theirs; 0: 1
 };
 
 // Where one tensor's parts lie, in elements from its data.
@@ -40,9 +46,11 @@ struct ProductPlan {
   int32_t rows = 0;     // of them; fewer than n where the matrix has no more
   int32_t columns = 0;
   int32_t elements = 0;  // m
-  ProductPart a, b, d, c;
-  // Bytes from the start of the gathered memory: a [rows,K], b [columns,K], d [m], c [m], dense.
-  uint64_t b_at = 0, d_at = 0, c_at = 0, bytes = 0;
+  int32_t blocks = 0;    // B; 0: no scales
+  ProductPart a, b, d, c, a_scale, b_scale;
+  // Bytes from the start of the gathered memory: a [rows,K], b [columns,K], d [m], c [m], a_scale
+  // [rows,B], b_scale [columns,B], dense.
+  uint64_t b_at = 0, d_at = 0, c_at = 0, a_scale_at = 0, b_scale_at = 0, bytes = 0;
 };
 
 // Element i pairs row i mod n with column (i + i / n) mod n, where there are such: so the first
@@ -83,7 +91,7 @@ uint64_t SampledColumn(uint64_t key, uint64_t columns, int i);
 
 // Elements that are copied, one a thread.
 PLUMB_HD inline int64_t ProductThreads(const ProductPlan& p) {
-  return (static_cast<int64_t>(p.rows) + p.columns) * p.inner +
+  return (static_cast<int64_t>(p.rows) + p.columns) * (p.inner + p.blocks) +
          2 * static_cast<int64_t>(p.elements);
 }
 
@@ -115,6 +123,15 @@ PLUMB_HD inline ProductPair PairAt(const ProductPlan& p, int32_t i) {
   return pairs.Next();
 }
 
+// Element `at` of the sampled vectors of one factor, or of its scales.
+PLUMB_HD inline void CopyOfVectors(const ProductPart& part, int64_t length, bool rows, int64_t at,
+                                   unsigned char* to) {
+  if (part.size == 0) return;
+  const auto vector = static_cast<size_t>(at / length);
+  const int64_t from = (rows ? part.row[vector] : part.column[vector]) + at % length * part.step;
+  CopyElement(part.data, from, part.size, to, at);
+}
+
 }  // namespace internal
 
 // Copies element `i` of ProductThreads(plan), in the order of the target, so that writes across a
@@ -122,15 +139,15 @@ PLUMB_HD inline ProductPair PairAt(const ProductPlan& p, int32_t i) {
 // lie at multiples of their size.
 PLUMB_HD inline void GatherProductOne(const ProductPlan& p, int64_t i, unsigned char* out) {
   const int64_t of_a = p.rows * p.inner, of_b = p.columns * p.inner;
-  if (i < of_a + of_b) {
-    const bool in_a = i < of_a;
-    const ProductPart& part = in_a ? p.a : p.b;
-    const int64_t at = in_a ? i : i - of_a;
-    const auto vector = static_cast<size_t>(at / p.inner);
-    const int64_t from = (in_a ? part.row[vector] : part.column[vector]) + at % p.inner * part.step;
-    internal::CopyElement(part.data, from, part.size, in_a ? out : out + p.b_at, at);
-    return;
-  }
+  if (i < of_a) return internal::CopyOfVectors(p.a, p.inner, true, i, out);
+  if (i < of_a + of_b) return internal::CopyOfVectors(p.b, p.inner, false, i - of_a, out + p.b_at);
+  const int64_t scales = i - of_a - of_b - 2 * static_cast<int64_t>(p.elements);
+  const int64_t of_a_scale = static_cast<int64_t>(p.rows) * p.blocks;
+  if (scales >= of_a_scale)
+    return internal::CopyOfVectors(p.b_scale, p.blocks, false, scales - of_a_scale,
+                                   out + p.b_scale_at);
+  if (scales >= 0)
+    return internal::CopyOfVectors(p.a_scale, p.blocks, true, scales, out + p.a_scale_at);
   const auto j = static_cast<int32_t>(i - of_a - of_b);
   const bool of_d = j < p.elements;
   const ProductPart& part = of_d ? p.d : p.c;

@@ -10,7 +10,10 @@ namespace {
 constexpr int kWideElements = 64;
 
 uint64_t VectorBytes(const MatmulCall& call) {
-  return call.fields.inner * (DTypeSize(call.input.a.dtype) + DTypeSize(call.input.b.dtype));
+  const uint64_t factors = DTypeSize(call.input.a.dtype) + DTypeSize(call.input.b.dtype);
+  const auto block = static_cast<uint64_t>(call.fields.block);
+  const uint64_t scales = block == 0 ? 0 : (call.fields.inner + block - 1) / block;
+  return call.fields.inner * factors + 2 * sizeof(float) * scales;
 }
 
 }  // namespace
@@ -20,6 +23,13 @@ void Complete(MatmulCall* call) {
   call->fields.inner = static_cast<uint64_t>(a.shape[static_cast<size_t>(a.rank - 1)]);
   call->fields.columns = static_cast<uint64_t>(call->input.b.shape[1]);
   call->fields.rows = Elements(a) / call->fields.inner;
+  const TensorView &a_scale = call->input.a_scale, &b_scale = call->input.b_scale;
+  if (!a_scale.present() && !b_scale.present()) return;
+  const auto one = [](const TensorView& v) { return !v.present() || v.elements() == 1; };
+  const bool tensors = one(a_scale) && one(b_scale);
+  call->fields.tensor_scales = tensors ? 1 : 0;
+  const int64_t block = call->input.block;
+  call->fields.block = block > 0 ? block : static_cast<int64_t>(call->fields.inner);
 }
 
 ProductPlan PlanSample(const MatmulCall& call, const MeasureOptions& options) {
@@ -41,6 +51,12 @@ MatmulCall SampledCall(const MatmulCall& call, const ProductPlan& plan, const st
   sampled.input.d = TensorView::Dense(memory + plan.d_at, from.d.dtype, plan.elements);
   if (from.c.present())
     sampled.input.c = TensorView::Dense(memory + plan.c_at, from.c.dtype, plan.elements);
+  if (from.a_scale.present())
+    sampled.input.a_scale = TensorView::Dense(memory + plan.a_scale_at, from.a_scale.dtype,
+                                              plan.rows, static_cast<int64_t>(plan.blocks));
+  if (from.b_scale.present())
+    sampled.input.b_scale = TensorView::Dense(memory + plan.b_scale_at, from.b_scale.dtype,
+                                              plan.columns, static_cast<int64_t>(plan.blocks));
   sampled.fields.sampled_rows = plan.rows;
   sampled.fields.sampled_columns = plan.columns;
   sampled.fields.elements = plan.elements;

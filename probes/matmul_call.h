@@ -10,6 +10,10 @@
 
 namespace plumbline::probes {
 
+// What u8 scales hold, and how d was stored; the first of each: nobody said.
+inline constexpr std::string_view kScaleFormats[] = {"", "f32", "e8m0", "e4m3"};
+inline constexpr std::string_view kOutputRoundings[] = {"", "nearest", "stochastic"};
+
 // As the trainer declared it (plumbline_matmul_t); views and texts are borrowed.
 struct MatmulCall {
   ProductInput input;  // whole matrices; of a sampled call what was gathered of them
@@ -22,6 +26,13 @@ struct MatmulCall {
     int32_t sampled_rows = 0;  // 0: nothing was gathered, or not yet
     int32_t sampled_columns = 0;
     int32_t elements = 0;
+    double scale = 0;             // of every element of d; 0: 1
+    int64_t block = 0;            // products that share a scale, K where a row has one; 0: none
+    int32_t scale_format = 0;     // index into kScaleFormats
+    int32_t output_rounding = 0;  // index into kOutputRoundings
+    // The scales are one for the whole tensor each.
+    int32_t tensor_scales = 0;
+    int32_t reserved = 0;
   } fields;
 };
 

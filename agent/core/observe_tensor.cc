@@ -1,6 +1,8 @@
 // Observations of tensors, reductions, updates, products and logits, on the trainer's threads.
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <span>
 #include <string>
 
 #include "agent/core/dlpack.h"
@@ -78,13 +80,42 @@ absl::Status CallOf(const plumbline_update_t& given, probes::UpdateCall* call) {
                   {given.offsets, "offsets", &call->offsets}});
 }
 
+// The text's place in a list of those that are known; absent: 0.
+absl::Status PlaceOf(const char* name, const char* text, std::span<const std::string_view> known,
+                     int32_t* place) {
+  const auto found = std::find(known.begin(), known.end(), TextOf(text));
+  *place = static_cast<int32_t>(found - known.begin());
+  if (found != known.end()) return absl::OkStatus();
+  std::string words;
+  for (const std::string_view word : known.subspan(1)) words += std::string(word) + ", ";
+  return absl::InvalidArgumentError(std::string(name) + ": expected " + words +
+                                    "or nothing, found \"" + text + "\"");
+}
+
 absl::Status CallOf(const plumbline_matmul_t& given, probes::MatmulCall* call) {
-  call->fields.declared = given.declared_accumulator;
+  probes::MatmulCall::Fields& f = call->fields;
+  f.declared = given.declared_accumulator;
+  f.scale = given.scale;
+  absl::Status s =
+      PlaceOf("scale_format", given.scale_format, probes::kScaleFormats, &f.scale_format);
+  if (s.ok())
+    s = PlaceOf("output_rounding", given.output_rounding, probes::kOutputRoundings,
+                &f.output_rounding);
+  if (!s.ok()) return s;
   call->input_format = TextOf(given.input_format);
   call->library = TextOf(given.library);
   ProductInput& in = call->input;
-  return ViewsOf(
-      {{given.a, "a", &in.a}, {given.b, "b", &in.b}, {given.d, "d", &in.d}, {given.c, "c", &in.c}});
+  // A number that no matrix has is refused by what checks the call.
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  in.block = static_cast<int64_t>(std::min(given.block, kMost));
+  in.a_tile = given.a_tile;
+  in.b_tile = given.b_tile;
+  return ViewsOf({{given.a, "a", &in.a},
+                  {given.b, "b", &in.b},
+                  {given.d, "d", &in.d},
+                  {given.c, "c", &in.c},
+                  {given.a_scale, "a_scale", &in.a_scale},
+                  {given.b_scale, "b_scale", &in.b_scale}});
 }
 
 absl::Status CallOf(const plumbline_logits_t& given, probes::LogitsCall* call) {

@@ -192,8 +192,9 @@ class Observations:
     # ---- matrix products -----------------------------------------------------------------------
 
     def observe_matmul(self, layer, a=None, b=None, d=None, c=None, accumulator=None, input_format=None,
-                       library=None, **unknown):  # fmt: skip
-        """One matrix product d = a @ b (+ c), as it was computed.
+                       library=None, scale=None, a_scale=None, b_scale=None, block=None, a_tile=None,
+                       b_tile=None, scale_format=None, output_rounding=None, **unknown):  # fmt: skip
+        """One matrix product d = a @ b (+ c), as it was computed; of scaled factors d = scale * a @ b.
 
         a [..., K], b [K, N] (of a linear layer `weight.t()`), d [..., N], c of d's shape or [N]
         (a bias); floating, not f64. On captured steps up to 32 rows of a, 32 columns of b and the
@@ -202,6 +203,12 @@ class Observations:
         input_format: "tf32" where fp32 inputs are meant to be cut; else the format of values in a
         wider dtype ("e4m3", "bf16"). library: what computed it,
         with its version ("cuBLAS 12.4"): a change of arithmetic is reported beside a change here.
+        scale: one factor of d, a number. a_scale, b_scale: what the values of a and b were divided by
+        before their cast, as `torch._scaled_mm` takes them: one element for the whole tensor, [..., 1]
+        and [1, N] for a row and a column, or [..., ceil(K / block)] and [ceil(K / block), N] with
+        `block` products to a scale (MXFP8 and MXFP4 32, NVFP4 16); a_tile, b_tile: so many rows
+        (columns) share theirs (128 x 128 tiles: block=128, b_tile=128). Floating, or uint8 in
+        scale_format "e8m0" | "e4m3". output_rounding "stochastic": d was stored so.
         """
         try:
             if self._step < self._matmul_words[layer][0]:
@@ -212,7 +219,8 @@ class Observations:
             return self._unknown("observe_matmul", layer, unknown)
         self._observe(
             KIND_MATMUL, layer, "matmul", (self._matmul_words, layer), _observe.pack_matmul,
-            (a, b, d, c, accumulator, input_format, library),
+            (a, b, d, c, accumulator, input_format, library, scale, a_scale, b_scale, block, a_tile,
+             b_tile, scale_format, output_rounding),
         )  # fmt: skip
 
     # ---- rollouts ------------------------------------------------------------------------------

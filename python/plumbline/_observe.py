@@ -3,6 +3,7 @@
 import array
 import operator
 import struct
+import sys
 
 from ._process_groups import describe_group
 from ._routing import _choice, _count, _text
@@ -12,7 +13,7 @@ from ._tensors import MAX_AXES, ON_DEVICE, Unsupported, current_stream, describe
 TENSOR = struct.Struct("=Ii4Q")
 REDUCTION = struct.Struct("=Ii8QiiQIIddIIQIiQ")
 UPDATE = struct.Struct("=Ii9Q4dQ")
-MATMUL = struct.Struct("=Ii7Q")
+MATMUL = struct.Struct("=Ii7Qd5QII")
 LOGITS = struct.Struct("=Ii4QdQ")
 LOGPROBS = struct.Struct("=Ii16Qqq4dii3Q")
 
@@ -158,12 +159,31 @@ def pack_update(scratch, keep, before, after, intended, gradient, moment_before,
     return scratch.address
 
 
-def pack_matmul(scratch, keep, a, b, d, c, accumulator, input_format, library):
+def _scale_bytes(value, scale_format):
+    """torch's scales of powers of two as the bytes that they are, and the word for them."""
+    dtype = str(getattr(value, "dtype", "")).rpartition(".")[2]
+    if dtype != "float8_e8m0fnu":
+        return value, scale_format
+    torch = sys.modules["torch"]
+    return value.view(torch.uint8), "e8m0"
+
+
+def pack_matmul(scratch, keep, a, b, d, c, accumulator, input_format, library, scale, a_scale,
+                b_scale, block, a_tile, b_tile, scale_format, output_rounding):  # fmt: skip
     put = _Packer(scratch, keep)
+    a_scale, scale_format = _scale_bytes(a_scale, scale_format)
+    b_scale, scale_format = _scale_bytes(b_scale, scale_format)
     tensors = [put.put(*t) for t in (("a", a), ("b", b), ("d", d), ("c", c))]
+    scales = [put.put(*t) for t in (("a_scale", a_scale), ("b_scale", b_scale))]
+    factor = _number("scale", scale, 1.0)
+    if not factor:
+        raise Unsupported("scale is 0; expected the factor of the product, or None")
     MATMUL.pack_into(
         scratch.block, 0, MATMUL.size, dtype_code("accumulator", accumulator), *tensors,
         _text("input_format", input_format), _text("library", library), put.stream,
+        0.0 if scale is None else factor, *scales, _text("scale_format", scale_format),
+        _text("output_rounding", output_rounding), _big_count("block", block),
+        _count("a_tile", a_tile), _count("b_tile", b_tile),
     )  # fmt: skip
     return scratch.address
 

@@ -164,5 +164,61 @@ TEST(ProductGather, MistakesNameTheTensorAndWhatWasExpected) {
   EXPECT_EQ(says(in), "d: expected to lie where a does");
 }
 
+// Scales of blocks of 4 products: of rows in tiles of 3, of columns in tiles of 8.
+TEST(ProductGather, TakesTheScalesOfWhatItTakes) {
+  Product p(50, 10, 60);
+  std::vector<float> a_scale, b_scale;
+  Product::Fill(17, 3, &a_scale);  // ceil(50 / 3), ceil(10 / 4)
+  Product::Fill(3, 8, &b_scale);   // ceil(60 / 8)
+  p.in.a_scale = TensorView::Dense(a_scale.data(), DType::kF32, 17, 3);
+  p.in.b_scale = TensorView::Dense(b_scale.data(), DType::kF32, 3, 8);
+  p.in.block = 4;
+  p.in.a_tile = 3;
+  p.in.b_tile = 8;
+  ASSERT_TRUE(CheckProduct(p.in).ok()) << CheckProduct(p.in);
+  const ProductPlan plan = PlanProduct(p.in, 77, 32, 1024);
+  EXPECT_EQ(plan.blocks, 3);
+  const Gathered g = OnHost(plan);
+  EXPECT_EQ(AsThreads(plan), g.bytes);
+  for (int i = 0; i < plan.rows; ++i) {
+    const auto row = static_cast<int64_t>(SampledRow(77, 50, i));
+    const auto column = static_cast<int64_t>(SampledColumn(77, 60, i));
+    for (int j = 0; j < 3; ++j) {
+      EXPECT_EQ(g.At(plan.a_scale_at, 3 * i + j), static_cast<float>(1000 * (row / 3) + j));
+      EXPECT_EQ(g.At(plan.b_scale_at, 3 * i + j), static_cast<float>(1000 * j + column / 8));
+    }
+  }
+}
+
+TEST(ProductGather, OneElementScalesTheTensor) {
+  Product p(9, 10, 6);
+  float one = 0.5F;
+  p.in.a_scale = TensorView::Dense(&one, DType::kF32, 1);
+  const ProductPlan plan = PlanProduct(p.in, 77, 32, 1024);
+  EXPECT_EQ(plan.blocks, 1);
+  const Gathered g = OnHost(plan);
+  EXPECT_EQ(AsThreads(plan), g.bytes);
+  for (int i = 0; i < plan.rows; ++i) EXPECT_EQ(g.At(plan.a_scale_at, i), 0.5F);
+  EXPECT_EQ(plan.b_scale.size, 0u);
+}
+
+TEST(ProductGather, ScalesThatDoNotFitAreNamed) {
+  Product p(50, 10, 60);
+  std::vector<float> scales(200);
+  p.in.block = 4;
+  EXPECT_NE(std::string(CheckProduct(p.in).message()).find("expected a_scale"), std::string::npos);
+  p.in.a_scale = TensorView::Dense(scales.data(), DType::kF32, 50, 2);
+  EXPECT_NE(std::string(CheckProduct(p.in).message()).find("a_scale: expected [50,3]"),
+            std::string::npos);
+  p.in.a_scale = TensorView::Dense(scales.data(), DType::kF32, 50, 3);
+  p.in.b_scale = TensorView::Dense(scales.data(), DType::kF32, 60, 3);
+  EXPECT_NE(std::string(CheckProduct(p.in).message()).find("b_scale: expected [3,60]"),
+            std::string::npos);
+  p.in.b_scale = TensorView();
+  p.in.b_tile = -1;
+  EXPECT_NE(std::string(CheckProduct(p.in).message()).find("expected 0 or more"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace plumbline

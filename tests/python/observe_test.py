@@ -136,13 +136,19 @@ def test_matmul(tmp_path):
 x, w = torch.ones(2, 3, 4, dtype=torch.bfloat16), torch.ones(5, 4, dtype=torch.bfloat16)
 run.observe_matmul("up", x, w.t(), x @ w.t())
 run.observe_matmul("up", x, w.t(), x @ w.t(), c=w[:, 0], accumulator=torch.float32,
-                   input_format="tf32", library="oneDNN 2")""",
+                   input_format="tf32", library="oneDNN 2")
+run.observe_matmul("up", x, w.t(), x @ w.t(), scale=0.25, a_scale=torch.ones(3, 2),
+                   b_scale=torch.full((2, 5), 127, dtype=torch.uint8), block=2, a_tile=2,
+                   scale_format="e8m0", output_rounding="stochastic")""",
         "matmul ",
     )
     assert lines == [
         "matmul up/matmul step=3 declared=0 a=4:16[2,3,4]300 b=4:16[4,5]210 d=4:16[2,3,5]1860",
         "matmul up/matmul step=3 declared=2 input_format=tf32 library=oneDNN 2 a=4:16[2,3,4]300 "
         "b=4:16[4,5]210 d=4:16[2,3,5]1860 c=4:16[5]15",
+        "matmul up/matmul step=3 declared=0 a=4:16[2,3,4]300 b=4:16[4,5]210 d=4:16[2,3,5]1860 "
+        "scale=0.25 a_scale=2:32[3,2]21 b_scale=1:8[2,5]6985 block=2 tiles=2,0 scale_format=e8m0 "
+        "output_rounding=stochastic",
     ]
 
 

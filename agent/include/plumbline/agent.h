@@ -121,6 +121,14 @@ class Site {
     call.declared_accumulator = facts.declared_accumulator;
     call.input_format = facts.input_format;
     call.library = facts.library;
+    call.scale = facts.scale;
+    call.a_scale = tensors.a_scale.get();
+    call.b_scale = tensors.b_scale.get();
+    call.scale_format = facts.scale_format;
+    call.output_rounding = facts.output_rounding;
+    call.block = facts.block;
+    call.a_tile = facts.a_tile;
+    call.b_tile = facts.b_tile;
     if (!tensors.weight || call.b == nullptr || call.b->ndim != 2)
       return plumbline_observe_matmul(handle_, &call);
     int64_t shape[2] = {call.b->shape[1], call.b->shape[0]}, strides[2] = {1, call.b->shape[1]};

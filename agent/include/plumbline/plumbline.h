@@ -541,10 +541,24 @@ typedef struct plumbline_matmul {
                                ("e4m3", "bf16") where values lie in a wider one; NULL */
   const char* library;      /* that computed it, with its version, or NULL */
   void* cuda_stream;
+  double scale;            /* one factor of the product: d = scale A B (+ c); 0: 1 */
+  const DLTensor* a_scale; /* of factors that were scaled before they were cast: what A's values are
+                              multiplied by. One element: of the whole tensor. Else [..., B] with
+                              a's leading axes, B = ceil(K / block) */
+  const DLTensor* b_scale; /* [B, N], or one element. Floating, or u8 in `scale_format` */
+  const char* scale_format;    /* of u8 scales: "e8m0" or "e4m3"; NULL */
+  const char* output_rounding; /* "nearest", "stochastic" (of the store to d's type), or NULL */
+  uint64_t block;              /* products that share a scale (32, 16, 128); 0: K */
+  uint32_t a_tile;             /* neighbouring rows of a that share theirs: a_scale is [T, B] with
+                                  T = ceil(rows / a_tile); 0: 1 */
+  uint32_t b_tile;             /* neighbouring columns of b: b_scale is [B, ceil(N / b_tile)] */
 } plumbline_matmul_t;
 
-#define PLUMBLINE_MATMUL_INIT \
-  { sizeof(plumbline_matmul_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+/* clang-format off */
+#define PLUMBLINE_MATMUL_INIT                                                                 \
+  {sizeof(plumbline_matmul_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   /* product */   \
+   0.0, NULL, NULL, NULL, NULL, 0, 0, 0}                                      /* scales */
+/* clang-format on */
 
 PLUMBLINE_API plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
                                                           const plumbline_matmul_t* matmul);

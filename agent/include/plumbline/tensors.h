@@ -127,11 +127,19 @@ struct MatmulTensors {
   Tensor d = {};
   Tensor c = {};
   bool weight = false;  // b is [N, K], as a linear layer keeps it, not [K, N]
+  Tensor a_scale = {};  // as plumbline_matmul_t says; [B, N] of b, whatever `weight`
+  Tensor b_scale = {};
 };
 struct MatmulFacts {
   int32_t declared_accumulator = PLUMBLINE_DTYPE_ABSENT;
   const char* input_format = nullptr;
   const char* library = nullptr;
+  double scale = 0;
+  const char* scale_format = nullptr;
+  const char* output_rounding = nullptr;
+  uint64_t block = 0;
+  uint32_t a_tile = 0;
+  uint32_t b_tile = 0;
 };
 
 // As plumbline_logprobs_t: columns [T] or [B,S], and what is known of them.

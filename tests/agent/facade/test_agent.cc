@@ -321,12 +321,22 @@ plumbline_status_t ObserveUpdate(void*, void* site, int64_t step, const plumblin
                 Show("moment_after", u->moment_after) + Show("offsets", u->offsets));
 }
 
+// What is said of scales, where anything is.
+std::string Scales(const plumbline_matmul_t& m) {
+  std::string text = m.scale == 0 ? "" : Number("scale", m.scale);
+  text += Show("a_scale", m.a_scale) + Show("b_scale", m.b_scale);
+  if (m.block != 0)
+    text += " block=" + std::to_string(m.block) + " tiles=" + std::to_string(m.a_tile) + "," +
+            std::to_string(m.b_tile);
+  return text + Text("scale_format", m.scale_format) + Text("output_rounding", m.output_rounding);
+}
+
 plumbline_status_t ObserveMatmul(void*, void* site, int64_t step, const plumbline_matmul_t* m,
                                  plumbline_error_t*) {
   return Logged(Where("matmul", site, step) +
                 " declared=" + std::to_string(m->declared_accumulator) +
                 Text("input_format", m->input_format) + Text("library", m->library) +
-                Show("a", m->a) + Show("b", m->b) + Show("d", m->d) + Show("c", m->c));
+                Show("a", m->a) + Show("b", m->b) + Show("d", m->d) + Show("c", m->c) + Scales(*m));
 }
 
 plumbline_status_t ObserveLogprobs(void*, void* site, int64_t step, const plumbline_logprobs_t* l,
