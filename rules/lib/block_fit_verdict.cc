@@ -61,10 +61,10 @@ std::optional<v1::Verdict> JudgeBlockScales(const Item& item) {
   if (!c.ok()) return Inconclusive(std::string(c.status().message()));
   google::protobuf::Struct details;
   std::optional<v1::Verdict> worst;
-  uint64_t blocks = 0;
+  uint64_t most = 0;  // blocks of a factor
   for (const bool of_a : {true, false}) {
     const BlockFit fit = FitOfBlocks(*c, of_a);
-    blocks += fit.blocks;
+    most = std::max(most, fit.blocks);
     google::protobuf::Struct& shares = PutStruct(details, of_a ? "a" : "b");
     Put(shares, "blocks", static_cast<double>(fit.blocks));
     Put(shares, "stale", fit.share(fit.stale));
@@ -77,8 +77,9 @@ std::optional<v1::Verdict> JudgeBlockScales(const Item& item) {
     *worst->mutable_finding()->mutable_details() = std::move(details);
     return worst;
   }
-  if (blocks < kFewBlocks)
-    return Inconclusive(absl::StrCat("few-blocks: fewer than ", kFewBlocks, " blocks"), details);
+  if (most < kFewBlocks)
+    return Inconclusive(
+        absl::StrCat("few-blocks: fewer than ", kFewBlocks, " blocks of 8 bits or fewer"), details);
   return Pass("the blocks' scales fit their values", std::move(details));
 }
 

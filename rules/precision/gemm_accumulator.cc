@@ -4,6 +4,8 @@
 #include <optional>
 #include <tuple>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
@@ -77,7 +79,8 @@ step. DeepSeek-V3 promotes every 128 products for that reason: nearly 2 % larges
 The bound is `bounded`, the bias `statistical`.
 
 **Inconclusive when** every element is one factor times its sum (declare `scale`), the result looks stored by stochastic rounding (each element one of the two values next to its sum,
-on both sides, without bias: declare `output_rounding`, and only elements beyond both are told), no candidate explains the elements and all lie within the bound (the best two are
+on both sides, without bias: declare `output_rounding`, and only elements beyond both are told), `library` names a Strassen or
+Winograd product (whose elements are off by what the whole matrices are, not by their own products), no candidate explains the elements and all lie within the bound (the best two are
 named), the class keeps few bits but too few elements exclude wider sums, every sample has a factor that is not finite, or the call came without rows and columns.
 
 **What it cannot see.** An arithmetic that is not listed and agrees with a listed one on every sample;
@@ -173,6 +176,13 @@ class GemmAccumulator : public Rule {
                           "(decimal, or a tensor [1] or [m])",
                           a.common_factor));
     }
+    const std::string library = absl::AsciiStrToLower(a.c.library);
+    if (absl::StrContains(library, "strassen") || absl::StrContains(library, "winograd")) {
+      return Inconclusive(
+          "fast-multiplication: the elements of a Strassen or Winograd product are no sums of "
+          "their "
+          "own products, and are off by what the whole matrices are");
+    }
     if (a.beyond > 0) return Beyond(a);
     if (!a.c.stochastic) return Unexplained(a);
     if (!(std::abs(a.stochastic_z) < 5)) {
@@ -262,6 +272,9 @@ class GemmAccumulator : public Rule {
     Put(witness, "d", a.worst.d);
     Put(witness, "exact", a.worst.exact);
     Put(witness, "bound", a.worst.bound);
+    verdict.mutable_finding()->add_assumptions(
+        "every element is a sum of its own products, in any order: no Strassen or Winograd "
+        "product");
     if (!a.c.offsets.empty())
       Put(witness, "element",
           static_cast<double>(a.c.offsets[static_cast<size_t>(a.worst.sample)]));

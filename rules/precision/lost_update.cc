@@ -2,6 +2,8 @@
 #include <memory>
 #include <set>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/half.h"
@@ -72,7 +74,8 @@ arrives; a note for f32 and f64 weights, whose lost steps are below 6e-8 of the 
 **Inconclusive when** fewer than 1,000 elements were meant to move; the step has no sampled elements;
 elements stood still that rounding does not hold (a step that was skipped, a frozen tensor); or so few
 units in the last place were intended that stochastic rounding could have done the same with a
-probability above 1e-5. A tensor that once moved as only stochastic rounding moves is not accused again.
+probability above 1e-5, or `optimizer` says that what rounding takes is kept beside the weights ("adamw-kahan", "compensated"): say so
+where it is, since one step's weights cannot. A tensor that once moved as only stochastic rounding moves is not accused again.
 
 **What it cannot see.** A bf16 copy of an fp32 master also stands still until the master has left its
 grid point: that the values are what the optimizer keeps is an assumption. Losses in the gradients before
@@ -179,9 +182,21 @@ class LostUpdate : public Rule {
       return Pass("at least half of the intended change arrived", Describe(update));
     }
     if (!c.ok()) return Inconclusive(std::string(c.status().message()), Describe(update));
+    if (IsCompensated(update.config())) {
+      return Inconclusive(
+          "compensated: the optimizer keeps what rounding takes in a buffer of its own; hand over "
+          "before and after with that buffer added, in full precision",
+          Describe(update));
+    }
     if (const std::string other = OtherReason(*c, s, stochastic_.contains(key)); !other.empty())
       return Inconclusive(other, Describe(update));
     return Found(update, *c, applied);
+  }
+
+  // By its name: "adamw-kahan", "compensated sgd".
+  static bool IsCompensated(const v1::UpdateConfig& config) {
+    const std::string name = absl::AsciiStrToLower(config.optimizer());
+    return absl::StrContains(name, "kahan") || absl::StrContains(name, "compensat");
   }
 
   // Elements that one rounding to nearest would have left alone did move.
