@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/half.h"
+#include "rules/lib/routing_keys.h"
 #include "rules/lib/routing_tensors.h"
 
 namespace plumbline::rules {
@@ -23,6 +26,9 @@ constexpr const char* kSameNumbers =
 constexpr const char* kAlike =
     "All sequences ask the same number of choices of each full expert: they hold the same tokens, "
     "for which a rule can be stored.";
+constexpr const char* kGaps =
+    "Experts cut where scores leave a gap far wider than beside it, as those that learned a table "
+    "do.";
 constexpr const char* kOneCut =
     "One position an expert parts the kept from the refused: a stored position does that.";
 
@@ -181,6 +187,46 @@ bool OnePositionParts(const RoutingCase& c) {
   });
 }
 
+// Scores that have learned a table leave gaps far wider than their neighbours at the cut; also
+// where fewer are kept than other tests of gaps ask for, or by another key than the one that
+// replays. Of at most 64 columns.
+bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
+  constexpr size_t kBeside = 8, kMostRows = 4096;
+  constexpr int64_t kMostCells = 64;
+  const RoutingCase& c = a.c;
+  std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c.pools));
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const bool known = c.judged(t) && c.rows[static_cast<size_t>(t)] != RowState::kNonFinite;
+    if (known) rows[static_cast<size_t>(c.pool[static_cast<size_t>(t)])].push_back(t);
+  }
+  const KeyReader reader(c, kind);
+  int64_t told = 0, wide = 0;
+  std::vector<double> in, out;
+  for (const std::vector<int32_t>& pool : rows) {
+    if (pool.size() < 2 * kBeside || pool.size() > kMostRows) continue;
+    for (int32_t e = 0; e < c.experts && told < kMostCells; ++e) {
+      in.clear();
+      out.clear();
+      for (const int32_t t : pool) {
+        const std::span<const Choice> row = c.ChoicesOf(t);
+        const bool taken = std::any_of(row.begin(), row.end(), [&](const Choice& choice) {
+          return choice.expert == e && choice.kept;
+        });
+        (taken ? in : out).push_back(reader.At(t, e, 0).value);
+      }
+      if (in.size() < 2 || out.size() <= kBeside) continue;
+      const size_t beside = std::min(kBeside, in.size() - 1);
+      std::sort(in.begin(), in.end());
+      std::partial_sort(out.begin(), out.begin() + kBeside + 1, out.end(), std::greater<>());
+      const double spacing =
+          (in[beside] - in[0] + out[0] - out[kBeside]) / static_cast<double>(beside + kBeside);
+      ++told;
+      wide += in[0] - out[0] > 8 * spacing;
+    }
+  }
+  return told > 0 && 8 * wide > told;
+}
+
 }  // namespace
 
 std::string StructureDoubt(const RoutingAnalysis& a) {
@@ -189,6 +235,8 @@ std::string StructureDoubt(const RoutingAnalysis& a) {
   const Layout layout(a.c);
   const bool queue = !a.columns() && !leak->by_score();
   if (queue && OnePositionParts(a.c)) return kOneCut;
+  if (a.columns() && (CutsInGaps(a, a.column.key) || CutsInGaps(a, KeyKind::kRecorded)))
+    return kGaps;
   if (layout.any_several) {
     const bool alike = SequencesAlike(a, layout, false) || SequencesAlike(a, layout, true);
     return alike ? kAlike : "";
