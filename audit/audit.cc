@@ -92,6 +92,14 @@ class Merge {
   std::map<std::string, uint32_t> newest_attempt_;
 };
 
+// That nothing was judged has a reason nearer than the probes where inputs were refused.
+v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_explanation("Inputs were refused (see Inputs), and nothing else was there to judge.");
+  finding.set_fix("Mend what is said of the inputs, and audit them again.");
+  return verdict;
+}
+
 }  // namespace
 
 bool AuditResult::inputs_failed() const {
@@ -102,8 +110,10 @@ bool AuditResult::inputs_failed() const {
 absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
                                      const std::function<void(const AuditProgress&)>& on_progress) {
   AuditResult result;
-  auto engine = rules::Engine::Create(options.engine,
-                                      [&result](const v1::Verdict& v) { result.report.Add(v); });
+  auto engine = rules::Engine::Create(options.engine, [&result](const v1::Verdict& v) {
+    const bool refused = v.finding().cause().id() == "no-verdict" && result.inputs_failed();
+    refused ? result.report.Add(OfRefusedInputs(v)) : result.report.Add(v);
+  });
   if (!engine.ok()) return engine.status();
   Inputs inputs = FindInputs(options.paths, options.forced, options.mapped);
   std::vector<std::unique_ptr<Source>> sources;

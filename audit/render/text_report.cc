@@ -72,16 +72,23 @@ std::string Inconclusive(const AuditResult& result, const TextStyle& style) {
 }
 
 std::string Passed(const AuditResult& result, const TextStyle& style) {
-  std::map<std::string, std::vector<std::string>> sites;  // by rule
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> sites;  // rule, assumed
   for (const v1::Verdict* verdict : result.report.verdicts()) {
-    if (verdict->kind() == v1::Verdict::KIND_PASS)
-      sites[verdict->rule()].push_back(SiteText(verdict->site()));
+    if (verdict->kind() != v1::Verdict::KIND_PASS) continue;
+    std::string assumed;
+    for (const std::string& assumption : verdict->assumptions())
+      assumed += (assumed.empty() ? "assuming " : "; ") + assumption;
+    sites[verdict->rule()][assumed].push_back(SiteText(verdict->site()));
   }
   if (sites.empty()) return "";
   std::string out = Heading(style, "Passed");
-  for (const auto& [rule, list] : sites) {
+  for (const auto& [rule, lists] : sites) {
     out += "  " + Inked(style, Ink::kGreen, Printable(rule)) + "\n";
-    AppendWrapped(style, 4, "at " + SitesText(list), &out);
+    for (const auto& [assumed, list] : lists) {
+      // What a pass rests on that nobody recorded.
+      if (!assumed.empty()) AppendWrapped(style, 4, Printable(assumed), &out);
+      AppendWrapped(style, 4, "at " + SitesText(list), &out);
+    }
   }
   return out + "\n";
 }
@@ -127,8 +134,11 @@ std::string LastLine(const AuditResult& result) {
 }  // namespace
 
 std::string RenderText(const AuditResult& result, const TextStyle& style) {
-  return Findings(result, style) + Inconclusive(result, style) + Passed(result, style) +
-         InputProblems(result, style) + LastLine(result) + "\n";
+  // Where nothing was judged, what is wrong with the inputs is the reason for all else.
+  const bool first = result.inputs_failed() && result.coverage.judged == 0;
+  return (first ? InputProblems(result, style) : "") + Findings(result, style) +
+         Inconclusive(result, style) + Passed(result, style) +
+         (first ? "" : InputProblems(result, style)) + LastLine(result) + "\n";
 }
 
 }  // namespace plumbline::audit
