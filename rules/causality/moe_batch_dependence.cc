@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
+#include "rules/lib/routing_checked.h"
 #include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_options.h"
 #include "rules/lib/routing_reasons.h"
@@ -70,7 +71,8 @@ class MoeBatchDependence : public Rule {
     for (size_t i = 0; i < analyses.size(); ++i) {
       if (analyses[i] == nullptr) continue;
       const RoutingAnalysis& a = *analyses[i];
-      v1::Verdict verdict = a.blocked.empty() ? Decide(step, a) : Inconclusive(a.blocked);
+      v1::Verdict verdict =
+          a.blocked.empty() ? Checked(a, Decide(step, a)) : Inconclusive(a.blocked);
       *verdict.mutable_details() = a.Details();
       *verdict.mutable_assumptions() = {a.assumptions.begin(), a.assumptions.end()};
       for (uint32_t rank : a.ranks) verdict.mutable_site()->add_ranks(rank);
@@ -126,6 +128,9 @@ class MoeBatchDependence : public Rule {
       return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
       return Inconclusive(complaint);
+    if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
+    if (!a.saturation.contradiction.empty() && c.drops_recorded)
+      return Inconclusive(a.saturation.contradiction);
     if (SetsCapacity(c.routing->config()) && !CapacityCannotRefuse(c)) {
       return Inconclusive(
           "no-expert-full: no choice was refused; who would be dropped did not show");

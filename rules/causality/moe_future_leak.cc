@@ -7,6 +7,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/routing_analysis.h"
 #include "rules/lib/routing_causes.h"
+#include "rules/lib/routing_checked.h"
 #include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_options.h"
 #include "rules/lib/routing_reasons.h"
@@ -60,24 +61,23 @@ structure; pools by metadata; *pairs*, refusals that no policy explains (a draw,
 -N·log2(1-f): another cause would have hit the N choices of experts below capacity, all kept, at the rate f at
 which it hit full ones; balanced assignment.
 
-Clean replays: first come first served over every time-ordered queue, over equal chunks (the short one first
-or last), by sequence, over the first r choices, with a capacity per choice rank. While a cut into unequal
-pieces, a table of positions, an even or sliding budget, or all-or-nothing admission explains the refusals,
-pairs prove nothing. Under recorded pools a cut with as much free as there is to explain, or a table that
-would have met the capacity by accident (2^-7), leaves a hint.
+Clean replays: first come first served over every time-ordered queue, over equal chunks (the short one first or last), by sequence, over the first r
+choices, with a capacity per choice rank. While a cut into unequal pieces, a table of positions, an even or sliding budget, or all-or-nothing
+admission explains the refusals, pairs prove nothing. Under recorded pools a cut with as much free as there is to explain, or a table that would have
+met the capacity by accident (2^-7), leaves a hint.
 
-**Inconclusive when** the configuration says `capacity: none` and choices were refused, all rows of a
-sequence have the same scores (they are not the tokens' own), sequence ids or positions are missing or occur twice, more than half of the rows are
-tied or not finite, refusals contradict the capacity, ranks of a shared pool are missing, randomness of the
-token's own was declared that the scores do not hold, own scores do not explain the choices, or a clean and a leaking policy both fit.
+**Inconclusive when** the configuration says `capacity: none` and choices were refused, an expert kept nothing and all else would pass (a null expert,
+or one left out for its load), the recorded policy is not the one that passes, all rows of a sequence have the same scores (they are not the tokens'
+own), sequence ids or positions are missing or occur twice, more than half of the rows are tied or not finite, refusals or what experts hold
+contradict the capacity, ranks of a shared pool are missing, randomness of the token's own was declared that the scores do not hold, own scores do not
+explain the choices, or a clean and a leaking policy both fit.
 
-**What it cannot see.** Drops by score per device, overflow that is re-routed, anything without a full
-expert. These end inconclusive.
+**What it cannot see.** Drops by score per device, overflow that is re-routed, anything without a full expert: inconclusive.
 
 **Cost.** None in the trainer beyond the routing probe's samples; offline linear in tokens × experts.
 
-**Sources.** The inversion argument is our own. Expert choice: Zhou et al. 2022. Capacity and drops:
-Lepikhin et al. 2020 (GShard), Fedus et al. 2021 (Switch), Riquelme et al. 2021 (batch-prioritised).
+**Sources.** The inversion argument is our own. Expert choice: Zhou et al. 2022. Capacity and drops: Lepikhin et al. 2020 (GShard),
+Fedus et al. 2021 (Switch), Riquelme et al. 2021 (batch-prioritised).
 )page";
 
 constexpr RuleInfo kInfo = {"causality/moe-future-leak",
@@ -139,7 +139,7 @@ class MoeFutureLeak : public Rule {
   static constexpr int64_t kSampled = -1;
 
   v1::Verdict JudgeCall(const SiteStep& step, const RoutingAnalysis& a) const {
-    v1::Verdict verdict = a.blocked.empty() ? Decide(step, a) : Inconclusive(a.blocked);
+    v1::Verdict verdict = a.blocked.empty() ? Checked(a, Decide(step, a)) : Inconclusive(a.blocked);
     *verdict.mutable_details() = a.Details();
     *verdict.mutable_assumptions() = {a.assumptions.begin(), a.assumptions.end()};
     return verdict;
@@ -181,6 +181,7 @@ class MoeFutureLeak : public Rule {
     if (c.non_finite > 0) return Poisoned(c);
     if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
       return Inconclusive(complaint);
+    if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
     if (CapacityCannotRefuse(c)) {
       return Pass(absl::StrCat("every token went where its own scores sent it, and a capacity of ",
                                config.capacity(), " cannot refuse any of a pool's rows"));
@@ -189,6 +190,7 @@ class MoeFutureLeak : public Rule {
       return Inconclusive(
           "no-keep-mask: a capacity is set, but neither keep_mask nor routing_map was recorded");
     }
+    if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
     if (SetsCapacity(config)) {
       return Inconclusive(absl::StrCat("no-expert-full: no choice was refused at capacity ",
                                        config.capacity(), "; who would be dropped did not show"));
@@ -309,9 +311,8 @@ class MoeFutureLeak : public Rule {
     const double bits = std::min(leak.bits, a.capacity_bits);
     if (!(std::min(leak.raw_bits, a.capacity_bits) >= hint_bits_)) {
       return Inconclusive(absl::StrFormat(
-          "few-bits: %d inversions; %s gives every assignment, with %.1f bits (%.1f that one "
-          "capacity refuses); %.0f are needed",
-          a.inversions.inversions, leak.Describe(), leak.raw_bits, a.capacity_bits, hint_bits_));
+          "few-bits: %d inversions; %s gives every assignment, with %.1f bits%s; %.0f are needed",
+          a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), hint_bits_));
     }
     // An own threshold is score-separable too: that full cells hold C must not be luck.
     if (leak.luck_bits < kLuckBits && OneCellAlone(a.saturation)) return OneCell(leak.luck_bits);
@@ -344,10 +345,9 @@ class MoeFutureLeak : public Rule {
     const double bits = std::min(a.certificate.bits, a.capacity_bits);
     if (!a.pairs_speak(hint_bits_) || !(a.capacity_bits >= hint_bits_)) {
       return Inconclusive(absl::StrFormat(
-          "inversions-unexplained: %d inversions (%.1f bits that capacity caused them, %.1f "
-          "against "
-          "refusals of the token's own), and no policy known here gives these refusals",
-          a.inversions.inversions, bits, a.own_refusal_bits));
+          "inversions-unexplained: %d inversions (%.1f bits that capacity caused them; %s), and no "
+          "policy known here gives these refusals",
+          a.inversions.inversions, bits, AgainstOwnRefusals(a)));
     }
     return Found(a, false, bits, a.certificate.pair,
                  absl::StrFormat(

@@ -7,6 +7,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/intervention_replay.h"
 #include "rules/lib/routing_causes.h"
+#include "rules/lib/routing_checked.h"
 #include "rules/lib/routing_facts.h"
 #include "rules/lib/routing_options.h"
 #include "rules/lib/verdicts.h"
@@ -112,6 +113,14 @@ Evidence EvidenceOf(const RoutingAnalysis& a) {
   return {std::min(a.leak()->bits, a.capacity_bits), recorded && no_luck};
 }
 
+// moe-future-leak tells the raw bits of such a replay, as a hint.
+std::string OfRawBits(const RoutingAnalysis& a, double bits) {
+  const RankedReplay* leak = a.columns() ? nullptr : a.leak();
+  if (leak == nullptr || !(leak->raw_bits >= bits + 1)) return "";
+  return absl::StrFormat(" (of %.1f; the others are in cells that another policy fills alike)",
+                         leak->raw_bits);
+}
+
 // Explanations beside the named policy that leave every assignment as it is.
 std::string Rival(const RoutingAnalysis& a) {
   if (a.columns() && (a.column.positional || a.column.by_position))
@@ -133,6 +142,9 @@ std::string Rival(const RoutingAnalysis& a) {
   if (a.scores_of_sequences)
     return "scores-not-own: all rows of a sequence have the same scores, bit for bit";
   const bool may_refuse = SetsCapacity(a.c.routing->config()) && !CapacityCannotRefuse(a.c);
+  if (a.policy == "token-choice" && may_refuse && a.c.drops_recorded &&
+      !a.saturation.contradiction.empty())
+    return a.saturation.contradiction;
   if (a.policy == "token-choice" && may_refuse)
     return "no-expert-full: no choice was refused; who would be dropped did not show";
   return "";
@@ -148,7 +160,7 @@ class MoeIntervention : public Rule {
     if (!replay_) return;
     for (const auto& a : AnalyseRouting(step)) {
       if (a == nullptr) continue;
-      v1::Verdict verdict = Decide(step, *a);
+      v1::Verdict verdict = Checked(*a, Decide(step, *a));
       const google::protobuf::Struct details = a->Details();
       verdict.mutable_details()->MergeFrom(details);
       for (const std::string& assumption : a->assumptions) verdict.add_assumptions(assumption);
@@ -198,8 +210,8 @@ class MoeIntervention : public Rule {
     const double needed = check.row == Row::kClean ? kProofBits : kHintBits;
     if (!(evidence.bits >= needed)) {
       return Inconclusive(
-          absl::StrFormat("few-bits: %s gives every assignment, with %.1f bits; %.0f are needed",
-                          router.how, evidence.bits, needed));
+          absl::StrFormat("few-bits: %s gives every assignment, with %.1f bits%s; %.0f are needed",
+                          router.how, evidence.bits, OfRawBits(a, evidence.bits), needed));
     }
     if (check.row == Row::kClean)
       return Pass(absl::StrFormat("%s: no assignment moved in %d runs", router.how, check.calls));

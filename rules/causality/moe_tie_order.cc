@@ -225,6 +225,9 @@ class MoeTieOrder : public Rule {
     if (a.c.kept_outside_choice) {
       return Inconclusive("kept-outside-choice: whom an expert refused cannot be told");
     }
+    if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
+    if (!a.saturation.contradiction.empty() && a.c.drops_recorded)
+      return Inconclusive(a.saturation.contradiction);
     if (SetsCapacity(a.c.routing->config()) && !CapacityCannotRefuse(a.c)) {
       return Inconclusive("no-expert-full: no choice was refused");
     }

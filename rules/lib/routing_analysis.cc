@@ -163,32 +163,16 @@ void ListAssumptions(RoutingAnalysis& a) {
   }
 }
 
-// An expert that keeps nothing at all is not full but null: capacity keeps what fits. Its choices
-// are the token's own way to take fewer experts.
-void SetAsideNullExperts(RoutingAnalysis& a, uint32_t world_size) {
-  RoutingCase& c = a.c;
-  std::vector<int64_t> kept(static_cast<size_t>(c.experts)), refused(kept.size());
-  for (const Choice& choice : c.choices) {
-    ++(choice.kept ? kept : refused)[static_cast<size_t>(choice.expert)];
-  }
-  std::vector<int32_t> null_experts;
-  for (int32_t e = 0; e < c.experts; ++e) {
-    if (kept[static_cast<size_t>(e)] == 0 && refused[static_cast<size_t>(e)] > 0) {
-      null_experts.push_back(e);
-    }
-  }
+// An expert that keeps nothing at all is not full: capacity keeps what fits.
+void SetAside(RoutingAnalysis& a, uint32_t world_size) {
   // Tokens of other ranks may have filled it.
-  const bool others = world_size > 1 && c.pool_basis == PoolBasis::kUnrecorded;
-  if (null_experts.empty() || (others && a.joined == nullptr) || c.holders_unknown) return;
-  std::erase_if(c.choices, [&](const Choice& choice) {
-    const bool null = kept[static_cast<size_t>(choice.expert)] == 0 && !choice.kept;
-    if (null && c.judged(choice.token)) --c.dropped;
-    return null;
-  });
-  c.IndexChoices();
+  const bool others = world_size > 1 && a.c.pool_basis == PoolBasis::kUnrecorded;
+  if ((others && a.joined == nullptr) || a.c.holders_unknown) return;
+  a.nothing_kept = SetNothingKeptAside(a.c);
+  if (!a.nothing_kept.any()) return;
   a.assumptions.push_back(
       absl::StrCat("experts that keep nothing are null experts, by a stored rule: ",
-                   absl::StrJoin(null_experts, ", ")));
+                   absl::StrJoin(a.nothing_kept.experts, ", ")));
 }
 
 // ---- refusals --------------------------------------------------------------------------------
@@ -291,8 +275,10 @@ void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size
     ListAssumptions(a);
     return;
   }
-  if (!a.c.kept_outside_choice && a.c.dropped > 0) SetAsideNullExperts(a, world_size);
+  if (!a.c.kept_outside_choice && a.c.dropped > 0) SetAside(a, world_size);
   a.saturation = FindSaturation(a.c);
+  if (a.nothing_kept.any() && !a.saturation.contradiction.empty())
+    absl::StrAppend(&a.saturation.contradiction, ". Besides, ", a.nothing_kept.Describe());
   if (a.c.kept_outside_choice) a.column = FindColumnChoice(a.c);
   if (a.c.dropped > 0 && !a.c.kept_outside_choice && a.c.ordered()) {
     AnalyseRefusals(a);

@@ -11,6 +11,7 @@
 #include "rules/lib/routing_case.h"
 #include "rules/lib/routing_columns.h"
 #include "rules/lib/routing_first_come.h"
+#include "rules/lib/routing_nothing_kept.h"
 #include "rules/lib/routing_pairs.h"
 #include "rules/lib/routing_patterns.h"
 #include "rules/lib/routing_ranked.h"
@@ -39,6 +40,9 @@ struct RoutingAnalysis {
   // Every expert that a token scores above zero took it, and no other: a threshold that nobody
   // fits.
   bool zero_decides = false;
+
+  // Experts whose choices were all refused; the case holds those choices no longer.
+  NothingKept nothing_kept;
 
   // Refusals of full experts: who explains them.
   FirstCome first_come;

@@ -12,10 +12,15 @@ namespace plumbline::rules {
 namespace {
 
 // With the router in hand; with the recording alone.
-constexpr const char* kInterventions =
-    "Run the router itself with another suffix (plumbline.check_router), which proves or acquits, "
-    "or "
-    "our own router of this policy (plumb audit --set causality/moe-intervention.replay=on).";
+constexpr const char* kRouterItself =
+    "Run the router itself with another suffix (plumbline.check_router), which proves or acquits";
+constexpr const char* kOurRouter =
+    ", or our own router of this policy (plumb audit --set causality/moe-intervention.replay=on)";
+
+// Draws, prices and what no policy gives stand for no router that could be run again.
+bool MayBeReplayed(const RoutingAnalysis& a) {
+  return a.columns() || a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
+}
 
 // Pairs that no policy explains: selection sampling from a stored demand leaves those of a draw
 // among all that came.
@@ -59,9 +64,14 @@ std::vector<std::string> RoutingAnalysis::doubts() const {
 }
 
 std::string RoutingAnalysis::HowToSettle() const {
-  const std::vector<std::string> doubted = doubts();
-  return absl::StrCat(certificate.pair.found() ? kOwnDraw : "", absl::StrJoin(doubted, " "),
-                      doubted.empty() ? "" : " ", kInterventions);
+  std::vector<std::string> said = doubts();
+  const bool replayed = MayBeReplayed(*this);
+  if (!replayed)
+    said.emplace_back(
+        "It is no proof, however many bits it has: draws, prices and keys that were not recorded "
+        "cannot be run again.");
+  return absl::StrCat(certificate.pair.found() ? kOwnDraw : "", absl::StrJoin(said, " "),
+                      said.empty() ? "" : " ", kRouterItself, replayed ? kOurRouter : "", ".");
 }
 
 }  // namespace plumbline::rules

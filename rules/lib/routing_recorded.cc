@@ -19,7 +19,7 @@ class Reader {
 
   absl::StatusOr<RecordedRouting> Read() {
     for (auto step : {&Reader::Shapes, &Reader::Groups, &Reader::Bias, &Reader::Tokens,
-                      &Reader::Pools, &Reader::Recorded}) {
+                      &Reader::Pools, &Reader::Recorded, &Reader::Agreement}) {
       if (absl::Status status = (this->*step)(); !status.ok()) return status;
     }
     return RecordedRouting{std::move(case_), rule_, std::move(indices_), std::move(keep_)};
@@ -198,6 +198,31 @@ class Reader {
     if (!indices.ok()) return indices.status();
     indices_ = std::move(*indices);
     return absl::OkStatus();
+  }
+
+  // Both say what was kept: of what the mask keeps, the map leaves nothing out.
+  absl::Status Agreement() {
+    if (indices_.empty() || keep_.empty() || !sample_.has_routing_map()) return absl::OkStatus();
+    std::vector<uint8_t> in_map(static_cast<size_t>(case_.experts));
+    int64_t missing = 0, first_row = 0;
+    int32_t first_expert = 0;
+    for (int32_t t = 0; t < case_.tokens; ++t) {
+      if (!case_.judged(t)) continue;
+      ReadMask(sample_.routing_map(), int64_t{t} * case_.experts, case_.experts, in_map.data());
+      for (int32_t j = 0; j < case_.top_k; ++j) {
+        const size_t at =
+            static_cast<size_t>(t) * static_cast<size_t>(case_.top_k) + static_cast<size_t>(j);
+        const int32_t e = indices_[at];
+        if (e < 0 || keep_[at] == 0 || in_map[static_cast<size_t>(e)] != 0) continue;
+        if (missing++ > 0) continue;
+        first_row = t;
+        first_expert = e;
+      }
+    }
+    if (missing == 0) return absl::OkStatus();
+    return Cannot(absl::StrCat("masks-differ: keep_mask keeps ", missing,
+                               " choices that routing_map does not hold, the first at row ",
+                               first_row, ", expert ", first_expert, "; both say what was kept"));
   }
 
   const v1::RoutingConfig& config_;

@@ -370,6 +370,25 @@ Call OverflowLast(const Lab& lab, const Rows& rows) {
   return call;
 }
 
+// ---- experts that are not run
+// ---------------------------------------------------------------------------
+
+// An expert runs in this call where as many choices fell on it as `runs` wants.
+Call RunWhere(const Lab& lab, const Rows& rows, const std::function<bool(double of_even)>& runs) {
+  Call call = TopK(lab, rows);
+  std::vector<int> load(S(rows.experts));
+  for (const int e : call.index) ++load[S(e)];
+  const double even = static_cast<double>(call.index.size()) / rows.experts;
+  return Along(rows, std::move(call),
+               [&](int, int, int e, const auto&) { return runs(load[S(e)] / even); });
+}
+Call UnderloadedNotRun(const Lab& lab, const Rows& rows) {
+  return RunWhere(lab, rows, [](double of_even) { return of_even > 0.8; });
+}
+Call OverloadedFallsOut(const Lab& lab, const Rows& rows) {
+  return RunWhere(lab, rows, [](double of_even) { return of_even < 1.2; });
+}
+
 }  // namespace
 
 // With Data::kLarge: pools of several hundred rows.
@@ -422,6 +441,8 @@ const std::vector<Family>& LeakingFamilies() {
       {"by both neighbours", BothNeighbours, kLarge},
       {"normalised over tokens", NormalisedOverTokens, kLarge},
       {"overflow placed last", OverflowLast, kLarge},
+      {"experts wanted too little are not run", UnderloadedNotRun, kLarge},
+      {"experts wanted too much fall out", OverloadedFallsOut, kLarge},
   };
   return families;
 }
