@@ -10,8 +10,12 @@ namespace plumbline::audit {
 namespace {
 
 constexpr int kTokens = 256;
+// Each sequence competes for places by itself, and asks for other numbers of each expert than the
+// others: no stored rule explains them all.
+constexpr int kSequences = 4;
+constexpr int kLength = kTokens / kSequences;
 constexpr int kExperts = 6;
-constexpr int kCapacity = 32;
+constexpr int kCapacity = 8;  // a sequence
 
 // In [0, 1), the same everywhere: splitmix64. Anything more regular would be data with a structure,
 // on which a stored rule could keep the same tokens.
@@ -60,16 +64,17 @@ Router LeakingRouter() {
       r.scores[at(t, e)] = base + Noise(static_cast<uint32_t>(at(t, e)));
     }
   }
-  for (int e = 0; e < kExperts; ++e) {
+  for (int i = 0; i < kSequences * kExperts; ++i) {
+    const int sequence = i / kExperts, e = i % kExperts;
     std::vector<int> candidates;
-    for (int t = 0; t < kTokens; ++t) {
+    for (int t = sequence * kLength; t < (sequence + 1) * kLength; ++t) {
       if (WantedExpert(t) == e) candidates.push_back(t);
     }
     std::sort(candidates.begin(), candidates.end(),
               [&](int a, int b) { return r.scores[at(a, e)] > r.scores[at(b, e)]; });
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      const bool kept = i < kCapacity;
-      r.keep[static_cast<size_t>(candidates[i])] = kept ? 1 : 0;
+    for (size_t place = 0; place < candidates.size(); ++place) {
+      const bool kept = place < kCapacity;
+      r.keep[static_cast<size_t>(candidates[place])] = kept ? 1 : 0;
       ++(kept ? r.load : r.refused)[static_cast<size_t>(e)];
     }
   }
@@ -82,7 +87,7 @@ void Describe(const Router& r, v1::Routing* routing) {
   config->set_experts(kExperts);
   config->set_capacity_kind(v1::RoutingConfig::CAPACITY_DECLARED);
   config->set_capacity(kCapacity);
-  config->set_pool(v1::RoutingConfig::POOL_MICROBATCH);
+  config->set_pool(v1::RoutingConfig::POOL_SEQUENCE);
   config->set_mode("train");
 
   v1::RoutingSummary* summary = routing->mutable_summary();
@@ -94,14 +99,17 @@ void Describe(const Router& r, v1::Routing* routing) {
 
   v1::RoutingSample* sample = routing->mutable_sample();
   sample->set_scores_are_logits(true);
-  std::vector<int32_t> position(kTokens);
-  for (int t = 0; t < kTokens; ++t) position[static_cast<size_t>(t)] = t;
+  std::vector<int32_t> sequence(kTokens), position(kTokens);
+  for (int t = 0; t < kTokens; ++t) {
+    sequence[static_cast<size_t>(t)] = t / kLength;
+    position[static_cast<size_t>(t)] = t % kLength;
+  }
   Fill(sample->mutable_scores(), v1::DTYPE_F32, {kTokens, kExperts}, r.scores);
   Fill(sample->mutable_topk_indices(), v1::DTYPE_I32, {kTokens, 1}, r.choice);
   Fill(sample->mutable_keep_mask(), v1::DTYPE_U8, {kTokens, 1}, r.keep);
-  Fill(sample->mutable_sequence_id(), v1::DTYPE_I32, {kTokens}, std::vector<int32_t>(kTokens, 0));
+  Fill(sample->mutable_sequence_id(), v1::DTYPE_I32, {kTokens}, sequence);
   Fill(sample->mutable_position(), v1::DTYPE_I32, {kTokens}, position);
-  Fill(sample->mutable_pool_id(), v1::DTYPE_I32, {kTokens}, std::vector<int32_t>(kTokens, 0));
+  Fill(sample->mutable_pool_id(), v1::DTYPE_I32, {kTokens}, sequence);
 }
 
 }  // namespace

@@ -68,20 +68,38 @@ Named OtherPrompt(const DriftStatistics& s) {
       kKeepIds);
 }
 
-// Far outliers that lie on one side, over a bulk that agrees.
+// Far outliers that lie on one side, over a bulk that agrees: how many, above and below.
+struct FarOff {
+  uint64_t above = 0, below = 0;
+  bool found = false;
+};
+
+FarOff FarToOneSide(const DriftStatistics& s) {
+  FarOff far{s.fresh.above()[3], s.fresh.below()[3]};
+  const uint64_t more = std::max(far.above, far.below), less = std::min(far.above, far.below);
+  const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0);
+  far.found =
+      more >= kFewestOutliers && more >= kOneSided * less && bulk_agrees && s.zeros < more / 2;
+  return far;
+}
+
 Named Retokenised(const DriftStatistics& s) {
   if (Named prompt = OtherPrompt(s)) return prompt;
-  const uint64_t above = s.fresh.above()[3], below = s.fresh.below()[3];
-  const uint64_t more = std::max(above, below), less = std::min(above, below);
-  if (CoversLess(s)) return {};
-  const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0);
-  if (more < kFewestOutliers || more < kOneSided * less || !bulk_agrees) return {};
-  if (s.zeros >= more / 2) return {};
+  const FarOff far = FarToOneSide(s);
+  if (!far.found) return {};
+  if (CoversLess(s)) {
+    if (s.declared.mode == v1::LOGPROB_MODE_PROCESSED) return {};
+    return DriftCause{"unknown", 0,
+                      "other token ids than were sampled, or fewer tokens allowed than the trainer "
+                      "has (a grammar): both leave tokens far off on one side",
+                      "Log logprob_mode and the rollout's own token ids, which tell them apart."};
+  }
   return Name(
       kByOutliers,
       absl::StrFormat("%d tokens are off by a factor above 100 %s, %d the other way; the others "
                       "agree",
-                      more, above > below ? "upward" : "downward", less),
+                      std::max(far.above, far.below), far.above > far.below ? "upward" : "downward",
+                      std::min(far.above, far.below)),
       kKeepIds);
 }
 

@@ -21,7 +21,7 @@ using testing::RolloutSpec;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The shares of the parts that hold tokens where there is one step, no worker and no version.
-constexpr double kPoolAndParity = .5 + .0625;
+constexpr double kPoolAndParity = .375 + .0625;
 
 int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
 
