@@ -173,8 +173,8 @@ class Rule {
   // rule then. The answer depends on the site and the options alone.
   virtual bool ReadsScalar(const v1::Site& /*site*/) const { return false; }
 
-  // True: what Judge says of a step rests on each item by itself, and on nothing that was seen
-  // before. Such a rule judges late evidence too (SiteStep::late).
+  // True: Judge is also shown late evidence (SiteStep::late). What it says of it must not need the
+  // step's other items; a rule that remembers keeps late items apart and speaks in JudgeLate.
   virtual bool judges_late() const { return false; }
 
   // Called for each closed step in the order (attempt, step), then by site (layer, op).
@@ -184,7 +184,7 @@ class Rule {
   // fills its verdict's layer, op, steps and ranks itself.
   virtual void JudgeStep(const StepEnd& /*step*/, VerdictSink& /*out*/) {}
 
-  // Called when evidence came late (RunSummary::late has grown), at once.
+  // Called at once when evidence came late, and when a step with late evidence has become whole.
   virtual void JudgeLate(const RunSummary& /*run*/, VerdictSink& /*out*/) {}
 
   // Called once when the run ends (or the audit's input does); verdicts over the run as a whole.
