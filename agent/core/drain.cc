@@ -120,6 +120,7 @@ bool Drain::EmptyRing() {
   return true;
 }
 
+// One record of the ring becomes evidence; the body's form follows from the head's kind.
 void Drain::Handle(const SlotHead& head, const std::byte* body) {
   switch (head.kind) {
     case SlotKind::kStepEnd:
@@ -169,6 +170,7 @@ void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
   Took(head, *e);
 }
 
+// Evidence stands in the batch: counted, and the server's directives learn that it was given.
 void Drain::Took(const SlotHead& head, const v1::Evidence& evidence) {
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
   if (directives_ == nullptr) return;
@@ -233,6 +235,7 @@ void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
   Took(head, *e);
 }
 
+// A span that was open when its step ended belongs to the step that ends next.
 void Drain::HandleSpan(const SlotHead& head, const std::byte* body) {
   SpanBody span;
   std::memcpy(&span, body, sizeof(span));
@@ -255,6 +258,8 @@ void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBod
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 
+// A step ends once the devices have handed over what was launched in it; until then its end is
+// held.
 void Drain::StepEnded(int64_t step, bool sampled) {
   EmptyDevices();
   if (held_ends_.empty() && run_->devices->empty()) return EndStep(step, sampled);
@@ -296,6 +301,7 @@ void Drain::Invalid(const SlotHead& head, const absl::Status& why) {
                head.call, std::string(why.message()).c_str());
 }
 
+// Sites are declared once each, before the first batch that may speak of them.
 void Drain::DeclareSites() {
   for (const size_t n = run_->sites.size(); declared_ < n; ++declared_) {
     builder_.Declare(*run_->sites.at(declared_));

@@ -147,6 +147,7 @@ uint32_t SamplesOf(SiteKind kind) {
 
 }  // namespace
 
+// Copies what is small into the ring: the drain thread measures it.
 template <typename Call>
 plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
   std::byte* record = Reserve(probes::SlotBytes(call), ByteRing::Keep::kLeave);
@@ -160,6 +161,8 @@ plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
   return PLUMBLINE_OK;
 }
 
+// On the host: small tensors are copied and measured later, large ones measured at once, on the
+// caller's thread, so that only their evidence is kept.
 template <typename Call>
 plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* why) {
   if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again

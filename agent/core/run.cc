@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
   return run;
 }
 
+// Where batches wait for the server: in memory, and on disk where a spool is wanted.
 absl::Status Run::OpenOutbox() {
   const AgentOptions& options = state_->options;
   if (options.server.empty()) return absl::OkStatus();
@@ -110,6 +111,7 @@ absl::Status Run::OpenOutbox() {
   return absl::OkStatus();
 }
 
+// The stream first, so that the drain thread's first batch has somewhere to go.
 bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
   const AgentOptions& options = state_->options;
   std::shared_ptr<Directives> directives;
@@ -146,6 +148,7 @@ Run::~Run() {
   if (stream_ != nullptr) stream_->Finish(now);
 }
 
+// Done when all that was observed before it is in the record, and acknowledged by the server.
 plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
   const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
   if (!drain_->Flush(deadline)) {

@@ -104,9 +104,11 @@ plumbline_status_t Run::StepEnd(int64_t step) {
   head.step = step;
   head.sampled = s.cadence.SampleDue(step);
   s.open_step.store(kNoStep, std::memory_order_release);
+  // The ring may be full: the drain thread then learns of the end here.
   if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
     s.missed_end.store(step, std::memory_order_release);
   }
+  // What the step sent sets how often the next ones are looked at.
   uint64_t sample_bytes = 0, summary_bytes = 0;
   const size_t sites = s.sites.size();
   for (size_t i = 0; i < sites; ++i) {
@@ -124,6 +126,7 @@ plumbline_status_t Run::StepEnd(int64_t step) {
     uint64_t* word = site->next_due.load(std::memory_order_acquire);
     if (IsAlwaysDue(site->kind)) continue;
     if (word == nullptr) continue;
+    // The one word that the trainer's due check reads.
     const int64_t next = site->orders.NextDue(step + 1, due, stretch);
     __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
   }

@@ -126,6 +126,7 @@ plumbline_status_t Capturing(const char* call) {
               "%s: a graph is being captured; expected capture_end before", call);
 }
 
+// While a graph is captured the step word says so; the step that was open waits beside it.
 plumbline_status_t CaptureBegin(Run* run, void* replay_stream) {
   AgentCall call(run);
   if (call.status() != PLUMBLINE_OK) return call.status();
@@ -168,6 +169,7 @@ plumbline_status_t CheckStep(Run* run, int64_t step) {
   return PLUMBLINE_OK;
 }
 
+// A step that was left open ends here.
 plumbline_status_t BeginStep(Run* run, int64_t step) {
   if (OpenStep(run) == PLUMBLINE_CAPTURING) return Capturing("step_begin");
   plumbline_status_t status = CheckStep(run, step);

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <fstream>
 
-#include "plumbline/v1/journal.pb.h"
-#include "server/journal/journal_reader.h"
 #include "server/memory_limit.h"
 #include "tests/server/chaos_agents.h"
 #include "tests/server/http_support.h"
+#include "tests/server/made_room.h"
 
 namespace plumbline::test {
 namespace {
@@ -68,19 +67,7 @@ class Budget : public testing::Test {
       agent.Send(OpenStep(source, step, items), static_cast<uint64_t>(step));
     return agent.Acknowledged(static_cast<uint64_t>(steps));
   }
-  std::vector<v1::JudgeEvent> MadeRoom() const {
-    std::vector<v1::JudgeEvent> made;
-    auto reader = server::JournalReader::Open(folder_.File("data") + "/journal", 1);
-    server::StoredEntry entry;
-    using Result = server::JournalReader::Result;
-    for (Result result; (result = (*reader)->Next(&entry)) != Result::kEnd;) {
-      v1::JournalEvent event;
-      if (result == Result::kEntry && entry.type == FrameType::kJournalEvent &&
-          event.ParseFromString(std::string(entry.body())) && event.event().has_make_room())
-        made.push_back(event.event());
-    }
-    return made;
-  }
+  std::vector<v1::JudgeEvent> MadeRoom() const { return test::MadeRoom(folder_.File("data")); }
   bool Judged(const std::string& run, int64_t step) const {
     const auto info = server_->Run(run);
     return info && info->newest_step() == step;

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "base/framed_log.h"
 #include "plumbline/v1/journal.pb.h"
@@ -151,6 +152,8 @@ class DataFuzz : public testing::Test {
     EXPECT_EQ(server.Stop(), 0) << "seed " << seed << server.process().errors();
   }
 
+  void TrySegments(const std::function<void(std::vector<Frame>*, std::mt19937&)>& damage);
+
   // The files of a directory that end so, in order.
   static std::vector<std::string> Files(const std::string& directory, const std::string& end) {
     std::vector<std::string> files;
@@ -165,11 +168,13 @@ class DataFuzz : public testing::Test {
   int served_ = 0;
 };
 
-TEST_F(DataFuzz, SegmentsOfTheJournal) {
+// Each round: some copies without checkpoints or store, so that more is read again, and every
+// segment's frames damaged.
+void DataFuzz::TrySegments(const std::function<void(std::vector<Frame>*, std::mt19937&)>& damage) {
   const auto rounds = static_cast<unsigned>(Rounds(20, 600));
   for (unsigned seed = 0; seed < rounds; ++seed) {
     TryWith(
-        [seed](const std::string& data) {
+        [&](const std::string& data) {
           std::mt19937 random(seed);
           // Without checkpoints everything is judged again.
           if (seed % 2 == 0) fs::remove_all(data + "/checkpoint");
@@ -177,15 +182,21 @@ TEST_F(DataFuzz, SegmentsOfTheJournal) {
           for (const std::string& path : Files(data + "/journal", ".plj")) {
             std::vector<Frame> frames = ReadFrames(path);
             ASSERT_FALSE(frames.empty());
-            for (uint32_t i = 0, n = 1 + random() % 4; i < n; ++i) {
-              Damage(&frames[random() % frames.size()], random);
-            }
+            damage(&frames, random);
             WriteFrames(path, frames);
           }
         },
         seed);
   }
   EXPECT_GT(served_, 0);
+}
+
+TEST_F(DataFuzz, SegmentsOfTheJournal) {
+  TrySegments([](std::vector<Frame>* frames, std::mt19937& random) {
+    for (uint32_t i = 0, n = 1 + random() % 4; i < n; ++i) {
+      Damage(&(*frames)[random() % frames->size()], random);
+    }
+  });
 }
 
 // The same, in a segment that was packed: the newest never is, so it is done here.
@@ -200,24 +211,11 @@ TEST_F(DataFuzz, PackedSegments) {
     ASSERT_TRUE(RewriteSegment(segment, last, {}).ok());
     fs::rename(RewritePath(segment), segment.path);
   }
-  const auto rounds = static_cast<unsigned>(Rounds(20, 600));
-  for (unsigned seed = 0; seed < rounds; ++seed) {
-    TryWith(
-        [seed](const std::string& data) {
-          std::mt19937 random(seed);
-          if (seed % 2 == 0) fs::remove_all(data + "/checkpoint");
-          if (seed % 3 == 0) fs::remove(data + "/store.sqlite");
-          for (const std::string& path : Files(data + "/journal", ".plj")) {
-            std::vector<Frame> frames = ReadFrames(path);
-            for (Frame& frame : frames) {
-              if (frame.type == FrameType::kJournalPacked) Damage(&frame, random);
-            }
-            WriteFrames(path, frames);
-          }
-        },
-        seed);
-  }
-  EXPECT_GT(served_, 0);
+  TrySegments([](std::vector<Frame>* frames, std::mt19937& random) {
+    for (Frame& frame : *frames) {
+      if (frame.type == FrameType::kJournalPacked) Damage(&frame, random);
+    }
+  });
 }
 
 TEST_F(DataFuzz, Checkpoints) {

@@ -4,9 +4,8 @@
 
 #include <set>
 
-#include "plumbline/v1/journal.pb.h"
-#include "server/journal/journal_reader.h"
 #include "tests/server/doors_support.h"
+#include "tests/server/made_room.h"
 #include "tests/server/raw_call.h"
 
 namespace plumbline::test {
@@ -187,15 +186,8 @@ TEST_F(DoorsShares, OpenStepsOfManyRuns) {
   for (uint64_t run = 2; run < 8; ++run) send(a_, "of-a-" + std::to_string(run), run, 3);
   EXPECT_EQ(server_->Stop(), 0);
   std::set<std::string> closed;
-  auto reader = server::JournalReader::Open(folder_.File("data") + "/journal", 1);
-  server::StoredEntry entry;
-  using Result = server::JournalReader::Result;
-  for (Result result; (result = (*reader)->Next(&entry)) != Result::kEnd;) {
-    v1::JournalEvent event;
-    if (result == Result::kEntry && entry.type == FrameType::kJournalEvent &&
-        event.ParseFromString(std::string(entry.body())) && event.event().has_make_room())
-      closed.insert(event.event().make_room().run());
-  }
+  for (const v1::JudgeEvent& event : MadeRoom(folder_.File("data")))
+    closed.insert(event.make_room().run());
   EXPECT_FALSE(closed.empty());
   EXPECT_FALSE(closed.contains("of-b"));
 }
