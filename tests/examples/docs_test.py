@@ -1,11 +1,11 @@
-"""The links of README.md and docs/ lead somewhere, and the rules that they name exist."""
+"""The links of README.md, CONTRIBUTING.md and docs/ lead somewhere, and the rules that they name exist."""
 
 import pathlib
 import re
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
 class Links(unittest.TestCase):
@@ -25,7 +25,7 @@ class Links(unittest.TestCase):
                                (REPOSITORY / "rules" / "rule_list.inc").read_text()))
         self.assertGreater(len(known), 3)
         groups = {rule.split("/")[0] for rule in known}
-        for page in PAGES[:2] + [REPOSITORY / "docs" / "life_of_a_tensor.md"]:
+        for page in PAGES[:3] + [REPOSITORY / "docs" / "life_of_a_tensor.md"]:
             for name in re.findall(r"(?<![\w/])([a-z]+/[a-z-]+)(?![\w/.-])", page.read_text()):
                 if name.split("/")[0] in groups:
                     with self.subTest(page=page.name, rule=name):

@@ -1,7 +1,7 @@
-"""README.md as a new user reads it: every command in it is run, in its order, on a real run of the
-example; every call in its Python exists.
+"""README.md and the pages that it leads to, as a new user reads them: every command in them is run, in
+its order, on a real run of the example; every call in their Python exists.
 
-A command that the page gains must be told here how it is run, or the test says so.
+A command that a page gains must be told here how it is run, or the test says so.
 """
 
 import ast
@@ -17,7 +17,8 @@ import plumbline
 from plumbline import adapters
 import support
 
-README = (support.REPOSITORY / "README.md").read_text()
+PAGES = ("README.md", "docs/instrumenting.md", "docs/operating.md", "docs/fingerprints.md")
+README_LINES = 110  # it decides in half a minute
 FUTURE = "causality/moe-future-leak"
 
 # What other tests run: tools/demo is demo_test.py's, tools/test is what runs all of them, and that
@@ -29,7 +30,8 @@ FINDS = ("plumb audit ",)  # exit status 1: the run leaks
 
 
 def blocks(language):
-    return [text for found, text in re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S)
+    return [text for page in PAGES
+            for found, text in re.findall(r"^```(\w*)\n(.*?)^```$", (support.REPOSITORY / page).read_text(), re.M | re.S)
             if found == language]
 
 
@@ -138,6 +140,10 @@ class Readme(unittest.TestCase):
                 done = self.run_one(here)
                 self.assertEqual(done.returncode, 1 if command.startswith(FINDS) else 0, done.stdout)
         self.assertGreaterEqual(ran, 18)
+
+    def test_the_first_page_is_short(self):
+        lines = (support.REPOSITORY / "README.md").read_text().splitlines()
+        self.assertLessEqual(len(lines), README_LINES)
 
     def test_every_call_exists(self):
         calls = 0
