@@ -8,7 +8,7 @@
 #include "rules/catalogue.h"
 #include "rules/lib/drift_change.h"
 #include "rules/lib/drift_details.h"
-#include "rules/lib/drift_rule.h"
+#include "rules/bases/drift_rule.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/drift_details.h"
-#include "rules/lib/drift_rule.h"
+#include "rules/bases/drift_rule.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "rules/catalogue.h"
 #include "rules/lib/mixture_chance.h"
-#include "rules/lib/mixture_rule.h"
+#include "rules/bases/mixture_rule.h"
 #include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {

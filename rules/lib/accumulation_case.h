@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "rules/lib/step.h"
 #include "rules/lib/sum_error.h"
-#include "rules/rule.h"
 
 namespace plumbline::rules {
 

@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "rules/rule.h"
+
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

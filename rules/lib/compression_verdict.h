@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "rules/lib/compression_drift.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
+#include "rules/lib/verdict_sink.h"
 
 namespace plumbline::rules {
 

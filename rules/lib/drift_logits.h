@@ -8,7 +8,6 @@
 
 #include "base/archive.h"
 #include "rules/lib/drift_moments.h"
-#include "rules/rule.h"
 
 namespace plumbline::rules {
 

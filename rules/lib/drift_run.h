@@ -21,8 +21,8 @@
 #include "rules/lib/rollout_record.h"
 #include "rules/lib/rollout_sampler.h"
 #include "rules/lib/sequence_times.h"
+#include "rules/lib/step.h"
 #include "rules/lib/train_infer_runs.h"
-#include "rules/rule.h"
 
 namespace plumbline::rules {
 

@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "rules/rule.h"
+
+#include "rules/lib/step.h"
+#include "rules/lib/verdict_sink.h"
 
 namespace plumbline::rules {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "plumbline/v1/finding.pb.h"
-#include "rules/rule.h"
+#include "rules/lib/run_summary.h"
 
 namespace plumbline::rules {
 

@@ -9,8 +9,9 @@
 
 #include "rules/lib/matmul_case.h"
 #include "rules/lib/matmul_replay.h"
+#include "rules/lib/step.h"
 #include "rules/lib/sum_error.h"
-#include "rules/rule.h"
+#include "rules/lib/verdict_sink.h"
 
 namespace plumbline::rules {
 

@@ -10,7 +10,7 @@
 #include "base/archive.h"
 #include "rules/lib/non_finite_scalars.h"
 #include "rules/lib/non_finite_trace.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

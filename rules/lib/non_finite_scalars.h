@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/archive.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

@@ -10,7 +10,7 @@
 
 #include "base/archive.h"
 #include "base/dtype.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

@@ -9,7 +9,7 @@
 #include "rules/lib/reduction_bound.h"
 #include "rules/lib/reduction_case.h"
 #include "rules/lib/reduction_replay.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

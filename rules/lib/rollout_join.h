@@ -19,7 +19,7 @@
 
 #include "base/archive.h"
 #include "rules/lib/rollout_sequence.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

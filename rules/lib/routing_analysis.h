@@ -16,7 +16,7 @@
 #include "rules/lib/routing_patterns.h"
 #include "rules/lib/routing_ranked.h"
 #include "rules/lib/routing_thresholds.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "rules/rule.h"
+
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

@@ -1,7 +1,8 @@
 // The options that the routing rules share: how much evidence is a proof, and how much a hint.
 #pragma once
 
-#include "rules/rule.h"
+
+#include "rules/lib/options.h"
 
 namespace plumbline::rules {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/archive.h"
+#include "rules/lib/step.h"
 #include "rules/lib/train_infer_join.h"
-#include "rules/rule.h"
 
 namespace plumbline::rules {
 

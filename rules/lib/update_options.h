@@ -1,7 +1,8 @@
 // What the rules of updates share.
 #pragma once
 
-#include "rules/rule.h"
+
+#include "rules/lib/options.h"
 
 namespace plumbline::rules {
 

@@ -9,7 +9,7 @@
 
 #include "base/archive.h"
 #include "rules/lib/sample_values.h"
-#include "rules/rule.h"
+#include "rules/lib/step.h"
 
 namespace plumbline::rules {
 

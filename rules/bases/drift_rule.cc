@@ -1,4 +1,4 @@
-#include "rules/lib/drift_rule.h"
+#include "rules/bases/drift_rule.h"
 
 #include <algorithm>
 

@@ -1,24 +1,25 @@
+// Options of rules, validated as they are set.
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
-#include "rules/rule.h"
+#include "rules/lib/options.h"
 
 namespace plumbline::rules {
 namespace {
 
-const OptionInfo* FindOption(const RuleInfo& info, std::string_view name) {
-  for (const OptionInfo& option : info.options) {
+const OptionInfo* FindOption(std::span<const OptionInfo> known, std::string_view name) {
+  for (const OptionInfo& option : known) {
     if (name == option.name) return &option;
   }
   return nullptr;
 }
 
-std::string Names(const RuleInfo& info) {
+std::string Names(std::span<const OptionInfo> known) {
   std::string names;
-  for (const OptionInfo& option : info.options)
+  for (const OptionInfo& option : known)
     absl::StrAppend(&names, names.empty() ? "" : ", ", option.name);
   return names.empty() ? "it has none" : names;
 }
@@ -65,21 +66,21 @@ std::string Complaint(const OptionInfo& option, const std::string& value) {
 
 }  // namespace
 
-Options::Options(const RuleInfo& info) : info_(&info) {
-  for (const OptionInfo& option : info.options) values_[option.name] = option.default_value;
+Options::Options(const char* rule, std::span<const OptionInfo> known) : rule_(rule), known_(known) {
+  for (const OptionInfo& option : known) values_[option.name] = option.default_value;
 }
 
 std::string Options::Set(std::string_view option, std::string_view value) {
-  const OptionInfo* known = FindOption(*info_, option);
+  const OptionInfo* known = FindOption(known_, option);
   if (known == nullptr) {
-    return absl::StrCat(info_->id, " has no option '", std::string(option),
-                        "': expected one of: ", Names(*info_));
+    return absl::StrCat(rule_, " has no option '", std::string(option),
+                        "': expected one of: ", Names(known_));
   }
   const std::string text(value);
   const std::string complaint = Complaint(*known, text);
   if (!complaint.empty()) {
     const bool brief = known->type != OptionInfo::Type::kText;  // whose complaint says enough
-    return absl::StrCat(info_->id, ".", known->name, ": ", complaint,
+    return absl::StrCat(rule_, ".", known->name, ": ", complaint,
                         brief ? ", found '" + text + "'" : "");
   }
   std::string& held = values_[known->name];

@@ -1,4 +1,4 @@
-#include "rules/lib/mixture_rule.h"
+#include "rules/bases/mixture_rule.h"
 
 #include <algorithm>
 

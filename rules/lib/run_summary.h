@@ -1,0 +1,57 @@
+// What rules are told of a run as a whole.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// What is known of a run when it is looked at as a whole (at its end, or when a host asks).
+struct RunSummary {
+  struct SiteCount {
+    uint32_t declared_ranks = 0;
+    uint64_t evidence = 0;
+    int64_t declared_step = 0;  // first step at which some rank declared it
+    std::string kind;           // as declared
+    void Persist(Archive& a) { a(declared_ranks, evidence, declared_step, kind); }
+  };
+  struct LossCount {
+    uint64_t count = 0;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::set<uint32_t> ranks;
+    void Persist(Archive& a) { a(count, step_first, step_last, ranks); }
+  };
+  // Evidence that came after its step was closed over its rank, of one cause (engine/
+  // rank_progress.h). It was stored, and judged by the rules that need no join.
+  struct LateCount {
+    uint64_t count = 0;
+    int64_t step_first = 0;
+    int64_t step_last = 0;
+    std::set<uint32_t> ranks;
+    std::map<std::pair<std::string, std::string>, uint64_t> sites;  // items by (layer, op)
+    void Persist(Archive& a) { a(count, step_first, step_last, ranks, sites); }
+  };
+  std::string run;
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  std::vector<uint32_t> ranks;                                     // seen, sorted
+  std::map<std::pair<std::string, std::string>, SiteCount> sites;  // (layer, op)
+  // (layer, op, cause); layer and op may be empty: loss that no site owns
+  std::map<std::tuple<std::string, std::string, std::string>, LossCount> losses;
+  std::map<std::string, LateCount> late;  // by cause
+  uint64_t evidence = 0;                  // items, late ones included
+  uint64_t verdicts = 0;                  // so far, of rules outside group meta
+  void Persist(Archive& a) {
+    a(run, step_first, step_last, ranks, sites, losses, late, evidence, verdicts);
+  }
+};
+
+}  // namespace plumbline::rules
