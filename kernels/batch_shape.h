@@ -1,4 +1,18 @@
 // A batch as plain data: what a launch is told of it besides its memory.
+//
+// A batch is planned on the host (TensorBatch, UpdateBatch, GatherBatch), put into the staging
+// memory (batch.Put) and launched as its shape, with memory of the caller's:
+//   staging    host memory, pinned (else the copies wait for the stream): the items go up from it,
+//              results come back to it
+//   workspace  device memory, 256-byte aligned
+// both of shape.bytes(). They, and the tensors, must live until the stream has passed the launch;
+// a launch must not be enqueued with the staging memory of one that is under way. Nothing is
+// allocated, nothing waits. `stream` is a cudaStream_t of the batch's device, which must be
+// current.
+//
+// When the stream has passed, batch.Finish(staging + shape.results_at()) gives what the CPU
+// reference gives, in every bit. Launches return 0 or a cudaError_t; cudaErrorInvalidValue for a
+// batch that is not on a device or for missing memory. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/device_batch.h"
-#include "kernels/graph_device.h"
+#include "kernels/batch_shape.h"
+#include "kernels/capture.h"
 #include "kernels/wide_sum.h"
 
 namespace plumbline {

@@ -3,6 +3,8 @@
 #include "kernels/cuda_context.h"
 #include "kernels/graph_device.h"
 #include "kernels/routing_device.h"
+#include "kernels/tensor_stats_device.h"
+#include "kernels/update_check_device.h"
 
 namespace plumbline {
 namespace {

@@ -2,8 +2,10 @@
 // step, and the launch that ends a captured call.
 #include <algorithm>
 
+#include "kernels/capture.h"
 #include "kernels/cuda_batch.h"
 #include "kernels/cuda_gate.h"
+#include "kernels/graph_deliver.h"
 #include "kernels/graph_device.h"
 
 namespace plumbline {

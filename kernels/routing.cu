@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "kernels/capture.h"
 #include "kernels/cuda_gate.h"
 #include "kernels/cuda_routing.h"
-#include "kernels/graph_device.h"
 #include "kernels/routing_device.h"
 
 namespace plumbline {

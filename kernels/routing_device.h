@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/graph_slot.h"
 #include "kernels/routing_plan.h"
 
 namespace plumbline {
@@ -30,5 +31,11 @@ int LoadRoutingKernels();
 // or the cudaError_t of a launch. Thread-safe.
 int LaunchRouting(const RoutingPlan& plan, int processors, void* workspace, RoutingRaw* result,
                   void* stream);
+
+// What a graph is to hold of one call (graph_slot.h): enqueued on a stream that is being captured.
+// `workspace`: as LaunchRouting's; with call and tensors it must live as long as the graph. Calls
+// that share a workspace must be on one stream of one capture. 0, or a cudaError_t. Thread-safe.
+int CaptureRouting(const RoutingPlan& plan, int processors, void* workspace, const GraphCall& call,
+                   void* stream);
 
 }  // namespace plumbline

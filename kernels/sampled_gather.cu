@@ -1,6 +1,7 @@
 // Sampled gathers on a device: one thread a sample.
 #include "kernels/cuda_batch.h"
 #include "kernels/gather_batch.h"
+#include "kernels/gather_device.h"
 
 namespace plumbline {
 namespace {

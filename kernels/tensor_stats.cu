@@ -5,6 +5,7 @@
 #include "kernels/cuda_gate.h"
 #include "kernels/cuda_warp.h"
 #include "kernels/tensor_batch.h"
+#include "kernels/tensor_stats_device.h"
 #include "kernels/tensor_tile.h"
 
 namespace plumbline {

@@ -4,6 +4,7 @@
 #include "kernels/cuda_gate.h"
 #include "kernels/cuda_warp.h"
 #include "kernels/update_batch.h"
+#include "kernels/update_check_device.h"
 #include "kernels/update_tile.h"
 
 namespace plumbline {

@@ -1,11 +1,12 @@
 // Options of rules, validated as they are set.
+#include "rules/lib/options.h"
+
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
-#include "rules/lib/options.h"
 
 namespace plumbline::rules {
 namespace {

@@ -3,11 +3,13 @@
 #include "tests/kernels/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
-#include "kernels/device_batch.h"
 #include "kernels/gather_batch.h"
+#include "kernels/gather_device.h"
 #include "kernels/sampled_gather.h"
 #include "kernels/tensor_batch.h"
+#include "kernels/tensor_stats_device.h"
 #include "kernels/update_batch.h"
+#include "kernels/update_check_device.h"
 #include "tests/kernels/tensor_stats_equal.h"
 #include "tests/kernels/update_batch_case.h"
 #include "tests/kernels/values_case.h"

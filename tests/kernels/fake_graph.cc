@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/graph_deliver.h"
 #include "tests/kernels/emulated_batch.h"
 #include "tests/kernels/fake_state.h"
 

@@ -5,11 +5,14 @@
 
 #include <utility>
 
-#include "kernels/device_batch.h"
+#include "kernels/capture.h"
+#include "kernels/gather_device.h"
 #include "kernels/graph_device.h"
 #include "kernels/pack_device.h"
 #include "kernels/product_gather_device.h"
 #include "kernels/routing_device.h"
+#include "kernels/tensor_stats_device.h"
+#include "kernels/update_check_device.h"
 
 namespace plumbline {
 
