@@ -7,7 +7,7 @@
 #include "audit/commands/commands.h"
 #include "audit/live/live.h"
 #include "audit/live/spool.h"
-#include "audit/version.h"
+#include "audit/session/version.h"
 #include "base/command_line/usage.h"
 #include "base/open_files.h"
 

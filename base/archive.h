@@ -6,8 +6,8 @@
 // strings; pair, tuple, array, C arrays; vector, deque, list; map, set and their unordered kinds;
 // optional; unique_ptr and shared_ptr (an object that several point to is written once and is one
 // object again when read, cycles included); and any type with a member `void Persist(Archive&)` or
-// a function `void Persist(Archive&, T&)` in its own namespace or in plumbline (rules/lib/
-// archive_proto.h has the one for protobuf messages).
+// a function `void Persist(Archive&, T&)` in its own namespace or in plumbline (analysis/
+// frame/archive_proto.h has the one for protobuf messages).
 //
 // Bytes: little-endian, numbers at their own width, counts u64, floating numbers by their bits (a
 // NaN keeps its payload), sets and maps in ascending order: equal states give equal bytes.

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/logit_pair.h"
+#include "kernels/logits/pair.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "probes/measure.h"
+#include "probes/calls/measure.h"
 
 namespace plumbline::probes {
 

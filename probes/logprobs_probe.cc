@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/load.h"
-#include "kernels/sample_evidence.h"
-#include "kernels/sample_index.h"
-#include "kernels/strided.h"
-#include "probes/measure.h"
-#include "probes/tensor_checks.h"
+#include "kernels/core/sample_index.h"
+#include "kernels/core/strided.h"
+#include "kernels/evidence/sample.h"
+#include "probes/calls/measure.h"
+#include "probes/calls/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "base/block_formats.h"
 #include "base/load.h"
-#include "kernels/tensor_evidence.h"
-#include "probes/call_slot.h"
-#include "probes/tensor_checks.h"
+#include "kernels/evidence/tensor.h"
+#include "probes/calls/call_slot.h"
+#include "probes/calls/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "probes/matmul_call.h"
+#include "probes/calls/matmul_call.h"
 
 namespace plumbline::probes {
 

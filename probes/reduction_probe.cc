@@ -5,11 +5,11 @@
 #include <string>
 
 #include "base/load.h"
-#include "kernels/sample_index.h"
-#include "kernels/sampled_gather.h"
-#include "kernels/tensor_evidence.h"
-#include "probes/call_slot.h"
-#include "probes/tensor_checks.h"
+#include "kernels/core/sample_index.h"
+#include "kernels/evidence/tensor.h"
+#include "kernels/sample/gather.h"
+#include "probes/calls/call_slot.h"
+#include "probes/calls/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "probes/measure.h"
+#include "probes/calls/measure.h"
 
 namespace plumbline::probes {
 

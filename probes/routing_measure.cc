@@ -1,9 +1,9 @@
 // From a call's tensors to its evidence: the host twin, then the message.
 #include <string>
 
-#include "kernels/routing_evidence.h"
+#include "kernels/evidence/routing.h"
+#include "probes/calls/tensor_checks.h"
 #include "probes/routing_probe.h"
-#include "probes/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {

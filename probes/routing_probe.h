@@ -4,15 +4,15 @@
 // the trainer's is referenced afterwards. On the drain thread the slot is read back, summarised by
 // the host twin, and on sampled steps its rows become the sample. Copying costs the trainer a few
 // per cent of what the summary does (bench/agent); a call too large for a slot is summarised where
-// it is, on the caller's thread. Device tensors go through a DeviceProbe (device_probe.h).
+// it is, on the caller's thread. Device tensors go through a DeviceProbe (device/probe.h).
 #pragma once
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "kernels/routing_plan.h"
+#include "kernels/routing/plan.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "probes/routing_call.h"
+#include "probes/calls/routing_call.h"
 
 namespace plumbline::probes {
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <string>
 
-#include "kernels/tensor_state_evidence.h"
-#include "probes/call_slot.h"
-#include "probes/tensor_checks.h"
+#include "kernels/evidence/tensor_state.h"
+#include "probes/calls/call_slot.h"
+#include "probes/calls/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "probes/device_job.h"
-#include "probes/measure.h"
-#include "probes/tensor_call.h"
+#include "probes/calls/measure.h"
+#include "probes/calls/tensor_call.h"
+#include "probes/device/job.h"
 
 namespace plumbline::probes {
 
@@ -21,7 +21,7 @@ absl::Status CheckCall(const TensorCall& call);
 uint64_t SampleBytes(const TensorCall& call);
 uint64_t SummaryBytes(const TensorCall& call);
 
-// The slot that holds the call (probes/call_slot.h).
+// The slot that holds the call (probes/calls/call_slot.h).
 size_t SlotBytes(const TensorCall& call);
 void StoreCall(const TensorCall& call, std::byte* slot);
 TensorCall LoadTensorCall(const std::byte* slot);

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "base/load.h"
-#include "kernels/tensor_evidence.h"
-#include "kernels/update_evidence.h"
-#include "probes/call_slot.h"
-#include "probes/tensor_checks.h"
+#include "kernels/evidence/tensor.h"
+#include "kernels/evidence/update.h"
+#include "probes/calls/call_slot.h"
+#include "probes/calls/tensor_checks.h"
 
 namespace plumbline::probes {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "probes/device_job.h"
-#include "probes/measure.h"
-#include "probes/update_call.h"
+#include "probes/calls/measure.h"
+#include "probes/calls/update_call.h"
+#include "probes/device/job.h"
 
 namespace plumbline::probes {
 

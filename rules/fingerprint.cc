@@ -1,4 +1,4 @@
-#include "rules/lib/hash_fields.h"
+#include "analysis/frame/hash_fields.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {

@@ -11,12 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "analysis/frame/options.h"
+#include "analysis/frame/run_summary.h"
+#include "analysis/frame/step.h"
+#include "analysis/frame/verdict_sink.h"
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
-#include "rules/lib/options.h"
-#include "rules/lib/run_summary.h"
-#include "rules/lib/step.h"
-#include "rules/lib/verdict_sink.h"
 
 namespace plumbline::rules {
 

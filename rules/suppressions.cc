@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/catalogue.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -20,11 +20,11 @@
 #include "base/open_files.h"
 #include "server/access/token_file.h"
 #include "server/alerts/test_alerts.h"
-#include "server/grpc_log.h"
-#include "server/log.h"
+#include "server/assembly/server.h"
+#include "server/process/grpc_log.h"
+#include "server/process/log.h"
+#include "server/process/service_manager.h"
 #include "server/relay/relay.h"
-#include "server/server.h"
-#include "server/service_manager.h"
 
 namespace {
 

@@ -10,17 +10,17 @@
 #include <optional>
 #include <sstream>
 
-#include "audit/audit.h"
+#include "analysis/sums/contract.h"
 #include "audit/commands/commands.h"
 #include "audit/commands/progress_line.h"
 #include "audit/commands/server_run.h"
 #include "audit/live/live.h"
-#include "audit/readers/column_map.h"
+#include "audit/readers/rollout/column_map.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
+#include "audit/session/audit.h"
 #include "base/clock.h"
 #include "base/command_line/usage.h"
-#include "rules/sums/contract.h"
 
 namespace plumbline::audit {
 namespace {

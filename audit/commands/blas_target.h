@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "rules/sums/target.h"
+#include "analysis/sums/target.h"
 
 namespace plumbline::audit {
 

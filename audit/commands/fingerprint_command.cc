@@ -13,11 +13,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/sums/contract.h"
+#include "analysis/sums/fingerprint.h"
 #include "audit/commands/blas_target.h"
 #include "audit/commands/commands.h"
 #include "base/command_line/usage.h"
-#include "rules/sums/contract.h"
-#include "rules/sums/fingerprint.h"
 
 namespace plumbline::audit {
 namespace {

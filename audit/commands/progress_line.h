@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "audit/audit.h"
+#include "audit/session/audit.h"
 
 namespace plumbline::audit {
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/processes/hang_verdict.h"
 #include "audit/live/client.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/told_closes.h"
-#include "rules/lib/hang_verdict.h"
 
 namespace plumbline::audit {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "audit/audit.h"
+#include "audit/session/audit.h"
 
 namespace plumbline::audit {
 

@@ -2,10 +2,10 @@
 // libraries.
 #include <algorithm>
 
-#include "audit/readers/reader.h"
-#include "audit/readers/rollout_jsonl.h"
-#include "audit/readers/run_record.h"
-#include "audit/readers/safetensors.h"
+#include "audit/readers/dumps/reader.h"
+#include "audit/readers/input/reader.h"
+#include "audit/readers/record/run_record.h"
+#include "audit/readers/rollout/jsonl.h"
 
 namespace plumbline::audit {
 

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/frame/level_name.h"
 #include "audit/render/text_util.h"
 #include "plumbline/v1/finding.pb.h"
-#include "rules/lib/level_name.h"
 
 namespace plumbline::audit {
 

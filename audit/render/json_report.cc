@@ -4,7 +4,7 @@
 
 #include "audit/render/finding_text.h"
 #include "audit/render/text_util.h"
-#include "audit/version.h"
+#include "audit/session/version.h"
 #include "rules/engine/incidents.h"
 
 namespace plumbline::audit {

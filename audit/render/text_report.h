@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "audit/audit.h"
 #include "audit/render/text_util.h"
+#include "audit/session/audit.h"
 
 namespace plumbline::audit {
 

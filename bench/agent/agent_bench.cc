@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "agent/core/record_sink.h"
-#include "agent/core/run.h"
+#include "agent/core/run/record_sink.h"
+#include "agent/core/run/run.h"
 #include "base/clock.h"
 #include "base/framed_log.h"
 #include "probes/routing_probe.h"

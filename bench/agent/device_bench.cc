@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "probes/device_ring.h"
+#include "probes/device/ring.h"
 
 namespace plumbline::probes {
 namespace {

@@ -9,9 +9,9 @@
 #include <random>
 #include <string>
 
-#include "audit/readers/line_reader.h"
-#include "audit/readers/rollout_jsonl.h"
-#include "audit/readers/rollout_parser.h"
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/rollout/jsonl.h"
+#include "audit/readers/rollout/parser.h"
 #include "tests/support/files.h"
 
 namespace plumbline::audit {

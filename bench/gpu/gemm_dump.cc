@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "analysis/sums/random.h"
 #include "base/half.h"
 #include "bench/gpu/gemm_values.h"
-#include "rules/sums/random.h"
 
 namespace plumbline::bench {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "analysis/sums/fingerprint.h"
 #include "bench/gpu/gemm_product.h"
 #include "bench/gpu/matmul.h"
-#include "rules/sums/fingerprint.h"
 
 namespace plumbline::bench {
 

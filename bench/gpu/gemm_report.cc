@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "rules/sums/contract.h"
+#include "analysis/sums/contract.h"
 
 namespace plumbline::bench {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bench/gpu/device_memory.h"
 #include "bench/gpu/row_kernels.cuh"
-#include "kernels/logit_pair_device.h"
+#include "kernels/logits/pair_device.h"
 
 namespace plumbline::gpu {
 namespace {

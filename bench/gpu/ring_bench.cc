@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/gpu/device_memory.h"
-#include "probes/device_ring.h"
-#include "tests/kernels/device_library.h"
+#include "probes/device/ring.h"
+#include "tests/kernels/device/device_library.h"
 
 namespace plumbline::gpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bench/gpu/device_memory.h"
-#include "kernels/routing_device.h"
+#include "kernels/routing/device.h"
 
 namespace plumbline::gpu {
 namespace {

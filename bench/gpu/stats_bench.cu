@@ -8,13 +8,13 @@
 
 #include "bench/gpu/device_memory.h"
 #include "bench/gpu/row_kernels.cuh"
-#include "kernels/gather_batch.h"
-#include "kernels/gather_device.h"
-#include "kernels/sampled_gather.h"
-#include "kernels/tensor_batch.h"
-#include "kernels/tensor_stats_device.h"
-#include "kernels/update_batch.h"
-#include "kernels/update_check_device.h"
+#include "kernels/sample/batch.h"
+#include "kernels/sample/device.h"
+#include "kernels/sample/gather.h"
+#include "kernels/tensor/batch.h"
+#include "kernels/tensor/device.h"
+#include "kernels/update/batch.h"
+#include "kernels/update/device.h"
 
 namespace plumbline::gpu {
 namespace {

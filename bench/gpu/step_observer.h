@@ -9,10 +9,10 @@
 #include <string>
 #include <thread>
 
-#include "agent/core/cadence.h"
+#include "agent/core/sites/cadence.h"
 #include "bench/gpu/step_block.h"
-#include "probes/device_probe.h"
-#include "tests/kernels/device_library.h"
+#include "probes/device/probe.h"
+#include "tests/kernels/device/device_library.h"
 
 namespace plumbline::gpu {
 

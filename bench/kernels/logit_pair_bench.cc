@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/half.h"
-#include "kernels/logit_pair.h"
+#include "kernels/logits/pair.h"
 
 namespace plumbline {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/half.h"
-#include "kernels/routing.h"
+#include "kernels/routing/routing.h"
 
 namespace plumbline {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/half.h"
-#include "kernels/tensor_stats.h"
+#include "kernels/tensor/stats.h"
 
 namespace plumbline {
 namespace {

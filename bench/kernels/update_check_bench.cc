@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/half.h"
-#include "kernels/sampled_gather.h"
-#include "kernels/update_check.h"
+#include "kernels/sample/gather.h"
+#include "kernels/update/check.h"
 
 namespace plumbline {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/store/store.h"
-#include "tests/server/store_support.h"
+#include "tests/server/store/support.h"
 #include "tests/support/files.h"
 
 namespace plumbline {

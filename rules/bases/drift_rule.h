@@ -9,9 +9,9 @@
 
 #include <map>
 
+#include "analysis/drift/run.h"
+#include "analysis/frame/archive_proto.h"
 #include "base/archive.h"
-#include "rules/lib/archive_proto.h"
-#include "rules/lib/drift_run.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "rules/lib/verdicts.h"
+#include "analysis/frame/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

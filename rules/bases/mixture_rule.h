@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
+#include "analysis/experts/steps.h"
 #include "base/archive.h"
-#include "rules/lib/mixture_steps.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {

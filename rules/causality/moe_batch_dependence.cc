@@ -4,13 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/routing/analysis.h"
+#include "analysis/routing/call/facts.h"
+#include "analysis/routing/call/options.h"
+#include "analysis/routing/checked.h"
+#include "analysis/routing/reasons.h"
 #include "rules/catalogue.h"
-#include "rules/lib/routing_analysis.h"
-#include "rules/lib/routing_checked.h"
-#include "rules/lib/routing_facts.h"
-#include "rules/lib/routing_options.h"
-#include "rules/lib/routing_reasons.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

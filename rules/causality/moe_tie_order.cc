@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/routing/analysis.h"
+#include "analysis/routing/call/facts.h"
+#include "analysis/routing/policies/cell_keys.h"
 #include "rules/catalogue.h"
-#include "rules/lib/routing_analysis.h"
-#include "rules/lib/routing_cell_keys.h"
-#include "rules/lib/routing_facts.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

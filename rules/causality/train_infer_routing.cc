@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/routing/train_infer/runs.h"
+#include "analysis/routing/train_infer/verdicts.h"
 #include "rules/catalogue.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/train_infer_runs.h"
-#include "rules/lib/train_infer_verdicts.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

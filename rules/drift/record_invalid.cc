@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/drift/details.h"
+#include "analysis/drift/run.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/catalogue.h"
-#include "rules/lib/drift_details.h"
-#include "rules/lib/drift_run.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {
@@ -33,7 +33,7 @@ given the prefix: it sums pi over what mu can draw. Two bets are placed against 
 
 Both are kept for all tokens together and for parts of them: each worker's, each weight version's, even and odd steps'.
 What is looked at is the sum of the wealths, each times its share (one half for all, 1/8 for the first worker, 1/24 for the
-second, ...; `rules/lib/rollout_slices.h`), so that the chance of a false alarm stays what it is. A worker that is wrong
+second, ...; `analysis/rollout/slices.h`), so that the chance of a false alarm stays what it is. A worker that is wrong
 alone is named (`part`).
 
 Rounding of the logged values is taken off first: half a unit of bf16 or f16 where all of a side's values lie on

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/drift/details.h"
+#include "analysis/drift/run.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/catalogue.h"
-#include "rules/lib/drift_details.h"
-#include "rules/lib/drift_run.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -3,10 +3,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "rules/catalogue.h"
-#include "rules/lib/drift_details.h"
+#include "analysis/drift/details.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/bases/drift_rule.h"
-#include "rules/lib/verdicts.h"
+#include "rules/catalogue.h"
 
 namespace plumbline::rules {
 namespace {

@@ -15,7 +15,8 @@ absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::strin
       used[i] = true;
       wanted = true;
     }
-    if (wanted && entry.make != nullptr) active.push_back({&entry, Options(entry.info->id, entry.info->options)});
+    if (wanted && entry.make != nullptr)
+      active.push_back({&entry, Options(entry.info->id, entry.info->options)});
   }
   for (size_t i = 0; i < globs.size(); ++i) {
     if (used[i]) continue;

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "analysis/frame/archive_proto.h"
 #include "base/printable.h"
-#include "rules/lib/archive_proto.h"
 
 namespace plumbline::rules {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "analysis/processes/process_end.h"
 #include "base/archive.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "rules/lib/process_end.h"
 
 namespace plumbline::rules {
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/processes/process_end.h"
 #include "rules/engine/active_rules.h"
 #include "rules/engine/batch_check.h"
 #include "rules/engine/checkpoint.h"
 #include "rules/engine/run_state.h"
-#include "rules/lib/process_end.h"
 
 namespace plumbline::rules {
 

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "rules/lib/hash_fields.h"
+#include "analysis/frame/hash_fields.h"
 
 namespace plumbline::rules {
 namespace {

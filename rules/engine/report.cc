@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "rules/lib/archive_proto.h"
+#include "analysis/frame/archive_proto.h"
 
 namespace plumbline::rules {
 namespace {

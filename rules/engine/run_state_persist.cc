@@ -1,8 +1,8 @@
 // What a run remembers. What is open is kept as the messages that hold it.
 #include <unordered_map>
 
+#include "analysis/frame/archive_proto.h"
 #include "rules/engine/run_state.h"
-#include "rules/lib/archive_proto.h"
 
 namespace plumbline::rules {
 namespace {

@@ -5,8 +5,8 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/frame/archive_proto.h"
 #include "rules/engine/endings.h"
-#include "rules/lib/archive_proto.h"
 
 namespace plumbline::rules {
 namespace {

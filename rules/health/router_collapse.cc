@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "rules/catalogue.h"
-#include "rules/lib/mixture_chance.h"
+#include "analysis/experts/chance.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/bases/mixture_rule.h"
-#include "rules/lib/verdicts.h"
+#include "rules/catalogue.h"
 
 namespace plumbline::rules {
 namespace {

@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/processes/late_verdict.h"
 #include "rules/catalogue.h"
-#include "rules/lib/late_verdict.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -51,8 +51,8 @@ constexpr RuleInfo kInfo = {"performance/hang",
                             kPage,
                             {}};
 
-// plumbd speaks for it, by the clock (server/judge/liveness.h, rules/lib/hang_verdict.h): what it
-// judges is no evidence.
+// plumbd speaks for it, by the clock (server/stream/liveness.h, analysis/processes/hang_verdict.h):
+// what it judges is no evidence.
 class Hang : public Rule {
  public:
   bool judges_evidence() const override { return false; }

@@ -2,9 +2,9 @@
 #include <memory>
 
 #include "absl/strings/str_format.h"
-#include "rules/catalogue.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/bases/drift_rule.h"
-#include "rules/lib/verdicts.h"
+#include "rules/catalogue.h"
 
 namespace plumbline::rules {
 namespace {

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/collective/case/join.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/catalogue.h"
-#include "rules/lib/reduction_join.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/collective/analysis.h"
+#include "analysis/collective/errors.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/statistics/bias_stream.h"
 #include "rules/catalogue.h"
-#include "rules/lib/bias_stream.h"
-#include "rules/lib/reduction_analysis.h"
-#include "rules/lib/reduction_errors.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -7,15 +7,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/collective/analysis.h"
+#include "analysis/collective/broken.h"
+#include "analysis/collective/compression_verdict.h"
+#include "analysis/collective/tally.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/statistics/alpha_split.h"
+#include "analysis/statistics/bias_forecast.h"
+#include "analysis/statistics/e_bh.h"
 #include "rules/catalogue.h"
-#include "rules/lib/alpha_split.h"
-#include "rules/lib/bias_forecast.h"
-#include "rules/lib/compression_verdict.h"
-#include "rules/lib/e_bh.h"
-#include "rules/lib/reduction_analysis.h"
-#include "rules/lib/reduction_broken.h"
-#include "rules/lib/reduction_tally.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

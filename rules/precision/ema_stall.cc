@@ -6,15 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/sample/values.h"
+#include "analysis/sums/rounding.h"
+#include "analysis/tensor/stochastic_chance.h"
+#include "analysis/tensor/update_options.h"
+#include "analysis/tensor/update_window.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/rounding.h"
-#include "rules/lib/sample_values.h"
-#include "rules/lib/stochastic_chance.h"
-#include "rules/lib/update_options.h"
-#include "rules/lib/update_window.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

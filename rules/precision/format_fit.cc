@@ -6,14 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/collective/case/call.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/sample/values.h"
+#include "analysis/tensor/block_fit_verdict.h"
+#include "analysis/tensor/cast_mass.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
-#include "rules/lib/block_fit_verdict.h"
-#include "rules/lib/cast_mass.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/reduction_case.h"
-#include "rules/lib/sample_values.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

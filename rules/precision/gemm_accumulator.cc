@@ -8,13 +8,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/product/analysis.h"
+#include "analysis/statistics/alpha_split.h"
+#include "analysis/statistics/bias_forecast.h"
+#include "analysis/statistics/bias_stream.h"
 #include "rules/catalogue.h"
-#include "rules/lib/alpha_split.h"
-#include "rules/lib/bias_forecast.h"
-#include "rules/lib/bias_stream.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/matmul_analysis.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -7,14 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/statistics/alpha_split.h"
+#include "analysis/statistics/bias_forecast.h"
+#include "analysis/statistics/e_bh.h"
+#include "analysis/tensor/accumulation_case.h"
+#include "analysis/tensor/accumulation_replay.h"
+#include "analysis/tensor/accumulation_tally.h"
 #include "rules/catalogue.h"
-#include "rules/lib/accumulation_case.h"
-#include "rules/lib/accumulation_replay.h"
-#include "rules/lib/accumulation_tally.h"
-#include "rules/lib/alpha_split.h"
-#include "rules/lib/bias_forecast.h"
-#include "rules/lib/e_bh.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

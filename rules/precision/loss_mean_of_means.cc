@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/tensor/loss_means.h"
 #include "rules/catalogue.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/loss_means.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -7,15 +7,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/collective/case/join.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/tensor/non_finite_late.h"
+#include "analysis/tensor/non_finite_scalars.h"
+#include "analysis/tensor/non_finite_trace.h"
+#include "analysis/tensor/non_finite_words.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/non_finite_late.h"
-#include "rules/lib/non_finite_scalars.h"
-#include "rules/lib/non_finite_trace.h"
-#include "rules/lib/non_finite_words.h"
-#include "rules/lib/reduction_join.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

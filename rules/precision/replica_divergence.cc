@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/collective/case/outputs.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/tensor/replica_copies.h"
 #include "rules/catalogue.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/reduction_outputs.h"
-#include "rules/lib/replica_copies.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

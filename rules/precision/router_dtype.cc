@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/routing/call/case.h"
 #include "base/load.h"
 #include "rules/catalogue.h"
-#include "rules/lib/routing_case.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

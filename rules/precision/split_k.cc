@@ -3,10 +3,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/product/analysis.h"
 #include "rules/catalogue.h"
-#include "rules/lib/item_verdicts.h"
-#include "rules/lib/matmul_analysis.h"
-#include "rules/lib/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/access/client_certificate.h"
-#include "server/access/file_stamp.h"
 #include "server/access/grant.h"
 #include "server/access/token_file.h"
-#include "server/config.h"
+#include "server/process/file_stamp.h"
+#include "server/settings/client_certificate.h"
+#include "server/settings/config.h"
 
 namespace plumbline::server {
 

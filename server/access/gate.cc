@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "server/access/methods.h"
 #include "server/access/tls.h"
-#include "server/log.h"
-#include "server/query/grpc_status.h"
+#include "server/process/grpc_status.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

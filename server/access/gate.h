@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "server/access/access_list.h"
 #include "server/access/web_sessions.h"
-#include "server/config.h"
-#include "server/counters.h"
+#include "server/process/counters.h"
+#include "server/settings/config.h"
 
 namespace plumbline::server {
 

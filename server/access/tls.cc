@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/private_file.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

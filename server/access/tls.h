@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/config.h"
+#include "server/settings/config.h"
 
 namespace plumbline::server {
 

@@ -15,12 +15,12 @@
 
 #include "absl/status/statusor.h"
 #include "plumbline/v1/query.pb.h"
-#include "server/alerts/alert_config.h"
 #include "server/alerts/alert_decider.h"
 #include "server/alerts/alert_log.h"
 #include "server/alerts/route_sender.h"
 #include "server/alerts/sink.h"
 #include "server/incidents/incident_book.h"
+#include "server/settings/alert_config.h"
 
 namespace plumbline::server {
 

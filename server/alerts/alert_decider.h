@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "server/alerts/alert_config.h"
 #include "server/alerts/alert_log.h"
 #include "server/incidents/incident_book.h"
+#include "server/settings/alert_config.h"
 
 namespace plumbline::server {
 

@@ -1,7 +1,7 @@
 #include "server/alerts/alert_log.h"
 
 #include "absl/strings/str_cat.h"
-#include "server/log.h"
+#include "server/process/log.h"
 #include "server/store/schema.h"
 
 namespace plumbline::server {

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "server/alerts/alert_config.h"
 #include "server/alerts/sink.h"
+#include "server/settings/alert_config.h"
 
 namespace httplib {
 class Client;

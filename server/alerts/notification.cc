@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/frame/level_name.h"
 #include "base/printable.h"
-#include "rules/lib/level_name.h"
-#include "server/alerts/alert_config.h"
+#include "server/settings/alert_config.h"
 
 namespace plumbline::server {
 namespace {

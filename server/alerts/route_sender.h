@@ -13,9 +13,9 @@
 #include <string>
 #include <thread>
 
-#include "server/alerts/alert_config.h"
 #include "server/alerts/alert_log.h"
 #include "server/alerts/sink.h"
+#include "server/settings/alert_config.h"
 
 namespace plumbline::server {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "plumbline/v1/finding.pb.h"
-#include "server/alerts/alert_config.h"
 #include "server/alerts/notification.h"
+#include "server/settings/alert_config.h"
 
 namespace plumbline::server {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/alerts/alert_config.h"
+#include "server/settings/alert_config.h"
 
 namespace plumbline::server {
 

@@ -16,7 +16,7 @@
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/ingest.pb.h"
-#include "server/ingest/stream_table.h"
+#include "server/stream/stream_table.h"
 
 namespace plumbline::server {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

@@ -28,9 +28,9 @@
 #include "plumbline/v1/ingest.pb.h"
 #include "server/capsules/attendance.h"
 #include "server/capsules/capsule_files.h"
-#include "server/counters.h"
-#include "server/ingest/stream_table.h"
-#include "server/judge/run_table.h"
+#include "server/process/counters.h"
+#include "server/stream/run_table.h"
+#include "server/stream/stream_table.h"
 
 namespace plumbline::server {
 

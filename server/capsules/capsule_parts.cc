@@ -8,7 +8,7 @@
 #include "base/sha256.h"
 #include "plumbline/v1/batch.pb.h"
 #include "server/capsules/capsule_keeper.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/counters.h"
 #include "server/http/http_connection.h"
 #include "server/http/listener.h"
 #include "server/http/request_head.h"
 #include "server/http/tls_context.h"
+#include "server/process/counters.h"
 
 namespace plumbline::server {
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/counters.h"
+#include "server/process/counters.h"
 
 namespace plumbline::server {
 

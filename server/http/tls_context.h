@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "server/access/file_stamp.h"
+#include "server/process/file_stamp.h"
 
 namespace plumbline::server {
 

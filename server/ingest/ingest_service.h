@@ -8,13 +8,13 @@
 
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
-#include "server/counters.h"
-#include "server/ingest/batch_checks.h"
-#include "server/ingest/sequencer.h"
-#include "server/ingest/shares.h"
 #include "server/journal/journal.h"
 #include "server/journal/stream_book.h"
 #include "server/judge/judge.h"
+#include "server/process/counters.h"
+#include "server/stream/batch_checks.h"
+#include "server/stream/sequencer.h"
+#include "server/stream/shares.h"
 
 namespace grpc {
 class Service;

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/journal.pb.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

@@ -11,13 +11,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumbline/v1/ingest.pb.h"
-#include "server/counters.h"
-#include "server/ingest/batch_checks.h"
 #include "server/ingest/name_book.h"
 #include "server/ingest/pacer.h"
-#include "server/ingest/stream_table.h"
 #include "server/journal/journal.h"
 #include "server/judge/judge.h"
+#include "server/process/counters.h"
+#include "server/stream/batch_checks.h"
+#include "server/stream/stream_table.h"
 
 namespace plumbline::server {
 

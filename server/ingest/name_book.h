@@ -15,7 +15,7 @@
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "plumbline/v1/batch.pb.h"
-#include "server/ingest/shares.h"
+#include "server/stream/shares.h"
 
 namespace plumbline::server {
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/ingest/wire.h"
-#include "server/log.h"
-#include "server/query/grpc_status.h"
+#include "server/process/grpc_status.h"
+#include "server/process/log.h"
+#include "server/stream/wire.h"
 
 namespace plumbline::server {
 namespace {

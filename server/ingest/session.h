@@ -20,7 +20,7 @@
 #include "server/ingest/call_writer.h"
 #include "server/ingest/intake.h"
 #include "server/ingest/leg.h"
-#include "server/judge/liveness.h"
+#include "server/stream/liveness.h"
 
 namespace plumbline::server {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "server/counters.h"
 #include "server/journal/checkpoint_file.h"
+#include "server/process/counters.h"
 
 namespace plumbline::server {
 

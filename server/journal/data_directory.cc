@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/segments.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

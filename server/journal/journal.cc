@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

@@ -20,10 +20,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/busy.h"
-#include "server/counters.h"
 #include "server/journal/entry.h"
 #include "server/journal/segment_writer.h"
 #include "server/journal/stream_book.h"
+#include "server/process/counters.h"
 
 namespace plumbline::server {
 

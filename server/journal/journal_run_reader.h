@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/journal/gap_book.h"
-#include "server/query/run_reader.h"
+#include "server/journal/run_reader.h"
 
 namespace plumbline::server {
 

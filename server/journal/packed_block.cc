@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/entry.h"
-#include "server/journal/value_columns.h"
-#include "server/journal/value_runs.h"
+#include "server/packing/value_columns.h"
+#include "server/packing/value_runs.h"
 
 namespace plumbline::server {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/journal/journal_reader.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/health.h"
 #include "server/journal/segment_rewrite.h"
-#include "server/log.h"
+#include "server/process/health.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

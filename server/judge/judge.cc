@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "analysis/processes/hang_verdict.h"
+#include "analysis/processes/process_end.h"
 #include "rules/engine/told_closes.h"
-#include "rules/lib/hang_verdict.h"
-#include "rules/lib/process_end.h"
-#include "server/ingest/batch_checks.h"
-#include "server/log.h"
+#include "server/process/log.h"
+#include "server/stream/batch_checks.h"
 
 namespace plumbline::server {
 namespace {

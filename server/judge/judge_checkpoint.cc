@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/frame/archive_proto.h"
 #include "base/archive.h"
-#include "rules/lib/archive_proto.h"
 #include "server/judge/judge.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

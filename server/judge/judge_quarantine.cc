@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/processes/hang_verdict.h"
 #include "rules/engine/told_closes.h"
-#include "rules/lib/hang_verdict.h"
-#include "server/ingest/batch_checks.h"
 #include "server/judge/judge.h"
-#include "server/log.h"
+#include "server/process/log.h"
+#include "server/stream/batch_checks.h"
 
 namespace plumbline::server {
 namespace {

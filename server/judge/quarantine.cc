@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rules/lib/verdicts.h"
+#include "analysis/frame/verdicts.h"
 #include "rules/rule.h"
 #include "server/judge/quarantine_file.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {

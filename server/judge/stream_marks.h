@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "server/judge/run_table.h"
+#include "server/stream/run_table.h"
 
 namespace plumbline::server {
 

@@ -1,7 +1,7 @@
 // What an operator must see coming: a disk that fills, a checkpoint that grows old, what runs out.
-#include "server/health.h"
 #include "server/journal/segments.h"
 #include "server/metrics/server_metrics.h"
+#include "server/process/health.h"
 
 namespace plumbline::server {
 namespace {

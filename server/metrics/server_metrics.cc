@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "analysis/frame/level_name.h"
 #include "base/clock.h"
 #include "base/printable.h"
 #include "rules/engine/rank_progress.h"
-#include "rules/lib/level_name.h"
 
 namespace plumbline::server {
 namespace {

@@ -13,11 +13,11 @@
 
 #include "absl/status/status.h"
 #include "server/alerts/alert_center.h"
-#include "server/counters.h"
 #include "server/incidents/incident_book.h"
 #include "server/journal/checkpointer.h"
 #include "server/journal/journal.h"
 #include "server/judge/judge.h"
+#include "server/process/counters.h"
 #include "server/store/store.h"
 
 namespace plumbline::server {

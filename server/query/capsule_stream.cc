@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/query/grpc_status.h"
+#include "server/process/grpc_status.h"
 
 namespace plumbline::server {
 namespace {

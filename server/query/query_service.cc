@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/query.grpc.pb.h"
+#include "server/process/grpc_status.h"
 #include "server/query/capsule_stream.h"
-#include "server/query/grpc_status.h"
 #include "server/query/pending_calls.h"
 #include "server/query/run_stream.h"
 #include "server/query/watch_hub.h"

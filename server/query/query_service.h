@@ -11,10 +11,10 @@
 #include "plumbline/v1/journal_event.pb.h"
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
-#include "server/counters.h"
 #include "server/incidents/incident_book.h"
+#include "server/journal/run_reader.h"
 #include "server/judge/judge.h"
-#include "server/query/run_reader.h"
+#include "server/process/counters.h"
 #include "server/store/store.h"
 
 namespace grpc {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "plumbline/v1/batch.pb.h"
-#include "server/query/grpc_status.h"
+#include "server/process/grpc_status.h"
 
 namespace plumbline::server {
 

@@ -9,7 +9,7 @@
 
 #include "plumbline/v1/query.pb.h"
 #include "server/access/gate.h"
-#include "server/query/run_reader.h"
+#include "server/journal/run_reader.h"
 #include "server/query/work_pool.h"
 
 namespace plumbline::server {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/query/grpc_status.h"
+#include "server/process/grpc_status.h"
 
 namespace plumbline::server {
 

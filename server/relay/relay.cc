@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/access/gate.h"
-#include "server/ingest/wire.h"
-#include "server/query/grpc_status.h"
+#include "server/process/grpc_status.h"
 #include "server/relay/switchboard.h"
+#include "server/stream/wire.h"
 
 namespace plumbline::server {
 namespace {

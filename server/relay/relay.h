@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/config.h"
-#include "server/server.h"
+#include "server/assembly/server.h"
+#include "server/settings/config.h"
 
 namespace plumbline::server {
 

@@ -5,7 +5,7 @@
 #include <deque>
 #include <utility>
 
-#include "server/log.h"
+#include "server/process/log.h"
 #include "transport/wire.h"
 
 namespace plumbline::server {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/log.h"
+#include "server/process/log.h"
 #include "server/store/catalogue.h"
 #include "server/store/catalogue_loader.h"
 #include "server/store/job_queue.h"

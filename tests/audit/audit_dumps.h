@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "audit/audit.h"
+#include "audit/session/audit.h"
 #include "tests/audit/dump_builder.h"
 
 namespace plumbline::audit::testing {

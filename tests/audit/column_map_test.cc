@@ -1,6 +1,6 @@
 // Foreign rollout records: the exports of prime-rl and NeMo-RL by content, others by a mapping
 // file.
-#include "audit/readers/column_map.h"
+#include "audit/readers/rollout/column_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "rules/sums/contract.h"
+#include "analysis/sums/contract.h"
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/plumb_process.h"
 

@@ -1,6 +1,6 @@
 // The JSON cursor against nlohmann's parser and the C library: what is JSON, what a number is
 // worth, where a text stops being JSON.
-#include "audit/readers/json_cursor.h"
+#include "audit/readers/input/json_cursor.h"
 
 #include <gtest/gtest.h>
 

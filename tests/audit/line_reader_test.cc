@@ -1,5 +1,5 @@
 // Lines out of files of any size and packing, with their numbers and bytes.
-#include "audit/readers/line_reader.h"
+#include "audit/readers/input/line_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "audit/readers/safetensors.h"
+#include "audit/readers/dumps/reader.h"
 #include "base/framed_log.h"
 #include "tests/support/batches.h"
 

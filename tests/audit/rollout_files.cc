@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "audit/inputs.h"
+#include "audit/session/inputs.h"
 #include "base/load.h"
 
 namespace plumbline::audit::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "audit/audit.h"
+#include "audit/session/audit.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::audit::testing {

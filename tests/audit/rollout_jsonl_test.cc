@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "audit/readers/rollout_columns.h"
+#include "audit/readers/rollout/columns.h"
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/plumb_process.h"
 #include "tests/audit/rollout_files.h"

@@ -6,8 +6,8 @@
 #include <map>
 #include <random>
 
-#include "audit/readers/rollout_sequence.h"
-#include "audit/readers/rollout_source.h"
+#include "audit/readers/rollout/sequence.h"
+#include "audit/readers/rollout/source.h"
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/rollout_files.h"
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "audit/audit.h"
 #include "audit/render/text_report.h"
+#include "audit/session/audit.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/dump_builder.h"
 

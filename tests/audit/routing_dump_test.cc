@@ -1,6 +1,4 @@
 // Routing dumps: what does not fit is refused by name, what cannot be judged is inconclusive.
-#include "audit/readers/routing_dump.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "audit/audit.h"
+#include "audit/readers/dumps/routing.h"
+#include "audit/session/audit.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/dump_builder.h"
 

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "audit/audit.h"
 #include "audit/render/finding_json.h"
+#include "audit/session/audit.h"
 #include "base/framed_log.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/record_builder.h"

@@ -1,15 +1,14 @@
 // The safetensors reader against files that lie: every lie is a problem with its place, and what is
 // well formed comes through unchanged.
-#include "audit/readers/safetensors.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <deque>
 #include <functional>
 
-#include "audit/audit.h"
-#include "audit/readers/safetensors_header.h"
+#include "audit/readers/dumps/reader.h"
+#include "audit/readers/safetensors/header.h"
+#include "audit/session/audit.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/dump_builder.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "audit/audit.h"
-#include "audit/readers/safetensors.h"
+#include "audit/readers/dumps/reader.h"
+#include "audit/session/audit.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/dump_builder.h"
 

@@ -1,4 +1,4 @@
-// The selection and tie rule of base/router_scores.h as a direct reading of its definition.
+// The selection and tie rule of base/router/scores.h as a direct reading of its definition.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/router_scores.h"
+#include "base/router/scores.h"
 
 namespace plumbline {
 

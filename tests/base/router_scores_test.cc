@@ -1,6 +1,4 @@
 // The selection and tie rule against a direct reading of its definition.
-#include "base/router_scores.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "base/router_quick_choice.h"
+#include "base/router/quick_choice.h"
+#include "base/router/scores.h"
 #include "tests/base/router_reference.h"
 
 namespace plumbline {

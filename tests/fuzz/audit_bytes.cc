@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "audit/audit.h"
 #include "audit/render/json_report.h"
 #include "audit/render/text_report.h"
+#include "audit/session/audit.h"
 
 namespace plumbline::audit {
 namespace {

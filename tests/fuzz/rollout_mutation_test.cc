@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "audit/readers/column_map.h"
+#include "audit/readers/rollout/column_map.h"
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/rollout_files.h"
 #include "tests/fuzz/audit_bytes.h"

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "probes/device_ring.h"
-#include "probes/routing_call.h"
-#include "tests/kernels/fake_device.h"
-#include "tests/kernels/routing_case.h"
+#include "probes/calls/routing_call.h"
+#include "probes/device/ring.h"
+#include "tests/kernels/device/fake_device.h"
+#include "tests/kernels/routing/case.h"
 
 namespace plumbline::probes {
 

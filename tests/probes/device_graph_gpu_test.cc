@@ -1,7 +1,7 @@
 // Calls in CUDA graphs over the real library: captured once, replayed, and what comes out of due
 // steps is the host twins' bit for bit (device_graph_test.cc has the rest, over the fake). Needs a
 // GPU; the program's main function is device_ring_gpu_test.cc's.
-#include "tests/kernels/gpu.h"
+#include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <cstring>

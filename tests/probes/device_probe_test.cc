@@ -1,12 +1,11 @@
 // The devices of one run, over the fake: loading, several devices, the end of the process.
-#include "probes/device_probe.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <thread>
 
+#include "probes/device/probe.h"
 #include "tests/probes/device_tensors.h"
 
 namespace plumbline::probes {

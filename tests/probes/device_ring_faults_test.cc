@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "probes/device_ring.h"
+#include "probes/device/ring.h"
 #include "tests/probes/device_case.h"
 
 namespace plumbline::probes {

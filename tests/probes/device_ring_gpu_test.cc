@@ -1,5 +1,5 @@
 // The ring over the real library: what the fake only plays. Needs a GPU.
-#include "tests/kernels/gpu.h"
+#include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <cuda.h>

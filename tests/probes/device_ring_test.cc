@@ -1,6 +1,4 @@
 // Calls in flight on one device, over the fake: what comes out, in which order, and what is lost.
-#include "probes/device_ring.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/routing_evidence.h"
+#include "kernels/evidence/routing.h"
+#include "probes/device/ring.h"
 #include "probes/routing_probe.h"
 #include "tests/probes/device_case.h"
 

@@ -1,7 +1,7 @@
 // Tensors and updates through the ring over the real library: figures and sampled elements are the
 // host twins' bit for bit, thus the evidence too (device_ring_tensors_test.cc). Needs a GPU; the
 // program's main function is device_ring_gpu_test.cc's.
-#include "tests/kernels/gpu.h"
+#include "tests/kernels/device/gpu.h"
 
 #if defined(PLUMBLINE_HAVE_CUDA)
 #include <type_traits>

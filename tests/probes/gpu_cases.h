@@ -7,11 +7,11 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/sampled_gather.h"
-#include "tests/kernels/gpu.h"
-#include "tests/kernels/routing_case.h"
-#include "tests/kernels/routing_stats_equal.h"
-#include "tests/kernels/tensor_stats_equal.h"
+#include "kernels/sample/gather.h"
+#include "tests/kernels/device/gpu.h"
+#include "tests/kernels/routing/case.h"
+#include "tests/kernels/routing/stats_equal.h"
+#include "tests/kernels/tensor/stats_equal.h"
 #include "tests/probes/tensor_case.h"
 
 namespace plumbline::probes {

@@ -15,8 +15,8 @@
 #include <string>
 #include <thread>
 
-#include "probes/device_ring.h"
-#include "tests/kernels/device_library.h"
+#include "probes/device/ring.h"
+#include "tests/kernels/device/device_library.h"
 
 namespace plumbline::probes {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <map>
 
-#include "probes/graph_calls.h"
+#include "probes/device/graph_calls.h"
 
 namespace plumbline::probes {
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/routing_evidence.h"
+#include "kernels/evidence/routing.h"
 
 namespace plumbline::probes {
 namespace {

@@ -7,10 +7,10 @@
 #include <iterator>
 #include <random>
 
-#include "probes/measure.h"
-#include "probes/tensor_call.h"
-#include "probes/update_call.h"
-#include "tests/kernels/values_case.h"
+#include "probes/calls/measure.h"
+#include "probes/calls/tensor_call.h"
+#include "probes/calls/update_call.h"
+#include "tests/kernels/device/values_case.h"
 
 namespace plumbline::probes {
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/frame/archive_proto.h"
 #include "base/archive.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
-#include "rules/lib/archive_proto.h"
 #include "tests/rules/support/golden_case.h"
 #include "tests/rules/support/stepwise.h"
 #include "tests/support/batches.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "rules/lib/drift_run.h"
+#include "analysis/drift/run.h"
 #include "tests/rules/support/simulated_rollout.h"
 
 namespace plumbline::rules {

@@ -20,7 +20,7 @@
 #include <tuple>
 #include <vector>
 
-#include "rules/lib/drift_run.h"
+#include "analysis/drift/run.h"
 #include "tests/rules/support/simulated_rollout.h"
 
 namespace plumbline::rules {

@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "rules/lib/drift_run.h"
+#include "analysis/drift/run.h"
 #include "tests/rules/support/simulated_rollout.h"
 #include "tests/rules/support/verdicts.h"
 

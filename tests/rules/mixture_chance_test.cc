@@ -1,12 +1,12 @@
 // What the rules on a mixture's health hold for chance, against simulation and known values.
-#include "rules/lib/mixture_chance.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "analysis/experts/chance.h"
 
 namespace plumbline::rules {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "rules/lib/routing_cell_keys.h"
+#include "analysis/routing/policies/cell_keys.h"
 #include "tests/rules/support/synthetic_routing.h"
 
 namespace plumbline::rules {

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <map>
 
-#include "rules/lib/routing_capacity.h"
+#include "analysis/routing/call/capacity.h"
 #include "tests/rules/support/routing_twins.h"
 #include "tests/rules/support/synthetic_routing.h"
 #include "tests/rules/support/verdicts.h"

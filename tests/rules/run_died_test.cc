@@ -8,10 +8,10 @@
 #include <optional>
 #include <random>
 
+#include "analysis/processes/process_end.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 #include "rules/engine/told_closes.h"
-#include "rules/lib/process_end.h"
 #include "tests/support/batches.h"
 
 namespace plumbline::rules {

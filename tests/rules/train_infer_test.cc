@@ -8,8 +8,8 @@
 #include <cstring>
 #include <set>
 
-#include "rules/lib/train_infer_join.h"
-#include "rules/lib/train_infer_runs.h"
+#include "analysis/routing/train_infer/join.h"
+#include "analysis/routing/train_infer/runs.h"
 #include "tests/rules/support/routing_pair.h"
 #include "tests/rules/support/verdicts.h"
 

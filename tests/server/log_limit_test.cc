@@ -1,4 +1,4 @@
-#include "server/log_limit.h"
+#include "server/process/log_limit.h"
 
 #include <gtest/gtest.h>
 

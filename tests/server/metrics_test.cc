@@ -7,7 +7,7 @@
 #include <set>
 
 #include "server/metrics/server_metrics.h"
-#include "tests/server/alert_support.h"
+#include "tests/server/alerts/support.h"
 #include "tests/server/http_support.h"
 
 namespace plumbline::test {

@@ -14,12 +14,12 @@
 #include "base/crc32c.h"
 #include "base/framed_log.h"
 #include "plumbline/v1/journal.pb.h"
-#include "server/health.h"
 #include "server/journal/entry.h"
 #include "server/journal/segment_rewrite.h"
 #include "server/journal/segments.h"
-#include "tests/server/doors_support.h"
-#include "tests/server/raw_call.h"
+#include "server/process/health.h"
+#include "tests/server/doors/support.h"
+#include "tests/server/ingest/raw_call.h"
 #include "tests/support/files.h"
 
 namespace plumbline::test {

@@ -8,12 +8,12 @@
 #include <set>
 #include <thread>
 
-#include "agent/core/cadence.h"
-#include "agent/core/governor.h"
-#include "agent/core/losses.h"
-#include "agent/core/options.h"
-#include "agent/core/site_table.h"
-#include "agent/core/span_table.h"
+#include "agent/core/shared/options.h"
+#include "agent/core/sites/cadence.h"
+#include "agent/core/sites/governor.h"
+#include "agent/core/sites/losses.h"
+#include "agent/core/sites/site_table.h"
+#include "agent/core/sites/span_table.h"
 
 namespace plumbline::agent {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/agent/core/on_device.h"
-#include "tests/kernels/routing_case.h"
+#include "tests/kernels/routing/case.h"
 
 namespace plumbline::agent {
 namespace {

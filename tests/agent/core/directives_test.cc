@@ -1,9 +1,9 @@
 // What a process does with directives: denser sampling within its budget, capsules in parts.
-#include "agent/core/directives.h"
+#include "agent/core/run/directives.h"
 
 #include <gtest/gtest.h>
 
-#include "agent/core/run.h"
+#include "agent/core/run/run.h"
 #include "base/crc32c.h"
 #include "base/sha256.h"
 #include "tests/agent/core/support.h"

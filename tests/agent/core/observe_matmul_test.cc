@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "rules/lib/matmul_replay.h"
+#include "analysis/product/replay.h"
 #include "tests/agent/core/observed_run.h"
 
 namespace plumbline::agent {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/half.h"
-#include "kernels/logit_pair.h"
-#include "kernels/sample_index.h"
-#include "kernels/sampled_gather.h"
+#include "kernels/core/sample_index.h"
+#include "kernels/logits/pair.h"
+#include "kernels/sample/gather.h"
 #include "probes/logit_probe.h"
 #include "probes/logprobs_probe.h"
 #include "tests/agent/core/observed_run.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "probes/measure.h"
+#include "probes/calls/measure.h"
 #include "tests/agent/core/observed_run.h"
 #include "transport/batch_edit.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/agent/core/support.h"
-#include "tests/kernels/fake_device.h"
+#include "tests/kernels/device/fake_device.h"
 
 namespace plumbline::agent::testing {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/core/record_sink.h"
+#include "agent/core/run/record_sink.h"
 #include "tests/agent/core/support.h"
 
 namespace plumbline::agent {

@@ -1,6 +1,6 @@
 // Scalars leave as rows, and what cannot leave as a row leaves as evidence: nothing twice, nothing
 // lost.
-#include "agent/core/scalar_rows.h"
+#include "agent/core/sites/scalar_rows.h"
 
 #include <gtest/gtest.h>
 

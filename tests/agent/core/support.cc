@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "agent/core/record_sink.h"
+#include "agent/core/run/record_sink.h"
 #include "base/framed_log.h"
 
 namespace plumbline::agent::testing {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/core/run.h"
+#include "agent/core/run/run.h"
 #include "plumbline/plumbline.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/ingest.pb.h"

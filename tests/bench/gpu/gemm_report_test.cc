@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/sums/contract.h"
 #include "bench/gpu/gemm_run.h"
-#include "rules/sums/contract.h"
 #include "tests/bench/gpu/fake_matmul.h"
 #include "tests/support/files.h"
 

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
+#include "analysis/sums/rounding.h"
+#include "analysis/tensor/loss_means.h"
+#include "analysis/tensor/position_rows.h"
 #include "base/half.h"
-#include "kernels/update_check.h"
-#include "rules/lib/loss_means.h"
-#include "rules/lib/position_rows.h"
-#include "rules/lib/rounding.h"
+#include "kernels/update/check.h"
 #include "tests/rules/support/tensor_run.h"
 #include "tests/rules/support/update_run.h"
 #include "tests/rules/support/verdicts.h"

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "rules/lib/hang_verdict.h"
+#include "analysis/processes/hang_verdict.h"
 #include "tests/rules/attack/case.h"
 #include "tests/rules/support/accumulation_run.h"
 #include "tests/rules/support/matmul_run.h"

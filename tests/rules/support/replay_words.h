@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "rules/lib/reduction_replay.h"
+#include "analysis/collective/replay/replayed.h"
 #include "tests/rules/support/simulated_reduction.h"
 #include "tests/rules/support/spec_values.h"
 

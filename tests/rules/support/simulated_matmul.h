@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/product/model.h"
 #include "plumbline/v1/evidence.pb.h"
-#include "rules/lib/matmul_model.h"
 
 namespace plumbline::rules::testing {
 

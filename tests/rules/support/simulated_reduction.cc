@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "base/exact_sum.h"
-#include "kernels/sample_index.h"
+#include "kernels/core/sample_index.h"
 #include "tests/rules/support/spec_values.h"
 
 namespace plumbline::rules::testing {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "analysis/collective/case/call.h"
 #include "base/half.h"
 #include "plumbline/v1/batch.pb.h"
-#include "rules/lib/reduction_case.h"
 
 namespace plumbline::rules::testing {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/rollout/sequence.h"
 #include "plumbline/v1/batch.pb.h"
-#include "rules/lib/rollout_sequence.h"
 #include "tests/rules/support/rollout_cells.h"
 #include "tests/rules/support/spec_values.h"
 

@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "analysis/statistics/sum_error.h"
 #include "base/exact_sum.h"
 #include "base/half.h"
-#include "rules/lib/sum_error.h"
 
 namespace plumbline::rules::testing {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "analysis/routing/routers/routers.h"
 #include "base/dtype.h"
 #include "plumbline/v1/batch.pb.h"
-#include "rules/lib/reference_routers.h"
 
 namespace plumbline::rules::testing {
 

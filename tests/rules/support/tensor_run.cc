@@ -4,7 +4,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "kernels/tensor_state_evidence.h"
+#include "kernels/evidence/tensor_state.h"
 
 namespace plumbline::rules::testing {
 namespace {

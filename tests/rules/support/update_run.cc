@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/update_evidence.h"
+#include "kernels/evidence/update.h"
 
 namespace plumbline::rules::testing {
 namespace {

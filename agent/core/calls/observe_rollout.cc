@@ -1,0 +1,90 @@
+// Observations of rollouts, on the caller's thread: of each call whole sequences are kept, and
+// those alone are copied.
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "agent/core/calls/dlpack.h"
+#include "agent/core/run/run.h"
+#include "agent/core/shared/error.h"
+#include "base/clock.h"
+#include "kernels/core/sample_index.h"
+#include "probes/logprobs_probe.h"
+
+namespace plumbline::agent {
+namespace {
+
+absl::Status CallOf(const plumbline_logprobs_t& g, probes::LogprobsCall* c) {
+  // Behind what the first version of the struct ends with: an older façade does not hand it over.
+  const bool whole =  // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer's size is meant
+      g.size >= offsetof(plumbline_logprobs_t, behaviour) + sizeof(g.behaviour);
+  c->fields = {g.temperature,   g.top_p, g.kept_share, g.rescore_k2, g.top_k,
+               g.train_version, g.mode,  g.selection,  g.source};
+  c->worker = g.worker == nullptr ? "" : g.worker;
+  const struct {
+    const DLTensor* given;
+    const char* name;
+    TensorView* view;
+  } columns[] = {{g.tokens, "tokens", &c->tokens},
+                 {g.sequence_id, "sequence_id", &c->sequence_id},
+                 {g.position, "position", &c->position},
+                 {g.mask, "mask", &c->mask},
+                 {g.rollout, "rollout", &c->rollout},
+                 {g.train, "train", &c->train},
+                 {g.rollout_entropy, "rollout_entropy", &c->rollout_entropy},
+                 {g.rollout_varentropy, "rollout_varentropy", &c->rollout_varentropy},
+                 {g.train_entropy, "train_entropy", &c->train_entropy},
+                 {g.train_varentropy, "train_varentropy", &c->train_varentropy},
+                 {g.versions, "versions", &c->versions},
+                 {g.advantages, "advantages", &c->advantages},
+                 {g.turns, "turns", &c->turns},
+                 {g.cached_tokens, "cached_tokens", &c->cached_tokens},
+                 {g.t_start, "t_start", &c->t_start},
+                 {g.t_end, "t_end", &c->t_end},
+                 {whole ? g.behaviour : nullptr, "behaviour", &c->behaviour}};
+  for (const auto& column : columns) {
+    if (absl::Status s = ViewOf(column.given, column.name, column.view); !s.ok()) return s;
+  }
+  return probes::CheckCall(*c);
+}
+
+}  // namespace
+
+plumbline_status_t Run::ObserveLogprobs(Site* site, int64_t step,
+                                        const plumbline_logprobs_t& logprobs,
+                                        plumbline_error_t* error) {
+  if (step == kCaptureStep) return PLUMBLINE_NOT_DUE;
+  const uint64_t begin = MonotonicNs();
+  SlotHead head = HeadOf(SlotKind::kEvidence, site, step);
+  head.sampled = false;  // by a budget of its own
+  probes::LogprobsCall call;
+  absl::Status why = CallOf(logprobs, &call);
+  v1::Evidence evidence;
+  if (why.ok()) {
+    // The step is left out of the key: a sequence's halves come at steps of their own.
+    const uint64_t key = SampleKey(state_->options.run, 0, site->layer, site->op);
+    const uint64_t bytes = probes::ColumnBytes(call);
+    const uint64_t least =
+        std::min(state_->options.sample_max_bytes, state_->ring.max_record() / 2);
+    uint64_t threshold = site->rollout.Threshold(step, bytes, state_->options.traffic_bytes);
+    if (bytes > least)
+      threshold = std::min(threshold, static_cast<uint64_t>(static_cast<double>(least) /
+                                                            static_cast<double>(bytes) * 0x1p64));
+    why = probes::Measure(call, key, threshold, &evidence);
+  }
+  plumbline_status_t status = PLUMBLINE_OK;
+  if (absl::IsUnavailable(why)) {
+    state_->CountLoss(LossCause::kHostOnly, site, step);
+    status = PLUMBLINE_DROPPED;
+  } else if (!why.ok()) {
+    status = Invalid("observe_logprobs", head, std::string(why.message()), error);
+  } else {
+    const std::string body = evidence.SerializeAsString();
+    head.bytes = body.size();
+    status = Put(head, body.data(), body.size());
+  }
+  state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  return status;
+}
+
+}  // namespace plumbline::agent

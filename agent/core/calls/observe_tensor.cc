@@ -1,0 +1,328 @@
+// Observations of tensors, reductions, updates, products and logits, on the trainer's threads.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "agent/core/calls/dlpack.h"
+#include "agent/core/run/run.h"
+#include "agent/core/shared/error.h"
+#include "base/clock.h"
+#include "kernels/core/sample_index.h"
+#include "probes/logit_probe.h"
+#include "probes/matmul_probe.h"
+#include "probes/reduction_probe.h"
+#include "probes/tensor_probe.h"
+#include "probes/update_probe.h"
+
+namespace plumbline::agent {
+namespace {
+
+std::string_view TextOf(const char* text) { return text == nullptr ? "" : text; }
+
+struct NamedTensor {
+  const DLTensor* given;
+  const char* name;
+  TensorView* view;
+};
+
+absl::Status ViewsOf(std::initializer_list<NamedTensor> tensors) {
+  for (const NamedTensor& t : tensors) {
+    if (absl::Status s = ViewOf(t.given, t.name, t.view); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CallOf(const plumbline_tensor_t& given, probes::TensorCall* call) {
+  call->role = TextOf(given.role);
+  call->replicas = TextOf(given.replicas);
+  call->target_format = given.target_format;
+  return ViewOf(given.values, "values", &call->values);
+}
+
+absl::Status CallOf(const plumbline_reduction_t& given, probes::ReductionCall* call) {
+  probes::ReductionCall::Fields& f = call->fields;
+  f.sequence = given.sequence;
+  f.count = given.count;
+  f.chunk = given.chunk;
+  f.prescale = given.prescale;
+  f.postscale = given.postscale;
+  f.op = given.op;
+  f.wire_dtype = given.wire_dtype;
+  f.group_size = given.group_size;
+  f.group_rank = given.group_rank;
+  f.channels = given.channels;
+  f.root = given.root;
+  f.sequence_known = given.sequence_known != 0;
+  f.variable_count = given.variable_count != 0;
+  call->group = TextOf(given.group);
+  call->algorithm = TextOf(given.algorithm);
+  call->transport = TextOf(given.transport);
+  if (given.ring_order != nullptr && given.ring_size != 0) {
+    call->ring_order = TensorView::Dense(given.ring_order, DType::kU32, given.ring_size);
+  }
+  return ViewsOf({{given.input, "input", &call->input},
+                  {given.output, "output", &call->output},
+                  {given.offsets, "offsets", &call->offsets}});
+}
+
+absl::Status CallOf(const plumbline_update_t& given, probes::UpdateCall* call) {
+  call->optimizer = TextOf(given.optimizer);
+  call->fields = {given.lr, given.beta2, given.eps, given.decay, given.count, given.eps_dtype};
+  UpdateInput& in = call->input;
+  return ViewsOf({{given.before, "before", &in.before},
+                  {given.after, "after", &in.after},
+                  {given.intended, "intended", &in.intended},
+                  {given.gradient, "gradient", &in.gradient},
+                  {given.moment_before, "moment_before", &in.moment_before},
+                  {given.moment_after, "moment_after", &in.moment_after},
+                  {given.offsets, "offsets", &call->offsets}});
+}
+
+// The text's place in a list of those that are known; absent: 0.
+absl::Status PlaceOf(const char* name, const char* text, std::span<const std::string_view> known,
+                     int32_t* place) {
+  const auto found = std::find(known.begin(), known.end(), TextOf(text));
+  *place = static_cast<int32_t>(found - known.begin());
+  if (found != known.end()) return absl::OkStatus();
+  std::string words;
+  for (const std::string_view word : known.subspan(1)) words += std::string(word) + ", ";
+  return absl::InvalidArgumentError(std::string(name) + ": expected " + words +
+                                    "or nothing, found \"" + text + "\"");
+}
+
+absl::Status CallOf(const plumbline_matmul_t& given, probes::MatmulCall* call) {
+  probes::MatmulCall::Fields& f = call->fields;
+  f.declared = given.declared_accumulator;
+  f.scale = given.scale;
+  absl::Status s =
+      PlaceOf("scale_format", given.scale_format, probes::kScaleFormats, &f.scale_format);
+  if (s.ok())
+    s = PlaceOf("output_rounding", given.output_rounding, probes::kOutputRoundings,
+                &f.output_rounding);
+  if (!s.ok()) return s;
+  call->input_format = TextOf(given.input_format);
+  call->library = TextOf(given.library);
+  ProductInput& in = call->input;
+  // A number that no matrix has is refused by what checks the call.
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  in.block = static_cast<int64_t>(std::min(given.block, kMost));
+  in.a_tile = given.a_tile;
+  in.b_tile = given.b_tile;
+  return ViewsOf({{given.a, "a", &in.a},
+                  {given.b, "b", &in.b},
+                  {given.d, "d", &in.d},
+                  {given.c, "c", &in.c},
+                  {given.a_scale, "a_scale", &in.a_scale},
+                  {given.b_scale, "b_scale", &in.b_scale}});
+}
+
+absl::Status CallOf(const plumbline_logits_t& given, probes::LogitsCall* call) {
+  call->fields.mode = given.mode;
+  call->fields.temperature = given.temperature;
+  LogitInput& in = call->input;
+  return ViewsOf({{given.train, "train", &in.train},
+                  {given.rollout, "rollout", &in.rollout},
+                  {given.tokens, "tokens", &in.tokens},
+                  {given.allowed, "allowed", &in.allowed}});
+}
+
+probes::MeasureOptions OptionsOf(const RunState& state, const SlotHead& head) {
+  return state.OptionsOf(*head.site, head.step, head.sampled);
+}
+
+uint32_t SamplesOf(SiteKind kind) {
+  switch (kind) {
+    case SiteKind::kReduction:
+      return probes::kReductionSamples;
+    case SiteKind::kTensor:
+      return probes::kTensorSamples;
+    case SiteKind::kUpdate:
+      return probes::kUpdateSamples;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+// Copies what is small into the ring: the drain thread measures it.
+template <typename Call>
+plumbline_status_t Run::StoreInRing(const SlotHead& head, const Call& call) {
+  std::byte* record = Reserve(probes::SlotBytes(call), ByteRing::Keep::kLeave);
+  if (record == nullptr) {
+    state_->CountLoss(LossCause::kRingFull, head.site, head.step);
+    return PLUMBLINE_DROPPED;
+  }
+  std::memcpy(record, &head, sizeof(head));
+  probes::StoreCall(call, record + sizeof(head));
+  state_->ring.Commit(record);
+  return PLUMBLINE_OK;
+}
+
+// On the host: small tensors are copied and measured later, large ones measured at once, on the
+// caller's thread, so that only their evidence is kept.
+template <typename Call>
+plumbline_status_t Run::KeepCall(SlotHead head, const Call& call, absl::Status* why) {
+  if (head.step == kCaptureStep) return PLUMBLINE_NOT_DUE;  // no replay would read it again
+  const uint64_t bytes = probes::SlotBytes(call);
+  const uint64_t most = state_->ring.max_record() - sizeof(SlotHead);
+  if (bytes <= std::min(probes::kCopyBytes, most)) return StoreInRing(head, call);
+  v1::Evidence evidence;
+  *why = probes::Measure(call, OptionsOf(*state_, head), &evidence);
+  if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+  const std::string body = evidence.SerializeAsString();
+  head.kind = SlotKind::kEvidence;
+  head.bytes = body.size();
+  return Put(head, body.data(), body.size());
+}
+
+template <typename Call>
+plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
+                                     int device, void* stream, bool* prepared,
+                                     plumbline_error_t* error) {
+  probes::DeviceReply reply;
+  if (head.step == kCaptureStep) {
+    Capture(head, call, device, stream, &reply);
+  } else {
+    state_->devices->Observe(call, OptionsOf(*state_, head), stream, TagOf(head), &reply);
+  }
+  *prepared = reply.prepared;
+  return Taken(name, head, reply, device, error);
+}
+
+template <typename Body>
+plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
+                                   plumbline_error_t* error, Body body) {
+  const uint64_t begin = MonotonicNs();
+  const SlotHead head = HeadOf(kind, site, step);
+  absl::Status why;
+  bool prepared = false;  // a device was got ready: it says nothing of what the site costs
+  plumbline_status_t status = body(head, &why, &prepared);
+  if (absl::IsUnavailable(why) && step == kCaptureStep) {
+    status = PLUMBLINE_NOT_DUE;
+  } else if (absl::IsUnavailable(why)) {
+    state_->CountLoss(LossCause::kHostOnly, site, step);
+    status = PLUMBLINE_DROPPED;
+  } else if (!why.ok()) {
+    state_->CountLoss(LossCause::kInvalid, site, step);
+    status = Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                  std::string(name) + " \"" + site->layer + "\": " + std::string(why.message()));
+  }
+  if (!prepared) state_->governor.Charge(site->cost.Clip(MonotonicNs() - begin));
+  return status;
+}
+
+plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
+                                      plumbline_error_t* error) {
+  constexpr const char* kName = "observe_tensor";
+  return ObserveOne(
+      kName, site, step, SlotKind::kTensor, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::TensorCall call;
+        *why = CallOf(tensor, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        NoteBytes(head, call);
+        if (call.values.on_host()) return KeepCall(head, call, why);
+        return KeepOnDevice(kName, head, call, call.values.device, tensor.cuda_stream, prepared,
+                            error);
+      });
+}
+
+plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
+                                         const plumbline_reduction_t& reduction,
+                                         plumbline_error_t* error) {
+  thread_local probes::ReductionScratch scratch;  // keeps its memory from call to call
+  return ObserveOne("observe_reduction", site, step, SlotKind::kReduction, error,
+                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
+                      probes::ReductionCall call;
+                      *why = CallOf(reduction, &call);
+                      if (why->ok()) *why = probes::CheckCall(call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      probes::Complete(&call);
+                      NoteBytes(head, call);
+                      *why = probes::Sample(OptionsOf(*state_, head), &scratch, &call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      return KeepCall(head, call, why);
+                    });
+}
+
+plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
+                                      plumbline_error_t* error) {
+  constexpr const char* kName = "observe_update";
+  return ObserveOne(
+      kName, site, step, SlotKind::kUpdate, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::UpdateCall call;
+        *why = CallOf(update, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        NoteBytes(head, call);
+        const TensorView& before = call.input.before;
+        if (before.on_host()) return KeepCall(head, call, why);
+        return KeepOnDevice(kName, head, call, before.device, update.cuda_stream, prepared, error);
+      });
+}
+
+plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_matmul_t& matmul,
+                                      plumbline_error_t* error) {
+  thread_local std::vector<std::byte> memory;  // kept from call to call
+  return ObserveOne(
+      "observe_matmul", site, step, SlotKind::kMatmul, error,
+      [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
+        probes::MatmulCall call;
+        *why = CallOf(matmul, &call);
+        if (why->ok()) *why = probes::CheckCall(call);
+        if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+        probes::Complete(&call);
+        NoteBytes(head, call);
+        const probes::MeasureOptions options = OptionsOf(*state_, head);
+        if (!call.input.a.on_host() && step == kCaptureStep)
+          return KeepOnDevice(head, call, ProductPlan{}, matmul.cuda_stream, prepared, error);
+        if (!call.input.a.on_host() && head.sampled) {
+          const ProductPlan plan = probes::PlanSample(call, options);
+          if (plan.elements > 0)
+            return KeepOnDevice(head, call, plan, matmul.cuda_stream, prepared, error);
+        }
+        probes::Sample(options, &memory, &call);
+        return KeepCall(head, call, why);
+      });
+}
+
+plumbline_status_t Run::ObserveLogits(Site* site, int64_t step, const plumbline_logits_t& logits,
+                                      plumbline_error_t* error) {
+  thread_local probes::LogitScratch scratch;  // keeps its memory from call to call
+  return ObserveOne("observe_logits", site, step, SlotKind::kLogits, error,
+                    [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
+                      probes::LogitsCall call;
+                      *why = CallOf(logits, &call);
+                      if (why->ok()) *why = probes::CheckCall(call);
+                      if (!why->ok()) return PLUMBLINE_INVALID_ARGUMENT;
+                      NoteBytes(head, call);
+                      probes::Sample(OptionsOf(*state_, head), &scratch, &call);
+                      return KeepCall(head, call, why);
+                    });
+}
+
+plumbline_status_t Run::SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
+                                      uint32_t capacity, uint32_t* n,
+                                      plumbline_error_t* error) const {
+  const uint32_t most = SamplesOf(site.kind);
+  if (most == 0) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "sample_indices \"" + site.layer +
+                    "\": expected a site of a tensor, a reduction "
+                    "or an update");
+  }
+  *n = 0;
+  if (step == kCaptureStep || !state_->SampleDue(site, step)) return PLUMBLINE_OK;
+  const auto m = static_cast<uint32_t>(std::min<uint64_t>({count, capacity, most}));
+  const uint64_t key = SampleKey(state_->options.run, step, site.layer, site.op);
+  for (uint32_t i = 0; i < m; ++i) out[i] = SampleIndex(key, count, i);
+  *n = m;
+  return PLUMBLINE_OK;
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,110 @@
+#include "agent/core/devices/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "agent/core/shared/threads.h"
+
+namespace plumbline::agent {
+namespace {
+
+constexpr char kLibrary[] = "libplumbline_cuda.so";
+
+// Held while the library is opened, and by whoever forks: a child must not inherit a loader that
+// another thread was in the middle of.
+pthread_mutex_t g_loading = PTHREAD_MUTEX_INITIALIZER;
+pthread_once_t g_watching = PTHREAD_ONCE_INIT;
+
+bool g_tried = false;  // the next two are set
+const DeviceTable* g_table = nullptr;
+DeviceError g_error;
+
+struct Loading {
+  Loading() { pthread_mutex_lock(&g_loading); }
+  ~Loading() { pthread_mutex_unlock(&g_loading); }
+  Loading(const Loading&) = delete;
+  Loading& operator=(const Loading&) = delete;
+};
+
+void WatchForks() {
+  pthread_atfork([] { pthread_mutex_lock(&g_loading); }, [] { pthread_mutex_unlock(&g_loading); },
+                 [] { pthread_mutex_unlock(&g_loading); });
+}
+
+void Reason(const std::string& text) {
+  std::snprintf(g_error.text, sizeof(g_error.text), "%s", text.c_str());
+}
+
+// The library's place as the loader knows it, and where a symbolic link to it leads.
+std::string Beside(bool resolved) {
+  Dl_info self;
+  if (dladdr(&g_loading, &self) == 0 || self.dli_fname == nullptr) return kLibrary;
+  std::string path = self.dli_fname;
+  if (resolved) {
+    if (char* real = realpath(path.c_str(), nullptr)) {
+      path = real;
+      std::free(real);
+    }
+  }
+  const size_t slash = path.rfind('/');
+  return (slash == std::string::npos ? "" : path.substr(0, slash + 1)) + kLibrary;
+}
+
+// Not bound deeply: it needs libc alone, and that should be the process's.
+void* Open(const std::string& path) {
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+void* OpenLibrary() {
+  const char* chosen = secure_getenv("PLUMBLINE_CUDA_LIBRARY");
+  const bool named = chosen != nullptr && *chosen != '\0';
+  const std::string path = named ? chosen : Beside(false);
+  if (void* handle = Open(path)) return handle;
+  const char* why = dlerror();
+  Reason(std::string(named ? "PLUMBLINE_CUDA_LIBRARY cannot be loaded: "
+                           : "the device kernels cannot be loaded: ") +
+         (why != nullptr ? why : path));
+  const std::string real = named ? path : Beside(true);
+  return real != path ? Open(real) : nullptr;
+}
+
+bool Acceptable(const DeviceTable* t) {
+  if (t->size == sizeof(DeviceTable) && t->version == kDeviceTableVersion &&
+      t->sizes == kDeviceSizes) {
+    return true;
+  }
+  Reason("the device library has table version " + std::to_string(t->version) + "; expected " +
+         std::to_string(kDeviceTableVersion) + ", of the same build as libplumbline_agent.so");
+  return false;
+}
+
+const DeviceTable* Load() {
+  const SignalsBlocked blocked;  // a thread that the driver starts inherits it
+  void* handle = OpenLibrary();
+  if (handle == nullptr) return nullptr;
+  const auto* table = static_cast<const DeviceTable*>(dlsym(handle, kDeviceTableSymbol));
+  if (table == nullptr) {
+    Reason(std::string("the device library has no ") + kDeviceTableSymbol);
+    return nullptr;
+  }
+  return Acceptable(table) ? table : nullptr;
+}
+
+}  // namespace
+
+const DeviceTable* LoadDeviceLibrary(DeviceError* error) {
+  pthread_once(&g_watching, WatchForks);
+  const Loading lock;
+  if (!g_tried) {
+    g_tried = true;
+    g_table = Load();
+  }
+  if (g_table == nullptr) *error = g_error;
+  return g_table;
+}
+
+}  // namespace plumbline::agent

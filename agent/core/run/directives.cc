@@ -1,0 +1,266 @@
+#include "agent/core/run/directives.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "base/sha256.h"
+
+namespace plumbline::agent {
+namespace {
+
+constexpr size_t kMostAnswers = 64;  // that wait to be sent; the oldest go
+
+std::string Text(uint64_t n) { return std::to_string(n); }
+
+}  // namespace
+
+void Directives::OnWelcome() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Capsule& capsule : capsules_) capsule.asked = false;
+}
+
+void Directives::OnDirective(const v1::Directive& directive) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (directive.has_capsule()) return Send(directive.capsule());
+  if (directive.has_sample()) return Sample(directive.sample());
+  if (directive.quiet()) ForgetAll();
+}
+
+bool Directives::Next(v1::AgentMessage* message) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!answers_.empty()) {
+    *message = std::move(answers_.front());
+    answers_.pop_front();
+    return true;
+  }
+  for (Capsule& capsule : capsules_) {
+    if (!capsule.taken || !capsule.asked || capsule.sent == capsule.bytes.size()) continue;
+    *message->mutable_capsule() = NextPart(&capsule);
+    return true;
+  }
+  return false;
+}
+
+v1::CapsulePart Directives::NextPart(Capsule* capsule) {
+  const std::string& bytes = capsule->bytes;
+  const uint64_t size = std::min(kPartBytes, bytes.size() - capsule->sent);
+  v1::CapsulePart part;
+  part.set_capsule(capsule->id);
+  part.set_step(capsule->step);
+  part.set_offset(capsule->sent);
+  part.set_total(bytes.size());
+  part.set_data(bytes.substr(capsule->sent, size));
+  part.set_crc32c(Crc32c(part.data().data(), part.data().size()));
+  capsule->sent += size;
+  part.set_last(capsule->sent == bytes.size());
+  if (part.last()) part.set_sha256(capsule->sha256);
+  return part;
+}
+
+// ---- capsules ------------------------------------------------------------------------------
+
+// Sites of one name, whatever they measure.
+std::vector<Site*> Directives::SitesNamed(const v1::Site& name) const {
+  std::vector<Site*> named;
+  for (size_t i = 0, n = run_->sites.size(); i < n; ++i) {
+    Site* site = run_->sites.at(i);
+    if (IsMeasured(site->kind) && site->layer == name.layer() && site->op == name.op()) {
+      named.push_back(site);
+    }
+  }
+  return named;
+}
+
+void Directives::Refuse(uint64_t id, int64_t step, std::string why) {
+  if (answers_.size() == kMostAnswers) answers_.pop_front();
+  v1::CapsulePart& part = *answers_.emplace_back().mutable_capsule();
+  part.set_capsule(id);
+  part.set_step(step);
+  part.set_error(std::move(why));
+  part.set_newest_step(run_->newest_step.load(std::memory_order_relaxed));
+}
+
+void Directives::Drop(std::list<Capsule>::iterator capsule) {
+  for (Site* site : capsule->sites) {
+    if (site->orders.capsule_step() == capsule->step) site->orders.TakeAt(SiteOrders::kNever);
+  }
+  capsules_.erase(capsule);
+}
+
+void Directives::Send(const v1::SendCapsule& order) {
+  const auto known = std::find_if(capsules_.begin(), capsules_.end(),
+                                  [&](const Capsule& c) { return c.id == order.capsule(); });
+  if (known != capsules_.end()) {
+    if (!order.release() && known->step == order.step()) {
+      known->asked = true;
+      known->sent = std::min<uint64_t>(order.offset(), known->bytes.size());
+      return;
+    }
+    Drop(known);
+  }
+  if (order.release()) return;
+  if (finished_) return Refuse(order.capsule(), order.step(), "run-ended: the run has ended here");
+  if (capsules_.size() == kMostCapsules) {
+    // One that the server did not ask for again after a break: its release was lost with that.
+    const auto left = std::find_if(capsules_.begin(), capsules_.end(),
+                                   [](const Capsule& c) { return c.taken && !c.asked; });
+    if (left != capsules_.end()) Drop(left);
+  }
+  if (capsules_.size() == kMostCapsules) {
+    return Refuse(order.capsule(), order.step(),
+                  "busy: this process holds " + Text(kMostCapsules) + " capsules already");
+  }
+  Capsule capsule;
+  capsule.id = order.capsule();
+  capsule.name = order.site();
+  capsule.step = order.step();
+  capsule.max_bytes = std::min(order.max_bytes(), kMostBytes);
+  capsule.asked = true;
+  capsule.sites = SitesNamed(order.site());
+  if (capsule.sites.empty()) {
+    return Refuse(order.capsule(), order.step(), "no-site: this process has no such site");
+  }
+  const int64_t newest = run_->newest_step.load(std::memory_order_relaxed);
+  if (order.step() < newest + kAhead) {
+    return Refuse(order.capsule(), order.step(),
+                  "passed-step: the trainer is in step " + std::to_string(newest) + " already");
+  }
+  for (auto other = capsules_.begin(); other != capsules_.end();) {
+    const auto at = other++;
+    if (at->taken || at->sites != capsule.sites) continue;
+    Refuse(at->id, at->step, "superseded: another capsule of this site was asked for");
+    Drop(at);
+  }
+  *capsule.batch.add_sources() = run_->source;
+  for (Site* site : capsule.sites) site->orders.TakeAt(capsule.step);
+  capsules_.push_back(std::move(capsule));
+  // The trainer may have gone past it meanwhile, on its own thread.
+  const int64_t now = run_->newest_step.load(std::memory_order_relaxed);
+  if (order.step() > now) return;
+  Refuse(order.capsule(), order.step(),
+         "passed-step: the trainer is in step " + std::to_string(now) + " already");
+  Drop(std::prev(capsules_.end()));
+}
+
+void Directives::Took(const Site& site, bool sampled, const v1::Evidence& evidence) {
+  if (site.orders.capsule_step() != evidence.step()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Capsule& capsule : capsules_) {
+    const auto& sites = capsule.sites;
+    if (capsule.taken || capsule.step != evidence.step() ||
+        std::find(sites.begin(), sites.end(), &site) == sites.end()) {
+      continue;
+    }
+    if (!sampled) {
+      capsule.unsampled = true;
+      continue;
+    }
+    const uint64_t bytes = evidence.ByteSizeLong();
+    capsule.taken_bytes += bytes;
+    if (capsule.taken_bytes > capsule.max_bytes) continue;
+    v1::Evidence& kept = *capsule.batch.add_evidence() = evidence;
+    kept.set_source(0);
+  }
+}
+
+void Directives::StepEnded(int64_t step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto capsule = capsules_.begin(); capsule != capsules_.end();) {
+    const auto at = capsule++;
+    if (at->taken || at->step > step) continue;
+    Finish(&*at);
+    if (!at->taken) Drop(at);
+  }
+}
+
+// The step of a capsule is over: what is there is all, or says why there is nothing.
+void Directives::Finish(Capsule* capsule) {
+  if (!capsule->batch.evidence().empty() && !capsule->unsampled) return Seal(capsule);
+  std::string why = "no-call: the site was not called in step " + std::to_string(capsule->step);
+  if (capsule->taken_bytes > capsule->max_bytes) {
+    why = "too-large: the calls of the step take " + Text(capsule->taken_bytes) +
+          " bytes, allowed are " + Text(capsule->max_bytes);
+  } else if (capsule->unsampled) {
+    why = "passed-step: step " + std::to_string(capsule->step) + " had begun";
+  }
+  Refuse(capsule->id, capsule->step, std::move(why));
+}
+
+void Directives::Seal(Capsule* capsule) {
+  capsule->taken = true;
+  capsule->bytes = capsule->batch.SerializeAsString();
+  capsule->sha256 = Sha256Of(capsule->bytes);
+  capsule->batch.Clear();
+  for (Site* site : capsule->sites) {
+    if (site->orders.capsule_step() == capsule->step) site->orders.TakeAt(SiteOrders::kNever);
+  }
+}
+
+void Directives::Finished() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  finished_ = true;
+  for (auto capsule = capsules_.begin(); capsule != capsules_.end();) {
+    const auto at = capsule++;
+    if (at->taken) continue;
+    Refuse(at->id, at->step, "run-ended: the run ended before step " + std::to_string(at->step));
+    Drop(at);
+  }
+}
+
+void Directives::ForgetAll() {
+  capsules_.clear();
+  for (size_t i = 0, n = run_->sites.size(); i < n; ++i) run_->sites.at(i)->orders.Forget();
+}
+
+// ---- denser sampling -----------------------------------------------------------------------
+
+// What the site's bytes, at each `every`-th of the steps, may take of the traffic budget: as much
+// again as half of what the run so far was allowed, and a little for a run that has only begun.
+uint64_t Directives::Allowance() const {
+  constexpr uint64_t kAtFirst = 512;  // steps
+  const auto newest = run_->newest_step.load(std::memory_order_relaxed);
+  const uint64_t steps = kAtFirst + static_cast<uint64_t>(std::max<int64_t>(newest, 0)) / 2;
+  const uint64_t allowed = steps * run_->options.traffic_bytes;
+  return allowed > granted_bytes_ ? allowed - granted_bytes_ : 0;
+}
+
+void Directives::Sample(const v1::SampleSite& order) {
+  if (answers_.size() == kMostAnswers) answers_.pop_front();
+  v1::DirectiveReport& report = *answers_.emplace_back().mutable_report();
+  *report.mutable_site() = order.site();
+  report.set_asked_every(order.every());
+  const std::vector<Site*> sites = SitesNamed(order.site());
+  if (sites.empty()) return report.set_reason("no-site: this process has no such site");
+
+  const int64_t newest = run_->newest_step.load(std::memory_order_relaxed);
+  const int64_t from = newest + kAhead;
+  const int64_t until = std::min(order.until_step(), from + kLongest);
+  report.set_from_step(from);
+  report.set_until_step(until);
+  if (until < from) {
+    return report.set_reason("passed-step: the trainer is in step " + std::to_string(newest));
+  }
+  uint64_t bytes = 0;
+  for (const Site* site : sites) bytes += site->most_sample_bytes();
+  // Powers of two, as all periods: ranks that are thinned out differently still meet.
+  const uint64_t asked = std::bit_ceil(std::max<uint64_t>(order.every(), 1));
+  const auto steps = static_cast<uint64_t>(until - from + 1);
+  const uint64_t allowed = Allowance();
+  uint64_t every = asked;
+  while (every <= steps && bytes * (steps / every) > allowed) every *= 2;
+  const uint64_t stretch = run_->cadence.stretch();
+  if (every > asked) {
+    report.set_reason("budget: the site's calls keep " + Text(bytes) +
+                      " bytes a step, and denser sampling may take " + Text(allowed) + " more");
+  } else if (stretch > 1) {
+    report.set_reason("budget: the agent is at its share of the trainer's time");
+  }
+  if (every > steps) return;
+  granted_bytes_ += bytes * (steps / every);
+  report.set_every(every * stretch);
+  for (Site* site : sites) site->orders.Sample(from, until, static_cast<int64_t>(every));
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,84 @@
+// What the server asks of this process beside taking its batches: denser sampling of a site for a
+// while, and capsules, which are the calls of one site at one step, the same on every rank.
+//
+// Directives come and parts leave on the stream thread; evidence comes from the drain thread. What
+// was taken is kept in memory until the server releases it, so a break costs what was in flight:
+// the server asks again from what it holds. Nothing here may cost the trainer more than its budget:
+// a capsule is one sampled step, at most kMostCapsules are held, and denser sampling is thinned out
+// until the site's bytes fit half of the traffic budget so far and the governor agrees.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "agent/core/run/run_state.h"
+#include "plumbline/v1/batch.pb.h"
+#include "plumbline/v1/ingest.pb.h"
+#include "transport/connection.h"
+
+namespace plumbline::agent {
+
+// Thread-safe.
+class Directives : public transport::SideChannel {
+ public:
+  static constexpr size_t kMostCapsules = 4;
+  static constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // of one
+  static constexpr uint64_t kPartBytes = uint64_t{256} << 10;
+  // A step that is asked for must be so far ahead that it cannot have begun unnoticed.
+  static constexpr int64_t kAhead = 2;
+  static constexpr int64_t kLongest = 4096;  // steps of denser sampling
+
+  explicit Directives(std::shared_ptr<RunState> run) : run_(std::move(run)) {}
+
+  // The stream thread.
+  void OnWelcome() override;
+  void OnDirective(const v1::Directive& directive) override;
+  bool Next(v1::AgentMessage* message) override;
+
+  // The drain thread: one item of evidence that goes into a batch, of a call that was to keep its
+  // elements or not; every item of a step comes before its end. One compare where nobody wants it.
+  void Took(const Site& site, bool sampled, const v1::Evidence& evidence);
+  void StepEnded(int64_t step);
+  void Finished();
+
+ private:
+  struct Capsule {
+    uint64_t id = 0;
+    v1::Site name;
+    std::vector<Site*> sites;
+    int64_t step = 0;
+    uint64_t max_bytes = 0;
+    bool taken = false;      // `bytes` are final
+    bool asked = false;      // on the present stream
+    bool unsampled = false;  // a call came before the order did
+    uint64_t taken_bytes = 0;
+    v1::Batch batch;
+    std::string bytes, sha256;
+    uint64_t sent = 0;
+  };
+
+  void Send(const v1::SendCapsule& order);
+  void Sample(const v1::SampleSite& order);
+  uint64_t Allowance() const;
+  void ForgetAll();
+  std::vector<Site*> SitesNamed(const v1::Site& name) const;
+  void Refuse(uint64_t id, int64_t step, std::string why);
+  void Finish(Capsule* capsule);
+  void Drop(std::list<Capsule>::iterator capsule);
+  static void Seal(Capsule* capsule);
+  static v1::CapsulePart NextPart(Capsule* capsule);
+
+  const std::shared_ptr<RunState> run_;
+  std::mutex mutex_;
+  std::list<Capsule> capsules_;
+  std::deque<v1::AgentMessage> answers_;  // refusals and reports
+  uint64_t granted_bytes_ = 0;            // to denser sampling, so far
+  bool finished_ = false;
+};
+
+}  // namespace plumbline::agent

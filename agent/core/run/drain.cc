@@ -1,0 +1,344 @@
+#include "agent/core/run/drain.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "kernels/evidence/routing.h"
+#include "probes/routing_probe.h"
+
+namespace plumbline::agent {
+namespace {
+
+constexpr uint64_t kMaxComplaints = 10;
+constexpr uint32_t kIdleFactor = 2;
+constexpr size_t kMostHeldEnds = 64;  // beyond it, steps end together
+
+}  // namespace
+
+Drain::Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
+             std::shared_ptr<transport::Outbox> outbox, std::shared_ptr<Directives> directives)
+    : run_(std::move(run)),
+      record_(std::move(record)),
+      outbox_(std::move(outbox)),
+      directives_(std::move(directives)),
+      builder_(run_->options, run_->source, run_->series) {}
+
+bool Drain::Start() {
+  return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
+}
+
+bool Drain::Flush(Clock::time_point deadline) {
+  const uint64_t ticket = flush_wanted_.fetch_add(1) + 1;
+  run_->Ring();
+  while (flush_done_.load(std::memory_order_acquire) < ticket) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+bool Drain::Finish(Clock::time_point deadline) {
+  const Clock::time_point now = Clock::now();
+  devices_by_ = now + std::min<Clock::duration>(kDeviceWait, (deadline - now) / 4 * 3);
+  closing_.store(true, std::memory_order_release);
+  run_->Ring();
+  return thread_.WaitEnded(deadline);
+}
+
+void Drain::Loop() {
+  while (!closing_.load(std::memory_order_acquire)) {
+    const uint64_t ticket = flush_wanted_.load(std::memory_order_acquire);
+    const bool flush = ticket != flush_done_.load(std::memory_order_relaxed);
+    const uint64_t before = run_->ring.position();
+    if (flush && std::exchange(flush_ticket_, ticket) != ticket) {
+      flush_mark_ = run_->devices->Position();
+    }
+    const bool work = !run_->ring.empty() || !run_->devices->empty();
+    Pass(flush);
+    // Not passed: a record is still being filled, or a device still at work.
+    if (flush && run_->ring.passed(before) && run_->devices->Passed(flush_mark_)) {
+      flush_done_.store(ticket, std::memory_order_release);
+    }
+    Sleep(!work);
+  }
+  while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  FinishDevices();
+  EndStep(run_->missed_end.load(std::memory_order_acquire), false);
+  for (const HeldSpan& h : std::exchange(held_, {})) {
+    AddSpan(*h.site, builder_.complete_through() + 1, h.call, h.body);
+  }
+  if (directives_ != nullptr) directives_->Finished();
+  v1::Ending ending;
+  builder_.Finished(run_->last_word.Take(&ending) ? &ending : nullptr);
+  DeclareSites();
+  Ship();
+}
+
+void Drain::Sleep(bool idle) {
+  const uint32_t ms = run_->options.poll_ms * (idle ? kIdleFactor : 1);
+  std::unique_lock<std::mutex> lock(run_->bell_mutex);
+  run_->bell.wait_for(lock, std::chrono::milliseconds(ms),
+                      [&] { return run_->rung.load(std::memory_order_acquire); });
+  run_->rung.store(false, std::memory_order_relaxed);
+}
+
+// One look at the ring; `ship_all`: whatever there is leaves now.
+void Drain::Pass(bool ship_all) {
+  if (run_->declare_again.exchange(false, std::memory_order_acq_rel)) declared_ = 0;
+  const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
+  const bool emptied = EmptyRing();
+  const int64_t ended = held_ends_.empty() ? builder_.complete_through() : held_ends_.back().step;
+  if (emptied && missed > ended) StepEnded(missed, false);
+  EmptyDevices();
+  EndPassedSteps();
+  DeclareSites();
+  const uint64_t now = MonotonicNs();
+  const bool losses = run_->losses_pending.load(std::memory_order_relaxed);
+  if (ship_all || builder_.Due(now) || (losses && builder_.IntervalPassed(now))) Ship();
+}
+
+// Handles what the ring holds now; false when a record is still being filled.
+bool Drain::EmptyRing() {
+  const uint64_t end = run_->ring.position();
+  while (!run_->ring.passed(end)) {
+    const std::byte* record = run_->ring.Front();
+    if (record == nullptr) return run_->ring.passed(end);
+    SlotHead head;
+    std::memcpy(&head, record, sizeof(head));
+    Handle(head, record + sizeof(head));
+    run_->ring.Pop();
+    if (builder_.Due(MonotonicNs())) {
+      DeclareSites();
+      Ship();
+    }
+  }
+  return true;
+}
+
+// One record of the ring becomes evidence; the body's form follows from the head's kind.
+void Drain::Handle(const SlotHead& head, const std::byte* body) {
+  switch (head.kind) {
+    case SlotKind::kStepEnd:
+      return StepEnded(head.step, head.sampled);
+    case SlotKind::kSpan:
+      return HandleSpan(head, body);
+    case SlotKind::kRouting:
+      return HandleRouting(head, body);
+    case SlotKind::kRoutingMessage:
+      return HandleRoutingMessage(head, body);
+    case SlotKind::kTensor:
+    case SlotKind::kReduction:
+    case SlotKind::kUpdate:
+    case SlotKind::kMatmul:
+    case SlotKind::kLogits:
+    case SlotKind::kEvidence:
+      return HandleObserved(head, body);
+    case SlotKind::kScalar:
+      break;
+  }
+  if (Late(head)) return;
+  double value = 0;
+  std::memcpy(&value, body, sizeof(value));
+  builder_.AddScalar(head.step, {head.site, head.call, head.order, value});
+  run_->last_word.Value(head.site, head.step, value);
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Drain::HandleRouting(const SlotHead& head, const std::byte* body) {
+  if (Late(head)) return;
+  const probes::RoutingCall call = probes::LoadRoutingCall(body);
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
+  const absl::Status measured = probes::MeasureRouting(
+      call, head.sampled, run_->options.sample_max_bytes, e->mutable_routing());
+  Measured(head, call, measured, e);
+}
+
+void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
+                     const absl::Status& status, v1::Evidence* e) {
+  if (!status.ok()) {
+    builder_.RemoveLast();
+    return Invalid(head, status);
+  }
+  e->set_sample_size(static_cast<uint64_t>(call.input.scores.shape[0]));
+  e->set_exercised(RoutingExercised(e->routing()));
+  if (e->routing().has_sample()) builder_.NoteBytes(probes::SampleBytes(call));
+  Took(head, *e);
+}
+
+// Evidence stands in the batch: counted, and the server's directives learn that it was given.
+void Drain::Took(const SlotHead& head, const v1::Evidence& evidence) {
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+  if (directives_ == nullptr) return;
+  directives_->Took(*head.site, head.sampled || IsAlwaysDue(head.site->kind), evidence);
+}
+
+// Hands on what devices have finished.
+void Drain::EmptyDevices() {
+  run_->devices->Drain([this](const probes::DeviceItem& item) {
+    HandleDevice(item);
+    if (builder_.Due(MonotonicNs())) {
+      DeclareSites();
+      Ship();
+    }
+  });
+}
+
+void Drain::HandleDevice(const probes::DeviceItem& item) {
+  SlotHead head;
+  head.site = static_cast<Site*>(item.tag.site);
+  head.step = item.tag.step;
+  head.call = item.tag.call;
+  head.sampled = item.tag.sampled;
+  for (uint64_t i = 0; i < item.unkept; ++i) {
+    run_->CountLoss(LossCause::kDeviceRing, head.site, head.step);
+  }
+  if (item.unkept > 0) return;
+  if (!item.measured) {
+    if (!item.abandoned) TellOfDevice(&run_->told_failed, item.why);
+    return run_->CountLoss(item.abandoned ? LossCause::kDeviceUnfinished : LossCause::kDeviceFailed,
+                           head.site, head.step);
+  }
+  if (Late(head)) return;
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, item.tag.order);
+  if (item.plan == nullptr) return Observed(head, MeasureFetched(head, item, e), e);
+  const absl::Status finished =
+      probes::FinishRouting(item.call, *item.plan, *item.raw, item.tag.sampled,
+                            run_->options.sample_max_bytes, e->mutable_routing());
+  Measured(head, item.call, finished, e);
+}
+
+// Waits for the devices as long as it may, and ends every step.
+void Drain::FinishDevices() {
+  EmptyDevices();
+  while (!run_->devices->empty() && Clock::now() < devices_by_) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EmptyDevices();
+  }
+  if (!run_->devices->empty()) {
+    run_->devices->Abandon("the run was closed before it had finished");
+    EmptyDevices();
+  }
+  for (const HeldEnd& end : std::exchange(held_ends_, {})) EndStep(end.step, end.sampled);
+}
+
+void Drain::HandleRoutingMessage(const SlotHead& head, const std::byte* body) {
+  if (Late(head)) return;
+  v1::Evidence* e = builder_.Add(*head.site, head.step, head.call, head.order);
+  e->mutable_routing()->ParseFromArray(body, static_cast<int>(head.bytes));
+  e->set_sample_size(head.rows);
+  e->set_exercised(RoutingExercised(e->routing()));
+  Took(head, *e);
+}
+
+// A span that was open when its step ended belongs to the step that ends next.
+void Drain::HandleSpan(const SlotHead& head, const std::byte* body) {
+  SpanBody span;
+  std::memcpy(&span, body, sizeof(span));
+  if (head.step <= builder_.complete_through()) {
+    held_.push_back({head.site, head.call, span});
+  } else {
+    AddSpan(*head.site, head.step, head.call, span, head.order);
+  }
+}
+
+void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
+                    uint64_t order) {
+  v1::Evidence* e = builder_.Add(site, step, call, order);
+  e->set_sample_size(1);
+  v1::Span* out = e->mutable_span();
+  out->set_kind(static_cast<v1::Span::Kind>(span.kind));
+  out->set_name(site.op);
+  out->set_start_ns(span.start_unix_ns);
+  out->set_duration_ns(span.duration_ns);
+  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// A step ends once the devices have handed over what was launched in it; until then its end is
+// held.
+void Drain::StepEnded(int64_t step, bool sampled) {
+  EmptyDevices();
+  if (held_ends_.empty() && run_->devices->empty()) return EndStep(step, sampled);
+  HeldEnd end{step, sampled, run_->devices->Position()};
+  if (held_ends_.size() == kMostHeldEnds) {
+    end.sampled |= held_ends_.back().sampled;
+    held_ends_.pop_back();
+  }
+  held_ends_.push_back(end);
+}
+
+void Drain::EndPassedSteps() {
+  while (!held_ends_.empty() && run_->devices->Passed(held_ends_.front().mark)) {
+    const HeldEnd end = held_ends_.front();
+    held_ends_.pop_front();
+    EndStep(end.step, end.sampled);
+  }
+}
+
+void Drain::EndStep(int64_t step, bool sampled) {
+  if (step <= builder_.complete_through()) return;
+  for (const HeldSpan& h : std::exchange(held_, {})) AddSpan(*h.site, step, h.call, h.body);
+  builder_.StepEnded(step, sampled);
+  if (directives_ != nullptr) directives_->StepEnded(step);
+}
+
+// A thread was still observing while another ended the step.
+bool Drain::Late(const SlotHead& head) {
+  if (head.step > builder_.complete_through()) return false;
+  run_->CountLoss(LossCause::kLate, head.site, head.step);
+  return true;
+}
+
+void Drain::Invalid(const SlotHead& head, const absl::Status& why) {
+  run_->CountLoss(LossCause::kInvalid, head.site, head.step);
+  if (complaints_++ >= kMaxComplaints) return;
+  std::fprintf(stderr, "plumbline: %s %s, step %lld, call %u: %s. Not measured, counted as lost.\n",
+               head.site->layer.c_str(), head.site->op.c_str(), static_cast<long long>(head.step),
+               head.call, std::string(why.message()).c_str());
+}
+
+// Sites are declared once each, before the first batch that may speak of them.
+void Drain::DeclareSites() {
+  for (const size_t n = run_->sites.size(); declared_ < n; ++declared_) {
+    builder_.Declare(*run_->sites.at(declared_));
+  }
+}
+
+void Drain::CollectLosses() {
+  if (!run_->losses_pending.exchange(false, std::memory_order_acq_rel)) return;
+  for (size_t c = 0; c < kLossCauses; ++c) {
+    const auto cause = static_cast<LossCause>(c);
+    builder_.AddLoss(LossCauseName(cause), nullptr, run_->losses.Take(cause));
+    for (size_t i = 0, n = run_->sites.size(); i < n; ++i) {
+      Site* site = run_->sites.at(i);
+      builder_.AddLoss(LossCauseName(cause), site, site->losses.Take(cause));
+    }
+  }
+}
+
+void Drain::AppendToRecord(const transport::SealedBatch& batch, uint64_t now_ns) {
+  record_->Append(batch, now_ns);
+  const std::lock_guard<std::mutex> lock(record_mutex_);
+  record_status_ = record_->status();
+}
+
+absl::Status Drain::record_status() const {
+  const std::lock_guard<std::mutex> lock(record_mutex_);
+  return record_status_;
+}
+
+void Drain::Ship() {
+  CollectLosses();
+  if (builder_.empty()) return;
+  const uint64_t now = MonotonicNs();
+  transport::SealedBatch batch =
+      builder_.Take(run_->newest_step.load(std::memory_order_relaxed), now);
+  if (record_ != nullptr) AppendToRecord(batch, now);
+  if (outbox_ != nullptr) outbox_->Push(std::move(batch));
+}
+
+}  // namespace plumbline::agent

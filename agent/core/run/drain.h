@@ -1,0 +1,129 @@
+// The drain thread: takes what the trainer's threads left in the ring and measures it, and what
+// GPUs have measured by themselves, gathers it into batches, and hands those to the record and to
+// the outbox. A step ends when the GPUs, too, have passed what was asked of them before its end;
+// what does not depend on them goes on meanwhile. It sleeps at least poll_ms between looks,
+// twice as long after one that found nothing (a look costs 80 us of a small step, and batches leave
+// each 100 ms anyway), and is woken early when the ring fills.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "agent/core/run/directives.h"
+#include "agent/core/run/record_sink.h"
+#include "agent/core/run/run_state.h"
+#include "agent/core/shared/threads.h"
+#include "agent/core/sites/batch_builder.h"
+#include "agent/core/sites/slots.h"
+#include "probes/device/probe.h"
+#include "transport/outbox.h"
+
+namespace plumbline::agent {
+
+// Shared between the drain thread and those who wait for it.
+class Drain : public std::enable_shared_from_this<Drain> {
+ public:
+  using Clock = GuestThread::Clock;
+
+  // All but `run` may be null.
+  Drain(std::shared_ptr<RunState> run, std::unique_ptr<RecordSink> record,
+        std::shared_ptr<transport::Outbox> outbox,
+        std::shared_ptr<Directives> directives = nullptr);
+
+  static constexpr std::chrono::milliseconds kDeviceWait{2000};
+
+  bool Start();
+
+  // Waits until everything that stood in the ring, and on devices, is in batches, written to the
+  // record and pushed.
+  bool Flush(Clock::time_point deadline);
+
+  // The same, then says goodbye in the last batch and ends the thread. False: not in time; the
+  // thread goes on by itself until it is done. Devices are given at most kDeviceWait and three
+  // quarters of the time; what they have not finished then is lost, and counted.
+  bool Finish(Clock::time_point deadline);
+
+  // OK, or why the record could not be written when it was last tried.
+  absl::Status record_status() const;
+
+  uint64_t CpuNs() const { return thread_.CpuNs(); }
+  uint64_t evidence_taken() const { return evidence_taken_.load(std::memory_order_relaxed); }
+
+ private:
+  void Loop();
+  void Sleep(bool idle);
+  void Pass(bool ship_all);
+  bool EmptyRing();
+  void Handle(const SlotHead& head, const std::byte* body);
+  void HandleRouting(const SlotHead& head, const std::byte* body);
+  void HandleRoutingMessage(const SlotHead& head, const std::byte* body);
+  void HandleObserved(const SlotHead& head, const std::byte* body);  // drain_observed.cc
+  absl::Status MeasureObserved(const SlotHead& head, const std::byte* body, v1::Evidence* out);
+  absl::Status MeasureFetched(const SlotHead& head, const probes::DeviceItem& item,
+                              v1::Evidence* out);
+  void Observed(const SlotHead& head, const absl::Status& measured, v1::Evidence* e);
+  probes::MeasureOptions OptionsOf(const SlotHead& head) const;
+  void EmptyDevices();
+  void HandleDevice(const probes::DeviceItem& item);
+  void Measured(const SlotHead& head, const probes::RoutingCall& call, const absl::Status& status,
+                v1::Evidence* e);
+  void Took(const SlotHead& head, const v1::Evidence& evidence);
+  void FinishDevices();
+  void StepEnded(int64_t step, bool sampled);
+  void EndPassedSteps();
+  void HandleSpan(const SlotHead& head, const std::byte* body);
+  void EndStep(int64_t step, bool sampled);
+  void AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBody& span,
+               uint64_t order = 0);
+  bool Late(const SlotHead& head);
+  void Invalid(const SlotHead& head, const absl::Status& why);
+  void DeclareSites();
+  void CollectLosses();
+  void AppendToRecord(const transport::SealedBatch& batch, uint64_t now_ns);
+  void Ship();
+
+  // A stage that ended between two steps: it goes with the next one.
+  struct HeldSpan {
+    const Site* site;
+    uint32_t call;
+    SpanBody body;
+  };
+
+  // A step whose last work is still on a device.
+  struct HeldEnd {
+    int64_t step;
+    bool sampled;
+    probes::DeviceProbe::Mark mark;
+  };
+
+  const std::shared_ptr<RunState> run_;
+  const std::unique_ptr<RecordSink> record_;
+  const std::shared_ptr<transport::Outbox> outbox_;
+  const std::shared_ptr<Directives> directives_;
+  BatchBuilder builder_;
+  GuestThread thread_;
+
+  // The drain thread's own.
+  size_t declared_ = 0;
+  std::vector<HeldSpan> held_;
+  std::deque<HeldEnd> held_ends_;
+  uint64_t flush_ticket_ = 0;  // whose mark is
+  probes::DeviceProbe::Mark flush_mark_{};
+  uint64_t complaints_ = 0;
+
+  mutable std::mutex record_mutex_;
+  absl::Status record_status_;
+
+  std::atomic<uint64_t> flush_wanted_{0};  // tickets
+  std::atomic<uint64_t> flush_done_{0};
+  Clock::time_point devices_by_;  // set before closing_
+  std::atomic<bool> closing_{false};
+  std::atomic<uint64_t> evidence_taken_{0};
+};
+
+}  // namespace plumbline::agent

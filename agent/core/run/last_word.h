@@ -1,0 +1,45 @@
+// What goes with the goodbye: how the process ends, and the newest values of its first series.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "agent/agent_table.h"
+#include "agent/core/sites/site_table.h"
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::agent {
+
+class LastWord {
+ public:
+  // Any thread. The first word that is not of a thread alone counts, until a step begins or null
+  // takes it back.
+  void Note(const plumbline_ending_t* ending);
+  // A step begins: the process goes on. One load where nothing was noted.
+  void GoesOn() {
+    if (noted_.load(std::memory_order_relaxed)) Forget(false);
+  }
+
+  // The drain thread's: a scalar, and all of it.
+  void Value(const Site* site, int64_t step, double value);
+  // False: there is nothing to say.
+  bool Take(v1::Ending* out);
+
+ private:
+  struct Newest {
+    const Site* site = nullptr;
+    int64_t step = 0;
+    double value = 0;
+  };
+  void Forget(bool thread);
+
+  std::mutex mutex_;
+  v1::Ending ending_;
+  std::atomic<bool> noted_{false};
+  std::array<Newest, 8> newest_;
+  size_t series_ = 0;
+};
+
+}  // namespace plumbline::agent

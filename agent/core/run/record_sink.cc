@@ -1,0 +1,131 @@
+#include "agent/core/run/record_sink.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace plumbline::agent {
+
+using transport::SealedBatch;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSuffix = ".plr";
+constexpr uint64_t kRetryNs = 1'000'000'000;
+constexpr const char* kCause = "record-write";
+
+std::string FilePrefix(v1::Role role, uint32_t rank) {
+  char text[48];
+  std::snprintf(text, sizeof(text), "%s-r%05u-a", role == v1::ROLE_ROLLOUT ? "rollout" : "trainer",
+                rank);
+  return text;
+}
+
+// The attempt in `name`, or -1 when it is no record of that prefix.
+int64_t AttemptOf(const std::string& name, const std::string& prefix) {
+  const std::string suffix = kSuffix;
+  if (name.size() <= prefix.size() + suffix.size() || name.compare(0, prefix.size(), prefix) != 0 ||
+      name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) {
+    return -1;
+  }
+  uint32_t attempt = 0;
+  const char* end = name.data() + name.size() - suffix.size();
+  const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, attempt);
+  return error == std::errc() && stop == end ? static_cast<int64_t>(attempt) : -1;
+}
+
+}  // namespace
+
+std::string RecordPath(const std::string& dir, v1::Role role, uint32_t rank, uint32_t attempt) {
+  return (fs::path(dir) / (FilePrefix(role, rank) + std::to_string(attempt) + kSuffix)).string();
+}
+
+absl::StatusOr<uint32_t> FreeAttempt(const std::string& dir, v1::Role role, uint32_t rank,
+                                     uint32_t wanted) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) {
+    return absl::UnavailableError("record directory " + dir + ": " + error.message());
+  }
+  const std::string prefix = FilePrefix(role, rank);
+  int64_t highest = -1;
+  bool taken = false;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    const int64_t attempt = AttemptOf(it->path().filename().string(), prefix);
+    highest = std::max(highest, attempt);
+    taken |= attempt == static_cast<int64_t>(wanted);
+  }
+  if (error) {
+    return absl::UnavailableError("record directory " + dir + ": " + error.message());
+  }
+  return taken ? static_cast<uint32_t>(highest + 1) : wanted;
+}
+
+absl::StatusOr<std::unique_ptr<RecordSink>> RecordSink::Open(const std::string& dir,
+                                                             const v1::Source& source,
+                                                             uint64_t stream_id) {
+  std::string path = RecordPath(dir, source.role(), source.rank(), source.attempt());
+  auto log = FramedLogWriter::Open(path);
+  if (!log.ok()) return log.status();
+  v1::RecordHeader header;
+  header.set_schema("plumbline.record/1");
+  header.set_tool_version(source.tool_version());
+  *header.mutable_source() = source;
+  header.set_created_unix_ns(static_cast<int64_t>(UnixNs()));
+  if (absl::Status s = (*log)->Append(FrameType::kRecordHeader, header.SerializeAsString());
+      !s.ok()) {
+    return s;
+  }
+  return std::unique_ptr<RecordSink>(new RecordSink(std::move(path), stream_id, *std::move(log)));
+}
+
+void RecordSink::Append(const SealedBatch& batch, uint64_t now_ns) {
+  if (log_ == nullptr && !Reopen(now_ns).ok()) return Keep(batch);
+  if (owed_.body != nullptr) {
+    status_ = Write(owed_);
+    if (status_.ok()) owed_ = SealedBatch();
+  }
+  if (owed_.body == nullptr) status_ = Write(batch);
+  if (status_.ok()) return;
+  log_.reset();
+  retry_ns_ = now_ns + kRetryNs;
+  Keep(batch);
+}
+
+absl::Status RecordSink::Write(const SealedBatch& batch) {
+  absl::Status s = log_->Append(FrameType::kBatch,
+                                *batch.body + transport::BatchNumber(stream_id_, sequence_ + 1));
+  if (s.ok()) ++sequence_;
+  return s;
+}
+
+absl::Status RecordSink::Reopen(uint64_t now_ns) {
+  if (now_ns < retry_ns_) return status_;
+  // Opening cuts off what a failed write left.
+  auto log = FramedLogWriter::Open(path_);
+  status_ = log.status();
+  if (status_.ok()) {
+    log_ = *std::move(log);
+  } else {
+    retry_ns_ = now_ns + kRetryNs;
+  }
+  return status_;
+}
+
+transport::SeriesSets RecordSink::Names() const {
+  return names_ == nullptr ? transport::SeriesSets() : names_->All();
+}
+
+void RecordSink::Keep(const SealedBatch& batch) {
+  SealedBatch emptied = batch.hollow() ? batch : WithoutEvidence(batch, kCause, Names());
+  owed_ = owed_.body == nullptr ? std::move(emptied) : Merged(owed_, emptied);
+}
+
+}  // namespace plumbline::agent

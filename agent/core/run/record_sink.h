@@ -1,0 +1,68 @@
+// The run record of one process: a framed log of batches, written as they are sealed.
+//
+// DIR/<role>-r<rank, 5 digits>-a<attempt>.plr: first a v1::RecordHeader, then v1::Batch frames,
+// numbered from 1 under a stream id of the record's own. What was appended survives the death of
+// the process. The drain thread's alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "agent/core/sites/series_registry.h"
+#include "base/framed_log.h"
+#include "transport/batch_edit.h"
+
+namespace plumbline::agent {
+
+// "DIR/trainer-r00003-a0.plr".
+std::string RecordPath(const std::string& dir, v1::Role role, uint32_t rank, uint32_t attempt);
+
+// The attempt under which this process may write into `dir`: `wanted`, or when that file is there
+// already (a run repeated into the same directory), one above the highest there is for that rank.
+// Creates the directory. Errors name the path.
+absl::StatusOr<uint32_t> FreeAttempt(const std::string& dir, v1::Role role, uint32_t rank,
+                                     uint32_t wanted);
+
+class RecordSink {
+ public:
+  // Writes the header. Errors name the path and what the system said.
+  static absl::StatusOr<std::unique_ptr<RecordSink>> Open(const std::string& dir,
+                                                          const v1::Source& source,
+                                                          uint64_t stream_id);
+
+  // Appends one batch. When the disk refuses, the batch's evidence is counted as lost
+  // ("record-write") and the count goes into the next batch that can be written; the file is opened
+  // again before that, no more often than each second.
+  void Append(const transport::SealedBatch& batch, uint64_t now_ns);
+
+  // The lists of series that batches may name; without it what is lost of them has no names.
+  void NameSeries(std::shared_ptr<const SeriesRegistry> names) { names_ = std::move(names); }
+
+  const std::string& path() const { return path_; }
+  uint64_t batches_written() const { return sequence_; }
+  // OK, or why the last append failed.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  RecordSink(std::string path, uint64_t stream_id, std::unique_ptr<FramedLogWriter> log)
+      : path_(std::move(path)), stream_id_(stream_id), log_(std::move(log)) {}
+  absl::Status Write(const transport::SealedBatch& batch);
+  absl::Status Reopen(uint64_t now_ns);
+  transport::SeriesSets Names() const;
+  void Keep(const transport::SealedBatch& batch);
+
+  const std::string path_;
+  const uint64_t stream_id_;
+  std::unique_ptr<FramedLogWriter> log_;
+  std::shared_ptr<const SeriesRegistry> names_;
+  uint64_t sequence_ = 0;
+  transport::SealedBatch owed_;  // what could not be written, emptied; body nullptr: nothing
+  uint64_t retry_ns_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,207 @@
+// A run's beginning and end: opening its record, its outbox and its threads, and waiting until what
+// was observed is written and delivered.
+#include "agent/core/run/run.h"
+
+#include <unistd.h>
+
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "agent/core/shared/error.h"
+#include "base/clock.h"
+
+namespace plumbline::agent {
+namespace {
+
+using std::chrono::milliseconds;
+
+plumbline_status_t Unwritten(const char* call, const absl::Status& why, plumbline_error_t* error) {
+  return Fail(error, PLUMBLINE_INTERNAL,
+              std::string(call) + ": the record is not written: " + std::string(why.message()));
+}
+
+std::string Undelivered(const transport::Outbox& outbox) {
+  const transport::Outbox::State left = outbox.state();
+  return std::to_string(left.items) + " evidence items in memory, " + std::to_string(left.batches) +
+         " batches in all,";
+}
+
+std::string WhereSpooled(const transport::Outbox& outbox) {
+  const uint64_t batches = outbox.state().spooled;
+  if (batches == 0) return "";
+  return "; " + std::to_string(batches) + " of them are kept in " + outbox.spool_path() +
+         " for the next process of this rank, or `plumb spool send`";
+}
+
+uint64_t RandomId() {
+  std::random_device random;
+  const uint64_t id = (static_cast<uint64_t>(random()) << 32) | random();
+  return id == 0 ? 1 : id;
+}
+
+v1::Source SourceOf(const AgentOptions& options) {
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  v1::Source source;
+  source.set_run(options.run);
+  source.set_attempt(options.attempt);
+  source.set_role(static_cast<v1::Role>(options.role));
+  source.set_rank(options.rank);
+  source.set_world_size(options.world_size);
+  source.set_host(host);
+  source.set_pid(getpid());
+  source.set_tool_version(kToolVersion);
+  return source;
+}
+
+// What tells a rank that hangs from one that takes its time.
+void FillHeartbeat(const RunState& state, v1::Heartbeat* beat) {
+  const uint64_t moved = state.moved_ns.load(std::memory_order_relaxed);
+  const uint64_t now = MonotonicNs();
+  if (moved != 0 && now > moved) beat->set_still_ns(now - moved);
+  beat->set_steps_ended(state.steps_ended.load(std::memory_order_relaxed));
+  for (const v1::Span::Kind kind :
+       {v1::Span::KIND_CHECKPOINT, v1::Span::KIND_EVALUATION, v1::Span::KIND_COMPILE}) {
+    if (state.spans.open(kind)) beat->set_open_stage(kind);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Run>> Run::Open(AgentOptions options) {
+  std::unique_ptr<RecordSink> record;
+  const auto role = static_cast<v1::Role>(options.role);
+  if (!options.record_dir.empty()) {
+    auto attempt = FreeAttempt(options.record_dir, role, options.rank, options.attempt);
+    if (!attempt.ok()) return attempt.status();
+    options.attempt = *attempt;
+    auto opened = RecordSink::Open(options.record_dir, SourceOf(options), RandomId());
+    if (!opened.ok()) return opened.status();
+    record = *std::move(opened);
+  }
+  std::unique_ptr<Run> run(new Run());
+  run->state_ = std::make_shared<RunState>(options, SourceOf(options));
+  if (!run->state_->ring.valid()) {
+    return absl::ResourceExhaustedError("no memory for a ring of " +
+                                        std::to_string(options.ring_bytes) + " bytes");
+  }
+  if (absl::Status s = run->OpenOutbox(); !s.ok()) return s;
+  if (!run->StartThreads(std::move(record))) {
+    return absl::ResourceExhaustedError("the system refused to start a thread");
+  }
+  return run;
+}
+
+// Where batches wait for the server: in memory, and on disk where a spool is wanted.
+absl::Status Run::OpenOutbox() {
+  const AgentOptions& options = state_->options;
+  if (options.server.empty()) return absl::OkStatus();
+  stream_id_ = RandomId();
+  std::unique_ptr<transport::Spool> spool;
+  if (!options.spool_dir.empty()) {
+    auto created = transport::Spool::Create(options.spool_dir, state_->source, stream_id_,
+                                            {options.spool_bytes, kToolVersion});
+    if (!created.ok()) return created.status();
+    spool = *std::move(created);
+  }
+  outbox_ = std::make_shared<transport::Outbox>(
+      transport::OutboxLimits{options.queue_bytes, options.queue_batches}, std::move(spool));
+  return absl::OkStatus();
+}
+
+// The stream first, so that the drain thread's first batch has somewhere to go.
+bool Run::StartThreads(std::unique_ptr<RecordSink> record) {
+  const AgentOptions& options = state_->options;
+  std::shared_ptr<Directives> directives;
+  if (!options.server.empty()) {
+    transport::StreamConfig config;
+    config.target = options.server;
+    config.sources = {state_->source};
+    config.stream_id = stream_id_;
+    config.tool_version = kToolVersion;
+    config.crowd = options.world_size;
+    config.backoff_first_ms = options.backoff_first_ms;
+    config.backoff_last_ms = options.backoff_last_ms;
+    config.ack_timeout_ms = options.ack_timeout_ms;
+    config.heartbeat_ms = options.heartbeat_ms;
+    config.newest_step = [state = state_] { return state->newest_step.load(); };
+    config.fill_heartbeat = [state = state_](v1::Heartbeat* beat) { FillHeartbeat(*state, beat); };
+    config.credentials = transport::CredentialsFromEnvironment();
+    config.on_refused = SayOnce(options.server);
+    config.on_unreachable = SayUnreachable(options.server, options.caller);
+    config.server_forgot = [state = state_] { state->declare_again.store(true); };
+    config.side = directives = std::make_shared<Directives>(state_);
+    stream_ = std::make_shared<ServerStream>(std::move(config), outbox_, options.spool_dir);
+    if (!stream_->Start()) return false;
+  }
+  if (record != nullptr) record->NameSeries(state_->series);
+  drain_ = std::make_shared<Drain>(state_, std::move(record), outbox_, directives);
+  return drain_->Start();
+}
+
+Run::~Run() {
+  // Only after a failed Open: Close has ended them otherwise.
+  const Clock::time_point now = Clock::now();
+  if (drain_ != nullptr) drain_->Finish(now);
+  if (stream_ != nullptr) stream_->Finish(now);
+}
+
+// Done when all that was observed before it is in the record, and acknowledged by the server.
+plumbline_status_t Run::Flush(uint32_t timeout_ms, plumbline_error_t* error) {
+  const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
+  if (!drain_->Flush(deadline)) {
+    return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                "flush: not everything was measured and written within " +
+                    std::to_string(timeout_ms) + " ms");
+  }
+  if (const absl::Status s = drain_->record_status(); !s.ok()) return Unwritten("flush", s, error);
+  if (outbox_ == nullptr) return PLUMBLINE_OK;
+  const uint64_t wanted = outbox_->pushed();
+  while (outbox_->settled() < wanted) {
+    if (Clock::now() >= deadline) {
+      return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                  "flush: server " + state_->options.server + " has not acknowledged " +
+                      std::to_string(wanted - outbox_->settled()) + " batches within " +
+                      std::to_string(timeout_ms) + " ms");
+    }
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return PLUMBLINE_OK;
+}
+
+// By a thread of its own, since freeing may wait for work of the trainer's that has nothing to do
+// with us. A drain thread that is not done yet frees them when it ends.
+void Run::FreeDevices(Clock::time_point deadline) {
+  if (!state_->devices->used()) return;
+  GuestThread thread;
+  if (thread.Start("plumb-free", [devices = state_->devices] { devices->Free(); })) {
+    thread.WaitEnded(deadline);
+  }
+}
+
+plumbline_status_t Run::Close(uint32_t timeout_ms, plumbline_error_t* error) {
+  const Clock::time_point deadline = Clock::now() + milliseconds(timeout_ms);
+  EndGraphs(state_->newest_step.load());
+  const std::string within = " within " + std::to_string(timeout_ms) + " ms";
+  const bool drained = drain_->Finish(deadline);
+  const bool delivered = stream_ == nullptr || stream_->Finish(drained ? deadline : Clock::now());
+  const absl::Status written = drain_->record_status();
+  if (drained) FreeDevices(deadline);
+  drain_.reset();
+  stream_.reset();
+  if (!drained) {
+    return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                "close: not everything was measured and written" + within);
+  }
+  if (!delivered) {
+    return Fail(error, PLUMBLINE_DEADLINE_EXCEEDED,
+                "close: server " + state_->options.server + " has not acknowledged " +
+                    Undelivered(*outbox_) + within + WhereSpooled(*outbox_));
+  }
+  if (!written.ok()) return Unwritten("close", written, error);
+  return PLUMBLINE_OK;
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,149 @@
+// One run as the façade sees it: the agent's half of the C ABI, in C++.
+//
+// The calls of the trainer's threads (Observe…, Scalar, Span…, Step…) take no lock and allocate
+// nothing once a site is known; they never wait for the agent's own threads. Statuses and error
+// texts are those of agent/agent_table.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "agent/agent_table.h"
+#include "agent/core/run/drain.h"
+#include "agent/core/run/run_state.h"
+#include "agent/core/run/server_stream.h"
+#include "agent/core/shared/options.h"
+#include "probes/matmul_probe.h"
+#include "probes/routing_probe.h"
+#include "transport/outbox.h"
+
+namespace plumbline::agent {
+
+// The governor's word as a series: sites are due at each n-th of the steps that the cadence
+// measures. Sent when it changes.
+inline constexpr const char* kStretchSeries = "plumbline.stretch";
+
+class Run {
+ public:
+  using Clock = GuestThread::Clock;
+
+  // Opens the record, starts the threads; a server is dialled, not waited for. Errors are for
+  // people. `options` are final: the environment has been applied.
+  static absl::StatusOr<std::unique_ptr<Run>> Open(AgentOptions options);
+  ~Run();
+
+  plumbline_status_t DeclareSite(const plumbline_agent_site_t& site, void** agent_site,
+                                 plumbline_error_t* error);
+  plumbline_status_t StepBegin(int64_t step);
+  plumbline_status_t StepEnd(int64_t step);
+  // agent/core/run/run_graphs.cc: what is observed at kCaptureStep goes into a graph.
+  plumbline_status_t CaptureBegin(void* replays_on);
+  plumbline_status_t ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
+                                    plumbline_error_t* error);
+  // agent/core/calls/observe_tensor.cc
+  plumbline_status_t ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
+                                   plumbline_error_t* error);
+  plumbline_status_t ObserveReduction(Site* site, int64_t step,
+                                      const plumbline_reduction_t& reduction,
+                                      plumbline_error_t* error);
+  plumbline_status_t ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
+                                   plumbline_error_t* error);
+  plumbline_status_t ObserveMatmul(Site* site, int64_t step, const plumbline_matmul_t& matmul,
+                                   plumbline_error_t* error);
+  plumbline_status_t ObserveLogits(Site* site, int64_t step, const plumbline_logits_t& logits,
+                                   plumbline_error_t* error);
+  plumbline_status_t ObserveLogprobs(Site* site, int64_t step, const plumbline_logprobs_t& logprobs,
+                                     plumbline_error_t* error);  // observe_rollout.cc
+  plumbline_status_t SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
+                                   uint32_t capacity, uint32_t* n, plumbline_error_t* error) const;
+  plumbline_status_t Scalar(int64_t step, const char* name, double value);
+  plumbline_status_t SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
+                               plumbline_error_t* error);
+  plumbline_status_t SpanEnd(uint64_t span, plumbline_error_t* error);
+
+  // How the process ends (agent/core/run/last_word.h).
+  void NoteEnding(const plumbline_ending_t* ending) { state_->last_word.Note(ending); }
+
+  // The caller's own part of due observations, since it last said so. Any thread.
+  void Charge(uint64_t ns) { state_->governor.Charge(ns); }
+
+  plumbline_status_t Flush(uint32_t timeout_ms, plumbline_error_t* error);
+  // Ends the run; nothing may be called afterwards. DEADLINE_EXCEEDED: not everything reached the
+  // server in time.
+  plumbline_status_t Close(uint32_t timeout_ms, plumbline_error_t* error);
+
+  const RunState& state() const { return *state_; }
+  const transport::Outbox* outbox() const { return outbox_.get(); }
+  const ServerStream* stream() const { return stream_.get(); }
+  uint64_t evidence_taken() const { return drain_->evidence_taken(); }
+
+ private:
+  Run() = default;
+  void Govern(int64_t step);
+  void BeginGraphs(int64_t step);
+  void EndGraphs(int64_t step);
+  void Lost(const probes::DeviceReply& reply, int64_t step);
+  SlotHead HeadOf(SlotKind kind, Site* site, int64_t step);
+  template <typename Call>
+  void NoteBytes(const SlotHead& head, const Call& call) {
+    if (head.step == kCaptureStep) return;  // they count at each step that replays it
+    head.site->NoteBytes(SampleBytes(call), SummaryBytes(call));
+  }
+  template <typename Call>
+  void Capture(const SlotHead& head, const Call& call, int device, void* stream,
+               probes::DeviceReply* reply) {
+    void* replays_on = state_->replays_on.load(std::memory_order_acquire);
+    state_->devices->Capture(call, device, stream, replays_on, head.site, reply);
+    if (reply->outcome != probes::DeviceOutcome::kTaken) return;
+    head.site->graph_calls.fetch_add(1, std::memory_order_relaxed);
+    head.site->graph_sample_bytes.fetch_add(SampleBytes(call), std::memory_order_relaxed);
+    head.site->graph_summary_bytes.fetch_add(SummaryBytes(call), std::memory_order_relaxed);
+  }
+  plumbline_status_t Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
+                             bool* prepared, plumbline_error_t* error);
+  plumbline_status_t Invalid(const char* name, const SlotHead& head, const std::string& why,
+                             plumbline_error_t* error);
+  absl::Status OpenOutbox();
+  bool StartThreads(std::unique_ptr<RecordSink> record);
+  plumbline_status_t Keep(const SlotHead& head, const probes::RoutingCall& call,
+                          plumbline_error_t* error);
+  plumbline_status_t KeepMeasured(const SlotHead& raw, const probes::RoutingCall& call,
+                                  plumbline_error_t* error);
+  // One observation of the tensor kinds: head, then `body` checks, notes and keeps the call.
+  template <typename Body>
+  plumbline_status_t ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
+                                plumbline_error_t* error, Body body);
+  // Measured later when it is small, here when it is not.
+  template <typename Call>
+  plumbline_status_t KeepCall(SlotHead head, const Call& call, absl::Status* why);
+  template <typename Call>
+  plumbline_status_t StoreInRing(const SlotHead& head, const Call& call);
+  plumbline_status_t KeepOnDevice(const SlotHead& head, const probes::RoutingCall& call,
+                                  void* stream, bool* prepared, plumbline_error_t* error);
+  plumbline_status_t KeepOnDevice(const SlotHead& head, const probes::MatmulCall& call,
+                                  const ProductPlan& plan, void* stream, bool* prepared,
+                                  plumbline_error_t* error);
+  // A tensor or an update.
+  template <typename Call>
+  plumbline_status_t KeepOnDevice(const char* name, const SlotHead& head, const Call& call,
+                                  int device, void* stream, bool* prepared,
+                                  plumbline_error_t* error);
+  plumbline_status_t Taken(const char* name, const SlotHead& head, const probes::DeviceReply& reply,
+                           int device, plumbline_error_t* error);
+  void FreeDevices(Clock::time_point deadline);
+  // Puts a head and `bytes` bytes into the ring; DROPPED when it is full.
+  plumbline_status_t Put(const SlotHead& head, const void* body, size_t bytes,
+                         ByteRing::Keep keep = ByteRing::Keep::kLeave);
+  std::byte* Reserve(size_t body_bytes, ByteRing::Keep keep);
+
+  // Shared with our threads: whichever ends last frees them.
+  std::shared_ptr<RunState> state_;
+  std::shared_ptr<transport::Outbox> outbox_;  // null without a server
+  std::shared_ptr<ServerStream> stream_;       // null without a server
+  uint64_t stream_id_ = 0;
+  std::shared_ptr<Drain> drain_;
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,230 @@
+// What the trainer's threads say between their observations: sites, steps, series and stages; and
+// how any of it gets into the ring.
+#include <cstring>
+#include <string>
+
+#include "agent/core/run/run.h"
+#include "agent/core/shared/error.h"
+#include "base/clock.h"
+
+namespace plumbline::agent {
+namespace {
+
+constexpr struct {
+  const char* name;
+  v1::Span::Kind kind;
+} kSpanKinds[] = {
+    {"data", v1::Span::KIND_DATA},
+    {"forward", v1::Span::KIND_FORWARD},
+    {"backward", v1::Span::KIND_BACKWARD},
+    {"optimizer", v1::Span::KIND_OPTIMIZER},
+    {"collective", v1::Span::KIND_COLLECTIVE},
+    {"checkpoint", v1::Span::KIND_CHECKPOINT},
+    {"evaluation", v1::Span::KIND_EVALUATION},
+    {"compile", v1::Span::KIND_COMPILE},
+    {"other", v1::Span::KIND_OTHER},
+};
+
+v1::Span::Kind SpanKind(std::string_view name) {
+  for (const auto& k : kSpanKinds) {
+    if (name == k.name) return k.kind;
+  }
+  return v1::Span::KIND_UNSPECIFIED;
+}
+
+bool MeasuredKind(int32_t kind, SiteKind* out) {
+  switch (kind) {
+    case PLUMBLINE_KIND_ROUTING:
+      *out = SiteKind::kRouting;
+      return true;
+    case PLUMBLINE_KIND_TENSOR:
+      *out = SiteKind::kTensor;
+      return true;
+    case PLUMBLINE_KIND_REDUCTION:
+      *out = SiteKind::kReduction;
+      return true;
+    case PLUMBLINE_KIND_UPDATE:
+      *out = SiteKind::kUpdate;
+      return true;
+    case PLUMBLINE_KIND_MATMUL:
+      *out = SiteKind::kMatmul;
+      return true;
+    case PLUMBLINE_KIND_LOGITS:
+      *out = SiteKind::kLogits;
+      return true;
+    case PLUMBLINE_KIND_LOGPROBS:
+      *out = SiteKind::kLogprobs;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** agent_site,
+                                    plumbline_error_t* error) {
+  SiteKind kind;
+  if (!MeasuredKind(site.kind, &kind)) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "site kind " + std::to_string(site.kind) + ": expected one of PLUMBLINE_KIND_*");
+  }
+  Site* made = state_->sites.FindOrAdd(kind, site.layer, site.op, site.step);
+  if (made == nullptr) {
+    state_->CountLoss(LossCause::kTooManySites, nullptr, site.step);
+    return Fail(error, PLUMBLINE_RESOURCE_EXHAUSTED,
+                "site \"" + std::string(site.layer) + "\": expected at most " +
+                    std::to_string(SiteTable::kMaxSites) + " sites with names of at most " +
+                    std::to_string(SiteTable::kMaxName) + " bytes");
+  }
+  made->next_due.store(site.next_due, std::memory_order_release);
+  const int64_t due = IsAlwaysDue(kind) ? 0 : state_->cadence.FirstDue(site.step);
+  __atomic_store_n(site.next_due, static_cast<uint64_t>(due), __ATOMIC_RELAXED);
+  *agent_site = made;
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::StepBegin(int64_t step) {
+  state_->last_word.GoesOn();
+  state_->newest_step.store(step, std::memory_order_relaxed);
+  state_->moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
+  state_->open_step.store(step, std::memory_order_release);
+  BeginGraphs(step);
+  return PLUMBLINE_OK;
+}
+
+plumbline_status_t Run::StepEnd(int64_t step) {
+  RunState& s = *state_;
+  EndGraphs(step);
+  Govern(step);
+  s.moved_ns.store(MonotonicNs(), std::memory_order_relaxed);
+  s.steps_ended.fetch_add(1, std::memory_order_relaxed);
+  SlotHead head;
+  head.kind = SlotKind::kStepEnd;
+  head.step = step;
+  head.sampled = s.cadence.SampleDue(step);
+  s.open_step.store(kNoStep, std::memory_order_release);
+  // The ring may be full: the drain thread then learns of the end here.
+  if (Put(head, nullptr, 0, ByteRing::Keep::kUse) != PLUMBLINE_OK) {
+    s.missed_end.store(step, std::memory_order_release);
+  }
+  // What the step sent sets how often the next ones are looked at.
+  uint64_t sample_bytes = 0, summary_bytes = 0;
+  const size_t sites = s.sites.size();
+  for (size_t i = 0; i < sites; ++i) {
+    Site* site = s.sites.at(i);
+    if (!IsMeasured(site->kind)) continue;
+    site->EndStep();
+    sample_bytes += site->most_sample_bytes();
+    summary_bytes += site->most_summary_bytes();
+  }
+  s.cadence.AtStepEnd(sample_bytes, summary_bytes);
+  const int64_t due = s.cadence.NextDue(step);
+  const uint64_t stretch = s.cadence.stretch();
+  for (size_t i = 0; i < sites; ++i) {
+    Site* site = s.sites.at(i);
+    uint64_t* word = site->next_due.load(std::memory_order_acquire);
+    if (IsAlwaysDue(site->kind)) continue;
+    if (word == nullptr) continue;
+    // The one word that the trainer's due check reads.
+    const int64_t next = site->orders.NextDue(step + 1, due, stretch);
+    __atomic_store_n(word, static_cast<uint64_t>(next), __ATOMIC_RELAXED);
+  }
+  return PLUMBLINE_OK;
+}
+
+// Once a second: is the agent within its budget? What it changes it reports as a series.
+void Run::Govern(int64_t step) {
+  Governor& governor = state_->governor;
+  const uint64_t now = MonotonicNs();
+  if (!governor.Due(now)) return;
+  const uint64_t threads = drain_->CpuNs() + (stream_ != nullptr ? stream_->CpuNs() : 0);
+  if (!governor.Look(now, threads)) return;
+  state_->cadence.Stretch(governor.stretch());
+  Scalar(step, kStretchSeries, static_cast<double>(governor.stretch()));
+}
+
+plumbline_status_t Run::Scalar(int64_t step, const char* name, double value) {
+  SlotHead head;
+  head.kind = SlotKind::kScalar;
+  head.step = step;
+  head.site = state_->sites.FindOrAdd(SiteKind::kScalar, "", name, step);
+  if (head.site == nullptr) {
+    state_->CountLoss(LossCause::kTooManySites, nullptr, step);
+    return PLUMBLINE_DROPPED;
+  }
+  head.call = head.site->NextCall(step);
+  head.order = state_->NextOrder(step);
+  return Put(head, &value, sizeof(value));
+}
+
+plumbline_status_t Run::SpanBegin(int64_t step, const char* kind, const char* name, uint64_t* span,
+                                  plumbline_error_t* error) {
+  OpenSpan open;
+  open.kind = SpanKind(kind);
+  if (open.kind == v1::Span::KIND_UNSPECIFIED) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "span kind \"" + std::string(kind) +
+                    "\": expected data, forward, backward, optimizer, collective, checkpoint, "
+                    "evaluation, compile or other");
+  }
+  open.step = step;
+  open.site = state_->sites.FindOrAdd(SiteKind::kSpan, "", name, step);
+  if (open.site == nullptr) {
+    state_->CountLoss(LossCause::kTooManySites, nullptr, step);
+    return PLUMBLINE_DROPPED;
+  }
+  open.start_unix_ns = UnixNs();
+  open.start_monotonic_ns = MonotonicNs();
+  *span = state_->spans.Begin(open);
+  if (*span != 0) return PLUMBLINE_OK;
+  state_->CountLoss(LossCause::kOpenSpans, open.site, step);
+  return PLUMBLINE_DROPPED;
+}
+
+plumbline_status_t Run::SpanEnd(uint64_t span, plumbline_error_t* error) {
+  const uint64_t now = MonotonicNs();
+  OpenSpan open;
+  if (!state_->spans.End(span, &open)) {
+    return Fail(error, PLUMBLINE_INVALID_ARGUMENT,
+                "span_end: span " + std::to_string(span) + " is not open");
+  }
+  // A stage belongs to the step in which it ends: the one it began in may be complete already.
+  const int64_t now_open = state_->open_step.load(std::memory_order_acquire);
+  SlotHead head;
+  head.kind = SlotKind::kSpan;
+  head.site = open.site;
+  head.step = now_open != kNoStep ? now_open : open.step;
+  head.call = open.site->NextCall(head.step);
+  if (now_open != kNoStep) head.order = state_->NextOrder(head.step);
+  SpanBody body;
+  body.kind = open.kind;
+  body.start_unix_ns = open.start_unix_ns;
+  body.duration_ns = now - open.start_monotonic_ns;
+  return Put(head, &body, sizeof(body));
+}
+
+std::byte* Run::Reserve(size_t body_bytes, ByteRing::Keep keep) {
+  ByteRing& ring = state_->ring;
+  std::byte* record = ring.Reserve(sizeof(SlotHead) + body_bytes, keep);
+  // A quarter full and nobody has rung yet: the drain thread need not wait for its next look.
+  if (ring.used() > ring.capacity() / 4 && !state_->rung.load(std::memory_order_relaxed)) {
+    state_->Ring();
+  }
+  return record;
+}
+
+plumbline_status_t Run::Put(const SlotHead& head, const void* body, size_t bytes,
+                            ByteRing::Keep keep) {
+  std::byte* record = Reserve(bytes, keep);
+  if (record == nullptr) {
+    if (head.site != nullptr) state_->CountLoss(LossCause::kRingFull, head.site, head.step);
+    return PLUMBLINE_DROPPED;
+  }
+  std::memcpy(record, &head, sizeof(head));
+  if (bytes != 0) std::memcpy(record + sizeof(head), body, bytes);
+  state_->ring.Commit(record);
+  return PLUMBLINE_OK;
+}
+
+}  // namespace plumbline::agent

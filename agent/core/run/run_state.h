@@ -1,0 +1,102 @@
+// What the trainer's threads and ours share of one run.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "agent/core/devices/devices.h"
+#include "agent/core/run/last_word.h"
+#include "agent/core/shared/options.h"
+#include "agent/core/sites/cadence.h"
+#include "agent/core/sites/governor.h"
+#include "agent/core/sites/losses.h"
+#include "agent/core/sites/series_registry.h"
+#include "agent/core/sites/site_table.h"
+#include "agent/core/sites/span_table.h"
+#include "base/byte_ring.h"
+#include "kernels/core/sample_index.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline::agent {
+
+inline constexpr int64_t kNoStep = -1;
+// The step of a call that is made while a graph is captured: PLUMBLINE_CAPTURING.
+inline constexpr int64_t kCaptureStep = -3;
+
+struct RunState {
+  RunState(const AgentOptions& o, const v1::Source& s)
+      : options(o),
+        source(s),
+        ring(o.ring_bytes),
+        devices(MakeDeviceProbe(o)),
+        cadence(o.every == 0 ? 1 : o.every, o.traffic_bytes),
+        governor(o.every != 0   ? 1
+                 : o.budget > 0 ? o.budget
+                                : kDefaultBudget) {}
+
+  const AgentOptions options;
+  const v1::Source source;
+
+  ByteRing ring;
+  const std::shared_ptr<probes::DeviceProbe> devices;  // what lies on GPUs
+  std::atomic<bool> told_not_loaded{false};            // what a person was told of devices
+  std::atomic<bool> told_failed{false};
+  SiteTable sites;
+  const std::shared_ptr<SeriesRegistry> series = std::make_shared<SeriesRegistry>();
+  SpanTable spans;
+  LastWord last_word;
+  Cadence cadence;
+  Governor governor;
+
+  std::atomic<int64_t> open_step{kNoStep};
+  std::atomic<int64_t> newest_step{kNoStep};
+  std::atomic<uint64_t> moved_ns{0};  // monotonic: when a step last began or ended
+  std::atomic<int64_t> steps_ended{0};
+  // The last step whose end found no room in the ring.
+  std::atomic<int64_t> missed_end{kNoStep};
+
+  // Does a call of the site at this step keep its elements? By the cadence, or by the server's
+  // order.
+  bool SampleDue(const Site& site, int64_t step) const {
+    return cadence.SampleDue(step) || site.orders.SampleDue(step, cadence.stretch());
+  }
+
+  // What a measurement of the site is told.
+  probes::MeasureOptions OptionsOf(const Site& site, int64_t step, bool sampled) const {
+    return {sampled, sampled ? SampleKey(options.run, step, site.layer, site.op) : 0,
+            std::min(options.sample_max_bytes, ring.max_record() / 2)};
+  }
+
+  // The running number of an observation within its step, from 1. Any thread.
+  uint64_t NextOrder(int64_t step) { return uint64_t{observations.NextCall(step)} + 1; }
+  std::atomic<void*> replays_on{nullptr};  // the stream that capture_begin last named
+  CallNumbers observations;
+
+  LossCounters losses;  // those that no site owns
+  std::atomic<bool> losses_pending{false};
+
+  // The server has forgotten what it was told: declare every site again.
+  std::atomic<bool> declare_again{false};
+
+  void CountLoss(LossCause cause, Site* site, int64_t step) {
+    if (step == kCaptureStep) step = std::max<int64_t>(newest_step.load(), 0);
+    (site == nullptr ? losses : site->losses).Add(cause, step);
+    losses_pending.store(true, std::memory_order_release);
+  }
+
+  // Rings for the drain thread. A trainer's thread calls it when the ring fills, without a lock: a
+  // ring that is missed costs one poll interval.
+  void Ring() {
+    rung.store(true, std::memory_order_release);
+    bell.notify_one();
+  }
+  std::atomic<bool> rung{false};
+  std::mutex bell_mutex;  // the drain thread's
+  std::condition_variable bell;
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,84 @@
+#include "agent/core/run/server_stream.h"
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "transport/courier.h"
+#include "transport/reason.h"
+
+namespace plumbline::agent {
+
+std::function<void(const grpc::Status&)> SayOnce(const std::string& server) {
+  return [server, said = std::string()](const grpc::Status& status) mutable {
+    if (said == status.error_message()) return;
+    said = status.error_message();
+    std::fprintf(stderr,
+                 "plumbline: %s does not take this process's evidence, which is kept meanwhile: "
+                 "%s\n",
+                 server.c_str(), said.c_str());
+  };
+}
+
+std::function<void(const grpc::Status&)> SayUnreachable(const std::string& server,
+                                                        const std::string& caller) {
+  const std::string opened = caller.empty() ? "" : ", given at " + caller + ",";
+  return [server, opened, said = false](const grpc::Status& status) mutable {
+    if (std::exchange(said, true)) return;
+    std::fprintf(
+        stderr,
+        "plumbline: no server at %s%s yet: %s. What is observed is kept meanwhile, and sent "
+        "when one answers there.\n",
+        server.c_str(), opened.c_str(), transport::WhyUnreachable(status.error_message()).c_str());
+  };
+}
+
+ServerStream::ServerStream(transport::StreamConfig config,
+                           std::shared_ptr<transport::Outbox> outbox, std::string spool_dir)
+    : config_(std::move(config)), outbox_(std::move(outbox)), spool_dir_(std::move(spool_dir)) {}
+
+bool ServerStream::Start() {
+  return thread_.Start("plumb-stream", [self = shared_from_this()] { self->Loop(); });
+}
+
+bool ServerStream::Finish(Clock::time_point deadline) {
+  finish_.store(true, std::memory_order_release);
+  thread_.WaitEnded(deadline);
+  stop_.store(true, std::memory_order_release);
+  thread_.WaitEnded(Clock::now() + std::chrono::milliseconds(500));
+  return outbox_->state().empty();
+}
+
+void ServerStream::Loop() {
+  // Debian's Abseil looks for lock cycles at every lock: 41 % of gRPC's CPU time.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  if (!spool_dir_.empty()) DeliverLeftovers();
+  transport::Courier(config_, outbox_.get(), &counters_,
+                     {[this] { return finishing(); }, [this] { return stopping(); }})
+      .Run();
+}
+
+// First, so that the server sees the dead process before the one that speaks for its rank now. One
+// that it will not have stays where it is.
+void ServerStream::DeliverLeftovers() {
+  transport::Leftovers leftovers;
+  leftovers.dir = spool_dir_;
+  leftovers.of = config_.sources.front();
+  leftovers.config = config_;
+  leftovers.config.newest_step = nullptr;
+  leftovers.config.server_forgot = nullptr;
+  leftovers.config.on_acknowledged = nullptr;
+  leftovers.config.side = nullptr;
+  leftovers.config.fill_heartbeat = nullptr;
+  leftovers.stopping = [this] { return stopping(); };
+  leftovers.report = [](const transport::Spool& spool, const absl::Status& delivered, uint64_t n) {
+    if (delivered.ok() || absl::IsCancelled(delivered)) return;
+    std::fprintf(stderr, "plumbline: %llu batches of an earlier process stay in %s: %s\n",
+                 static_cast<unsigned long long>(n), spool.path().c_str(),
+                 std::string(delivered.message()).c_str());
+  };
+  transport::DeliverLeftovers(leftovers);
+}
+
+}  // namespace plumbline::agent

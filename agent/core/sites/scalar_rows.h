@@ -1,0 +1,50 @@
+// Turns the scalars of a step into one row over a list of series: 8 bytes a value on the wire where
+// an evidence item takes some 60. The drain thread's alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "agent/core/sites/series_registry.h"
+#include "agent/core/sites/site_table.h"
+#include "plumbline/v1/batch.pb.h"
+
+namespace plumbline::agent {
+
+struct ScalarValue {
+  const Site* site;
+  uint32_t call;   // of the site within the step
+  uint64_t order;  // within the step; 0: not known
+  double value;
+};
+
+class ScalarRows {
+ public:
+  explicit ScalarRows(std::shared_ptr<SeriesRegistry> registry) : registry_(std::move(registry)) {}
+
+  void Add(int64_t step, const ScalarValue& value) { open_[step].push_back(value); }
+  bool empty() const { return open_.empty(); }
+
+  // Every step up to `step` has ended: its values go into `batch` as a row, but for second calls of
+  // a site, and lists for which there is no number any more, which go as evidence.
+  void EndSteps(int64_t step, v1::Batch* batch);
+  // The batch leaves: values of steps that go on leave with it, as evidence.
+  void Flush(v1::Batch* batch);
+
+ private:
+  struct List {
+    uint64_t id = 0;               // 0: no number
+    std::vector<uint32_t> column;  // of each value, in the order in which they came
+  };
+  const List& ListOf(const std::vector<const Site*>& sites, v1::Batch* batch);
+  void AddRow(int64_t step, const std::vector<ScalarValue>& values, v1::Batch* batch);
+
+  const std::shared_ptr<SeriesRegistry> registry_;
+  std::map<int64_t, std::vector<ScalarValue>> open_;
+  std::map<std::vector<const Site*>, List> lists_;        // by the order in which they came
+  std::map<std::vector<const Site*>, uint64_t> numbers_;  // by the order of names
+};
+
+}  // namespace plumbline::agent

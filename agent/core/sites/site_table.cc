@@ -1,0 +1,105 @@
+#include "agent/core/sites/site_table.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace plumbline::agent {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr uint64_t kCallBits = 24;
+constexpr uint64_t kCallMask = (uint64_t{1} << kCallBits) - 1;
+
+size_t HashOf(SiteKind kind, std::string_view layer, std::string_view op) {
+  const std::hash<std::string_view> hash;
+  return (hash(op) * 31 + hash(layer)) * 31 + static_cast<size_t>(kind);
+}
+
+bool Is(const Site& site, SiteKind kind, std::string_view layer, std::string_view op) {
+  return site.kind == kind && site.op == op && site.layer == layer;
+}
+
+}  // namespace
+
+const char* SiteKindName(SiteKind kind) {
+  switch (kind) {
+    case SiteKind::kRouting:
+      return "routing";
+    case SiteKind::kScalar:
+      return "scalar";
+    case SiteKind::kSpan:
+      return "span";
+    case SiteKind::kTensor:
+      return "tensor";
+    case SiteKind::kReduction:
+      return "reduction";
+    case SiteKind::kUpdate:
+      return "update";
+    case SiteKind::kMatmul:
+      return "matmul";
+    case SiteKind::kLogits:
+      return "logits";
+    case SiteKind::kLogprobs:
+      return "logprobs";
+  }
+  return "?";
+}
+
+uint32_t CallNumbers::NextCalls(int64_t step, uint32_t n) {
+  const uint64_t base = static_cast<uint64_t>(step) << kCallBits;
+  uint64_t seen = calls_.load(kRelaxed);
+  uint64_t next = 0;
+  do {
+    const bool same = (seen & ~kCallMask) == base && seen != 0;
+    next = (same ? seen : base) + n;  // calls so far, these included
+  } while (!calls_.compare_exchange_weak(seen, next, kRelaxed));
+  return static_cast<uint32_t>((next & kCallMask) - n);
+}
+
+void Site::NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes) {
+  sample_bytes_.fetch_add(sample_bytes, kRelaxed);
+  summary_bytes_.fetch_add(summary_bytes, kRelaxed);
+}
+
+void Site::EndStep() {
+  most_sample_bytes_.store(std::max(most_sample_bytes(), sample_bytes_.exchange(0, kRelaxed)),
+                           kRelaxed);
+  most_summary_bytes_ = std::max(most_summary_bytes_, summary_bytes_.exchange(0, kRelaxed));
+}
+
+Site* SiteTable::Find(SiteKind kind, std::string_view layer, std::string_view op,
+                      size_t* slot) const {
+  size_t i = HashOf(kind, layer, op) % kSlots;
+  for (;;) {
+    Site* site = slots_[i].load(std::memory_order_acquire);
+    if (site == nullptr) {
+      *slot = i;
+      return nullptr;
+    }
+    if (Is(*site, kind, layer, op)) return site;
+    i = (i + 1) % kSlots;
+  }
+}
+
+Site* SiteTable::FindOrAdd(SiteKind kind, std::string_view layer, std::string_view op,
+                           int64_t step) {
+  size_t slot = 0;
+  if (Site* site = Find(kind, layer, op, &slot)) return site;
+  if (layer.size() > kMaxName || op.size() > kMaxName) return nullptr;
+
+  const std::lock_guard<std::mutex> lock(adding_);
+  if (Site* site = Find(kind, layer, op, &slot)) return site;  // somebody was faster
+  const size_t index = count_.load(kRelaxed);
+  if (index == kMaxSites) return nullptr;
+  sites_[index] = std::make_unique<Site>();
+  Site* site = sites_[index].get();
+  site->kind = kind;
+  site->layer = layer;
+  site->op = op;
+  site->declared_step = step;
+  count_.store(index + 1, std::memory_order_release);
+  slots_[slot].store(site, std::memory_order_release);
+  return site;
+}
+
+}  // namespace plumbline::agent

@@ -1,0 +1,110 @@
+// The sites of one run: routers, series and stages, found by name without a lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/core/sites/governor.h"
+#include "agent/core/sites/losses.h"
+#include "agent/core/sites/site_orders.h"
+#include "probes/logprobs_probe.h"
+
+namespace plumbline::agent {
+
+enum class SiteKind : uint8_t {
+  kRouting = 1,
+  kScalar = 2,
+  kSpan = 3,
+  kTensor = 4,
+  kReduction = 5,
+  kUpdate = 6,
+  kMatmul = 7,
+  kLogits = 8,
+  kLogprobs = 9
+};
+const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...
+
+// Sites that the cadence makes due; series and stages always are.
+constexpr bool IsMeasured(SiteKind kind) {
+  return kind != SiteKind::kScalar && kind != SiteKind::kSpan;
+}
+
+// Sites of their own budget, due at every step: both sides of a rollout must send the same ones.
+constexpr bool IsAlwaysDue(SiteKind kind) { return kind == SiteKind::kLogprobs; }
+
+// Numbers calls within their step, from 0. Any thread.
+class CallNumbers {
+ public:
+  uint32_t NextCall(int64_t step) { return NextCalls(step, 1); }
+  // `n` numbers: the first of them.
+  uint32_t NextCalls(int64_t step, uint32_t n);
+
+ private:
+  std::atomic<uint64_t> calls_{0};  // step (40 bits) and calls so far (24 bits)
+};
+
+struct Site {
+  SiteKind kind = SiteKind::kRouting;
+  std::string layer;
+  std::string op;
+  int64_t declared_step = 0;
+  std::atomic<uint64_t*> next_due{nullptr};  // the façade's word; nullptr: always due
+
+  // The number of this call within its step, from 0. Any thread.
+  uint32_t NextCall(int64_t step) { return calls_.NextCall(step); }
+  uint32_t NextCalls(int64_t step, uint32_t n) { return calls_.NextCalls(step, n); }
+  // Notes what a call at the open step would take. Any thread.
+  void NoteBytes(uint64_t sample_bytes, uint64_t summary_bytes);
+  // Ends the step: the most bytes of one step so far. The stepping thread only.
+  void EndStep();
+  uint64_t most_sample_bytes() const { return most_sample_bytes_.load(std::memory_order_relaxed); }
+  uint64_t most_summary_bytes() const { return most_summary_bytes_; }
+
+  // What one replay of its calls in graphs takes. Any thread.
+  std::atomic<uint64_t> graph_calls{0};
+  std::atomic<uint64_t> graph_sample_bytes{0};
+  std::atomic<uint64_t> graph_summary_bytes{0};
+
+  LossCounters losses;
+  CallCost cost;
+  SiteOrders orders;               // of the server
+  probes::LogprobsBudget rollout;  // of a kLogprobs site
+
+ private:
+  CallNumbers calls_;
+  std::atomic<uint64_t> sample_bytes_{0};
+  std::atomic<uint64_t> summary_bytes_{0};
+  std::atomic<uint64_t> most_sample_bytes_{0};  // written by the stepping thread
+  uint64_t most_summary_bytes_ = 0;
+};
+
+class SiteTable {
+ public:
+  static constexpr size_t kMaxSites = 8192;
+  static constexpr size_t kMaxName = 512;
+
+  // The site of that name, made if it is new; nullptr when the table is full or a name longer than
+  // kMaxName. Any thread; locks only to make one. Sites live as long as the table.
+  Site* FindOrAdd(SiteKind kind, std::string_view layer, std::string_view op, int64_t step);
+
+  size_t size() const { return count_.load(std::memory_order_acquire); }
+  // In order of their making, index < size(). Any thread.
+  Site* at(size_t index) const { return sites_[index].get(); }
+
+ private:
+  static constexpr size_t kSlots = 4 * kMaxSites;
+  Site* Find(SiteKind kind, std::string_view layer, std::string_view op, size_t* slot) const;
+
+  std::mutex adding_;
+  std::array<std::atomic<Site*>, kSlots> slots_{};  // open addressing; entries are never removed
+  std::array<std::unique_ptr<Site>, kMaxSites> sites_;
+  std::atomic<size_t> count_{0};
+};
+
+}  // namespace plumbline::agent

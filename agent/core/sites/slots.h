@@ -1,0 +1,42 @@
+// What stands in the host ring: one head, then what its kind says.
+#pragma once
+
+#include <cstdint>
+
+#include "agent/core/sites/site_table.h"
+
+namespace plumbline::agent {
+
+enum class SlotKind : uint32_t {
+  kRouting,         // a call's tensors: probes/routing_probe.h
+  kRoutingMessage,  // `bytes` bytes of a serialised v1::Routing, measured on the caller's thread
+  kScalar,          // double
+  kSpan,            // SpanBody; its name is the site's op
+  kStepEnd,         // nothing
+  kTensor,  // a call each: probes/tensor_probe.h, reduction_probe.h, update_probe.h, matmul_probe.h
+  kReduction,
+  kUpdate,
+  kMatmul,
+  kLogits,    // probes/logit_probe.h
+  kEvidence,  // `bytes` bytes of a serialised v1::Evidence, measured on the caller's thread
+};
+
+struct alignas(64) SlotHead {
+  SlotKind kind = SlotKind::kScalar;
+  uint32_t call = 0;
+  int64_t step = 0;
+  Site* site = nullptr;  // nullptr for kStepEnd
+  uint64_t bytes = 0;    // of the body, where its length is not fixed
+  uint64_t rows = 0;     // Evidence.sample_size of kRoutingMessage
+  uint64_t order = 0;    // Evidence.order; 0: none
+  bool sampled = false;  // the step is a sampled one
+};
+static_assert(sizeof(SlotHead) == 64);
+
+struct SpanBody {
+  int32_t kind = 0;  // v1::Span::Kind
+  uint64_t start_unix_ns = 0;
+  uint64_t duration_ns = 0;
+};
+
+}  // namespace plumbline::agent

@@ -1,0 +1,51 @@
+// Stages that have begun and not ended. A fixed number, without a lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "agent/core/sites/site_table.h"
+
+namespace plumbline::agent {
+
+struct OpenSpan {
+  Site* site = nullptr;  // its op is the span's name
+  int32_t kind = 0;      // v1::Span::Kind
+  int64_t step = 0;
+  uint64_t start_unix_ns = 0;
+  uint64_t start_monotonic_ns = 0;
+};
+
+class SpanTable {
+ public:
+  static constexpr size_t kSlots = 1024;
+
+  // A number > 0, or 0 when kSlots spans are open. Any thread.
+  uint64_t Begin(const OpenSpan& span);
+  // Takes the span back; false when the number is none, or was ended before. Any thread.
+  bool End(uint64_t number, OpenSpan* span);
+  // Is a stage of that kind open? Any thread.
+  bool open(int32_t kind) const {
+    const auto k = static_cast<size_t>(kind);
+    return k < kKinds && open_[k].load(std::memory_order_relaxed) > 0;
+  }
+
+ private:
+  // Turn of a slot: even: free; odd: open. A span's number is turn * kSlots + slot.
+  struct Slot {
+    std::atomic<uint64_t> turn{0};
+    OpenSpan span;
+  };
+  static constexpr uint64_t kBusy = ~uint64_t{0};  // being written or read
+  std::array<Slot, kSlots> slots_;
+  static constexpr size_t kKinds = 16;
+  void Count(int32_t kind, int64_t n) {
+    const auto k = static_cast<size_t>(kind);
+    if (k < kKinds) open_[k].fetch_add(n, std::memory_order_relaxed);
+  }
+  std::atomic<uint64_t> hint_{0};
+  std::array<std::atomic<int64_t>, kKinds> open_{};  // by kind
+};
+
+}  // namespace plumbline::agent

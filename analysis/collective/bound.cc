@@ -1,0 +1,356 @@
+#include "analysis/collective/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "base/exact_sum.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr size_t kFewestOfFactor = 8;  // elements that must agree on a common factor
+
+// One element: the exact result and what bounds its error.
+struct Column {
+  int32_t sample = -1;
+  double exact = 0;
+  double mass = 0;  // sum |x|, divided where the collective divides
+};
+
+bool KnowsWire(const ReductionCase& c) {
+  return c.wire_declared || FormatOf(c.input_dtype).precision <= FormatOf(DType::kF16).precision;
+}
+
+int PrecisionOf(const ReductionCase& c) {
+  const int stated = FormatOf(c.wire_dtype).precision;
+  return KnowsWire(c) ? stated : std::min(stated, FormatOf(DType::kBF16).precision);
+}
+
+// Finite inputs whose magnitudes, summed, stay inside the wire's range.
+std::vector<Column> ColumnsOf(const ReductionCase& c) {
+  std::vector<Column> columns;
+  const uint32_t divisor = c.average() ? static_cast<uint32_t>(c.ranks) : 1;
+  const double most = FormatOf(c.wire_dtype).max_finite / 2;
+  for (int32_t i = 0; i < c.samples; ++i) {
+    ExactSum sum;
+    double mass = 0;
+    for (int r = 0; r < c.ranks && std::isfinite(mass); ++r) {
+      const double x = c.input(r, i);
+      mass += std::fabs(x);
+      if (std::isfinite(x)) sum.Add(x);
+    }
+    if (!(mass < most)) continue;
+    columns.push_back(
+        {i, sum.RoundTo(DType::kF64, RoundingMode::kNearestEven, divisor), mass / divisor});
+  }
+  return columns;
+}
+
+// The most that a computed result may be off.
+class Tolerance {
+ public:
+  Tolerance(const ReductionCase& c, int precision, bool nearest) : result_(c.result_dtype()) {
+    const double unit = PowerOfTwo((nearest ? 0 : 1) - precision);
+    const double terms = (c.ranks + 4) * unit;
+    // To nearest the bound needs no second order in the additions (Jeannerod and Rump 2013); the
+    // four others bring it.
+    factor_ = nearest ? terms * (1 + 8 * unit) : terms < 1 ? terms / (1 - terms) : INFINITY;
+    // Subnormals, flushed or not, of every operand.
+    floor_ = (c.ranks + 2) * PowerOfTwo(FormatOf(c.wire_dtype).min_exponent);
+  }
+
+  double Of(const Column& column, double scale = 1) const {
+    scale = std::fabs(scale);
+    const double sum = scale * (factor_ * column.mass + floor_);
+    return sum + UlpOf(scale * std::fabs(column.exact) + sum, result_);
+  }
+
+ private:
+  DType result_;
+  double factor_;
+  double floor_;
+};
+
+// Within the bound of `scale` times the sum.
+bool Fits(const std::vector<Column>& columns, const std::vector<double>& y, double scale,
+          const Tolerance& tolerance) {
+  return std::all_of(columns.begin(), columns.end(), [&](const Column& column) {
+    const double value = y[static_cast<size_t>(column.sample)];
+    return std::fabs(value - scale * column.exact) <= tolerance.Of(column, scale);
+  });
+}
+
+// The scale that brings the sums nearest to y; 0: none.
+double CommonFactor(const std::vector<Column>& columns, const std::vector<double>& y) {
+  double products = 0, squares = 0, largest = 0;
+  size_t telling = 0;
+  for (const Column& column : columns) largest = std::max(largest, std::fabs(column.exact));
+  if (!(largest > 0)) return 0;
+  for (const Column& column : columns) {
+    const double s = column.exact / largest, value = y[static_cast<size_t>(column.sample)];
+    telling += value != 0 && s != 0;
+    products += value / largest * s;
+    squares += s * s;
+  }
+  return telling < kFewestOfFactor || !std::isfinite(products) ? 0 : products / squares;
+}
+
+// Every element that is off is the sum cut to one and the same magnitude.
+double ClippedAt(const std::vector<Column>& columns, const std::vector<double>& y,
+                 const Tolerance& tolerance) {
+  double limit = 0;
+  int cut = 0;
+  for (const Column& column : columns) {
+    const double value = y[static_cast<size_t>(column.sample)];
+    if (std::fabs(value - column.exact) <= tolerance.Of(column)) continue;
+    const bool shorter = std::fabs(value) < std::fabs(column.exact) && value * column.exact > 0;
+    if (!shorter || (limit != 0 && std::fabs(value) != limit)) return 0;
+    limit = std::fabs(value);
+    ++cut;
+  }
+  for (const Column& column : columns) {
+    if (std::fabs(y[static_cast<size_t>(column.sample)]) > limit) return 0;
+  }
+  return cut >= 1 ? limit : 0;
+}
+
+// Every element that is off is zero, and no sum that is not was smaller: the largest were kept.
+bool KeepsLargest(const std::vector<Column>& columns, const std::vector<double>& y,
+                  const Tolerance& tolerance) {
+  double largest_zeroed = 0, least_kept = INFINITY;
+  size_t zeroed = 0;
+  for (const Column& column : columns) {
+    const double value = y[static_cast<size_t>(column.sample)], size = std::fabs(column.exact);
+    const bool off = std::fabs(value - column.exact) > tolerance.Of(column);
+    if (off && value != 0) return false;
+    if (off) {
+      ++zeroed;
+      largest_zeroed = std::max(largest_zeroed, size);
+    } else if (value != 0) {
+      least_kept = std::min(least_kept, size + tolerance.Of(column));
+    }
+  }
+  return zeroed >= kFewestOfFactor && largest_zeroed <= least_kept && least_kept < INFINITY;
+}
+
+struct Broken {
+  int32_t beyond = 0;
+  int32_t standing_out = 0;
+  double worst_error = 0;
+  BrokenSum worst;
+};
+
+Broken CountBeyond(const std::vector<Column>& columns, const std::vector<double>& y,
+                   const Tolerance& tolerance, bool non_finite_too) {
+  Broken out;
+  double within = 0;  // the largest error of an element that is within its bound
+  std::vector<double> errors;
+  double worst = 0;
+  for (const Column& column : columns) {
+    const double value = y[static_cast<size_t>(column.sample)];
+    if (!std::isfinite(value) && !non_finite_too) continue;
+    const double error = std::fabs(value - column.exact), bound = tolerance.Of(column);
+    if (error <= bound) {
+      within = std::max(within, error);
+      continue;
+    }
+    ++out.beyond;
+    errors.push_back(std::isfinite(error) ? error : INFINITY);
+    const double excess = errors.back() / bound;
+    if (out.worst.sample >= 0 && !(excess > worst)) continue;
+    worst = excess;
+    out.worst = {column.sample, value, column.exact, bound};
+  }
+  for (const double e : errors) out.worst_error = std::max(out.worst_error, e);
+  out.standing_out = static_cast<int32_t>(
+      std::count_if(errors.begin(), errors.end(), [&](double e) { return e > 4 * within; }));
+  return out;
+}
+
+double QuantisedError(const ReductionCase& c) {
+  double amax = 0;
+  for (const double x : c.inputs) amax = std::isfinite(x) ? std::max(amax, std::fabs(x)) : amax;
+  return c.ranks * amax / 127 / (c.average() ? c.ranks : 1);
+}
+
+// Nine samples in ten come from additions to nearest.
+bool RoundsToNearest(const ReductionReplay& replay) {
+  if (replay.explained) return replay.arithmetic.rounding == HopRounding::kNearest;
+  const auto judged = static_cast<double>(replay.columns.size());
+  return judged >= 64 && replay.runner_up_matches >= 0.9 * judged &&
+         replay.runner_up.find("toward") == std::string::npos &&
+         replay.runner_up.find("cut") == std::string::npos;
+}
+
+// Root of the mean squared deviation of y from `scale` times the sums, in those of y.
+double Residual(const std::vector<Column>& columns, const std::vector<double>& y, double scale) {
+  double off = 0, all = 0;
+  for (const Column& column : columns) {
+    const double value = y[static_cast<size_t>(column.sample)];
+    off += (value - scale * column.exact) * (value - scale * column.exact);
+    all += value * value;
+  }
+  return all > 0 ? std::sqrt(off / all) : INFINITY;
+}
+
+// Over so many ranks that rounding alone could explain anything, a factor is one where it is 1/N,
+// or far from 1 and all elements follow it: no rounding makes every sum a third of itself.
+bool ActsAsFactor(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
+                  int ranks) {
+  const double off = Residual(columns, y, factor);
+  if (std::fabs(factor * ranks - 1) < 0.02) return Residual(columns, y, 1) > 4 * off && off < 0.5;
+  if ((factor < 0.3 || factor > 3) && off < 0.05) return true;
+  return std::fabs(factor - 1) > 0.1 && off < 0.02;
+}
+
+// Sums in few bits stray from one multiple of the exact ones by more than two roundings: results
+// that do not were summed well, stored, and then scaled. A quarter of a unit for what the factor is
+// off.
+bool FollowsTightly(const std::vector<Column>& columns, const std::vector<double>& y, double factor,
+                    DType result) {
+  if (!(std::fabs(factor - 1) > 4 * PowerOfTwo(-FormatOf(result).precision))) return false;
+  std::set<double> mantissas;
+  for (const Column& column : columns) {
+    const double value = y[static_cast<size_t>(column.sample)];
+    const double stored = std::fabs(factor) * UlpOf(column.exact, result) / 2;
+    const double room = 0.75 * UlpOf(value, result) + stored;
+    if (!(std::fabs(value - factor * column.exact) <= room)) return false;
+    int exponent = 0;
+    mantissas.insert(std::frexp(column.exact, &exponent));
+  }
+  return mantissas.size() >= kFewestOfFactor;
+}
+
+// |y - s| < |s| over all elements, which is what makes an operator a compression (Karimireddy et
+// al., "Error Feedback Fixes SignSGD", 2019); what has nothing to do with the sums is further off
+// than zeros would be.
+bool Contracts(const std::vector<Column>& columns, const std::vector<double>& y) {
+  double off = 0, all = 0;
+  for (const Column& column : columns) {
+    const double d = y[static_cast<size_t>(column.sample)] - column.exact;
+    off += d * d;
+    all += column.exact * column.exact;
+  }
+  return off < all;
+}
+
+// "" where the results are no common multiple of the sums.
+std::string FactorExcuse(const std::vector<Column>& columns, const ReductionCase& c,
+                         const Tolerance& tolerance, bool beyond) {
+  double factor = CommonFactor(columns, c.output);
+  if (factor == 0) return "";
+  const double share = 1.0 / c.ranks;
+  const bool fits = beyond && Fits(columns, c.output, factor, tolerance);
+  if (!fits && !ActsAsFactor(columns, c.output, factor, c.ranks) &&
+      !FollowsTightly(columns, c.output, factor, c.result_dtype()))
+    return "";
+  if (std::fabs(factor / share - 1) < 0.02) factor = share;
+  return absl::StrFormat(
+      "common-factor: every element is %.9g times the sum of its inputs, as after a division or a "
+      "clip of the norm; declare postscale = %.9g, or record the output before it",
+      factor, factor);
+}
+
+void CheckOthers(const ReductionCase& c, const std::vector<Column>& columns,
+                 const Tolerance& tolerance, SumBound* bound) {
+  if (c.ranks < 3 || !c.output_majority) return;
+  for (const ReductionCase::Other& other : c.others) {
+    const Broken seen = CountBeyond(columns, other.values, tolerance, true);
+    if (seen.standing_out == 0) continue;
+    const double factor = CommonFactor(columns, other.values);
+    if (factor != 0 && Fits(columns, other.values, factor, tolerance)) continue;
+    bound->ranks.push_back({other.rank, seen.beyond, seen.worst});
+  }
+}
+
+}  // namespace
+
+bool IsPlainSum(const std::string& algorithm) {
+  static constexpr std::string_view kOrders[] = {"ring", "tree",     "halving", "collnet", "nvls",
+                                                 "pat",  "pairwise", "bruck",   "doubling"};
+  const std::string small = absl::AsciiStrToLower(algorithm);
+  return std::any_of(std::begin(kOrders), std::end(kOrders), [&](std::string_view order) {
+    return small.find(order) != std::string::npos;
+  });
+}
+
+void PreferMajority(ReductionCase& c) {
+  if (c.majority < 0) return;
+  const std::vector<Column> columns = ColumnsOf(c);
+  const Tolerance tolerance(c, PrecisionOf(c), false);
+  ReductionCase::Other& usual = c.others[static_cast<size_t>(c.majority)];
+  const int32_t first = CountBeyond(columns, c.output, tolerance, true).beyond;
+  if (first == 0 || CountBeyond(columns, usual.values, tolerance, true).beyond > 0) return;
+  std::swap(c.output, usual.values);
+  std::swap(c.output_rank, usual.rank);
+  // What is left of `others` is what is not the new output.
+  std::erase_if(c.others,
+                [&](const ReductionCase::Other& other) { return other.values == c.output; });
+  c.differing_ranks.clear();
+  for (const ReductionCase::Other& other : c.others) c.differing_ranks.push_back(other.rank);
+  c.output_majority = true;
+  c.majority = -1;
+}
+
+SumBound CheckSumBound(const ReductionCase& c, const ReductionReplay& replay, double postscale) {
+  SumBound bound;
+  const std::vector<Column> columns = ColumnsOf(c);
+  bound.compared = static_cast<int32_t>(columns.size());
+  bound.precision = PrecisionOf(c);
+  bound.nearest = KnowsWire(c) && RoundsToNearest(replay);
+  const Tolerance tolerance(c, bound.precision, bound.nearest);
+  const Broken seen = CountBeyond(columns, c.output, tolerance, false);
+  bound.beyond = seen.beyond;
+  bound.worst = seen.worst;
+  if (replay.explained || seen.beyond == 0) CheckOthers(c, columns, tolerance, &bound);
+  if (replay.explained) return bound;  // what explains every sample is a sum
+  bound.excuse = FactorExcuse(columns, c, tolerance, seen.beyond > 0);
+  const bool off = seen.beyond > 0 || !bound.excuse.empty();
+  if (postscale != 1 && off &&
+      (Fits(columns, c.output, postscale, tolerance) ||
+       (!bound.excuse.empty() &&
+        std::fabs(CommonFactor(columns, c.output) / postscale - 1) < 0.02))) {
+    bound.excuse.clear();
+    bound.postscaled = true;
+    return bound;
+  }
+  if (!bound.excuse.empty() || seen.beyond == 0) return bound;
+  // Nobody said that the values travelled whole: what 8 bits and one scale a rank may be off by.
+  bound.broken = seen.worst_error > QuantisedError(c) ? seen.standing_out : 0;
+  if (const double limit = ClippedAt(columns, c.output, tolerance); limit != 0) {
+    bound.excuse = absl::StrFormat(
+        "clipped: every element that is not its sum is cut to %.9g in magnitude; record the output "
+        "before it is clipped",
+        limit);
+  }
+  if (KeepsLargest(columns, c.output, tolerance) && !IsPlainSum(c.algorithm))
+    bound.excuse =
+        "sparsified: every element that is not its sum is zero, and only the largest sums are "
+        "there; declare algorithm top-k";
+  if (!bound.excuse.empty()) return bound;
+  // A reduce to another rank, a scatter: who holds the sums is somebody else.
+  const bool elsewhere =
+      std::any_of(c.others.begin(), c.others.end(), [&](const ReductionCase::Other& other) {
+        return CountBeyond(columns, other.values, tolerance, true).beyond == 0;
+      });
+  const bool scattered = c.ranks > 2 && !c.differing_ranks.empty() && !c.output_majority &&
+                         2 * seen.beyond > bound.compared;
+  const bool most = 4 * seen.beyond > bound.compared;
+  if (most && !IsPlainSum(c.algorithm) && Contracts(columns, c.output))
+    bound.excuse =
+        "compressed-unsaid: most results are not the sums but follow them, as compressed ones do; "
+        "declare algorithm (powersgd, one-bit, top-k, int8-scaled, fp8-scaled)";
+  if (elsewhere || scattered)
+    bound.excuse =
+        "not-shared: the ranks got different results, and the first one's are not the sums (a "
+        "scatter, a reduce to another rank)";
+  return bound;
+}
+
+}  // namespace plumbline::rules

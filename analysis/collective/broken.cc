@@ -1,0 +1,96 @@
+#include "analysis/collective/broken.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/collective/case/outputs.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+std::string BrokenRanksTitle(const SumBound& bound) {
+  const bool one = bound.ranks.size() == 1;
+  return one ? absl::StrCat("rank ", bound.ranks.front().rank, " got no sum from a reduction")
+             : absl::StrCat(bound.ranks.size(), " ranks got no sum from a reduction");
+}
+
+std::string BrokenText(const ReductionAnalysis& a, const BrokenSum& worst, uint32_t rank,
+                       bool by_rank) {
+  const int32_t beyond = by_rank ? a.bound.ranks.front().beyond : a.bound.beyond;
+  return absl::StrFormat(
+      "Element %d is %.9g on rank %d; its %d inputs sum to %.9g, and no order of additions in %d "
+      "significand bits is off by more than %.3g. %d of %d sampled elements are beyond that.%s",
+      a.c.offsets[static_cast<size_t>(worst.sample)], worst.y, rank, a.c.ranks, worst.exact,
+      a.bound.precision, worst.bound, beyond, a.bound.compared,
+      by_rank ? " Most ranks got the sums." : "");
+}
+
+void AddBoundAssumptions(const ReductionAnalysis& a, bool by_rank, v1::Verdict& verdict) {
+  verdict.add_assumptions("the collective is a plain sum of these inputs, uncompressed");
+  verdict.add_assumptions(
+      absl::StrCat("partial sums keep at least ", a.bound.precision, " significand bits",
+                   a.bound.nearest ? ", rounded to nearest as most samples show" : ""));
+  if (by_rank) verdict.add_assumptions("every rank gets the result, as most of them do");
+  for (const std::string& assumption : verdict.assumptions())
+    verdict.mutable_finding()->add_assumptions(assumption);
+}
+
+v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
+  const SumBound& bound = a.bound;
+  const bool by_rank = bound.broken == 0;
+  const BrokenSum& worst = by_rank ? bound.ranks.front().worst : bound.worst;
+  const uint32_t rank = by_rank ? bound.ranks.front().rank : a.c.output_rank;
+  // Nobody said that these are plain sums, and many are not: it may be a compression.
+  const bool doubtful = !by_rank && 4 * bound.beyond > bound.compared && !IsPlainSum(a.c.algorithm);
+  v1::Verdict verdict = MakeFinding(
+      {.level = doubtful ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
+       .strength = v1::STRENGTH_BOUNDED,
+       .title = by_rank ? BrokenRanksTitle(bound)
+                        : "results of a collective are not the sums of its inputs",
+       .explanation = BrokenText(a, worst, rank, by_rank),
+       .cause = by_rank ? "reduction-result" : "not-the-sum",
+       .measured = "error",
+       .value = std::fabs(worst.y - worst.exact),
+       .unit = "absolute",
+       .threshold = worst.bound,
+       .threshold_source = absl::StrFormat(
+           "(N + 4) 2^%d sum|x| and an ulp: the most that additions in any order are off",
+           (bound.nearest ? 0 : 1) - bound.precision),
+       .fix = doubtful ? "Where the values travel compressed, declare it (algorithm powersgd, "
+                         "one-bit, top-k, int8-scaled, fp8-scaled). Else see what writes to the "
+                         "buffer beside the collective (a missing stream synchronisation)."
+                       : "Test that rank's memory and links (dcgmi diag -r 3, ECC and NVLink "
+                         "counters), and look at what else writes to the buffer: a kernel that "
+                         "runs beside the collective, a missing stream synchronisation.",
+       .confidence = doubtful ? 0.5 : 0.9});
+  v1::Finding& f = *verdict.mutable_finding();
+  f.set_sample_size(static_cast<uint64_t>(bound.compared));
+  google::protobuf::Struct& w = *f.mutable_witness();
+  Put(w, "element", static_cast<double>(a.c.offsets[static_cast<size_t>(worst.sample)]));
+  Put(w, "rank", rank);
+  Put(w, "result", worst.y);
+  Put(w, "exact", worst.exact);
+  Put(w, "bound", worst.bound);
+  for (const BoundedRank& r : bound.ranks) verdict.mutable_site()->add_ranks(r.rank);
+  AddBoundAssumptions(a, by_rank, verdict);
+  return verdict;
+}
+
+}  // namespace
+
+std::optional<v1::Verdict> BrokenCollective(
+    const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
+  for (const auto& a : all) {
+    if (!a->blocked.empty() || !a->bound.found()) continue;
+    // Results that are nearly alike are precision/replica-divergence's to tell apart.
+    const auto split = a->bound.broken > 0 ? std::nullopt : SplitOutputs(*a->joined);
+    if (!split || split->odd.empty()) return BrokenFinding(*a);
+  }
+  return std::nullopt;
+}
+
+}  // namespace plumbline::rules

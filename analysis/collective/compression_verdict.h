@@ -1,0 +1,49 @@
+// What precision/collective-sum says of compressed reductions over steps (compression_drift.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "analysis/collective/compression_drift.h"
+#include "analysis/frame/step.h"
+#include "analysis/frame/verdict_sink.h"
+
+namespace plumbline::rules {
+
+// The share of what persists that may be missing, and from where on it is an error.
+inline constexpr double kCompressionWarning = 0.1, kCompressionError = 0.5;
+
+// LEVEL_UNSPECIFIED: nothing is known to be lost.
+v1::Level CompressionLevel(const CompressionDrift& drift);
+
+// Without place. `algorithm`: as declared.
+v1::Verdict CompressionVerdict(const CompressionDrift& drift, const std::string& algorithm);
+
+// A site whose reductions are compressed, over the steps of a run.
+struct CompressedSite {
+  using Key = std::tuple<v1::Role, std::string, std::string>;  // role, layer, op
+  using Sites = std::map<Key, CompressedSite>;
+
+  // One step's calls; tells when a higher level is reached.
+  static void Take(const Key& key, const SiteStep& step, const std::vector<JoinedReduction>& calls,
+                   Sites& sites, VerdictSink& out);
+  // What is left to say at the end: nothing of a single step.
+  void JudgeRun(const Key& key, VerdictSink& out) const;
+
+  void Persist(Archive& a) { a(drift, algorithm, told, step_first, step_last, ranks); }
+
+  CompressionDrift drift;
+  std::string algorithm;
+  v1::Level told = v1::LEVEL_UNSPECIFIED;
+  int64_t step_first = 0, step_last = 0;
+  std::set<uint32_t> ranks;
+
+ private:
+  v1::Verdict Verdict(const Key& key) const;
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,68 @@
+// How far a collective's results are from the exact ones, and what other arithmetics would have
+// given on the same data.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/collective/case/call.h"
+#include "analysis/collective/replay/candidates.h"
+#include "analysis/statistics/sum_error.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// Of the recorded outputs at all samples. Addends are the inputs rounded to the wire's dtype; an
+// average's division belongs to the exact result. In BiasUnit(c.result_dtype()).
+SumErrors ErrorsOfOutputs(const ReductionCase& c);
+
+// Mean relative error over samples, weighted by size: sum y sign(s) / sum |s| - 1, with its
+// standard error (of a ratio). NaN without samples.
+struct RelativeError {
+  double mean = 0;
+  double standard_error = 0;
+  uint64_t samples = 0;
+};
+class RelativeErrorSum {
+ public:
+  void Take(const ReductionCase& c);
+  RelativeError Get() const;
+  void Persist(Archive& a) { a(n_, d_, s_, dd_, ds_, ss_); }
+
+ private:
+  uint64_t n_ = 0;
+  double d_ = 0;   // sum of y sign(s) - |s|
+  double s_ = 0;   // sum of |s|
+  double dd_ = 0;  // squares and products
+  double ds_ = 0;
+  double ss_ = 0;
+};
+
+// What one arithmetic and order gives at one column of addends.
+struct SumMachine {
+  Arithmetic arithmetic;
+  enum class Order : uint8_t { kRing, kTree } order = Order::kRing;
+  const SumTree* tree = nullptr;  // kTree
+  int ranks = 0;                  // that an average divides by
+
+  // `largest`, if given: of the magnitudes of all partial sums. `lost`: additions that changed
+  // nothing; of chains alone.
+  double Run(std::span<const double> addends, int start, double* largest = nullptr,
+             LostMass* lost = nullptr) const;
+};
+
+// Errors on the same inputs had they been summed otherwise.
+struct WhatIf {
+  std::string model;  // "fp32 accumulation", "bf16 tree", ...
+  uint64_t samples = 0;
+  double mean = 0;  // ulp of the result, as collective-sum measures it
+  double rms = 0;
+  double misrounded = 0;
+  double lost_mass = 0;  // share of sum |x| whose addition changed nothing; NaN: no chain
+  void Persist(Archive& a) { a(model, samples, mean, rms, misrounded, lost_mass); }
+};
+std::vector<WhatIf> WhatIfTable(const ReductionCase& c, std::span<const int32_t> columns);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,31 @@
+// Ring orders: those that are known, or all of them where there are few ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "analysis/collective/replay/values.h"
+
+namespace plumbline::rules {
+
+using RingOrder = std::vector<int32_t>;  // rows in the order in which a sum meets them
+
+inline constexpr int kMostSearchedRows = 8;
+// Rings of more rows are not tried: every start of them is a chain, and their work grows by the
+// square.
+inline constexpr int kMostRingRows = 2048;
+
+// Every cyclic order of `rows` <= 8 rows, each direction for itself, beginning with row 0:
+// (rows - 1)! of them, lexicographic.
+std::vector<RingOrder> AllRingOrders(int rows);
+
+// For every order of AllRingOrders and every start position the samples of the block that a chain
+// from there explains: masks[order * rows + start]. Beginnings are shared: about e * rows! sums.
+template <typename T>
+void AllChains(ReductionValues<T>& values, int first, int n, std::vector<SampleMask>& masks);
+
+extern template void AllChains(ReductionValues<float>&, int, int, std::vector<SampleMask>&);
+extern template void AllChains(ReductionValues<double>&, int, int, std::vector<SampleMask>&);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,29 @@
+// Where a ring begins: maps from an element's offset in the buffer to the segment it lies in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/collective/case/call.h"
+
+namespace plumbline::rules {
+
+// One candidate map. Parallel to the case's samples.
+struct SegmentMap {
+  std::string name;              // "count/N", "gloo", "chunks", "chunks, channels in turn", ...
+  std::vector<int32_t> segment;  // [m], in [0, N)
+  std::vector<int32_t> other;    // [m]: the neighbouring segment, where the offset is within 2N of
+                                 // a boundary; else -1
+  std::vector<int32_t> channel;  // [m]; empty: one channel
+};
+
+// Length in elements of one rank's part of a gloo ring: segments of at most 1 MiB, at least two a
+// rank, their number a multiple of N (gloo/allreduce.cc, checked against PyTorch 1.13).
+uint64_t GlooPart(uint64_t count, int ranks, uint64_t element_bytes);
+
+// The maps that apply to the case; none where the count is not known. Equal maps are listed once.
+// `rows`: of the ring (N, or the number of groups).
+std::vector<SegmentMap> CandidateMaps(const ReductionCase& c, int rows);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,298 @@
+#include "analysis/collective/sum_likeness.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/statistics/bias_stream.h"
+#include "analysis/statistics/sum_error.h"
+#include "base/exact_sum.h"
+#include "base/half.h"
+
+namespace plumbline::rules {
+namespace {
+
+enum class Averages { kAfter, kBefore, kMultipliedBefore, kMultipliedAfter };
+
+// How partial sums may be rounded.
+struct Summing {
+  DType partial = DType::kBF16;
+  RoundingMode rounding = RoundingMode::kNearestEven;
+  bool tree = false;
+  Averages averages = Averages::kAfter;
+};
+
+std::string WordsOf(const Summing& s, bool average) {
+  static constexpr const char* kRounding[] = {"", ", to nearest away", ", toward zero", ", down",
+                                              ", up"};
+  static constexpr const char* kAverages[] = {"", ", divided before", ", times 1/N before",
+                                              ", times 1/N after"};
+  return absl::StrCat(DTypeName(s.partial), " partial sums, ",
+                      s.tree ? "in pairs" : "one after the other",
+                      kRounding[static_cast<size_t>(s.rounding)],
+                      average ? kAverages[static_cast<size_t>(s.averages)] : "");
+}
+
+// f32 sums show no bias in the unit that biases are judged in: below f32 somebody cast.
+std::vector<Summing> SummingsFor(const ReductionCase& c) {
+  std::vector<DType> partials = {c.wire_dtype};
+  if (FormatOf(c.wire_dtype).precision >= 24) partials = {DType::kBF16, DType::kF16};
+  std::vector<Summing> all;
+  for (const DType t : partials) {
+    using enum RoundingMode;
+    for (const RoundingMode mode : {kNearestEven, kTowardZero, kUp, kDown})
+      all.push_back({t, mode, false});
+    for (const RoundingMode mode : {kNearestEven, kTowardZero}) all.push_back({t, mode, true});
+    if (!c.average()) continue;
+    using enum Averages;
+    for (const Averages way : {kBefore, kMultipliedBefore, kMultipliedAfter})
+      all.push_back({t, kNearestEven, false, way});
+  }
+  return all;
+}
+
+double Enter(const Summing& s, double x, int ranks) {
+  x = RoundToFormat(x, s.partial);
+  if (s.averages == Averages::kBefore) return RoundToFormat(x / ranks, s.partial);
+  if (s.averages != Averages::kMultipliedBefore) return x;
+  return RoundToFormat(x * RoundToFormat(1.0 / ranks, s.partial), s.partial);
+}
+
+double Leave(const Summing& s, double sum, const ReductionCase& c) {
+  if (c.average() && s.averages == Averages::kAfter) sum /= c.ranks;
+  if (s.averages == Averages::kMultipliedAfter) sum *= RoundToFormat(1.0 / c.ranks, s.partial);
+  return RoundToFormat(sum, c.result_dtype());
+}
+
+// Of entered addends; overwrites them.
+double Sum(const Summing& s, std::vector<double>& x) {
+  if (!s.tree) {
+    double sum = x[0];
+    for (size_t i = 1; i < x.size(); ++i) sum = RoundToFormat(sum + x[i], s.partial, s.rounding);
+    return sum;
+  }
+  for (size_t n = x.size(); n > 1; n = (n + 1) / 2) {
+    for (size_t i = 0; i < n / 2; ++i)
+      x[i] = RoundToFormat(x[2 * i] + x[2 * i + 1], s.partial, s.rounding);
+    if (n % 2 == 1) x[n / 2] = x[n - 1];
+  }
+  return x[0];
+}
+
+// SplitMix64: the same orders on every host.
+class Orders {
+ public:
+  explicit Orders(size_t n) : rows_(n) { std::iota(rows_.begin(), rows_.end(), 0); }
+  const std::vector<int>& Next() {
+    for (size_t i = rows_.size(); i > 1; --i) std::swap(rows_[i - 1], rows_[Draw() % i]);
+    return rows_;
+  }
+
+ private:
+  uint64_t Draw() {
+    state_ += 0x9e3779b97f4a7c15ull;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  std::vector<int> rows_;
+  uint64_t state_ = 1;
+};
+
+// What one way's sums of one element span.
+struct Span {
+  double low = INFINITY, high = -INFINITY;
+  double error = 0;  // mean, in the unit of biases
+  bool finite = true;
+
+  void Take(double y) {
+    low = std::min(low, y);
+    high = std::max(high, y);
+    finite &= std::isfinite(y);
+  }
+  // Within three times the span, and an ulp.
+  bool Holds(double y, DType result) const {
+    const double room = high - low + UlpOf(std::max(std::fabs(low), std::fabs(high)), result);
+    return y >= low - room && y <= high + room;
+  }
+};
+
+struct Element {
+  int32_t sample = -1;
+  double y = 0, exact = 0;
+  std::vector<Span> spans;  // by way
+};
+
+// nullopt-like: `spans` is empty where something is not finite.
+Element Simulate(const ReductionCase& c, int32_t sample, const std::vector<Summing>& all,
+                 Orders& orders) {
+  Element out{sample, c.output[static_cast<size_t>(sample)], 0, {}};
+  const uint32_t divisor = c.average() ? static_cast<uint32_t>(c.ranks) : 1;
+  ExactSum exact;
+  double squares = 0;
+  for (int r = 0; r < c.ranks; ++r) {
+    const double x = RoundToFormat(c.input(r, sample), c.wire_dtype);
+    if (!std::isfinite(x)) return out;
+    exact.Add(x);
+    squares += x * x;
+  }
+  out.exact = exact.RoundTo(DType::kF64, RoundingMode::kNearestEven, divisor);
+  std::vector<std::vector<double>> entered(all.size());
+  for (size_t w = 0; w < all.size(); ++w) {
+    for (int r = 0; r < c.ranks; ++r)
+      entered[w].push_back(Enter(all[w], c.input(r, sample), c.ranks));
+  }
+  std::vector<Span> spans(all.size());
+  std::vector<double> x(static_cast<size_t>(c.ranks));
+  const double unit = BiasUnitScale(c.result_dtype()) / SumLikeness::kOrders;
+  for (int trial = 0; trial < SumLikeness::kOrders; ++trial) {
+    const std::vector<int>& rows = orders.Next();
+    for (size_t w = 0; w < all.size(); ++w) {
+      for (size_t i = 0; i < rows.size(); ++i) x[i] = entered[w][static_cast<size_t>(rows[i])];
+      const double y = Leave(all[w], Sum(all[w], x), c);
+      spans[w].Take(y);
+      spans[w].error += unit * ErrorOf(y, exact, squares, c.result_dtype(), divisor).e;
+    }
+  }
+  const bool finite = std::isfinite(out.y) && std::all_of(spans.begin(), spans.end(),
+                                                          [](const Span& s) { return s.finite; });
+  if (finite) out.spans = std::move(spans);
+  return out;
+}
+
+// ---- what else the results look like
+// -------------------------------------------------------------
+
+bool FewOf(size_t some, size_t all) { return 20 * some <= all; }
+
+// The magnitude at which every result that is outside was cut; 0: they were not.
+double CutAt(const std::vector<Element>& elements, size_t way, DType result) {
+  double most = 0;
+  size_t outside = 0;
+  for (const Element& e : elements) most = std::max(most, std::fabs(e.y));
+  for (const Element& e : elements) {
+    if (e.spans[way].Holds(e.y, result)) continue;
+    if (std::fabs(e.y) != most || !(std::fabs(e.exact) > most) || e.y * e.exact < 0) return 0;
+    ++outside;
+  }
+  return outside > 1 ? most : 0;
+}
+
+// The factor with which the results are sums; 0: with none.
+double FactorOf(const std::vector<Element>& elements, size_t way, DType result) {
+  double products = 0, squares = 0, largest = 0;
+  for (const Element& e : elements) largest = std::max(largest, std::fabs(e.exact));
+  if (!(largest > 0)) return 0;
+  for (const Element& e : elements) {
+    const double middle = (e.spans[way].low + e.spans[way].high) / 2 / largest;
+    products += e.y / largest * middle;
+    squares += middle * middle;
+  }
+  const double factor = products / squares;
+  if (!(std::fabs(factor) > 0) || !std::isfinite(factor)) return 0;
+  const auto outside = std::count_if(elements.begin(), elements.end(), [&](const Element& e) {
+    return !e.spans[way].Holds(e.y / factor, result);
+  });
+  return FewOf(static_cast<size_t>(outside), elements.size()) ? factor : 0;
+}
+
+// What one rank put in, or nothing at all.
+bool NeverReduced(const ReductionCase& c, const std::vector<Element>& elements) {
+  const auto all = [&](auto test) { return std::all_of(elements.begin(), elements.end(), test); };
+  if (all([](const Element& e) { return e.y == 0; })) return true;
+  for (int r = 0; r < c.ranks; ++r) {
+    if (all([&](const Element& e) { return e.y == c.input(r, e.sample); })) return true;
+  }
+  return false;
+}
+
+std::string ExcuseFor(const ReductionCase& c, const std::vector<Element>& elements, size_t way) {
+  if (NeverReduced(c, elements) || (!c.differing_ranks.empty() && !c.output_majority)) {
+    return "not-shared: the ranks got different results, and those judged are not the sums (a "
+           "reduce to another rank, a scatter); record the output on the rank that has it";
+  }
+  const DType result = c.result_dtype();
+  if (const double limit = CutAt(elements, way, result); limit != 0) {
+    return absl::StrFormat(
+        "clipped: the results that are not sums are cut to %.9g in magnitude; record the output "
+        "before it is clipped",
+        limit);
+  }
+  if (const double factor = FactorOf(elements, way, result); factor != 0) {
+    return absl::StrFormat(
+        "common-factor: the elements are sums times %.4g, as after a division or a clip of the "
+        "norm; declare postscale, or record the output before it",
+        factor);
+  }
+  return "unlike-sums: no order of additions explains the bias of these results; where the values "
+         "travel compressed declare it (algorithm powersgd, one-bit, top-k, int8-scaled, "
+         "fp8-scaled), else record the output as the collective returns it";
+}
+
+}  // namespace
+
+void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns) {
+  constexpr size_t kAddends = 1 << 15;
+  if (elements_ >= kEnough || columns.empty() || c.ranks < 2) return;
+  const std::vector<Summing> all = SummingsFor(c);
+  if (ways_.empty()) {
+    for (const Summing& s : all) ways_.push_back({WordsOf(s, c.average())});
+  }
+  if (ways_.size() != all.size()) return;  // the site's wire changed: the first one's is judged
+  const size_t most = std::min<size_t>(
+      std::max<size_t>(kAddends / static_cast<size_t>(c.ranks), 16), kEnough - elements_);
+  const size_t stride = (columns.size() + most - 1) / most;
+  Orders orders(static_cast<size_t>(c.ranks));
+  std::vector<Element> elements;
+  for (size_t i = 0; i < columns.size(); i += stride) {
+    Element element = Simulate(c, columns[i], all, orders);
+    if (!element.spans.empty()) elements.push_back(std::move(element));
+  }
+  elements_ += elements.size();
+  size_t best = 0;
+  std::vector<size_t> outside(all.size());
+  for (size_t w = 0; w < all.size(); ++w) {
+    for (const Element& e : elements) {
+      outside[w] += !e.spans[w].Holds(e.y, c.result_dtype());
+      ways_[w].sum += e.spans[w].error;
+      ways_[w].squares += e.spans[w].error * e.spans[w].error;
+    }
+    ways_[w].outside += outside[w];
+    if (outside[w] < outside[best]) best = w;
+  }
+  if (!elements.empty()) excuse_ = ExcuseFor(c, elements, best);
+}
+
+const SumLikeness::Way* SumLikeness::Find(double mean, double half_width) const {
+  const auto n = static_cast<double>(elements_);
+  const double side = mean < 0 ? -1 : 1;
+  const Way* found = nullptr;
+  for (const Way& way : ways_) {
+    if (elements_ == 0 || !Fits(way)) continue;
+    const double own = side * way.sum / n;
+    const double spread = std::sqrt(std::max(0.0, way.squares / n - own * own) / n);
+    const bool milder = own + kBiasDeviations * spread < std::fabs(mean) - half_width;
+    if (milder || !(own > 0)) continue;
+    if (found == nullptr || way.outside < found->outside) found = &way;
+  }
+  return found;
+}
+
+bool SumLikeness::Explains(double mean, double half_width) const {
+  return Find(mean, half_width) != nullptr;
+}
+
+std::string SumLikeness::Words(double mean, double half_width) const {
+  const Way* way = Find(mean, half_width);
+  if (way == nullptr) return "";
+  return absl::StrFormat("%s, in random orders, are off by %+.3g", way->words,
+                         way->sum / static_cast<double>(elements_));
+}
+
+std::string SumLikeness::Excuse() const { return excuse_; }
+
+}  // namespace plumbline::rules

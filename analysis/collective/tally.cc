@@ -1,0 +1,158 @@
+#include "analysis/collective/tally.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+std::string IdOf(const std::string& reason) { return reason.substr(0, reason.find(':')); }
+
+}  // namespace
+
+void ReductionTally::Note(const SiteStep& step) {
+  step_first = any_ ? std::min(step_first, step.step) : step.step;
+  step_last = any_ ? std::max(step_last, step.step) : step.step;
+  any_ = true;
+  for (const Item& item : step.items) {
+    if (item.evidence->has_reduction()) ranks.insert(item.source->rank());
+  }
+}
+
+void ReductionTally::Take(const SiteStep& step,
+                          const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
+  Note(step);
+  // Calls of one step share their sampled indices, and often (groups that hold copies) their
+  // values: the first speaks for all. A step that a restart repeats was taken.
+  bool taken = bias_step_ && step.step <= *bias_step_;
+  for (const auto& a : all) {
+    if (!a->blocked.empty()) {
+      Block(a->blocked);
+      continue;
+    }
+    ++calls;
+    if (a->replayed) {
+      if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
+      last = WithoutValues(*a);
+      if (!growth && a->replay.narrow_partials && a->replay.proved) {
+        growth = GrowReduction(a->c, a->replay);
+        narrow = last;
+      }
+    }
+    // Results that are no sums at all say nothing of how sums are rounded.
+    if (taken || a->bound.broken > 0) continue;
+    taken = true;
+    std::optional<uint64_t> population;
+    if (a->c.count > 0) population = a->c.count;
+    stream.Add(ErrorsOfOutputs(a->c), population);
+    bias_step_ = step.step;
+    const bool biased = stream.interval_side() != BiasSide::kNone;
+    if (biased && a->replayed && !a->replay.explained) likeness.Take(a->c, a->replay.columns);
+  }
+}
+
+void ReductionTally::Block(const std::string& reason) { blocked.try_emplace(IdOf(reason), reason); }
+
+bool ReductionTally::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
+
+bool ReductionTally::accusable() const {
+  return last->replay.explained || likeness.Explains(stream.mean(), stream.half_width());
+}
+
+void ReductionTally::TakeCalls(const std::vector<JoinedReduction>& all) {
+  for (const JoinedReduction& joined : all) {
+    if (joined.has_sample()) continue;
+    ++sampleless_calls;
+    const v1::ReductionCall& call = joined.call_of(0);
+    const bool sums =
+        call.op() == v1::ReductionCall::OP_SUM || call.op() == v1::ReductionCall::OP_AVG;
+    if (!sums || !IsFloating(static_cast<DType>(call.wire_dtype()))) continue;
+    wire = static_cast<DType>(call.wire_dtype());
+    group_size = std::max({group_size, joined.size, static_cast<uint32_t>(joined.items.size())});
+  }
+}
+
+const char* ReductionTally::unit() const {
+  return BiasUnit(last != nullptr ? last->c.result_dtype() : DType::kF32);
+}
+
+std::string ReductionTally::ModelText() const {
+  const std::string text = ModelText(last->replay);
+  const std::string like =
+      last->replay.explained ? "" : likeness.Words(stream.mean(), stream.half_width());
+  return like.empty() ? text : absl::StrCat(text, "; ", like, " ", unit());
+}
+
+std::string ReductionTally::ModelText(const ReductionReplay& r) {
+  if (!r.explained && !r.runner_up.empty() &&
+      r.runner_up_matches == static_cast<int32_t>(r.columns.size())) {
+    return absl::StrFormat("of the models known only a %s gives these sums on all %d samples",
+                           r.runner_up, r.columns.size());
+  }
+  if (!r.explained) {
+    return absl::StrFormat("none of the candidates explains the sums (the best, %s: %d of %d)",
+                           r.runner_up, r.runner_up_matches, r.columns.size());
+  }
+  const std::string rival =
+      r.runner_up.empty()
+          ? ""
+          : absl::StrFormat("; %s: %d of %d", r.runner_up, r.runner_up_matches, r.columns.size());
+  if (r.name == "indistinguishable") {
+    return absl::StrFormat("several candidates give these sums on all %d samples%s",
+                           r.columns.size(), rival);
+  }
+  return absl::StrFormat("%s: %d of %d samples, the only match among the candidates%s", r.Words(),
+                         r.matches, r.columns.size(), rival);
+}
+
+std::vector<std::string> ReductionTally::Assumptions() const {
+  std::vector<std::string> out;
+  if (last == nullptr) return out;
+  out = last->c.assumptions;
+  if (!last->c.wire_declared)
+    out.push_back("values travelled and were summed in the inputs' dtype: none was declared");
+  return out;
+}
+
+void ReductionTally::Describe(google::protobuf::Struct& details,
+                              const ReductionReplay* replay) const {
+  if (last == nullptr) return;
+  const ReductionFrame& c = last->c;
+  (replay != nullptr ? *replay : last->replay).AddDetails(details);
+  Put(details, "ranks", c.ranks);
+  Put(details, "wire_dtype", DTypeName(c.wire_dtype));
+  Put(details, "calls", static_cast<double>(calls));
+  Put(details, "bias_samples", static_cast<double>(stream.count()));
+  if (stream.count() > 0) Put(details, "bias", stream.mean());
+  if (stream.count() > 1) {
+    Put(details, "bias_low", stream.low());
+    Put(details, "bias_high", stream.high());
+  }
+  Put(details, "rms", stream.rms());
+  Put(details, "misround_rate", stream.misround_rate());
+  Put(details, "unit", unit());
+  if (last->replay.aside > 0) Put(details, "non_finite_samples", last->replay.aside);
+  if (!c.differing_ranks.empty()) {
+    Put(details, "ranks_with_other_output", static_cast<double>(c.differing_ranks.size()));
+    Put(details, "first_rank_with_other_output", c.differing_ranks.front());
+  }
+  google::protobuf::Struct& table = PutStruct(details, "what_if");
+  for (const WhatIf& w : what_if) {
+    google::protobuf::Struct& row = PutStruct(table, w.model);
+    Put(row, "bias", w.mean);
+    Put(row, "rms", w.rms);
+    Put(row, "misround_rate", w.misrounded);
+    if (!std::isnan(w.lost_mass)) Put(row, "lost_mass", w.lost_mass);
+  }
+  if (growth && !growth->tried.empty()) {
+    google::protobuf::Struct& more = PutStruct(details, "growth");
+    for (const GrownBias& g : growth->tried) Put(more, absl::StrCat(g.ranks, " ranks"), g.mean);
+    if (growth->breaks_at() > 0) Put(details, "breaks_at_ranks", growth->breaks_at());
+  }
+}
+
+}  // namespace plumbline::rules

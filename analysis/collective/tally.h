@@ -1,0 +1,78 @@
+// What precision/collective-sum knows of one site over the steps of a run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analysis/collective/analysis.h"
+#include "analysis/collective/errors.h"
+#include "analysis/collective/growth.h"
+#include "analysis/collective/sum_likeness.h"
+#include "analysis/statistics/bias_stream.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+class ReductionTally {
+ public:
+  explicit ReductionTally(double alpha) : stream(alpha) {}
+
+  // One step's calls. A step that was taken before (a restart repeats it) is left out.
+  void Take(const SiteStep& step,
+            const std::vector<std::shared_ptr<const ReductionAnalysis>>& calls);
+  // Calls without a sample: what they say of dtype and group size.
+  void TakeCalls(const std::vector<JoinedReduction>& calls);
+
+  bool judged() const { return last != nullptr; }
+  // Keys of details: the contract's, bias, what_if, growth; the model's of `replay`, else of the
+  // last judged call.
+  void Describe(google::protobuf::Struct& details, const ReductionReplay* replay = nullptr) const;
+  std::vector<std::string> Assumptions() const;
+  // "bf16 ring starting at rank 3: 64 of 64 samples; the only match among the candidates (...)"
+  std::string ModelText() const;  // of the last
+  static std::string ModelText(const ReductionReplay& replay);
+  const char* unit() const;
+  // The bias is that of an arithmetic: one that gives the results' bits, or one that no order was
+  // known for and that is as biased in any.
+  bool accusable() const;
+  void Block(const std::string& reason);  // "short-id: sentence"; the first of an id is kept
+  bool excused() const;                   // by what the results look like instead, and told
+
+  BiasStream stream;
+  SumLikeness likeness;  // of the calls that no candidate explains, since there is a bias
+  // Without their values: replayed last, of the newest step; and the one that growth is of.
+  std::shared_ptr<const ReductionAnalysis> last, narrow;
+  std::vector<WhatIf> what_if;                 // of the first judged call
+  std::optional<RankGrowth> growth;            // of the first narrow model
+  uint64_t calls = 0;                          // judged; one a step is in the stream
+  std::map<std::string, std::string> blocked;  // reasons by id, the first of each
+  std::set<std::string> told_blocked;
+  v1::Level told = v1::LEVEL_UNSPECIFIED;
+  bool told_broken = false;  // results that no order of additions gives
+  int64_t step_first = 0;
+  int64_t step_last = 0;
+  std::set<uint32_t> ranks;
+  // From calls alone.
+  DType wire = DType::kUnspecified;
+  uint32_t group_size = 0;
+  uint64_t sampleless_calls = 0;
+
+  void Persist(Archive& a) {
+    const uint32_t version = a.Version(3, 2);
+    a(stream, last, narrow, what_if, growth, calls, blocked, told_blocked, told, told_broken);
+    a(step_first);
+    a(step_last, ranks, wire, group_size, sampleless_calls, any_, bias_step_);
+    if (version >= 3) a(likeness);
+  }
+
+ private:
+  void Note(const SiteStep& step);
+  bool any_ = false;
+  std::optional<int64_t> bias_step_;  // the newest step in the stream
+};
+
+}  // namespace plumbline::rules

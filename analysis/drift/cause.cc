@@ -1,0 +1,410 @@
+#include "analysis/drift/cause.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/drift/marks.h"
+
+namespace plumbline::rules {
+namespace {
+
+using Named = std::optional<DriftCause>;
+
+double Share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+DriftCause Name(const DriftMark& mark, std::string words, std::string fix) {
+  return {mark.cause, mark.confidence, std::move(words), std::move(fix)};
+}
+
+Named ZeroFilled(const DriftStatistics& s) {
+  const DriftDeclared& declared = s.declared;
+  if (declared.top_k == 1 || declared.temperature == 0 || declared.top_p < 0.5) return {};
+  if (CoversLess(s)) return {};
+  if (s.unlikely_zeros < kFewestZeros || !(Share(s.unlikely_zeros, s.judged) > kZeroShare))
+    return {};
+  return Name(
+      kByZeros,
+      absl::StrFormat("log mu is exactly 0 on %d tokens that the trainer gives less than a half",
+                      s.unlikely_zeros),
+      "Find where the rollout's log-probabilities are padded or defaulted to 0 (cut sequences, "
+      "tool output, dropped responses), or where a grammar leaves one token, and mask those tokens "
+      "or log their values.");
+}
+
+Named Misaligned(const DriftStatistics& s) {
+  const double here = s.unshifted.variance();
+  if (s.unshifted.count < kFewestShifted || !(here > kShiftVariance)) return {};
+  const double back = s.shifted_back.variance(), forward = s.shifted_forward.variance();
+  if (!(std::min(back, forward) < kShiftLeaves * here)) return {};
+  return Name(
+      kByShift,
+      absl::StrFormat("log pi matches log mu of the token %s: that leaves %.2g of the variance",
+                      back < forward ? "before" : "after", std::min(back, forward) / here),
+      "Shift one side by one token: logits at position t speak of token t + 1. Check labels, "
+      "prompt length and padding in the trainer's log-probability pass.");
+}
+
+constexpr char kKeepIds[] =
+    "Keep token ids from sampling to training: text that is decoded and encoded again has other "
+    "tokens. Check chat templates between turns, and tool calls that are parsed and printed.";
+
+// Prompts of later turns hold other ids than were logged, and what follows them has the drift.
+Named OtherPrompt(const DriftStatistics& s) {
+  constexpr double kFewest = 3;
+  const auto broken = static_cast<double>(s.turns.retokenised);
+  const double all = s.fresh.bounded_square() * static_cast<double>(s.fresh.count());
+  if (broken < kFewest || 100 * broken < static_cast<double>(s.turns.compared)) return {};
+  if (!(s.after_other_prompt > all / 2)) return {};
+  return Name(
+      kByPrompts,
+      absl::StrFormat("%d of %d later turns begin with other token ids than the turn before "
+                      "logged, and %.0f %% of d^2 follows them",
+                      s.turns.retokenised, s.turns.compared, 100 * s.after_other_prompt / all),
+      kKeepIds);
+}
+
+// Far outliers that lie on one side, over a bulk that agrees: how many, above and below.
+struct FarOff {
+  uint64_t above = 0, below = 0;
+  bool found = false;
+};
+
+FarOff FarToOneSide(const DriftStatistics& s) {
+  FarOff far{s.fresh.above()[3], s.fresh.below()[3]};
+  const uint64_t more = std::max(far.above, far.below), less = std::min(far.above, far.below);
+  const bool bulk_agrees = s.sizes.Quantile(0.5) < std::log(2.0);
+  far.found =
+      more >= kFewestOutliers && more >= kOneSided * less && bulk_agrees && s.zeros < more / 2;
+  return far;
+}
+
+Named Retokenised(const DriftStatistics& s) {
+  if (Named prompt = OtherPrompt(s)) return prompt;
+  const FarOff far = FarToOneSide(s);
+  if (!far.found) return {};
+  if (CoversLess(s)) {
+    if (s.declared.mode == v1::LOGPROB_MODE_PROCESSED) return {};
+    return DriftCause{"unknown", 0,
+                      "other token ids than were sampled, or fewer tokens allowed than the trainer "
+                      "has (a grammar): both leave tokens far off on one side",
+                      "Log logprob_mode and the rollout's own token ids, which tell them apart."};
+  }
+  return Name(
+      kByOutliers,
+      absl::StrFormat("%d tokens are off by a factor above 100 %s, %d the other way; the others "
+                      "agree",
+                      std::max(far.above, far.below), far.above > far.below ? "upward" : "downward",
+                      std::min(far.above, far.below)),
+      kKeepIds);
+}
+
+Named Temperature(const DriftStatistics& s, const DriftTests& tests) {
+  const TemperatureMark mark = FindTemperature(s);
+  if (!mark.found()) return {};
+  const char* fix =
+      "Divide the trainer's logits by the sampler's temperature, and log the rollout's "
+      "log-probabilities after temperature (processed), so that both speak of the distribution "
+      "that was sampled.";
+  const std::string whose = mark.part.pool() ? "" : " (" + mark.part.Words() + ")";
+  if (mark.by_entropy) {
+    const double c = mark.fit.slope;
+    std::string words = absl::StrFormat(
+        "d follows log pi + H with slope %+.3g, R^2 %.2f%s: the trainer is at temperature %.3g", c,
+        mark.fit.r2, whose, 1 - c);
+    if (!tests.record_failed() && c < 1)
+      words += absl::StrFormat(", or the rollout at %.3g", 1 / (1 - c));
+    return Name(kByBothSlopes, std::move(words), fix);
+  }
+  // The sign alone: nothing else turns d with log mu while the record fails upward, or while it
+  // holds and the slope explains most of d.
+  if (!(mark.fit.r2 >= kSignExplains) && tests.record != RecordOutcome::kUp) return {};
+  return Name(kBySign,
+              absl::StrFormat("d moves with log mu (slope %+.3g, R^2 %.2f)%s", mark.fit.slope,
+                              mark.fit.r2, whose),
+              fix);
+}
+
+constexpr char kMaskBoth[] =
+    "Give the trainer the sampler's mask (top-p, top-k, the tokens that a grammar allows), or "
+    "sample "
+    "from the full vocabulary while training.";
+
+Named Truncated(const DriftStatistics& s, const DriftTests& tests) {
+  if (tests.record == RecordOutcome::kUp) return {};
+  const ClusteredMean& lost = s.lost_mass;
+  const bool significant = lost.z() > kDriftDeviations && lost.mean() > kLostMass;
+  const bool one_sided = Share(s.fresh.above_fourth(), s.fresh.count()) <= kRisesFar;
+  const bool outliers = s.fresh.above()[3] + s.fresh.below()[3] > 0;
+  if (significant && one_sided && !outliers) {
+    return Name(kByLostMass,
+                absl::StrFormat("%.3g of the trainer's probability lies outside what was sampled "
+                                "from, and d never rises far above 0",
+                                1 - std::exp(-lost.mean())),
+                kMaskBoth);
+  }
+  if (CoversLess(s)) {
+    return Name(kByFewerTokens,
+                absl::StrFormat(
+                    "%d tokens have less than half of the rollout's probability in the trainer, %d "
+                    "more than twice: the rollout's is over fewer tokens (top-p, top-k, or those "
+                    "that structured decoding allows)",
+                    s.fresh.below()[1], s.fresh.above()[1]),
+                kMaskBoth);
+  }
+  if (tests.record != RecordOutcome::kSupport) return {};
+  return Name(kByDeclaredSupport,
+              "the record declares top-p or top-k, and the trainer's probabilities are over more",
+              kMaskBoth);
+}
+
+// Both sides log the same distribution; it is not the one that was sampled.
+Named NotSampled(const DriftStatistics& s, const DriftTests& tests) {
+  if (!tests.sampler_failed() || tests.record_failed()) return {};
+  const bool t = s.declared.says_temperature(), cut = s.declared.says_truncation();
+  const char* fix =
+      "Log the rollout's log-probabilities of the distribution that is sampled (processed), and "
+      "apply the same temperature and mask in the trainer.";
+  const bool above = tests.sampler == SamplerOutcome::kAbove;
+  if (above || (t && !cut)) {
+    return Name(above ? kBySampledFlatter : kByDeclaredHeat,
+                absl::StrFormat("tokens are %s likely than the logged distribution says",
+                                above ? "less" : "more"),
+                fix);
+  }
+  if (cut && !t)
+    return Name(kByDeclaredCut,
+                "tokens are likelier than the logged distribution says, and the record declares "
+                "top-p or top-k",
+                fix);
+  return DriftCause{"unknown", 0,
+                    "tokens are likelier than the logged distribution says: a temperature below 1 "
+                    "or top-p, which leave the same marks here",
+                    fix};
+}
+
+constexpr char kEmptyCache[] =
+    "Empty the engine's prefix cache with every weight update (vLLM: reset_prefix_cache; SGLang: "
+    "flush_cache).";
+
+// Growth that restarts undo is half of the mark: it makes up for a weaker dependence on the cache.
+Named StaleCache(const DriftStatistics& s, const Sawtooth& sawtooth) {
+  const SlopeFit fit = s.on_cached.Fit();
+  // What cached tokens bring must be most of the mean.
+  const double mean = s.fresh.bounded_square();
+  const double enough = sawtooth.found ? kBesideGrowth : kDriftDeviations;
+  if (!(fit.z() > enough) || !(fit.intercept < mean / 2)) return {};
+  const char* growth = sawtooth.found ? ", and with every step until a restart" : "";
+  return Name(kByCachedTokens,
+              absl::StrFormat("d^2 grows with the tokens that the prefix cache served, from %.2g "
+                              "without%s",
+                              std::max(fit.intercept, 0.0), growth),
+              kEmptyCache);
+}
+
+// A cache that outlives updates does this; so may a tensor that every update skips, and scales that
+// age. Where d does not follow what was cached, it is one of those.
+Named GrowsUntilRestart(const DriftStatistics& s, const Sawtooth& sawtooth) {
+  if (!sawtooth.found) return {};
+  const std::string words =
+      absl::StrFormat("drift grows by %.0f %% a step and falls back %d times%s",
+                      100 * std::expm1(sawtooth.slope / 2), sawtooth.restarts,
+                      sawtooth.by_attempts ? ", at each restart" : ", as at restarts");
+  if (s.on_cached.Fit().count > 0) {
+    return DriftCause{"unknown", 0,
+                      words +
+                          "; it does not follow the cached tokens: a tensor that updates skip, "
+                          "or scales that age",
+                      "Compare checksums of the engine's weights and scales with the trainer's "
+                      "after an update."};
+  }
+  return Name(kByRestarts,
+              words +
+                  ": a prefix cache that outlives updates (cached_tokens would tell it from a "
+                  "tensor that they skip and from scales that age)",
+              kEmptyCache);
+}
+
+Named MissedSync(const StepChange& jump) {
+  if (!jump.found) return {};
+  return Name(kByJump,
+              absl::StrFormat("drift of tokens labelled lag 0 rose %.1f-fold at step %d and stayed",
+                              std::exp(jump.jump), jump.step),
+              "Check that the weight update of that step reached every worker and every tensor: "
+              "compare checksums of the engine's weights with the trainer's after each update.");
+}
+
+Named Stale(const DriftStatistics& s) {
+  const StalenessMark mark = FindStaleness(s);
+  if (!mark.found) return {};
+  std::string words =
+      absl::StrFormat("d^2 grows with the version lag, from %.2g at lag 0", 2 * mark.lag.at_zero);
+  if (mark.by == StalenessMark::By::kSplit) {
+    words = absl::StrFormat(
+        "the trainer itself moved by d^2 of %.2g since the tokens were drawn, and was %.2g from "
+        "the "
+        "engine then",
+        2 * mark.split.staleness, 2 * mark.split.numerics);
+  } else if (mark.by == StalenessMark::By::kJumps) {
+    words =
+        absl::StrFormat("d^2 falls from %.2g to %.2g where new weights arrive inside a sequence",
+                        2 * mark.jumps.before, 2 * mark.jumps.after);
+  }
+  return Name(mark.by == StalenessMark::By::kSplit ? kByThirdPass : kByLag, std::move(words),
+              "Bound the lag, or weigh by truncated importance ratios of the version that drew the "
+              "token.");
+}
+
+Named Rounded(const DriftStatistics& s) {
+  constexpr char kFix[] =
+      "Compute log-softmax and keep log-probabilities in fp32 (cast the logits up first).";
+  if (!(s.rounding_share() >= kGridExplains)) {
+    const Lattice lattice = s.lattice.Find();
+    if (!lattice.found) return {};
+    return Name(
+        kByLattice,
+        absl::StrFormat("d lies on multiples of 2^%d (%.0f %% of %d tokens within a tenth): both "
+                        "sides' logits are rounded to 16 bits",
+                        std::ilogb(lattice.unit), 100 * lattice.share, lattice.tokens),
+        kFix);
+  }
+  const bool both = s.gridded_train > 0 && s.gridded_rollout > 0;
+  return Name(kByGrid,
+              absl::StrFormat(
+                  "%s values lie on a 16-bit grid, and that rounding explains the drift",
+                  both ? "both sides'" : (s.gridded_train > 0 ? "the trainer's" : "the rollout's")),
+              kFix);
+}
+
+Named Numerics(const DriftStatistics& s, const DriftTests& tests) {
+  const double k2 = s.fresh.k2();
+  if (tests.trainer_k2 >= k2 / 2) {
+    return Name(kByTrainerItself,
+                absl::StrFormat("the trainer differs from itself by k2 = %.2g of %.2g",
+                                tests.trainer_k2, k2),
+                "Use batch-invariant kernels, or the same batch shape for both passes.");
+  }
+  if (s.rescore_k2.mean() >= k2 / 2) {
+    return Name(kByEngineItself,
+                absl::StrFormat("the engine differs from itself by k2 = %.2g of %.2g",
+                                s.rescore_k2.mean(), k2),
+                "Use batch-invariant kernels in the engine, or rescore at the batch shape "
+                "that the tokens were drawn in.");
+  }
+  if (tests.router_flips && s.sizes.RestShare() > kFlippedShare) {
+    return Name(kByFlips,
+                absl::StrFormat("a share of %.2g lies far outside the bulk, and the joined "
+                                "routing differs",
+                                s.sizes.RestShare()),
+                "Router in fp32 on both sides, or replay inference's choices in training.");
+  }
+  return {};
+}
+
+}  // namespace
+
+bool CoversLess(const DriftStatistics& s) {
+  const bool processed = s.declared.mode == v1::LOGPROB_MODE_PROCESSED;
+  const uint64_t below = s.fresh.below()[1], above = s.fresh.above()[1];
+  const uint64_t rest = processed ? below : below - std::min(below, s.unlikely_zeros);
+  // A grammar that leaves most of the mass moves d by little, and everywhere.
+  const uint64_t little = s.fresh.below()[0];
+  if (processed && little >= kFewestLittle && kLittleOfOne * s.fresh.above()[0] <= little)
+    return true;
+  return rest >= (processed ? kFewestBelowProcessed : kFewestBelow) && kBelowOfOne * above <= rest;
+}
+
+void DriftCause::Fill(v1::Finding& finding) const {
+  finding.mutable_cause()->set_id(id);
+  finding.mutable_cause()->set_confidence(confidence);
+  if (finding.fix().empty()) finding.set_fix(fix);
+}
+
+TemperatureMark FindTemperature(const DriftStatistics& s) {
+  constexpr double kChance = 5.7e-7;  // a two-sided normal tail at 5 deviations
+  return FindTemperature(s.slopes, static_cast<double>(s.fresh.count()), kChance);
+}
+
+AdvantageBias FindAdvantageBias(const DriftStatistics& s) {
+  constexpr uint64_t kFewestSequences = 64;
+  const SlopeFit fit = s.on_advantage.Fit();
+  AdvantageBias bias;
+  if (fit.sequences < kFewestSequences || std::isnan(fit.slope)) return bias;
+  bias.per_deviation = fit.slope * std::sqrt(fit.variance_x);
+  bias.found = std::fabs(fit.z()) > kDriftDeviations && std::fabs(bias.per_deviation) > 1e-3;
+  return bias;
+}
+
+StalenessMark FindStaleness(const DriftStatistics& s) {
+  // One-sided: 0.5 % for one look, half of it each for two.
+  constexpr double kOne = 2.576, kEach = 2.807;
+  StalenessMark mark;
+  mark.median_lag = s.strata.MedianStaleLag();
+  mark.split = s.split.Fit();
+  mark.lag = s.by_lag.Fit(mark.median_lag);
+  mark.jumps = s.jumps.Fit();
+  const auto exceeds = [](double excess, double error, double deviations) {
+    return excess > deviations * error;
+  };
+  if (mark.split.judged) {
+    mark.by = StalenessMark::By::kSplit;
+    mark.found = exceeds(mark.split.excess, mark.split.excess_error, kOne);
+    return mark;
+  }
+  const bool by_lag = mark.lag.fitted && mark.lag.sequences >= kFewestClusters;
+  const double deviations = by_lag && mark.jumps.judged ? kEach : kOne;
+  if (by_lag) mark.by = StalenessMark::By::kLag;
+  mark.found = by_lag && exceeds(mark.lag.excess, mark.lag.excess_error, deviations);
+  if (mark.found || !mark.jumps.judged) return mark;
+  mark.found = exceeds(mark.jumps.excess, mark.jumps.excess_error, deviations);
+  if (mark.found || !by_lag) mark.by = StalenessMark::By::kJumps;
+  return mark;
+}
+
+DriftCause NameDriftCause(const DriftStatistics& s, const StepPatterns& patterns,
+                          const DriftTests& tests) {
+  if (Named zeros = ZeroFilled(s)) return *zeros;
+  if (Named shifted = Misaligned(s)) return *shifted;
+  if (Named temperature = Temperature(s, tests)) return *temperature;
+  if (Named outliers = Retokenised(s)) return *outliers;
+  if (Named cut = Truncated(s, tests)) return *cut;
+  if (Named other = NotSampled(s, tests)) return *other;
+  if (tests.record_failed())
+    return {"unknown", 0, "the record is not true, and no cause left its mark", ""};
+  if (Named cache = StaleCache(s, patterns.sawtooth)) return *cache;
+  if (Named sync = MissedSync(patterns.jump)) return *sync;
+  if (Named growth = GrowsUntilRestart(s, patterns.sawtooth)) return *growth;
+  if (Named rounded = Rounded(s)) return *rounded;
+  if (Named numerics = Numerics(s, tests)) return *numerics;
+  if (Named stale = Stale(s)) return *stale;
+  if (FindAdvantageBias(s).found) {
+    return {"unknown", 0,
+            "d moves with the advantage: the trainer had learnt from these tokens when it scored "
+            "them, or what is rewarded is scored by other code",
+            "Score a batch before the first update on it, and both sides by the same masks and "
+            "templates."};
+  }
+  if (tests.record == RecordOutcome::kQuiet) {
+    const bool both = tests.sampler == SamplerOutcome::kQuiet;
+    if (s.fresh.k2() > kBeyondRounding) {
+      return Name(both ? kByBothTests : kByRecordTest,
+                  absl::StrFormat("the record is true and no bias shows; k2 of %.2g is more than "
+                                  "rounding leaves: dropout or another random layer is on in one "
+                                  "pass, or its weights are quantised far down",
+                                  s.fresh.k2()),
+                  "Put the trainer's scoring pass in evaluation mode (no dropout, no router "
+                  "jitter), and score the same batch twice: it must agree with itself.");
+    }
+    return Name(both ? kByBothTests : kByRecordTest,
+                "the record is true and no bias shows: rounding and kernels that differ",
+                "Give both sides one arithmetic: fp32 log-softmax, the same attention and matmul "
+                "kernels, batch-invariant ones where bits must agree.");
+  }
+  return {"unknown", 0, "the record could not be tested, and no cause left its mark", ""};
+}
+
+}  // namespace plumbline::rules

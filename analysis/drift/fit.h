@@ -1,0 +1,100 @@
+// Straight lines and means through tokens that come in sequences: estimates with standard errors
+// that treat a sequence as one observation (sandwich over clusters, Liang and Zeger 1986).
+// Pairs with a value that is not finite are left out by the caller. Mergeable, not thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/statistics/cluster_sums.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// Fewer sequences than this give no standard error: NaN.
+inline constexpr uint64_t kFewestClusters = 8;
+
+// The mean of y over tokens.
+class ClusteredMean {
+ public:
+  void Add(double y) {
+    v_[0] += 1;
+    v_[1] += y;
+  }
+  void EndSequence();
+  void Merge(const ClusteredMean& other) { sums_.Merge(other.sums_); }
+
+  double count() const { return sums_.total()[0]; }
+  uint64_t sequences() const { return sums_.clusters(); }
+  double mean() const { return sums_.total()[1] / count(); }  // NaN when empty
+  double standard_error() const;
+  double z() const { return mean() / standard_error(); }
+  void Persist(Archive& a) { a(v_, sums_); }
+
+ private:
+  ClusterSums<2>::Vector v_{};  // of the open sequence: n, sum y
+  ClusterSums<2> sums_;
+};
+
+// Least squares y = intercept + slope x over all tokens.
+struct SlopeFit {
+  double count = 0;
+  uint64_t sequences = 0;
+  double slope = 0;  // NaN where x does not vary
+  double standard_error = 0;
+  double intercept = 0;
+  double r2 = 0;  // 0 where y does not vary
+  double variance_x = 0, variance_y = 0;
+  double z() const { return slope / standard_error; }
+};
+
+class ClusteredSlope {
+ public:
+  void Add(double x, double y) {
+    v_[0] += 1;
+    v_[1] += x;
+    v_[2] += y;
+    v_[3] += x * x;
+    v_[4] += x * y;
+    yy_ += y * y;
+  }
+  void EndSequence();
+  void Merge(const ClusteredSlope& other);
+  SlopeFit Fit() const;
+  void Persist(Archive& a) { a(v_, sums_, yy_); }
+
+ private:
+  ClusterSums<5>::Vector v_{};  // n, sum x, sum y, sum x^2, sum xy
+  ClusterSums<5> sums_;
+  double yy_ = 0;
+};
+
+// k2 as a function of the version lag: y = a at lag 0, a + b lag + c lag^2 above, b, c >= 0, a from
+// the tokens of lag 0 alone.
+struct LagFit {
+  bool fitted = false;  // tokens at lag 0 and above
+  double at_zero = 0;   // a
+  double linear = 0, quadratic = 0;
+  double zero_count = 0, stale_count = 0;
+  uint64_t sequences = 0;
+  // At the lag asked for: b lag + c lag^2, and the same less a with its standard error.
+  double stale_part = 0;
+  double excess = 0;
+  double excess_error = 0;
+};
+
+class LagRegression {
+ public:
+  void Add(double lag, double y);  // lag >= 0
+  void EndSequence();
+  void Merge(const LagRegression& other) { sums_.Merge(other.sums_); }
+  LagFit Fit(double lag) const;
+  void Persist(Archive& a) { a(v_, sums_); }
+
+ private:
+  // n0, sum y0, then of stale tokens: n, sum L^2, L^3, L^4, L, L y, L^2 y.
+  enum { kN0, kY0, kN, kL1, kL2, kL3, kL4, kL1Y, kL2Y, kSize };
+  ClusterSums<kSize>::Vector v_{};
+  ClusterSums<kSize> sums_;
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,215 @@
+#include "analysis/drift/run.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/statistics/alpha_split.h"
+
+namespace plumbline::rules {
+namespace {
+
+// A site's budget goes to its log-probabilities for the most part; rows of logits mostly have a
+// site of their own.
+constexpr double kLogprobsShare = .75;
+constexpr uint64_t kFewTokens = 1000;  // a test of fewer says nothing by its silence
+
+template <typename Site>
+void SplitAlpha(const DriftRun::Key& key, double share, Site* site) {
+  v1::Site at;
+  at.set_layer(key.first);
+  at.set_op(key.second);
+  site->record = RecordTest(share * AlphaOf("drift/record-invalid", at));
+  site->sampler = SamplerTest(share * AlphaOf("drift/sampler-mismatch", at));
+}
+
+RecordOutcome OutcomeOf(const RecordTest& test, const DriftStatistics& s) {
+  if (test.alarmed_up()) return RecordOutcome::kUp;
+  if (test.alarmed_down()) {
+    const bool cuts = s.declared.cuts && s.declared.mode != v1::LOGPROB_MODE_RAW;
+    const bool masks = s.declared.mode == v1::LOGPROB_MODE_PROCESSED && CoversLess(s);
+    return cuts || masks ? RecordOutcome::kSupport : RecordOutcome::kDown;
+  }
+  if (test.tokens() == 0) return RecordOutcome::kInconclusive;
+  return test.tokens() < kFewTokens ? RecordOutcome::kUntested : RecordOutcome::kQuiet;
+}
+
+SamplerOutcome OutcomeOf(const SamplerTest& test, bool last) {
+  const SamplerSide side =
+      last && test.alarmed() == SamplerSide::kNone ? test.FinalLook() : test.alarmed();
+  if (side == SamplerSide::kBelow) return SamplerOutcome::kBelow;
+  if (side == SamplerSide::kAbove) return SamplerOutcome::kAbove;
+  if (test.by() == SamplerTest::By::kNothing) return SamplerOutcome::kInconclusive;
+  return test.tokens() < kFewTokens ? SamplerOutcome::kUntested : SamplerOutcome::kQuiet;
+}
+
+}  // namespace
+
+DriftSite::DriftSite(std::string layer_name, std::string op_name)
+    : layer(std::move(layer_name)), op(std::move(op_name)) {
+  SplitAlpha({layer, op}, kLogprobsShare, this);
+}
+
+void DriftSite::BeginStep(uint32_t attempt, int64_t step) {
+  step_first = batches == 0 ? step : std::min(step_first, step);
+  step_last = batches == 0 ? step : std::max(step_last, step);
+  ++batches;
+  statistics.BeginStep(attempt, step);
+  times.BeginStep();
+}
+
+void DriftSite::Take(const RolloutSequence& sequence) {
+  statistics.Take(sequence);
+  record.Add(sequence);
+  sampler.Add(sequence);
+  if (!sequence.later_epoch) times.Take(sequence);
+}
+
+void DriftSite::EndStep() {
+  times.EndStep();
+  record.EndStep();
+  sampler.EndStep();
+  tests.record = OutcomeOf(record, statistics);
+  tests.sampler = OutcomeOf(sampler, false);
+  tests.trainer_k2 = kNotRecorded;
+  for (const ClusteredMean* own : {&statistics.trainer_k2, &statistics.own_k2}) {
+    if (own->count() >= kFewTokens && !(own->mean() <= tests.trainer_k2))
+      tests.trainer_k2 = own->mean();
+  }
+}
+
+void DriftSite::End() {
+  ended = true;
+  tests.sampler = OutcomeOf(sampler, true);
+}
+
+StepChange DriftSite::Jump() const {
+  if (statistics.with_lag == 0) return {};
+  return FindStepChange(statistics.series.At(0));
+}
+
+StepPatterns DriftSite::Patterns() const {
+  const DriftSeries& series = statistics.series;
+  return {Jump(), FindSawtooth(series.At(series.CommonLag()))};
+}
+
+DriftCause DriftSite::Cause() const { return NameDriftCause(statistics, Patterns(), tests); }
+
+std::string DriftSite::RecordDoubt() const {
+  if (!tests.record_failed()) return "";
+  if (tests.record == RecordOutcome::kSupport)
+    return "supports-differ: the trainer's probabilities are over tokens that the declared top-p "
+           "or "
+           "top-k leaves out, so that the drift of what was drawn is no noise";
+  return "record-invalid: what was logged is not what was sampled, so that its drift says nothing "
+         "about the weights";
+}
+
+void DriftSite::Place(v1::Verdict& verdict) const {
+  SetPlace(verdict, layer, op, step_first, step_last, ranks);
+}
+
+void DriftSite::Persist(Archive& a) {
+  a(layer, op, statistics, times, step_first, step_last, ranks, batches, unmatched, unreadable);
+  a(record, sampler, tests, ended);
+}
+
+void DriftRun::Persist(Archive& a) {
+  a.Version(1);
+  a(join_, routing_, routed_, flipped_, finished_, sites_, logit_sites_);
+}
+
+void DriftRun::Take(const SiteStep& step) {
+  TakeRouting(routing_.Take(step));
+  Take(*join_.Take(step));
+  TakeRows(step);
+}
+
+void DriftRun::TakeRouting(const std::vector<ComparedStep>& steps) {
+  for (const ComparedStep& step : steps) {
+    for (const auto& [site, layer] : step.layers) {
+      routed_ += layer.compared;
+      flipped_ += layer.flips;
+    }
+  }
+  const bool flips = routed_ >= kFewTokens && 1000 * flipped_ > routed_;
+  for (auto& [key, site] : sites_) site.tests.router_flips = flips;
+}
+
+void DriftRun::Finish() {
+  if (finished_) return;
+  finished_ = true;
+  Take(*join_.Finish());
+  TakeRouting(routing_.Finish());
+  for (auto& [key, site] : sites_) site.End();
+}
+
+void DriftRun::TakeRows(const SiteStep& step) {
+  LogitSite* site = nullptr;
+  std::set<std::tuple<std::string, int64_t, uint64_t>> seen;  // the epochs of one step
+  for (const Item& item : step.items) {
+    if (!item.evidence->has_logits() || item.evidence->logits().rows().empty()) continue;
+    const Key key{step.site.layer(), step.site.op()};
+    const auto [at, fresh] = logit_sites_.try_emplace(key);
+    site = &at->second;
+    if (fresh) {
+      SplitAlpha(key, 1 - kLogprobsShare, site);
+      site->step_first = site->step_last = step.step;
+    }
+    site->step_first = std::min(site->step_first, step.step);
+    site->step_last = std::max(site->step_last, step.step);
+    site->ranks.insert(item.source->rank());
+    const v1::LogitsConfig& config = item.evidence->logits().config();
+    if (config.mode() == v1::LOGPROB_MODE_RAW && config.has_temperature() &&
+        config.temperature() != 1)
+      site->sampler.Declare(config.temperature());
+    for (const v1::LogitsRow& row : item.evidence->logits().rows()) {
+      const auto bits = __builtin_bit_cast(uint64_t, row.logprob_rollout());
+      if (!row.sequence_id().empty() &&
+          !seen.emplace(row.sequence_id(), row.position(), bits).second)
+        continue;
+      site->record.AddRow(row, step.step);
+      site->sampler.AddRow(row);
+    }
+  }
+  if (site == nullptr) return;
+  site->record.EndStep();
+  site->sampler.EndStep();
+}
+
+void DriftRun::Take(const std::vector<RolloutBatch>& batches) {
+  touched_.clear();
+  for (const RolloutBatch& batch : batches) {
+    const Key key{batch.layer, batch.op};
+    touched_.insert(key);
+    DriftSite& site = sites_.try_emplace(key, batch.layer, batch.op).first->second;
+    site.BeginStep(batch.attempt, batch.step);
+    site.ranks.insert(batch.ranks.begin(), batch.ranks.end());
+    site.unmatched += batch.unmatched;
+    const std::string problem =
+        batch.ForEach([&site](const RolloutSequence& sequence) { site.Take(sequence); });
+    site.EndStep();
+    if (site.unreadable.empty()) site.unreadable = problem;
+  }
+}
+
+void SharedDriftRun::Persist(Archive& a) { a(run_); }
+
+DriftRun& SharedDriftRun::Take(const SiteStep& step) {
+  std::shared_ptr<const void>& slot = (*step.shared)["drift-run"];
+  if (slot == nullptr) {
+    run_->Take(step);
+    slot = run_;
+  } else {
+    run_ = std::const_pointer_cast<DriftRun>(std::static_pointer_cast<const DriftRun>(slot));
+  }
+  return *run_;
+}
+
+DriftRun& SharedDriftRun::Finish() {
+  run_->Finish();
+  return *run_;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,65 @@
+// Drift step by step: what growth and missed updates are judged by. About 100 bytes a step and lag.
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "analysis/drift/moments.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// One trainer step's tokens of one version lag.
+struct DriftPoint {
+  int64_t step = 0;
+  uint32_t attempt = 0;
+  double tokens = 0;
+  double tail_share = 0;      // |d| > ln 2
+  double bounded_square = 0;  // mean of min(d^2, 1/4)
+  double mean_square = 0;     // of d
+  int64_t version = 0;        // the trainer's; kNoVersion where not recorded
+};
+
+class DriftSeries {
+ public:
+  static constexpr int64_t kUnknownLag = -1;
+
+  // Opens a step; one that a later attempt repeats is begun afresh, an earlier attempt's is
+  // ignored.
+  void BeginStep(uint32_t attempt, int64_t step);
+  void Add(double d, int64_t lag, int64_t version);
+
+  // The points of one lag, by step. Empty where no step has it.
+  std::vector<DriftPoint> At(int64_t lag) const;
+  // The lag that the most steps have: judged apart, so that a change of the lag is no growth. The
+  // smaller one of equals; kUnknownLag where none is recorded.
+  int64_t CommonLag() const;
+  size_t steps() const { return steps_.size(); }
+
+  // Between steps nothing is open: open_, cell_ and cell_lag_ are the next one's.
+  void Persist(Archive& a) { a(steps_); }
+
+ private:
+  struct Cell {
+    uint64_t tokens = 0;
+    uint64_t tail = 0;
+    double bounded = 0;
+    double squares = 0;
+    int64_t version = 0;
+    void Persist(Archive& a) { a(tokens, tail, bounded, squares, version); }
+  };
+  struct Step {
+    uint32_t attempt = 0;
+    std::map<int64_t, Cell> by_lag;
+    void Persist(Archive& a) { a(attempt, by_lag); }
+  };
+
+  std::map<int64_t, Step> steps_;
+  Step* open_ = nullptr;
+  Cell* cell_ = nullptr;  // of the last token's lag
+  int64_t cell_lag_ = 0;
+};
+
+}  // namespace plumbline::rules

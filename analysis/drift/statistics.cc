@@ -1,0 +1,171 @@
+#include "analysis/drift/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plumbline::rules {
+namespace {
+
+const double kLogHalf = std::log(0.5);
+
+// Keeps the one value that all sequences give.
+void Agree(double value, bool first, double& kept, bool& mixed) {
+  if (first) {
+    kept = value;
+  } else if (!(value == kept) && !(std::isnan(value) && std::isnan(kept))) {
+    kept = kNotRecorded;
+    mixed = true;
+  }
+}
+
+}  // namespace
+
+void DriftStatistics::Declare(const RolloutSequence& s) {
+  const bool first = sequences == 1;
+  if (first) declared.mode = s.mode;
+  if (s.mode != declared.mode) {
+    declared.mode = v1::LOGPROB_MODE_ABSENT;
+    declared.mixed = true;
+  }
+  declared.heats |= std::isfinite(s.temperature) && s.temperature != 1;
+  declared.cuts |= s.top_p < 1 || s.top_k > 0;
+  Agree(s.temperature, first, declared.temperature, declared.mixed);
+  Agree(s.top_p, first, declared.top_p, declared.mixed);
+  Agree(s.top_k > 0 ? static_cast<double>(s.top_k) : kNotRecorded, first, declared.top_k,
+        declared.mixed);
+}
+
+void DriftStatistics::Take(const RolloutSequence& sequence) {
+  if (sequence.later_epoch) {
+    ++later_epochs;
+    TakeAgain(sequence);
+    return;
+  }
+  ++sequences;
+  last_id_ = sequence.id;
+  last_version_ = sequence.train_version;
+  last_train_.clear();
+  for (const RolloutToken& token : sequence.tokens) last_train_.push_back(token.train);
+  Declare(sequence);
+  differing_ids += sequence.differing_ids;
+  if (sequence.source == v1::LogprobsSequence::SOURCE_RESCORED) {
+    ++rescored;
+    if (std::isfinite(sequence.rescore_k2)) rescore_k2.Add(sequence.rescore_k2);
+    rescore_k2.EndSequence();
+  }
+  broken_turn_ = turns.Take(sequence);
+  slopes.Begin(sequence.worker, sequence.step);
+  strata.BeginSequence(sequence.worker);
+  for (const RolloutToken& token : sequence.tokens) {
+    if (token.judged && token.same_token) TakeToken(sequence, token);
+  }
+  TakeShifts(sequence);
+  slopes.ForSequence([](DriftSlopes& part) { part.EndSequence(); });
+  for (ClusteredSlope* fit : {&on_advantage, &on_cached}) fit->EndSequence();
+  for (ClusteredMean* mean : {&lost_mass, &bounded_k3, &minus_d, &own_k2}) mean->EndSequence();
+  by_lag.EndSequence();
+  jumps.EndSequence();
+  split.EndSequence();
+}
+
+void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
+  if (sequence.id != last_id_ || sequence.train_version == kNoVersion ||
+      sequence.train_version != last_version_ || sequence.tokens.size() != last_train_.size())
+    return;
+  for (size_t i = 0; i < last_train_.size(); ++i) {
+    const double difference = sequence.tokens[i].train - last_train_[i];
+    if (sequence.tokens[i].judged && std::isfinite(difference))
+      trainer_k2.Add(difference * difference / 2);
+  }
+  trainer_k2.EndSequence();
+}
+
+void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutToken& token) {
+  const double d = token.train - token.rollout;
+  const bool lag_known = token.lag >= 0;
+  const bool is_fresh = !lag_known || token.lag == 0;
+  ++judged;
+  if (lag_known) ++with_lag;
+  (is_fresh ? fresh_tokens : stale_tokens) += 1;
+  if (token.rollout == 0) {
+    ++zeros;
+    if (token.train < kLogHalf) ++unlikely_zeros;
+  }
+  (is_fresh ? fresh : stale).Add(d);
+  if (!std::isfinite(d)) return;
+  const int64_t lag = lag_known ? token.lag : DriftSeries::kUnknownLag;
+  series.Add(d, lag, sequence.train_version);
+  strata.Add(d, token.rollout, token.position, token.turn, lag);
+  if (lag_known) {
+    by_lag.Add(static_cast<double>(token.lag), d * d / 2);
+    jumps.Add(token.lag, d);
+  }
+  TakeBehaviour(token, lag_known && token.lag == 0);
+  with_entropy += std::isfinite(token.train + token.train_entropy);
+  if (is_fresh) TakeFresh(sequence, token, d);
+}
+
+void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0) {
+  const double moved = token.train - token.behaviour;
+  if (!std::isfinite(moved)) return;
+  ++with_behaviour;
+  split.Add(at_lag_0, moved, token.behaviour - token.rollout);
+  if (at_lag_0) own_k2.Add(moved * moved / 2);
+}
+
+void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
+                                double d) {
+  const double square = d * d;
+  sizes.Add(std::fabs(d));
+  lattice.Add(d);
+  if (broken_turn_ != TurnPrefixes::kNoTurn && token.turn >= broken_turn_)
+    after_other_prompt += std::min(square, 0.25);
+  bounded_k3.Add(std::min(K3(d), 1.0));
+  minus_d.Add(-d);
+  slopes.ForToken(token.version, [&](DriftSlopes& part) {
+    part.Add(token.train, token.rollout, token.train_entropy);
+  });
+  if (token.rollout < 0) lost_mass.Add(-d - square / 2);
+  if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2);
+  if (sequence.cached_tokens >= 0)
+    on_cached.Add(static_cast<double>(sequence.cached_tokens), std::min(square, 0.25));
+  const auto rounded = [&](const ValueGrid& grid, double value, uint64_t& count) {
+    if (!grid.sixteen_bit()) return;
+    ++count;
+    const double half = grid.HalfUnit(value);
+    rounding_squares += half * half / 3;
+  };
+  rounded(sequence.train_grid, token.train, gridded_train);
+  rounded(sequence.rollout_grid, token.rollout, gridded_rollout);
+}
+
+void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
+  const auto& t = sequence.tokens;
+  for (size_t i = 1; i + 1 < t.size(); ++i) {
+    const bool run = t[i].judged && t[i - 1].judged && t[i + 1].judged &&
+                     t[i - 1].position + 1 == t[i].position &&
+                     t[i].position + 1 == t[i + 1].position;
+    if (!run) continue;
+    const double here = t[i].train - t[i].rollout, back = t[i].train - t[i - 1].rollout,
+                 forward = t[i].train - t[i + 1].rollout;
+    if (!std::isfinite(here) || !std::isfinite(back) || !std::isfinite(forward)) continue;
+    const double inverse = 1 / static_cast<double>(unshifted.count + 1);
+    unshifted.Add(here, inverse);
+    shifted_back.Add(back, inverse);
+    shifted_forward.Add(forward, inverse);
+  }
+}
+
+DriftMoments DriftStatistics::all() const {
+  DriftMoments both = fresh;
+  both.Merge(stale);
+  return both;
+}
+
+double DriftStatistics::rounding_share() const {
+  const double n = static_cast<double>(fresh.count());
+  const double square = 2 * fresh.k2() * n;
+  return square > 0 ? rounding_squares / square : 0;
+}
+
+}  // namespace plumbline::rules

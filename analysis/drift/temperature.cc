@@ -1,0 +1,79 @@
+#include "analysis/drift/temperature.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kExplained = 0.6;     // R^2 on log pi + H_pi
+constexpr double kExplainedToo = 0.3;  // on log mu + H_pi; on log mu, of a small slope
+constexpr double kSmallSlope = 0.05;
+constexpr uint64_t kFewSequences = 32;  // of a part: its standard error is one of that many
+
+// Two-sided normal deviations that chance exceeds with probability p.
+double DeviationsOf(double p) {
+  double low = 0, high = 40;
+  for (int i = 0; i < 60; ++i) {
+    const double z = (low + high) / 2;
+    (std::erfc(z / std::numbers::sqrt2) > p ? low : high) = z;
+  }
+  return high;
+}
+
+TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviations) {
+  TemperatureMark mark;
+  mark.fit = slopes.on_entropy.Fit();
+  if (mark.fit.count > 0) {
+    const SlopeFit other = slopes.on_centred.Fit();
+    const bool one_sign = mark.fit.slope * other.slope > 0;
+    // Upward of 0 the trainer's noise moves the first slope, downward the rollout's the second.
+    const double z = mark.fit.slope > 0 ? other.z() : mark.fit.z();
+    mark.by_entropy = one_sign && std::fabs(z) > deviations &&
+                      std::fabs(mark.fit.z()) > deviations && mark.fit.r2 >= kExplained &&
+                      other.r2 >= kExplainedToo;
+    if (mark.by_entropy || 2 * mark.fit.count > tokens) return mark;
+  }
+  mark.fit = slopes.on_rollout.Fit();
+  // Noise of log mu itself turns d against it by var(d) / var(log mu) at most.
+  const double noise = mark.fit.variance_y / mark.fit.variance_x;
+  mark.by_rollout =
+      std::fabs(mark.fit.slope) > std::max(noise, 0.01) + deviations * mark.fit.standard_error;
+  return mark;
+}
+
+}  // namespace
+
+void DriftSlopes::Add(double train, double rollout, double entropy) {
+  const double d = train - rollout;
+  on_rollout.Add(rollout, d);
+  if (!std::isfinite(train + entropy)) return;
+  on_entropy.Add(train + entropy, d);
+  on_centred.Add(rollout + entropy, d);
+}
+
+void DriftSlopes::EndSequence() {
+  for (ClusteredSlope* fit : {&on_entropy, &on_centred, &on_rollout}) fit->EndSequence();
+}
+
+TemperatureMark FindTemperature(const RolloutSlices<DriftSlopes>& slopes, double tokens,
+                                double most) {
+  TemperatureMark pool, found;
+  slopes.ForEach([&](const SliceName& name, double share, const DriftSlopes& part) {
+    if (pool.found() || found.found()) return;
+    const SlopeFit size = part.on_rollout.Fit();
+    if (!name.pool() && size.sequences < kFewSequences) return;
+    TemperatureMark mark =
+        MarkOf(part, name.pool() ? tokens : size.count, DeviationsOf(share * most));
+    mark.part = name;
+    if (name.pool()) {
+      pool = mark;
+    } else if (mark.found()) {
+      found = mark;
+    }
+  });
+  return found.found() ? found : pool;
+}
+
+}  // namespace plumbline::rules

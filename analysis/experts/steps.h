@@ -1,0 +1,114 @@
+// How a mixture's experts were loaded, step by step: the summaries of all ranks and micro-batches
+// of one step joined, and a window over the latest steps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "analysis/frame/step.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+inline constexpr size_t kPositionBins = 16;
+
+// One step of one layer. Wanted = kept + refused; both contain the padding rows' choices, of which
+// only the number is known.
+struct MixtureStep {
+  int64_t step = 0;
+  std::vector<uint32_t> wanted;  // [E]
+  std::vector<uint32_t> kept;    // [E]; empty: as wanted
+  uint64_t choices = 0;          // by tokens that are not padding
+  uint64_t dropped = 0;          // of these
+  uint64_t padding_choices = 0;  // kept choices of padding rows
+  double entropy = 0;            // mean over tokens of H(p)/ln E; NaN where no call gave one
+  bool positions = true;         // every call that dropped says where in the sequence
+  std::array<uint64_t, kPositionBins> offered{};  // choices by position, of calls that dropped
+  std::array<uint64_t, kPositionBins> refused{};
+
+  uint64_t experts() const { return wanted.size(); }
+  uint64_t kept_of(size_t e) const { return kept.empty() ? wanted[e] : kept[e]; }
+  // Drop share at the last position less that at the first, in points, by weighted least squares
+  // over the bins; 0 without drops, NaN where positions are unknown.
+  double SlopePoints() const;
+  double LargestOverMean() const;  // of wanted loads
+
+  void Persist(Archive& a) {
+    a(step, wanted, kept, choices, dropped, padding_choices, entropy, positions, offered, refused);
+  }
+};
+
+// Which stream of steps a summary belongs to: evaluation batches are not training's.
+struct MixtureKey {
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  std::string layer;
+  std::string op;
+  bool evaluation = false;
+  auto operator<=>(const MixtureKey& other) const {
+    return std::tie(role, layer, op, evaluation) <=>
+           std::tie(other.role, other.layer, other.op, other.evaluation);
+  }
+  void Persist(Archive& a) { a(role, layer, op, evaluation); }
+};
+
+// What was left out of a join.
+struct MixtureGaps {
+  uint64_t unreadable = 0;  // calls without a summary, or whose counts do not add up
+  uint64_t repeated = 0;    // calls that another rank recorded too (tensor parallel): counted once
+  void Persist(Archive& a) { a(unreadable, repeated); }
+};
+
+struct JoinedMixture {
+  MixtureKey key;
+  std::shared_ptr<const MixtureStep> step;  // null when no call could be read
+  MixtureGaps gaps;
+};
+
+// The routing evidence of a step, joined; empty where there is none. Done once for all rules of the
+// step (SiteStep.shared).
+std::shared_ptr<const std::vector<JoinedMixture>> JoinMixture(const SiteStep& step);
+
+// The latest steps of one key, with running sums. Sums are of integers: nothing drifts.
+class MixtureWindow {
+ public:
+  explicit MixtureWindow(size_t size) : size_(size) {}
+
+  // Steps that a later attempt repeats are forgotten. A change of the number of experts starts
+  // afresh.
+  void Take(uint32_t attempt, std::shared_ptr<const MixtureStep> step);
+
+  bool full() const { return steps_.size() == size_; }
+  uint64_t taken() const { return taken_; }
+  const std::deque<std::shared_ptr<const MixtureStep>>& steps() const { return steps_; }
+  uint64_t experts() const { return wanted_.size(); }
+  const std::vector<uint64_t>& wanted() const { return wanted_; }  // [E] sums over the window
+  const std::vector<uint64_t>& kept() const { return kept_; }
+  uint64_t choices() const { return choices_; }
+  uint64_t dropped() const { return dropped_; }
+  uint64_t padding_choices() const { return padding_choices_; }
+
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(attempt_, taken_, steps_, wanted_, kept_, choices_, dropped_, padding_choices_);
+  }
+
+ private:
+  void Add(const MixtureStep& step, bool add);
+
+  size_t size_;
+  uint32_t attempt_ = 0;
+  uint64_t taken_ = 0;  // since the number of experts last changed
+  std::deque<std::shared_ptr<const MixtureStep>> steps_;
+  std::vector<uint64_t> wanted_;
+  std::vector<uint64_t> kept_;
+  uint64_t choices_ = 0;
+  uint64_t dropped_ = 0;
+  uint64_t padding_choices_ = 0;
+};
+
+}  // namespace plumbline::rules

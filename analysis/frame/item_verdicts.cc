@@ -1,0 +1,75 @@
+#include "analysis/frame/item_verdicts.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string_view>
+#include <utility>
+
+namespace plumbline::rules {
+namespace {
+
+// Findings first, by level and strength; then passes, then inconclusive ones.
+int Weight(const v1::Verdict& verdict) {
+  if (verdict.kind() == v1::Verdict::KIND_FINDING)
+    return 100 * verdict.finding().level() + verdict.finding().strength();
+  return verdict.kind() == v1::Verdict::KIND_PASS ? 1 : 0;
+}
+
+}  // namespace
+
+v1::Verdict MakeFinding(const FindingText& text) {
+  v1::Verdict verdict;
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  v1::Finding& f = *verdict.mutable_finding();
+  f.set_level(text.level);
+  f.set_strength(text.strength);
+  f.set_title(text.title);
+  f.set_explanation(text.explanation);
+  f.mutable_cause()->set_id(text.cause);
+  f.mutable_cause()->set_confidence(text.confidence);
+  f.mutable_measured()->set_name(text.measured);
+  f.mutable_measured()->set_value(text.value);
+  f.mutable_measured()->set_unit(text.unit);
+  f.mutable_threshold()->set_value(text.threshold);
+  f.mutable_threshold()->set_source(text.threshold_source);
+  f.set_fix(text.fix);
+  return verdict;
+}
+
+void JudgeItems(const SiteStep& step, const ItemJudge& judge, VerdictSink& out) {
+  std::optional<v1::Verdict> best;
+  std::set<uint32_t> ranks;
+  for (const Item& item : step.items) {
+    std::optional<v1::Verdict> verdict = judge(item);
+    if (!verdict) continue;
+    const int weight = Weight(*verdict);
+    const int before = best ? Weight(*best) : -1;
+    const bool same_level = best && weight / 100 == before / 100;
+    if (!same_level && weight > before) ranks.clear();
+    if (same_level || weight > before) ranks.insert(item.source->rank());
+    if (weight > before) best = std::move(verdict);
+  }
+  if (!best) return;
+  if (best->kind() == v1::Verdict::KIND_FINDING && best->site().ranks().empty()) {
+    for (const uint32_t rank : ranks) best->mutable_site()->add_ranks(rank);
+  }
+  out.Add(*std::move(best));
+}
+
+bool IsAverage(const v1::UpdateConfig& config) {
+  static constexpr std::string_view kNames[] = {"ema", "average", "polyak", "swa"};
+  if (config.optimizer().empty()) return config.decay() >= 0.5 && config.decay() < 1;
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](std::string_view name) { return IsOptimizer(config, name); });
+}
+
+bool IsAccumulation(const v1::UpdateConfig& config) { return config.optimizer() == "accumulation"; }
+
+bool IsOptimizer(const v1::UpdateConfig& config, std::string_view name) {
+  return std::equal(
+      name.begin(), name.end(), config.optimizer().begin(), config.optimizer().end(),
+      [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,48 @@
+// Rules that judge each rank's evidence by itself and answer once for the site and step.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "analysis/frame/step.h"
+#include "analysis/frame/verdict_sink.h"
+
+namespace plumbline::rules {
+
+// The parts of a finding that every rule fills.
+struct FindingText {
+  v1::Level level = v1::LEVEL_UNSPECIFIED;
+  v1::Strength strength = v1::STRENGTH_UNSPECIFIED;
+  std::string title;
+  std::string explanation;
+  std::string cause;
+  std::string measured;  // name
+  double value = 0;
+  std::string unit;
+  double threshold = 0;
+  std::string threshold_source;
+  std::string fix;
+  double confidence = 1;  // in the cause
+};
+
+v1::Verdict MakeFinding(const FindingText& text);
+
+// nullopt: the item is not the rule's concern.
+using ItemJudge = std::function<std::optional<v1::Verdict>(const Item&)>;
+
+// Judges every item and adds at most one verdict: the strongest finding (by level, then strength,
+// then the lowest rank), naming every rank that has one of its level; else a pass, if any; else the
+// first inconclusive.
+void JudgeItems(const SiteStep& step, const ItemJudge& judge, VerdictSink& out);
+
+// True for the kinds of running value that have their own rules: an average of parameters ("ema",
+// or no optimizer named and a decay of at least a half, which no weight decay is), a sum of
+// micro-batch gradients ("accumulation").
+bool IsAverage(const v1::UpdateConfig& config);
+bool IsAccumulation(const v1::UpdateConfig& config);
+// `name` in small letters; trainers write "EMA" and "AMSGrad" too.
+bool IsOptimizer(const v1::UpdateConfig& config, std::string_view name);
+
+}  // namespace plumbline::rules

@@ -1,0 +1,192 @@
+#include "analysis/processes/died_tally.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr int kTerm = 15, kInt = 2, kHup = 1;      // Linux's numbers of signals
+constexpr int64_t kClearlyBefore = 1'000'000'000;  // ns; clocks of hosts differ by less
+
+bool Asked(const v1::Ending& e) {
+  if (e.how() == v1::Ending::HOW_INTERRUPTED) return true;
+  if (e.how() == v1::Ending::HOW_SIGNAL)
+    return e.code() == kTerm || e.code() == kInt || e.code() == kHup;
+  // Frameworks that turn the signal into an exception.
+  return e.type().find("SIGTERM") != std::string::npos ||
+         e.type().find("SignalException") != std::string::npos ||
+         e.type().find("KeyboardInterrupt") != std::string::npos;
+}
+
+// Of one kind: who said it first; of those who said nothing, who stood first.
+bool Earlier(const ProcessEnd* a, const ProcessEnd* b) {
+  if (b == nullptr) return true;
+  const bool gone = a->way == EndWay::kGone && b->way == EndWay::kGone;
+  return std::make_tuple(gone ? a->newest_step : a->said.unix_ns(), a->role, a->rank) <
+         std::make_tuple(gone ? b->newest_step : b->said.unix_ns(), b->role, b->rank);
+}
+
+// A record that breaks off says nothing by itself: where others of its role said goodbye, or are a
+// window of steps further, its process is not there any more.
+void Conclude(RunEnds* run) {
+  std::map<v1::Role, std::pair<bool, int64_t>> of;  // somebody said goodbye; the furthest
+  for (const ProcessEnd& end : run->ends) {
+    auto& [said, furthest] = of.try_emplace(end.role, false, ProcessEnd::kNever).first->second;
+    said |= end.way == EndWay::kWell || end.way == EndWay::kSaid;
+    furthest = std::max(furthest, end.complete_through);
+  }
+  for (ProcessEnd& end : run->ends) {
+    const auto& [said, furthest] = of.at(end.role);
+    const bool behind = end.newest_step != ProcessEnd::kNever && end.newest_step < furthest &&
+                        static_cast<uint64_t>(furthest) - static_cast<uint64_t>(end.newest_step) >=
+                            static_cast<uint64_t>(run->window_steps);
+    if (end.way == EndWay::kOpen && (said || behind)) end.way = EndWay::kGone;
+  }
+}
+
+// Rollout workers are commonly killed when training is done: nobody misses them.
+void ForgiveRollouts(RunEnds* run) {
+  bool any = false, all_well = true;
+  for (const ProcessEnd& end : run->ends) {
+    if (end.role == v1::ROLE_ROLLOUT) continue;
+    any = true;
+    all_well &= end.way == EndWay::kWell;
+  }
+  if (!any || !all_well) return;
+  for (ProcessEnd& end : run->ends) {
+    if (end.role == v1::ROLE_ROLLOUT && end.way == EndWay::kGone) end.way = EndWay::kWell;
+  }
+}
+
+}  // namespace
+
+Kind KindOf(const ProcessEnd& end) {
+  if (end.way == EndWay::kGone) return kGoneKind;
+  if (end.said.how() == v1::Ending::HOW_UNSPECIFIED) return kThread;
+  if (Asked(end.said)) return kAsked;
+  return end.followed ? kFollower : kOwn;
+}
+
+const ProcessEnd* FirstOf(const Firsts& of) {
+  const ProcessEnd* own = of[kOwn];
+  const ProcessEnd* gone = of[kGoneKind];
+  const ProcessEnd* asked = of[kAsked];
+  // Who asked them to end did so before: what broke then is its consequence.
+  if (own != nullptr && asked != nullptr &&
+      asked->said.unix_ns() < own->said.unix_ns() - kClearlyBefore) {
+    own = nullptr;
+  }
+  if (own != nullptr && gone != nullptr && own->newest_step != ProcessEnd::kNever &&
+      gone->newest_step < own->newest_step - 1) {
+    return gone;  // it stood while the other went on
+  }
+  if (own != nullptr) return own;
+  if (gone != nullptr) return gone;
+  const ProcessEnd* follower = of[kFollower];
+  if (follower != nullptr && asked != nullptr)
+    return asked->said.unix_ns() <= follower->said.unix_ns() + kClearlyBefore ? asked : follower;
+  if (follower != nullptr) return follower;
+  return asked != nullptr ? asked : of[kThread];
+}
+
+Cause CauseOf(const ProcessEnd& first, bool together, bool alone) {
+  static constexpr Cause kGoneCause = {
+      "gone", v1::LEVEL_ERROR,
+      "Look for what ended the process named first: its exit status, its last lines, the kernel's "
+      "log on its host (out of memory, a segmentation fault)."};
+  static constexpr Cause kTogether = {
+      "gone-together", v1::LEVEL_ERROR,
+      "Look for what ended all of them at once: the scheduler's log (cancelled, out of time, out "
+      "of memory), the same fault on every rank, their hosts."};
+  static constexpr Cause kException = {"exception", v1::LEVEL_ERROR,
+                                       "Mend what the exception says, on the rank named first; "
+                                       "the others' errors follow from it."};
+  static constexpr Cause kUnwinding = {
+      "unwinding", v1::LEVEL_WARNING,
+      "Look at the exception; where it is how this trainer ends, leave the run's block first."};
+  static constexpr Cause kExit = {"exit-status", v1::LEVEL_WARNING,
+                                  "Look at why the trainer ended itself with this status."};
+  static constexpr Cause kSignal = {"signal", v1::LEVEL_ERROR,
+                                    "Look at what sent the signal, and at the host's log."};
+  static constexpr Cause kTerminated = {
+      "terminated", v1::LEVEL_WARNING,
+      "Nothing, where the job was preempted or cancelled; else look at who sent the signal."};
+  static constexpr Cause kInterrupted = {"interrupted", v1::LEVEL_NOTE,
+                                         "Nothing: somebody stopped it."};
+  static constexpr Cause kThreadEnded = {
+      "thread-exception", v1::LEVEL_NOTE,
+      "Look at whether the run needed that thread; catch what it may raise."};
+  if (first.way == EndWay::kGone) return together ? kTogether : kGoneCause;
+  const v1::Ending& e = first.said;
+  Cause cause = kException;
+  if (e.how() == v1::Ending::HOW_UNSPECIFIED) cause = kThreadEnded;
+  if (e.how() == v1::Ending::HOW_SIGNAL) cause = kSignal;
+  if (e.how() == v1::Ending::HOW_UNWINDING) cause = kUnwinding;
+  if (e.how() == v1::Ending::HOW_EXIT && e.type().empty()) cause = kExit;
+  const bool by_hand = e.how() == v1::Ending::HOW_INTERRUPTED ||
+                       e.type().find("KeyboardInterrupt") != std::string::npos ||
+                       (e.how() == v1::Ending::HOW_SIGNAL && e.code() == kInt);
+  if (Asked(e)) cause = by_hand ? kInterrupted : kTerminated;
+  if (!alone && (cause.id == kUnwinding.id || cause.id == kExit.id)) cause.level = v1::LEVEL_ERROR;
+  return cause;
+}
+
+void ConcludeEnds(RunEnds* run) {
+  if (!run->told && !run->superseded) Conclude(run);
+  ForgiveRollouts(run);
+}
+
+Tally CountEnds(const RunEnds& run) {
+  Tally tally;
+  for (const ProcessEnd& end : run.ends) {
+    if (end.way == EndWay::kOpen) ++tally.open;
+    if (end.way == EndWay::kWell) ++tally.well;
+    if (end.way == EndWay::kUnreachable) ++tally.unreachable;
+    if (end.way != EndWay::kGone && end.way != EndWay::kSaid) continue;
+    const Kind kind = KindOf(end);
+    ++tally.bad[kind];
+    if (Earlier(&end, tally.first[kind])) tally.first[kind] = &end;
+  }
+  return tally;
+}
+
+bool ReadsLikeFollower(const v1::Ending& ending) {
+  static constexpr std::string_view kWords[] = {"NCCL",
+                                                "nccl",
+                                                "gloo",
+                                                "Gloo",
+                                                "DistBackend",
+                                                "DistNetwork",
+                                                "DistStore",
+                                                "ProcessGroup",
+                                                "TCPStore",
+                                                "Watchdog",
+                                                "Broken pipe",
+                                                "BrokenPipe",
+                                                "ConnectionReset",
+                                                "ConnectionAborted",
+                                                "ConnectionRefused",
+                                                "Connection reset",
+                                                "Connection closed",
+                                                "Connection refused",
+                                                "closed by peer",
+                                                "Socket closed",
+                                                "Socket Timeout",
+                                                "MPI_ERR",
+                                                "ucx",
+                                                "UCX",
+                                                "EOFError",
+                                                "RayActor",
+                                                "ActorDied",
+                                                "store timeout"};
+  return std::any_of(std::begin(kWords), std::end(kWords), [&](std::string_view word) {
+    return ending.type().find(word) != std::string::npos ||
+           ending.text().find(word) != std::string::npos;
+  });
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,267 @@
+// What health/run-died says: who went first, how, and who followed.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/processes/died_tally.h"
+#include "analysis/processes/process_end.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr size_t kTitle = 70;
+
+std::string RankName(const ProcessEnd& end) {
+  return absl::StrCat(end.role == v1::ROLE_ROLLOUT ? "rollout " : "", "rank ", end.rank);
+}
+
+std::string Plural(uint64_t n, const char* one, const char* many) {
+  return absl::StrCat(n, " ", n == 1 ? one : many);
+}
+
+std::string SignalName(const v1::Ending& e) {
+  return e.type().empty() ? absl::StrCat("signal ", e.code()) : e.type();
+}
+
+// What ends it, as part of a title: "ValueError".
+std::string Brief(const ProcessEnd& end) {
+  const v1::Ending& e = end.said;
+  switch (e.how()) {
+    case v1::Ending::HOW_SIGNAL:
+      return SignalName(e);
+    case v1::Ending::HOW_INTERRUPTED:
+      return "interrupted by hand";
+    case v1::Ending::HOW_EXIT:
+      return e.type().empty() ? absl::StrCat("exit status ", e.code()) : e.type();
+    case v1::Ending::HOW_EXCEPTION:
+    case v1::Ending::HOW_UNWINDING:
+      return e.type().empty() ? "an exception" : e.type();
+    default:
+      return "an exception in a thread";
+  }
+}
+
+std::string Whole(const v1::Ending& e) {
+  std::string text = e.type().empty() ? "an exception" : e.type();
+  if (!e.text().empty()) absl::StrAppend(&text, ": ", e.text());
+  if (!e.where().empty()) absl::StrAppend(&text, ", at ", e.where());
+  return text;
+}
+
+std::string HowItEnded(const ProcessEnd& end, bool told) {
+  const v1::Ending& e = end.said;
+  if (end.way == EndWay::kGone) {
+    return told ? "ended without a word: its connection broke while it was heard, and it did not "
+                  "come back"
+                : "ended without a word: its record breaks off, where others went on or said "
+                  "goodbye";
+  }
+  switch (e.how()) {
+    case v1::Ending::HOW_EXCEPTION:
+      return absl::StrCat("ended by an exception that nobody caught: ", Whole(e));
+    case v1::Ending::HOW_EXIT:
+      return absl::StrCat("ended with exit status ", e.code(),
+                          e.type().empty() ? "" : absl::StrCat(" while it handled ", Whole(e)));
+    case v1::Ending::HOW_SIGNAL:
+      return absl::StrCat("was ended by ", SignalName(e));
+    case v1::Ending::HOW_INTERRUPTED:
+      return "was interrupted by hand";
+    case v1::Ending::HOW_UNWINDING:
+      return absl::StrCat("closed the run while an exception was on its way: ", Whole(e));
+    default:
+      return absl::StrCat("said goodbye, but a thread of it had ended by ", e.thread());
+  }
+}
+
+struct LastValue {
+  std::string series;
+  int64_t step = ProcessEnd::kNever;
+  double value = 0;
+};
+
+LastValue LastOf(const ProcessEnd& end) {
+  LastValue last{end.series, end.value_step, end.value};
+  // The trainer's own last words may be newer than what it could deliver.
+  for (const v1::Ending::Last& said : end.said.last()) {
+    const bool same = said.series() == last.series;
+    if (last.series.empty() || (same && said.step() > last.step))
+      last = {said.series(), said.step(), said.value()};
+  }
+  return last;
+}
+
+std::string ValueText(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.6g", value)
+         : std::isnan(value)  ? "nan"
+         : value > 0          ? "inf"
+                              : "-inf";
+}
+
+int64_t StepOf(const ProcessEnd& end) { return std::max<int64_t>(end.newest_step, 0); }
+
+std::string Title(const ProcessEnd& first, bool together, uint64_t all) {
+  if (together) return absl::StrCat("all ", all, " ranks ended without a word");
+  std::string title;
+  if (first.way == EndWay::kGone) {
+    title = absl::StrCat(RankName(first), " ended without a word");
+  } else if (first.said.how() == v1::Ending::HOW_UNSPECIFIED) {
+    title = absl::StrCat("a thread of ", RankName(first), " ended by an exception");
+  } else {
+    title = absl::StrCat(RankName(first), " ended: ", Brief(first));
+    const std::string at = absl::StrCat(" at ", first.said.where());
+    if (!first.said.where().empty() && title.size() + at.size() <= kTitle) title += at;
+  }
+  if (title.size() <= kTitle) return title;
+  size_t end = kTitle - 3;
+  while (end > 0 && (static_cast<unsigned char>(title[end]) & 0xC0) == 0x80) --end;
+  return title.substr(0, end) + "...";
+}
+
+std::string Followers(const Tally& tally, const ProcessEnd& first) {
+  static constexpr const char* kWords[kKinds] = {
+      "by errors of their own", "without a word", "because communication failed",
+      "because they were asked to end", "well, but for a thread"};
+  std::array<uint64_t, kKinds> bad = tally.bad;
+  --bad[KindOf(first)];
+  const uint64_t all = tally.all_bad() - 1;
+  std::string text;
+  if (all > 0) {
+    std::string how;
+    for (int kind = 0; kind < kKinds; ++kind) {
+      if (bad[static_cast<size_t>(kind)] == 0) continue;
+      absl::StrAppend(&how, how.empty() ? "" : ", ", bad[static_cast<size_t>(kind)], " ",
+                      kWords[kind]);
+    }
+    text = absl::StrCat(" ", Plural(all, "other rank", "other ranks"), " followed (", how, ").");
+  }
+  if (tally.well > 0)
+    absl::StrAppend(&text, " ", Plural(tally.well, "rank", "ranks"), " said goodbye.");
+  if (tally.open > 0)
+    absl::StrAppend(&text, " Of ", Plural(tally.open, "rank", "ranks"), " no end is known.");
+  if (tally.unreachable > 0)
+    absl::StrAppend(&text, " ", Plural(tally.unreachable, "rank", "ranks"),
+                    " cannot be reached and may live.");
+  return text;
+}
+
+std::string Explanation(const RunEnds& run, const Tally& tally, const ProcessEnd& first,
+                        bool together) {
+  std::string text;
+  if (together) {
+    text = absl::StrCat("All ", run.ends.size(),
+                        " processes ended without a word, as under SIGKILL, a fault or out of "
+                        "memory; the first to stand still was ",
+                        RankName(first));
+  } else {
+    text = Capitalised(RankName(first));
+    if (!first.host.empty()) absl::StrAppend(&text, " (", first.host, ")");
+  }
+  if (first.newest_step != ProcessEnd::kNever)
+    absl::StrAppend(&text, ", in step ", first.newest_step, together ? "" : ",");
+  if (!together) absl::StrAppend(&text, " ", HowItEnded(first, run.told));
+  absl::StrAppend(&text, ".");
+  if (const LastValue last = LastOf(first); !last.series.empty())
+    absl::StrAppend(&text, " Its last ", last.series, " was ", ValueText(last.value), " (step ",
+                    last.step, ").");
+  if (!first.said.thread().empty() && first.said.how() != v1::Ending::HOW_UNSPECIFIED)
+    absl::StrAppend(&text, " A thread of it had ended by ", first.said.thread(), ".");
+  absl::StrAppend(&text, together ? "" : Followers(tally, first));
+  if (run.superseded) absl::StrAppend(&text, " A later attempt goes on.");
+  return text;
+}
+
+void PutDetails(const RunEnds& run, const Tally& tally, const ProcessEnd& first, const char* kind,
+                google::protobuf::Struct& details) {
+  Put(details, "kind", kind);
+  Put(details, "rank", static_cast<double>(first.rank));
+  for (const auto& [key, text] : {std::pair<const char*, const std::string&>{"host", first.host},
+                                  {"type", first.said.type()},
+                                  {"where", first.said.where()}}) {
+    if (!text.empty()) Put(details, key, text);
+  }
+  if (first.said.code() != 0) Put(details, "code", static_cast<double>(first.said.code()));
+  Put(details, "attempt", static_cast<double>(run.attempt));
+  if (first.newest_step != ProcessEnd::kNever)
+    Put(details, "last_step", static_cast<double>(first.newest_step));
+  Put(details, "followed", static_cast<double>(tally.all_bad() - 1));
+  Put(details, "well", static_cast<double>(tally.well));
+  Put(details, "unknown", static_cast<double>(tally.open + tally.unreachable));
+  PutFlag(details, "restarted", run.superseded);
+  const LastValue last = LastOf(first);
+  if (last.series.empty()) return;
+  google::protobuf::Struct& scalar = PutStruct(details, "last_scalar");
+  Put(scalar, "series", last.series);
+  Put(scalar, "step", static_cast<double>(last.step));
+  if (std::isfinite(last.value)) {
+    Put(scalar, "value", last.value);
+  } else {
+    Put(scalar, "value", ValueText(last.value));
+  }
+}
+
+v1::Verdict FindingOf(const RunEnds& run, const Tally& tally) {
+  const ProcessEnd& first = *FirstOf(tally.first);
+  const uint64_t all = run.ends.size();
+  const bool together = all > 1 && tally.bad[kGoneKind] == all;
+  const bool alone = tally.bad[kGoneKind] + tally.bad[kFollower] + tally.bad[kOwn] <= 1;
+  const Cause cause = CauseOf(first, together, alone);
+  v1::Verdict verdict;
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  SetPlace(verdict, "", "process", StepOf(first), StepOf(first), std::array{first.rank});
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_level(cause.level);
+  const bool whole = run.over || tally.open + tally.unreachable == 0;
+  finding.set_strength(whole ? v1::STRENGTH_PROVED : v1::STRENGTH_BOUNDED);
+  if (!whole) verdict.add_assumptions("who ended first is among those whose end is known by now");
+  finding.set_title(Title(first, together, all));
+  finding.set_explanation(Explanation(run, tally, first, together));
+  finding.set_fix(cause.fix);
+  finding.mutable_cause()->set_id(cause.id);
+  finding.mutable_cause()->set_confidence(1);
+  finding.mutable_measured()->set_name("last step");
+  finding.mutable_measured()->set_value(static_cast<double>(StepOf(first)));
+  finding.mutable_measured()->set_unit("step");
+  finding.mutable_threshold()->set_source("a process that ends well says goodbye");
+  finding.set_sample_size(all);
+  PutDetails(run, tally, first, cause.id, *verdict.mutable_details());
+  Put(*finding.mutable_witness(), "process", absl::StrCat(RankName(first), " on ", first.host));
+  Put(*finding.mutable_witness(), "end",
+      first.way == EndWay::kGone   ? "no word"
+      : first.said.where().empty() ? Brief(first)
+                                   : absl::StrCat(Brief(first), " at ", first.said.where()));
+  return verdict;
+}
+
+}  // namespace
+
+std::optional<v1::Verdict> DiedVerdict(const RunEnds& given) {
+  if (given.ends.empty()) return std::nullopt;
+  RunEnds run = given;
+  ConcludeEnds(&run);
+  const Tally tally = CountEnds(run);
+  if (tally.all_bad() > 0) return FindingOf(run, tally);
+  v1::Verdict verdict;
+  if (tally.unreachable > 0) {
+    verdict = Inconclusive(
+        absl::StrCat("unreachable: ", Plural(tally.unreachable, "process", "processes"),
+                     " could not be reached any more; whether they ended is not known"));
+  } else if (tally.open > 0) {
+    if (run.told || run.superseded) return std::nullopt;
+    verdict = Inconclusive(
+        absl::StrCat("unfinished: ", Plural(tally.open, "record breaks", "records break"),
+                     " off without a goodbye, and nothing tells whether the run went on"));
+  } else {
+    verdict = Pass("every process said goodbye");
+  }
+  int64_t last = 0;
+  for (const ProcessEnd& end : run.ends) last = std::max(last, end.newest_step);
+  SetPlace(verdict, "", "process", last, last, std::array<uint32_t, 0>{});
+  return verdict;
+}
+
+}  // namespace plumbline::rules

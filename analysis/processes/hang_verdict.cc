@@ -1,0 +1,127 @@
+#include "analysis/processes/hang_verdict.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+template <typename List>
+std::string Ranks(const List& ranks, bool begins_sentence = false) {
+  constexpr int kShown = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  if (begins_sentence) text[0] = 'R';
+  for (int i = 0; i < ranks.size() && i < kShown; ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", ranks.Get(i));
+  }
+  if (ranks.size() > kShown) absl::StrAppend(&text, " and ", ranks.size() - kShown, " more");
+  return text;
+}
+
+std::string TitleOf(const v1::RanksHung& h) {
+  switch (h.cause()) {
+    case v1::RanksHung::CAUSE_GONE:
+      return Ranks(h.ranks()) + " ended without a goodbye, and the others wait";
+    case v1::RanksHung::CAUSE_UNREACHABLE:
+      return Ranks(h.ranks()) + " cannot be reached any more, and the others wait";
+    default:
+      break;
+  }
+  if (h.ranks().empty()) return absl::StrCat("no rank goes on beyond step ", h.step());
+  return absl::StrCat(Ranks(h.ranks()), h.ranks_size() == 1 ? " hangs" : " hang", " in step ",
+                      h.step());
+}
+
+std::string Explanation(const v1::RanksHung& h) {
+  const bool one = h.ranks_size() == 1;
+  std::string text = absl::StrFormat(
+      "Heartbeats go on, steps do not: %.1f s without a step, where a step takes %.3g s and the "
+      "longest pause before took %.3g s.",
+      Seconds(h.still_ns()), Seconds(h.step_ns()), Seconds(h.longest_ns()));
+  if (h.cause() == v1::RanksHung::CAUSE_GONE) {
+    absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
+                    one ? " broke off while its heartbeats came: its process ended."
+                        : " broke off while their heartbeats came: their processes ended.");
+  } else if (h.cause() == v1::RanksHung::CAUSE_UNREACHABLE) {
+    absl::StrAppend(&text, " ", Ranks(h.ranks(), true),
+                    one ? " fell silent before its connection broke: its host or network is lost."
+                        : " fell silent before their connections broke: their hosts or networks "
+                          "are lost.");
+  } else if (!h.ranks().empty() && !h.waiting().empty()) {
+    absl::StrAppend(&text, " ", Ranks(h.waiting(), true), " came further and ",
+                    h.waiting_size() == 1 ? "waits." : "wait.");
+  } else if (h.ranks().empty()) {
+    absl::StrAppend(&text, " All stand in the same step: who holds them is not told by steps.");
+  }
+  return text;
+}
+
+const char* FixOf(const v1::RanksHung& h) {
+  switch (h.cause()) {
+    case v1::RanksHung::CAUSE_GONE:
+      return "Look for what ended the process (its exit status, the kernel's log: out of memory), "
+             "and restart the job: the others wait for ever.";
+    case v1::RanksHung::CAUSE_UNREACHABLE:
+      return "Look at the host and its network; restart the job without it.";
+    default:
+      return "Take stacks of the named ranks (py-spy dump, gdb); with NCCL, the flight recorder. A "
+             "long stage that is meant: declare it with run.span(\"checkpoint\"), \"evaluation\" "
+             "or "
+             "\"compile\".";
+  }
+}
+
+const char* CauseId(const v1::RanksHung& h) {
+  switch (h.cause()) {
+    case v1::RanksHung::CAUSE_GONE:
+      return "process-gone";
+    case v1::RanksHung::CAUSE_UNREACHABLE:
+      return "network-lost";
+    default:
+      return "stuck";
+  }
+}
+
+}  // namespace
+
+v1::Verdict HangVerdict(const v1::RanksHung& h) {
+  v1::Verdict verdict;
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  v1::FindingSite& site = *verdict.mutable_site();
+  site.set_op("step");
+  site.set_step_first(h.step());
+  site.set_step_last(h.step());
+  *site.mutable_ranks() = h.ranks().empty() ? h.waiting() : h.ranks();
+  v1::Finding& finding = *verdict.mutable_finding();
+  const bool named = !h.ranks().empty() && !h.waiting().empty();
+  finding.set_level(named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
+  finding.set_strength(v1::STRENGTH_BOUNDED);
+  finding.set_title(TitleOf(h));
+  finding.set_explanation(Explanation(h));
+  finding.set_fix(FixOf(h));
+  finding.mutable_cause()->set_id(CauseId(h));
+  finding.mutable_cause()->set_confidence(1);
+  finding.mutable_measured()->set_name("time without a step");
+  finding.mutable_measured()->set_value(Seconds(h.still_ns()));
+  finding.mutable_measured()->set_unit("s");
+  finding.mutable_threshold()->set_value(Seconds(h.threshold_ns()));
+  finding.mutable_threshold()->set_source(
+      "the longest of liveness.hang_seconds, 5 median steps and twice the longest pause before");
+  verdict.add_assumptions("no stage that is not declared takes so long");
+  google::protobuf::Struct& details = *verdict.mutable_details();
+  const auto list = [&](const char* key, const auto& ranks) {
+    auto& values = *(*details.mutable_fields())[key].mutable_list_value();
+    for (const uint32_t rank : ranks) values.add_values()->set_number_value(rank);
+  };
+  list("ranks", h.ranks());
+  list("waiting", h.waiting());
+  Put(details, "kind", named ? "not-launched" : "not-completed");
+  return verdict;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,339 @@
+#include "analysis/rollout/join.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+
+#include "analysis/frame/archive_proto.h"
+#include "analysis/rollout/content.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kShared[] = "rollout-join";
+constexpr uint64_t kWindowSteps = 64;
+constexpr size_t kMostBytes = 64u << 20;  // of halves that wait
+constexpr size_t kRemembered = 1u << 17;  // sequences, twice
+
+using Message = std::shared_ptr<const v1::LogprobsSequence>;
+using SiteKey = std::pair<std::string, std::string>;
+using StepKey = std::pair<uint32_t, int64_t>;  // (attempt, step)
+
+// Is `later` more than the window past `earlier`?
+bool Passed(int64_t later, int64_t earlier) {
+  return later > earlier &&
+         static_cast<uint64_t>(later) - static_cast<uint64_t>(earlier) > kWindowSteps;
+}
+
+// Remembers the last sequences seen, at most twice kRemembered.
+class Memory {
+ public:
+  // Was it there?
+  bool Add(uint64_t hash) {
+    if (young_.contains(hash) || old_.contains(hash)) return true;
+    if (young_.size() >= kRemembered) {
+      old_ = std::move(young_);
+      young_.clear();
+    }
+    young_.insert(hash);
+    return false;
+  }
+  void Persist(Archive& a) { a(young_, old_); }
+
+ private:
+  std::unordered_set<uint64_t> young_, old_;
+};
+
+}  // namespace
+
+// One site's halves. A later attempt's step comes after every step of earlier ones.
+class RolloutJoin::State {
+ public:
+  std::vector<RolloutBatch> Take(const SiteStep& step) {
+    Site& site = sites_[{step.site.layer(), step.site.op()}];
+    const StepKey key{step.attempt, step.step};
+    bool train = false, rollout = false;
+    for (const Item& item : step.items) {
+      if (!item.evidence->has_logprobs()) continue;
+      for (const v1::LogprobsSequence& s : item.evidence->logprobs().sequences())
+        Sort(s, *item.source, key, site, &train, &rollout);
+    }
+    if (train) site.train_closed = std::max(site.train_closed, step.step);
+    if (rollout) site.rollout_closed = std::max(site.rollout_closed, step.step);
+    std::vector<RolloutBatch> done = Release(site, false);
+    Keep(site);
+    GiveUpRollouts(site);
+    while (bytes_ > kMostBytes && GiveUpOldest(site, &done)) {
+    }
+    for (RolloutBatch& batch : done) Name(step.site.layer(), step.site.op(), &batch);
+    return done;
+  }
+
+  const Batches& Finish() {
+    if (rest_ != nullptr) return rest_;
+    auto rest = std::make_shared<std::vector<RolloutBatch>>();
+    for (auto& [key, site] : sites_) {
+      for (RolloutBatch& batch : Release(site, true)) {
+        Name(key.first, key.second, &batch);
+        rest->push_back(std::move(batch));
+      }
+      for (const auto& [id, waiting] : site.rollouts)
+        site.counts.given_up_rollout += waiting.size();
+      site.rollouts.clear();
+    }
+    rest_ = std::move(rest);
+    return rest_;
+  }
+
+  RolloutJoinCounts counts(const SiteKey& key) const {
+    const auto found = sites_.find(key);
+    if (found == sites_.end()) return {};
+    RolloutJoinCounts counts = found->second.counts;
+    for (const auto& [step, pending] : found->second.pending) {
+      for (const Half& half : pending.halves) counts.waiting_train += half.rollout == nullptr;
+    }
+    for (const auto& [id, waiting] : found->second.rollouts)
+      counts.waiting_rollout += waiting.size();
+    return counts;
+  }
+
+  // rest_ is what Finish hands out, as the run ends.
+  void Persist(Archive& a) {
+    a.Version(1);
+    a(sites_, bytes_);
+  }
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+
+  // Of the trainer; `rollout` is null while it waits. A whole sequence is both.
+  struct Half {
+    const v1::LogprobsSequence* train = nullptr;
+    const v1::LogprobsSequence* rollout = nullptr;
+    Message train_owner, rollout_owner;
+
+    // Between steps both messages are owned.
+    void Persist(Archive& a) {
+      bool whole = rollout != nullptr && rollout == train;
+      a(train_owner, rollout_owner, whole);
+      train = train_owner.get();
+      rollout = whole ? train : rollout_owner.get();
+    }
+  };
+  struct Pending {
+    std::vector<Half> halves;
+    std::set<uint32_t> ranks;
+    void Persist(Archive& a) { a(halves, ranks); }
+  };
+  struct Site {
+    std::map<StepKey, Pending> pending;
+    std::map<std::string, std::map<int64_t, Message>> rollouts;  // by id, then step
+    std::set<std::pair<int64_t, std::string>> rollout_steps;     // the same, by step
+    int64_t train_closed = kNever;
+    int64_t rollout_closed = kNever;
+    Memory memory;
+    RolloutJoinCounts counts;
+
+    void Persist(Archive& a) {
+      a(pending, rollouts, rollout_steps, train_closed, rollout_closed, memory, counts);
+    }
+  };
+
+  void Sort(const v1::LogprobsSequence& s, const v1::Source& source, const StepKey& key, Site& site,
+            bool* train, bool* rollout) {
+    const bool has_train = s.train().has_logprobs();
+    const bool has_rollout = s.rollout().has_logprobs();
+    if (!has_train && !has_rollout) {
+      ++site.counts.empty;
+      return;
+    }
+    if (has_train) {
+      Pending& pending = site.pending[key];
+      pending.ranks.insert(source.rank());
+      pending.halves.push_back({&s, has_rollout ? &s : nullptr, nullptr, nullptr});
+      *train = true;
+      return;
+    }
+    *rollout = true;
+    auto copy = std::make_shared<v1::LogprobsSequence>(s);
+    bytes_ += copy->ByteSizeLong();
+    // The same id twice in a step: the later one takes the earlier one's place.
+    Message& slot = site.rollouts[s.id()][key.second];
+    if (slot != nullptr) Drop(slot, site.counts.given_up_rollout);
+    slot = std::move(copy);
+    site.rollout_steps.emplace(key.second, s.id());
+  }
+
+  void Drop(const Message& message, uint64_t& counter) {
+    bytes_ -= message->ByteSizeLong();
+    ++counter;
+  }
+
+  // Takes the half of the same step, if it can be one sequence's, else, once the rollout's steps
+  // have come as far, that of the lowest step with the same tokens.
+  bool Meet(Site& site, int64_t step, Half& half) {
+    if (half.rollout != nullptr) return true;
+    const auto found = site.rollouts.find(half.train->id());
+    if (found == site.rollouts.end()) return false;
+    auto at = found->second.find(step);
+    if (at != found->second.end() && !Akin(*half.train, *at->second)) at = found->second.end();
+    if (at == found->second.end() && site.rollout_closed >= step) {
+      at = std::find_if(found->second.begin(), found->second.end(), [&](const auto& waiting) {
+        return !Passed(waiting.first, step) && !Passed(step, waiting.first) &&
+               SameTokens(*half.train, *waiting.second);
+      });
+    }
+    if (at == found->second.end()) return false;
+    half.rollout_owner = at->second;
+    half.rollout = half.rollout_owner.get();
+    bytes_ -= half.rollout->ByteSizeLong();
+    site.rollout_steps.erase({at->first, half.train->id()});
+    found->second.erase(at);
+    if (found->second.empty()) site.rollouts.erase(found);
+    return true;
+  }
+
+  // Trainer's steps from the oldest on, up to the first that still waits.
+  std::vector<RolloutBatch> Release(Site& site, bool all) {
+    std::vector<RolloutBatch> done;
+    if (all) site.rollout_closed = std::numeric_limits<int64_t>::max();
+    while (!site.pending.empty()) {
+      const auto first = site.pending.begin();
+      const int64_t step = first->first.second;
+      bool met = true;
+      for (Half& half : first->second.halves) met &= Meet(site, step, half);
+      const bool passed = Passed(site.rollout_closed, step);
+      if (!met && !passed && !all) break;
+      done.push_back(HandOut(site, first->first, first->second));
+      site.pending.erase(first);
+    }
+    return done;
+  }
+
+  RolloutBatch HandOut(Site& site, const StepKey& key, Pending& pending) {
+    RolloutBatch batch;
+    batch.attempt = key.first;
+    batch.step = key.second;
+    batch.ranks.assign(pending.ranks.begin(), pending.ranks.end());
+    std::stable_sort(pending.halves.begin(), pending.halves.end(),
+                     [](const Half& a, const Half& b) { return a.train->id() < b.train->id(); });
+    for (Half& half : pending.halves) {
+      if (half.train_owner != nullptr) bytes_ -= half.train_owner->ByteSizeLong();
+      if (half.rollout == nullptr) {
+        ++site.counts.given_up_train;
+        ++batch.unmatched;
+        continue;
+      }
+      ++site.counts.sequences;
+      const bool later = site.memory.Add(ContentOf(*half.rollout, key.second));
+      batch.entries.push_back(
+          {half.train, half.rollout, later, {half.train_owner, half.rollout_owner}});
+    }
+    return batch;
+  }
+
+  // What waits must outlive the step's evidence.
+  void Keep(Site& site) {
+    for (auto& [step, pending] : site.pending) {
+      for (Half& half : pending.halves) {
+        if (half.train_owner != nullptr) continue;
+        half.train_owner = std::make_shared<v1::LogprobsSequence>(*half.train);
+        if (half.rollout == half.train) half.rollout = half.train_owner.get();
+        half.train = half.train_owner.get();
+        bytes_ += half.train->ByteSizeLong();
+      }
+    }
+  }
+
+  void GiveUpRollout(Site& site) {
+    const auto [step, id] = *site.rollout_steps.begin();
+    const auto found = site.rollouts.find(id);
+    Drop(found->second.at(step), site.counts.given_up_rollout);
+    found->second.erase(step);
+    if (found->second.empty()) site.rollouts.erase(found);
+    site.rollout_steps.erase(site.rollout_steps.begin());
+  }
+
+  // Those that no step of the trainer that still waits or is to come can meet.
+  void GiveUpRollouts(Site& site) {
+    if (site.train_closed == kNever) return;
+    int64_t oldest = site.train_closed;
+    for (const auto& [step, pending] : site.pending) oldest = std::min(oldest, step.second);
+    while (!site.rollout_steps.empty() && Passed(oldest, site.rollout_steps.begin()->first))
+      GiveUpRollout(site);
+  }
+
+  // Too much waits: the oldest step goes, with what of it has met.
+  bool GiveUpOldest(Site& site, std::vector<RolloutBatch>* done) {
+    if (!site.pending.empty()) {
+      const auto first = site.pending.begin();
+      for (Half& half : first->second.halves) Meet(site, first->first.second, half);
+      done->push_back(HandOut(site, first->first, first->second));
+      site.pending.erase(first);
+      return true;
+    }
+    if (site.rollout_steps.empty()) return false;
+    GiveUpRollout(site);
+    return true;
+  }
+
+  static void Name(const std::string& layer, const std::string& op, RolloutBatch* batch) {
+    batch->layer = layer;
+    batch->op = op;
+  }
+
+  std::map<SiteKey, Site> sites_;
+  size_t bytes_ = 0;
+  Batches rest_;
+};
+
+namespace {
+
+// What SiteStep::shared holds.
+struct Shared {
+  std::shared_ptr<RolloutJoin::State> state;
+  RolloutJoin::Batches batches;
+};
+
+}  // namespace
+
+RolloutJoin::RolloutJoin() : state_(std::make_shared<State>()) {}
+
+RolloutJoin::Batches RolloutJoin::Take(const SiteStep& step) {
+  auto& slot = (*step.shared)[kShared];
+  if (slot == nullptr) {
+    auto batches = std::make_shared<std::vector<RolloutBatch>>(state_->Take(step));
+    slot = std::make_shared<Shared>(Shared{state_, std::move(batches)});
+  }
+  const auto& shared = *std::static_pointer_cast<const Shared>(slot);
+  state_ = shared.state;
+  return shared.batches;
+}
+
+RolloutJoin::Batches RolloutJoin::Finish() { return state_->Finish(); }
+
+void RolloutJoin::Persist(Archive& archive) { archive(state_); }
+
+RolloutJoinCounts RolloutJoin::counts(const std::string& layer, const std::string& op) const {
+  return state_->counts({layer, op});
+}
+
+std::string RolloutBatch::ForEach(const std::function<void(const RolloutSequence&)>& visit) const {
+  std::string first_problem;
+  RolloutSequence sequence;
+  for (const Entry& entry : entries) {
+    const absl::Status status = DecodeRollout(*entry.train, *entry.rollout, &sequence);
+    sequence.step = step;
+    sequence.later_epoch = entry.later_epoch;
+    if (status.ok()) visit(sequence);
+    if (!status.ok() && first_problem.empty()) first_problem = std::string(status.message());
+  }
+  return first_problem;
+}
+
+}  // namespace plumbline::rules

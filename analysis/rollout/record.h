@@ -1,0 +1,221 @@
+// The E-test: were the logged tokens drawn from the distribution whose log-probabilities were
+// logged?
+//
+// Upward. Let a token be drawn from mu(.|prefix) and pi be any distribution that does not depend on
+// that draw. Then E[rho | prefix] = sum over mu's support of mu pi/mu = pi(support) <= 1, rho =
+// pi/mu. So for lambda in [0, 1] the factor 1 + lambda (rho - 1) >= 0 has conditional mean at most
+// 1, the product over tokens is a non-negative supermartingale, and so is a mixture over fixed
+// lambdas. By Ville's inequality P(wealth ever reaches 1/alpha) <= alpha. What was logged is rho to
+// within e^eta, eta the half units of both logged values: rho^- = rho e^-eta is at most the true
+// rho.
+//
+// Downward. With mu's support holding pi's, E[rho | prefix] = 1 and
+//   E max(0, 1 + l (1 - rho)) = 1 + E[(l (rho - 1) - 1)^+] <= 1 + l E[rho; rho > 1 + 1/l]
+//                             = 1 + l pi(rho > 1 + 1/l | prefix) <= 1 + l kappa / ln^2(1 + 1/l),
+// by Markov's inequality on the square of d^+ = max(0, ln rho), where kappa >= E_pi[(d^+)^2 |
+// prefix] is declared. (A bound on E_pi[d^2] is one on that; what lies below 0 need not be
+// bounded.) Dividing by the right side gives factors of conditional mean at most 1. E_pi[(d^+)^2] =
+// E_mu[rho (d^+)^2], whose mean is measured: beyond kappa the premise fails. Where the full logits
+// were seen the conditional mean on the left is known and divided by, which needs neither kappa nor
+// equal supports.
+//
+// Sequences that were kept by a choice that saw them: if a share of at least s is kept whatever
+// came before, E[F | kept] <= E[F] / s, F the sequence's factor: s F has conditional mean at
+// most 1. Tokens whose values were computed again have another engine error than when they were
+// drawn; its second moment 2 k2 bounds what that adds to E[rho], to second order: rho is divided by
+// 1 + 2 k2.
+//
+// Every product is kept for the pool and for its parts (rollout/slices.h): what is looked at is the
+// sum of their wealths, each times its share.
+//
+// Wealth is looked at at the ends of steps, so that the order within a step does not matter.
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/rollout/sequence.h"
+#include "analysis/rollout/slices.h"
+#include "analysis/rollout/wealth.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+// A token that a person can look up.
+struct TokenWitness {
+  std::string sequence;
+  int64_t step = 0;
+  int64_t position = 0;
+  int64_t token = -1;
+  double train = 0;
+  double rollout = 0;
+  void Persist(Archive& a) { a(sequence, step, position, token, train, rollout); }
+};
+
+// The tokens with the largest values of something, at most three; ties go to the first.
+class Extremes {
+ public:
+  static constexpr size_t kMost = 3;
+  bool Wants(double value) const {
+    return found_.size() < kMost || value > found_.back().first;  // false for NaN once full
+  }
+  void Add(double value, TokenWitness witness);
+  const std::vector<std::pair<double, TokenWitness>>& found() const { return found_; }
+  void Persist(Archive& a) { a(found_); }
+
+ private:
+  std::vector<std::pair<double, TokenWitness>> found_;  // largest first
+};
+
+// d = log pi - log mu over tokens with both finite, without clamps.
+struct RatioMoments {
+  uint64_t n = 0;
+  long double d = 0, d2 = 0;  // sums
+  long double k3 = 0;         // of rho - 1 - d
+  long double rho_d2 = 0;     // of rho d^2
+  long double rho_rise2 = 0;  // of rho (d^+)^2
+
+  // `gain`: e^d - 1.
+  void Add(double d, double gain);
+  double k1() const { return n > 0 ? static_cast<double>(-this->d / n) : kNotRecorded; }
+  double k2() const { return n > 0 ? static_cast<double>(d2 / n / 2) : kNotRecorded; }
+  double mean_k3() const { return n > 0 ? static_cast<double>(k3 / n) : kNotRecorded; }
+  double mean_rho_rise2() const {
+    return n > 0 ? static_cast<double>(rho_rise2 / n) : kNotRecorded;
+  }
+  double mean_rho_d2() const { return n > 0 ? static_cast<double>(rho_d2 / n) : kNotRecorded; }
+  void Persist(Archive& a) { a(n, d, d2, k3, rho_d2, rho_rise2); }
+};
+
+inline constexpr double kDefaultKappa = .02;
+
+class RecordTest {
+ public:
+  // Either side alarms with probability at most its part of alpha on a true record.
+  explicit RecordTest(double alpha);
+
+  // Why a sequence does not enter; kEnters otherwise.
+  enum class Entry { kEnters, kLaterEpoch, kFiltered, kRescored };
+  Entry Add(const RolloutSequence& sequence);
+  // A row of full logits; `downward_means` [7] or empty.
+  void AddRow(const v1::LogitsRow& row, int64_t step);
+  // All of a step was added: looks at the wealth.
+  void EndStep();
+
+  // Wealth stood at 1/alpha at the end of some step.
+  bool alarmed_up() const { return alarm_token_ != 0; }
+  // The same downward; for the default kappa.
+  bool alarmed_down() const { return alarmed_down_; }
+  // Now, and the premise holds as far as can be measured. Rows of full logits need no kappa.
+  bool DownAlarm(double kappa) const;
+  // Tokens that had entered when upward wealth first stood at 1/alpha at the end of a sequence of
+  // the step that raised the alarm; 0: none.
+  uint64_t alarm_token() const { return alarm_token_; }
+  // ln of the sum over the parts of share * wealth.
+  double log_wealth_up() const;
+  double log_wealth_down(double kappa) const;
+  // The part whose wealth it mostly is.
+  struct Leader {
+    SliceName name;
+    uint64_t tokens = 0;
+    double mean_ratio = 0;  // of pi/mu
+  };
+  Leader LeaderUp() const;
+  Leader LeaderDown(double kappa) const;
+  double alpha_up() const { return alpha_ * 2 / 3; }
+  double alpha_down() const { return alpha_ / 3; }
+  // The downward side's premise does not hold: mean rho (d^+)^2 is beyond kappa (or not finite).
+  bool Beyond(double kappa) const {
+    return bounded_tokens_ > 0 && !(moments_.mean_rho_rise2() <= kappa);
+  }
+
+  uint64_t tokens() const { return tokens_; }  // that entered
+  const RatioMoments& moments() const { return moments_; }
+  uint64_t left_out(Entry reason) const { return left_out_[static_cast<size_t>(reason)]; }
+  uint64_t entered() const { return left_out(Entry::kEnters); }  // sequences
+  uint64_t non_finite() const {
+    return non_finite_;
+  }                                                    // a value is NaN, or not a logarithm of a
+                                                       // probability in (0, 1]
+  uint64_t impossible() const { return impossible_; }  // log pi is -infinity: rho = 0, entered
+  uint64_t positive() const { return positive_; }  // log mu is beyond 0 and its rounding; entered
+  uint64_t zero_filled() const { return zero_filled_; }  // log mu = 0 where log pi < ln 1/2
+  uint64_t differing_ids() const { return differing_ids_; }
+  const TokenWitness& first_differing() const { return first_differing_; }
+  bool rescored_entered() const { return rescored_entered_; }
+  bool filtered_entered() const { return filtered_entered_; }
+  // Some sequence that entered does not say so: an assumption.
+  bool assumed_all() const { return assumed_all_; }
+  bool assumed_sampled() const { return assumed_sampled_; }
+  double largest_eta() const { return largest_eta_; }
+  const Extremes& largest() const { return largest_; }    // by d
+  const Extremes& smallest() const { return smallest_; }  // by -d
+
+  void Persist(Archive& a) {
+    a.Version(2, 2);
+    a(alpha_, crossed_, alarm_token_, alarmed_down_, slices_, bounded_tokens_);
+    a(tokens_, moments_, left_out_, non_finite_, impossible_, positive_, zero_filled_);
+    a(differing_ids_, first_differing_, rescored_entered_, filtered_entered_, assumed_all_);
+    a(assumed_sampled_, largest_eta_, largest_, smallest_);
+  }
+
+ private:
+  using Means = google::protobuf::RepeatedField<double>;
+
+  // Where a token stands.
+  struct Place {
+    const std::string& sequence;
+    int64_t step;
+    const RolloutToken& token;
+    TokenWitness Witness() const;
+  };
+
+  // One token that entered; `slack` widens the rounding on both sides.
+  void Enter(const RolloutSequence& sequence, const RolloutToken& token, double slack);
+  void Bet(double d, double slack, const Means* means, const Place& place);
+  template <typename EachPart>
+  void BetOn(double d, double slack, const Means* means, const EachPart& each);
+  void Look();
+  // Counts what cannot be bet on; true: bet.
+  bool Usable(double train, double rollout);
+
+  static constexpr size_t kUp = 9, kDown = 7;
+  struct Part {
+    Wealth<kUp> up;
+    Wealth<kDown> down;
+    uint64_t tokens = 0;
+    uint64_t bounded = 0;  // that kappa bounds
+    long double gain = 0;  // sum of rho - 1
+    double rise2 = 0;      // sum of rho (d^+)^2
+    bool Within(double kappa) const {
+      return bounded == 0 || rise2 <= kappa * static_cast<double>(bounded);
+    }
+    double LogDown(double kappa) const;
+    void Persist(Archive& a) { a(up, down, tokens, bounded, gain, rise2); }
+  };
+  template <typename LogOf>
+  double LogSumOf(const LogOf& log_of) const;
+  template <typename LogOf>
+  Leader LeaderOf(const LogOf& log_of) const;
+
+  double alpha_;
+  uint64_t crossed_ = 0;  // token of this step
+  uint64_t alarm_token_ = 0;
+  bool alarmed_down_ = false;
+  RolloutSlices<Part> slices_;
+  uint64_t bounded_tokens_ = 0;  // that kappa bounds
+  uint64_t tokens_ = 0;
+  RatioMoments moments_;
+  uint64_t left_out_[4] = {};
+  uint64_t non_finite_ = 0, impossible_ = 0, positive_ = 0, zero_filled_ = 0;
+  uint64_t differing_ids_ = 0;
+  TokenWitness first_differing_;
+  bool rescored_entered_ = false, filtered_entered_ = false;
+  bool assumed_all_ = false, assumed_sampled_ = false;
+  double largest_eta_ = 0;
+  Extremes largest_, smallest_;
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,169 @@
+// A run's tokens cut into parts: by worker, by the version of the weights that drew them, by the
+// parity of the step. Two workers at temperatures 0.85 and 1.15 cancel in the pool, and one of four
+// at 0.9 is diluted there; neither happens in its own part.
+//
+// All parts together have one chance of a false alarm, that of the pool alone before: each part has
+// a share, and the shares sum to at most 1.
+//   pool 3/8;  k-th worker to appear (k = 0, 1, ..) 3/8 * 4 / ((k+4)(k+5));  k-th version the same
+//   of 1/8;  even and odd steps 1/16 each.
+// Sum 4 / ((k+4)(k+5)) = 4 sum (1/(k+4) - 1/(k+5)) = 1. Which k a part has is known before its
+// first token is bet on, so that with a non-negative supermartingale W_s of mean at most 1 in each
+// part sum_s share_s W_s is one too (a part that has not begun counts as nothing, which is less
+// than its share): it reaches 1/alpha with probability at most alpha. p-values at one look: alarm
+// where p_s <= share_s alpha. What the cut costs: the pool ln 8/3 = 1 nat, one worker of four 2.6
+// to 3.6, the last of 16 5.6.
+//
+// At most 64 workers and 64 versions are held. Later workers are in the pool alone; the oldest
+// version goes when a newer one comes, and its wealth with it (a part that is dropped counts as
+// nothing). Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/rollout/sequence.h"
+#include "base/archive.h"
+
+namespace plumbline::rules {
+
+struct SliceName {
+  enum class Kind : uint8_t { kPool, kWorker, kVersion, kParity };
+  Kind kind = Kind::kPool;
+  std::string worker;
+  int64_t number = 0;  // the version, or step mod 2
+
+  bool pool() const { return kind == Kind::kPool; }
+  // "" for the pool, else "worker w-3", "weight version 17", "even steps".
+  std::string Words() const {
+    if (kind == Kind::kWorker) return "worker " + worker;
+    if (kind == Kind::kVersion) return "weight version " + std::to_string(number);
+    if (kind == Kind::kParity) return number == 0 ? "even steps" : "odd steps";
+    return "";
+  }
+  void Persist(Archive& a) { a(kind, worker, number); }
+};
+
+// `Part` is default-constructible and persistent.
+template <typename Part>
+class RolloutSlices {
+ public:
+  static constexpr size_t kMost = 64;  // workers; versions
+
+  Part& pool() { return pool_; }
+  const Part& pool() const { return pool_; }
+
+  // Opens a sequence of the step.
+  void Begin(const std::string& worker, int64_t step) {
+    while (versions_.size() > kMost) versions_.erase(versions_.begin());
+    open_ = {&pool_};
+    version_ = nullptr;
+    open_number_ = kNoVersion;
+    if (const auto at = workers_.find(worker); at != workers_.end()) {
+      open_.push_back(&at->second.part);
+    } else if (!worker.empty() && workers_.size() < kMost) {
+      open_.push_back(&workers_.try_emplace(worker, Entry{{}, workers_.size()}).first->second.part);
+    }
+    open_.push_back(&parity_[static_cast<size_t>(step & 1)]);
+    always_ = open_.size();
+  }
+
+  // The parts that a token of the open sequence is in, the pool first.
+  template <typename Visit>
+  void ForToken(int64_t version, const Visit& visit) {
+    if (version != open_number_) OpenVersion(version);
+    for (size_t i = 0; i < always_; ++i) visit(*open_[i]);
+    if (version_ != nullptr) visit(*version_);
+  }
+
+  // The parts that some token of the open sequence was in, and those it would have been in.
+  template <typename Visit>
+  void ForSequence(const Visit& visit) {
+    for (Part* part : open_) visit(*part);
+  }
+
+  // visit(name, share, part): the pool first, parts that have begun.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    visit(SliceName{}, kOfPool, pool_);
+    for (const auto& [worker, entry] : workers_) {
+      visit(SliceName{SliceName::Kind::kWorker, worker, 0}, ShareOf(kOfWorkers, entry.k),
+            entry.part);
+    }
+    for (const auto& [version, entry] : versions_) {
+      visit(SliceName{SliceName::Kind::kVersion, "", version}, ShareOf(kOfVersions, entry.k),
+            entry.part);
+    }
+    for (int64_t i : {0, 1}) {
+      visit(SliceName{SliceName::Kind::kParity, "", i}, kOfParity, parity_[static_cast<size_t>(i)]);
+    }
+  }
+
+  // The log of the parts' wealths, mixed by their shares: of those that have tokens. The pool's
+  // share where none has.
+  template <typename TokensOf, typename LogOf>
+  double LogMixed(const TokensOf& tokens_of, const LogOf& log_of) const {
+    double top = -std::numeric_limits<double>::infinity();
+    std::vector<double> logs;
+    ForEach([&](const SliceName&, double share, const Part& part) {
+      if (tokens_of(part) == 0) return;
+      logs.push_back(std::log(share) + log_of(part));
+      top = std::max(top, logs.back());
+    });
+    if (logs.empty()) return std::log(kOfPool);
+    if (!std::isfinite(top)) return top;
+    double sum = 0;
+    for (const double log : logs) sum += std::exp(log - top);
+    return top + std::log(sum);
+  }
+
+  // Between sequences nothing is open: open_, always_, version_ and open_number_ are the next
+  // one's.
+  void Persist(Archive& a) { a(pool_, workers_, versions_, parity_[0], parity_[1], born_); }
+
+ private:
+  static constexpr double kOfPool = 0.375, kOfWorkers = 0.375, kOfVersions = 0.125;
+  static constexpr double kOfParity = 0.0625;
+  static_assert(kOfPool + kOfWorkers + kOfVersions + 2 * kOfParity <= 1);
+
+  struct Entry {
+    Part part;
+    uint64_t k = 0;
+    void Persist(Archive& a) { a(part, k); }
+  };
+
+  static double ShareOf(double kind, uint64_t k) {
+    const auto i = static_cast<double>(k);
+    return 4 * kind / ((i + 4) * (i + 5));
+  }
+
+  void OpenVersion(int64_t version) {
+    open_number_ = version;
+    version_ = nullptr;
+    if (version == kNoVersion) return;
+    auto at = versions_.find(version);
+    if (at == versions_.end()) {
+      if (versions_.size() >= kMost && version < versions_.begin()->first) return;
+      at = versions_.try_emplace(version, Entry{{}, born_++}).first;
+    }
+    version_ = &at->second.part;
+    if (std::find(open_.begin(), open_.end(), version_) == open_.end()) open_.push_back(version_);
+  }
+
+  Part pool_;
+  std::map<std::string, Entry> workers_;
+  std::map<int64_t, Entry> versions_;
+  Part parity_[2];
+  uint64_t born_ = 0;  // versions so far
+  std::vector<Part*> open_;
+  size_t always_ = 0;  // of open_: pool, worker, parity
+  Part* version_ = nullptr;
+  int64_t open_number_ = kNoVersion;
+};
+
+}  // namespace plumbline::rules

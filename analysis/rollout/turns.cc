@@ -1,0 +1,118 @@
+#include "analysis/rollout/turns.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr size_t kHead = 4;
+
+// An id that is not recorded may be any.
+bool Same(int64_t a, int64_t b) { return a == b || a < 0 || b < 0; }
+
+// Is `next` from `head` on what remains of `logged` when some of its ids are left out, to its end?
+bool OnlyShortened(const std::vector<int64_t>& logged, const std::vector<int64_t>& next,
+                   size_t head) {
+  size_t at = head;
+  bool last = false;
+  for (size_t i = head; i < logged.size(); ++i) {
+    last = at < next.size() && Same(logged[i], next[at]);
+    at += last ? 1 : 0;
+  }
+  return last;
+}
+
+}  // namespace
+
+void TurnPrefixes::Compare(const RolloutSequence& s, const Turn& next, int64_t* broken) {
+  const size_t both = std::min(logged_.ids.size(), next.ids.size());
+  size_t head = 0;
+  while (head < both && Same(logged_.ids[head], next.ids[head])) ++head;
+  if (head < std::min(both, kHead) || both == 0) return;
+  ++compared;
+  if (head == both) return;
+  if (OnlyShortened(logged_.ids, next.ids, head)) {
+    ++shortened;
+    return;
+  }
+  if (retokenised++ == 0) {
+    sequence = s.id;
+    step = s.step;
+    turn = next.number;
+    position = next.first + static_cast<int64_t>(head);
+    logged_token = logged_.ids[head];
+    found_token = next.ids[head];
+  }
+  if (*broken == kNoTurn) *broken = next.number;
+}
+
+int64_t TurnPrefixes::Take(const RolloutSequence& s) {
+  int64_t broken = kNoTurn;
+  if (s.id != id_ || s.step != id_step_) {
+    id_ = s.id;
+    id_step_ = s.step;
+    logged_ = {};
+  }
+  const auto& t = s.tokens;
+  for (size_t i = 0; i < t.size();) {
+    if (t[i].turn < 0) {
+      logged_ = {};
+      while (i < t.size() && t[i].turn < 0) ++i;
+      continue;
+    }
+    Turn next{.number = t[i].turn, .first = t[i].position, .ids = {}};
+    const size_t begin = i;
+    for (; i < t.size() && t[i].turn == next.number &&
+           t[i].position == next.first + static_cast<int64_t>(i - begin);
+         ++i)
+      next.ids.push_back(t[i].token);
+    const bool later = logged_.number >= 0 && next.number > logged_.number;
+    const bool goes_on =
+        next.first == logged_.first + static_cast<int64_t>(logged_.ids.size()) && later;
+    if (later && next.first == logged_.first) Compare(s, next, &broken);
+    if (goes_on) {
+      logged_.ids.insert(logged_.ids.end(), next.ids.begin(), next.ids.end());
+      logged_.number = next.number;
+    } else {
+      logged_ = std::move(next);
+    }
+  }
+  return broken;
+}
+
+v1::Verdict OtherPrompts(const TurnPrefixes& turns) {
+  v1::Verdict verdict = MakeFinding(
+      {.level = v1::LEVEL_WARNING,
+       .strength = v1::STRENGTH_PROVED,
+       .title = "a turn's prompt holds other tokens than the turn before logged",
+       .explanation = absl::StrFormat(
+           "In %d of %d later turns the ids from one position on are not those that were logged "
+           "there.",
+           turns.retokenised, turns.compared),
+       .cause = "retokenisation",
+       .measured = "turns with another prompt",
+       .value = static_cast<double>(turns.retokenised),
+       .unit = "turns",
+       .threshold = 0,
+       .threshold_source = "a prompt begins with what was logged",
+       .fix = "Append each turn's token ids to the ids so far; never tokenise the text again.",
+       .confidence = .9});
+  v1::Finding& f = *verdict.mutable_finding();
+  f.set_sample_size(turns.compared);
+  f.add_assumptions("a later turn is meant to go on from the tokens of the turn before");
+  google::protobuf::Struct& witness = *f.mutable_witness();
+  Put(witness, "sequence", turns.sequence);
+  Put(witness, "step", static_cast<double>(turns.step));
+  Put(witness, "turn", static_cast<double>(turns.turn));
+  Put(witness, "position", static_cast<double>(turns.position));
+  Put(witness, "logged_token", static_cast<double>(turns.logged_token));
+  Put(witness, "found_token", static_cast<double>(turns.found_token));
+  return verdict;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,378 @@
+#include "analysis/routing/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "analysis/routing/call/facts.h"
+#include "analysis/routing/call/join.h"
+#include "analysis/routing/call/options.h"
+#include "base/parallel.h"
+
+namespace plumbline::rules {
+namespace {
+
+// ---- naming ----------------------------------------------------------------------------------
+
+void Name(RoutingAnalysis& a, const char* policy, const char* cause, double share) {
+  a.policy = policy;
+  a.cause = cause;
+  a.explained_share = share;
+}
+
+void NameByReplay(RoutingAnalysis& a, const RankedReplay& leak) {
+  using Priority = RankedReplay::Priority;
+  if (!leak.by_score() && !leak.rank_first) {
+    Name(a, "fifo-capacity", "queue-out-of-order", leak.share);
+  } else if (!leak.by_score()) {
+    Name(a, "rank-major-capacity", "rank-major-queue", leak.share);
+  } else if (a.c.experts == 1) {
+    Name(a, "sequence-top-k", "sequence-top-k", leak.share);
+  } else if (leak.priority == Priority::kOwnScore && !leak.rank_first) {
+    Name(a, "score-capacity", "drop-by-score", leak.share);
+  } else {
+    Name(a, "score-capacity", "batch-prioritised", leak.share);
+  }
+}
+
+void NameByCapacity(RoutingAnalysis& a) {
+  a.explained_share = a.first_come.share;
+  for (const RankedReplay& replay : a.ranked) {
+    a.explained_share = std::max(a.explained_share, replay.share);
+  }
+  const bool clean = a.first_come.best.fits;
+  const RankedReplay* leak = a.leak();
+  // Whatever refuses here, it is not one capacity, or it is either of two: a name would be a guess.
+  if (clean && !a.rival() && !a.rank_major_possible) {
+    Name(a, "fifo-capacity", "first-come", 1);
+  } else if (!clean && a.saturation.contradiction.empty() && leak != nullptr) {
+    NameByReplay(a, *leak);
+  } else if (!clean && a.saturation.contradiction.empty() && a.pairs_speak(kHintBits) &&
+             !a.patterns.any()) {
+    a.by_ties() ? Name(a, "tie-order-capacity", "tie-order", a.explained_share)
+                : Name(a, "random-capacity", "random-token-selection", a.explained_share);
+  }
+}
+
+// The flatten order is the one under which the queue shows no inversion; several: the metadata's.
+void InferFlatten(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
+  std::vector<std::string> fits;
+  for (const std::string& order : a.first_come.exact_orders) {
+    if (order != "rows") fits.push_back(order);
+  }
+  const bool one_order = std::none_of(queues.begin(), queues.end(), [](const TimeQueue& queue) {
+    return queue.name == "seq-major";
+  });
+  if (one_order && !fits.empty()) fits.push_back("seq-major");
+  const auto recorded = a.c.routing->config().flatten();
+  const std::string stated = recorded == v1::RoutingConfig::FLATTEN_SEQ_MAJOR     ? "seq-major"
+                             : recorded == v1::RoutingConfig::FLATTEN_BATCH_MAJOR ? "batch-major"
+                                                                                  : "";
+  if (std::find(fits.begin(), fits.end(), stated) != fits.end()) {
+    a.flatten_order = stated;
+  } else if (fits.size() == 1) {
+    a.flatten_order = fits[0];
+    a.flatten_contradicts = !stated.empty();
+  }
+}
+
+// ---- leak size -------------------------------------------------------------------------------
+
+double BinaryEntropy(double p) {
+  return p <= 0 || p >= 1 ? 0 : -p * std::log2(p) - (1 - p) * std::log2(1 - p);
+}
+
+// Bits into a prefix of a sequence of length L from its suffix, at the worst cut n: every expert's
+// count of admitted suffix tokens is one of min(C, n, L-n)+1 values; rank-major, that of each
+// choice rank but the last. For expert choice the choice itself carries at most L E H2(C/T). Spec:
+// leak size.
+double LeakBits(const RoutingAnalysis& a) {
+  if (a.policy == "token-choice" || a.cause == "first-come") return 0;
+  const bool columns = a.policy == "expert-choice";
+  const bool known = columns || a.policy == "score-capacity" || a.policy == "sequence-top-k" ||
+                     a.policy == "random-capacity" || a.policy == "rank-major-capacity" ||
+                     a.policy == "fifo-capacity";
+  if (!known || a.c.sequence.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::unordered_map<int64_t, int64_t> lengths;
+  int64_t longest = 0;
+  for (int32_t t = 0; t < a.c.tokens; ++t) {
+    if (a.c.judged(t)) longest = std::max(longest, ++lengths[a.c.sequence[static_cast<size_t>(t)]]);
+  }
+  const auto experts = static_cast<double>(a.c.experts);
+  const auto capacity = static_cast<double>(columns ? a.column.capacity : a.saturation.capacity);
+  const double half = std::floor(static_cast<double>(longest) / 2);
+  const double bits = experts * std::log2(std::min(capacity, half) + 1);
+  if (a.policy == "rank-major-capacity") return bits * (a.c.top_k - 1);
+  const auto pool =
+      static_cast<double>(*std::max_element(a.c.pool_rows.begin(), a.c.pool_rows.end()));
+  return std::min(bits, static_cast<double>(longest) * experts * BinaryEntropy(capacity / pool));
+}
+
+// ---- scores that hold the batch ---------------------------------------------------------------
+
+// Columns of softmax over tokens, or of optimal transport, sum to one number; those of a router
+// that scores each token by itself differ by far more than rounding.
+bool NormalisedOverTokens(const RoutingCase& c) {
+  constexpr int64_t kFewest = 32;
+  if (c.routing->sample().scores_are_logits() || c.experts < 2 || c.judged_rows < kFewest) {
+    return false;
+  }
+  std::vector<double> sums(static_cast<size_t>(c.experts), 0);
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const RowState state = c.rows[static_cast<size_t>(t)];
+    if (state == RowState::kPadding || state == RowState::kNonFinite) continue;
+    for (int32_t e = 0; e < c.experts; ++e) sums[static_cast<size_t>(e)] += c.scores.At(t, e);
+  }
+  const auto [least, most] = std::minmax_element(sums.begin(), sums.end());
+  return *least > 0 && *most - *least <= 1e-4 * *most;
+}
+
+// ---- assumptions -----------------------------------------------------------------------------
+
+void ListAssumptions(RoutingAnalysis& a) {
+  const v1::RoutingConfig& config = a.c.routing->config();
+  if (config.capacity_kind() == v1::RoutingConfig::CAPACITY_ABSENT && !a.columns() &&
+      (a.c.dropped == 0 || a.zero_decides)) {
+    a.assumptions.push_back(
+        a.zero_decides       ? "no capacity is set: none was recorded"
+        : a.c.drops_recorded ? "no capacity is set: none was recorded and no choice was dropped"
+                             : "no capacity is set: none was recorded, nor was what was dropped");
+  }
+  if (a.c.bias_matters && config.bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_ABSENT) {
+    a.assumptions.push_back("the expert bias was captured before this batch's scores existed");
+  }
+  if (a.cause == "first-come" && a.saturation.basis == Saturation::Basis::kExhibited) {
+    a.assumptions.push_back("the capacity, which was not recorded, does not depend on the tokens");
+  }
+  if (a.cause == "first-come" && a.first_come.exact_orders.empty()) {
+    a.assumptions.push_back("capacity applies as the refusals show: " + a.first_come.best.how);
+  } else if (!a.inferred_pools.empty()) {
+    a.assumptions.push_back("tokens compete for capacity as the refusals show: " +
+                            a.inferred_pools);
+  } else if (a.c.pool_basis == PoolBasis::kMetadata) {
+    a.assumptions.push_back("tokens compete for capacity as the metadata's pool says");
+  }
+  if (!a.c.group_score_used.empty() &&
+      config.group_score() == v1::RoutingConfig::GROUP_SCORE_ABSENT) {
+    a.assumptions.push_back("group score " + a.c.group_score_used +
+                            " (not recorded; it explains more rows)");
+  }
+}
+
+// An expert that keeps nothing at all is not full: capacity keeps what fits.
+void SetAside(RoutingAnalysis& a, uint32_t world_size) {
+  // Tokens of other ranks may have filled it.
+  const bool others = world_size > 1 && a.c.pool_basis == PoolBasis::kUnrecorded;
+  if ((others && a.joined == nullptr) || a.c.holders_unknown) return;
+  a.nothing_kept = SetNothingKeptAside(a.c);
+  if (!a.nothing_kept.any()) return;
+  a.assumptions.push_back(
+      absl::StrCat("experts that keep nothing are null experts, by a stored rule: ",
+                   absl::StrJoin(a.nothing_kept.experts, ", ")));
+}
+
+// ---- refusals --------------------------------------------------------------------------------
+
+// Refusals that no one capacity of the pools as taken explains may be those of pieces.
+void TryChunks(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
+  constexpr size_t kMost = 8;
+  int64_t tried = 0;
+  RoutingAnalysis best;
+  for (const Chunking& chunking : ConsistentChunkings(a.c, queues, kMost, &tried)) {
+    RoutingCase c = a.c;
+    c.pool = chunking.pool;
+    c.pools = chunking.pools;
+    c.pool_rows.assign(static_cast<size_t>(c.pools), 0);
+    for (int32_t pool : c.pool) ++c.pool_rows[static_cast<size_t>(pool)];
+    RoutingAnalysis other;
+    other.saturation = FindSaturation(c);
+    if (!other.saturation.contradiction.empty()) continue;
+    other.ranked = ReplayRanked(c, other.saturation, TimeQueues(c));
+    if (other.leak() == nullptr) continue;
+    const double tries = std::log2(static_cast<double>(std::max<int64_t>(tried, 1)));
+    other.ranked.front().bits -= tries;
+    other.ranked.front().raw_bits -= tries;
+    if (other.leak() == nullptr) continue;
+    if (best.leak() != nullptr && best.leak()->raw_bits >= other.leak()->raw_bits) continue;
+    best = std::move(other);
+    best.c = std::move(c);
+    best.inferred_pools = chunking.how;
+  }
+  if (best.leak() == nullptr) return;
+  a.c = std::move(best.c);
+  a.saturation = std::move(best.saturation);
+  a.ranked = std::move(best.ranked);
+  a.inferred_pools = best.inferred_pools;
+}
+
+// Each task fills its own part of the analysis; several threads in a large call.
+void SideBySide(const RoutingCase& c, const std::vector<std::function<void()>>& tasks) {
+  ParallelTasks(tasks.size(), ThreadsFor(c.routing->sample().scores().data().size()),
+                [&](size_t i) { tasks[i](); });
+}
+
+void AnalyseRefusals(RoutingAnalysis& a) {
+  const std::vector<TimeQueue> queues = TimeQueues(a.c);
+  const auto first_come = [&] { a.first_come = ReplayFirstCome(a.c, a.saturation, queues); };
+  const auto inversions = [&] { a.inversions = FindInversions(a.c, a.saturation); };
+  if (a.saturation.contradiction.empty()) {
+    SideBySide(
+        a.c, {[&] { a.ranked = ReplayRanked(a.c, a.saturation, queues); }, first_come, inversions});
+  } else {
+    first_come();
+    if (a.c.pool_basis != PoolBasis::kRecorded) TryChunks(a, queues);
+    inversions();
+  }
+  int64_t ranked = 0;
+  for (const Choice& choice : a.c.choices) ranked += choice.rank >= 0;
+  a.rank_major_possible = a.c.top_k > 1 && 2 * ranked <= static_cast<int64_t>(a.c.choices.size());
+  const bool explained = a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
+  if (!explained && a.inversions.inversions > 0 && a.saturation.contradiction.empty()) {
+    SideBySide(a.c, {[&] { a.certificate = CertifyPairs(a.c, a.saturation); },
+                     [&] { a.patterns = FindCleanPatterns(a.c, a.saturation, queues); }});
+    // Told beside pairs that are worth little.
+    if (!(a.certificate.bits >= 2 * kProofBits))
+      a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues);
+  }
+  NameByCapacity(a);
+  InferFlatten(a, queues);
+}
+
+// Stored rules and structured data, beside what might be a proof.
+void AskForInnocence(RoutingAnalysis& a) {
+  const RankedReplay* leak = a.leak();
+  if (!a.columns() && leak == nullptr) return;
+  const double bits = a.columns() ? a.column.bits : leak->raw_bits;
+  const bool by_score = a.columns() || leak->by_score();
+  a.structured = by_score && bits >= kHintBits && CountsFollowStructure(a.c);
+  const bool proof = DeclaresCapacity(a.c.routing->config()) && a.firm_pools();
+  if (!proof || a.columns() || leak->bits < kProofBits) return;
+  a.thresholds = ThresholdsOfChoices(a.c, *leak);
+  if (!leak->by_score()) return;
+  // A stored threshold may have been one of the scores as recorded, whatever replays it.
+  a.structured = a.structured || CutsInGaps(a.c, a.saturation, leak->key, ByOf(*leak)) ||
+                 CutsInGaps(a.c, a.saturation, KeyKind::kRecorded, QueueBy::kChoice);
+}
+
+void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size) {
+  auto decoded = DecodeRouting(routing);
+  if (!decoded.ok()) {
+    a.blocked = std::string(decoded.status().message());
+    return;
+  }
+  a.c = std::move(*decoded);
+  a.scores_of_sequences = ScoresOfSequences(a.c);
+  const bool odd = a.c.kept_outside_choice || a.c.dropped > 0 || 2 * a.c.tied > a.c.judged_rows;
+  const bool mapped = a.c.drops_recorded && routing.sample().has_routing_map();
+  if (odd && mapped && !SetsCapacity(routing.config()) && ZeroDecides(a.c)) {
+    a.zero_decides = true;
+    Name(a, "token-choice", "own-scores", 1);
+    a.leak_bits = 0;
+    ListAssumptions(a);
+    return;
+  }
+  if (!a.c.kept_outside_choice && a.c.dropped > 0) SetAside(a, world_size);
+  a.saturation = FindSaturation(a.c);
+  if (a.nothing_kept.any() && !a.saturation.contradiction.empty())
+    absl::StrAppend(&a.saturation.contradiction, ". Besides, ", a.nothing_kept.Describe());
+  if (a.c.kept_outside_choice) a.column = FindColumnChoice(a.c);
+  if (a.c.dropped > 0 && !a.c.kept_outside_choice && a.c.ordered()) {
+    AnalyseRefusals(a);
+  } else if (a.columns()) {
+    Name(a, a.c.experts == 1 ? "sequence-top-k" : "expert-choice", "expert-choice", 1);
+    a.inversions.inversions = a.column.future_tokens;
+    a.inversions.cross_sequence = a.column.cross_tokens;
+  } else if (a.c.dropped == 0 && a.c.unexplained == 0 && a.c.explained > 0 &&
+             !a.c.kept_outside_choice) {
+    Name(a, "token-choice", "own-scores", 1);
+    a.normalised_over_tokens = NormalisedOverTokens(a.c);
+  } else {
+    a.explained_share = a.c.explained_share();
+    // A map that keeps k experts a token holds choices too.
+    const bool chosen = std::all_of(a.c.choices.begin(), a.c.choices.end(), [&](const Choice& x) {
+      return x.kept &&
+             (!a.c.judged(x.token) || a.c.kept_per_row[static_cast<size_t>(x.token)] == a.c.top_k);
+    });
+    if (a.c.unexplained > 0 && chosen) a.balance = FindBalance(a.c);
+    if (a.balance.found()) Name(a, "balanced-assignment", "balanced-assignment", 1);
+  }
+  using Basis = Saturation::Basis;
+  // Under metadata "no piece of a cut could do it" counts every holder; where some are unknown it
+  // says nothing.
+  if (a.saturation.basis == Basis::kDeclared)
+    a.capacity_bits = a.firm_pools() || !a.c.holders_unknown ? HUGE_VAL : 0;
+  if (a.saturation.basis == Basis::kExhibited) a.capacity_bits = a.saturation.bits;
+  AskForInnocence(a);
+  a.leak_bits = LeakBits(a);
+  ListAssumptions(a);
+}
+
+}  // namespace
+
+const RankedReplay* RoutingAnalysis::leak() const {
+  // Exact ones are first, by bits.
+  return !ranked.empty() && ranked.front().exact && ranked.front().raw_bits > 0 ? &ranked.front()
+                                                                                : nullptr;
+}
+
+bool RoutingAnalysis::rival() const {
+  return leak() != nullptr && (first_come.exact_orders.empty() || leak()->tie_bits < kProofBits);
+}
+
+bool RoutingAnalysis::by_ties() const {
+  const bool replayed = leak() != nullptr && leak()->raw_bits >= kHintBits;
+  return !replayed && std::any_of(ranked.begin(), ranked.end(), [](const RankedReplay& replay) {
+    return replay.exact && replay.tie_bits >= kHintBits;
+  });
+}
+
+bool RoutingAnalysis::pairs_speak(double bits) const {
+  return certificate.pair.found() &&
+         (certificate.bits >= bits ||
+          (certificate.raw_bits >= kProofBits && certificate.bits >= 1));
+}
+
+std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step) {
+  using List = std::vector<std::shared_ptr<const RoutingAnalysis>>;
+  auto& slot = (*step.shared)["routing"];
+  if (slot == nullptr) {
+    auto list = std::make_shared<List>();
+    for (RoutingCall& call : JoinRanks(step)) {
+      list->push_back(nullptr);
+      if (call.routing == nullptr && call.blocked.empty()) continue;
+      auto a = std::make_shared<RoutingAnalysis>();
+      a->ranks = call.ranks;
+      a->rank_ends = call.rank_ends;
+      a->blocked = call.blocked;
+      a->assumptions = call.assumptions;
+      a->joined = call.joined;
+      if (a->blocked.empty()) Analyse(*a, *call.routing, step.world_size);
+      list->back() = std::move(a);
+    }
+    slot = list;
+  }
+  return *static_cast<const List*>(slot.get());
+}
+
+std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {
+  if (!c.bias_matters) return "";
+  if (c.routing->config().bias_captured() == v1::RoutingConfig::BIAS_CAPTURED_AFTER) {
+    return "bias-captured-after: the expert bias was captured after this batch's scores existed; "
+           "it may have been fitted on them";
+  }
+  const std::string& mine = c.routing->sample().expert_bias().data();
+  for (const Item& item : step.items) {
+    if (!item.evidence->routing().sample().has_expert_bias()) continue;
+    if (item.evidence->routing().sample().expert_bias().data() == mine) continue;
+    return absl::StrCat(
+        "bias-differs: rank ", item.source->rank(), ", call ", item.evidence->call(),
+        " of this step used another expert bias; a stored bias is the same for all");
+  }
+  return "";
+}
+
+}  // namespace plumbline::rules

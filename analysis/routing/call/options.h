@@ -1,0 +1,32 @@
+// The options that the routing rules share: how much evidence is a proof, and how much a hint.
+#pragma once
+
+#include "analysis/frame/options.h"
+
+namespace plumbline::rules {
+
+// What the options default to, where a judgement has none.
+inline constexpr double kProofBits = 20;
+inline constexpr double kHintBits = 7;
+// Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
+inline constexpr double kLuckBits = 10;
+
+inline constexpr OptionInfo kRoutingOptions[] = {
+    {.name = "proof-bits",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "bits",
+     .default_value = "20",
+     .reason =
+         "2^-20 is one false proof in a million calls, if every call were an innocent look-alike",
+     .low = 20,
+     .high = 1000},
+    {.name = "hint-bits",
+     .type = OptionInfo::Type::kNumber,
+     .unit = "bits",
+     .default_value = "7",
+     .reason = "below 1 in 128 a coincidence is not worth a person's time",
+     .low = 7,
+     .high = 1000},
+};
+
+}  // namespace plumbline::rules

@@ -1,0 +1,38 @@
+// What every row's own scores choose, of a whole recorded call.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "analysis/sample/tensor_reader.h"
+#include "base/router/scores.h"
+
+namespace plumbline::rules {
+
+class OwnChoices {
+ public:
+  struct Choice {
+    bool finite = false;  // false: no choice
+    bool tied = false;
+    bool rank_order_known = false;
+    std::span<const int16_t> expert;  // [k] in rank order
+  };
+
+  // `scores`: [tokens, rule.experts], checked. `bias`: [rule.experts], read if rule.has_bias. Takes
+  // several threads for a call larger than live samples are.
+  OwnChoices(const RouterRule& rule, const Matrix& scores, int64_t tokens,
+             const std::vector<double>& bias);
+
+  // Valid as long as this object.
+  Choice Row(int64_t t) const;
+
+ private:
+  void Store(size_t row, const RouterChoice& choice);
+
+  size_t k_;
+  std::vector<int16_t> expert_;
+  std::vector<uint8_t> flags_;
+};
+
+}  // namespace plumbline::rules

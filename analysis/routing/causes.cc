@@ -1,0 +1,46 @@
+#include "analysis/routing/causes.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr RoutingCause kCauses[] = {
+    {"drop-by-score", "full experts keep the best scores",
+     "Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy position), or "
+     "route without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: "
+     "drop_tokens=False)."},
+    {"batch-prioritised", "tokens queue by their best score",
+     "Queue tokens in time order (Tutel: batch_prioritized_routing=False), or route without "
+     "capacity."},
+    {"rank-major-queue", "all first choices queue first",
+     "Queue each token's choices together, in time order, or route without capacity (DeepSpeed: "
+     "drop_tokens=False, or top-1)."},
+    {"queue-out-of-order", "the queue is not in time order",
+     "Undo the context-parallel layout before routing, or queue by position, or route without "
+     "capacity."},
+    {"sequence-top-k", "the sequence's best tokens are taken",
+     "Decide each token by its own score (a predictor with a stored threshold) in a decoder."},
+    {"random-token-selection", "full experts draw whom they keep",
+     "Queue tokens in time order (DeepSpeed: use_rts=False), or route without capacity."},
+    {"tie-order", "ties are broken out of time order",
+     "Break ties by position, with a stable sort, or route without capacity."},
+    {"expert-choice", "experts choose their best tokens",
+     "Use token choice in a decoder: dropless top-k with a stored balancing bias."},
+    {"balanced-assignment", "prices are fitted on the whole batch",
+     "Use the batch's assignment for nothing but balance statistics: choose by own scores plus a "
+     "bias that was stored before the batch."},
+};
+constexpr RoutingCause kUnknownCause = {
+    "unknown", "a full expert let a later one in",
+    "Queue tokens in time order (and second choices with their own token), or route without "
+    "capacity."};
+
+}  // namespace
+
+const RoutingCause& CauseOf(std::string_view id) {
+  for (const RoutingCause& cause : kCauses) {
+    if (id == cause.id) return cause;
+  }
+  return kUnknownCause;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,85 @@
+// What a verdict on a router call says of it: the contract's details, and the witness.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/frame/verdicts.h"
+#include "analysis/routing/analysis.h"
+
+namespace plumbline::rules {
+namespace {
+
+std::string TokenText(const RoutingCase& c, int32_t token, double score) {
+  const auto row = static_cast<size_t>(token);
+  return absl::StrFormat("token %d (sequence %d, position %d), score %.6g", token, c.sequence[row],
+                         c.position[row], score);
+}
+
+void PutToken(google::protobuf::Struct& s, const RoutingCase& c, int32_t token, double score) {
+  const auto row = static_cast<size_t>(token);
+  Put(s, "row", token);
+  Put(s, "sequence", static_cast<double>(c.sequence[row]));
+  Put(s, "position", static_cast<double>(c.position[row]));
+  Put(s, "score", score);
+}
+
+}  // namespace
+
+google::protobuf::Struct RoutingAnalysis::Details() const {
+  google::protobuf::Struct s;
+  Put(s, "policy", policy);
+  Put(s, "explained_share", explained_share);
+  Put(s, "inversions", static_cast<double>(inversions.inversions));
+  Put(s, "cross_sequence_inversions", static_cast<double>(inversions.cross_sequence));
+  Put(s, "saturated_experts", static_cast<double>(saturation.full_experts));
+  Put(s, "tied_share", c.tied_share());
+  Put(s, "flatten_order", flatten_order);
+  if (std::isnan(leak_bits)) {
+    (*s.mutable_fields())["leak_bits"].set_null_value(google::protobuf::NULL_VALUE);
+  } else {
+    Put(s, "leak_bits", leak_bits);
+  }
+  if (!blocked.empty()) return s;
+  Put(s, "tokens", static_cast<double>(c.judged_rows));
+  Put(s, "dropped", static_cast<double>(c.dropped));
+  Put(s, "non_finite_rows", static_cast<double>(c.non_finite));
+  if (columns()) Put(s, "score_key", column.variant);
+  if (const RankedReplay* replay = leak(); replay != nullptr && policy == "score-capacity") {
+    Put(s, "score_key", KeyName(replay->key));
+  }
+  if (cause == "first-come") Put(s, "queue", first_come.best.how);
+  if (!assumptions.empty()) {
+    auto& list = *(*s.mutable_fields())["assumptions"].mutable_list_value();
+    for (const std::string& assumption : assumptions)
+      list.add_values()->set_string_value(assumption);
+  }
+  if (flatten_contradicts)
+    Put(s, "flatten_warning", "the recorded flatten order shows inversions, this one none");
+  return s;
+}
+
+google::protobuf::Struct Witness(const RoutingAnalysis& a, const RefusalPair& pair) {
+  google::protobuf::Struct s;
+  if (!pair.found()) return s;
+  // The score that the refusals follow, if there is one: that is what a person wants to compare.
+  KeyKind key = KeyKind::kRecorded;
+  if (a.columns()) {
+    key = a.column.key;
+  } else if (a.leak() != nullptr && a.leak()->by_score()) {
+    key = a.leak()->key;
+  }
+  const double refused = KeyValue(a.c, key, pair.refused, pair.expert, pair.rank);
+  const double admitted = KeyValue(a.c, key, pair.admitted, pair.expert, pair.rank);
+  Put(s, "text",
+      absl::StrCat(TokenText(a.c, pair.refused, refused), ", lost expert ", pair.expert, " to ",
+                   TokenText(a.c, pair.admitted, admitted)));
+  Put(s, "score_key", KeyName(key));
+  Put(s, "expert", pair.expert);
+  Put(s, "pool", a.c.pool[static_cast<size_t>(pair.refused)]);
+  Put(s, "capacity", static_cast<double>(a.columns() ? a.column.capacity : a.saturation.capacity));
+  PutToken(PutStruct(s, "refused"), a.c, pair.refused, refused);
+  PutToken(PutStruct(s, "admitted"), a.c, pair.admitted, admitted);
+  return s;
+}
+
+}  // namespace plumbline::rules

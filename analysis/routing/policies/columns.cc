@@ -1,0 +1,319 @@
+#include "analysis/routing/policies/columns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/routing/call/capacity.h"
+#include "analysis/routing/call/facts.h"
+#include "analysis/routing/call/options.h"
+#include "analysis/routing/policies/ranked.h"
+
+namespace plumbline::rules {
+namespace {
+
+// Does a key separate the kept from the refused, but for what its rounding may have swapped?
+class Boundary {
+ public:
+  void Add(const Key& key, bool kept) {
+    if (kept) least_kept_ = std::min(least_kept_, key.value + key.tolerance);
+    if (!kept) most_refused_ = std::max(most_refused_, key.value - key.tolerance);
+  }
+  bool Separates() const { return !(most_refused_ > least_kept_); }
+
+ private:
+  double least_kept_ = HUGE_VAL;
+  double most_refused_ = -HUGE_VAL;
+};
+
+// Columns whose scores do not repeat another pool's of the same expert.
+std::vector<uint8_t> FreshColumns(const RoutingCase& c) {
+  std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c.pools));
+  for (int32_t t = 0; t < c.tokens; ++t)
+    rows[static_cast<size_t>(c.pool[static_cast<size_t>(t)])].push_back(t);
+  std::set<std::pair<int32_t, uint64_t>> seen;
+  std::vector<uint8_t> fresh;
+  for (const auto& members : rows) {
+    for (int32_t e = 0; e < c.experts; ++e) {
+      uint64_t hash = 0;
+      for (int32_t t : members) hash = MixScore(hash, c.scores.At(t, e));
+      fresh.push_back(seen.insert({e, hash}).second);
+    }
+  }
+  return fresh;
+}
+
+// The same tokens taken at the same positions of every sequence, or scores of few values: a table.
+bool Positional(const RoutingCase& c, const std::vector<uint8_t>& taken) {
+  const auto experts = static_cast<size_t>(c.experts);
+  std::map<int64_t, size_t> first;  // position -> row
+  bool repeated = false, same = true;
+  std::set<double> values;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    const auto row = static_cast<size_t>(t);
+    if (const double x = c.scores.At(t, 0); std::isfinite(x)) values.insert(x);
+    const auto [entry, fresh] = first.try_emplace(c.position[row], row);
+    if (fresh) continue;
+    repeated = true;
+    same &= std::equal(taken.begin() + static_cast<std::ptrdiff_t>(row * experts),
+                       taken.begin() + static_cast<std::ptrdiff_t>((row + 1) * experts),
+                       taken.begin() + static_cast<std::ptrdiff_t>(entry->second * experts));
+  }
+  return (repeated && same) || FewValues(values.size(), static_cast<size_t>(c.judged_rows));
+}
+
+// Every position holds the same number at every expert: the experts choose among the sequences.
+bool EqualByPosition(const RoutingCase& c, const std::vector<uint8_t>& taken) {
+  const auto experts = static_cast<size_t>(c.experts);
+  struct Position {
+    int64_t rows = 0;
+    std::vector<int64_t> held;
+  };
+  std::map<int64_t, Position> positions;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    const auto row = static_cast<size_t>(t);
+    Position& at = positions[c.position[row]];
+    at.held.resize(experts);
+    ++at.rows;
+    for (size_t e = 0; e < experts; ++e) at.held[e] += taken[row * experts + e];
+  }
+  std::map<int64_t, int64_t> holding;  // sequences at a position -> tokens an expert takes
+  for (const auto& [position, at] : positions) {
+    for (int64_t held : at.held) {
+      if (holding.try_emplace(at.rows, held).first->second != held) return false;
+    }
+  }
+  return true;
+}
+
+// Holdings per cell; equal over cells of pools of one size?
+void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, ColumnChoice& out) {
+  std::map<int64_t, int64_t> holding;  // pool size -> C
+  const std::vector<uint8_t> fresh_cell = FreshColumns(c);
+  double best = 0;
+  for (size_t i = 0; i < held.size(); ++i) {
+    const int64_t rows = c.pool_rows[i / static_cast<size_t>(c.experts)];
+    const auto [entry, fresh] = holding.try_emplace(rows, held[i]);
+    if (entry->second != held[i]) return;
+    const double bits =
+        fresh_cell[i] ? ExactCountBits(static_cast<double>(rows), static_cast<double>(held[i])) : 0;
+    out.bits += bits;
+    best = std::max(best, bits);
+    out.capacity = std::max(out.capacity, held[i]);
+  }
+  const v1::RoutingConfig& config = c.routing->config();
+  const bool declared = DeclaresCapacity(config);
+  if (!declared) out.bits -= best * static_cast<double>(holding.size());
+  out.exceeds_declared = declared && out.capacity != static_cast<int64_t>(config.capacity());
+  int32_t least = c.experts, most = 0;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    least = std::min(least, c.kept_per_row[static_cast<size_t>(t)]);
+    most = std::max(most, c.kept_per_row[static_cast<size_t>(t)]);
+  }
+  out.equal = out.capacity > 0 && least != most;
+}
+
+// In every cell the least taken key is no lower than the greatest left out.
+// (`one_pool`: one cut an expert for all pools.)
+bool Separates(const RoutingCase& c, const std::vector<uint8_t>& taken, const KeyReader& reader,
+               bool one_pool) {
+  const size_t cells = static_cast<size_t>(one_pool ? 1 : c.pools) * static_cast<size_t>(c.experts);
+  std::vector<Boundary> boundaries(cells);
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const RowState state = c.rows[static_cast<size_t>(t)];
+    if (state == RowState::kPadding || state == RowState::kNonFinite) continue;
+    const auto pool = one_pool ? 0 : static_cast<size_t>(c.pool[static_cast<size_t>(t)]);
+    const size_t base = pool * static_cast<size_t>(c.experts);
+    for (int32_t e = 0; e < c.experts; ++e) {
+      const bool is_taken =
+          taken[static_cast<size_t>(t) * static_cast<size_t>(c.experts) + static_cast<size_t>(e)] !=
+          0;
+      boundaries[base + static_cast<size_t>(e)].Add(reader.At(t, e, 0), is_taken);
+    }
+  }
+  return std::all_of(boundaries.begin(), boundaries.end(),
+                     [](const Boundary& b) { return b.Separates(); });
+}
+
+// A pool's judged rows by (sequence, position).
+std::map<int32_t, std::vector<int32_t>> RowsOfPools(const RoutingCase& c) {
+  std::map<int32_t, std::vector<int32_t>> pools;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const auto row = static_cast<size_t>(t);
+    if (c.judged(t) && c.rows[row] != RowState::kNonFinite) pools[c.pool[row]].push_back(t);
+  }
+  const auto key = [&](int32_t t) {
+    return std::make_pair(c.sequence[static_cast<size_t>(t)], c.position[static_cast<size_t>(t)]);
+  };
+  for (auto& [pool, rows] : pools) {
+    std::sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
+  }
+  return pools;
+}
+
+// Probabilities of one value wherever a token was left out are weights, not scores.
+bool ProbsAreScores(const RoutingCase& c, const std::vector<uint8_t>& taken) {
+  if (!c.probs.present() || c.probs.columns() != c.experts) return false;
+  std::unordered_map<double, int64_t> values;
+  int64_t left_out = 0, most = 0;
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (!c.judged(t)) continue;
+    for (int32_t e = 0; e < c.experts; ++e) {
+      if (taken[static_cast<size_t>(t) * static_cast<size_t>(c.experts) + static_cast<size_t>(e)]) {
+        continue;
+      }
+      ++left_out;
+      most = std::max(most, ++values[c.probs.At(t, e)]);
+    }
+  }
+  return 2 * most <= left_out;
+}
+
+// Experts that take their best cut a column anywhere: the gap at the cut is like those beside it. A
+// table that scores have learned leaves gaps far wider than their neighbours.
+bool GapsOfATable(const RoutingCase& c, const std::vector<uint8_t>& taken,
+                  const KeyReader& reader) {
+  constexpr size_t kBeside = 8;
+  std::vector<std::vector<int32_t>> pools(static_cast<size_t>(c.pools));
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const auto row = static_cast<size_t>(t);
+    const bool known = c.judged(t) && c.rows[row] != RowState::kNonFinite;
+    if (known) pools[static_cast<size_t>(c.pool[row])].push_back(t);
+  }
+  int64_t columns = 0, wide = 0;
+  const auto experts = static_cast<size_t>(c.experts);
+  std::vector<double> in, out;
+  for (const auto& rows : pools) {
+    for (size_t e = 0; e < experts && rows.size() > 2 * kBeside; ++e) {
+      in.clear();
+      out.clear();
+      for (int32_t t : rows) {
+        const double x = reader.At(t, static_cast<int32_t>(e), 0).value;
+        (taken[static_cast<size_t>(t) * experts + e] ? in : out).push_back(x);
+      }
+      // At the end of a column gaps grow by themselves.
+      if (in.size() <= kBeside || out.size() <= kBeside) continue;
+      std::partial_sort(in.begin(), in.begin() + kBeside + 1, in.end());
+      std::partial_sort(out.begin(), out.begin() + kBeside + 1, out.end(), std::greater<>());
+      const double spacing = (in[kBeside] - in[0] + out[0] - out[kBeside]) / (2 * kBeside);
+      ++columns;
+      wide += in[0] - out[0] > 8 * spacing;
+    }
+  }
+  return columns > 0 && 8 * wide > columns;
+}
+
+// Two taken tokens of one expert and pool, of two sequences where there are such.
+struct TakenTwo {
+  int32_t first = -1;
+  int32_t other = -1;
+};
+
+// Who was left out by an expert that took a later token of its sequence, or one of another
+// sequence.
+class ColumnPairs {
+ public:
+  ColumnPairs(const RoutingCase& c, const std::vector<uint8_t>& taken, ColumnChoice* out)
+      : c_(c), taken_(taken), out_(*out), later_(static_cast<size_t>(c.experts)) {}
+
+  void Pool(const std::vector<int32_t>& rows) {
+    two_.assign(later_.size(), {});
+    for (int32_t t : rows) {
+      for (size_t e = 0; e < later_.size(); ++e) {
+        if (!Taken(t, e)) continue;
+        if (two_[e].first < 0) two_[e].first = t;
+        if (two_[e].other < 0 && Sequence(t) != Sequence(two_[e].first)) two_[e].other = t;
+      }
+    }
+    for (size_t i = rows.size(); i-- > 0;) {
+      if (i + 1 == rows.size() || Sequence(rows[i]) != Sequence(rows[i + 1])) {
+        std::fill(later_.begin(), later_.end(), -1);
+      }
+      Token(rows[i]);
+    }
+  }
+
+ private:
+  bool Taken(int32_t t, size_t e) const {
+    return taken_[static_cast<size_t>(t) * later_.size() + e] != 0;
+  }
+  int64_t Sequence(int32_t t) const { return c_.sequence[static_cast<size_t>(t)]; }
+
+  // Tokens are visited from the end of their sequence, so later_ is what follows.
+  void Token(int32_t t) {
+    bool future = false, cross = false;
+    for (size_t e = 0; e < later_.size(); ++e) {
+      if (Taken(t, e)) {
+        later_[e] = t;
+        continue;
+      }
+      const auto expert = static_cast<int32_t>(e);
+      if (later_[e] >= 0) {
+        future = true;
+        if (!out_.witness.found()) out_.witness = {t, later_[e], expert, -1};
+      }
+      const TakenTwo& two = two_[e];
+      const int32_t other =
+          two.first >= 0 && Sequence(two.first) != Sequence(t) ? two.first : two.other;
+      if (other >= 0) {
+        cross = true;
+        if (!out_.batch.found()) out_.batch = {t, other, expert, -1};
+      }
+    }
+    out_.future_tokens += future;
+    out_.cross_tokens += cross;
+  }
+
+  const RoutingCase& c_;
+  const std::vector<uint8_t>& taken_;
+  ColumnChoice& out_;
+  std::vector<int32_t> later_;
+  std::vector<TakenTwo> two_;
+};
+
+}  // namespace
+
+ColumnChoice FindColumnChoice(const RoutingCase& c) {
+  ColumnChoice out;
+  const auto experts = static_cast<size_t>(c.experts);
+  std::vector<uint8_t> taken(static_cast<size_t>(c.tokens) * experts, 0);
+  std::vector<int64_t> held(static_cast<size_t>(c.pools) * experts, 0);
+  for (const Choice& choice : c.choices) {
+    if (!choice.kept) continue;
+    const auto t = static_cast<size_t>(choice.token);
+    taken[t * experts + static_cast<size_t>(choice.expert)] = 1;
+    ++held[static_cast<size_t>(c.pool[t]) * experts + static_cast<size_t>(choice.expert)];
+  }
+  CheckEqualHoldings(c, held, out);
+  if (!out.equal) return out;
+  for (KeyKind kind : {KeyKind::kSoftmax, KeyKind::kRecorded, KeyKind::kProbs}) {
+    const bool whole_rows = kind != KeyKind::kProbs || ProbsAreScores(c, taken);
+    if (!whole_rows || (kind == KeyKind::kSoftmax && !c.routing->sample().scores_are_logits()))
+      continue;
+    const KeyReader reader(c, kind);
+    if (!Separates(c, taken, reader, false)) continue;
+    out.separable = true;
+    out.learned_table = GapsOfATable(c, taken, reader);
+    out.one_threshold = c.pools > 1 && Separates(c, taken, reader, true);
+    // Asked only where it might be a proof: it reads every score once more.
+    if (DeclaresCapacity(c.routing->config()) && out.bits >= kProofBits)
+      out.thresholds = ThresholdsOfMap(c, taken, reader);
+    out.variant = KeyName(kind);
+    out.key = kind;
+    break;
+  }
+  if (!out.separable || !c.ordered()) return out;
+  out.positional = Positional(c, taken);
+  out.by_position = c.pool_basis != PoolBasis::kRecorded && EqualByPosition(c, taken);
+  ColumnPairs pairs(c, taken, &out);
+  for (const auto& [pool, rows] : RowsOfPools(c)) pairs.Pool(rows);
+  return out;
+}
+
+}  // namespace plumbline::rules

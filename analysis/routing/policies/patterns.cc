@@ -1,0 +1,266 @@
+#include "analysis/routing/policies/patterns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "analysis/routing/call/options.h"
+#include "analysis/routing/policies/cut.h"
+#include "analysis/routing/policies/table.h"
+
+namespace plumbline::rules {
+namespace {
+
+// ---- budgets ---------------------------------------------------------------------------------
+
+// Admissions or refusals of one pool as (place of the row, count before), those alone that can lie
+// furthest up or down from a line that rises: of one count the place that matters.
+struct BudgetPoints {
+  std::vector<double> first_kept;    // by count; infinite: none
+  std::vector<double> last_refused;  // by count; negative: none
+
+  // Of the first `most` rows.
+  BudgetPoints(const PoolRows& rows, size_t experts, size_t most) {
+    std::vector<size_t> held(experts, 0);
+    rows.All([&](const QueuedRow& row) {
+      if (most-- == 0) return false;
+      const auto place = static_cast<double>(row.place);
+      for (const Choice& choice : row.choices) {
+        size_t& count = held[static_cast<size_t>(choice.expert)];
+        if (count >= first_kept.size()) {
+          first_kept.resize(count + 1, HUGE_VAL);
+          last_refused.resize(count + 1, -1);
+        }
+        if (choice.kept) {
+          first_kept[count] = std::min(first_kept[count], place);
+        } else if (row.judged) {
+          last_refused[count] = place;
+        }
+        count += choice.kept;
+      }
+      return true;
+    });
+  }
+
+  // Between the lowest refusal and the highest admission, over a line of this slope.
+  double Room(double slope) const {
+    double least_refused = HUGE_VAL, most_kept = -HUGE_VAL;
+    for (size_t i = 0; i < first_kept.size(); ++i) {
+      const auto count = static_cast<double>(i);
+      most_kept = std::max(most_kept, count - slope * first_kept[i]);
+      if (last_refused[i] < 0) continue;
+      least_refused = std::min(least_refused, count - slope * last_refused[i]);
+    }
+    return least_refused - most_kept;
+  }
+};
+
+// Is there a line with every admission below it and no refusal? With slope c the room between them
+// is concave in c, so its maximum is found by thirds.
+bool GrowsEvenly(const BudgetPoints& points) {
+  double low = 0, high = 2;
+  for (int i = 0; i < 60; ++i) {
+    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+    const double room_a = points.Room(a), room_b = points.Room(b);
+    if (room_a > 0 || room_b > 0) return true;
+    (room_a < room_b ? low : high) = room_a < room_b ? a : b;
+  }
+  return false;
+}
+
+// For some c: an expert refuses exactly when its c-th last admission lies less than w rows back.
+bool SlidesAlong(const std::vector<PoolRows>& pools, size_t experts) {
+  struct Window {
+    size_t count;             // c
+    double near = -HUGE_VAL;  // refusals: the farthest c-th last admission
+    double far = HUGE_VAL;    // admissions: the nearest
+  };
+  std::vector<Window> open;
+  for (size_t count = 1; count <= 64; ++count) open.push_back({count});
+  std::vector<std::vector<double>> admitted(experts);
+  const auto take = [&](const QueuedRow& row) {
+    for (const Choice& choice : row.choices) {
+      if (!choice.kept && !row.judged) continue;
+      auto& list = admitted[static_cast<size_t>(choice.expert)];
+      const auto place = static_cast<double>(row.place);
+      for (Window& w : open) {
+        const double back = w.count <= list.size() ? place - list[list.size() - w.count] : HUGE_VAL;
+        (choice.kept ? w.far : w.near) =
+            choice.kept ? std::min(w.far, back) : std::max(w.near, back);
+      }
+      std::erase_if(open, [](const Window& w) { return !(w.near < w.far); });
+      if (choice.kept) list.push_back(place);
+    }
+    return !open.empty();
+  };
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
+    for (auto& list : admitted) list.clear();
+    return rows.All(take);
+  });
+}
+
+// No refusal at a count that an expert had passed before.
+bool BudgetNeverFalls(const std::vector<PoolRows>& pools, size_t experts) {
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
+    std::vector<int64_t> held(experts, 0);
+    int64_t most = 0;  // admitted so far by any expert, before this row
+    return rows.All([&](const QueuedRow& row) {
+      int64_t next = most;
+      for (const Choice& choice : row.choices) {
+        int64_t& count = held[static_cast<size_t>(choice.expert)];
+        if (!choice.kept && row.judged && count < most) return false;
+        count += choice.kept;
+        if (choice.kept) next = std::max(next, count);
+      }
+      most = next;
+      return true;
+    });
+  });
+}
+
+bool BudgetGrowsEvenly(const std::vector<PoolRows>& pools, size_t experts) {
+  // What fits no line in its first rows fits none.
+  constexpr size_t kFirst = 1 << 14;
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
+    return (rows.size() <= kFirst || GrowsEvenly(BudgetPoints(rows, experts, kFirst))) &&
+           GrowsEvenly(BudgetPoints(rows, experts, rows.size()));
+  });
+}
+
+// ---- all or nothing --------------------------------------------------------------------------
+
+bool AllOrNothingFits(const std::vector<PoolRows>& pools, const RoutingCase& c, int64_t capacity) {
+  if (c.top_k < 2 || capacity <= 0) return false;
+  return std::all_of(pools.begin(), pools.end(), [&](const PoolRows& rows) {
+    std::vector<int64_t> held(static_cast<size_t>(c.experts), 0);
+    return rows.All([&](const QueuedRow& row) {
+      const auto count = [&](const Choice& choice) -> int64_t& {
+        return held[static_cast<size_t>(choice.expert)];
+      };
+      const bool room = std::all_of(row.choices.begin(), row.choices.end(),
+                                    [&](const Choice& choice) { return count(choice) < capacity; });
+      for (const Choice& choice : row.choices) {
+        if (row.judged && choice.kept != room) return false;
+        count(choice) += choice.kept;
+      }
+      return true;
+    });
+  });
+}
+
+// ---- the same position across sequences ------------------------------------------------------
+
+struct Fates {
+  int64_t kept = 0;
+  int64_t refused = 0;
+};
+
+// visit(fates) of every (position, expert) that judged rows chose; false at the first false.
+template <typename Visit>
+bool AllByPosition(const RoutingCase& c, Visit visit) {
+  const std::vector<int32_t> rows = RowsByPosition(c);
+  std::vector<Fates> fates(static_cast<size_t>(c.experts));
+  std::vector<int32_t> chosen;  // experts with fates, as far as they go
+  for (size_t i = 0; i < rows.size();) {
+    const int64_t position = c.position[static_cast<size_t>(rows[i])];
+    for (; i < rows.size() && c.position[static_cast<size_t>(rows[i])] == position; ++i) {
+      if (!c.judged(rows[i])) continue;
+      for (const Choice& choice : c.ChoicesOf(rows[i])) {
+        Fates& of = fates[static_cast<size_t>(choice.expert)];
+        if (of.kept + of.refused == 0) chosen.push_back(choice.expert);
+        ++(choice.kept ? of.kept : of.refused);
+      }
+    }
+    for (int32_t expert : chosen) {
+      if (!visit(std::exchange(fates[static_cast<size_t>(expert)], {}))) return false;
+    }
+    chosen.clear();
+  }
+  return true;
+}
+
+bool FitsByPosition(const RoutingCase& c) {
+  int64_t capacity = -1, most = 0;
+  const bool one = AllByPosition(c, [&](const Fates& fates) {
+    most = std::max(most, fates.kept);
+    if (fates.refused > 0 && capacity < 0) capacity = fates.kept;
+    return fates.refused == 0 || fates.kept == capacity;
+  });
+  return one && most <= capacity;
+}
+
+}  // namespace
+
+const char* CleanPatterns::name() const {
+  if (cut) return "a cut of the queue into pieces";
+  if (running_budget) return "a budget that grows along the queue";
+  if (sliding_window) return "a budget over the last rows of the queue";
+  if (all_or_nothing) return "a queue that refuses a token by all experts or by none";
+  if (table) return "a table of positions and experts";
+  return by_position ? "a choice among the sequences at each position" : "nothing";
+}
+
+const char* CleanPatterns::doubt() const {
+  if (loose_table) {
+    return " A table of positions gives them too, but would have met the capacity by accident.";
+  }
+  if (loose_cut) return " So does a cut of the queue, of about as many cuts as there are refusals.";
+  return loose_budget ? " Some budget that grows along the queue gives them too." : "";
+}
+
+CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
+                                const std::vector<TimeQueue>& queues) {
+  CleanPatterns out;
+  const auto experts = static_cast<size_t>(c.experts);
+  for (const TimeQueue& queue : queues) {
+    const std::vector<PoolRows> pools = RowsOfPools(c, queue);
+    out.running_budget |= BudgetGrowsEvenly(pools, experts);
+    out.loose_budget |= BudgetNeverFalls(pools, experts);
+    out.sliding_window |= SlidesAlong(pools, experts);
+    out.all_or_nothing |= AllOrNothingFits(pools, c, s.capacity);
+  }
+  const bool recorded = c.pool_basis == PoolBasis::kRecorded;
+  const QueueCut cut = FindCut(c, s, queues);
+  out.loose_cut = cut.fits;
+  out.cut = cut.fits && (!recorded || cut.explains());
+  const PositionTable table = FindTable(c, s, queues);
+  out.loose_table = table.fits;
+  out.table = table.fits && !(table.count_bits >= kHintBits);
+  out.by_position = !recorded && FitsByPosition(c);
+  return out;
+}
+
+double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
+                      const std::vector<TimeQueue>& queues) {
+  struct Tally {
+    double seen = 0, kept = 0, tail = 0;
+  };
+  const std::vector<uint8_t> fresh = FreshCells(c, s);
+  double least = HUGE_VAL;
+  for (const TimeQueue& queue : queues) {
+    std::vector<Tally> cells(s.cells.size());
+    for (size_t place = 0; place < queue.order.size(); ++place) {
+      const QueuedRow row = queue.At(c, place);
+      if (!row.judged) continue;
+      for (const Choice& choice : row.choices) {
+        Tally& tally = cells[CellOfToken(c, choice.token, choice.expert)];
+        ++tally.seen;
+        tally.kept += choice.kept;
+        tally.tail = choice.kept ? 0 : tally.tail + 1;
+      }
+    }
+    double bits = 0;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (!fresh[i]) continue;
+      const Tally& t = cells[i];
+      const double own = t.seen - t.kept - t.tail;
+      const double rate = own / std::max(t.seen - t.tail, 1.0);
+      const double log_own = own > 0 ? t.kept * std::log2(1 - rate) + own * std::log2(rate) : 0;
+      bits += -log_own - Log2Choose(t.seen, t.kept);
+    }
+    least = std::min(least, bits);
+  }
+  return std::isfinite(least) ? least : 0;
+}
+
+}  // namespace plumbline::rules

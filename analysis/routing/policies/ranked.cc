@@ -1,0 +1,237 @@
+#include "analysis/routing/policies/ranked.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/routing/policies/cell_keys.h"
+#include "analysis/routing/policies/trials.h"
+#include "analysis/routing/policies/zigzag.h"
+#include "base/parallel.h"
+
+namespace plumbline::rules {
+namespace {
+
+using Priority = RankedReplay::Priority;
+
+bool MostRanksKnown(const RoutingCase& c, const RefusingCells& cells) {
+  const auto known =
+      std::count_if(cells.list.choices.begin(), cells.list.choices.end(),
+                    [&](int32_t i) { return c.choices[static_cast<size_t>(i)].rank >= 0; });
+  return 2 * known > static_cast<std::ptrdiff_t>(cells.list.choices.size());
+}
+
+// The keys of a kind, as one priority has them.
+class ScoreKeys : public KeySource {
+ public:
+  ScoreKeys(CellKeys& keys, Priority priority)
+      : keys_(keys),
+        by_(priority == Priority::kOwnScore    ? QueueBy::kChoice
+            : priority == Priority::kBestOfRow ? QueueBy::kBestOfRow
+                                               : QueueBy::kSumOfRow) {}
+  std::span<const Key> Cell(size_t i, bool fits) override { return keys_.Cell(i, by_, fits); }
+  std::span<const Key> Sample(size_t stride) override { return keys_.Sample(by_, stride); }
+
+ private:
+  CellKeys& keys_;
+  QueueBy by_;
+};
+
+// Rows in an order: place(row), the lowest first.
+template <typename PlaceOfRow>
+class PlaceKeys : public KeySource {
+ public:
+  PlaceKeys(const RoutingCase& c, const RefusingCells& cells, PlaceOfRow place)
+      : c_(c), cells_(cells), place_(place) {}
+  std::span<const Key> Cell(size_t i, bool) override {
+    keys_.clear();
+    for (const Choice& choice : cells_.Candidates(c_, i, scratch_)) Add(choice);
+    return keys_;
+  }
+  std::span<const Key> Sample(size_t stride) override {
+    const std::span<const int32_t> choices = cells_.list.ChoicesOf(0);
+    keys_.clear();
+    for (size_t n = 0; n < choices.size(); n += stride)
+      Add(c_.choices[static_cast<size_t>(choices[n])]);
+    return keys_;
+  }
+
+ private:
+  void Add(const Choice& choice) {
+    keys_.push_back({-place_(static_cast<size_t>(choice.token)), 0});
+  }
+
+  const RoutingCase& c_;
+  const RefusingCells& cells_;
+  PlaceOfRow place_;
+  std::vector<Key> keys_;
+  std::vector<Choice> scratch_;
+};
+
+using TrialList = std::vector<Trial>;
+
+// What trials share.
+struct Tried {
+  const RoutingCase& c;
+  const RefusingCells& cells;
+  bool ranks;  // most choice ranks are known
+
+  void Try(KeySource& keys, RankedReplay replay, TrialList& out) const {
+    out.push_back(TryPolicy(c, cells, keys, std::move(replay)));
+  }
+};
+
+TrialList ByScore(const Tried& t, KeyKind kind) {
+  TrialList out;
+  CellKeys keys(t.c, t.cells.list, kind);
+  // Over the chosen, shares sum to one in every row.
+  const bool shares = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
+  for (Priority priority : {Priority::kOwnScore, Priority::kBestOfRow, Priority::kSumOfRow}) {
+    if (priority != Priority::kOwnScore && t.c.top_k == 1) continue;
+    if (priority == Priority::kSumOfRow && shares) continue;
+    ScoreKeys source(keys, priority);
+    for (bool rank_first : {false, true}) {
+      if (rank_first && !t.ranks) continue;
+      t.Try(source, {.priority = priority, .key = kind, .rank_first = rank_first}, out);
+    }
+  }
+  return out;
+}
+
+// Each row's place in a queue.
+std::vector<int32_t> PlacesIn(const TimeQueue& queue) {
+  std::vector<int32_t> place(queue.order.size());
+  for (size_t i = 0; i < place.size(); ++i) {
+    place[static_cast<size_t>(queue.order[i])] = static_cast<int32_t>(i);
+  }
+  return place;
+}
+
+// All second choices queue behind all first ones.
+void ByRank(const Tried& t, const TimeQueue& queue, const std::vector<int32_t>& place,
+            TrialList& out) {
+  PlaceKeys keys(t.c, t.cells, [&](size_t row) { return static_cast<double>(place[row]); });
+  t.Try(keys, {.priority = Priority::kPlace, .rank_first = true, .order = queue.name}, out);
+}
+
+// First come first served in the opposite of time's order.
+void ByLastFirst(const Tried& t, const TimeQueue& queue, const std::vector<int32_t>& place,
+                 TrialList& out) {
+  PlaceKeys keys(t.c, t.cells, [&](size_t row) { return -static_cast<double>(place[row]); });
+  t.Try(keys, {.priority = Priority::kPlace, .order = queue.name + ", the last row first"}, out);
+}
+
+// ... and in that of context-parallel layouts.
+TrialList ByZigzag(const Tried& t) {
+  TrialList out;
+  const Sequences sequences = NumberSequences(t.c);
+  for (int32_t ranks : {2, 4, 8, 16}) {
+    for (bool by_position : {true, false}) {
+      if (ZigzagKeepsTime(t.c, sequences, ranks, by_position)) continue;
+      PlaceKeys keys(t.c, t.cells, [&](size_t row) {
+        return ZigzagPlace(t.c, sequences, ranks, by_position, row);
+      });
+      t.Try(keys,
+            {.priority = Priority::kPlace,
+             .order = absl::StrCat("zigzag over ", ranks, " ranks, ",
+                                   by_position ? "seq-major" : "batch-major")},
+            out);
+    }
+  }
+  return out;
+}
+
+TrialList ByQueues(const Tried& t, const std::vector<TimeQueue>& queues) {
+  TrialList by_rank, last_first;
+  for (const TimeQueue& queue : queues) {
+    const std::vector<int32_t> place = PlacesIn(queue);
+    if (t.ranks) ByRank(t, queue, place, by_rank);
+    ByLastFirst(t, queue, place, last_first);
+  }
+  std::move(last_first.begin(), last_first.end(), std::back_inserter(by_rank));
+  return by_rank;
+}
+
+// Every policy, in the order of preference among equals. Groups are tried side by side in a large
+// call.
+std::vector<Trial> TryAll(const Tried& t, const std::vector<TimeQueue>& queues) {
+  std::vector<std::function<TrialList()>> groups;
+  for (KeyKind kind : UsableKeys(t.c)) groups.push_back([&, kind] { return ByScore(t, kind); });
+  groups.push_back([&] { return ByQueues(t, queues); });
+  groups.push_back([&] { return ByZigzag(t); });
+  std::vector<TrialList> tried(groups.size());
+  ParallelTasks(groups.size(), ThreadsFor(t.c.routing->sample().scores().data().size()),
+                [&](size_t i) { tried[i] = groups[i](); });
+  TrialList all;
+  for (TrialList& group : tried) std::move(group.begin(), group.end(), std::back_inserter(all));
+  return all;
+}
+
+}  // namespace
+
+std::vector<KeyKind> UsableKeys(const RoutingCase& c) {
+  std::vector<KeyKind> kinds = KeyKinds(c);
+  if (!c.probs.present()) return kinds;
+  const auto of = [&](const Choice& choice) {
+    return KeyValue(c, KeyKind::kProbs, choice.token, choice.expert, choice.rank);
+  };
+  std::map<double, int64_t> refused;
+  int64_t all = 0;
+  for (const Choice& choice : c.choices) {
+    if (choice.kept || !c.judged(choice.token)) continue;
+    ++all;
+    ++refused[of(choice)];
+  }
+  for (const auto& [value, count] : refused) {
+    if (2 * count <= all) continue;
+    const auto kept = std::count_if(
+        c.choices.begin(), c.choices.end(),
+        [&, value = value](const Choice& choice) { return choice.kept && of(choice) == value; });
+    if (value == 0 || 2 * kept < count) std::erase(kinds, KeyKind::kProbs);
+  }
+  return kinds;
+}
+
+std::string RankedReplay::Describe() const {
+  const char* rank = rank_first ? ", first choices before second ones" : "";
+  switch (priority) {
+    case Priority::kOwnScore:
+      return absl::StrCat("drop by score (", KeyName(key), rank, ")");
+    case Priority::kBestOfRow:
+      return absl::StrCat("batch-prioritised routing (by a token's best of ", KeyName(key), rank,
+                          ")");
+    case Priority::kSumOfRow:
+      return absl::StrCat("batch-prioritised routing (by a token's sum of ", KeyName(key), rank,
+                          ")");
+    case Priority::kPlace:
+      break;
+  }
+  if (!rank_first) return absl::StrCat("first come first served out of time order (", order, ")");
+  return absl::StrCat("a queue of all first choices before all second ones (", order, " order)");
+}
+
+double ExactCountBits(double n, double count) {
+  if (count <= 0 || count >= n) return 0;
+  const double p = count / n;
+  return -(Log2Choose(n, count) + count * std::log2(p) + (n - count) * std::log2(1 - p));
+}
+
+std::vector<RankedReplay> ReplayRanked(const RoutingCase& c, const Saturation& s,
+                                       const std::vector<TimeQueue>& queues) {
+  const RefusingCells cells = CollectCells(c, s);
+  if (cells.cells() == 0) return {};
+  const Tried tried{c, cells, c.top_k > 1 && MostRanksKnown(c, cells)};
+  std::vector<RankedReplay> out = Weigh(TryAll(tried, queues));
+  std::stable_sort(out.begin(), out.end(), [](const RankedReplay& a, const RankedReplay& b) {
+    if (a.exact != b.exact) return a.exact;
+    if (!a.exact) return a.share > b.share;
+    return a.bits != b.bits ? a.bits > b.bits : a.raw_bits > b.raw_bits;
+  });
+  return out;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,24 @@
+// Why a recorded router call cannot be judged: the inconclusive verdicts that the routing rules
+// share.
+#pragma once
+
+#include "analysis/routing/call/capacity.h"
+#include "analysis/routing/call/case.h"
+#include "plumbline/v1/finding.pb.h"
+
+namespace plumbline::rules {
+
+v1::Verdict NoOrder(const RoutingCase& c);
+v1::Verdict RandomChoice(const RoutingCase& c);
+v1::Verdict Unexplained(const RoutingCase& c);
+v1::Verdict UnknownRefusals(const RoutingCase& c);
+v1::Verdict Poisoned(const RoutingCase& c);
+v1::Verdict NormalisedOverTokens();
+v1::Verdict ScoresNotOwn();
+// One expert in one pool is all there is: that it holds the capacity is one number's luck.
+bool OneCellAlone(const Saturation& s);
+v1::Verdict OneCell(double luck_bits);
+v1::Verdict PricesOrBias();
+v1::Verdict EvenByStructure();
+
+}  // namespace plumbline::rules

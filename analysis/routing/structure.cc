@@ -1,0 +1,250 @@
+#include "analysis/routing/structure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "analysis/routing/call/keys.h"
+#include "analysis/sample/tensor_reader.h"
+#include "base/half.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr const char* kOneSequence =
+    "One sequence is all that competes: a rule stored for its tokens leaves the same. Record "
+    "several sequences, or several pools.";
+constexpr const char* kCopies =
+    "The pools hold the same scores, shifted or scaled: a stored rule leaves the same in each.";
+constexpr const char* kSameNumbers =
+    "Every pool keeps the same number of each choice rank at each expert: stored numbers do that.";
+constexpr const char* kAlike =
+    "All sequences ask the same number of choices of each full expert: they hold the same tokens, "
+    "for which a rule can be stored.";
+constexpr const char* kGaps =
+    "Experts cut where scores leave a gap far wider than beside it, as those that learned a table "
+    "do.";
+constexpr const char* kOneCut =
+    "One position an expert parts the kept from the refused: a stored position does that.";
+
+// Where the judged rows stand.
+struct Layout {
+  DenseIds sequences;
+  std::vector<uint8_t> used, several;  // per pool: has judged rows; of more than one sequence
+  int64_t pools_used = 0;
+  bool any_several = false;
+
+  explicit Layout(const RoutingCase& c)
+      : sequences(NumberIds(c.sequence)),
+        used(static_cast<size_t>(c.pools)),
+        several(static_cast<size_t>(c.pools)) {
+    std::vector<int32_t> first(static_cast<size_t>(c.pools), -1);
+    for (int32_t t = 0; t < c.tokens; ++t) {
+      if (!c.judged(t)) continue;
+      const auto row = static_cast<size_t>(t);
+      const auto pool = static_cast<size_t>(c.pool[row]);
+      const int32_t sequence = sequences.of_row[row];
+      if (first[pool] < 0) first[pool] = sequence;
+      pools_used += used[pool] == 0;
+      used[pool] = 1;
+      several[pool] |= first[pool] != sequence;
+      any_several |= several[pool] != 0;
+    }
+  }
+};
+
+bool FullExpert(const RoutingAnalysis& a, const Choice& choice) {
+  return a.columns() || a.saturation.full[CellOfToken(a.c, choice.token, choice.expert)] != 0;
+}
+
+// In pools of several sequences: each asks (or: has kept) the same number of each full expert.
+bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_alone) {
+  const RoutingCase& c = a.c;
+  const auto experts = static_cast<size_t>(c.experts);
+  std::map<std::pair<int32_t, int32_t>, std::vector<int64_t>> asked;  // of (pool, sequence)
+  std::vector<uint8_t> full(static_cast<size_t>(c.pools) * experts, 0);
+  std::vector<int64_t>* at = nullptr;
+  std::pair<int32_t, int32_t> open{-1, -1};
+  for (const Choice& choice : c.choices) {
+    const auto row = static_cast<size_t>(choice.token);
+    if (!c.judged(choice.token) || !layout.several[static_cast<size_t>(c.pool[row])]) continue;
+    const std::pair<int32_t, int32_t> part{c.pool[row], layout.sequences.of_row[row]};
+    if (at == nullptr || part != open) {
+      at = &asked[part];
+      at->resize(experts, 0);
+      open = part;
+    }
+    (*at)[static_cast<size_t>(choice.expert)] += !kept_alone || choice.kept;
+    if (FullExpert(a, choice)) full[CellOfToken(c, choice.token, choice.expert)] = 1;
+  }
+  const std::vector<int64_t>* first = nullptr;
+  int32_t pool = -1;
+  for (const auto& [part, counts] : asked) {
+    if (part.first != pool) {
+      pool = part.first;
+      first = &counts;
+      continue;
+    }
+    for (size_t e = 0; e < experts; ++e) {
+      if (full[static_cast<size_t>(pool) * experts + e] && counts[e] != (*first)[e]) return false;
+    }
+  }
+  return !asked.empty();
+}
+
+// The values of an expert at nine ranks among a pool's rows.
+std::vector<double> Quantiles(const RoutingCase& c, const std::vector<int32_t>& rows, int32_t e) {
+  std::vector<double> values;
+  for (const int32_t t : rows) values.push_back(c.scores.At(t, e));
+  std::sort(values.begin(), values.end());
+  std::vector<double> out;
+  for (size_t q = 0; q <= 8; ++q) out.push_back(values[q * (values.size() - 1) / 8]);
+  return out;
+}
+
+bool ShiftedOrScaled(const std::vector<double>& a, const std::vector<double>& b, DType dtype) {
+  double least = HUGE_VAL, most = -HUGE_VAL, size = 0;
+  double low = HUGE_VAL, high = -HUGE_VAL;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return false;
+    least = std::min(least, a[i] - b[i]);
+    most = std::max(most, a[i] - b[i]);
+    size = std::max({size, std::fabs(a[i]), std::fabs(b[i])});
+    low = std::min(low, a[i] / b[i]);
+    high = std::max(high, a[i] / b[i]);
+  }
+  const double open = 1e-5 * (a.back() - a.front()) + 4 * UlpOf(size, dtype);
+  return most - least <= open || (low > 0 && high - low <= 1e-4 * high);
+}
+
+// Two pools of equally many rows whose columns are copies.
+bool PoolsAreCopies(const RoutingCase& c) {
+  constexpr size_t kFewest = 8, kMost = 65536;
+  std::map<size_t, std::vector<int32_t>> by_size;  // rows of the first pool of that size
+  std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c.pools));
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    if (c.judged(t)) rows[static_cast<size_t>(c.pool[static_cast<size_t>(t)])].push_back(t);
+  }
+  for (const std::vector<int32_t>& mine : rows) {
+    if (mine.size() < kFewest || mine.size() > kMost) continue;
+    const auto [first, fresh] = by_size.try_emplace(mine.size(), mine);
+    if (fresh) continue;
+    const int32_t looked = std::min(c.experts, 16);
+    int32_t copies = 0;
+    for (int32_t e = 0; e < looked; ++e)
+      copies +=
+          ShiftedOrScaled(Quantiles(c, first->second, e), Quantiles(c, mine, e), c.scores.dtype());
+    return 4 * copies >= 3 * looked;
+  }
+  return false;
+}
+
+// Each refusing (expert, choice rank) keeps one number in all pools.
+bool SameNumbers(const RoutingCase& c) {
+  struct Count {
+    int64_t kept = 0, refused = 0;
+  };
+  std::map<std::pair<int32_t, int16_t>, std::map<int32_t, Count>> counts;  // by pool
+  for (const Choice& choice : c.choices) {
+    if (!c.judged(choice.token)) continue;
+    Count& count = counts[{choice.expert, choice.rank}][c.pool[static_cast<size_t>(choice.token)]];
+    ++(choice.kept ? count.kept : count.refused);
+  }
+  for (const auto& [key, pools] : counts) {
+    int64_t number = -1;
+    for (const auto& [pool, count] : pools) {
+      if (count.refused == 0) continue;
+      if (number >= 0 && count.kept != number) return false;
+      number = count.kept;
+    }
+  }
+  return true;
+}
+
+// Of each expert: all is kept from some position on, or until some position.
+bool OnePositionParts(const RoutingCase& c) {
+  struct Ends {
+    int64_t first_kept = INT64_MAX, last_kept = INT64_MIN;
+    int64_t first_refused = INT64_MAX, last_refused = INT64_MIN;
+  };
+  std::vector<Ends> ends(static_cast<size_t>(c.experts));
+  for (const Choice& choice : c.choices) {
+    if (!c.judged(choice.token)) continue;
+    const int64_t position = c.position[static_cast<size_t>(choice.token)];
+    Ends& e = ends[static_cast<size_t>(choice.expert)];
+    int64_t& first = choice.kept ? e.first_kept : e.first_refused;
+    int64_t& last = choice.kept ? e.last_kept : e.last_refused;
+    first = std::min(first, position);
+    last = std::max(last, position);
+  }
+  return std::all_of(ends.begin(), ends.end(), [](const Ends& e) {
+    return e.last_refused < e.first_kept || e.last_kept < e.first_refused;
+  });
+}
+
+// Scores that have learned a table leave gaps far wider than their neighbours at the cut; also
+// where fewer are kept than other tests of gaps ask for, or by another key than the one that
+// replays. Of at most 64 columns.
+bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
+  constexpr size_t kBeside = 8, kMostRows = 4096;
+  constexpr int64_t kMostCells = 64;
+  const RoutingCase& c = a.c;
+  std::vector<std::vector<int32_t>> rows(static_cast<size_t>(c.pools));
+  for (int32_t t = 0; t < c.tokens; ++t) {
+    const bool known = c.judged(t) && c.rows[static_cast<size_t>(t)] != RowState::kNonFinite;
+    if (known) rows[static_cast<size_t>(c.pool[static_cast<size_t>(t)])].push_back(t);
+  }
+  const KeyReader reader(c, kind);
+  int64_t told = 0, wide = 0;
+  std::vector<double> in, out;
+  for (const std::vector<int32_t>& pool : rows) {
+    if (pool.size() < 2 * kBeside || pool.size() > kMostRows) continue;
+    for (int32_t e = 0; e < c.experts && told < kMostCells; ++e) {
+      in.clear();
+      out.clear();
+      for (const int32_t t : pool) {
+        const std::span<const Choice> row = c.ChoicesOf(t);
+        const bool taken = std::any_of(row.begin(), row.end(), [&](const Choice& choice) {
+          return choice.expert == e && choice.kept;
+        });
+        (taken ? in : out).push_back(reader.At(t, e, 0).value);
+      }
+      if (in.size() < 2 || out.size() <= kBeside) continue;
+      const size_t beside = std::min(kBeside, in.size() - 1);
+      std::sort(in.begin(), in.end());
+      std::partial_sort(out.begin(), out.begin() + kBeside + 1, out.end(), std::greater<>());
+      const double spacing =
+          (in[beside] - in[0] + out[0] - out[kBeside]) / static_cast<double>(beside + kBeside);
+      ++told;
+      wide += in[0] - out[0] > 8 * spacing;
+    }
+  }
+  return told > 0 && 8 * wide > told;
+}
+
+}  // namespace
+
+std::string StructureDoubt(const RoutingAnalysis& a) {
+  const RankedReplay* leak = a.leak();
+  if ((!a.columns() && leak == nullptr) || !a.c.ordered()) return "";
+  const Layout layout(a.c);
+  const bool queue = !a.columns() && !leak->by_score();
+  if (queue && OnePositionParts(a.c)) return kOneCut;
+  if (a.columns() && (CutsInGaps(a, a.column.key) || CutsInGaps(a, KeyKind::kRecorded)))
+    return kGaps;
+  if (layout.any_several) {
+    const bool alike = SequencesAlike(a, layout, false) || SequencesAlike(a, layout, true);
+    return alike ? kAlike : "";
+  }
+  if (layout.pools_used < 2) return kOneSequence;
+  if (PoolsAreCopies(a.c)) return kCopies;
+  const bool by_rank = !a.columns() && (queue || leak->rank_first);
+  return by_rank && SameNumbers(a.c) ? kSameNumbers : "";
+}
+
+}  // namespace plumbline::rules

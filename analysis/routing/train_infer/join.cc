@@ -1,0 +1,301 @@
+#include "analysis/routing/train_infer/join.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/frame/verdicts.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kGateDifference = 0.01;  // of the larger gate
+constexpr uint64_t kFewScored = 16;
+
+bool Complete(const RoutedToken& t) {
+  return std::find(t.chosen.begin(), t.chosen.end(), int16_t{-1}) == t.chosen.end();
+}
+
+std::vector<int16_t> SetOf(const RoutedToken& t) {
+  std::vector<int16_t> set = t.chosen;
+  std::sort(set.begin(), set.end());
+  return set;
+}
+
+// Values at the two experts on the edge of a's choice, less those that b gives them. An expert that
+// is not among b's best is further away than anything that is.
+void EdgeDifferences(const RoutedToken& a, const RoutedToken& b, size_t k,
+                     std::vector<double>* out) {
+  for (size_t i = k - 1; i <= k && i < a.ranked.size(); ++i) {
+    const auto at = std::find_if(b.ranked.begin(), b.ranked.end(), [&](const EdgeScore& e) {
+      return e.expert == a.ranked[i].expert;
+    });
+    out->push_back(at == b.ranked.end() ? kInfinity
+                                        : std::fabs(double{a.ranked[i].value} - double{at->value}));
+  }
+}
+
+double Median(std::vector<double>& v) {
+  if (v.empty()) return 0;
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+class Comparer {
+ public:
+  Comparer(const RoutedSide& train, const RoutedSide& infer, double factor)
+      : train_(train), infer_(infer), factor_(factor) {}
+
+  RoutingComparison Run() {
+    c_.experts = train_.experts;
+    c_.top_k = train_.top_k;
+    c_.blocked = Blocked();
+    if (!c_.blocked.empty()) return std::move(c_);
+    Join();
+    c_.joined = pairs_.size();
+    if (pairs_.empty()) {
+      c_.blocked = "nothing-joins: no token has the same sequence and position on both sides";
+      return std::move(c_);
+    }
+    c_.unmarked = Unmarked();
+    if (c_.unmarked.empty()) MeasureDifference();
+    if (c_.blocked.empty()) Compare();
+    return std::move(c_);
+  }
+
+ private:
+  struct Joined {
+    const RoutedToken* train;
+    const RoutedToken* infer;
+  };
+
+  std::string Blocked() const {
+    if (!train_.blocked.empty()) return absl::StrCat(train_.blocked, " (training)");
+    if (!infer_.blocked.empty()) return absl::StrCat(infer_.blocked, " (inference)");
+    if (train_.experts != infer_.experts || train_.top_k != infer_.top_k) {
+      return absl::StrCat("shapes-differ: training chooses ", train_.top_k, " of ", train_.experts,
+                          " experts, inference ", infer_.top_k, " of ", infer_.experts);
+    }
+    for (const RoutedSide* side : {&train_, &infer_}) {
+      if (100 * side->conflicting > side->rows) {
+        return absl::StrCat("ids-repeat: ", side->conflicting, " of ", side->rows, " rows of ",
+                            side == &train_ ? "training" : "inference",
+                            " share a sequence and position with another that is routed otherwise");
+      }
+    }
+    return "";
+  }
+
+  std::string Unmarked() const {
+    if (train_.kind.empty() || infer_.kind.empty()) {
+      return absl::StrCat("no-scores: ", train_.kind.empty() ? "training" : "inference",
+                          " recorded no scores, so that a flip has no margin");
+    }
+    if (train_.kind != infer_.kind) {
+      return absl::StrCat("scores-differ-in-kind: training recorded ", train_.kind, ", inference ",
+                          infer_.kind);
+    }
+    return "";
+  }
+
+  void Join() {
+    auto b = infer_.tokens.begin();
+    for (const RoutedToken& a : train_.tokens) {
+      while (b != infer_.tokens.end() && b->key < a.key) ++b;
+      if (b == infer_.tokens.end()) break;
+      if (b->key == a.key) pairs_.push_back({&a, &*b});
+    }
+  }
+
+  void MeasureDifference() {
+    const auto k = static_cast<size_t>(train_.top_k);
+    std::vector<Joined> scored;
+    for (const Joined& p : pairs_) {
+      if (!p.train->ranked.empty() && !p.infer->ranked.empty()) scored.push_back(p);
+    }
+    c_.scored = scored.size();
+    if (2 * c_.scored < c_.joined || c_.scored < kFewScored) {
+      c_.unmarked = absl::StrCat("non-finite: only ", c_.scored, " of ", c_.joined,
+                                 " tokens have finite scores on both sides");
+      return;
+    }
+    std::vector<double> own, other;
+    for (size_t i = 0; i < scored.size(); ++i) {
+      const RoutedToken& a = *scored[i].train;
+      const RoutedToken& b = *scored[i].infer;
+      EdgeDifferences(a, b, k, &own);
+      EdgeDifferences(b, a, k, &own);
+      const RoutedToken& far = *scored[(i + scored.size() / 2) % scored.size()].infer;
+      EdgeDifferences(a, far, k, &other);
+      EdgeDifferences(far, a, k, &other);
+    }
+    c_.difference = Median(own);
+    for (const bool train : {true, false}) {
+      std::vector<double> spreads;
+      for (const Joined& p : scored) spreads.push_back((train ? p.train : p.infer)->spread);
+      c_.spread = std::max(c_.spread, Median(spreads));
+    }
+    c_.unrelated = Median(other);
+    if (c_.difference > 0 && !(c_.difference < 0.5 * c_.unrelated)) {
+      c_.blocked =
+          "not-the-same-tokens: joined by their ids, the sides' scores are no closer than those of "
+          "unrelated tokens (other ids, weights far apart, or noise left on)";
+    }
+  }
+
+  void Compare() {
+    double overlap = 0;
+    std::vector<double> margins;
+    for (const Joined& p : pairs_) {
+      Sentinel(p);
+      ZeroGates(p);
+      const bool complete = Complete(*p.train) && Complete(*p.infer);
+      const bool scored = !p.train->ranked.empty() && !p.infer->ranked.empty();
+      if (!complete || !(scored || !c_.unmarked.empty()) || SetOf(*p.train) != SetOf(*p.infer))
+        c_.diverged.push_back(p.train->key);
+      if (!complete) continue;
+      ++c_.compared;
+      const std::vector<int16_t> a = SetOf(*p.train);
+      const std::vector<int16_t> b = SetOf(*p.infer);
+      std::vector<int16_t> both;
+      std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+      overlap += static_cast<double>(both.size()) / static_cast<double>(a.size());
+      if (a == b) {
+        SameSet(p);
+        continue;
+      }
+      ++c_.flips;
+      if (!c_.unmarked.empty() || !scored) continue;
+      const double margin = std::min(p.train->margin, p.infer->margin);
+      margins.push_back(margin);
+      if (p.train->tied || p.infer->tied || !(margin > factor_ * c_.difference)) continue;
+      ++c_.large_flips;
+      c_.large.push_back({*p.train, *p.infer, true});
+    }
+    if (c_.compared > 0) c_.overlap = overlap / static_cast<double>(c_.compared);
+    c_.median_flip_margin = Median(margins);
+    if (train_.whole && infer_.whole) Lengths();
+  }
+
+  void SameSet(const Joined& p) {
+    if (p.train->chosen != p.infer->chosen) {
+      ++c_.order_only;
+      return;
+    }
+    if (p.train->gates.empty() || p.infer->gates.empty()) return;
+    bool differs = false;
+    for (size_t j = 0; j < p.train->gates.size(); ++j) {
+      const double g = p.train->gates[j];
+      const double h = p.infer->gates[j];
+      const double d = std::fabs(g - h);
+      if (d > c_.largest_gate_difference) c_.largest_gate_difference = d;
+      differs = differs || !(d <= kGateDifference * std::max(std::fabs(g), std::fabs(h)));
+    }
+    if (differs) ++c_.weight_only;
+  }
+
+  // The last token of a sequence is sampled and never goes through the model again.
+  bool LastOfSequence(const RoutedToken& t) const {
+    const auto at = train_.sequences.find(t.key.sequence);
+    return at == train_.sequences.end() || t.key.position >= at->second.last;
+  }
+
+  void Sentinel(const Joined& p) {
+    if (Complete(*p.infer) || !Complete(*p.train) || LastOfSequence(*p.train)) return;
+    if (c_.sentinels++ == 0) c_.first_sentinel = {*p.train, *p.infer, true};
+  }
+
+  void ZeroGates(const Joined& p) {
+    if (p.train->gates.empty() || p.infer->gates.empty()) return;
+    if (p.train->zero_gates == p.infer->zero_gates) return;
+    const RoutedToken& other = p.train->zero_gates ? *p.infer : *p.train;
+    const bool weighted =
+        std::any_of(other.gates.begin(), other.gates.end(), [](float g) { return g != 0; });
+    if (!weighted) return;
+    if (c_.zero_gates++ == 0) c_.first_zero = {*p.train, *p.infer, true};
+  }
+
+  // Sequences that training holds without a gap: inference must hold the same positions, the last
+  // one or none missing.
+  void Lengths() {
+    for (const auto& [id, t] : train_.sequences) {
+      const auto at = infer_.sequences.find(id);
+      if (at == infer_.sequences.end() || t.rows != t.last - t.first + 1) continue;
+      const Extent& i = at->second;
+      const bool full = i.first == t.first && i.last >= t.last - 1 && i.last <= t.last &&
+                        i.rows >= i.last - i.first + 1;
+      if (full || i.rows > t.rows) continue;
+      if (c_.short_sequences++ > 0) continue;
+      c_.short_sequence = id;
+      c_.short_rows = i.rows;
+      c_.short_of = t.rows;
+    }
+  }
+
+  const RoutedSide& train_;
+  const RoutedSide& infer_;
+  double factor_;
+  RoutingComparison c_;
+  std::vector<Joined> pairs_;
+};
+
+}  // namespace
+
+RoutingComparison CompareRouting(const RoutedSide& train, const RoutedSide& infer, double factor) {
+  return Comparer(train, infer, factor).Run();
+}
+
+double MostByRounding(int32_t experts, int32_t top_k) {
+  constexpr double kLeast = 0.1, kDeviation = 0.125;
+  if (!(top_k > 0) || !(top_k < experts)) return kLeast;
+  const double share = static_cast<double>(top_k) / static_cast<double>(experts);
+  double low = -10, high = 10;  // of t, where a normal value exceeds t with probability `share`
+  for (int i = 0; i < 60; ++i) {
+    const double t = (low + high) / 2;
+    (std::erfc(t * std::numbers::sqrt2 / 2) / 2 > share ? low : high) = t;
+  }
+  const double density = std::exp(-low * low / 2) / std::sqrt(2 * std::numbers::pi);
+  const double moved = density / share * kDeviation * std::numbers::inv_sqrtpi;
+  return std::max(kLeast, moved);
+}
+
+void DescribeRouting(const RoutingComparison& c, google::protobuf::Struct& details) {
+  const auto share = [&](uint64_t n) {
+    return static_cast<double>(n) / static_cast<double>(std::max<uint64_t>(c.compared, 1));
+  };
+  Put(details, "tokens", static_cast<double>(c.joined));
+  if (!c.blocked.empty()) return;
+  Put(details, "set_overlap", c.overlap);
+  Put(details, "flip_share", share(c.flips));
+  Put(details, "order_only_share", share(c.order_only));
+  Put(details, "weight_only_share", share(c.weight_only));
+  Put(details, "largest_gate_difference", c.largest_gate_difference);
+  if (!c.unmarked.empty()) return;
+  Put(details, "large_flip_share", share(c.large_flips));
+  Put(details, "median_score_difference", c.difference);
+  Put(details, "score_spread", c.spread);
+  Put(details, "median_flip_margin", c.median_flip_margin);
+}
+
+void DescribePair(const RoutingComparison::Pair& pair, google::protobuf::Struct& witness) {
+  Put(witness, "sequence", static_cast<double>(pair.train.key.sequence));
+  Put(witness, "position", static_cast<double>(pair.train.key.position));
+  Put(witness, "train_experts", ExpertList(pair.train.chosen));
+  Put(witness, "inference_experts", ExpertList(pair.infer.chosen));
+  if (pair.train.ranked.empty() || pair.infer.ranked.empty()) return;
+  Put(witness, "train_margin", static_cast<double>(pair.train.margin));
+  Put(witness, "inference_margin", static_cast<double>(pair.infer.margin));
+}
+
+std::string ExpertList(const std::vector<int16_t>& experts) {
+  std::string text;
+  for (int16_t e : experts) absl::StrAppend(&text, text.empty() ? "" : ", ", e);
+  return text;
+}
+
+}  // namespace plumbline::rules

@@ -1,0 +1,56 @@
+// A reconstructed sum: a tree, the format of each node, and the arithmetic; and its replay.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "analysis/sums/arithmetic.h"
+#include "analysis/sums/summation_tree.h"
+#include "analysis/sums/target.h"
+
+namespace plumbline::sums {
+
+struct SumModel {
+  Kind kind = Kind::kSum;
+  DType input = DType::kF32;
+  DType output = DType::kF32;
+  SummationTree tree;
+  std::vector<SumFormat> formats;  // of each inner node, as the tree numbers them
+  std::vector<uint8_t> fused;      // [n]: 1 where a product enters its node unrounded
+  SumFormat product;               // what the other products are rounded to
+  Arithmetic arithmetic;
+
+  // The format that most nodes have.
+  SumFormat accumulator() const;
+};
+
+// A model with one format at every node and all products rounded or all fused.
+SumModel PlainModel(const Target& target, SummationTree tree, const SumFormat& format, bool fused);
+
+// "f32 adds, nearest-even; products fused; ..."
+std::string ArithmeticInWords(const SumModel& model);
+
+// Adds up one input as the model says. Keeps scratch memory: not thread-safe, one a thread. The
+// model must outlive it. Overflow gives infinities, which propagate as IEEE 754 has it.
+class Replay {
+ public:
+  explicit Replay(const SumModel& model);
+  double Run(absl::Span<const double> a, absl::Span<const double> b);
+
+ private:
+  Exact Leaf(size_t i) const;
+  double JoinTwo(int node, int x, int y);
+  double JoinAligned(const std::vector<int>& children, const Alignment& alignment,
+                     const SumFormat& format, RoundingMode mode) const;
+  double JoinExactly(const std::vector<int>& children, const SumFormat& format) const;
+  double Flushed(double x, const SumFormat& format) const;
+  int ExponentOf(int child) const;
+
+  const SumModel& model_;
+  std::vector<double> a_;  // as read
+  std::vector<double> b_;
+  std::vector<Exact> values_;  // of leaves and nodes
+};
+
+}  // namespace plumbline::sums

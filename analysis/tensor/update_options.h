@@ -1,0 +1,19 @@
+// What the rules of updates share.
+#pragma once
+
+#include "analysis/frame/options.h"
+
+namespace plumbline::rules {
+
+inline constexpr OptionInfo kUpdateElements = {.name = "elements",
+                                               .type = OptionInfo::Type::kInteger,
+                                               .unit = "elements",
+                                               .default_value = "1000",
+                                               .reason = "fewer tell little about a tensor",
+                                               .low = 16,
+                                               .high = 1e9};
+
+// Below it what stochastic rounding would have done is not what was seen.
+inline constexpr double kStochasticChance = 1e-5;
+
+}  // namespace plumbline::rules

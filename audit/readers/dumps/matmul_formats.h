@@ -1,0 +1,36 @@
+// Factors and scales of a matrix product as narrow formats store them, brought to what evidence
+// holds: e2m1 values as e4m3 (which holds them all), scales as f32.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "audit/readers/dumps/kind.h"
+#include "audit/readers/input/file.h"
+#include "audit/readers/safetensors/header.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline::audit {
+
+// The name that rules know for an `input_format` in any usual spelling ("F8_E4M3", "float8_e5m2",
+// "fp16", "TF32"): "tf32", "e2m1" or a DType's name; "" where there is no such format.
+std::string InputFormatOf(std::string_view text);
+
+// A factor: floating; u8 (or the format's own dtype F4) where `format` is e2m1, e4m3 or e5m2.
+void CheckFactor(const TensorEntry& tensor, const std::string& format,
+                 std::vector<Problem>* problems);
+// [m,K], with K counted in values where two share a byte; empty: not two axes.
+std::vector<int64_t> FactorShape(const TensorEntry& tensor, const std::string& format);
+absl::Status LoadFactor(const InputFile& file, const TensorEntry& entry, const std::string& format,
+                        v1::Tensor* tensor);
+
+// A scale: f32, f16, bf16, F8_E4M3, F8_E8M0, or u8 in `scale_format` ("e8m0" or "e4m3").
+void CheckScale(const TensorEntry& tensor, const std::string& scale_format,
+                std::vector<Problem>* problems);
+absl::Status LoadScale(const InputFile& file, const TensorEntry& entry,
+                       const std::string& scale_format, v1::Tensor* tensor);
+
+}  // namespace plumbline::audit

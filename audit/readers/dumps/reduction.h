@@ -1,0 +1,15 @@
+// Dumps of kind "reduction": what the ranks of one collective handed in and what came back, at
+// sampled elements.
+#pragma once
+
+#include "audit/readers/dumps/kind.h"
+
+namespace plumbline::audit {
+
+// `inputs` [N,m] for all ranks, or [m] for the rank in the metadata (ranks are then joined by
+// `group` and `sequence`); `output` [m] or [N,m]; optional `offsets` [m]. Metadata beyond the
+// contract's: `sequence`, `group_size`, `group_rank` (else `rank`), `chunk` (elements a chunk of
+// one channel), `transport`, `root`.
+extern const DumpKind kReductionDump;
+
+}  // namespace plumbline::audit

@@ -1,0 +1,174 @@
+#include "audit/readers/input/byte_stream.h"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace plumbline::audit {
+namespace {
+
+constexpr size_t kChunk = 64 << 10;
+constexpr int kGzip = 15 + 16;       // zlib's window bits, gzip framing
+constexpr int kMostZstdWindow = 27;  // log2: what `zstd --ultra -22` needs
+
+bool IsGzip(std::string_view head) {
+  return head.size() >= 3 && head.substr(0, 3) == std::string_view("\x1f\x8b\x08", 3);
+}
+
+// A frame, or a skippable one, which may come first.
+bool IsZstd(std::string_view head) {
+  if (head.size() < 4) return false;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(head[i]); };
+  const bool frame = byte(0) == 0x28 && byte(1) == 0xb5 && byte(2) == 0x2f && byte(3) == 0xfd;
+  const bool skippable =
+      (byte(0) & 0xf0) == 0x50 && byte(1) == 0x2a && byte(2) == 0x4d && byte(3) == 0x18;
+  return frame || skippable;
+}
+
+class PlainStream : public ByteStream {
+ public:
+  explicit PlainStream(InputFile file) : ByteStream(std::move(file)) {}
+
+ protected:
+  size_t Produce(char* data, size_t size) override { return ReadFile(data, size); }
+};
+
+class GzipStream : public ByteStream {
+ public:
+  explicit GzipStream(InputFile file) : ByteStream(std::move(file)) {
+    ready_ = inflateInit2(&z_, kGzip) == Z_OK;
+  }
+  ~GzipStream() override {
+    if (ready_) inflateEnd(&z_);
+  }
+
+ protected:
+  size_t Produce(char* data, size_t size) override {
+    if (!ready_) {
+      Fail("expected memory to decompress, found too little", true);
+      return 0;
+    }
+    z_.next_out = reinterpret_cast<Bytef*>(data);
+    z_.avail_out = static_cast<uInt>(std::min(size, kChunk));
+    const uInt room = z_.avail_out;
+    while (z_.avail_out == room && !problem()) {
+      if (z_.avail_in == 0 && !Fill()) break;
+      const int result = inflate(&z_, Z_NO_FLUSH);
+      if (result == Z_STREAM_END) {
+        in_member_ = false;
+        if (z_.avail_in == 0 && !Fill()) break;
+        if (!NextMember()) break;
+      } else if (result != Z_OK && result != Z_BUF_ERROR) {
+        Fail(std::string("expected gzip data, found: ") + (z_.msg != nullptr ? z_.msg : "damage"),
+             true);
+      }
+    }
+    return room - z_.avail_out;
+  }
+
+ private:
+  bool Fill() {
+    z_.next_in = reinterpret_cast<Bytef*>(in_.data());
+    z_.avail_in = static_cast<uInt>(ReadFile(in_.data(), in_.size()));
+    if (z_.avail_in > 0) return true;
+    if (in_member_ && !problem())
+      Fail("expected the end of the gzip data, found the end of the file", false);
+    return false;
+  }
+
+  // Zeros after the last member are padding of tapes and block devices.
+  bool NextMember() {
+    if (*z_.next_in == 0) {
+      z_.avail_in = 0;
+      return false;
+    }
+    in_member_ = true;
+    return inflateReset(&z_) == Z_OK;
+  }
+
+  z_stream z_ = {};
+  std::array<char, kChunk> in_;
+  bool ready_ = false;
+  bool in_member_ = true;
+};
+
+class ZstdStream : public ByteStream {
+ public:
+  explicit ZstdStream(InputFile file)
+      : ByteStream(std::move(file)), context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
+    if (context_ != nullptr)
+      ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, kMostZstdWindow);
+  }
+
+ protected:
+  size_t Produce(char* data, size_t size) override {
+    if (context_ == nullptr) {
+      Fail("expected memory to decompress, found too little", true);
+      return 0;
+    }
+    ZSTD_outBuffer out{data, size, 0};
+    while (out.pos == 0 && !problem()) {
+      if (input_.pos == input_.size) {
+        input_ = {in_.data(), ReadFile(in_.data(), in_.size()), 0};
+        if (input_.size == 0 && !pending_) break;
+      }
+      const bool at_end = input_.size == 0;
+      const size_t result = ZSTD_decompressStream(context_.get(), &out, &input_);
+      if (ZSTD_isError(result)) {
+        Fail(std::string("expected zstd data, found: ") + ZSTD_getErrorName(result), true);
+      } else {
+        pending_ = result != 0;  // 0: the frame is complete and flushed
+        if (at_end && out.pos == 0 && pending_)
+          Fail("expected the end of the zstd data, found the end of the file", false);
+      }
+    }
+    return out.pos;
+  }
+
+ private:
+  std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context_;
+  std::array<char, kChunk> in_;
+  ZSTD_inBuffer input_{nullptr, 0, 0};
+  bool pending_ = false;
+};
+
+}  // namespace
+
+size_t ByteStream::Read(char* data, size_t size) {
+  if (problem_) return 0;
+  const size_t got = Produce(data, size);
+  given_ += got;
+  if (problem_) problem_->offset = given_;
+  return got;
+}
+
+size_t ByteStream::ReadFile(char* data, size_t size) {
+  absl::StatusOr<size_t> got = file_.ReadSome(file_at_, data, size);
+  if (!got.ok()) {
+    Fail(std::string(got.status().message()), true);
+    return 0;
+  }
+  file_at_ += *got;
+  return *got;
+}
+
+void ByteStream::Fail(std::string text, bool error) {
+  if (!problem_) problem_ = Problem{given_, std::move(text), error};
+}
+
+std::unique_ptr<ByteStream> ByteStream::Open(InputFile file) {
+  char head[4];
+  const absl::StatusOr<size_t> got = file.ReadSome(0, head, sizeof head);
+  const std::string_view start(head, got.ok() ? *got : 0);
+  if (IsGzip(start)) return std::make_unique<GzipStream>(std::move(file));
+  if (IsZstd(start)) return std::make_unique<ZstdStream>(std::move(file));
+  return std::make_unique<PlainStream>(std::move(file));
+}
+
+bool IsCompressed(std::string_view head) { return IsGzip(head) || IsZstd(head); }
+
+}  // namespace plumbline::audit

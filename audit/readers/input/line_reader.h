@@ -1,0 +1,48 @@
+// A file's lines, one at a time, with their places.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "audit/readers/input/byte_stream.h"
+
+namespace plumbline::audit {
+
+struct Line {
+  std::string_view text;  // without its newline; valid until the next call
+  uint64_t offset = 0;    // of its first byte, in the decompressed stream
+  uint64_t number = 0;    // from 1
+  bool ended = true;      // false: the file ended before a newline
+  bool too_long = false;  // longer than the most that is kept: skipped, `text` is empty
+};
+
+// Memory: twice the longest line, of those of at most `most` bytes. Not thread-safe.
+class LineReader {
+ public:
+  static constexpr size_t kMaxLine = 256u << 20;
+
+  explicit LineReader(std::unique_ptr<ByteStream> stream, size_t most = kMaxLine);
+
+  // False at the end; stream().problem() then says whether it is one.
+  bool Next(Line* line);
+  const ByteStream& stream() const { return *stream_; }
+
+ private:
+  bool Fill();
+
+  std::unique_ptr<ByteStream> stream_;
+  size_t most_;
+  std::string buffer_;
+  size_t begin_ = 0;  // of the next line
+  size_t end_ = 0;    // of what was read
+  uint64_t buffer_at_ = 0;
+  uint64_t number_ = 0;
+};
+
+// The beginning of a file, decompressed, at most `most` bytes of it. `head` is the file's first
+// bytes as they are: what is known of a file that cannot be opened (again).
+std::string FirstBytes(std::string_view path, std::string_view head, size_t most);
+
+}  // namespace plumbline::audit

@@ -1,0 +1,26 @@
+#include "audit/readers/input/reader.h"
+
+#include <algorithm>
+
+namespace plumbline::audit {
+
+void InputReport::Add(uint64_t offset, std::string text, bool error) {
+  if (problems.size() + 1 < kMaxProblems) {
+    problems.push_back({offset, std::move(text), error});
+  } else if (problems.size() + 1 == kMaxProblems) {
+    problems.push_back(
+        {offset, "expected no further problem, found more that are not listed", error});
+  } else {
+    problems.back().error |= error;
+  }
+}
+
+bool InputReport::failed() const {
+  return std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return p.error; });
+}
+
+std::string InputReport::Line(const Problem& problem) const {
+  return path + ": byte " + std::to_string(problem.offset) + ": " + problem.text;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,224 @@
+#include "audit/readers/rollout/column_map.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <span>
+#include <sstream>
+
+#include "audit/readers/input/file.h"
+#include "audit/readers/input/spelling.h"
+
+namespace plumbline::audit {
+namespace {
+
+using Column = RolloutColumn;
+
+constexpr std::string_view kTopKeys[] = {"record",     "step_from_name", "lists_of_one",
+                                         "drop_first", "columns",        "constants"};
+constexpr std::string_view kSourceKeys[] = {"path", "scale", "align"};
+
+// The first thing that is wrong, as "FILE:LINE: expected ...".
+class MapReader {
+ public:
+  explicit MapReader(std::string path) : path_(std::move(path)) { map_.format = "rollout-jsonl"; }
+
+  absl::StatusOr<ColumnMap> Read(const std::string& text) {
+    toml::table table;
+    try {
+      table = toml::parse(text, path_);
+    } catch (const toml::parse_error& error) {
+      return absl::InvalidArgumentError(
+          path_ + ":" + std::to_string(error.source().begin.line) +
+          ": expected TOML, found: " + std::string(error.description()));
+    }
+    for (const auto& [key, node] : table) Top(key, node);
+    if (status_.ok()) CheckWhole(table);
+    if (!status_.ok()) return status_;
+    return std::move(map_);
+  }
+
+ private:
+  void Wrong(const toml::node& node, const std::string& expected) {
+    if (!status_.ok()) return;
+    status_ = absl::InvalidArgumentError(path_ + ":" + std::to_string(node.source().begin.line) +
+                                         ": expected " + expected);
+  }
+  void Unknown(const toml::key& key, const char* what, std::span<const std::string_view> known) {
+    if (!status_.ok()) return;
+    std::string text = path_ + ":" + std::to_string(key.source().begin.line) + ": expected " +
+                       what + ", found " + Quoted(key.str());
+    if (const auto meant = MeantName(key.str(), known)) {
+      text += "; did you mean " + std::string(*meant) + "?";
+    } else {
+      text += "; known:";
+      for (const std::string_view name : known) text += " " + std::string(name);
+    }
+    status_ = absl::InvalidArgumentError(text);
+  }
+
+  bool Flag(const toml::node& node) {
+    if (!node.is_boolean()) Wrong(node, "true or false");
+    return node.value_or(false);
+  }
+
+  void Top(const toml::key& key, const toml::node& node) {
+    const std::string_view name = key.str();
+    if (name == "record") {
+      const std::string record = node.value_or(std::string());
+      map_.token_records = record == "token";
+      if (record != "token" && record != "sequence") Wrong(node, "\"sequence\" or \"token\"");
+    } else if (name == "step_from_name") {
+      map_.step_from_name = Flag(node);
+    } else if (name == "lists_of_one") {
+      map_.lists_of_one = Flag(node);
+    } else if (name == "drop_first") {
+      map_.drop_first = node.is_integer() ? node.value_or(int64_t{-1}) : -1;
+      if (map_.drop_first < 0) Wrong(node, "a number of entries of at least 0");
+    } else if (name == "columns" || name == "constants") {
+      const toml::table* table = node.as_table();
+      if (table == nullptr) return Wrong(node, "a table");
+      for (const auto& [column, value] : *table) Entry(name == "columns", column, value);
+    } else {
+      Unknown(key, "a key of a mapping file", kTopKeys);
+    }
+  }
+
+  void Entry(bool is_column, const toml::key& key, const toml::node& node) {
+    const std::optional<Column> column = FindRolloutColumn(key.str());
+    if (!column) {
+      Unknown(key, "a column", RolloutColumnNames());
+    } else if (is_column) {
+      Source(*column, node);
+    } else {
+      Constant(*column, node);
+    }
+  }
+
+  static std::vector<std::string> Keys(const std::string& dotted) {
+    std::vector<std::string> keys;
+    std::stringstream stream(dotted);
+    for (std::string key; std::getline(stream, key, '.');) keys.push_back(key);
+    return keys;
+  }
+
+  void Source(Column column, const toml::node& node) {
+    ColumnSource source;
+    source.column = column;
+    std::string path = node.value_or(std::string());
+    if (const toml::table* table = node.as_table()) {
+      for (const auto& [key, value] : *table) Detail(key, value, &path, &source);
+    }
+    source.path = Keys(path);
+    const bool empty =
+        source.path.empty() || std::count(source.path.begin(), source.path.end(), "");
+    if (empty) return Wrong(node, "a path of keys, as \"sample.tokens\"");
+    const ColumnKind kind = InfoOf(column).kind;
+    const bool numeric = kind == ColumnKind::kNumber || kind == ColumnKind::kNumbers;
+    if (source.scale != 1 && !numeric) Wrong(node, "a scale for columns of numbers only");
+    if (source.align_end && !IsList(kind)) Wrong(node, "an alignment for lists only");
+    for (const ColumnSource& other : map_.columns) {
+      const size_t shared = std::min(other.path.size(), source.path.size());
+      if (std::equal(other.path.begin(), other.path.begin() + static_cast<std::ptrdiff_t>(shared),
+                     source.path.begin()))
+        Wrong(node, "a path that no other column has or leads through, found " + Quoted(path));
+    }
+    map_.columns.push_back(std::move(source));
+  }
+
+  void Detail(const toml::key& key, const toml::node& value, std::string* path,
+              ColumnSource* source) {
+    if (key.str() == "path") {
+      *path = value.value_or(std::string());
+    } else if (key.str() == "scale") {
+      source->scale = value.is_number() ? value.value_or(0.0) : 0.0;
+      if (!std::isfinite(source->scale) || source->scale == 0)
+        Wrong(value, "a finite factor other than 0");
+    } else if (key.str() == "align") {
+      source->align_end = value.value_or(std::string()) == "end";
+      if (!source->align_end && value.value_or(std::string()) != "begin")
+        Wrong(value, "\"begin\" or \"end\"");
+    } else {
+      Unknown(key, "path, scale or align", kSourceKeys);
+    }
+  }
+
+  void Constant(Column column, const toml::node& node) {
+    ColumnValue& value = At(map_.constants, column);
+    const RolloutColumnInfo& info = InfoOf(column);
+    if (IsList(info.kind) && !info.repeats)
+      return Wrong(node, "a constant for a column of one value, which " + std::string(info.name) +
+                             " is not");
+    value.present = true;
+    value.repeated = IsList(info.kind);
+    const bool text = info.kind == ColumnKind::kText || info.kind == ColumnKind::kName;
+    if (text) {
+      value.text = node.value_or(std::string());
+      if (!node.is_string()) Wrong(node, "a string");
+      return;
+    }
+    const bool flag = info.kind == ColumnKind::kFlags && node.is_boolean();
+    const bool whole = info.kind == ColumnKind::kInteger || info.kind == ColumnKind::kIntegers;
+    if (!flag && !(whole ? node.is_integer() : node.is_number()))
+      return Wrong(node, whole ? "a whole number" : "a number");
+    value.number = flag ? (node.value_or(false) ? 1 : 0) : node.value_or(0.0);
+    value.integer = node.value_or(int64_t{0});
+    if (!std::isfinite(value.number)) Wrong(node, "a finite number");
+    if (info.kind == ColumnKind::kFlags) value.flags = {static_cast<uint8_t>(value.number != 0)};
+    if (info.kind == ColumnKind::kNumbers) value.numbers = {value.number};
+    if (info.kind == ColumnKind::kIntegers) value.integers = {value.integer};
+  }
+
+  // What no record could make up for.
+  void CheckWhole(const toml::table& table) {
+    const auto has = [&](Column column) {
+      return map_.Find(column) != nullptr || At(map_.constants, column).present;
+    };
+    if (!has(Column::kRolloutLogprobs) && !has(Column::kTrainLogprobs)) {
+      Wrong(table, "a column rollout_logprobs or train_logprobs");
+    } else if (!has(Column::kStep) && !map_.step_from_name) {
+      Wrong(table, "a column or a constant step, or step_from_name = true");
+    } else if (map_.token_records && !has(Column::kSequenceId)) {
+      Wrong(table, "a column sequence_id, since records are tokens");
+    } else if (map_.token_records && (has(Column::kRolloutRouting) || has(Column::kTrainRouting) ||
+                                      map_.drop_first > 0)) {
+      Wrong(table, "neither routing nor drop_first, since records are tokens");
+    } else if (map_.drop_first > 0 && has(Column::kPosition)) {
+      Wrong(table, "drop_first or a column position, not both");
+    }
+  }
+
+  std::string path_;
+  ColumnMap map_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<ColumnMap> ReadColumnMap(const std::string& path) {
+  constexpr uint64_t kMost = 1 << 20;
+  const absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok())
+    return absl::InvalidArgumentError(path + ": " + std::string(file.status().message()));
+  if (file->size() > kMost)
+    return absl::InvalidArgumentError(path + ": expected a file of at most 1 MiB");
+  const absl::StatusOr<std::string> text = file->Head(kMost);
+  if (!text.ok())
+    return absl::InvalidArgumentError(path + ": " + std::string(text.status().message()));
+  return MapReader(path).Read(*text);
+}
+
+RolloutReader MappedRollouts(const ColumnMap& map) {
+  std::set<std::string> keys;
+  for (const Column column : {Column::kRolloutLogprobs, Column::kTrainLogprobs}) {
+    if (const ColumnSource* source = map.Find(column)) keys.insert(source->path[0]);
+  }
+  const size_t enough = std::min<size_t>(keys.size(), 1);
+  return RolloutReader(map, {keys.begin(), keys.end()}, enough);
+}
+
+}  // namespace plumbline::audit

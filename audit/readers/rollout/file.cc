@@ -1,0 +1,182 @@
+#include "audit/readers/rollout/file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "audit/readers/input/file.h"
+
+namespace plumbline::audit {
+namespace {
+
+using Column = RolloutColumn;
+
+constexpr int kPeekLines = 64;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// "train_data_step12.jsonl.gz" -> 12: the last number of the name, not counting its extensions.
+std::optional<int64_t> StepInName(std::string_view path) {
+  std::string_view name = BaseName(path);
+  const size_t dot = name.find('.', 1);
+  name = name.substr(0, dot);
+  size_t end = name.size();
+  while (end > 0 && !IsDigit(name[end - 1])) --end;
+  size_t begin = end;
+  while (begin > 0 && IsDigit(name[begin - 1])) --begin;
+  int64_t step = 0;
+  const auto parsed = std::from_chars(name.data() + begin, name.data() + end, step);
+  return parsed.ec == std::errc() ? std::optional(step) : std::nullopt;
+}
+
+bool SameSequence(const RolloutColumns& a, const RolloutColumns& b) {
+  return At(a, Column::kStep).integer == At(b, Column::kStep).integer &&
+         At(a, Column::kSequenceId).text == At(b, Column::kSequenceId).text;
+}
+
+}  // namespace
+
+RolloutFile::RolloutFile(const ColumnMap& map, InputReport* report) : map_(map), report_(report) {
+  if (map.step_from_name) named_step_ = StepInName(report->path);
+}
+
+bool RolloutFile::Open() {
+  absl::StatusOr<InputFile> file = InputFile::Open(report_->path);
+  if (!file.ok()) {
+    report_->Add(0, std::string(file.status().message()));
+    ended_ = true;
+    return false;
+  }
+  work_ = std::make_unique<Work>(map_, ByteStream::Open(std::move(*file)));
+  return true;
+}
+
+void RolloutFile::Close() {
+  bytes_read_ = bytes_read();
+  ended_ = true;
+  work_.reset();
+}
+
+uint64_t RolloutFile::bytes_read() const {
+  return work_ == nullptr ? bytes_read_ : work_->lines.stream().file_bytes_read();
+}
+
+bool RolloutFile::Peek() {
+  if (!Open()) return false;
+  Line line;
+  LineProblem problem;
+  for (int i = 0; i < kPeekLines && work_->lines.Next(&line); ++i) {
+    if (!Usable(line, &problem)) continue;
+    run_ = At(work_->record, Column::kRun).text;
+    run_known_ = true;
+    step_ = At(work_->record, Column::kStep).integer;
+    break;
+  }
+  work_.reset();
+  return true;
+}
+
+// Parses and checks a line into work_->record.
+bool RolloutFile::Usable(const Line& line, LineProblem* problem) {
+  std::string_view text = line.text;
+  const size_t skipped = line.number == 1 && text.starts_with(kByteOrderMark) ? 3 : 0;
+  text.remove_prefix(skipped);
+  *problem = {};
+  if (line.too_long) {
+    *problem = {0, "a line of at most " + std::to_string(LineReader::kMaxLine) + " bytes",
+                "a longer one", false};
+    return false;
+  }
+  bool usable = work_->parser.Parse(text, &work_->record, problem);
+  if (usable) {
+    ColumnValue& step = At(work_->record, Column::kStep);
+    if (!step.present && named_step_) {
+      step.present = true;
+      step.integer = *named_step_;
+    }
+    usable = CheckRecord(map_, text, &work_->record, &shape_, problem);
+  }
+  if (usable && run_known_ && At(work_->record, Column::kRun).text != run_) {
+    *problem = {At(work_->record, Column::kRun).offset, "run " + Quoted(run_) + ", as before it",
+                Quoted(At(work_->record, Column::kRun).text), false};
+    usable = false;
+  }
+  problem->offset += skipped;
+  return usable;
+}
+
+void RolloutFile::Report(const Line& line, const LineProblem& problem) {
+  std::string text = "expected " + problem.expected + " in line " + std::to_string(line.number) +
+                     ", found " + problem.found;
+  // The file may still be written: its last line is no error when more of it could mend it.
+  const bool unfinished = !line.ended && problem.cut;
+  report_->Add(line.offset + problem.offset, std::move(text), !unfinished);
+}
+
+bool RolloutFile::NextRecord() {
+  Line line;
+  LineProblem problem;
+  while (!drained_ && work_->lines.Next(&line)) {
+    if (line.text.find_first_not_of(" \t\r") == std::string_view::npos && !line.too_long) continue;
+    line_offset_ = line.offset;
+    line_number_ = line.number;
+    if (Usable(line, &problem)) {
+      run_ = At(work_->record, Column::kRun).text;
+      run_known_ = true;
+      ++report_->records;
+      return true;
+    }
+    // What a broken stream left of its last line is told by the stream's own problem.
+    if (line.ended || !work_->lines.stream().problem()) Report(line, problem);
+  }
+  const std::optional<Problem>& broken = work_->lines.stream().problem();
+  if (broken && !drained_) report_->Add(broken->offset, broken->text, broken->error);
+  drained_ = true;
+  return false;
+}
+
+// The tokens of a sequence, up to the first that is of another.
+bool RolloutFile::NextSequence() {
+  if (!has_waiting_ && !NextRecord()) return false;
+  if (has_waiting_) std::swap(work_->record, work_->waiting);
+  has_waiting_ = false;
+  for (ColumnValue& value : work_->sequence) value.Clear();
+  size_t tokens = 0;
+  AppendToken(work_->record, tokens++, &work_->sequence);
+  while (NextRecord()) {
+    if (!SameSequence(work_->record, work_->sequence)) {
+      std::swap(work_->record, work_->waiting);
+      has_waiting_ = true;
+      break;
+    }
+    AppendToken(work_->record, tokens++, &work_->sequence);
+  }
+  shape_ = {};
+  shape_.tokens = tokens;
+  return true;
+}
+
+bool RolloutFile::Next() {
+  if (ended_ || (work_ == nullptr && !Open())) return false;
+  if (map_.token_records ? !NextSequence() : !NextRecord()) {
+    Close();
+    return false;
+  }
+  step_ = At(columns(), Column::kStep).integer;
+  return true;
+}
+
+std::string RolloutFile::DefaultId() const {
+  return report_->path + ":" + std::to_string(line_number_);
+}
+
+void RolloutFile::Refuse(const std::string& expected, const std::string& found) {
+  --report_->records;
+  report_->Add(line_offset_, "expected " + expected + " in line " + std::to_string(line_number_) +
+                                 ", found " + found);
+}
+
+}  // namespace plumbline::audit

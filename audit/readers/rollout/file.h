@@ -1,0 +1,83 @@
+// One rollout file as a stream of checked records. Lines that are refused go to its report.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "audit/readers/input/line_reader.h"
+#include "audit/readers/input/reader.h"
+#include "audit/readers/rollout/columns.h"
+#include "audit/readers/rollout/parser.h"
+#include "audit/readers/rollout/sequence.h"
+
+namespace plumbline::audit {
+
+// Not thread-safe. The map and the report outlive it.
+class RolloutFile {
+ public:
+  RolloutFile(const ColumnMap& map, InputReport* report);
+
+  // Looks at the file's first record that is whole, for its run and step, and closes the file
+  // again: thousands of files may wait for their turn. False where the file cannot be opened, and
+  // then its report says why. Without such a record the run is "" and the step the smallest.
+  bool Peek();
+
+  // Reads the next record into columns() and shape(). False at the end of the file, which is then
+  // closed.
+  bool Next();
+
+  const std::string& run() const { return run_; }
+  int64_t step() const { return step_; }  // of the current record; before, of the first
+  // Of the last line read.
+  uint64_t line_offset() const { return line_offset_; }
+  uint64_t line_number() const { return line_number_; }
+
+  const RolloutColumns& columns() const {
+    return map_.token_records ? work_->sequence : work_->record;
+  }
+  const SequenceShape& shape() const { return shape_; }
+  // What the current record is called where it does not say: "runs/exp1/rollouts.jsonl:17".
+  std::string DefaultId() const;
+  // Refuses the current record.
+  void Refuse(const std::string& expected, const std::string& found);
+
+  InputReport& report() { return *report_; }
+  uint64_t bytes_read() const;
+  bool ended() const { return ended_; }
+
+ private:
+  // What only a file that is being read needs.
+  struct Work {
+    Work(const ColumnMap& map, std::unique_ptr<ByteStream> stream)
+        : parser(map), lines(std::move(stream)) {}
+    RolloutParser parser;
+    LineReader lines;
+    RolloutColumns record, sequence, waiting;
+  };
+
+  bool Open();
+  bool NextRecord();
+  bool NextSequence();
+  bool Usable(const Line& line, LineProblem* problem);
+  void Report(const Line& line, const LineProblem& problem);
+  void Close();
+
+  const ColumnMap& map_;
+  InputReport* report_;
+  std::unique_ptr<Work> work_;  // while the file is open
+  std::optional<int64_t> named_step_;
+  std::string run_;
+  bool run_known_ = false;
+  int64_t step_ = INT64_MIN;
+  bool has_waiting_ = false;  // a token of the next sequence
+  bool drained_ = false;      // no more lines
+  SequenceShape shape_;
+  uint64_t line_offset_ = 0, line_number_ = 0;
+  uint64_t bytes_read_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace plumbline::audit

@@ -1,0 +1,137 @@
+#include "audit/session/audit.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "audit/session/inputs.h"
+
+namespace plumbline::audit {
+namespace {
+
+// Reads sources side by side, always on from the one furthest behind, so that the engine joins
+// ranks with few steps open.
+class Merge {
+ public:
+  Merge(std::vector<std::unique_ptr<Source>> sources, rules::Engine* engine,
+        const std::function<void(const AuditProgress&)>& on_progress, AuditProgress progress)
+      : sources_(std::move(sources)),
+        engine_(engine),
+        on_progress_(on_progress),
+        progress_(progress) {
+    read_.resize(sources_.size());
+    for (size_t i = 0; i < sources_.size(); ++i) Enter(i);
+  }
+
+  void Run() {
+    while (!queue_.empty()) {
+      const size_t i = queue_.top().second;
+      queue_.pop();
+      Step(i);
+    }
+  }
+
+ private:
+  using Entry = std::pair<Position, size_t>;  // ties by index: the order of the inputs
+  struct Read {
+    uint64_t bytes = 0;
+    size_t files = 0;
+  };
+
+  void Enter(size_t i) {
+    queue_.emplace(sources_[i]->position(), i);
+    for (const v1::Source& process : sources_[i]->processes()) {
+      ++open_[Key(process)];
+      uint32_t& newest = newest_attempt_[process.run()];
+      newest = std::max(newest, process.attempt());
+    }
+  }
+
+  void Step(size_t i) {
+    Source& source = *sources_[i];
+    v1::Batch batch;
+    if (!source.Next(&batch)) {
+      Leave(source);
+    } else {
+      if (absl::Status status = engine_->Add(std::move(batch)); !status.ok())
+        source.Refused(status);
+      queue_.emplace(source.position(), i);
+    }
+    const Read read{source.bytes_read(), source.files_done()};
+    progress_.bytes_done += read.bytes - read_[i].bytes;
+    progress_.files_done += read.files - read_[i].files;
+    read_[i] = read;
+    if (on_progress_) on_progress_(progress_);
+  }
+
+  // A process whose input has ended will not report again, so others need not wait for it. Where a
+  // later attempt follows, that attempt decides what becomes of the open steps.
+  void Leave(const Source& source) {
+    for (const v1::Source& process : source.processes()) {
+      size_t& open = open_[Key(process)];  // 0: a process that showed only as its input was read
+      if (open > 0) --open;
+      if (open == 0 && process.attempt() == newest_attempt_[process.run()]) {
+        engine_->MarkGone(process);
+      }
+    }
+  }
+
+  static std::tuple<std::string, uint32_t, int, uint32_t> Key(const v1::Source& process) {
+    return {process.run(), process.attempt(), process.role(), process.rank()};
+  }
+
+  std::vector<std::unique_ptr<Source>> sources_;
+  rules::Engine* engine_;
+  const std::function<void(const AuditProgress&)>& on_progress_;
+  AuditProgress progress_;
+  std::vector<Read> read_;  // by source
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  std::map<std::tuple<std::string, uint32_t, int, uint32_t>, size_t> open_;
+  std::map<std::string, uint32_t> newest_attempt_;
+};
+
+// That nothing was judged has a reason nearer than the probes where inputs were refused.
+v1::Verdict OfRefusedInputs(v1::Verdict verdict) {
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_explanation("Inputs were refused (see Inputs), and nothing else was there to judge.");
+  finding.set_fix("Mend what is said of the inputs, and audit them again.");
+  return verdict;
+}
+
+}  // namespace
+
+bool AuditResult::inputs_failed() const {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const InputReport& input) { return input.failed(); });
+}
+
+absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
+                                     const std::function<void(const AuditProgress&)>& on_progress) {
+  AuditResult result;
+  auto engine = rules::Engine::Create(options.engine, [&result](const v1::Verdict& v) {
+    const bool refused = v.finding().cause().id() == "no-verdict" && result.inputs_failed();
+    refused ? result.report.Add(OfRefusedInputs(v)) : result.report.Add(v);
+  });
+  if (!engine.ok()) return engine.status();
+  Inputs inputs = FindInputs(options.paths, options.forced, options.mapped);
+  std::vector<std::unique_ptr<Source>> sources;
+  AuditProgress progress;
+  for (const Inputs::Set& set : inputs.sets) {
+    for (auto& source : set.reader->Open(set.files)) sources.push_back(std::move(source));
+  }
+  for (const InputReport& report : inputs.reports) {
+    if (report.format == "unknown" || report.failed()) continue;
+    ++progress.files;
+    progress.bytes += report.bytes;
+  }
+  Merge(std::move(sources), engine->get(), on_progress, progress).Run();
+  result.inputs = std::move(inputs.reports);
+  // Also where nothing could be read: that there is no verdict is a finding.
+  (*engine)->Finish();
+  result.coverage = (*engine)->coverage();
+  return result;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,42 @@
+// The offline audit: inputs through readers and the rule engine into a report.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "audit/readers/input/reader.h"
+#include "rules/engine/engine.h"
+#include "rules/engine/report.h"
+
+namespace plumbline::audit {
+
+struct AuditOptions {
+  std::vector<std::string> paths;
+  const Reader* forced = nullptr;  // nullptr: formats are recognised by content
+  const Reader* mapped = nullptr;  // of the user's own format: asked before all others
+  rules::EngineConfig engine;
+};
+
+// What a renderer writes.
+struct AuditResult {
+  std::deque<InputReport> inputs;
+  rules::Report report;
+  rules::Coverage coverage;
+
+  bool inputs_failed() const;
+};
+
+struct AuditProgress {
+  size_t files_done = 0, files = 0;
+  uint64_t bytes_done = 0, bytes = 0;
+};
+
+// InvalidArgument when rules or settings are wrong, before anything is read. Whatever is wrong with
+// the inputs is in the result: what could be read is judged. `on_progress` is called often.
+absl::StatusOr<AuditResult> RunAudit(const AuditOptions& options,
+                                     const std::function<void(const AuditProgress&)>& on_progress);
+
+}  // namespace plumbline::audit

@@ -1,0 +1,107 @@
+#include "audit/session/inputs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "audit/readers/input/file.h"
+
+namespace plumbline::audit {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Finder {
+ public:
+  Finder(const Reader* forced, const Reader* mapped, Inputs* inputs)
+      : forced_(forced), inputs_(inputs) {
+    if (mapped != nullptr) inputs_->sets.push_back({mapped, {}});
+    for (const Reader* reader : Readers()) inputs_->sets.push_back({reader, {}});
+  }
+
+  void Named(const std::string& path) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      Directory(path);
+    } else {
+      File(path, true);
+    }
+  }
+
+  void Finish() {
+    auto& sets = inputs_->sets;
+    sets.erase(std::remove_if(sets.begin(), sets.end(),
+                              [](const Inputs::Set& set) { return set.files.empty(); }),
+               sets.end());
+  }
+
+ private:
+  // Links to directories are not followed: they may lead in a circle.
+  void Directory(const std::string& path) {
+    std::vector<std::string> files;
+    std::error_code error;
+    fs::recursive_directory_iterator entry(path, error);
+    for (const fs::recursive_directory_iterator end; !error && entry != end;
+         entry.increment(error)) {
+      std::error_code ignored;
+      if (entry->is_regular_file(ignored)) files.push_back(entry->path().string());
+    }
+    if (error) {
+      inputs_->reports.emplace_back().path = path;
+      inputs_->reports.back().Add(0, "expected a readable directory, found: " + error.message());
+    }
+    std::sort(files.begin(), files.end());
+    for (const std::string& file : files) File(file, false);
+  }
+
+  void File(const std::string& path, bool named) {
+    std::error_code error;
+    const std::string canonical = fs::canonical(path, error).string();
+    if (!error && !seen_.insert(canonical).second) return;
+    InputReport& report = inputs_->reports.emplace_back();
+    report.path = path;
+    report.named = named;
+    absl::StatusOr<InputFile> file = InputFile::Open(path);
+    absl::StatusOr<std::string> head = file.ok() ? file->Head(Reader::kHeadBytes) : file.status();
+    if (!head.ok()) {
+      report.Add(0, std::string(head.status().message()));
+      return;
+    }
+    report.bytes = file->size();
+    Assign(*head, &report);
+  }
+
+  void Assign(const std::string& head, InputReport* report) {
+    for (Inputs::Set& set : inputs_->sets) {
+      const bool fits =
+          forced_ != nullptr ? set.reader == forced_ : set.reader->Recognise(report->path, head);
+      if (!fits) continue;
+      report->format = set.reader->format();
+      set.files.push_back(report);
+      return;
+    }
+    if (report->named) {
+      report->Add(0, "expected a format that this version reads (" + ReadableFormats() +
+                         "), found none of them");
+    }
+  }
+
+  const Reader* forced_;
+  Inputs* inputs_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
+Inputs FindInputs(const std::vector<std::string>& paths, const Reader* forced,
+                  const Reader* mapped) {
+  Inputs inputs;
+  Finder finder(forced, mapped, &inputs);
+  for (const std::string& path : paths) finder.Named(path);
+  finder.Finish();
+  return inputs;
+}
+
+}  // namespace plumbline::audit

@@ -1,0 +1,103 @@
+// What the files of libplumbline_cuda.so that fill the device table share: the device behind a
+// handle, how errors are told, and the scope in which CUDA is asked.
+//
+// The runtime is linked statically and hidden, so that its state (last error, current device) is
+// apart from the trainer's; contexts and streams belong to the driver and are common. The driver is
+// opened, not linked. A thread's current context is changed by push and pop alone: cudaSetDevice
+// would make a context on whatever device it puts back.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+
+#include "kernels/device/table.h"
+
+namespace plumbline {
+
+// What is needed of libcuda.so.1.
+struct Driver {
+  CUresult (*init)(unsigned);
+  CUresult (*device_get)(CUdevice*, int);
+  CUresult (*primary_state)(CUdevice, unsigned*, int*);
+  CUresult (*primary_retain)(CUcontext*, CUdevice);
+  CUresult (*primary_release)(CUdevice);
+  CUresult (*current)(CUcontext*);
+  CUresult (*push)(CUcontext);
+  CUresult (*pop)(CUcontext*);
+  CUresult (*stream_context)(CUstream, CUcontext*);
+  CUresult (*error_text)(CUresult, const char**);
+};
+
+struct CudaDevice {
+  Driver driver;
+  int ordinal;
+  CUdevice number;
+  CUcontext context;  // the primary one, retained
+  int processors;
+};
+
+inline CudaDevice& AsDevice(void* device) { return *static_cast<CudaDevice*>(device); }
+
+__attribute__((format(printf, 3, 4))) inline DeviceStatus Fail(DeviceError* error,
+                                                               DeviceStatus status,
+                                                               const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error->text, sizeof(error->text), format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+// The runtime's last error is read away: it is this library's own, and of this call.
+inline DeviceStatus Check(const char* what, int code, DeviceError* error) {
+  if (code == cudaSuccess) return kDeviceOk;
+  cudaGetLastError();
+  return Fail(error, kDeviceFailed, "%s: %s", what,
+              cudaGetErrorString(static_cast<cudaError_t>(code)));
+}
+
+inline DeviceStatus Check(const Driver& driver, const char* what, CUresult code,
+                          DeviceError* error) {
+  if (code == CUDA_SUCCESS) return kDeviceOk;
+  const char* text = nullptr;
+  driver.error_text(code, &text);
+  return Fail(error, kDeviceFailed, "%s: %s", what, text != nullptr ? text : "unknown error");
+}
+
+// For the length of a scope the device's context is current, and what the thread calls cannot spoil
+// a capture that goes on elsewhere (an event query from another thread would).
+class Scope {
+ public:
+  explicit Scope(const CudaDevice& device) : driver_(device.driver) {
+    CUcontext before = nullptr;
+    driver_.current(&before);
+    pushed_ = before != device.context && driver_.push(device.context) == CUDA_SUCCESS;
+    entered_ = pushed_ || before == device.context;
+    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~Scope() {
+    if (entered_) cudaThreadExchangeStreamCaptureMode(&mode_);
+    CUcontext ours = nullptr;
+    if (pushed_) driver_.pop(&ours);
+  }
+  // False when the context is gone (a device reset): the runtime, called now, would make another.
+  bool entered() const { return entered_; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+  bool entered_ = false;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+inline DeviceStatus Gone(DeviceError* error) {
+  return Fail(error, kDeviceFailed, "the device's context is gone");
+}
+
+}  // namespace plumbline

@@ -1,0 +1,298 @@
+// libplumbline_cuda.so: the device table over CUDA. What graphs hold is in cuda_graph.cc.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "kernels/device/cuda_context.h"
+#include "kernels/device/cuda_graph.h"
+#include "kernels/device/graph_device.h"
+#include "kernels/device/pack_device.h"
+#include "kernels/device/table.h"
+#include "kernels/product/gather_device.h"
+#include "kernels/routing/device.h"
+#include "kernels/sample/device.h"
+#include "kernels/tensor/device.h"
+#include "kernels/update/device.h"
+
+namespace plumbline {
+namespace {
+
+template <typename F>
+bool Find(void* library, const char* name, F* slot) {
+  *slot = reinterpret_cast<F>(dlsym(library, name));
+  return *slot != nullptr;
+}
+
+DeviceStatus OpenDriver(Driver* d, DeviceError* error) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) return Fail(error, kDeviceFailed, "no CUDA driver: %s", dlerror());
+  const bool complete = Find(library, "cuInit", &d->init) &&
+                        Find(library, "cuDeviceGet", &d->device_get) &&
+                        Find(library, "cuDevicePrimaryCtxGetState", &d->primary_state) &&
+                        Find(library, "cuDevicePrimaryCtxRetain", &d->primary_retain) &&
+                        Find(library, "cuDevicePrimaryCtxRelease_v2", &d->primary_release) &&
+                        Find(library, "cuCtxGetCurrent", &d->current) &&
+                        Find(library, "cuCtxPushCurrent_v2", &d->push) &&
+                        Find(library, "cuCtxPopCurrent_v2", &d->pop) &&
+                        Find(library, "cuStreamGetCtx", &d->stream_context) &&
+                        Find(library, "cuGetErrorString", &d->error_text);
+  if (!complete) return Fail(error, kDeviceFailed, "the CUDA driver is too old: %s", dlerror());
+  return Check(*d, "no CUDA device", d->init(0), error);
+}
+
+// ---- the device --------------------------------------------------------------------------------
+
+DeviceStatus Attribute(const CudaDevice& d, cudaDeviceAttr which, int* value, DeviceError* error) {
+  return Check("device attribute", cudaDeviceGetAttribute(value, which, d.ordinal), error);
+}
+
+DeviceStatus Retain(CudaDevice* d, DeviceError* error) {
+  const Driver& driver = d->driver;
+  DeviceStatus s = Check(driver, "device", driver.device_get(&d->number, d->ordinal), error);
+  if (s != kDeviceOk) return s;
+  unsigned flags = 0;
+  int active = 0;
+  s = Check(driver, "device state", driver.primary_state(d->number, &flags, &active), error);
+  if (s != kDeviceOk) return s;
+  if (active == 0) {
+    return Fail(error, kDeviceFailed, "the process does not use device %d (no primary context)",
+                d->ordinal);
+  }
+  return Check(driver, "context", driver.primary_retain(&d->context, d->number), error);
+}
+
+DeviceStatus Prepare(CudaDevice* d, DeviceError* error) {
+  const Scope scope(*d);
+  if (!scope.entered()) return Gone(error);
+  DeviceStatus s = Attribute(*d, cudaDevAttrMultiProcessorCount, &d->processors, error);
+  if (s == kDeviceOk) s = Check("routing kernels", LoadRoutingKernels(), error);
+  if (s == kDeviceOk) s = Check("pack kernels", LoadPackKernel(), error);
+  if (s == kDeviceOk) s = Check("product kernel", LoadProductKernel(), error);
+  if (s == kDeviceOk) s = Check("tensor kernel", LoadTensorStatsKernel(), error);
+  if (s == kDeviceOk) s = Check("update kernel", LoadUpdateCheckKernel(), error);
+  if (s == kDeviceOk) s = Check("gather kernel", LoadGatherKernel(), error);
+  if (s == kDeviceOk) s = Check("graph kernels", LoadGraphKernels(), error);
+  return s;
+}
+
+DeviceStatus Open(int32_t ordinal, void** device, DeviceError* error) {
+  auto* d = static_cast<CudaDevice*>(std::calloc(1, sizeof(CudaDevice)));
+  if (d == nullptr) return Fail(error, kDeviceFailed, "out of memory");
+  d->ordinal = ordinal;
+  DeviceStatus s = OpenDriver(&d->driver, error);
+  if (s == kDeviceOk) s = Retain(d, error);
+  if (s == kDeviceOk) {
+    s = Prepare(d, error);
+    if (s != kDeviceOk) d->driver.primary_release(d->number);
+  }
+  if (s != kDeviceOk) {
+    std::free(d);
+    return s;
+  }
+  *device = d;
+  return kDeviceOk;
+}
+
+void Close(void* device) {
+  CudaDevice& d = AsDevice(device);
+  d.driver.primary_release(d.number);
+  std::free(&d);
+}
+
+// ---- memory and events -------------------------------------------------------------------------
+
+DeviceStatus Allocate(void* device, uint64_t bytes, void** memory, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return Check("device memory", cudaMalloc(memory, bytes), error);
+}
+
+void FreeMemory(void* device, void* memory) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return;
+  if (cudaFree(memory) != cudaSuccess) cudaGetLastError();
+}
+
+DeviceStatus Pin(void* device, void* pages, uint64_t bytes, void** alias, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  DeviceStatus s =
+      Check("pinned memory", cudaHostRegister(pages, bytes, cudaHostRegisterMapped), error);
+  if (s != kDeviceOk) return s;
+  s = Check("pinned memory", cudaHostGetDevicePointer(alias, pages, 0), error);
+  if (s != kDeviceOk && cudaHostUnregister(pages) != cudaSuccess) cudaGetLastError();
+  return s;
+}
+
+void Unpin(void* device, void* pages) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return;
+  if (cudaHostUnregister(pages) != cudaSuccess) cudaGetLastError();
+}
+
+DeviceStatus MakeEvent(void* device, void** event, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  cudaEvent_t made = nullptr;
+  const cudaError_t code = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+  *event = made;
+  return Check("event", code, error);
+}
+
+void DestroyEvent(void* device, void* event) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return;
+  if (cudaEventDestroy(static_cast<cudaEvent_t>(event)) != cudaSuccess) cudaGetLastError();
+}
+
+uint64_t WorkspaceBytes(int64_t tokens, int32_t experts) {
+  return RoutingWorkspaceBytes(tokens, experts);
+}
+
+// ---- on the trainer's threads ------------------------------------------------------------------
+
+DeviceStatus StreamId(void* device, void* stream, uint64_t* id, DeviceError* error) {
+  const CudaDevice& d = AsDevice(device);
+  const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
+  auto* on = static_cast<cudaStream_t>(stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t code = cudaStreamIsCapturing(on, &capture);
+  // The legacy stream while another one is captured: launching there would spoil that capture.
+  if (code == cudaErrorStreamCaptureImplicit) {
+    cudaGetLastError();
+    return kDeviceCapturing;
+  }
+  if (Check("cuda_stream", code, error) != kDeviceOk) return kDeviceRefused;
+  if (capture != cudaStreamCaptureStatusNone) return kDeviceCapturing;
+  CUcontext owner = nullptr;
+  if (Check(d.driver, "cuda_stream", d.driver.stream_context(on, &owner), error) != kDeviceOk) {
+    return kDeviceRefused;
+  }
+  if (owner != d.context) {
+    return Fail(error, kDeviceRefused,
+                "cuda_stream: expected a stream of device %d, as the tensors", d.ordinal);
+  }
+#if CUDART_VERSION >= 12000
+  unsigned long long number = 0;
+  code = cudaStreamGetId(on, &number);
+  *id = number;
+  return Check("cuda_stream", code, error) == kDeviceOk ? kDeviceOk : kDeviceRefused;
+#else
+  *id = reinterpret_cast<uintptr_t>(stream);
+  return kDeviceOk;
+#endif
+}
+
+DeviceStatus Measure(void* device, const RoutingPlan* plan, void* workspace,
+                     uint64_t workspace_bytes, RoutingRaw* result, void* stream,
+                     DeviceError* error) {
+  const CudaDevice& d = AsDevice(device);
+  if (workspace_bytes < RoutingWorkspaceBytes(plan->tokens, plan->rule.experts)) {
+    return Fail(error, kDeviceRefused, "workspace: too small for %lld rows of %d experts",
+                static_cast<long long>(plan->tokens), plan->rule.experts);
+  }
+  const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
+  return Check("routing kernel", LaunchRouting(*plan, d.processors, workspace, result, stream),
+               error);
+}
+
+DeviceStatus Copy(void* device, const TensorView* from, void* to, void* stream,
+                  DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return Check("copy", LaunchPack(*from, to, stream), error);
+}
+
+DeviceStatus GatherOnDevice(void* device, const ProductPlan* plan, void* to, void* stream,
+                            DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return Check("product kernel", LaunchProduct(*plan, to, stream), error);
+}
+
+// One batch: `launch` is a launcher of device_batch.h, `what` how errors call it.
+template <auto launch>
+DeviceStatus RunBatch(const char* what, void* device, const BatchShape& batch, void* staging,
+                      void* workspace, uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  const CudaDevice& d = AsDevice(device);
+  if (workspace_bytes < batch.bytes()) {
+    return Fail(error, kDeviceRefused, "workspace: too small for %llu bytes of %s",
+                static_cast<unsigned long long>(batch.bytes()), what);
+  }
+  const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
+  return Check(what, launch(batch, d.processors, staging, workspace, stream), error);
+}
+
+DeviceStatus MeasureTensors(void* device, const BatchShape* batch, void* staging, void* workspace,
+                            uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  return RunBatch<LaunchTensorStats>("tensor kernel", device, *batch, staging, workspace,
+                                     workspace_bytes, stream, error);
+}
+
+DeviceStatus CheckUpdates(void* device, const BatchShape* batch, void* staging, void* workspace,
+                          uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  return RunBatch<LaunchUpdateChecks>("update kernel", device, *batch, staging, workspace,
+                                      workspace_bytes, stream, error);
+}
+
+DeviceStatus Gather(void* device, const BatchShape* batch, void* staging, void* workspace,
+                    uint64_t workspace_bytes, void* stream, DeviceError* error) {
+  return RunBatch<LaunchGathers>("gather kernel", device, *batch, staging, workspace,
+                                 workspace_bytes, stream, error);
+}
+
+DeviceStatus RecordEvent(void* device, void* event, void* stream, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return Check("event",
+               cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
+               error);
+}
+
+DeviceStatus EventPassed(void* device, void* event, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  const cudaError_t code = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (code != cudaErrorNotReady) return Check("before the event", code, error);
+  cudaGetLastError();
+  return kDeviceNotYet;
+}
+
+}  // namespace
+}  // namespace plumbline
+
+extern "C" const plumbline::DeviceTable plumbline_device_table = {
+    sizeof(plumbline::DeviceTable),
+    plumbline::kDeviceTableVersion,
+    plumbline::kDeviceSizes,
+    plumbline::Open,
+    plumbline::Close,
+    plumbline::Allocate,
+    plumbline::FreeMemory,
+    plumbline::Pin,
+    plumbline::Unpin,
+    plumbline::MakeEvent,
+    plumbline::DestroyEvent,
+    plumbline::WorkspaceBytes,
+    plumbline::StreamId,
+    plumbline::Measure,
+    plumbline::Copy,
+    plumbline::GatherOnDevice,
+    plumbline::MeasureTensors,
+    plumbline::CheckUpdates,
+    plumbline::Gather,
+    plumbline::RecordEvent,
+    plumbline::EventPassed,
+    plumbline::WriteMemory,
+    plumbline::SetSlots,
+    plumbline::CaptureId,
+    plumbline::CaptureTensor,
+    plumbline::CaptureUpdate,
+    plumbline::CaptureRouter,
+    plumbline::CaptureProductOf,
+};

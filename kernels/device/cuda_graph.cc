@@ -1,0 +1,108 @@
+#include "kernels/device/cuda_graph.h"
+
+#include "kernels/device/cuda_context.h"
+#include "kernels/device/graph_device.h"
+#include "kernels/routing/device.h"
+#include "kernels/tensor/device.h"
+#include "kernels/update/device.h"
+
+namespace plumbline {
+namespace {
+
+// A launch elsewhere would run once instead of at each replay; one on the legacy stream while
+// another stream is captured would spoil that capture.
+DeviceStatus RequireCapture(void* stream, uint64_t* id, DeviceError* error) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  unsigned long long number = 0;
+  const cudaError_t code =
+      cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &capture, &number);
+  *id = number;
+  if (code == cudaSuccess && capture == cudaStreamCaptureStatusActive) return kDeviceOk;
+  if (code != cudaSuccess) cudaGetLastError();
+  return Fail(error, kDeviceRefused, "cuda_stream: expected a stream that is being captured");
+}
+
+// What a capture makes of itself when a launch fails is the trainer's to see: its end says so.
+template <typename Launch>
+DeviceStatus CaptureOn(void* device, const char* what, void* stream, DeviceError* error,
+                       Launch launch) {
+  const CudaDevice& d = AsDevice(device);
+  const Scope scope(d);
+  if (!scope.entered()) return Gone(error);
+  uint64_t id = 0;
+  const DeviceStatus s = RequireCapture(stream, &id, error);
+  return s != kDeviceOk ? s : Check(what, launch(d.processors), error);
+}
+
+cudaError_t WriteAndWait(void* to, const void* from, uint64_t bytes) {
+  // A stream of its own, which waits for no other: the legacy one may not be used while something
+  // is captured.
+  cudaStream_t own = nullptr;
+  cudaError_t code = cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+  if (code != cudaSuccess) return code;
+  code = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, own);
+  if (code == cudaSuccess) code = cudaStreamSynchronize(own);
+  const cudaError_t destroyed = cudaStreamDestroy(own);
+  return code != cudaSuccess ? code : destroyed;
+}
+
+}  // namespace
+
+DeviceStatus WriteMemory(void* device, void* to, const void* from, uint64_t bytes,
+                         DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return Check("device memory", WriteAndWait(to, from, bytes), error);
+}
+
+DeviceStatus SetSlots(void* device, GraphSlot* slots, const GraphSlot* from, uint32_t count,
+                      void* stream, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  const size_t bytes = count * sizeof(GraphSlot);
+  auto* on = static_cast<cudaStream_t>(stream);
+  return Check("graph slots",
+               from == nullptr ? cudaMemsetAsync(slots, 0, bytes, on)
+                               : cudaMemcpyAsync(slots, from, bytes, cudaMemcpyHostToDevice, on),
+               error);
+}
+
+DeviceStatus CaptureId(void* device, void* stream, uint64_t* id, DeviceError* error) {
+  const Scope scope(AsDevice(device));
+  if (!scope.entered()) return Gone(error);
+  return RequireCapture(stream, id, error);
+}
+
+DeviceStatus CaptureTensor(void* device, const BatchShape* batch, void* workspace,
+                           const GraphCall* call, void* stream, DeviceError* error) {
+  return CaptureOn(device, "tensor kernel", stream, error, [&](int processors) {
+    return CaptureTensorStats(*batch, processors, workspace, *call, stream);
+  });
+}
+
+DeviceStatus CaptureUpdate(void* device, const BatchShape* batch, void* workspace,
+                           const GraphCall* call, void* stream, DeviceError* error) {
+  return CaptureOn(device, "update kernel", stream, error, [&](int processors) {
+    return CaptureUpdateChecks(*batch, processors, workspace, *call, stream);
+  });
+}
+
+DeviceStatus CaptureRouter(void* device, const RoutingPlan* plan, void* workspace,
+                           uint64_t workspace_bytes, const GraphCall* call, void* stream,
+                           DeviceError* error) {
+  if (workspace_bytes < RoutingWorkspaceBytes(plan->tokens, plan->rule.experts)) {
+    return Fail(error, kDeviceRefused, "workspace: too small for %lld rows of %d experts",
+                static_cast<long long>(plan->tokens), plan->rule.experts);
+  }
+  return CaptureOn(device, "routing kernels", stream, error, [&](int processors) {
+    return CaptureRouting(*plan, processors, workspace, *call, stream);
+  });
+}
+
+DeviceStatus CaptureProductOf(void* device, int64_t threads, const GraphCall* call, void* stream,
+                              DeviceError* error) {
+  return CaptureOn(device, "product kernel", stream, error,
+                   [&](int) { return CaptureProduct(threads, *call, stream); });
+}
+
+}  // namespace plumbline

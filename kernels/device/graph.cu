@@ -1,0 +1,81 @@
+// What graphs alone need of kernels: the sampled parts of a product whose plan changes from step to
+// step, and the launch that ends a captured call.
+#include <algorithm>
+
+#include "kernels/core/capture.h"
+#include "kernels/core/cuda_batch.h"
+#include "kernels/core/cuda_gate.h"
+#include "kernels/device/graph_deliver.h"
+#include "kernels/device/graph_device.h"
+
+namespace plumbline {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kDeliverThreads = 1024;  // one block: it writes the slot that all of it reads
+constexpr int64_t kMostBlocks = 256;   // the bus is slower than a few blocks
+
+__global__ void BeginKernel(GraphCall call) { BeginReplay(call); }
+
+__global__ void __launch_bounds__(kThreads) GraphProductKernel(GraphCall call) {
+  if (!MayWrite(call)) return;
+  const uint64_t section = *call.section;
+  const GraphWork& work = *WorkOf(section);
+  if (work.plan_at == 0) return;
+  // The plan is read across the bus once a block.
+  __shared__ ProductPlan plan;
+  const auto* from = reinterpret_cast<const uint32_t*>(PlaceIn(section, work.plan_at));
+  auto* to = reinterpret_cast<uint32_t*>(&plan);
+  for (unsigned i = threadIdx.x; i < sizeof(ProductPlan) / 4; i += kThreads) to[i] = from[i];
+  __syncthreads();
+  unsigned char* out = PlaceIn(section, work.plan_to);
+  const int64_t count = ProductThreads(plan);
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    GatherProductOne(plan, i, out);
+  }
+}
+
+__global__ void __launch_bounds__(kDeliverThreads)
+    DeliverKernel(uint32_t* results, uint64_t words, GraphCall call) {
+  const uint64_t section = *call.section;
+  if (section != 0 && MayWrite(call)) {
+    PutResults(section, results, words, threadIdx.x, kDeliverThreads);
+    GatherElements(section, threadIdx.x, kDeliverThreads);
+    CopyRows(section, threadIdx.x, kDeliverThreads);
+  }
+  if (section != 0) ClearResults(results, words, threadIdx.x, kDeliverThreads);
+  __syncthreads();
+  if (threadIdx.x == 0) EndReplay(call);
+}
+
+}  // namespace
+
+int LoadGraphKernels() {
+  cudaError_t error = LoadKernel(BeginKernel);
+  if (error == cudaSuccess) error = LoadKernel(GraphProductKernel);
+  return error != cudaSuccess ? error : LoadKernel(DeliverKernel);
+}
+
+int CaptureProduct(int64_t threads, const GraphCall& call, void* stream) {
+  if (const int code = CaptureBegin(call, stream); code != cudaSuccess) return code;
+  const int64_t blocks = std::clamp<int64_t>((threads + kThreads - 1) / kThreads, 1, kMostBlocks);
+  GraphProductKernel<<<static_cast<unsigned>(blocks), kThreads, 0,
+                       static_cast<cudaStream_t>(stream)>>>(call);
+  const cudaError_t code = cudaGetLastError();
+  return code != cudaSuccess ? code : CaptureDeliver(nullptr, 0, call, stream);
+}
+
+int CaptureBegin(const GraphCall& call, void* stream) {
+  BeginKernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(call);
+  return cudaGetLastError();
+}
+
+int CaptureDeliver(void* results, uint64_t bytes, const GraphCall& call, void* stream) {
+  DeliverKernel<<<1, kDeliverThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      static_cast<uint32_t*>(results), bytes / sizeof(uint32_t), call);
+  return cudaGetLastError();
+}
+
+}  // namespace plumbline

@@ -1,0 +1,133 @@
+// A row of a pair of logits as the threads of a device share it: who reads which logits, from what
+// layout and dtype, and how the threads exchange what they found. Only for .cu files.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/half.h"
+#include "kernels/core/device_load.h"
+#include "kernels/logits/core.h"
+#include "kernels/logits/pair.h"
+
+namespace plumbline {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kVector = kLogitVector;
+inline constexpr unsigned kAll = 0xffffffffu;
+
+__device__ __forceinline__ float NegativeInfinity() { return -__int_as_float(0x7f800000); }
+
+// The processor's own, exact.
+__device__ __forceinline__ float DeviceF16ToFloat(uint16_t code) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
+  return value;
+}
+
+// Eight logits of a row, -inf beyond the first n. Of a dense row whose addresses allow it, in one
+// or two loads. `out` lies in registers where all that use it index it by constants.
+__device__ __forceinline__ void LoadLogits(const LogitPart& part, int64_t row_at, int64_t first,
+                                           int n, bool vector, float* out) {
+  if (vector && n == kVector) {
+    if (part.dtype == DType::kF32) {
+      const auto* from =
+          reinterpret_cast<const float4*>(static_cast<const float*>(part.data) + row_at + first);
+      const float4 a = __ldg(from), b = __ldg(from + 1);
+      out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
+      out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+      return;
+    }
+    const uint4 words = __ldg(
+        reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(part.data) + row_at + first));
+    const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+    const bool bf16 = part.dtype == DType::kBF16;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      const auto code = static_cast<uint16_t>(word[i / 2] >> (16 * (i % 2)));
+      out[i] = bf16 ? BF16ToFloat(code) : DeviceF16ToFloat(code);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const int64_t at = row_at + (first + i) * part.stride;
+    out[i] = i < n ? static_cast<float>(CalledLoadDouble(part.data, part.dtype, at))
+                   : NegativeInfinity();
+  }
+}
+
+// One row as a thread of its group sees it: vectors `lane`, `lane` + kThreads, ...
+template <int kThreads>
+struct LogitRowView {
+  const LogitPlan& plan;
+  int64_t at[2];
+  int64_t allowed_at = 0;
+  bool vector[2];
+
+  __device__ LogitRowView(const LogitPlan& p, int64_t row) : plan(p) {
+    for (int s = 0; s < 2; ++s) {
+      const LogitPart& part = p.side[s];
+      at[s] = part.rows.Offset(row);
+      const auto address = reinterpret_cast<uint64_t>(part.data) +
+                           static_cast<uint64_t>(at[s]) * DTypeSize(part.dtype);
+      vector[s] = part.stride == 1 && address % 16 == 0;
+    }
+    if (p.allowed.data != nullptr) allowed_at = p.allowed.rows.Offset(row);
+  }
+
+  // Eight pairs from `first` on, -inf where the row has ended; returns how many there are.
+  __device__ __forceinline__ int Load(int64_t first, float* train, float* rollout) const {
+    const int n = static_cast<int>(min(static_cast<int64_t>(kVector), plan.vocabulary - first));
+    LoadLogits(plan.side[0], at[0], first, n, vector[0], train);
+    LoadLogits(plan.side[1], at[1], first, n, vector[1], rollout);
+    if (plan.allowed.data == nullptr) return n;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      const int64_t mask = allowed_at + (first + i) * plan.allowed.stride;
+      if (i >= n || LoadRaw<uint8_t>(plan.allowed.data, mask) != 0) continue;
+      train[i] = rollout[i] = NegativeInfinity();
+    }
+    return n;
+  }
+
+  template <typename F>
+  __device__ __forceinline__ void Each(int lane, F f) const {
+    float train[kVector], rollout[kVector];
+    for (int64_t first = static_cast<int64_t>(lane) * kVector; first < plan.vocabulary;
+         first += static_cast<int64_t>(kThreads) * kVector) {
+      f(first, Load(first, train, rollout), train, rollout);
+    }
+  }
+};
+
+// The threads of one row: exchange by shuffles within a warp, by shared memory between warps.
+template <int kThreads>
+struct LogitGroup {
+  static constexpr int kWarps = kThreads / kWarp;
+  int lane;
+
+  __device__ void Sync() const {
+    if constexpr (kWarps > 1) {
+      __syncthreads();
+    } else {
+      __syncwarp();
+    }
+  }
+};
+
+template <typename T>
+__device__ __forceinline__ T Shuffled(const T& value, int mask) {
+  static_assert(sizeof(T) % 4 == 0);
+  T out;
+  uint32_t words[sizeof(T) / 4];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (size_t i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_xor_sync(kAll, words[i], mask);
+  memcpy(&out, words, sizeof(T));
+  return out;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,329 @@
+// Two rows of logits compared on the device. A group of threads takes a row: a warp for small
+// vocabularies, a block of 512 beyond. Each thread keeps sums of its own pairs in f32
+// (LogitLane), the group merges them in f64. What only the whole row tells, the largest eight of
+// each side, is found among the few threads whose own largest can be one of them: they read their
+// logits once more, which is counted.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cfloat>
+
+#include "kernels/logits/core.h"
+#include "kernels/logits/cuda_row.h"
+#include "kernels/logits/pair_device.h"
+
+namespace plumbline {
+namespace {
+
+constexpr int kBlock = 512;
+constexpr int64_t kWarpVocabulary = 4096;  // up to this many logits a warp takes a row
+
+__device__ __forceinline__ void MergeWarp(LogitSums<double>* sums) {
+#pragma unroll 1  // a long text, run once a row
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) MergeLogits(sums, Shuffled(*sums, mask));
+}
+
+// A warp's share of what is found in a second look at the row.
+struct Tails {
+  double js = 0, variation = 0, downward[kLogitLambdas] = {}, moments[kLogitThetas] = {};
+};
+
+template <int kThreads>
+struct Shared {
+  LogitSums<double> sums[kThreads / kWarp];
+  Tails tails[kThreads / kWarp];
+  TopLogits top[2];
+  float max[2][kThreads];
+  float floor[2];  // no logit below it is one of the eight largest
+  LogitReference reference;
+  LogitRow row;
+  unsigned long long reads;
+};
+
+// The sums of all threads, in shared->sums[0].
+template <int kThreads>
+__device__ void MergeGroup(const LogitGroup<kThreads>& group, const LogitSums<float>& mine,
+                           Shared<kThreads>* shared) {
+  constexpr int kWarps = LogitGroup<kThreads>::kWarps;
+  LogitSums<double> sums = Widened(mine);
+  MergeWarp(&sums);
+  if (group.lane % kWarp == 0) shared->sums[group.lane / kWarp] = sums;
+  group.Sync();
+  if constexpr (kWarps > 1) {
+    if (group.lane < kWarp) {
+      sums = group.lane < kWarps ? shared->sums[group.lane] : LogitSums<double>();
+      MergeWarp(&sums);
+      if (group.lane == 0) shared->sums[0] = sums;
+    }
+    group.Sync();
+  }
+}
+
+// The first logit of the row that both sides have: found in its first vectors, nearly always.
+template <int kThreads>
+__device__ void FindReference(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
+                              Shared<kThreads>* shared) {
+  if (group.lane == 0) shared->reference = LogitReference{};
+  group.Sync();
+  if (group.lane >= kWarp) {
+    group.Sync();
+    return;
+  }
+  float train[kVector], rollout[kVector];
+  const int64_t vocabulary = view.plan.vocabulary;
+  for (int64_t start = 0; start < vocabulary; start += kWarp * kVector) {
+    const int64_t first = start + group.lane * kVector;
+    const int n = first < vocabulary ? view.Load(first, train, rollout) : 0;
+    LogitReference found;
+#pragma unroll
+    for (int i = kVector - 1; i >= 0; --i) {
+      if (i < n && fabsf(train[i]) <= FLT_MAX && fabsf(rollout[i]) <= FLT_MAX)
+        found = {train[i], rollout[i], true};
+    }
+    const unsigned who = __ballot_sync(kAll, found.set);
+    if (who == 0) continue;
+    if (group.lane == __ffs(static_cast<int>(who)) - 1) shared->reference = found;
+    break;
+  }
+  group.Sync();
+}
+
+// The threads in 32 parts, the largest logit of each: the eighth of these bounds the eighth largest
+// logit from below.
+template <int kThreads>
+__device__ void FindFloors(const LogitGroup<kThreads>& group, const LogitSums<float>& sums,
+                           Shared<kThreads>* shared) {
+  for (int s = 0; s < 2; ++s) shared->max[s][group.lane] = sums.side[s].max;
+  if (group.lane == 0) shared->reads = 0;
+  group.Sync();
+  if (group.lane < kWarp) {
+    for (int s = 0; s < 2; ++s) {
+      float z = NegativeInfinity();
+      for (int i = group.lane; i < kThreads; i += kWarp) z = fmaxf(z, shared->max[s][i]);
+      int larger = 0;
+      for (int i = 0; i < kWarp; ++i) {
+        const float other = __shfl_sync(kAll, z, i);
+        larger += other > z || (other == z && i < group.lane) ? 1 : 0;
+      }
+      if (larger == kTopLogits - 1) shared->floor[s] = z;
+      if (group.lane == 0) shared->top[s].count = 0;
+    }
+  }
+  group.Sync();
+}
+
+PLUMB_CALLED void Insert(TopLogits* top, float z, int32_t place) { top->Insert(z, place); }
+
+// Threads that have a logit at or above the floor read theirs again, one thread after the other.
+template <int kThreads>
+__device__ void FindTop(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
+                        const LogitSums<float>& sums, Shared<kThreads>* shared) {
+  const bool wanted = (sums.side[0].max >= shared->floor[0] && sums.side[0].finite > 0) ||
+                      (sums.side[1].max >= shared->floor[1] && sums.side[1].finite > 0);
+  TopLogits top[2];
+  if (wanted) {
+    unsigned long long reads = 0;
+    view.Each(group.lane, [&](int64_t first, int n, const float* train, const float* rollout) {
+      const float* z[2] = {train, rollout};
+      reads += 2 * n;
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
+          if (fabsf(z[s][i]) <= FLT_MAX && z[s][i] >= shared->floor[s] && top[s].Takes(z[s][i]))
+            Insert(&top[s], z[s][i], static_cast<int32_t>(first + i));
+        }
+      }
+    });
+    atomicAdd(&shared->reads, reads);
+  }
+  // Some eight threads: their turns are shorter than a tree.
+  for (int warp = 0; warp < LogitGroup<kThreads>::kWarps; ++warp) {
+    if (group.lane / kWarp == warp) {
+      unsigned waiting = __ballot_sync(kAll, wanted);
+      while (waiting != 0) {
+        const int next = __ffs(static_cast<int>(waiting)) - 1;
+        waiting &= waiting - 1;
+        if (group.lane % kWarp == next) {
+          for (int s = 0; s < 2; ++s) {
+            for (int i = 0; i < top[s].count; ++i) {
+              if (shared->top[s].Takes(top[s].value[i]))
+                Insert(&shared->top[s], top[s].value[i], top[s].at[i]);
+            }
+          }
+        }
+        __syncwarp();
+      }
+    }
+    group.Sync();
+  }
+}
+
+PLUMB_CALLED float NearJensenShannon(float s) {
+  return s * s <= 0.0625f ? EvenLogSeries(s * s)
+                          : (1 + s) * log1pf(s) + (s < 1 ? (1 - s) * log1pf(-s) : 0.0f);
+}
+
+// mu (e^t - 1): small powers keep what little they differ by, and large ones do not overflow.
+PLUMB_CALLED float LessOne(float mu, float log_mu, float t) {
+  return t < 40 ? mu * expm1f(t) : expf(log_mu + t);
+}
+
+// The second read: what needs both normalisers. f32 within a thread, as the first.
+template <int kThreads>
+__device__ void MeasureTails(const LogitRowView<kThreads>& view, const LogitGroup<kThreads>& group,
+                             const LogitSums<double>& sums, Shared<kThreads>* shared) {
+  float max[2], rest[2];
+  for (int s = 0; s < 2; ++s) {
+    max[s] = static_cast<float>(sums.side[s].max);
+    rest[s] = static_cast<float>(log(sums.side[s].s0));
+  }
+  const double entropy =
+      log(sums.side[kRollout].s0) - sums.side[kRollout].s1 / sums.side[kRollout].s0;
+  const auto h = static_cast<float>(entropy);
+  float js = 0, variation = 0, downward[kLogitLambdas] = {}, moments[kLogitThetas] = {};
+  view.Each(group.lane, [&](int64_t, int, const float* train, const float* rollout) {
+#pragma unroll 1
+    for (int i = 0; i < kVector; ++i) {
+      const bool has_pi = train[i] > NegativeInfinity();
+      const bool has_mu = rollout[i] > NegativeInfinity();
+      const float log_pi = (train[i] - max[0]) - rest[0];
+      const float log_mu = (rollout[i] - max[1]) - rest[1];
+      const float pi = has_pi ? expf(log_pi) : 0.0f, mu = has_mu ? expf(log_mu) : 0.0f;
+      const float sum = pi + mu, less = pi - mu;
+      variation += fabsf(less);
+      if (sum > 0) js += sum * NearJensenShannon(less / sum);
+      if (!has_mu) continue;
+      const float surprise = -log_mu - h;
+      float lambda = 1, theta = 0.5f;
+#pragma unroll
+      for (int k = 0; k < kLogitLambdas; ++k) {
+        downward[k] += fmaxf(0.0f, mu - lambda * less);
+        moments[k] += LessOne(mu, log_mu, theta * surprise);
+        moments[k + kLogitLambdas] += LessOne(mu, log_mu, -theta * surprise);
+        lambda *= 0.5f;
+        theta *= 0.5f;
+      }
+    }
+  });
+  Tails tails;
+  tails.js = js;
+  tails.variation = variation;
+  for (int k = 0; k < kLogitLambdas; ++k) tails.downward[k] = downward[k];
+  for (int k = 0; k < kLogitThetas; ++k) tails.moments[k] = moments[k];
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const Tails other = Shuffled(tails, mask);
+    tails.js += other.js;
+    tails.variation += other.variation;
+    for (int k = 0; k < kLogitLambdas; ++k) tails.downward[k] += other.downward[k];
+    for (int k = 0; k < kLogitThetas; ++k) tails.moments[k] += other.moments[k];
+  }
+  if (group.lane % kWarp == 0) shared->tails[group.lane / kWarp] = tails;
+  group.Sync();
+  if (group.lane != 0) return;
+  Tails all;
+  for (int w = 0; w < LogitGroup<kThreads>::kWarps; ++w) {
+    all.js += shared->tails[w].js;
+    all.variation += shared->tails[w].variation;
+    for (int k = 0; k < kLogitLambdas; ++k) all.downward[k] += shared->tails[w].downward[k];
+    for (int k = 0; k < kLogitThetas; ++k) all.moments[k] += shared->tails[w].moments[k];
+  }
+  LogitRow& row = shared->row;
+  row.js = all.js / 4;
+  row.total_variation = all.variation / 2;
+  for (int k = 0; k < kLogitLambdas; ++k) row.downward[k] = all.downward[k];
+  for (int k = 0; k < kLogitThetas; ++k) row.log_moments[k] = log1p(all.moments[k]);
+  row.second_reads += 2 * static_cast<uint64_t>(view.plan.vocabulary);
+}
+
+__device__ void SetToken(const LogitPlan& plan, int64_t at, LogitRow* row, const int64_t* sides,
+                         int64_t allowed_at) {
+  const LogitPart& tokens = plan.tokens;
+  if (tokens.data == nullptr) return;
+  const int64_t token = CalledLoadInt64(tokens.data, tokens.dtype, tokens.rows.Offset(at));
+  if (token < 0 || token >= plan.vocabulary) return;
+  row->token = token;
+  const bool allowed =
+      plan.allowed.data == nullptr ||
+      LoadRaw<uint8_t>(plan.allowed.data, allowed_at + token * plan.allowed.stride) != 0;
+  for (int s = 0; s < 2; ++s) {
+    const LogitPart& part = plan.side[s];
+    const double z = CalledLoadDouble(part.data, part.dtype, sides[s] + token * part.stride);
+    row->logprob[s] = allowed ? z - row->lse[s] : NoLogit();
+  }
+}
+
+template <int kThreads>
+__device__ void MeasureRow(const LogitPlan& plan, int64_t at, bool detailed,
+                           const LogitGroup<kThreads>& group, Shared<kThreads>* shared) {
+  const LogitRowView<kThreads> view(plan, at);
+  FindReference(view, group, shared);
+  const LogitReference reference = shared->reference;
+  LogitLane<float> lane;
+  view.Each(group.lane, [&](int64_t, int, const float* train, const float* rollout) {
+    lane.Add(train, rollout, reference);
+  });
+  MergeGroup(group, lane.sums, shared);
+  if (group.lane == 0) shared->row = FinishLogits(shared->sums[0], reference);
+  group.Sync();
+  if (!shared->row.usable) return;
+  FindFloors(group, lane.sums, shared);
+  FindTop(view, group, lane.sums, shared);
+  if (group.lane == 0) {
+    shared->row.topk_common = CommonLogits(shared->top[0], shared->top[1]);
+    shared->row.second_reads = shared->reads;
+    SetToken(plan, at, &shared->row, view.at, view.allowed_at);
+  }
+  if (detailed) MeasureTails(view, group, shared->sums[0], shared);
+}
+
+// A block of kThreads takes a row at a time.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    LogitKernel(const __grid_constant__ LogitPlan plan, const __grid_constant__ LogitLaunch launch,
+                LogitRow* out) {
+  __shared__ Shared<kThreads> shared;
+  const LogitGroup<kThreads> group{static_cast<int>(threadIdx.x)};
+  for (int64_t i = blockIdx.x; i < launch.count; i += gridDim.x) {
+    const int64_t row = launch.rows == nullptr ? i : static_cast<int64_t>(launch.rows[i]);
+    MeasureRow<kThreads>(plan, row, i < launch.detailed, group, &shared);
+    group.Sync();
+    if (group.lane == 0) out[i] = shared.row;
+    group.Sync();
+  }
+}
+
+template <int kThreads>
+void Launch(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
+            cudaStream_t stream) {
+  // As many blocks as fit a processor's threads.
+  const int64_t most = static_cast<int64_t>(std::max(processors, 1)) * (2048 / kThreads);
+  const auto blocks = static_cast<unsigned>(std::clamp<int64_t>(launch.count, 1, most));
+  LogitKernel<kThreads><<<blocks, kThreads, 0, stream>>>(plan, launch, out);
+}
+
+}  // namespace
+
+static_assert(sizeof(LogitPlan) + sizeof(LogitLaunch) <= 4000, "a kernel's arguments");
+
+int LoadLogitKernels() {
+  cudaFuncAttributes attributes;
+  const int status = cudaFuncGetAttributes(&attributes, LogitKernel<kWarp>);
+  return status != cudaSuccess
+             ? status
+             : static_cast<int>(cudaFuncGetAttributes(&attributes, LogitKernel<kBlock>));
+}
+
+int LaunchLogits(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
+                 void* stream) {
+  if (launch.count == 0) return cudaSuccess;
+  auto* to = static_cast<cudaStream_t>(stream);
+  if (plan.vocabulary <= kWarpVocabulary) {
+    Launch<kWarp>(plan, launch, processors, out, to);
+  } else {
+    Launch<kBlock>(plan, launch, processors, out, to);
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace plumbline

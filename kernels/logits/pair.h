@@ -1,0 +1,90 @@
+// Two distributions over one vocabulary, row by row: the trainer's logits pi and the rollout's mu.
+//
+// A row is read once: normalisers, divergences, entropies, the affine fit and the counts come from
+// sums that are carried along with running maxima. What needs both normalisers (JensenShannon,
+// total variation, the downward means) is a second read of rows that are asked for in detail.
+//
+// -inf is a mask: such a logit is outside that side's support. NaN and +inf are faults: a row that
+// holds one has counts and nothing else. Units: nats.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/tensor_view.h"
+#include "kernels/core/strided.h"
+
+namespace plumbline {
+
+inline constexpr int kTopLogits = 8;     // k of the top-k agreement
+inline constexpr int kLogitLambdas = 7;  // 2^0 ... 2^-6
+inline constexpr int kLogitThetas = 14;  // 2^-1 ... 2^-7, then -2^-1 ... -2^-7
+inline constexpr int kTrain = 0, kRollout = 1;
+
+// Borrowed. `train` and `rollout` [..., V] of one shape, f32, f16 or bf16, each its own; `tokens`
+// of the leading axes, integer, absent or the sampled one, negative: none; `allowed` of train's
+// shape, bool or u8, absent or where sampling was let: all else counts as masked on both sides.
+struct LogitInput {
+  TensorView train, rollout, tokens, allowed;
+};
+
+// Where a tensor's rows lie.
+struct LogitPart {
+  const void* data = nullptr;  // nullptr: absent
+  DType dtype = DType::kUnspecified;
+  StridedAxes rows;    // of the leading axes
+  int64_t stride = 1;  // along V, in elements
+};
+
+// Plain data: a kernel takes it as an argument.
+struct LogitPlan {
+  int64_t rows = 0;
+  int64_t vocabulary = 0;
+  LogitPart side[2];
+  LogitPart tokens;  // of its rows alone
+  LogitPart allowed;
+};
+
+// One row. What is not defined is NaN: all of it but the counts in a row that is not usable, the
+// affine fit with fewer than two distinct logits in common, probabilities of an absent token.
+struct LogitRow {
+  double lse[2];            // log of the sum of exp
+  double kl_train_rollout;  // KL(pi || mu), +inf where mu masks what pi does not
+  double kl_rollout_train;
+  double max_abs_delta;  // |z_pi - z_mu - their mean| over the common support
+  double entropy[2];
+  double varentropy[2];
+  double slope, intercept,
+      fit_r2;         // z_pi = slope z_mu + intercept, least squares, every logit alike
+  double lattice[2];  // share of finite logits that bf16 holds exactly
+  double logprob[2];  // at the token; -inf where it is masked
+  int64_t token;      // -1: none
+  uint64_t finite[2], only[2], common;  // logits finite on a side, on it alone, on both
+  uint64_t non_finite[2];               // NaN or +inf
+  uint64_t second_reads;                // logits of both sides that were read twice
+  int32_t topk_common;                  // of the 8 largest of each side, equal ones by their place
+  bool usable;                          // no faults, a support in common
+  bool top1_differs;                    // no logit is the largest of both sides
+  // In detail, else NaN.
+  double js, total_variation;
+  double downward[kLogitLambdas];    // E_mu[max(0, 1 + lambda(1 - pi/mu))]
+  double log_moments[kLogitThetas];  // log E_mu[exp(theta (-log mu - H))]
+};
+
+// InvalidArgument names the tensor and what was expected. Shapes and dtypes alone: the tensors may
+// be on any one device. V from 1 to 2^31 - 1.
+absl::Status CheckLogits(const LogitInput& input);
+
+// Of a checked input.
+LogitPlan PlanLogits(const LogitInput& input);
+
+// The token of a row of host memory; -1: none. `plan.tokens` may be absent.
+int64_t TokenOf(const LogitPlan& plan, int64_t row);
+
+// InvalidArgument: the row's token, in host memory, is beyond the vocabulary.
+absl::Status CheckToken(const LogitPlan& plan, int64_t row);
+
+// Measures one row of host tensors, of any alignment, in f64. Thread-safe.
+LogitRow MeasureLogitRow(const LogitPlan& plan, int64_t row, bool detailed);
+
+}  // namespace plumbline

@@ -1,0 +1,27 @@
+// The measurement of logits/pair.h on the device that the logits lie on.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/logits/pair.h"
+
+namespace plumbline {
+
+// What a launch does with a row besides its one read.
+struct LogitLaunch {
+  const uint64_t* rows = nullptr;  // device memory, rows to measure; nullptr: 0 ... count - 1
+  int64_t count = 0;
+  int64_t detailed = 0;  // of them, the first so many in detail: a second read
+};
+
+// Loads the kernels into the current context. 0, or a cudaError_t.
+int LoadLogitKernels();
+
+// Enqueues the measurement to `out` [launch.count], device memory or host memory that the device
+// can write. Tokens are read there too; one beyond the vocabulary counts as none. 0, or the
+// cudaError_t of the launch. Sums are of f32 within a thread (some hundred logits) and of f64
+// beyond; differences from the host twin: 1e-6 of a normaliser, 1e-3 of a divergence of 1e-6 nats.
+int LaunchLogits(const LogitPlan& plan, const LogitLaunch& launch, int processors, LogitRow* out,
+                 void* stream);
+
+}  // namespace plumbline

@@ -1,0 +1,99 @@
+// One router call, measured: what own scores would have chosen, what was recorded, who was refused.
+//
+// One pass over the scores. The device kernel (routing/device.h) and this host twin share each
+// row's arithmetic (base/router/scores.h, routing/row.h) and agree bit for bit, means included.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/router/scores.h"
+#include "base/tensor_view.h"
+
+namespace plumbline {
+
+// The tensors of one call. T tokens, E experts, k choices. Views are borrowed for the call.
+// Absent ones are default TensorViews. Integers of any width, masks bool or u8, any strides.
+struct RoutingInput {
+  TensorView scores;  // [T,E] f64/f32/f16/bf16, required
+  bool scores_are_logits = true;
+  TensorView expert_bias;   // [E] floating; added after the score function
+  TensorView topk_indices;  // [T,k]; -1: no choice
+  TensorView keep_mask;     // [T,k]
+  TensorView routing_map;   // [T,E]
+  TensorView probs;         // [T,E] or [T,k]
+  TensorView sequence_id;   // [T]
+  TensorView position;      // [T]
+  TensorView padding_mask;  // [T], non-zero = padding
+  TensorView pool_id;       // [T]
+
+  int top_k = 0;
+  ScoreFunction score_function = ScoreFunction::kIdentity;
+  int groups = 0;  // 0 or 1: no group limit; must divide E
+  int top_groups = 0;
+  GroupScore group_score = GroupScore::kAbsent;  // absent: max
+};
+
+// What each expert held in each pool (pool_id; without it, the whole call is one), shrunk to
+// counts. A cell is an (expert, pool) pair. Only where the record says what was kept.
+struct RoutingPoolStats {
+  bool measured = false;  // false: nothing below is set (no fates recorded, or over 64 pools)
+  uint32_t pools = 0;
+  uint32_t refusing_cells = 0;
+  uint32_t separable_cells = 0;      // of these: no score refused is above a score kept
+  uint64_t most_held = 0;            // by any cell, padding included
+  uint64_t least_held_refusing = 0;  // both equal: a capacity is exhibited
+  uint64_t most_held_refusing = 0;
+  // Sequences and positions are recorded, at most 1024 sequences in pools, positions below 2^36.
+  bool order_measured = false;
+  uint32_t inverted_cells = 0;  // (expert, sequence in a pool) with a refusal before an admission
+  // One such pair: the lowest refused row that begins one, and the last admission after it; -1:
+  // none.
+  int64_t refused_row = -1;
+  int64_t admitted_row = -1;
+  int32_t expert = -1;
+};
+
+// Means are over the rows they are defined on, NaN where there is none.
+struct RoutingStats {
+  uint64_t tokens = 0;  // rows, padding included
+  uint64_t padding = 0;
+  uint64_t tied = 0;         // non-padding rows whose own choice the recorded precision leaves open
+  uint64_t non_finite = 0;   // non-padding rows with a NaN, a +inf or fewer than k candidates
+  uint64_t unexplained = 0;  // untied finite rows whose recorded choice is not their own scores'
+  uint64_t choices = 0;      // made by non-padding rows, kept or not
+  uint64_t dropped = 0;      // of these, refused
+  std::vector<uint32_t> load;     // [E] kept, padding included: it takes capacity too
+  std::vector<uint32_t> refused;  // [E] sums to `dropped`
+  double entropy_mean = 0;   // mean over finite non-padding rows of H(softmax(logits))/ln E; where
+                             // only scores were seen, H of the scores scaled to sum 1 (rows with a
+                             // negative one left out); NaN for E = 1
+  double margin_mean = 0;    // mean of the best minus the second-best selection score, over the
+                             // finite rows with two candidates
+  double z_mean = 0;         // mean of logsumexp(logits)^2; NaN when only scores were seen
+  double logit_abs_max = 0;  // largest |recorded score| over finite non-padding rows
+  std::vector<uint64_t> drop_histogram;     // [16] refused choices by position, equal bins over the
+                                            // longest sequence; empty without positions
+  std::vector<uint64_t> offered_histogram;  // [16] `choices` in the same bins
+  RoutingPoolStats pools;
+};
+
+// Bounds beside kMaxExperts and kMaxTopK (base/router/scores.h).
+inline constexpr int64_t kMaxTokens = int64_t{1} << 26;
+
+// What was chosen and refused comes from what was recorded:
+// - topk_indices: its entries are the choices; keep_mask, else routing_map, says which were kept.
+// - routing_map alone: its entries were kept. An untied row that keeps fewer than k experts, all of
+//   its own choice, was refused the rest of that choice; other rows do not say whom they refused.
+// - neither: each finite row's own choice is its load.
+// A routing_map entry whose probability in probs [T,E] is zero is not kept.
+// A score of -inf masks its expert: it is no candidate, and no statistic sees it
+// (base/router/rule.h).
+//
+// Shapes, dtypes and ranges are checked, indices too: InvalidArgument names the tensor and what was
+// expected. NaN and infinity are data, not errors. Host tensors only. Thread-safe. `threads`: how
+// many may work on it, the caller's included; the result is the same bits for any number.
+absl::Status SummariseRouting(const RoutingInput& in, RoutingStats* out, int threads = 1);
+
+}  // namespace plumbline

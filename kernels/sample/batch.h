@@ -1,0 +1,83 @@
+// Sampled elements of many tensors, gathered by one launch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/tensor_view.h"
+#include "kernels/core/batch_shape.h"
+#include "kernels/core/strided.h"
+
+namespace plumbline {
+
+struct GatherItem {
+  const void* data;
+  StridedAxes axes;
+  int64_t samples;
+  int64_t first_span;  // samples of the tensors before this one
+  uint64_t result;     // where its elements go, in bytes
+  uint32_t size;       // of one element
+  uint32_t padding;
+};
+
+struct GatherRequest {
+  TensorView tensor;
+  std::span<const uint64_t> indices;  // in C order; of the caller's, until Plan returns
+};
+
+// Of one checked tensor: everything but its place in a batch.
+GatherItem PlanItem(const TensorView& tensor, int64_t samples);
+// What its elements take: every tensor's begin aligned to any element.
+inline uint64_t GatherBytes(DType t, int64_t samples) {
+  return (static_cast<uint64_t>(samples) * DTypeSize(t) + 7) / 8 * 8;
+}
+
+// The gathers of one launch. Immutable, copyable; the views' memory is the caller's.
+class GatherBatch {
+ public:
+  // Tensors of any dtype and strides, all on one device (or, for tests, the host). InvalidArgument
+  // names the tensor by its number, or an index beyond it.
+  static absl::StatusOr<GatherBatch> Plan(std::span<const GatherRequest> requests);
+
+  const std::vector<GatherItem>& items() const { return items_; }
+  const std::vector<uint64_t>& indices() const { return indices_; }
+  // Its items are the table, then all indices.
+  const BatchShape& shape() const { return shape_; }
+
+  // Writes the items to the begin of a launch's staging memory.
+  void Put(std::byte* staging) const;
+
+  // The elements of each tensor, dense, in the order of its indices: what GatherSamples gives.
+  std::vector<std::vector<std::byte>> Finish(const std::byte* results) const;
+
+ private:
+  std::vector<GatherItem> items_;
+  std::vector<uint64_t> indices_;
+  BatchShape shape_;
+};
+
+// Copies sample `i` of the item: what a device thread does.
+PLUMB_HD inline void GatherOne(const GatherItem& item, int64_t i, uint64_t index,
+                               unsigned char* results) {
+  const int64_t from = item.axes.Offset(static_cast<int64_t>(index));
+  unsigned char* to = results + item.result;
+  switch (item.size) {
+    case 8:
+      reinterpret_cast<uint64_t*>(to)[i] = static_cast<const uint64_t*>(item.data)[from];
+      break;
+    case 4:
+      reinterpret_cast<uint32_t*>(to)[i] = static_cast<const uint32_t*>(item.data)[from];
+      break;
+    case 2:
+      reinterpret_cast<uint16_t*>(to)[i] = static_cast<const uint16_t*>(item.data)[from];
+      break;
+    default:
+      to[i] = static_cast<const unsigned char*>(item.data)[from];
+  }
+}
+
+}  // namespace plumbline

@@ -1,0 +1,97 @@
+// Many tensors measured by one launch: what the device is told of each, and what comes back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/load.h"
+#include "base/tensor_view.h"
+#include "kernels/core/batch_shape.h"
+#include "kernels/core/strided.h"
+#include "kernels/core/wide_sum.h"
+#include "kernels/tensor/stats.h"
+#include "kernels/tensor/totals.h"
+
+namespace plumbline {
+
+// Elements that one block of threads takes at a time, of one tensor.
+inline constexpr int64_t kSpanElements = int64_t{1} << 16;
+
+struct TensorItem {
+  const void* data;
+  int64_t count;
+  int64_t first_span;  // spans of the tensors before this one
+  uint64_t result;     // where its TensorRaw lies, in bytes from the first
+  StridedAxes axes;
+  DType dtype;
+  bool dense;
+  bool aligned;  // to four elements
+};
+
+// Indices of TensorRaw::counts.
+enum TensorCount {
+  kCountNan,
+  kCountPositiveInf,
+  kCountNegativeInf,
+  kCountZero,
+  kCountSubnormal,
+  kCountFits,
+  kTensorCounts = kCountFits + 3 * kFormatFits
+};
+enum FitKind { kFitFlushed, kFitSubnormal, kFitSaturated };
+inline constexpr int kPlainFits = 4;  // of kFormatFitTargets; the scaled ones follow
+PLUMB_HD constexpr int FitCount(int fit, FitKind kind) { return kCountFits + 3 * fit + kind; }
+
+enum WideKind { kWideSum, kWideMagnitudes, kWideSquares, kWides };
+
+// The figures of one tensor while they are added up; zeros are the start of each. Exponents follow,
+// DeviceExponents(dtype) of them.
+struct TensorRaw {
+  uint64_t counts[kTensorCounts];
+  Digest digest;
+  // Order keys of the finite values, their words in the highest bits: a word without sign has its
+  // sign bit set, one with sign is complemented. The lowest value's key is kept complemented.
+  uint64_t highest;
+  uint64_t lowest_flipped;
+  WideDigits wides[kWides];
+};
+
+// The device measures bf16 as f32 words.
+constexpr size_t DeviceExponents(DType t) {
+  return ExponentsOf(t == DType::kF64 ? t : DType::kF32);
+}
+
+// Of one tensor: everything but its place in a batch, thus as of a batch of its own. Errors as
+// TensorBatch::Plan's, beginning with `name`. Allocates nothing when the tensor fits.
+absl::Status PlanItem(const TensorView& tensor, std::string_view name, TensorItem* item);
+BatchShape ShapeOf(const TensorItem& alone, int device);
+TensorStats FinishItem(const TensorItem& item, const std::byte* result);
+
+// The tensors of one launch. Immutable, copyable; the views' memory is the caller's.
+class TensorBatch {
+ public:
+  // Floating tensors of one device (or, for tests, of the host), of any strides. InvalidArgument
+  // names the tensor by its number: "tensor 3: expected ...".
+  static absl::StatusOr<TensorBatch> Plan(std::span<const TensorView> tensors);
+
+  const std::vector<TensorItem>& items() const { return items_; }
+  const BatchShape& shape() const { return shape_; }
+
+  // Writes the items to the begin of a launch's staging memory.
+  void Put(std::byte* staging) const;
+
+  // The statistics, given the results as the device left them: what MeasureTensor gives, in every
+  // bit. In the order of the tensors.
+  std::vector<TensorStats> Finish(const std::byte* results) const;
+
+ private:
+  std::vector<TensorItem> items_;
+  BatchShape shape_;
+};
+
+}  // namespace plumbline

@@ -1,0 +1,84 @@
+// What the values of one tensor are like, measured in one read.
+//
+// Every figure is exact, so no order of work can change it: counts are integers, the digest is a
+// sum modulo 2^128, and values are summed in fixed point wide enough for any of them (wide_sum.h)
+// and rounded once. Any number of threads, any launch shape and the device give the same bits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/tensor_view.h"
+
+namespace plumbline {
+
+// What would become of the finite non-zero values in `format`, rounded once to nearest even.
+struct FormatFitCounts {
+  DType format = DType::kUnspecified;
+  // 0: the values as they are. n: each n consecutive elements in C order (the last block may be
+  // shorter) are first multiplied by 2^k, k the largest with amax * 2^k <= the format's largest
+  // value; amax is over the block's finite elements, so a scaled block never saturates.
+  uint32_t block = 0;
+  uint64_t flushed = 0;    // become 0
+  uint64_t subnormal = 0;  // become subnormal
+  uint64_t saturated = 0;  // round beyond the largest finite value
+};
+
+inline constexpr int kFormatFits = 8;
+
+// The formats and blocks that every floating tensor is held against, in this order.
+inline constexpr std::array<FormatFitCounts, kFormatFits> kFormatFitTargets = {{
+    {DType::kF16, 0},
+    {DType::kBF16, 0},
+    {DType::kE4M3, 0},
+    {DType::kE5M2, 0},
+    {DType::kE4M3, 32},
+    {DType::kE4M3, 128},
+    {DType::kE5M2, 32},
+    {DType::kE5M2, 128},
+}};
+
+// Floating tensors. Of integer and bool ones: count, zero, min, max, sum and digest; the other
+// quantities are NaN and there are no exponents and no fits. Quantities are over the finite values;
+// without any they are NaN.
+struct TensorStats {
+  DType dtype = DType::kUnspecified;
+  uint64_t count = 0;
+  uint64_t nan = 0;
+  uint64_t pos_inf = 0;
+  uint64_t neg_inf = 0;
+  uint64_t zero = 0;       // of either sign
+  uint64_t subnormal = 0;  // in the tensor's dtype
+  double min = 0;          // a zero is +0; 64-bit integers beyond 2^53 round to nearest
+  double max = 0;
+  double amax = 0;
+  // The double nearest to the exact sum, and the one nearest to what that left over: 0.5 ulp each.
+  // An overflow is an infinity with nothing left over.
+  double sum = 0;
+  double sum_low = 0;
+  double sum_squares = 0;
+  double sum_squares_low = 0;
+  double l1 = 0;  // nearest double
+  // exponents[i]: finite non-zero values with floor(log2|x|) = first_exponent + i. First and last
+  // are not 0; empty when there are none.
+  int first_exponent = 0;
+  std::vector<uint64_t> exponents;
+  int fits_count = 0;  // kFormatFits or 0
+  std::array<FormatFitCounts, kFormatFits> fits{};
+  // Two independent sums modulo 2^64 of a keyed hash of (index, bits) over the 8-byte words of the
+  // tensor's dense C-ordered bytes (tensor/digest.h), so strides do not matter. Any change within
+  // four aligned bytes of them (one flipped bit, one f32) changes both; unrelated contents agree
+  // with probability 2^-64. Not against an adversary.
+  uint64_t digest_low = 0;
+  uint64_t digest_high = 0;
+};
+
+// Host tensors of every dtype, alignment and stride (0 and negative too), rank 0 to 8, empty ones.
+// `threads`: how many to use, the caller's included; never changes the result.
+// InvalidArgument: no known dtype, rank or extent out of range, 2^48 elements or more, no data, or
+// not on the host. Thread-safe. A dense tensor is read in place; no allocation grows with its size.
+absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads = 1);
+
+}  // namespace plumbline

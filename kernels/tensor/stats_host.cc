@@ -1,0 +1,180 @@
+#include <cstring>
+#include <vector>
+
+#include "base/half.h"
+#include "base/load.h"
+#include "base/parallel.h"
+#include "kernels/core/float_mode.h"
+#include "kernels/core/strided.h"
+#include "kernels/tensor/loops_avx2.h"
+#include "kernels/tensor/stats.h"
+#include "kernels/tensor/totals.h"
+#include "kernels/tensor/words.h"
+
+namespace plumbline {
+namespace {
+
+// The digest of bytes that begin at a block's; they may end within a word.
+template <typename Loops>
+Digest DigestBytes(const std::byte* data, size_t bytes, uint64_t first_block) {
+  Digest sum;
+  const auto add = [&](Digest part) {
+    sum.low += part.low;
+    sum.high += part.high;
+  };
+  for (uint64_t block = first_block; bytes > 0; ++block) {
+    const DigestKey key = DigestBlockKey(block);
+    const size_t size = std::min<size_t>(bytes, kDigestBlockBytes);
+    add(Loops::DigestWords(data, size / 8, key));
+    if (size % 8 != 0) {
+      const size_t place = size / 8;
+      uint64_t word = 0;
+      std::memcpy(&word, data + 8 * place, size % 8);
+      add({DigestWord(word, kDigestTable.low[place] ^ key.low),
+           DigestWord(word, kDigestTable.high[place] ^ key.high)});
+    }
+    data += size;
+    bytes -= size;
+  }
+  return sum;
+}
+
+template <typename Loops>
+void Widen(const std::byte* data, DType t, int n, uint32_t* words) {
+  if (t == DType::kF32) {
+    std::memcpy(words, data, static_cast<size_t>(n) * 4);
+  } else {
+    Loops::Widen(data, t, n, words);
+  }
+}
+
+template <typename Loops, typename W>
+void Widen(const std::byte* data, DType, int n, W* words) {
+  std::memcpy(words, data, static_cast<size_t>(n) * sizeof(W));
+}
+
+// Elements [first, last) of a view, and where their figures go. `first` is a multiple of kChunk.
+struct Part {
+  const RunReader& reader;
+  int64_t first;
+  int64_t last;
+  TensorTotals* totals;
+};
+
+// Calls f(bytes, n) for each chunk of the part, after its digest.
+template <typename Loops, typename F>
+void EachChunk(const Part& part, F f) {
+  alignas(64) std::byte buffer[kChunk * 8];
+  const size_t size = DTypeSize(part.totals->dtype);
+  for (int64_t i = part.first; i < part.last; i += kChunk) {
+    const auto n = static_cast<int>(std::min<int64_t>(kChunk, part.last - i));
+    const std::byte* data = part.reader.Read(i, n, buffer);
+    const Digest digest = DigestBytes<Loops>(data, static_cast<size_t>(n) * size,
+                                             static_cast<uint64_t>(i) * size / kDigestBlockBytes);
+    part.totals->digest.low += digest.low;
+    part.totals->digest.high += digest.high;
+    part.totals->count += static_cast<uint64_t>(n);
+    f(data, n);
+  }
+}
+
+template <typename W, typename Loops>
+void MeasureFloating(const Part& part) {
+  constexpr int kBlock = 128;
+  WordMeasure<W, Loops> measure(part.totals);
+  const bool as_they_are = DTypeSize(part.totals->dtype) == sizeof(W);
+  alignas(64) W words[kChunk];
+  EachChunk<Loops>(part, [&](const std::byte* data, int n) {
+    if (as_they_are && n == kChunk && reinterpret_cast<uintptr_t>(data) % sizeof(W) == 0) {
+      measure.Measure(reinterpret_cast<const W*>(data), n, 0);
+      return;
+    }
+    Widen<Loops>(data, part.totals->dtype, n, words);
+    const int padding = (kBlock - n % kBlock) % kBlock;
+    std::fill_n(words + n, padding, W{0});
+    measure.Measure(words, n + padding, padding);
+  });
+  measure.Finish();
+}
+
+template <typename T, typename Loops>
+void MeasureIntegers(const Part& part) {
+  EachChunk<Loops>(part, [&](const std::byte* data, int n) {
+    T low = std::numeric_limits<T>::max();
+    T high = std::numeric_limits<T>::min();
+    Int128 sum = 0;
+    uint64_t zeros = 0;
+    for (int i = 0; i < n; ++i) {
+      T value = LoadRaw<T>(data, i);
+      if (part.totals->dtype == DType::kBool) value = value != 0 ? 1 : 0;
+      low = std::min(low, value);
+      high = std::max(high, value);
+      sum += value;
+      zeros += value == 0 ? 1 : 0;
+    }
+    TensorTotals& totals = *part.totals;
+    totals.zero += zeros;
+    totals.min = std::min(totals.min, static_cast<double>(low));
+    totals.max = std::max(totals.max, static_cast<double>(high));
+    totals.sum.Add(static_cast<Uint128>(sum < 0 ? -sum : sum), 0, sum < 0);
+  });
+}
+
+template <typename Loops>
+void MeasureAny(const Part& part) {
+  switch (part.totals->dtype) {
+    case DType::kF64:
+      return MeasureFloating<uint64_t, Loops>(part);
+    case DType::kBF16:
+      return MeasureFloating<uint16_t, Loops>(part);
+    case DType::kI64:
+      return MeasureIntegers<int64_t, Loops>(part);
+    case DType::kI32:
+      return MeasureIntegers<int32_t, Loops>(part);
+    case DType::kI16:
+      return MeasureIntegers<int16_t, Loops>(part);
+    case DType::kI8:
+      return MeasureIntegers<int8_t, Loops>(part);
+    case DType::kU64:
+      return MeasureIntegers<uint64_t, Loops>(part);
+    case DType::kU32:
+      return MeasureIntegers<uint32_t, Loops>(part);
+    case DType::kU16:
+      return MeasureIntegers<uint16_t, Loops>(part);
+    case DType::kU8:
+    case DType::kBool:
+      return MeasureIntegers<uint8_t, Loops>(part);
+    default:
+      return MeasureFloating<uint32_t, Loops>(part);
+  }
+}
+
+void MeasurePart(const Part& part) {
+  const StandardFloatMode mode;
+#if defined(__x86_64__)
+  static const bool vectors = Avx2Loops::Supported();
+  if (vectors) return MeasureAny<Avx2Loops>(part);
+#endif
+  MeasureAny<PortableLoops>(part);
+}
+
+}  // namespace
+
+absl::Status MeasureTensor(const TensorView& tensor, TensorStats* stats, int threads) {
+  int64_t count = 0;
+  if (absl::Status status = CheckHostTensor(tensor, "tensor", &count); !status.ok()) return status;
+  const RunReader reader(tensor);
+  const int64_t chunks = (count + kChunk - 1) / kChunk;
+  const auto parts =
+      static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(chunks, 1)));
+  std::vector<TensorTotals> totals(static_cast<size_t>(parts), TensorTotals(tensor.dtype));
+  ParallelParts(chunks, parts, [&](int part, int64_t first, int64_t last) {
+    MeasurePart({reader, first * kChunk, std::min(last * kChunk, count),
+                 &totals[static_cast<size_t>(part)]});
+  });
+  for (size_t i = 1; i < totals.size(); ++i) totals[0].Add(totals[i]);
+  *stats = totals[0].Finish();
+  return absl::OkStatus();
+}
+
+}  // namespace plumbline

@@ -1,0 +1,275 @@
+#include "probes/device/graph_calls.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "probes/device/captured_calls.h"
+#include "probes/device/slots.h"
+
+namespace plumbline::probes {
+namespace {
+
+DeviceOutcome Refuse(const absl::Status& why, DeviceError* error) {
+  std::snprintf(error->text, sizeof(error->text), "%s", std::string(why.message()).c_str());
+  return DeviceOutcome::kRefused;
+}
+
+DeviceOutcome OutcomeOf(DeviceStatus status) {
+  if (status == kDeviceOk) return DeviceOutcome::kTaken;
+  return status == kDeviceRefused ? DeviceOutcome::kRefused : DeviceOutcome::kFailed;
+}
+
+template <typename T>
+T* At(std::byte* record, uint64_t at) {
+  return reinterpret_cast<T*>(record + at);
+}
+template <typename T>
+const T* At(const GraphRecord* record, uint64_t at) {
+  return std::launder(reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(record) + at));
+}
+
+}  // namespace
+
+// ---- a record, read back -----------------------------------------------------------------------
+
+const GraphEntry* GraphRecord::entry(uint32_t i) const {
+  return At<GraphEntry>(this, PartBytes<GraphRecord>()) + i;
+}
+
+const GraphTally& GraphRecord::tally(uint32_t i) const {
+  return At<GraphTally>(this, tallies_at)[i];
+}
+
+const GraphWork& GraphRecord::work(uint32_t e, uint32_t replay) const {
+  return *At<GraphWork>(this, entry(e)->SectionAt(replay));
+}
+
+bool GraphRecord::Ordered() const {
+  for (uint32_t e = 0; e < entries; ++e) {
+    const uint64_t ended = std::min<uint64_t>(tally(e).replays, replays);
+    for (uint32_t r = 0; r < replays; ++r) {
+      const uint32_t want = r < ended ? 1 : 0;
+      if (work(e, r).begun != want || work(e, r).done != want) return false;
+    }
+  }
+  return true;
+}
+
+bool GraphRecord::AnySampled() const {
+  return std::any_of(entry(0), entry(entries), [](const GraphEntry& e) { return e.tag.sampled; });
+}
+
+uint64_t GraphRecord::MostReplays() const {
+  uint64_t most = 0;
+  for (uint32_t e = 0; e < entries; ++e) most = std::max(most, tally(e).replays);
+  return most;
+}
+
+// ---- capturing ---------------------------------------------------------------------------------
+
+DeviceStatus GraphCalls::NewMemory(const std::vector<std::byte>& content, void** memory,
+                                   DeviceError* error) {
+  const DeviceStatus s = table_->allocate(device_, content.size(), memory, error);
+  if (s != kDeviceOk) return s;
+  return table_->write_memory(device_, *memory, content.data(), content.size(), error);
+}
+
+DeviceStatus GraphCalls::MakeSlots(DeviceError* error) {
+  if (slots_ != nullptr) return kDeviceOk;
+  calls_ = std::make_unique<std::unique_ptr<CapturedCall>[]>(kMaxCaptured);
+  void* memory = nullptr;
+  const DeviceStatus s =
+      NewMemory(std::vector<std::byte>(kMaxCaptured * (sizeof(GraphSlot) + sizeof(uint64_t))),
+                &memory, error);
+  if (s != kDeviceOk) return s;
+  slots_ = static_cast<GraphSlot*>(memory);
+  sections_ = reinterpret_cast<uint64_t*>(slots_ + kMaxCaptured);
+  return s;
+}
+
+// Launches on one stream of a capture follow each other in the graph, and a graph does not overlap
+// itself: they may share. Graphs may overlap.
+DeviceStatus GraphCalls::SharedMemory(uint64_t bytes, void* stream, uint64_t capture, void** memory,
+                                      DeviceError* error) {
+  for (const Shared& s : shared_) {
+    if (s.stream != stream || s.capture != capture || s.bytes < bytes) continue;
+    *memory = s.memory;
+    return kDeviceOk;
+  }
+  const DeviceStatus s = table_->allocate(device_, bytes, memory, error);
+  if (s == kDeviceOk) shared_.push_back({stream, capture, bytes, *memory});
+  return s;
+}
+
+template <typename Prepare, typename Launch>
+DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, void* replays_on,
+                              void* site, DeviceError* error, bool* broken, Prepare prepare,
+                              Launch launch) {
+  const std::lock_guard<std::mutex> lock(capturing_);
+  const uint32_t at = size_.load(std::memory_order_relaxed);
+  if (at == kMaxCaptured) return DeviceOutcome::kCapturing;
+  if (at > 0 && replays_on != replays_on_) {
+    return Refuse(absl::InvalidArgumentError("replay_stream: expected the one that the device's "
+                                             "first captured call was given"),
+                  error);
+  }
+  uint64_t capture = 0;
+  void* memory = nullptr;
+  DeviceStatus s = table_->capture_id(device_, stream, &capture, error);
+  if (s == kDeviceOk) s = MakeSlots(error);
+  if (s == kDeviceOk) s = prepare(capture, &memory);
+  if (s != kDeviceOk) return OutcomeOf(s);
+  const GraphCall device_call{slots_ + at, sections_ + at};
+  s = launch(memory, device_call);
+  *broken = s == kDeviceFailed;
+  if (s != kDeviceOk) return OutcomeOf(s);
+  call->site = site;
+  call->first = call.get();
+  for (uint32_t i = 0; i < at; ++i) {
+    if (calls_[i]->site != site) continue;
+    if (call->first == call.get()) call->first = calls_[i].get();
+    ++call->number;
+  }
+  calls_[at] = std::move(call);
+  if (at == 0) replays_on_ = replays_on;  // the first size publishes it
+  size_.store(at + 1, std::memory_order_release);
+  return DeviceOutcome::kTaken;
+}
+
+DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
+  RoutingPlan plan;
+  if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) return Refuse(s, error);
+  const uint64_t bytes = table_->workspace_bytes(plan.tokens, plan.rule.experts);
+  const auto prepare = [&](uint64_t capture, void** memory) {
+    return SharedMemory(bytes, stream, capture, memory, error);
+  };
+  const auto launch = [&](void* memory, const GraphCall& device_call) {
+    return table_->capture_routing(device_, &plan, memory, bytes, &device_call, stream, error);
+  };
+  return Add(std::make_unique<CapturedRouting>(call, plan), stream, replays_on, site, error, broken,
+             prepare, launch);
+}
+
+DeviceOutcome GraphCalls::Capture(const MatmulCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
+  auto captured = std::make_unique<CapturedProduct>(call);
+  const int64_t threads = captured->MostThreads();
+  const auto prepare = [](uint64_t, void**) { return kDeviceOk; };
+  const auto launch = [&](void*, const GraphCall& device_call) {
+    return table_->capture_product(device_, threads, &device_call, stream, error);
+  };
+  return Add(std::move(captured), stream, replays_on, site, error, broken, prepare, launch);
+}
+
+template <typename Captured, typename Call>
+DeviceOutcome GraphCalls::AddJob(const Call& call, DeviceGraphBatchCall capture, void* stream,
+                                 void* replays_on, void* site, DeviceError* error, bool* broken) {
+  auto captured = std::make_unique<Captured>(call);
+  BatchShape shape;
+  std::vector<std::byte> content;
+  if (const absl::Status s = captured->Figures(&shape, &content); !s.ok()) return Refuse(s, error);
+  const auto prepare = [&](uint64_t, void** memory) { return NewMemory(content, memory, error); };
+  const auto launch = [&](void* memory, const GraphCall& device_call) {
+    return capture(device_, &shape, memory, &device_call, stream, error);
+  };
+  return Add(std::move(captured), stream, replays_on, site, error, broken, prepare, launch);
+}
+
+DeviceOutcome GraphCalls::Capture(const TensorCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
+  return AddJob<CapturedTensor>(call, table_->capture_tensor, stream, replays_on, site, error,
+                                broken);
+}
+
+DeviceOutcome GraphCalls::Capture(const UpdateCall& call, void* stream, void* replays_on,
+                                  void* site, DeviceError* error, bool* broken) {
+  return AddJob<CapturedUpdate>(call, table_->capture_update, stream, replays_on, site, error,
+                                broken);
+}
+
+// ---- a step ------------------------------------------------------------------------------------
+
+// A site is asked once, however many calls it has: they are due together.
+bool GraphCalls::Ask(GraphOwner* owner) {
+  wanted_.clear();
+  asked_ = size();
+  for (uint32_t i = 0; i < asked_; ++i) {
+    CapturedCall* call = calls_[i].get();
+    CapturedCall* first = call->first;
+    if (first == call) {
+      first->wish = owner->Wish(first->site);
+      first->of_site = 0;
+    }
+    ++first->of_site;
+    if (first->wish.due) wanted_.push_back({call, i, 0, 0});
+  }
+  return !wanted_.empty();
+}
+
+size_t GraphCalls::RecordBytes(uint32_t replays, bool elements) {
+  size_t bytes = PartBytes<GraphRecord>() + AlignedTo64(wanted_.size() * sizeof(GraphEntry)) +
+                 AlignedTo64(asked_ * sizeof(GraphSlot)) +
+                 AlignedTo64(wanted_.size() * sizeof(GraphTally));
+  for (Wanted& w : wanted_) {
+    MeasureOptions later = w.options();
+    later.sampled = false;
+    w.first_bytes = PartBytes<GraphWork>() + AlignedTo64(w.call->Bytes(w.options(), elements));
+    w.later_bytes = PartBytes<GraphWork>() + AlignedTo64(w.call->Bytes(later, false));
+    bytes += w.first_bytes + (replays - 1) * w.later_bytes;
+  }
+  return bytes;
+}
+
+GraphRecord* GraphCalls::Put(int64_t step, uint32_t replays, uint32_t expected, bool elements,
+                             GraphOwner* owner, std::byte* memory, const std::byte* alias) const {
+  const auto count = static_cast<uint32_t>(wanted_.size());
+  auto* record = new (memory) GraphRecord{count, replays, 0, 0, asked_};
+  const uint64_t entries_at = PartBytes<GraphRecord>();
+  record->slots_at = entries_at + AlignedTo64(count * sizeof(GraphEntry));
+  record->tallies_at = record->slots_at + AlignedTo64(asked_ * sizeof(GraphSlot));
+  uint64_t at = record->tallies_at + AlignedTo64(count * sizeof(GraphTally));
+  const auto on_device = [&](uint64_t place) { return reinterpret_cast<uint64_t>(alias + place); };
+
+  auto* slots = At<GraphSlot>(memory, record->slots_at);
+  for (uint32_t i = 0; i < asked_; ++i) new (&slots[i]) GraphSlot;
+  const uint64_t order = owner->ReserveOrders(uint64_t{count} * replays);
+  for (uint32_t e = 0; e < count; ++e) {
+    const Wanted& w = wanted_[e];
+    CapturedCall* first = w.call->first;
+    if (first == w.call) {
+      first->first_number = owner->Reserve(first->site, first->of_site, replays, expected);
+    }
+    auto* entry = new (At<GraphEntry>(memory, entries_at) + e) GraphEntry;
+    entry->call = w.call;
+    entry->tag = {w.call->site, step, first->first_number + w.call->number, w.options().sampled,
+                  order + e};
+    entry->per_replay = first->of_site;
+    entry->sections = at;
+    entry->first_bytes = w.first_bytes;
+    entry->later_bytes = w.later_bytes;
+    new (At<GraphTally>(memory, record->tallies_at) + e) GraphTally;
+    GraphSlot& slot = slots[w.slot];
+    slot.section = on_device(at);
+    slot.tally = on_device(record->tallies_at + e * sizeof(GraphTally));
+    slot.left = replays;
+    slot.stride = w.first_bytes;
+    slot.later_stride = w.later_bytes;
+    MeasureOptions options = w.options();
+    for (uint32_t r = 0; r < replays; ++r) {
+      std::byte* section = memory + entry->SectionAt(r);
+      auto* work = new (section) GraphWork;
+      w.call->Put(options, elements && r == 0, section + PartBytes<GraphWork>(), work);
+      options.sampled = false;
+    }
+    at += w.first_bytes + (replays - 1) * w.later_bytes;
+  }
+  return record;
+}
+
+}  // namespace plumbline::probes

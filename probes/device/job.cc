@@ -1,0 +1,198 @@
+#include "probes/device/job.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "kernels/core/strided.h"
+#include "kernels/sample/batch.h"
+
+namespace plumbline::probes {
+namespace {
+
+constexpr size_t kAlign = 64;
+constexpr size_t Aligned(size_t n) { return (n + kAlign - 1) & ~(kAlign - 1); }
+
+// The largest launches: figures of f64, elements of rows, elements of an update of f64 throughout.
+constexpr uint64_t kSlack = 256;  // before the results
+static_assert(sizeof(TensorItem) + kSlack + sizeof(TensorRaw) +
+                  DeviceExponents(DType::kF64) * sizeof(uint64_t) <=
+              kJobWorkspace);
+static_assert(sizeof(UpdateItem) + kSlack + sizeof(UpdateRaw) <= kJobWorkspace);
+static_assert(sizeof(GatherItem) + kSlack + uint64_t{kMaxSamples} * 16 <= kJobWorkspace);
+static_assert(kUpdateTensors * (sizeof(GatherItem) + uint64_t{kUpdateSamples} * 16) + kSlack <=
+              kJobWorkspace);
+
+static_assert(std::is_trivially_copyable_v<TensorJob> && std::is_trivially_copyable_v<UpdateJob>);
+
+// The present ones of a call's tensors.
+struct Kept {
+  std::array<const TensorView*, kUpdateTensors> views{};
+  size_t n = 0;
+
+  void Add(const TensorView& view) {
+    if (view.present()) views[n++] = &view;
+  }
+  std::span<const TensorView* const> all() const { return {views.data(), n}; }
+};
+
+Kept KeptOf(const TensorCall& call) {
+  Kept kept;
+  kept.Add(call.values);
+  return kept;
+}
+
+Kept KeptOf(const UpdateCall& call) {
+  const UpdateInput& in = call.input;
+  Kept kept;
+  for (const TensorView* view :
+       {&in.before, &in.after, &in.intended, &in.gradient, &in.moment_before, &in.moment_after}) {
+    kept.Add(*view);
+  }
+  return kept;
+}
+
+// The sample's one row.
+TensorView RowOf(const TensorView& tensor, const TensorSample& sample) {
+  const int64_t at = AxesOf(tensor).Offset(sample.first * sample.width);
+  TensorView row = TensorView::Dense(tensor.data, tensor.dtype, sample.width);
+  row.data = static_cast<const std::byte*>(tensor.data) +
+             at * static_cast<int64_t>(DTypeSize(tensor.dtype));
+  if (tensor.rank > 0) row.stride[0] = tensor.stride[static_cast<size_t>(tensor.rank - 1)];
+  row.device = tensor.device;
+  return row;
+}
+
+void PlanElements(const Kept& kept, const TensorSample& sample, DeviceJob* job) {
+  job->sampled = true;
+  job->sample = sample;
+  const int64_t n = sample.elements();
+  if (n == 0) return;
+  // One row may be long, and an index takes as much as the element; several are few elements.
+  if (sample.whole_rows && sample.rows == 1) {
+    job->row = RowOf(*kept.views[0], sample);
+    return;
+  }
+  BatchShape& gather = job->gather;
+  gather.device = kept.views[0]->device;
+  gather.items = static_cast<int32_t>(kept.n);
+  gather.work = n * gather.items;
+  gather.item_bytes = kept.n * (sizeof(GatherItem) + static_cast<size_t>(n) * sizeof(uint64_t));
+  for (const TensorView* view : kept.all()) gather.result_bytes += GatherBytes(view->dtype, n);
+}
+
+// The gather's items, then the indices, the same of each tensor.
+void PutGather(const Kept& kept, DeviceJob* job) {
+  const int64_t n = job->sample.elements();
+  std::byte* table = job->elements_at;
+  auto* indices = reinterpret_cast<uint64_t*>(table + kept.n * sizeof(GatherItem));
+  job->sample.Indices(indices);
+  int64_t first = 0;
+  uint64_t result = 0;
+  for (const TensorView* view : kept.all()) {
+    GatherItem item = PlanItem(*view, n);
+    item.first_span = first;
+    item.result = result;
+    std::memcpy(table, &item, sizeof(item));
+    table += sizeof(item);
+    if (first > 0) std::copy_n(indices, n, indices + first);
+    first += n;
+    result += GatherBytes(view->dtype, n);
+  }
+}
+
+std::string_view Keep(std::string_view text, char* to) {
+  const size_t n = std::min(text.size(), kMaxTextBytes);
+  if (n > 0) std::memcpy(to, text.data(), n);
+  return {to, n};
+}
+
+void KeepTexts(TensorJob* job) {
+  job->call.role = Keep(job->call.role, job->role);
+  job->call.replicas = Keep(job->call.replicas, job->replicas);
+}
+void KeepTexts(UpdateJob* job) { job->call.optimizer = Keep(job->call.optimizer, job->optimizer); }
+
+template <typename Job>
+size_t BytesOf(const Job& job) {
+  return Aligned(sizeof(Job)) + Aligned(job.figures.bytes()) + job.ElementBytes();
+}
+
+template <typename Job>
+Job* Put(const Job& planned, std::byte* memory) {
+  auto* job = new (memory) Job(planned);
+  KeepTexts(job);
+  job->figures_at = memory + Aligned(sizeof(Job));
+  std::memcpy(job->figures_at, &job->item, sizeof(job->item));
+  if (job->ElementBytes() == 0) return job;
+  job->elements_at = job->figures_at + Aligned(job->figures.bytes());
+  if (job->gather.items > 0) PutGather(KeptOf(job->call), job);
+  return job;
+}
+
+}  // namespace
+
+size_t DeviceJob::ElementBytes() const {
+  if (left_out) return 0;
+  if (!row.present()) return gather.bytes();
+  return static_cast<size_t>(row.elements()) * DTypeSize(row.dtype);
+}
+
+absl::Status PlanJob(const TensorCall& call, const MeasureOptions& options, TensorJob* job) {
+  if (absl::Status s = PlanItem(call.values, "values", &job->item); !s.ok()) return s;
+  job->call = call;
+  job->figures = ShapeOf(job->item, call.values.device);
+  if (!options.sampled) return absl::OkStatus();
+  const bool rows = KeepsRows(call.role);
+  PlanElements(KeptOf(call),
+               ChooseSample(call.values, job->item.count, rows, options.key,
+                            rows ? kMaxSamples : kTensorSamples, options.sample_max_bytes),
+               job);
+  return absl::OkStatus();
+}
+
+absl::Status PlanJob(const UpdateCall& call, const MeasureOptions& options, UpdateJob* job) {
+  const UpdateInput& in = call.input;
+  absl::Status s = PlanItem({in.before, in.after, in.intended}, &job->item);
+  if (!s.ok()) return s;
+  job->call = call;
+  job->figures = ShapeOf(job->item, in.before.device);
+  if (!options.sampled) return s;
+  constexpr uint64_t kNoLimit = ~uint64_t{0};  // as few as they are
+  PlanElements(
+      KeptOf(call),
+      ChooseSample(in.before, job->item.count, false, options.key, kUpdateSamples, kNoLimit), job);
+  return s;
+}
+
+void LeaveOut(DeviceJob* job) {
+  job->left_out = true;
+  job->gather = BatchShape();
+  job->row = TensorView();
+}
+
+size_t JobBytes(const TensorJob& job) { return BytesOf(job); }
+size_t JobBytes(const UpdateJob& job) { return BytesOf(job); }
+TensorJob* PutJob(const TensorJob& job, std::byte* memory) { return Put(job, memory); }
+UpdateJob* PutJob(const UpdateJob& job, std::byte* memory) { return Put(job, memory); }
+
+UpdateInput ElementsOf(const UpdateJob& job) {
+  UpdateInput out;
+  TensorView* const to[kUpdateTensors] = {&out.before,   &out.after,         &out.intended,
+                                          &out.gradient, &out.moment_before, &out.moment_after};
+  const std::byte* from = job.elements();
+  const int64_t n = job.sample.elements();
+  const auto views = Tensors(job.call.input);
+  for (size_t i = 0; i < kUpdateTensors; ++i) {
+    if (!views[i].present()) continue;
+    *to[i] = TensorView::Dense(from, views[i].dtype, n);
+    if (from != nullptr) from += GatherBytes(views[i].dtype, n);
+  }
+  return out;
+}
+
+}  // namespace plumbline::probes

@@ -1,0 +1,341 @@
+#include "server/assembly/pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "server/journal/checkpoint_file.h"
+#include "server/journal/format_check.h"
+#include "server/journal/lost_end.h"
+#include "server/process/health.h"
+#include "server/process/log.h"
+#include "server/process/memory_limit.h"
+
+namespace plumbline::server {
+namespace {
+
+// Of the open steps of one run; beyond it the oldest ones close, live and in a replay.
+constexpr uint64_t kRunBytes = uint64_t{1} << 30;
+
+// Without --data scalars are kept in memory, the newest ones.
+constexpr uint64_t kStoreBytesInMemory = 256u << 20;
+
+// A commit that takes so long waits for the disk: what can wait does.
+constexpr std::chrono::milliseconds kSlowCommit{20};
+
+std::chrono::nanoseconds Seconds(double s) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
+}
+
+uint64_t OpenBytesOf(const Config& c) {
+  return c.open_bytes > 0 ? static_cast<uint64_t>(c.open_bytes) : MemoryLimit() / 4;
+}
+
+JudgeOptions JudgeOptionsOf(const Config& c) {
+  JudgeOptions o;
+  o.engine.rules = c.rules;
+  o.engine.settings = c.settings;
+  o.engine.window_steps = c.window_steps;
+  o.engine.run_bytes = kRunBytes;
+  o.grace = Seconds(c.grace_seconds);
+  o.hang = Seconds(c.hang_seconds);
+  o.queue_bytes = static_cast<size_t>(c.queue_bytes);
+  o.max_streams = static_cast<size_t>(c.max_streams);
+  o.open_bytes = OpenBytesOf(c);
+  o.checkpoint_bytes = static_cast<uint64_t>(c.checkpoint_bytes);
+  o.checkpoint_interval = Seconds(c.checkpoint_seconds);
+  return o;
+}
+
+JournalOptions JournalOptionsOf(const Config& c, const std::string& version) {
+  JournalOptions o;
+  o.segments.tool_version = version;
+  o.segments.sync = c.journal_sync == "commit"     ? SyncPolicy::kCommit
+                    : c.journal_sync == "interval" ? SyncPolicy::kInterval
+                                                   : SyncPolicy::kNever;
+  o.segments.sync_interval = Seconds(c.journal_sync_seconds);
+  o.segments.segment_bytes = static_cast<uint64_t>(c.journal_segment_bytes);
+  o.segments.compress = c.journal_compress;
+  o.commit_delay = Seconds(c.journal_commit_ms / 1000);
+  o.commit_bytes = static_cast<size_t>(c.journal_commit_bytes);
+  o.unix_ns = [] { return static_cast<int64_t>(UnixNs()); };
+  return o;
+}
+
+CapsuleOptions CapsuleOptionsOf(const Config& c) {
+  CapsuleOptions o;
+  o.level = c.capsule_take == "off"       ? v1::LEVEL_UNSPECIFIED
+            : c.capsule_take == "note"    ? v1::LEVEL_NOTE
+            : c.capsule_take == "warning" ? v1::LEVEL_WARNING
+                                          : v1::LEVEL_ERROR;
+  o.rank_bytes = static_cast<uint64_t>(c.capsule_rank_bytes);
+  o.bytes = static_cast<uint64_t>(c.capsule_bytes);
+  o.ranks = static_cast<uint32_t>(c.capsule_ranks);
+  o.per_run = static_cast<uint32_t>(c.capsule_per_run);
+  o.dense_steps = c.capsule_dense_steps;
+  o.grace = Seconds(c.grace_seconds);
+  return o;
+}
+
+// A journal without a bound fills its disk one day, and then nothing is acknowledged. What it has
+// already counts as free: else each start would halve the bound.
+uint64_t KeepBytesOf(int64_t configured, const std::string& directory) {
+  if (configured >= 0) return static_cast<uint64_t>(configured);
+  constexpr uint64_t kMost = uint64_t{50} << 30;
+  DiskSpace space;
+  if (!SpaceOf(directory, &space)) return kMost;
+  const uint64_t keep = std::min(kMost, (space.free + JournalBytes(directory)) / 2);
+  LogInfo(
+      "journal: its newest {:.1f} GiB are kept, {} (journal.keep_bytes says another bound)",
+      static_cast<double>(keep) / (1 << 30),
+      keep == kMost ? "less than half of the disk that is free" : "half of the disk that is free");
+  return keep;
+}
+
+JournalRetentionOptions RetentionOptionsOf(const Config& c, const std::string& directory) {
+  JournalRetentionOptions o;
+  o.keep_bytes = KeepBytesOf(c.journal_keep_bytes, directory);
+  o.keep = Seconds(c.journal_keep_days * 86400);
+  return o;
+}
+
+StoreOptions StoreOptionsOf(const Config& c, const DataDirectory* data, uint64_t newest_entry) {
+  StoreOptions o;
+  o.limits.max_bytes = static_cast<uint64_t>(c.store_bytes);
+  o.limits.max_age_s = static_cast<int64_t>(c.store_days * 86400);
+  if (data == nullptr) {
+    o.limits.max_bytes = std::min(o.limits.max_bytes, kStoreBytesInMemory);
+    return o;
+  }
+  o.path = data->store();
+  o.origin.journal_id = data->journal_id();
+  o.origin.newest_entry = newest_entry;
+  return o;
+}
+
+}  // namespace
+
+Pipeline::~Pipeline() { Stop(); }
+
+void Pipeline::Stop() {
+  if (suppressions_ != nullptr) suppressions_->Stop();
+  if (packer_ != nullptr) packer_->Stop();
+  if (capsules_ != nullptr) capsules_->Stop();
+  if (journal_ != nullptr) journal_->Stop();
+  if (judge_ != nullptr) judge_->Stop();
+  if (checkpointer_ != nullptr) checkpointer_->Stop();
+}
+
+absl::Status Pipeline::OpenStore(const Config& config, uint64_t newest_entry) {
+  auto store = Store::Open(StoreOptionsOf(config, data_.get(), newest_entry));
+  if (!store.ok()) return store.status();
+  store_ = std::move(*store);
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::OpenCapsules(const Config& config) {
+  CapsuleOptions options = CapsuleOptionsOf(config);
+  if (data_ != nullptr) options.directory = data_->capsules();
+  capsules_ = std::make_unique<CapsuleKeeper>(
+      std::move(options), [this](const std::string& run) { return judge_->Known(run); }, counters_);
+  judge_->SetOnFinding(
+      [keeper = capsules_.get()](const v1::Finding& finding) { keeper->OnFinding(finding); });
+  return capsules_->Start();
+}
+
+// A judge and a book that know nothing yet.
+absl::Status Pipeline::MakeJudge(const Config& config) {
+  book_ = std::make_unique<IncidentBook>([this] { return judge_->unix_ns(); });
+  if (data_ != nullptr) book_->SetIdentity(data_->journal_id());
+  book_->SetQuietSteps(config.quiet_steps);
+  book_->SetOnRevision([this](const std::string& fingerprint, const v1::IncidentRevision& r) {
+    store_->AddRevision(fingerprint, r);
+  });
+  JudgeOptions options = JudgeOptionsOf(config);
+  options.store = store_.get();
+  options.quarantine = quarantine_.get();
+  if (data_ != nullptr) options.open_run = RetryReader(config);
+  auto judge = Judge::Create(options, book_.get(), gaps_.get(), counters_);
+  if (!judge.ok()) return judge.status();
+  judge_ = std::move(*judge);
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::Open(const Config& config, const std::string& version) {
+  JournalOptions journal = JournalOptionsOf(config, version);
+  LogInfo("open steps of all runs may hold {:.1f} GiB of memory{}",
+          static_cast<double>(OpenBytesOf(config)) / (1 << 30),
+          config.open_bytes > 0 ? "" : ", a quarter of what there is (limits.open_bytes)");
+  Replay replay;
+  if (config.data_directory.empty()) {
+    LogWarning("no --data: nothing is kept; what was acknowledged is lost with this process");
+    gaps_ = GapBook::InMemory();
+    quarantine_ = std::make_unique<Quarantine>("", [] { return static_cast<int64_t>(UnixNs()); });
+    if (auto s = OpenStore(config, 0); !s.ok()) return s;
+    if (auto s = MakeJudge(config); !s.ok()) return s;
+  } else {
+    if (auto s = TakeUp(config, version, &replay); !s.ok()) return s;
+    journal.segments.directory = data_->journal();
+  }
+  journal.on_stall = [judge = judge_.get()](bool stalled) { judge->Hold(stalled); };
+  journal_ = std::make_unique<Journal>(std::move(journal), scan_.last, scan_.streams, counters_);
+  if (auto s = OpenCapsules(config); !s.ok()) return s;
+  if (auto s = judge_->Start(journal_.get(), checkpointer_.get(), std::move(replay)); !s.ok()) {
+    return s;
+  }
+  if (packer_ != nullptr) packer_->Start();
+  // At its place in the journal: what is judged from here on is marked by it.
+  suppressions_ = std::make_unique<SuppressionFile>(
+      config.suppressions_file, [judge = judge_.get()](v1::SuppressionSet set) {
+        v1::JudgeEvent event;
+        *event.mutable_suppressions() = std::move(set);
+        judge->Decide(std::move(event), nullptr);
+      });
+  return suppressions_->Start();
+}
+
+absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, Replay* replay) {
+  auto data = DataDirectory::Open(config.data_directory);
+  if (!data.ok()) return data.status();
+  data_ = std::move(*data);
+  if (auto s = CheckJournalFormat(data_->journal()); !s.ok()) return s;
+  auto gaps = GapBook::Open(data_->gaps());
+  if (!gaps.ok()) return gaps.status();
+  gaps_ = std::move(*gaps);
+  quarantine_ =
+      std::make_unique<Quarantine>(data_->path(), [] { return static_cast<int64_t>(UnixNs()); });
+  auto checkpoints = ListCheckpoints(data_->checkpoint());
+  if (!checkpoints.ok()) return checkpoints.status();
+
+  const uint64_t first = checkpoints->empty() ? 1 : checkpoints->back().entry + 1;
+  if (auto s = Scan(config, first); !s.ok()) return s;
+  const uint64_t was_held = NewestEntryOf(*checkpoints);
+  if (auto s = OpenStore(config, std::max(scan_.last, was_held)); !s.ok()) return s;
+  Checkpoint restored;
+  if (auto s = RestoreNewest(config, *checkpoints, &restored); !s.ok()) return s;
+  if (restored.entry + 1 < first) {  // none of them would do
+    if (auto s = Scan(config, 1); !s.ok()) return s;
+  }
+  if (was_held > scan_.last) {
+    AddLostEnd(data_->journal(), *checkpoints, restored, static_cast<size_t>(config.max_streams),
+               &scan_);
+  }
+  ReportScan();
+
+  replay->directory = data_->journal();
+  replay->from = std::max(restored.entry + 1, scan_.oldest);
+  replay->to = scan_.last;
+  for (StoredEvent& event : scan_.events) {
+    if (event.number > restored.event) replay->events.push_back(std::move(event));
+  }
+  if (replay->from > restored.entry + 1) {
+    LogError("journal: entries {} to {} are gone and no checkpoint knows them: rules begin anew",
+             restored.entry + 1, replay->from - 1);
+  }
+  retention_ = std::make_unique<JournalRetention>(
+      data_->journal(), RetentionOptionsOf(config, data_->journal()), gaps_.get());
+  MakePacker(config, version);
+  checkpointer_ = std::make_unique<Checkpointer>(
+      data_->checkpoint(), version, counters_, [this](uint64_t entry) {
+        std::lock_guard lock(segments_);
+        retention_->Apply(entry, static_cast<int64_t>(UnixNs()));
+        packer_->Wake();
+      });
+  checkpointer_->Found(restored.entry, restored.unix_ns);
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::Scan(const Config& config, uint64_t from) {
+  auto scan = ScanJournal(data_->journal(), from, static_cast<size_t>(config.max_streams));
+  if (!scan.ok()) return scan.status();
+  scan_ = std::move(*scan);
+  return absl::OkStatus();
+}
+
+// A store that was set aside is told everything again, as long as the journal goes back to the
+// beginning: then no checkpoint may leave that out. But of what the journal has lost nobody else
+// knows.
+bool Pipeline::Usable(const CheckpointName& name) const {
+  return store_->held_entry() >= name.entry || scan_.oldest > 1 || NewestEntryOf(name) > scan_.last;
+}
+
+// The newest checkpoint that can be read makes the judge; without one it knows nothing.
+absl::Status Pipeline::RestoreNewest(const Config& config,
+                                     const std::vector<CheckpointName>& checkpoints,
+                                     Checkpoint* restored) {
+  for (const CheckpointName& name : checkpoints) {
+    if (!Usable(name)) {
+      LogWarning("{} is not used: the store stands at entry {}", name.path, store_->held_entry());
+      continue;
+    }
+    auto checkpoint = ReadCheckpoint(name.path);
+    absl::Status usable = checkpoint.status();
+    if (usable.ok()) {
+      if (auto s = MakeJudge(config); !s.ok()) return s;
+      usable = judge_->Restore(*checkpoint);
+    }
+    if (usable.ok()) {
+      *restored = std::move(*checkpoint);
+      LogInfo("checkpoint at entry {} taken up", restored->entry);
+      return absl::OkStatus();
+    }
+    LogWarning("{} is not used: {}", name.path, std::string(usable.message()));
+  }
+  *restored = Checkpoint();
+  return MakeJudge(config);
+}
+
+void Pipeline::MakePacker(const Config& config, const std::string& version) {
+  PackerOptions o;
+  o.directory = data_->journal();
+  o.tool_version = version;
+  o.pack = config.journal_pack;
+  o.settled = [this] { return checkpointer_->last_entry(); };
+  o.busy = [this] { return judge_->catching_up() || journal_->writing_for() > kSlowCommit; };
+  packer_ = std::make_unique<SegmentPacker>(std::move(o), &segments_);
+}
+
+RunReaderOptions Pipeline::ReaderOptions(const Config& config) const {
+  RunReaderOptions options;
+  options.directory = data_->journal();
+  options.committed = [journal = journal_.get()] { return journal->committed(); };
+  options.judged = [judge = judge_.get()] { return judge->judged_entry(); };
+  options.window_steps = config.window_steps;
+  options.run_bytes = kRunBytes;
+  options.rules = config.rules;
+  options.settings = config.settings;
+  return options;
+}
+
+std::unique_ptr<RunReader> Pipeline::MakeReader(const Config& config) {
+  if (data_ == nullptr) return nullptr;
+  return MakeRunReader(ReaderOptions(config), gaps_.get());
+}
+
+// Called long after Open, when there is a journal.
+OpenRun Pipeline::RetryReader(const Config& config) const {
+  return [this, config](const std::string& run, uint64_t newest) -> absl::StatusOr<RunItems> {
+    RunReaderOptions options = ReaderOptions(config);
+    options.committed = [newest] { return newest; };
+    auto cursor = MakeRunReader(std::move(options), gaps_.get())->Read(run);
+    if (!cursor.ok()) return cursor.status();
+    return RunItems([cursor = std::shared_ptr<RunCursor>(std::move(*cursor))](
+                        v1::ReadRunItem* item) { return cursor->Next(item); });
+  };
+}
+
+void Pipeline::ReportScan() {
+  for (const LostEntries& lost : scan_.lost) {
+    counters_->journal_lost += lost.last - lost.first + 1;
+    LogError("journal: {}; entries {} to {} are lost", lost.where, lost.first, lost.last);
+    if (auto s = gaps_->AddLost(lost); !s.ok()) {
+      LogError("journal: a gap cannot be noted: {}", std::string(s.message()));
+    }
+  }
+  if (scan_.oldest > 0) {
+    LogInfo("journal: entries {} to {}, {} streams", scan_.oldest, scan_.last,
+            scan_.streams.streams().size());
+  }
+}
+
+}  // namespace plumbline::server

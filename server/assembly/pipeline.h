@@ -1,0 +1,95 @@
+// What lies behind the sockets: the journal, the judge that follows it, and what a restart takes
+// up.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/capsules/capsule_keeper.h"
+#include "server/incidents/incident_book.h"
+#include "server/journal/checkpointer.h"
+#include "server/journal/data_directory.h"
+#include "server/journal/gap_book.h"
+#include "server/journal/journal.h"
+#include "server/journal/journal_run_reader.h"
+#include "server/journal/journal_scan.h"
+#include "server/journal/retention.h"
+#include "server/journal/run_reader.h"
+#include "server/journal/segment_packer.h"
+#include "server/judge/judge.h"
+#include "server/process/counters.h"
+#include "server/settings/config.h"
+#include "server/settings/suppression_file.h"
+#include "server/store/store.h"
+
+namespace plumbline::server {
+
+// Thread-safe but for Open, Stop and destruction.
+class Pipeline {
+ public:
+  // `counters` must outlive it.
+  explicit Pipeline(Counters* counters) : counters_(counters) {}
+  ~Pipeline();
+
+  // Takes up what a former process left and goes on behind it: when this returns, all that was
+  // acknowledged then is known; it is judged meanwhile. InvalidArgument: the configuration is
+  // wrong. FailedPrecondition: another server has the data directory.
+  absl::Status Open(const Config& config, const std::string& version);
+
+  // The journal first: what it has taken is judged, and nobody waits for it any more. Bounded.
+  void Stop();
+
+  IncidentBook& book() { return *book_; }
+  Store& store() { return *store_; }
+  Judge& judge() { return *judge_; }
+  Journal& journal() { return *journal_; }
+  CapsuleKeeper& capsules() { return *capsules_; }
+  // Reads again what may change while the server runs.
+  void Reload() { suppressions_->Reload(); }
+  const GapBook& gaps() const { return *gaps_; }
+  const Checkpointer* checkpointer() const { return checkpointer_.get(); }  // null: none are made
+  // Where things are kept; both empty without --data.
+  std::string directory() const { return data_ != nullptr ? data_->path() : ""; }
+  std::string journal_directory() const { return data_ != nullptr ? data_->journal() : ""; }
+  // Where alerts are remembered; empty: nothing is kept.
+  std::string alert_log() const { return data_ != nullptr ? data_->alerts() : ""; }
+  // Streams of former processes, as Open found them.
+  const StreamBook& known_streams() const { return scan_.streams; }
+  // Null: nothing is kept. What it makes must go before this.
+  std::unique_ptr<RunReader> MakeReader(const Config& config);
+
+ private:
+  absl::Status OpenCapsules(const Config& config);
+  absl::Status OpenStore(const Config& config, uint64_t newest_entry);
+  absl::Status MakeJudge(const Config& config);
+  RunReaderOptions ReaderOptions(const Config& config) const;
+  OpenRun RetryReader(const Config& config) const;
+  absl::Status TakeUp(const Config& config, const std::string& version, Replay* replay);
+  absl::Status Scan(const Config& config, uint64_t from);
+  bool Usable(const CheckpointName& name) const;
+  absl::Status RestoreNewest(const Config& config, const std::vector<CheckpointName>& checkpoints,
+                             Checkpoint* restored);
+  void ReportScan();
+  void MakePacker(const Config& config, const std::string& version);
+
+  Counters* const counters_;
+  std::unique_ptr<DataDirectory> data_;  // held until all else is gone
+  std::unique_ptr<GapBook> gaps_;
+  std::mutex segments_;  // held by who removes or replaces segments that are no more written
+  std::unique_ptr<JournalRetention> retention_;
+  std::unique_ptr<IncidentBook> book_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  std::unique_ptr<CapsuleKeeper> capsules_;
+  std::unique_ptr<Quarantine> quarantine_;
+  std::unique_ptr<Judge> judge_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<SegmentPacker> packer_;  // null: nothing is kept
+  std::unique_ptr<SuppressionFile> suppressions_;
+  JournalScan scan_{0};
+};
+
+}  // namespace plumbline::server

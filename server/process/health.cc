@@ -1,0 +1,104 @@
+#include "server/process/health.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/log.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{250};
+
+double Seconds(std::chrono::nanoseconds t) { return std::chrono::duration<double>(t).count(); }
+
+}  // namespace
+
+bool SpaceOf(const std::string& path, DiskSpace* out) {
+  struct statvfs info {};
+  if (path.empty() || statvfs(path.c_str(), &info) != 0) return false;
+  out->free = uint64_t{info.f_bavail} * info.f_frsize;  // what we, not root, may still use
+  out->size = uint64_t{info.f_blocks} * info.f_frsize;
+  return true;
+}
+
+Health::Health(Sources sources) : sources_(std::move(sources)), serving_(Look()) {
+  if (sources_.changed) sources_.changed(serving_);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Health::~Health() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+absl::Status Health::Serving() const {
+  std::lock_guard lock(mutex_);
+  return serving_;
+}
+
+absl::Status Health::Look() const {
+  if (auto s = sources_.journal(); !s.ok()) return s;
+  const auto commit = sources_.writing();
+  if (commit > kLongestCommit) {
+    return absl::UnavailableError(absl::StrCat("a commit of the journal takes ",
+                                               static_cast<int64_t>(Seconds(commit)),
+                                               " s and has not ended"));
+  }
+  DiskSpace space;
+  if (SpaceOf(sources_.directory, &space) && space.free < kLeastFree) {
+    return absl::UnavailableError(
+        absl::StrCat("the disk of ", sources_.directory, " has ", space.free >> 20,
+                     " MiB left, and the journal needs ", kLeastFree >> 20));
+  }
+  return absl::OkStatus();
+}
+
+// A judge that waits for a disk does not stand: it is the disk that does, and no restart mends it.
+bool Health::Stands() const {
+  if (sources_.writing() > kLongestUnit) return true;
+  return sources_.journal().ok() && sources_.judging() > kLongestUnit;
+}
+
+void Health::Loop() {
+  auto next_word = std::chrono::steady_clock::now();
+  std::chrono::nanoseconds wait = kLook;
+  if (sources_.period.count() > 0) wait = std::min(wait, sources_.period);
+  bool stood = false;
+  std::unique_lock lock(mutex_);
+  while (!stopped_) {
+    lock.unlock();
+    const absl::Status now = Look();
+    const bool stands = Stands();
+    if (stands && !stood) LogCritical("a thread has been at one thing for a minute: it stands");
+    stood = stands;
+    const auto clock = std::chrono::steady_clock::now();
+    if (sources_.period.count() > 0 && clock >= next_word && !stands) {
+      sources_.gets_on();
+      next_word = clock + sources_.period;
+    }
+    lock.lock();
+    const bool differs = now.ok() != serving_.ok();
+    serving_ = now;
+    if (differs) {
+      lock.unlock();
+      if (now.ok()) {
+        LogInfo("serving again");
+      } else {
+        LogError("not serving: {}", std::string(now.message()));
+      }
+      if (sources_.changed) sources_.changed(now);
+      lock.lock();
+    }
+    wake_.wait_for(lock, wait, [this] { return stopped_; });
+  }
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,236 @@
+#include "server/settings/config.h"
+
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/address.h"
+#include "server/settings/client_certificate.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+bool CheckPort(const std::string& key, const std::string& address, ConfigMistakes* mistakes) {
+  if (IsAddress(address)) return true;
+  mistakes->Add(key, absl::StrCat("expected HOST:PORT or unix:PATH, found \"", address, "\""));
+  return false;
+}
+
+// Tokens must not cross a network in the clear, whatever --insecure allows; and gRPC knows only
+// these as local.
+bool KeepsTokens(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "unix" || host == "127.0.0.1" || host == "[::1]" || host == "localhost" ||
+         IsSocketPath(address);
+}
+
+void CheckAddress(const std::string& key, const std::string& address, const Config& c,
+                  ConfigMistakes* mistakes) {
+  if (!CheckPort(key, address, mistakes)) return;
+  const bool unsure = mistakes->Has("tls") || mistakes->Has("listen.insecure") ||
+                      (c.access.empty() && mistakes->Has("access"));
+  if (unsure) return;  // what was meant there is not known
+  const bool encrypted = !c.tls_cert.empty();
+  if (!c.access.empty() && !encrypted) {
+    if (KeepsTokens(address)) return;
+    mistakes->Add(key, absl::StrCat("expected 127.0.0.1, [::1], localhost or unix:PATH with "
+                                    "[[access]] and without [tls], found \"",
+                                    address, "\": tokens do not cross a network in the clear"));
+    return;
+  }
+  if (IsLoopback(address) || c.insecure || (encrypted && !c.access.empty())) return;
+  mistakes->Add(
+      key,
+      absl::StrCat(
+          "expected a loopback address, found \"", address, "\": ",
+          encrypted
+              ? "whoever reaches it could do everything: say who may in [[access]] (\"encrypted\" "
+                "is not \"authenticated\")"
+              : "nothing would be encrypted or authenticated: give [tls] and [[access]] in the "
+                "configuration file, use 127.0.0.1 behind a tunnel",
+          ", or --insecure on a network you trust (docs/security.md)"));
+}
+
+void CheckTls(const Config& c, ConfigMistakes* mistakes) {
+  if (mistakes->Has("tls")) return;
+  if (c.tls_cert.empty() != c.tls_key.empty()) {
+    const bool cert = c.tls_cert.empty();
+    mistakes->Add(cert ? "tls.cert" : "tls.key",
+                  absl::StrCat("expected a file, as ", cert ? "tls.key" : "tls.cert",
+                               " names one, found none: both, or neither"));
+  }
+  if (!c.tls_revoked.empty() && c.tls_client_ca.empty()) {
+    mistakes->Add("tls.revoked",
+                  "expected tls.client_ca beside it, found none: nobody shows a certificate");
+  }
+  if (!c.tls_client_ca.empty() && c.tls_cert.empty()) {
+    mistakes->Add("tls.client_ca",
+                  "expected tls.cert and tls.key beside it, found none: only TLS clients show "
+                  "certificates");
+  }
+}
+
+// Names of another kind than those the glob asks for: nobody would fit it.
+void CheckKind(const std::string& key, const std::string& san, ConfigMistakes* mistakes) {
+  const SubjectName glob = ParseSubjectGlob(san);
+  if (glob.kind != SubjectName::Kind::kDns) return;
+  const bool uri = glob.name.find("://") != std::string::npos;
+  if (!uri && glob.name.find('@') == std::string::npos) return;
+  mistakes->Add(key, absl::StrCat("expected a DNS name, or \"",
+                                  uri ? "uri:" : "email:", "\" before it, found \"", san, "\""));
+}
+
+void CheckEntry(const std::string& key, const AccessEntry& entry, const Config& c,
+                ConfigMistakes* mistakes) {
+  const bool read_whole = !mistakes->Has(key);  // else a misspelt key is not a missing one
+  if (read_whole && entry.name.empty())
+    mistakes->Add(key + ".name", "expected a name of its own, found none");
+  for (const std::string& scope : entry.scopes) {
+    if (const std::string wrong = NoneOf({"read", "write", "admin"}, scope); !wrong.empty())
+      mistakes->Add(key + ".scopes", wrong);
+  }
+  if (read_whole && entry.scopes.empty())
+    mistakes->Add(key + ".scopes", "expected some of read, write and admin, found none");
+  if (read_whole && entry.san.empty() && entry.token_file.empty())
+    mistakes->Add(key, "expected san, token_file or both, found neither: it lets everybody in");
+  if (!entry.san.empty() && c.tls_client_ca.empty() && !mistakes->Has("tls"))
+    mistakes->Add(key + ".san",
+                  "expected tls.client_ca to be set, found that it is not: a san is known only of "
+                  "clients that show a certificate");
+  CheckKind(key + ".san", entry.san, mistakes);
+  if (!(entry.share >= 0 && entry.share <= 1))
+    mistakes->Add(key + ".share",
+                  absl::StrCat("expected a share of 1, 0 for the default, found ", entry.share));
+  if (entry.runs.empty())
+    mistakes->Add(key + ".runs", "expected globs, [\"*\"] for every run, found none");
+}
+
+void CheckAccess(const Config& c, ConfigMistakes* mistakes) {
+  std::set<std::string> names;
+  for (size_t i = 0; i < c.access.size(); ++i) {
+    const AccessEntry& entry = c.access[i];
+    const std::string key = absl::StrCat("access[", i, "]");
+    CheckEntry(key, entry, c, mistakes);
+    if (!entry.name.empty() && !names.insert(entry.name).second)
+      mistakes->Add(key + ".name", absl::StrCat("expected a name of its own, found \"", entry.name,
+                                                "\", which another entry has"));
+  }
+}
+
+void CheckRelay(const Config& c, ConfigMistakes* mistakes) {
+  if (c.relay_upstream.empty()) return;
+  const std::string none = "expected none beside relay.upstream: ";
+  for (const auto& [key, given] :
+       {std::pair("data.directory", !c.data_directory.empty()),
+        std::pair("rules.run", !c.rules.empty()), std::pair("rules.set", !c.settings.empty())}) {
+    if (!given) continue;
+    mistakes->Add(key, none +
+                           "a relay judges and keeps nothing, this belongs to the server above "
+                           "(agents keep what it has not acknowledged, in their spools)");
+  }
+  if (!c.alerts.routes.empty())
+    mistakes->Add("alerts.route[0]",
+                  none + "a relay knows no incidents, this belongs to the server above");
+  const std::string key = "relay.upstream";
+  if (c.relay_upstream == c.grpc)
+    mistakes->Add(key, "expected another server, found its own address " + c.relay_upstream);
+  if (!CheckPort(key, c.relay_upstream, mistakes)) return;
+  if (!c.relay_tls_ca.empty() || IsLoopback(c.relay_upstream) || c.insecure) return;
+  if (mistakes->Has("relay.tls_ca") || mistakes->Has("listen.insecure")) return;
+  mistakes->Add(key, absl::StrCat("expected a loopback address, found \"", c.relay_upstream,
+                                  "\": the connection would not be encrypted: name the server's "
+                                  "authority in relay.tls_ca, or --insecure on a network you "
+                                  "trust"));
+}
+
+void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
+  if (c.receive_bytes > 0 && c.receive_bytes < c.message_bytes)
+    mistakes->Add(
+        "limits.receive_bytes",
+        absl::StrCat("expected ingest.message_bytes (", c.message_bytes, ") or more, found ",
+                     c.receive_bytes, ": no message of that size could ever come"));
+  const struct {
+    const char* key;
+    double value, low, high;
+  } ranges[] = {
+      {"ingest.grace_seconds", c.grace_seconds, 0, 86400},
+      {"ingest.ack_seconds", c.ack_seconds, 0.01, 60},
+      {"ingest.ack_batches", static_cast<double>(c.ack_batches), 1, 1e6},
+      {"ingest.queue_bytes", static_cast<double>(c.queue_bytes), 1 << 20, 1024 * kGiB},
+      {"ingest.message_bytes", static_cast<double>(c.message_bytes), 1 << 16, kGiB},
+      {"ingest.waiting_batches", static_cast<double>(c.waiting_batches), 0, 1e6},
+      {"ingest.waiting_bytes", static_cast<double>(c.waiting_bytes), 0, 16 * kGiB},
+      {"ingest.max_streams", static_cast<double>(c.max_streams), 1, 1e7},
+      {"ingest.max_name_bytes", static_cast<double>(c.max_name_bytes), 16, 65536},
+      {"ingest.max_series", static_cast<double>(c.max_series), 1, 1e8},
+      {"ingest.max_runs", static_cast<double>(c.max_runs), 1, 1e7},
+      {"ingest.hello_seconds", c.hello_seconds, 0.1, 3600},
+      {"ingest.max_ranks", static_cast<double>(c.max_ranks), 1, 1e8},
+      {"limits.open_bytes", static_cast<double>(c.open_bytes), 0, 1024 * kGiB},
+      {"limits.receive_bytes", static_cast<double>(c.receive_bytes), 0, 1024 * kGiB},
+      {"journal.sync_seconds", c.journal_sync_seconds, 0.01, 3600},
+      {"journal.commit_ms", c.journal_commit_ms, 0, 1000},
+      {"journal.commit_bytes", static_cast<double>(c.journal_commit_bytes), 1, kGiB},
+      {"journal.segment_bytes", static_cast<double>(c.journal_segment_bytes), 4096, 64 * kGiB},
+      {"store.bytes", static_cast<double>(c.store_bytes), 0, 1e6 * kGiB},
+      {"store.days", c.store_days, 0, 36500},
+      {"incidents.quiet_steps", static_cast<double>(c.quiet_steps), 1, 1e12},
+      {"journal.keep_days", c.journal_keep_days, 0, 100000},
+      {"journal.keep_bytes", static_cast<double>(c.journal_keep_bytes), -1, 1e18},
+      {"checkpoint.bytes", static_cast<double>(c.checkpoint_bytes), 1, 1024 * kGiB},
+      {"checkpoint.seconds", c.checkpoint_seconds, 0.01, 86400},
+      {"capsules.rank_bytes", static_cast<double>(c.capsule_rank_bytes), 1024, 64.0 * (1 << 20)},
+      {"capsules.bytes", static_cast<double>(c.capsule_bytes), 0, 1024 * kGiB},
+      {"capsules.ranks", static_cast<double>(c.capsule_ranks), 1, 4096},
+      {"capsules.per_run", static_cast<double>(c.capsule_per_run), 0, 1e6},
+      {"capsules.dense_steps", static_cast<double>(c.capsule_dense_steps), 0, 4096},
+      {"liveness.hang_seconds", c.hang_seconds, 0.1, 86400},
+      {"rules.window_steps", static_cast<double>(c.window_steps), 1, 1e9},
+  };
+  for (const auto& r : ranges) {
+    if (r.value >= r.low && r.value <= r.high) continue;
+    mistakes->Add(r.key, absl::StrCat("expected ", r.low, " to ", r.high, ", found ", r.value));
+  }
+}
+
+void CheckWords(const Config& c, ConfigMistakes* mistakes) {
+  const struct {
+    const char* key;
+    const std::string& value;
+    std::vector<std::string> words;
+  } all[] = {
+      {"journal.sync", c.journal_sync, {"commit", "interval", "never"}},
+      {"capsules.take", c.capsule_take, {"off", "note", "warning", "error"}},
+      {"log.level", c.log_level, {"trace", "debug", "info", "warning", "error", "off"}},
+  };
+  for (const auto& one : all) {
+    if (const std::string wrong = NoneOf(one.words, one.value); !wrong.empty())
+      mistakes->Add(one.key, wrong);
+  }
+}
+
+}  // namespace
+
+bool IsLoopback(const std::string& address) { return IsLoopbackAddress(address); }
+
+void ValidateConfig(const Config& c, ConfigMistakes* mistakes) {
+  CheckTls(c, mistakes);
+  CheckAccess(c, mistakes);
+  CheckAddress("listen.grpc", c.grpc, c, mistakes);
+  if (c.http != "off") CheckAddress("listen.http", c.http, c, mistakes);
+  CheckRelay(c, mistakes);
+  CheckRanges(c, mistakes);
+  CheckWords(c, mistakes);
+  ValidateAlerts(c.alerts, c.insecure, mistakes);
+}
+
+absl::Status ValidateConfig(const Config& config) {
+  ConfigMistakes mistakes;
+  ValidateConfig(config, &mistakes);
+  return mistakes.ToStatus();
+}
+
+}  // namespace plumbline::server

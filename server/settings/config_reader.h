@@ -1,0 +1,43 @@
+// How tables of a TOML file are read: each key sets one option; an unknown one is a mistake that
+// names the nearest known.
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/settings/config_mistakes.h"
+
+namespace plumbline::server::keys {
+
+// Sets one option from its node; the returned text says what was expected, empty on success.
+using Setter = std::function<std::string(const toml::node&)>;
+using Section = std::map<std::string, Setter, std::less<>>;
+
+// What they point to must outlive the setter.
+Setter Text(std::string* out);
+Setter Flag(bool* out);
+Setter Integer(int64_t* out);
+Setter Number(double* out);
+Setter Texts(std::vector<std::string>* out);
+
+// "; did you mean \"grpc\"?", or the known ones where none is near.
+std::string MeantOrKnown(std::string_view word, const std::vector<std::string>& known);
+
+template <typename Map>
+std::vector<std::string> NamesOf(const Map& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : map) names.push_back(name);
+  return names;
+}
+
+// Where each key stands, and what is wrong with it, goes to `mistakes`; an option whose key is
+// wrong keeps its value. `table_key`: "listen", "access[1]".
+void ReadSection(const std::string& file, const std::string& table_key, const toml::table& table,
+                 const Section& known, ConfigMistakes* mistakes);
+
+}  // namespace plumbline::server::keys

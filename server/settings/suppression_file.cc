@@ -1,0 +1,81 @@
+#include "server/settings/suppression_file.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "rules/suppressions.h"
+#include "server/process/log.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{500};
+
+}  // namespace
+
+SuppressionFile::Stamp SuppressionFile::StampNow() const {
+  Stamp stamp;
+  stamp.day = rules::DayOf(static_cast<int64_t>(UnixNs()));
+  struct stat file {};
+  if (stat(path_.c_str(), &file) != 0) return stamp;
+  stamp.mtime_ns = int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec;
+  stamp.size = file.st_size;
+  stamp.inode = file.st_ino;
+  return stamp;
+}
+
+absl::Status SuppressionFile::ReadAndTell() {
+  seen_ = StampNow();
+  std::vector<rules::Suppression> list;
+  if (!path_.empty()) {
+    auto read = rules::LoadSuppressions(path_);
+    if (!read.ok()) return read.status();
+    list = *std::move(read);
+  }
+  tell_(rules::ToMessage(list, seen_.day));
+  return absl::OkStatus();
+}
+
+absl::Status SuppressionFile::Start() {
+  if (auto s = ReadAndTell(); !s.ok() || path_.empty()) return s;
+  thread_ = std::thread([this] { Loop(); });
+  return absl::OkStatus();
+}
+
+void SuppressionFile::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SuppressionFile::Reload() {
+  {
+    std::lock_guard lock(mutex_);
+    reload_ = true;
+  }
+  wake_.notify_all();
+}
+
+void SuppressionFile::Loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait_for(lock, kLook, [this] { return stopped_ || reload_; });
+    if (stopped_) return;
+    const bool asked = std::exchange(reload_, false);
+    lock.unlock();
+    if (asked || StampNow() != seen_) {
+      if (auto s = ReadAndTell(); !s.ok()) {
+        LogError("suppressions: {}; what held before still holds", std::string(s.message()));
+      }
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,294 @@
+#include "server/stream/liveness.h"
+
+#include <algorithm>
+#include <climits>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+namespace {
+
+using Nanos = Liveness::Nanos;
+
+constexpr size_t kSteps = 33;  // whose median is taken
+constexpr size_t kLeastSteps = 5;
+constexpr int64_t kFirstSteps = 3;  // of a process: they compile
+constexpr double kMedians = 5;
+constexpr int kErrorFactor = 30;  // where nobody can be named
+constexpr std::chrono::hours kForget{1};
+
+double Median(std::deque<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Nanos Seconds(double s) { return Nanos(static_cast<int64_t>(s * 1e9)); }
+
+bool Declared(v1::Span::Kind kind) {
+  return kind == v1::Span::KIND_CHECKPOINT || kind == v1::Span::KIND_EVALUATION ||
+         kind == v1::Span::KIND_COMPILE;
+}
+
+// Numbers first: nothing a run may be called can then imitate another key. Of any attempt.
+std::string RankKey(const v1::Source& s) {
+  return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
+}
+
+void AddRanks(const std::vector<v1::Source>& sources,
+              google::protobuf::RepeatedField<uint32_t>* ranks) {
+  for (const v1::Source& source : sources) ranks->Add(source.rank());
+}
+
+}  // namespace
+
+void Liveness::Joined(const v1::Hello& hello, uint64_t connection, Time now) {
+  std::lock_guard lock(mutex_);
+  const uint64_t id = hello.stream_id();
+  const auto known = processes_.find(id);
+  if (known != processes_.end() && known->second.connection > connection) return;
+  // A new process of a rank takes the place of the one that ended.
+  std::set<uint64_t> ended;
+  for (const v1::Source& source : hello.sources()) {
+    const auto others = by_rank_.find(RankKey(source));
+    if (others == by_rank_.end()) continue;
+    for (const uint64_t other : others->second) {
+      if (other != id && !processes_.at(other).connected) ended.insert(other);
+    }
+  }
+  for (const uint64_t other : ended) Erase(other);
+  Unlist(id);
+  Process& process = processes_[id];
+  process.connection = connection;
+  process.sources = {hello.sources().begin(), hello.sources().end()};
+  process.connected = true;
+  process.unreachable = false;
+  process.heard = now;
+  List(id, &process);
+}
+
+// Under the ranks and runs that it says it is of.
+void Liveness::List(uint64_t id, Process* process) {
+  std::set<Key> groups;
+  for (const v1::Source& source : process->sources) {
+    by_rank_[RankKey(source)].insert(id);
+    by_run_[source.run()].insert(id);
+    ++process->ranks_by_run[source.run()];
+    groups.emplace(source.run(), source.attempt(), source.role());
+  }
+  process->groups.assign(groups.begin(), groups.end());
+}
+
+void Liveness::Unlist(uint64_t id) {
+  const auto found = processes_.find(id);
+  if (found == processes_.end()) return;
+  const auto take_out = [id](auto* lists, const std::string& key) {
+    const auto list = lists->find(key);
+    if (list != lists->end() && list->second.erase(id) > 0 && list->second.empty())
+      lists->erase(list);
+  };
+  for (const v1::Source& source : found->second.sources) take_out(&by_rank_, RankKey(source));
+  for (const auto& [run, ranks] : found->second.ranks_by_run) take_out(&by_run_, run);
+  found->second.ranks_by_run.clear();
+}
+
+void Liveness::Erase(uint64_t id) {
+  Unlist(id);
+  processes_.erase(id);
+}
+
+void Liveness::Left(uint64_t stream_id, uint64_t connection, Time now) {
+  std::lock_guard lock(mutex_);
+  const auto found = processes_.find(stream_id);
+  if (found == processes_.end() || found->second.connection != connection) return;
+  Process& process = found->second;
+  if (process.finished) {
+    Erase(stream_id);
+    return;
+  }
+  process.connected = false;
+  process.left = now;
+  process.unreachable = now - process.heard > kSilent;
+}
+
+void Liveness::Advance(Process* process, int64_t newest, Time now) {
+  process->heard = now;
+  if (newest <= process->newest) return;
+  process->newest = newest;
+  process->moved = now;
+}
+
+void Liveness::Heard(uint64_t stream_id, const v1::Batch& batch, Time now) {
+  std::lock_guard lock(mutex_);
+  const auto found = processes_.find(stream_id);
+  if (found == processes_.end()) return;
+  Process& process = found->second;
+  process.heard = now;
+  bool finished = !batch.progress().empty();
+  for (const v1::Progress& progress : batch.progress()) {
+    Advance(&process, progress.newest_step(), now);
+    finished &= progress.finished();
+  }
+  process.finished |= finished && batch.progress_size() >= static_cast<int>(process.sources.size());
+}
+
+void Liveness::Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now) {
+  std::lock_guard lock(mutex_);
+  const auto found = processes_.find(stream_id);
+  if (found == processes_.end()) return;
+  Process& process = found->second;
+  process.heard = process.beat = now;
+  if (beat.any_step()) Advance(&process, beat.newest_step(), now);
+  process.tells = beat.still_ns() > 0;
+  process.still_since =
+      now - Nanos(static_cast<int64_t>(std::min<uint64_t>(beat.still_ns(), uint64_t{1} << 55)));
+  process.ended = beat.steps_ended();
+  process.stage = beat.open_stage();
+}
+
+void Liveness::Forget(const std::string& run) {
+  std::lock_guard lock(mutex_);
+  const auto of_run = by_run_.find(run);
+  for (const uint64_t id : of_run == by_run_.end() ? std::set<uint64_t>() : of_run->second) {
+    if (processes_.at(id).ranks_by_run.size() == 1) Erase(id);
+  }
+  groups_.erase(groups_.lower_bound(Key(run, 0, INT_MIN)),
+                groups_.upper_bound(Key(run, UINT32_MAX, INT_MAX)));
+}
+
+// How long a step takes, while steps go on.
+void Liveness::Measure(Group* group, int64_t newest, Time now) {
+  if (newest <= group->newest) return;
+  if (group->newest >= 0) {
+    const std::chrono::duration<double> took = now - group->newest_at;
+    group->steps.push_back(took.count() / static_cast<double>(newest - group->newest));
+    if (group->steps.size() > kSteps) group->steps.pop_front();
+    group->longest = std::max(group->longest, std::exchange(group->pause, Nanos(0)));
+  }
+  group->newest = newest;
+  group->newest_at = now;
+  group->told = group->told_error = false;
+}
+
+std::vector<v1::RanksHung> Liveness::Look(Time now) {
+  std::lock_guard lock(mutex_);
+  std::vector<uint64_t> forgotten;
+  for (const auto& [id, process] : processes_) {
+    if (!process.connected && now - process.left > kForget) forgotten.push_back(id);
+  }
+  for (const uint64_t id : forgotten) Erase(id);
+  std::map<std::pair<std::string_view, int>, uint32_t> attempts;
+  for (const auto& [id, process] : processes_) {
+    for (const auto& [run, attempt, role] : process.groups) {
+      uint32_t& newest = attempts[{run, role}];
+      newest = std::max(newest, attempt);
+    }
+  }
+  std::map<Key, Members> members;
+  for (const auto& [id, process] : processes_) {
+    if (process.finished) continue;
+    for (const Key& key : process.groups) {
+      const auto& [run, attempt, role] = key;
+      if (attempt == attempts[{run, role}]) members[key].all.push_back(&process);
+    }
+  }
+  std::erase_if(groups_, [&](const auto& g) { return members.count(g.first) == 0; });
+  std::vector<v1::RanksHung> told;
+  for (auto& [key, m] : members) {
+    Group& group = groups_[key];
+    m.group = &group;
+    int64_t newest = -1;
+    for (const Process* p : m.all) newest = std::max(newest, p->newest);
+    Measure(&group, newest, now);
+    v1::RanksHung hung;
+    if (!Judge(key, m, now, &hung)) continue;
+    group.pause = std::max(group.pause, Nanos(static_cast<int64_t>(hung.still_ns())));
+    const bool named = !hung.ranks().empty() && !hung.waiting().empty();
+    const bool error = named || hung.still_ns() >= hung.error_ns();
+    if (hung.still_ns() < hung.threshold_ns() || (group.told && (!error || group.told_error))) {
+      continue;
+    }
+    group.told = true;
+    group.told_error |= error;
+    told.push_back(std::move(hung));
+  }
+  return told;
+}
+
+// Does the whole group stand? Then for how long at least, and because of whom. False: it goes on,
+// or that is not known.
+bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const {
+  const Group& group = *members.group;
+  if (group.steps.size() < kLeastSteps) return false;
+  Nanos still = Nanos::max();
+  int64_t first = INT64_MAX, last = -1;
+  v1::RanksHung::Cause cause = v1::RanksHung::CAUSE_STUCK;
+  std::vector<const Process*> lost, standing;
+  for (const Process* p : members.all) {
+    if (!p->connected) {
+      lost.push_back(p);
+      still = std::min<Nanos>(still, now - p->left);
+      continue;
+    }
+    const bool known = p->tells && p->beat > p->moved && now - p->heard <= kSilent;
+    if (!known || p->ended < kFirstSteps || Declared(p->stage)) return false;
+    still = std::min<Nanos>(still, now - p->still_since);
+    first = std::min(first, p->newest);
+    last = std::max(last, p->newest);
+    standing.push_back(p);
+  }
+  if (standing.empty()) return false;  // nobody waits
+  const double median = Median(group.steps);
+  out->set_run(std::get<0>(key));
+  out->set_attempt(std::get<1>(key));
+  out->set_role(static_cast<v1::Role>(std::get<2>(key)));
+  if (!lost.empty()) {
+    cause = v1::RanksHung::CAUSE_UNREACHABLE;
+    for (const Process* p : lost) {
+      if (!p->unreachable) cause = v1::RanksHung::CAUSE_GONE;
+      AddRanks(p->sources, out->mutable_ranks());
+      first = std::min(first, p->newest);
+    }
+  }
+  const bool apart = lost.empty() && first < last;
+  for (const Process* p : standing) {
+    const bool culprit = (apart && p->newest == first) || (lost.empty() && members.all.size() == 1);
+    AddRanks(p->sources, culprit ? out->mutable_ranks() : out->mutable_waiting());
+  }
+  std::sort(out->mutable_ranks()->begin(), out->mutable_ranks()->end());
+  std::sort(out->mutable_waiting()->begin(), out->mutable_waiting()->end());
+  const Nanos threshold = std::max({hang_, Seconds(kMedians * median), 2 * group.longest});
+  const Nanos error =
+      std::max({kErrorFactor * hang_, Seconds(kErrorFactor * median), 3 * group.longest});
+  out->set_cause(cause);
+  out->set_step(std::max<int64_t>(first, 0));
+  out->set_still_ns(static_cast<uint64_t>(std::max<int64_t>(still.count(), 0)));
+  out->set_threshold_ns(static_cast<uint64_t>(threshold.count()));
+  out->set_error_ns(static_cast<uint64_t>(error.count()));
+  out->set_step_ns(static_cast<uint64_t>(median * 1e9));
+  out->set_longest_ns(static_cast<uint64_t>(group.longest.count()));
+  return true;
+}
+
+std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time now) const {
+  std::lock_guard lock(mutex_);
+  std::map<std::string, uint64_t> states;
+  const auto listed = by_run_.find(run);
+  if (listed == by_run_.end()) return states;
+  for (const uint64_t id : listed->second) {
+    const Process& p = processes_.at(id);
+    if (p.finished) continue;
+    const bool still = p.tells && p.beat > p.moved && now - p.still_since > hang_;
+    const char* state = !p.connected              ? (p.unreachable ? "unreachable" : "gone")
+                        : now - p.heard > kSilent ? "silent"
+                        : Declared(p.stage)       ? "late"
+                        : still                   ? "still"
+                                                  : "running";
+    states[state] += p.ranks_by_run.at(run);
+  }
+  return states;
+}
+
+}  // namespace plumbline::server

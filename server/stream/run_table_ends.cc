@@ -1,0 +1,78 @@
+// How processes of a run end, as far as somebody must be told, and that what hung or had died goes
+// on.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/processes/hang_verdict.h"
+#include "analysis/processes/process_end.h"
+#include "server/stream/run_table.h"
+
+namespace plumbline::server {
+
+void RunTable::SayWentOn(const Run& run, const char* rule, const std::string& why) {
+  went_on_.push_back({run.info.run(), rule, why});
+}
+
+// How it ends, and that what hung or had died goes on: that follows from what is journalled alone.
+void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progress& progress) {
+  const v1::Ending& ending = progress.ending();
+  const bool bad = ending.how() != v1::Ending::HOW_UNSPECIFIED || !ending.thread().empty();
+  run.bad_ends |= progress.finished() && bad;
+  if (progress.finished() || !progress.any_step()) return;
+  if (run.reborn) {
+    run.died = run.reborn = false;
+    SayWentOn(
+        run, rules::kRunDiedRule,
+        absl::StrCat("the run goes on: attempt ", run.attempt, ", step ", progress.newest_step()));
+  }
+  const auto stuck = run.stuck.find({source.role(), source.rank()});
+  if (stuck != run.stuck.end() && progress.newest_step() > stuck->second) {
+    run.stuck.erase(stuck);
+    run.unstuck = run.stuck.empty();
+  }
+  if (!run.unstuck) return;
+  run.unstuck = false;
+  SayWentOn(run, rules::kHangRule,
+            absl::StrCat("the run goes on, in step ", progress.newest_step()));
+}
+
+std::vector<RunTable::WentOn> RunTable::TakeWentOn() { return std::exchange(went_on_, {}); }
+
+void RunTable::NoteDied(const std::string& name, bool restarted) {
+  const auto run = runs_.find(name);
+  if (run == runs_.end()) return;
+  run->second.died = true;
+  run->second.reborn |= restarted;
+}
+
+void RunTable::NoteHung(const v1::RanksHung& hung) {
+  const auto run = runs_.find(hung.run());
+  if (run == runs_.end() || hung.attempt() != run->second.attempt) return;
+  run->second.stuck.clear();
+  for (const uint32_t rank : hung.ranks().empty() ? hung.waiting() : hung.ranks())
+    run->second.stuck[{hung.role(), rank}] = hung.step();
+}
+
+std::vector<std::string> RunTable::TakeBadEnds(Time now) {
+  std::vector<std::string> list;
+  for (auto& [name, run] : runs_) {
+    if (!run.bad_ends || run.ended) {
+      run.bad_since = Time::max();
+      continue;
+    }
+    run.bad_since = std::min(run.bad_since, now);
+    if (now - run.bad_since < kMoment) continue;
+    run.bad_ends = false;
+    list.push_back(name);
+  }
+  return list;
+}
+
+void RunTable::SetEndsJudged(const std::string& run) {
+  const auto found = runs_.find(run);
+  if (found != runs_.end()) found->second.bad_ends = false;
+}
+
+}  // namespace plumbline::server

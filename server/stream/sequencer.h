@@ -1,0 +1,50 @@
+// Puts the batches of one stream into order and lets each through once, however often and in
+// whatever order they arrive. Pure bookkeeping: no threads, no clock.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "server/stream/parsed_batch.h"
+
+namespace plumbline::server {
+
+// Not thread-safe.
+class Sequencer {
+ public:
+  struct Limits {
+    size_t waiting_batches = 64;
+    size_t waiting_bytes = 16u << 20;
+  };
+  enum class Offer {
+    kInOrder,    // it, and those it released, are in the output
+    kWaits,      // held until the gap before it closes
+    kDuplicate,  // held already: dropped
+    kOverflow,   // neither taken nor acknowledged: too much waits behind one gap
+  };
+
+  // Everything up to `contiguous` was let through before.
+  explicit Sequencer(Limits limits, uint64_t contiguous = 0)
+      : limits_(limits), contiguous_(contiguous) {}
+
+  // A refused batch takes its place like any other.
+  Offer Take(uint64_t sequence, ParsedBatch batch, std::vector<ParsedBatch>* ready);
+
+  // The sender will never send numbers below `next`. Returns how many were skipped.
+  uint64_t SkipTo(uint64_t next, std::vector<ParsedBatch>* ready);
+
+  // Everything up to here was let through; 0: nothing yet.
+  uint64_t contiguous() const { return contiguous_; }
+  size_t waiting() const { return waiting_.size(); }
+
+ private:
+  void Release(std::vector<ParsedBatch>* ready);
+
+  Limits limits_;
+  uint64_t contiguous_;
+  size_t waiting_bytes_ = 0;
+  std::map<uint64_t, ParsedBatch> waiting_;
+};
+
+}  // namespace plumbline::server

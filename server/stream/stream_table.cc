@@ -1,0 +1,200 @@
+#include "server/stream/stream_table.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+namespace {
+
+// Numbers first: nothing a run may be called can then imitate another key.
+std::string RankKey(const v1::Source& s) {
+  return absl::StrCat(static_cast<int>(s.role()), "/", s.rank(), "/", s.run());
+}
+std::string ClaimKey(const v1::Source& s) { return absl::StrCat(s.attempt(), "/", RankKey(s)); }
+
+}  // namespace
+
+void StreamTable::Restore(const StreamBook& book) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [age, id] : book.by_age()) {
+    const StreamBook::Stream& known = book.streams().at(id);
+    Entry entry;
+    entry.state = std::make_shared<StreamState>(id, limits_, known.sequence);
+    for (const auto& [set, record] : known.sets) entry.state->sets.Restore(record);
+    for (const SourceRecord& record : known.sources) {
+      entry.state->former.emplace_back().ParseFromString(record);
+    }
+    std::list<uint64_t>& idle = owners_[""].idle;
+    entry.idle = idle.insert(idle.end(), id);
+    ++owners_[""].streams;
+    streams_.emplace(id, std::move(entry));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_id,
+                                                               const std::string& owner) {
+  std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream_id);
+  if (found != streams_.end()) {
+    Entry& entry = found->second;
+    if (!entry.connected) owners_[entry.owner].idle.erase(entry.idle);
+    entry.connected = true;
+    SetOwner(&entry, owner);
+    return entry.state;
+  }
+  if (auto s = RoomForStream(owner); !s.ok()) return s;
+  Entry entry;
+  entry.state = std::make_shared<StreamState>(stream_id, limits_);
+  entry.connected = true;
+  entry.owner = owner;
+  ++owners_[owner].streams;
+  return streams_.emplace(stream_id, std::move(entry)).first->second.state;
+}
+
+// One that a former process knew belongs to nobody until it is there again.
+void StreamTable::SetOwner(Entry* entry, const std::string& owner) {
+  if (entry->owner == owner) return;
+  Owner& former = owners_[entry->owner];
+  --former.streams;
+  former.ranks -= entry->claims.size();
+  entry->owner = owner;
+  ++owners_[owner].streams;
+  owners_[owner].ranks += entry->claims.size();
+}
+
+absl::Status StreamTable::RoomForStream(const std::string& owner) {
+  const Owner& own = owners_[owner];
+  if (own.streams >= most_.shares.Part(owner, most_.streams) && !EvictIdle(owner)) {
+    return absl::ResourceExhaustedError(
+        most_.shares.Full(owner, most_.streams, "streams", "ingest.max_streams"));
+  }
+  if (streams_.size() < most_.streams || EvictIdle()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this server already serves ", most_.streams, " streams (ingest.max_streams)"));
+}
+
+absl::Status StreamTable::RoomForRank(uint64_t stream_id, const std::string& owner) {
+  if (!streams_.contains(stream_id)) return absl::OkStatus();
+  const Owner& own = owners_[owner];
+  while (own.ranks >= most_.shares.Part(owner, most_.ranks)) {
+    if (EvictIdle(owner)) continue;
+    return absl::ResourceExhaustedError(
+        most_.shares.Full(owner, most_.ranks, "ranks", "ingest.max_ranks"));
+  }
+  while (claims_.size() >= most_.ranks) {
+    if (EvictIdle()) continue;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this server already serves ", most_.ranks, " ranks (ingest.max_ranks)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StreamTable::MayTakeOver(
+    const v1::Hello& hello, const std::function<bool(const std::string&)>& may_write) const {
+  std::shared_ptr<StreamState> state;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = streams_.find(hello.stream_id());
+    if (found == streams_.end()) return absl::OkStatus();
+    state = found->second.state;
+  }
+  std::vector<v1::Source> owners;
+  std::set<std::string> runs;
+  {
+    std::lock_guard lock(state->mutex);
+    owners = state->former;
+    owners.insert(owners.end(), state->ranks.list().begin(), state->ranks.list().end());
+    runs = state->ranks.runs();
+  }
+  bool any_its_own = owners.empty();
+  std::unordered_set<std::string> ranks;
+  for (const v1::Source& owner : owners) {
+    runs.insert(owner.run());
+    ranks.insert(RankKey(owner));
+  }
+  const bool all_its_own = std::all_of(runs.begin(), runs.end(), may_write);
+  for (const v1::Source& source : hello.sources()) {
+    any_its_own = any_its_own || ranks.contains(RankKey(source));
+  }
+  if (all_its_own && any_its_own) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "this stream belongs to another rank: a process draws a stream id of its own");
+}
+
+bool StreamTable::EvictIdle(const std::string& name) {
+  Owner& owner = owners_[name];
+  if (owner.idle.empty()) return false;
+  const auto oldest = streams_.find(owner.idle.front());
+  owner.ranks -= oldest->second.claims.size();
+  for (const std::string* key : oldest->second.claims) claims_.erase(claims_.find(*key));
+  streams_.erase(oldest);
+  owner.idle.pop_front();
+  --owner.streams;
+  return true;
+}
+
+// Of whom most are remembered: who opens and leaves many streams pushes out his own.
+bool StreamTable::EvictIdle() {
+  const auto most = std::max_element(
+      owners_.begin(), owners_.end(),
+      [](const auto& a, const auto& b) { return a.second.idle.size() < b.second.idle.size(); });
+  return most != owners_.end() && EvictIdle(most->first);
+}
+
+void StreamTable::Closed(uint64_t stream_id) {
+  std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream_id);
+  if (found == streams_.end() || !found->second.connected) return;
+  std::list<uint64_t>& idle = owners_[found->second.owner].idle;
+  found->second.connected = false;
+  found->second.idle = idle.insert(idle.end(), stream_id);
+}
+
+void StreamTable::Unclaim(Entry* entry, const std::string* key) {
+  if (entry->claims.erase(key) > 0) --owners_[entry->owner].ranks;
+}
+
+absl::Status StreamTable::Claim(uint64_t stream_id, const v1::Source& source) {
+  std::lock_guard lock(mutex_);
+  const std::string key = ClaimKey(source);
+  const auto own = streams_.find(stream_id);
+  if (own != streams_.end() && !claims_.contains(key)) {
+    if (auto s = RoomForRank(stream_id, own->second.owner); !s.ok()) return s;
+  }
+  const auto [claim, fresh] = claims_.try_emplace(key, 0);
+  uint64_t& holder = claim->second;
+  if (holder == stream_id) return absl::OkStatus();
+  if (const auto other = streams_.find(holder); !fresh && other != streams_.end()) {
+    if (other->second.connected) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "rank ", source.rank(), " of run \"", source.run(), "\" (attempt ", source.attempt(),
+          ") is already reported by another connected process; "
+          "give this run another name or attempt"));
+    }
+    Unclaim(&other->second, &claim->first);
+  }
+  holder = stream_id;
+  if (own != streams_.end() && own->second.claims.insert(&claim->first).second)
+    ++owners_[own->second.owner].ranks;
+  return absl::OkStatus();
+}
+
+void StreamTable::Release(uint64_t stream_id, const v1::Source& source) {
+  std::lock_guard lock(mutex_);
+  const auto found = claims_.find(ClaimKey(source));
+  if (found == claims_.end() || found->second != stream_id) return;
+  if (const auto own = streams_.find(stream_id); own != streams_.end())
+    Unclaim(&own->second, &found->first);
+  claims_.erase(found);
+}
+
+size_t StreamTable::size() const {
+  std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+}  // namespace plumbline::server

@@ -1,0 +1,135 @@
+// Streams the server knows, connected or not, and which stream speaks for which rank.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/hash/hash.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plumbline/v1/evidence.pb.h"
+#include "plumbline/v1/ingest.pb.h"
+#include "server/journal/stream_book.h"
+#include "server/stream/claimed_ranks.h"
+#include "server/stream/judge_queue.h"
+#include "server/stream/sequencer.h"
+#include "server/stream/series_sets.h"
+#include "server/stream/shares.h"
+
+namespace plumbline::server {
+
+// The connection that speaks for a stream. Its methods are called from any thread, never with the
+// stream's mutex held, and are quick.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // Everything up to `sequence` is held.
+  virtual void OnHeld(uint64_t sequence, bool at_once) = 0;
+  virtual void OnRefused(uint64_t sequence, const std::string& reason) = 0;
+  // A newer connection speaks for the stream from now on.
+  virtual void OnSuperseded() = 0;
+  // There is room again: read on.
+  virtual void Resume() = 0;
+  // What is read together with it: the same for all streams of one call.
+  virtual const void* call() const = 0;
+  // The agent is asked for something. It may be lost, as the connection may.
+  virtual void OnDirective(const v1::Directive& /*directive*/) {}
+};
+
+// What outlives a connection. `mutex` guards everything below it and is held while batches are
+// handed on, so that they reach the journal in order even when an old connection lingers.
+struct StreamState {
+  StreamState(uint64_t stream_id, Sequencer::Limits limits, uint64_t held_before = 0)
+      : id(stream_id), sequencer(limits, held_before), held(held_before) {}
+
+  const uint64_t id;
+  std::mutex mutex;
+  Sequencer sequencer;              // what was let through; it may not be held yet
+  uint64_t held;                    // by the journal, up to here
+  uint64_t connection = 0;          // the newest; older ones have nothing to say any more
+  std::weak_ptr<Connection> owner;  // the newest one
+  ClaimedRanks ranks;               // announced or named in a batch
+  size_t ranks_kept = 0;            // of these, the first ones: the journal was told
+  std::vector<v1::Source> former;   // for whom it spoke to a former process
+  SeriesSets sets;                  // declared so far, in order of the numbers
+  std::string owner_entries;        // of the newest connection's caller (shares.h)
+  const std::shared_ptr<JudgeItem::Beat> beat = std::make_shared<JudgeItem::Beat>();
+};
+
+// Of all streams together, and how much of it one sender may use.
+struct StreamLimits {
+  size_t streams = 20000;
+  size_t ranks = 200'000;  // that they speak for
+  Shares shares;
+};
+
+class StreamTable {
+ public:
+  StreamTable(StreamLimits most, Sequencer::Limits limits)
+      : most_(std::move(most)), limits_(limits) {}
+  StreamTable(size_t max_streams, Sequencer::Limits limits)
+      : StreamTable(StreamLimits{.streams = max_streams}, limits) {}
+
+  // Takes up the streams of a former process. Before anything else.
+  void Restore(const StreamBook& book);
+
+  // The state of `stream_id`, new or old, which is `owner`'s from now on. ResourceExhausted when
+  // too many streams are connected, or too many of the owner's. What is not connected makes room:
+  // of the owner's own where that has its share, else of whom most are known.
+  absl::StatusOr<std::shared_ptr<StreamState>> Open(uint64_t stream_id,
+                                                    const std::string& owner = "");
+  // OK when `may_write` allows every run that the stream has spoken for so far, in a former process
+  // too, and `hello` names one of its ranks: a hello with another's stream id must not end that
+  // one's connection, nor go on under its numbers. PermissionDenied does not say whose it is.
+  absl::Status MayTakeOver(const v1::Hello& hello,
+                           const std::function<bool(const std::string&)>& may_write) const;
+  // The stream may be forgotten when room is needed.
+  void Closed(uint64_t stream_id);
+
+  // `stream_id` speaks for `source` from now on. AlreadyExists while another connected stream does:
+  // two processes that claim one rank would be judged as one. ResourceExhausted: too many ranks.
+  absl::Status Claim(uint64_t stream_id, const v1::Source& source);
+  void Release(uint64_t stream_id, const v1::Source& source);
+
+  size_t size() const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<StreamState> state;
+    bool connected = false;
+    std::list<uint64_t>::iterator idle;             // valid while not connected
+    std::unordered_set<const std::string*> claims;  // keys of claims_ that it holds
+    std::string owner;
+  };
+  struct Owner {
+    size_t streams = 0, ranks = 0;
+    std::list<uint64_t> idle;  // not connected, oldest first
+  };
+  using Streams = std::unordered_map<uint64_t, Entry, absl::Hash<uint64_t>>;
+
+  bool EvictIdle(const std::string& owner);
+  bool EvictIdle();
+  absl::Status RoomForStream(const std::string& owner);
+  absl::Status RoomForRank(uint64_t stream_id, const std::string& owner);
+  void SetOwner(Entry* entry, const std::string& owner);
+  void Unclaim(Entry* entry, const std::string* key);
+
+  const StreamLimits most_;
+  const Sequencer::Limits limits_;
+  mutable std::mutex mutex_;
+  // Senders choose the numbers and names: hashes that nobody outside can foresee.
+  Streams streams_;
+  std::map<std::string, Owner> owners_;  // as many as there are entries, and combinations of them
+  std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_;
+};
+
+}  // namespace plumbline::server

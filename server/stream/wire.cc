@@ -1,0 +1,89 @@
+#include "server/stream/wire.h"
+
+#include <google/protobuf/arena.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/crc32c.h"
+
+namespace plumbline::server {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+constexpr int kStreamIdField = 1;  // of Batch, Heartbeat, Goodbye and Hello alike
+
+}  // namespace
+
+std::shared_ptr<v1::AgentMessage> NewAgentMessage(size_t wire_bytes) {
+  google::protobuf::ArenaOptions options;
+  // Numbers take what they take on the wire or more; what is small takes a few hundred bytes an
+  // item. From its block's end protobuf hands out nodes with pointers: a multiple of 8.
+  const size_t wanted = (wire_bytes + wire_bytes / 2 + 1024) / 64 * 64;
+  options.start_block_size = std::min<size_t>(wanted, 64 << 10);
+  options.max_block_size = 64 << 10;
+  const auto arena = std::make_shared<google::protobuf::Arena>(options);
+  auto* message = google::protobuf::Arena::CreateMessage<v1::AgentMessage>(arena.get());
+  return {arena, message};
+}
+
+uint64_t StreamIdOf(const grpc::ByteBuffer& agent_message) {
+  grpc::ByteBuffer shared(agent_message);
+  grpc::ProtoBufferReader reader(&shared);
+  if (!reader.status().ok()) return 0;
+  CodedInputStream in(&reader);
+  uint64_t id = 0;
+  while (const uint32_t tag = in.ReadTag()) {
+    int size = 0;
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
+        !in.ReadVarintSizeAsInt(&size)) {
+      return 0;  // every member of AgentMessage is a message
+    }
+    const auto limit = in.PushLimit(size);
+    while (const uint32_t inner = in.ReadTag()) {
+      const bool is_id = WireFormatLite::GetTagFieldNumber(inner) == kStreamIdField &&
+                         WireFormatLite::GetTagWireType(inner) == WireFormatLite::WIRETYPE_FIXED64;
+      if (is_id ? !in.ReadLittleEndian64(&id) : !WireFormatLite::SkipField(&in, inner)) return 0;
+    }
+    if (!in.CheckEntireMessageConsumedAndPopLimit(limit)) return 0;
+  }
+  return in.ConsumedEntireMessage() ? id : 0;
+}
+
+bool ParseAgentMessage(grpc::ByteBuffer& buffer, v1::AgentMessage* message) {
+  grpc::ProtoBufferReader reader(&buffer);
+  return reader.status().ok() && message->ParseFromZeroCopyStream(&reader);
+}
+
+uint32_t Checksum(const WireBytes& bytes) {
+  std::vector<std::string_view> parts;
+  bytes.AddTo(&parts);
+  uint32_t crc = 0;
+  for (const std::string_view part : parts) crc = Crc32c(part.data(), part.size(), crc);
+  return crc;
+}
+
+WireBytes BatchBytes(grpc::ByteBuffer& buffer, const v1::AgentMessage& message) {
+  constexpr uint32_t kBatchTag = (v1::AgentMessage::kBatchFieldNumber << 3) | 2;
+  constexpr uint32_t kBacklogTag = (v1::AgentMessage::kBacklogFieldNumber << 3) | 2;
+  const size_t total = buffer.Length();
+  grpc::ProtoBufferReader reader(&buffer);
+  google::protobuf::io::CodedInputStream in(&reader);
+  uint32_t size = 0, tag = in.ReadTag();
+  if (tag == kBacklogTag && in.ReadVarint32(&size) && in.Skip(static_cast<int>(size))) {
+    tag = in.ReadTag();
+  }
+  if (tag == kBatchTag && in.ReadVarint32(&size)) {
+    const auto head = static_cast<size_t>(in.CurrentPosition());
+    if (head + size == total) return WireBytes(buffer, head);
+  }
+  return WireBytes(message.batch().SerializeAsString());
+}
+
+}  // namespace plumbline::server

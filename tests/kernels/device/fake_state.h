@@ -1,0 +1,108 @@
+// What the fake device's two sides share: its table (fake_device.cc) and its control
+// (fake_control.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/device/fake_device.h"
+
+namespace plumbline::fake {
+
+struct Failure {
+  int after = 0;
+  int32_t status = kDeviceFailed;
+  bool for_good = false;
+};
+
+struct Event {
+  uint64_t recorded = 0;  // how often
+  uint64_t passed = 0;
+};
+
+struct Range {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+};
+
+// One piece of a stream's work, and what of memory it touches.
+struct Work {
+  std::function<void()> run;
+  std::vector<const void*> touches;
+};
+
+struct Fake {
+  std::mutex mutex;
+  bool holding = false;
+  int looks_until_release = 0;  // 0: it stays as it is
+  std::map<void*, std::deque<Work>> streams;
+  std::map<std::string, uint64_t> calls;
+  std::map<std::string, Failure> failures;
+  std::set<void*> capturing;
+  std::map<void*, uint64_t> captures;         // how often each was
+  std::map<void*, std::vector<Work>> graphs;  // by the stream that they were captured on
+  std::set<void*> of_graphs;                  // memory that is never freed
+  std::set<void*> devices, memory, events;
+  std::map<void*, Range> pinned;
+  std::map<const void*, void*> workspace_stream;  // of work that is under way
+  uint64_t faults = 0;
+
+  void Fault(const char* text) {
+    ++faults;
+    std::fprintf(stderr, "fake device: %s\n", text);
+  }
+
+  bool Touched(const void* what) {
+    for (const auto& [stream, queue] : streams) {
+      for (const Work& w : queue) {
+        for (const void* t : w.touches) {
+          if (t == what) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool Pinned(const void* begin, size_t bytes) {
+    const auto* b = static_cast<const std::byte*>(begin);
+    for (const auto& [pages, range] : pinned) {
+      if (b >= range.begin && b + bytes <= range.end) return true;
+    }
+    return false;
+  }
+
+  void Enqueue(void* stream, Work work) {
+    if (capturing.contains(stream)) Fault("work was enqueued on a stream that is being captured");
+    streams[stream].push_back(std::move(work));
+    if (!holding) Run(stream, -1);
+  }
+
+  void Release() {
+    holding = false;
+    for (auto& [stream, queue] : streams) Run(stream, -1);
+  }
+
+  void Run(void* stream, int most) {
+    std::deque<Work>& queue = streams[stream];
+    for (; most != 0 && !queue.empty(); --most) {
+      queue.front().run();
+      queue.pop_front();
+    }
+  }
+};
+
+// Counts the call of the table; its status when it is to fail.
+int32_t Enter(Fake& f, const char* name, DeviceError* error);
+
+// Never freed: it is asked when the process ends.
+Fake& TheFake();
+
+}  // namespace plumbline::fake

@@ -1,0 +1,142 @@
+#include "tests/kernels/device/stub_runtime.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "kernels/core/capture.h"
+#include "kernels/device/graph_device.h"
+#include "kernels/device/pack_device.h"
+#include "kernels/product/gather_device.h"
+#include "kernels/routing/device.h"
+#include "kernels/sample/device.h"
+#include "kernels/tensor/device.h"
+#include "kernels/update/device.h"
+
+namespace plumbline {
+
+Runtime g_runtime;
+
+CUcontext Current() {
+  using Get = CUresult (*)(CUcontext*);
+  static const auto get = reinterpret_cast<Get>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuCtxGetCurrent"));
+  CUcontext context = nullptr;
+  get(&context);
+  return context;
+}
+
+CUcontext OfDevice0() { return reinterpret_cast<CUcontext>(uintptr_t{0x1000}); }
+
+int Enter(const char* name) {
+  ++g_runtime.calls[name];
+  if (Current() != OfDevice0() || g_runtime.mode != cudaStreamCaptureModeRelaxed) {
+    ++g_runtime.misuses;
+    ADD_FAILURE() << name << " was called outside of the device's scope";
+  }
+  const auto found = g_runtime.fail.find(name);
+  if (found == g_runtime.fail.end()) return cudaSuccess;
+  g_runtime.last = found->second;
+  return found->second;
+}
+
+size_t RoutingWorkspaceBytes(int64_t, int) { return 100; }
+int LoadRoutingKernels() { return Enter("LoadRoutingKernels"); }
+int LaunchRouting(const RoutingPlan&, int, void*, RoutingRaw*, void*) {
+  return Enter("LaunchRouting");
+}
+int LoadPackKernel() { return Enter("LoadPackKernel"); }
+int LaunchPack(const TensorView&, void*, void*) { return Enter("LaunchPack"); }
+int LoadTensorStatsKernel() { return Enter("LoadTensorStatsKernel"); }
+int LaunchTensorStats(const BatchShape&, int, void*, void*, void*) {
+  return Enter("LaunchTensorStats");
+}
+int LoadUpdateCheckKernel() { return Enter("LoadUpdateCheckKernel"); }
+int LaunchUpdateChecks(const BatchShape&, int, void*, void*, void*) {
+  return Enter("LaunchUpdateChecks");
+}
+int LoadGatherKernel() { return Enter("LoadGatherKernel"); }
+int LaunchGathers(const BatchShape&, int, void*, void*, void*) { return Enter("LaunchGathers"); }
+int LoadProductKernel() { return Enter("LoadProductKernel"); }
+int LaunchProduct(const ProductPlan&, void*, void*) { return Enter("LaunchProduct"); }
+int LoadGraphKernels() { return Enter("LoadGraphKernels"); }
+int CaptureTensorStats(const BatchShape&, int, void*, const GraphCall&, void*) {
+  return Enter("CaptureTensorStats");
+}
+int CaptureUpdateChecks(const BatchShape&, int, void*, const GraphCall&, void*) {
+  return Enter("CaptureUpdateChecks");
+}
+int CaptureRouting(const RoutingPlan&, int, void*, const GraphCall&, void*) {
+  return Enter("CaptureRouting");
+}
+int CaptureProduct(int64_t, const GraphCall&, void*) { return Enter("CaptureProduct"); }
+
+}  // namespace plumbline
+
+using plumbline::g_runtime;
+
+extern "C" {
+
+cudaError_t Entered(const char* name) { return static_cast<cudaError_t>(plumbline::Enter(name)); }
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t last = g_runtime.last;
+  g_runtime.last = cudaSuccess;
+  return last;
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  static std::string text;
+  text = "error " + std::to_string(error);
+  return text.c_str();
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, g_runtime.mode);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 1;
+  return Entered("cudaDeviceGetAttribute");
+}
+cudaError_t cudaMalloc(void**, size_t) { return Entered("cudaMalloc"); }
+cudaError_t cudaFree(void*) { return Entered("cudaFree"); }
+cudaError_t cudaHostRegister(void*, size_t, unsigned) { return Entered("cudaHostRegister"); }
+cudaError_t cudaHostUnregister(void*) { return Entered("cudaHostUnregister"); }
+cudaError_t cudaHostGetDevicePointer(void** alias, void* pages, unsigned) {
+  *alias = pages;
+  return Entered("cudaHostGetDevicePointer");
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = nullptr;
+  return Entered("cudaEventCreateWithFlags");
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return Entered("cudaEventDestroy"); }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return Entered("cudaEventRecord"); }
+cudaError_t cudaEventQuery(cudaEvent_t) { return Entered("cudaEventQuery"); }
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = g_runtime.capture;
+  return Entered("cudaStreamIsCapturing");
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
+                                     const cudaGraphEdgeData**, size_t*) {
+  *status = g_runtime.capture;
+  *id = 17;
+  return Entered("cudaStreamGetCaptureInfo");
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = nullptr;
+  return Entered("cudaStreamCreateWithFlags");
+}
+cudaError_t cudaStreamDestroy(cudaStream_t) { return Entered("cudaStreamDestroy"); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return Entered("cudaStreamSynchronize"); }
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) {
+  return Entered("cudaMemcpyAsync");
+}
+cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return Entered("cudaMemsetAsync"); }
+cudaError_t cudaStreamGetId(cudaStream_t, unsigned long long* id) {
+  *id = 42;
+  return Entered("cudaStreamGetId");
+}
+
+}  // extern "C"

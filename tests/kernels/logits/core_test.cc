@@ -1,0 +1,125 @@
+// The parts of a row's measurement: the loops of any processor, the lanes of a device, the largest.
+#include "kernels/logits/core.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/logits/loops.h"
+#include "tests/kernels/logits/rows.h"
+
+namespace plumbline {
+namespace {
+
+TEST(LogitPair, AnyProcessorGivesTheSame) {
+  Rows rows(1, kLogitChunk);
+  rows.Draw(16, 0.3f);
+  for (int64_t i = 0; i < 50; ++i) rows.At(1, 0, i) = kMasked;
+  LogitSums<double> sums[2];
+  LogitPowers powers[2];
+  LogitTails tails[2];
+  const LogitLoops* loops[] = {&PortableLogitLoops(), &LoopsOfLogits()};
+  for (int k = 0; k < 2; ++k) {
+    LogitChunk chunk[2];
+    for (int s = 0; s < 2; ++s) {
+      loops[k]->widen(reinterpret_cast<const std::byte*>(rows.z[s].data()), DType::kF32, nullptr,
+                      200, &chunk[s]);
+      RaiseMax(&sums[k].side[s], chunk[s].max);
+      loops[k]->add_side(&chunk[s], &sums[k].side[s]);
+    }
+    const LogitReference r{rows.At(0, 0, 60), rows.At(1, 0, 60), true};
+    loops[k]->add_common(chunk[0], chunk[1], r, &sums[k]);
+    loops[k]->add_powers(chunk[1], sums[k].side[1].max, &powers[k]);
+    loops[k]->add_tails(chunk[0], 20, chunk[1], 20, &tails[k]);
+  }
+  const LogitReference r{rows.At(0, 0, 60), rows.At(1, 0, 60), true};
+  ExpectRow(FinishLogits(sums[1], r), FinishLogits(sums[0], r), InDoubles(1e-13));
+  for (int k = 0; k < kLogitThetas; ++k)
+    EXPECT_TRUE(Near(powers[1].sum[k], powers[0].sum[k], 1e-13, 0));
+  EXPECT_TRUE(Near(tails[1].js, tails[0].js, 1e-13, 0));
+  EXPECT_TRUE(Near(tails[1].variation, tails[0].variation, 1e-13, 0));
+  for (int k = 0; k < kLogitLambdas; ++k)
+    EXPECT_TRUE(Near(tails[1].downward[k], tails[0].downward[k], 1e-13, 0));
+}
+
+// A row as a block of device threads sums it: f32 lanes, merged in f64.
+template <typename Real>
+LogitRow ByLanes(const Rows& rows, int64_t row, int lanes) {
+  const float* z[2];
+  for (int s = 0; s < 2; ++s) z[s] = rows.z[s].data() + row * rows.vocabulary;
+  LogitReference r;
+  for (int64_t i = 0; i < rows.vocabulary && !r.set; ++i) {
+    if (std::isfinite(z[0][i]) && std::isfinite(z[1][i])) r = {z[0][i], z[1][i], true};
+  }
+  std::vector<LogitLane<Real>> lane(static_cast<size_t>(lanes));
+  for (int64_t i = 0; i < rows.vocabulary; i += kLogitVector) {
+    float pairs[2][kLogitVector];
+    for (int s = 0; s < 2; ++s) {
+      for (int k = 0; k < kLogitVector; ++k) {
+        pairs[s][k] = i + k < rows.vocabulary ? z[s][i + k] : kMasked;
+      }
+    }
+    lane[static_cast<size_t>(i / kLogitVector % lanes)].Add(pairs[0], pairs[1], r);
+  }
+  LogitSums<double> sums;
+  for (const auto& l : lane) MergeLogits(&sums, Widened(l.sums));
+  return FinishLogits(sums, r);
+}
+
+TEST(LogitPair, LanesOfADeviceMergeToTheRow) {
+  uint64_t seed = 100;
+  for (const int64_t v : {2, 100, 4096, 50000}) {
+    for (const float noise : {1e-3f, 0.05f, 2.0f}) {
+      Rows rows(1, v);
+      rows.Draw(seed++, noise, 1, 20);
+      for (int64_t i = 5; i < v; i += 17) rows.At(0, 0, i) = rows.At(1, 0, i) = kMasked;
+      SCOPED_TRACE(std::to_string(v) + " logits, noise " + std::to_string(noise));
+      LogitRow expected = rows.Expected(0);
+      expected.token = -1;
+      expected.topk_common = 0;
+      expected.logprob[0] = expected.logprob[1] = NAN;
+      ExpectRow(ByLanes<double>(rows, 0, 7), expected, InDoubles(1e-9, 1e-14));
+      const LogitRow found = ByLanes<float>(rows, 0, 32);
+      for (int s = 0; s < 2; ++s) {
+        EXPECT_TRUE(Near(found.lse[s], expected.lse[s], 1e-6, 0));
+        EXPECT_TRUE(Near(found.entropy[s], expected.entropy[s], 2e-6, 2e-6));
+        EXPECT_TRUE(Near(found.varentropy[s], expected.varentropy[s], 1e-5, 1e-5));
+      }
+      // A logit less its reference is rounded to some 2e-7.
+      const double fine = 1e-4 + 2e-6 / noise;
+      EXPECT_TRUE(Near(found.kl_train_rollout, expected.kl_train_rollout, fine, 1e-12));
+      EXPECT_TRUE(Near(found.kl_rollout_train, expected.kl_rollout_train, fine, 1e-12));
+      EXPECT_TRUE(Near(found.max_abs_delta, expected.max_abs_delta, 1e-3, 4e-6));
+      EXPECT_TRUE(Near(found.slope, expected.slope, 1e-5, 0));
+      EXPECT_EQ(found.top1_differs, expected.top1_differs);
+      EXPECT_EQ(found.common, expected.common);
+    }
+  }
+}
+
+TEST(LogitPair, TheLargestAreThoseOfASort) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::pair<float, int32_t>> all;
+    TopLogits top;
+    const int n = static_cast<int>(random() % 40);
+    for (int32_t i = 0; i < n; ++i) all.push_back({static_cast<float>(random() % 12), i});
+    std::shuffle(all.begin(), all.end(), random);
+    for (const auto& [z, at] : all) {
+      if (top.Takes(z)) top.Insert(z, at);
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    });
+    ASSERT_EQ(top.count, std::min(n, kTopLogits));
+    for (int i = 0; i < top.count; ++i) EXPECT_EQ(top.at[i], all[static_cast<size_t>(i)].second);
+  }
+}
+
+}  // namespace
+}  // namespace plumbline

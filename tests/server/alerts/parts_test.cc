@@ -1,0 +1,449 @@
+// What alerts are made of, each alone: configuration, decisions, log, text, signature.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "audit/live/doctor_batch.h"
+#include "server/alerts/alert_decider.h"
+#include "server/alerts/alert_log.h"
+#include "server/alerts/signature.h"
+#include "server/settings/config.h"
+#include "tests/server/alerts/support.h"
+
+namespace plumbline::server {
+namespace {
+
+using test::AlertFinding;
+using test::AlertUpdate;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Action = v1::IncidentUpdate;
+
+AlertRoute RouteTo(const std::string& name, const std::string& webhook = "http://127.0.0.1:9") {
+  AlertRoute route;
+  route.name = name;
+  route.webhook = webhook;
+  return route;
+}
+
+class AlertConfigTest : public testing::Test {
+ protected:
+  absl::Status Load(const std::string& text) {
+    std::ofstream(path_) << text;
+    config_ = Config();
+    ConfigMistakes mistakes;
+    if (auto s = LoadConfigFile(path_, &config_, &mistakes); !s.ok()) return s;
+    ValidateConfig(config_, &mistakes);
+    return mistakes.ToStatus();
+  }
+  void SetUp() override { test::WriteSecret(secret_, "0123456789abcdef0123"); }
+  std::string Secret() const { return "secret_file = '" + secret_ + "'\n"; }
+
+  const test::TempFolder folder_;
+  const std::string path_ = folder_.File("plumbd.toml");
+  const std::string secret_ = folder_.File("secret");
+  Config config_;
+};
+
+TEST_F(AlertConfigTest, ReadsRoutes) {
+  const absl::Status s = Load(
+      "[alerts]\npage = 'https://plumb.example'\ngather_seconds = 1\n"
+      "[[alerts.route]]\nname = 'a'\nalertmanager = 'http://localhost:9093'\nlevel = 'note'\n"
+      "[[alerts.route]]\nname = 'b'\nwebhook = 'https://example.com/hook?x=1'\n" +
+      Secret() +
+      "rules = ['causality/*', 'precision/*']\nruns = ['exp*']\nmost_a_minute = 5\n"
+      "resolved = false\n"
+      "[[alerts.route]]\nname = 'c'\ncommand = ['/bin/true', 'x']\n");
+  ASSERT_TRUE(s.ok()) << s;
+  ASSERT_EQ(config_.alerts.routes.size(), 3u);
+  EXPECT_EQ(config_.alerts.gather_seconds, 1);
+  const AlertRoute& b = config_.alerts.routes[1];
+  EXPECT_EQ(b.sink(), AlertRoute::Sink::kWebhook);
+  EXPECT_EQ(b.most_a_minute, 5);
+  EXPECT_FALSE(b.resolved);
+  EXPECT_THAT(b.rules, ElementsAre("causality/*", "precision/*"));
+  EXPECT_EQ(config_.alerts.routes[0].level, v1::LEVEL_NOTE);
+  v1::Finding finding = AlertFinding("f", v1::LEVEL_WARNING, "exp7");
+  EXPECT_TRUE(b.Matches(finding));
+  finding.set_level(v1::LEVEL_NOTE);
+  EXPECT_FALSE(b.Matches(finding));
+  EXPECT_TRUE(config_.alerts.routes[0].Matches(finding));
+  finding = AlertFinding("f", v1::LEVEL_ERROR, "other");
+  EXPECT_FALSE(b.Matches(finding));
+  finding = AlertFinding("f", v1::LEVEL_ERROR, audit::kDoctorRun);
+  EXPECT_FALSE(config_.alerts.routes[0].Matches(finding));
+  config_.alerts.routes[0].runs = {"plumb-*"};
+  EXPECT_TRUE(config_.alerts.routes[0].Matches(finding));
+  finding = AlertFinding("f", v1::LEVEL_ERROR, "exp7");
+  finding.set_rule("health/loss-spike");
+  EXPECT_FALSE(b.Matches(finding));
+}
+
+TEST_F(AlertConfigTest, SaysFileLineAndWhatWasExpected) {
+  const std::string route = "[alerts]\n\n[[alerts.route]]\nname = 'a'\n";
+  const struct {
+    std::string text;
+    const char* message;
+  } cases[] = {
+      {route + "webhok = 'x'\n",
+       ":5: alerts.route.webhok: unknown key in [alerts.route]; did you mean"},
+      {route + "level = 'loud'\n",
+       ":5: alerts.route.level: expected note, warning or error, found \"loud\""},
+      {route, ":3: alerts.route: expected one of alertmanager, webhook and command, found 0"},
+      {route + "webhook = 'http://127.0.0.1/'\nalertmanager = 'http://127.0.0.1/'\n", "found 2"},
+      {route + "webhook = 'http://127.0.0.1/'\n", "expected secret_file"},
+      {route + "webhook = 'http://127.0.0.1/'\nsecret_file = '/nonexistent'\n", "cannot be read"},
+      {route + "alertmanager = 'http://10.0.0.1:9093'\n", "expected https://"},
+      {route + "alertmanager = 'ftp://127.0.0.1'\n", "expected a URL like"},
+      {route + "alertmanager = 'http://u:p@127.0.0.1'\n", "no user or password"},
+      {route + "alertmanager = 'http://127.0.0.1:99999'\n", "no port between"},
+      {route + "command = ['notify']\n", "absolute path"},
+      {route + "command = ['/nonexistent/notify']\n",
+       ":5: alerts.route.command: expected a program"},
+      {route + "command = ['/bin/true']\ntimeout_seconds = 0\n",
+       ":6: alerts.route.timeout_seconds: expected 0.1 to 300, found 0"},
+      {"[[alerts.route]]\ncommand = ['/bin/true']\n", ":1: alerts.route.name: expected letters"},
+      {route + "command = ['/bin/true']\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
+       ":7: alerts.route.name: expected a name of its own, found \"a\""},
+      {"[alerts]\nroute = 3\n", ":2: alerts.route: expected tables [[alerts.route]], found 3"},
+      {"[relay]\nupstream = '127.0.0.1:1'\n[[alerts.route]]\nname = 'a'\ncommand = ['/bin/true']\n",
+       ":3: alerts.route: expected none beside relay.upstream: a relay knows no incidents"},
+      {"[alerts]\ngather_seconds = -1\n", ":2: alerts.gather_seconds: expected 0 to 60, found -1"},
+      {"[alerts]\npage = 'x'\n", "alerts.page"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(std::string(Load(c.text).message()), HasSubstr(c.message)) << c.text;
+  }
+  test::WriteSecret(secret_, "short");
+  EXPECT_THAT(std::string(Load(route + "webhook = 'http://127.0.0.1/'\n" + Secret()).message()),
+              HasSubstr("at least 16 bytes"));
+  test::WriteSecret(secret_, "0123456789abcdef0123");
+  chmod(secret_.c_str(), 0644);
+  EXPECT_THAT(std::string(Load(route + "webhook = 'http://127.0.0.1/'\n" + Secret()).message()),
+              HasSubstr(secret_));
+}
+
+TEST(AlertSignature, IsHmacSha256) {
+  // RFC 4231, test case 2.
+  EXPECT_EQ(HmacSha256Hex("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(WebhookSignature("k", "12", "body"), "sha256=" + HmacSha256Hex("k", "12.body"));
+}
+
+// ---- decisions -----------------------------------------------------------------------------
+
+class AlertDeciderTest : public testing::Test {
+ protected:
+  AlertDeciderTest() {
+    config_.routes = {RouteTo("all")};
+    Restart(0);
+  }
+  void Restart(uint64_t known) { decider_.emplace(config_, told_, known); }
+
+  // The events decided for the first route, applied.
+  std::vector<std::string> Decide(const std::string& fingerprint = "f") {
+    return Applied(decider_->Decide(*book_.Get(book_.IncidentOf(fingerprint)), book_));
+  }
+  std::vector<std::string> Applied(const std::vector<AlertDecision>& decisions) {
+    decider_->Apply(decisions);
+    std::vector<std::string> events;
+    for (const AlertDecision& d : decisions) {
+      told_[{d.route, d.fingerprint}] = d.told;
+      events.push_back(d.route + " " +
+                       (d.notification ? EventWord(d.notification->event) : "nothing"));
+      if (d.notification) last_ = nlohmann::json::parse(d.notification->body);
+    }
+    return events;
+  }
+  void Put(v1::Level level = v1::LEVEL_ERROR, int64_t step = 0) {
+    v1::Finding finding = AlertFinding("f", level);
+    finding.mutable_site()->set_step_last(step);
+    book_.Put(finding, ++count_);
+  }
+
+  IncidentBook book_{[] { return int64_t{5'000'000'000}; }, 10};
+  AlertConfig config_;
+  std::map<AlertLog::ToldKey, Told> told_;
+  std::optional<AlertDecider> decider_;
+  uint64_t count_ = 0;
+  nlohmann::json last_;  // the body of the last notification
+};
+
+TEST_F(AlertDeciderTest, TellsOnceHoweverOftenItIsFound) {
+  Put();
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+  for (int i = 0; i < 4096; ++i) Put();
+  EXPECT_THAT(Decide(), ElementsAre());
+  Restart(0);  // another process that read what was kept
+  EXPECT_THAT(Decide(), ElementsAre());
+}
+
+TEST_F(AlertDeciderTest, TellsOfARaisedLevelAndOfTheEnd) {
+  Put(v1::LEVEL_WARNING);
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+  Put(v1::LEVEL_ERROR);
+  EXPECT_THAT(Decide(), ElementsAre("all escalated"));
+  book_.StepClosed("run1", 100);
+  EXPECT_THAT(Decide(), ElementsAre("all resolved"));
+  EXPECT_THAT(Decide(), ElementsAre());
+  Put(v1::LEVEL_ERROR, 101);
+  EXPECT_THAT(Decide(), ElementsAre("all returned"));
+}
+
+TEST_F(AlertDeciderTest, ALevelRaisedPastARoutesThresholdOpensThere) {
+  config_.routes.push_back(RouteTo("errors"));
+  config_.routes[1].level = v1::LEVEL_ERROR;
+  Restart(0);
+  Put(v1::LEVEL_WARNING);
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+  Put(v1::LEVEL_ERROR);
+  EXPECT_THAT(Decide(), ElementsAre("all escalated", "errors opened"));
+}
+
+TEST_F(AlertDeciderTest, SaysNothingWhileAcknowledgedOrSilenced) {
+  Put(v1::LEVEL_WARNING);
+  Decide();
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all nothing"));  // remembered, not told
+  Put(v1::LEVEL_ERROR);
+  EXPECT_THAT(Decide(), ElementsAre());
+  Put(v1::LEVEL_ERROR, 1);
+  EXPECT_THAT(Decide(), ElementsAre());
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all escalated"));
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_ACKNOWLEDGE)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all nothing"));
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all reopened"));
+}
+
+TEST_F(AlertDeciderTest, OneThatWasSilencedBeforeItWasToldIsToldWhenTheSilenceEnds) {
+  Put();
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_SILENCE)).ok());
+  EXPECT_THAT(Decide(), ElementsAre());
+  ASSERT_TRUE(book_.Apply(AlertUpdate("f", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("all opened"));
+}
+
+TEST_F(AlertDeciderTest, WhatCameAndWentIsToldOnceAndOldNewsIsNot) {
+  Put();
+  book_.StepClosed("run1", 100);
+  Restart(book_.position());
+  EXPECT_THAT(Decide(), ElementsAre());
+  Restart(0);
+  EXPECT_THAT(Decide(), ElementsAre("all resolved"));
+  EXPECT_THAT(Decide(), ElementsAre());
+}
+
+TEST_F(AlertDeciderTest, ForgetsIncidentsThatTheBookDoesNotHave) {
+  Put();
+  Decide();
+  EXPECT_TRUE(decider_->Stale(book_).empty());
+  IncidentBook other([] { return 0; });
+  EXPECT_EQ(decider_->Stale(other).size(), 1u);
+  config_.routes[0].name = "renamed";
+  Restart(0);
+  EXPECT_EQ(decider_->Stale(book_).size(), 1u);
+}
+
+// ---- one cause at several sites ------------------------------------------------------------
+
+// Of route "all" (a webhook) and, where a test adds it, "am" (an Alertmanager).
+class AlertSites : public AlertDeciderTest {
+ protected:
+  v1::Finding At(const std::string& layer, const std::string& cause,
+                 v1::Level level = v1::LEVEL_WARNING) {
+    v1::Finding finding = AlertFinding("finding-" + layer, level);
+    finding.mutable_site()->set_layer(layer);
+    finding.mutable_cause()->set_id(cause);
+    return finding;
+  }
+  void AddAlertmanager() {
+    AlertRoute route;
+    route.name = "am";
+    route.alertmanager = "http://127.0.0.1:9";
+    config_.routes.push_back(route);
+    Restart(0);
+  }
+  // What is decided of every incident that changed, as the deciding thread comes to them.
+  std::vector<std::string> DecideAll() {
+    std::vector<std::string> events;
+    IncidentBook::Change change;
+    for (uint64_t cursor = 0; book_.Next({}, &cursor, &change);) {
+      for (std::string& event : Applied(decider_->Decide(change, book_)))
+        events.push_back(std::move(event));
+    }
+    return events;
+  }
+};
+
+TEST_F(AlertSites, TenSitesAreOneNotificationThatListsThem) {
+  for (int i = 0; i < 10; ++i) book_.Put(At("layers." + std::to_string(i), "rounding"), 1);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
+  EXPECT_EQ(last_["incident"]["site_count"], 10);
+  EXPECT_EQ(last_["incident"]["sites"][9]["layer"], "layers.9");
+  EXPECT_EQ(last_["incident"]["cause"], "rounding");
+  EXPECT_THAT(std::string(last_["text"]), HasSubstr("10 sites: layers.0"));
+  book_.Put(At("layers.10", "rounding"), 1);
+  EXPECT_THAT(DecideAll(), ElementsAre()) << "one more site is no news";
+}
+
+TEST_F(AlertSites, ARefinedCauseIsNotToldAgainUnlessItIsWorse) {
+  AddAlertmanager();
+  book_.Put(At("a", "unknown"), 1);
+  book_.Put(At("b", "unknown"), 1);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened", "am opened"));
+  const std::string first = last_["incident"]["fingerprint"];
+  book_.Put(At("a", "rounding"), 2);
+  book_.Put(At("b", "rounding"), 2);
+  // The old incident closes as merged: its receiver is told by no word, the alert is replaced.
+  EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "all nothing", "am moved", "am nothing"));
+  EXPECT_EQ(last_["ended"][0]["fingerprint"], first);
+  EXPECT_NE(last_["incident"]["fingerprint"], first);
+  EXPECT_THAT(DecideAll(), ElementsAre());
+  Restart(0);
+  EXPECT_THAT(DecideAll(), ElementsAre()) << "after a restart neither";
+  book_.Put(At("a", "flush", v1::LEVEL_ERROR), 3);
+  book_.Put(At("b", "flush", v1::LEVEL_ERROR), 3);
+  EXPECT_THAT(DecideAll(),
+              ElementsAre("all escalated", "all nothing", "am escalated", "am nothing"));
+  EXPECT_EQ(last_["previous_level"], "warning");
+  book_.StepClosed("run1", 1000);
+  EXPECT_THAT(DecideAll(), ElementsAre("all resolved", "am resolved"));
+}
+
+TEST_F(AlertSites, AnotherCauseBesideTheFirstIsTold) {
+  book_.Put(At("a", "unknown"), 1);
+  book_.Put(At("b", "unknown"), 1);
+  DecideAll();
+  book_.Put(At("a", "rounding"), 2);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
+}
+
+TEST_F(AlertSites, WhatCameAndWasMergedBeforeAnybodyLookedIsToldOnce) {
+  book_.Put(At("a", "unknown"), 1);
+  book_.Put(At("a", "rounding"), 2);
+  EXPECT_THAT(DecideAll(), ElementsAre("all opened"));
+  EXPECT_EQ(last_["incident"]["cause"], "rounding");
+}
+
+TEST_F(AlertSites, AnAcknowledgementGoesOnWithTheFindings) {
+  AddAlertmanager();
+  book_.Put(At("a", "unknown"), 1);
+  DecideAll();
+  ASSERT_TRUE(book_.Apply(AlertUpdate("finding-a", Action::ACTION_ACKNOWLEDGE)).ok());
+  EXPECT_THAT(DecideAll(), ElementsAre("all nothing", "am nothing"));
+  book_.Put(At("a", "rounding"), 2);
+  DecideAll();
+  const Told& told = told_[{"am", book_.IncidentOf("finding-a")}];
+  EXPECT_TRUE(told.firing && told.quiet);
+  ASSERT_TRUE(book_.Apply(AlertUpdate("finding-a", Action::ACTION_REOPEN)).ok());
+  EXPECT_THAT(DecideAll(), ElementsAre("all reopened", "am reopened"));
+}
+
+// A server before told of findings, each by itself.
+TEST_F(AlertSites, WhatWasToldOfAFindingCountsForItsIncident) {
+  book_.Put(At("a", "x"), 1);
+  book_.Put(At("b", "x"), 1);
+  Told before;
+  before.firing = true;
+  before.level = v1::LEVEL_WARNING;
+  before.body = "{}";
+  told_[{"all", "finding-a"}] = told_[{"all", "finding-b"}] = before;
+  Restart(0);
+  Applied(decider_->Stale(book_));
+  EXPECT_THAT(DecideAll(), ElementsAre());
+  book_.Put(At("a", "x", v1::LEVEL_ERROR), 2);
+  EXPECT_THAT(DecideAll(), ElementsAre("all escalated"));
+}
+
+// ---- text ----------------------------------------------------------------------------------
+
+TEST(AlertText, HasWhatAPersonNeedsAndNothingThatSteersATerminal) {
+  IncidentBook book([] { return int64_t{1'700'000'000'250'000'000}; });
+  v1::Finding finding = AlertFinding("0123abcd");
+  finding.set_title("title \x1b[31mred\n\xff");
+  finding.mutable_measured()->set_name("leak_bits");
+  finding.mutable_measured()->set_value(std::numeric_limits<double>::quiet_NaN());
+  book.Put(finding, 1);
+  const std::string incident = book.IncidentOf("0123abcd");
+  const Notification n = MakeNotification(AlertEvent::kOpened, *book.Get(incident),
+                                          v1::LEVEL_UNSPECIFIED, "https://p.example/x", "r");
+  const auto json = nlohmann::json::parse(n.body);
+  EXPECT_EQ(n.id, incident + "-1");
+  EXPECT_EQ(json["schema"], "plumbline.alert/1");
+  EXPECT_EQ(json["status"], "firing");
+  EXPECT_EQ(json["incident"]["opened"], "2023-11-14T22:13:20.250Z");
+  EXPECT_EQ(json["finding"]["title"], "title \\x1b[31mred\\n\\xff");
+  EXPECT_EQ(json["finding"]["measured"]["value"], "nan");
+  EXPECT_EQ(json["finding"]["site"]["rank_text"], "0-7");
+  EXPECT_EQ(json["link"], "https://p.example/x/#incident/" + incident);
+  const std::string text = json["text"];
+  for (const char* part :
+       {"[ERROR] causality/moe-future-leak", "run run1", "layers.3", "8 ranks (0-7)", "proved",
+        "Token 17 lost", "drop-by-score", "Drop by position", "plumb query incident ",
+        "plumb explain causality/moe-future-leak"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+// ---- log -----------------------------------------------------------------------------------
+
+AlertDecision DecisionOf(const std::string& route, const std::string& id, bool firing = true) {
+  AlertDecision d;
+  d.route = route;
+  d.fingerprint = id;
+  d.told.firing = firing;
+  d.told.body = "{}";
+  d.notification = Notification{id, id, 1, AlertEvent::kOpened, "{}"};
+  return d;
+}
+
+TEST(AlertLog, KeepsWhatWasDecidedInOrderUntilItIsDone) {
+  test::TempFolder folder;
+  const std::string path = folder.File("alerts.sqlite");
+  {
+    auto log = AlertLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE((*log)->Keep({DecisionOf("r", "a"), DecisionOf("r", "b")}, "book", 7, 10).ok());
+    ASSERT_TRUE((*log)->Keep({DecisionOf("r", "a")}, "book", 8, 11).ok());  // the same id again
+  }
+  auto log = AlertLog::Open(path);
+  ASSERT_TRUE(log.ok());
+  EXPECT_EQ(*(*log)->Position(), std::make_pair(std::string("book"), uint64_t{8}));
+  EXPECT_EQ((*log)->WaitingOf("r")->count, 2u);
+  EXPECT_EQ((*log)->WaitingOf("r")->oldest_unix_ns, 10);
+  EXPECT_EQ((*log)->OpenOf("r")->size(), 2u);
+  auto next = (*log)->NextWaiting("r");
+  ASSERT_TRUE(next.ok() && next->has_value());
+  EXPECT_EQ((*next)->notification.id, "a");
+  ASSERT_TRUE((*log)->Tried((*next)->row, "refused").ok());
+  EXPECT_EQ((*(*log)->NextWaiting("r"))->tries, 1u);
+  ASSERT_TRUE((*log)->Done((*next)->row, AlertDelivery::State::kDelivered, 20, "").ok());
+  EXPECT_EQ((*(*log)->NextWaiting("r"))->notification.id, "b");
+  const auto history = (*log)->History("a");
+  ASSERT_EQ(history->size(), 1u);
+  EXPECT_EQ(history->at(0).tries, 2u);
+  EXPECT_EQ(history->at(0).done_unix_ns, 20);
+  EXPECT_FALSE((*log)->NextWaiting("other")->has_value());
+  ASSERT_TRUE((*log)->GiveUpOthers({"other"}, 30).ok());
+  EXPECT_EQ((*log)->WaitingOf("r")->count, 0u);
+  ASSERT_TRUE((*log)->Retain(100).ok());
+  EXPECT_TRUE((*log)->History("a")->empty());
+}
+
+TEST(AlertLog, ADamagedFileIsSetAside) {
+  test::TempFolder folder;
+  const std::string path = folder.File("alerts.sqlite");
+  std::ofstream(path) << std::string(8192, 'x');
+  auto log = AlertLog::Open(path);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_TRUE((*log)->AllTold()->empty());
+  EXPECT_TRUE(std::ifstream(path + ".aside").good());
+}
+
+}  // namespace
+}  // namespace plumbline::server

@@ -1,0 +1,196 @@
+// Two tenants, and one of them takes all that there is: the other one still gets in.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/server/doors/support.h"
+#include "tests/server/ingest/raw_call.h"
+#include "tests/server/judge/made_room.h"
+
+namespace plumbline::test {
+namespace {
+
+using testing::HasSubstr;
+
+class DoorsShares : public testing::Test {
+ protected:
+  void Start(const std::string& ingest, const std::string& more = "") {
+    server_ = StartWith(folder_, "[ingest]\nack_seconds = 0.05\n" + ingest + Entry("a", a_, more) +
+                                     Entry("b", b_, ""));
+    ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  }
+  std::string Entry(const std::string& name, const TestToken& token, const std::string& more) {
+    return "[[access]]\nname = '" + name + "'\ntoken_file = '" +
+           WriteSecret(folder_, name + ".tokens", token.line) + "'\nscopes = ['write']\n" + more;
+  }
+  std::shared_ptr<grpc::Channel> As(const TestToken& token) const {
+    return ChannelTo(server_->address(), {"", "", "", token.file});
+  }
+  static std::string SharedHello(uint64_t stream_id, const v1::Source& source) {
+    v1::AgentMessage message;
+    message.ParseFromString(HelloBytes(stream_id, {source}));
+    message.mutable_hello()->set_shared(true);
+    return message.SerializeAsString();
+  }
+  static std::vector<v1::Source> Ranks(const std::string& run, uint32_t ranks) {
+    std::vector<v1::Source> sources;
+    for (uint32_t rank = 0; rank < ranks; ++rank) sources.push_back(SourceOf(run, rank, ranks));
+    return sources;
+  }
+  // The other one, after whatever was tried.
+  void ExpectBGetsIn() {
+    const v1::Source source = SourceOf("of-b");
+    AgentStream b(As(b_), 900'000, {source});
+    ASSERT_TRUE(b.Welcomed());
+    b.Send(ScalarStep(source, 1), 1);
+    EXPECT_TRUE(b.Acknowledged(1));
+  }
+
+  TempFolder folder_;
+  const TestToken a_ = NewToken(folder_, "a"), b_ = NewToken(folder_, "b");
+  std::unique_ptr<Plumbd> server_;
+};
+
+TEST_F(DoorsShares, HellosWithoutEndInOneCall) {
+  constexpr uint64_t kStreams = 400;
+  Start("max_streams = 400\n");
+  RawCall call(As(a_), kAgentStream);
+  uint64_t welcomed = 0, refused = 0;
+  std::string why;
+  for (uint64_t id = 1; id <= kStreams; ++id) {
+    ASSERT_TRUE(call.Write(SharedHello(id, SourceOf("of-a", static_cast<uint32_t>(id), 1000))));
+    std::string bytes;
+    ASSERT_TRUE(call.Read(&bytes));
+    v1::ServerMessage answer;
+    ASSERT_TRUE(answer.ParseFromString(bytes));
+    if (answer.has_welcome()) {
+      ++welcomed;
+    } else {
+      ++refused;
+      why = answer.ShortDebugString();
+    }
+  }
+  EXPECT_EQ(welcomed, kStreams / 2);
+  EXPECT_EQ(refused, kStreams / 2);
+  EXPECT_THAT(why, HasSubstr("the access entry a has all of its share, 200 of 400 streams"));
+  EXPECT_THAT(why, HasSubstr("(ingest.max_streams)"));
+  ExpectBGetsIn();
+  call.Cancel();
+  call.Status();
+}
+
+TEST_F(DoorsShares, HellosThatSpeakForThousandsOfRanks) {
+  Start("max_ranks = 10000\n");
+  AgentStream first(As(a_), 1, Ranks("of-a", 4096));
+  ASSERT_TRUE(first.Welcomed());
+  AgentStream second(As(a_), 2, Ranks("also-of-a", 4096));
+  const grpc::Status status = second.Ended();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("5000 of 10000 ranks (ingest.max_ranks)"));
+  EXPECT_THAT(status.error_message(), HasSubstr("raise access.share"));
+  AgentStream others(As(b_), 3, Ranks("of-b", 4096));
+  EXPECT_TRUE(others.Welcomed());
+  EXPECT_FALSE(first.over());
+}
+
+TEST_F(DoorsShares, NamesOfRunsInHellosAndInBatches) {
+  Start("max_runs = 20\n");
+  const v1::Source source = SourceOf("a-0");
+  AgentStream a(As(a_), 1, {source});
+  ASSERT_TRUE(a.Welcomed());
+  v1::Batch batch = ScalarStep(source, 1);
+  for (int i = 1; i < 8; ++i) *batch.add_sources() = SourceOf("a-" + std::to_string(i));
+  a.Send(batch, 1);
+  EXPECT_TRUE(a.Acknowledged(1));
+  AgentStream more(As(a_), 2, {SourceOf("a-8"), SourceOf("a-9")});
+  ASSERT_TRUE(more.Welcomed());
+  AgentStream beyond(As(a_), 3, {SourceOf("a-10")});
+  EXPECT_THAT(beyond.Ended().error_message(), HasSubstr("10 of 20 runs (ingest.max_runs)"));
+  v1::Batch named = ScalarStep(SourceOf("a-8"), 1);
+  *named.add_sources() = SourceOf("a-11");
+  more.Send(named, 1);
+  EXPECT_THAT(more.RejectedReason(1), HasSubstr("(ingest.max_runs)"));
+  ExpectBGetsIn();
+}
+
+TEST_F(DoorsShares, CallsThatSayNothing) {
+  Start("max_streams = 10\n");
+  std::vector<std::unique_ptr<RawCall>> calls;
+  for (int i = 0; i < 10; ++i) {
+    calls.push_back(std::make_unique<RawCall>(As(a_), kAgentStream));
+    ASSERT_TRUE(calls.back()->Write(
+        SharedHello(static_cast<uint64_t>(i) + 1, SourceOf("of-a", static_cast<uint32_t>(i), 64))));
+  }
+  RawCall beyond(As(a_), kAgentStream);
+  EXPECT_EQ(beyond.Ended().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  ExpectBGetsIn();
+  for (auto& call : calls) {
+    call->Cancel();
+    call->Status();
+  }
+}
+
+// Who leaves many streams behind pushes out his own, not those that another may come back to.
+TEST_F(DoorsShares, StreamsThatAreRememberedAreSharedToo) {
+  Start("max_streams = 20\n");
+  const v1::Source source = SourceOf("of-b");
+  {
+    AgentStream b(As(b_), 500, {source});
+    b.Send(ScalarStep(source, 1), 1);
+    ASSERT_TRUE(b.Acknowledged(1));
+  }
+  for (uint64_t id = 1; id <= 60; ++id) {
+    AgentStream a(As(a_), id, {SourceOf("of-a", static_cast<uint32_t>(id), 1000)});
+    ASSERT_TRUE(a.Welcomed()) << id;
+    a.Finish();
+  }
+  AgentStream back(As(b_), 500, {source});
+  uint64_t acknowledged = 0;
+  ASSERT_TRUE(back.Welcomed(&acknowledged));
+  EXPECT_EQ(acknowledged, 1u);
+}
+
+TEST_F(DoorsShares, AreWhatTheEntrySays) {
+  Start("max_streams = 100\n", "share = 0.02\n");
+  AgentStream first(As(a_), 1, {SourceOf("of-a", 0, 3)});
+  AgentStream second(As(a_), 2, {SourceOf("of-a", 1, 3)});
+  ASSERT_TRUE(first.Welcomed());
+  ASSERT_TRUE(second.Welcomed());
+  AgentStream third(As(a_), 3, {SourceOf("of-a", 2, 3)});
+  EXPECT_THAT(third.Ended().error_message(), HasSubstr("2 of 100 streams"));
+  ExpectBGetsIn();
+}
+
+// Nobody's run is larger than that of b, and yet it is a that holds more than its share.
+TEST_F(DoorsShares, OpenStepsOfManyRuns) {
+  server_ = StartWith(folder_,
+                      "[ingest]\nack_seconds = 0.05\n[limits]\nopen_bytes = 16_777_216\n" +
+                          Entry("a", a_, "") + Entry("b", b_, ""),
+                      {"--data", folder_.File("data"), "--grace", "600"});
+  ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  // Some 1.3 MB a step, which nobody can close: the other rank never comes.
+  const auto send = [&](const TestToken& token, const std::string& run, uint64_t stream,
+                        int64_t steps) {
+    const v1::Source source = SourceOf(run, 0, 2);
+    AgentStream agent(As(token), stream, {source});
+    for (int64_t step = 1; step <= steps; ++step) {
+      v1::Batch batch = BatchOf(source);
+      for (int i = 0; i < 3000; ++i) AddScalar(&batch, "op" + std::to_string(i), step, 1.0);
+      AddProgress(&batch, step);
+      agent.Send(std::move(batch), static_cast<uint64_t>(step));
+    }
+    EXPECT_TRUE(agent.Acknowledged(static_cast<uint64_t>(steps)));
+  };
+  send(b_, "of-b", 1, 6);
+  for (uint64_t run = 2; run < 8; ++run) send(a_, "of-a-" + std::to_string(run), run, 3);
+  EXPECT_EQ(server_->Stop(), 0);
+  std::set<std::string> closed;
+  for (const v1::JudgeEvent& event : MadeRoom(folder_.File("data")))
+    closed.insert(event.make_room().run());
+  EXPECT_FALSE(closed.empty());
+  EXPECT_FALSE(closed.contains("of-b"));
+}
+
+}  // namespace
+}  // namespace plumbline::test

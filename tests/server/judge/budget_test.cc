@@ -1,0 +1,132 @@
+// What all runs together may take, and what becomes of those who take most.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "server/process/memory_limit.h"
+#include "tests/server/chaos_agents.h"
+#include "tests/server/http_support.h"
+#include "tests/server/judge/made_room.h"
+
+namespace plumbline::test {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+TEST(MemoryLimit, IsTheLeastOfTheHostAndItsGroups) {
+  TempFolder root;
+  root.Write("proc/meminfo", "MemTotal:       1048576 kB\nMemFree: 1 kB\n");
+  EXPECT_EQ(server::MemoryLimit(root.path()), 1024 * kMiB);
+  root.Write("proc/self/cgroup", "0::/system.slice/plumbd.service\n");
+  EXPECT_EQ(server::MemoryLimit(root.path()), 1024 * kMiB);
+  root.Write("sys/fs/cgroup/system.slice/plumbd.service/memory.max", "max\n");
+  root.Write("sys/fs/cgroup/system.slice/memory.max", "536870912\n");
+  EXPECT_EQ(server::MemoryLimit(root.path()), 512 * kMiB);
+  root.Write("sys/fs/cgroup/system.slice/plumbd.service/memory.max", "134217728\n");
+  EXPECT_EQ(server::MemoryLimit(root.path()), 128 * kMiB);
+}
+
+TEST(MemoryLimit, OfAContainerAndOfAnOldKernel) {
+  TempFolder root;
+  root.Write("proc/meminfo", "MemTotal:       1048576 kB\n");
+  root.Write("proc/self/cgroup", "0::/\n");
+  root.Write("sys/fs/cgroup/memory.max", "268435456\n");
+  EXPECT_EQ(server::MemoryLimit(root.path()), 256 * kMiB);
+  root.Write("proc/self/cgroup", "3:cpu:/x\n2:memory:/docker/x\n");
+  root.Write("sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "67108864\n");
+  EXPECT_EQ(server::MemoryLimit(root.path()), 64 * kMiB);
+}
+
+class Budget : public testing::Test {
+ protected:
+  void Start(const std::string& limits) {
+    std::ofstream(folder_.File("plumbd.toml")) << "[limits]\n" << limits << "\n";
+    server_ = std::make_unique<Plumbd>(
+        std::vector<std::string>{"--data", folder_.File("data"), "--grace", "600", "--config",
+                                 folder_.File("plumbd.toml"), "--http", "127.0.0.1:0"});
+    ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  }
+  void Kill() {
+    server_->process().Signal(SIGKILL);
+    server_->process().Wait();
+  }
+
+  // A step that nobody can close: the other rank never comes. Some 440 bytes an item, as counted.
+  static v1::Batch OpenStep(const v1::Source& source, int64_t step, int items) {
+    v1::Batch batch = BatchOf(source);
+    for (int i = 0; i < items; ++i) AddScalar(&batch, "op" + std::to_string(i), step, 1.0);
+    AddProgress(&batch, step);
+    return batch;
+  }
+  bool Send(const std::string& run, uint64_t stream, int64_t steps, int items) const {
+    const v1::Source source = SourceOf(run, 0, 2);
+    AgentStream agent(*server_, stream, {source});
+    for (int64_t step = 1; step <= steps; ++step)
+      agent.Send(OpenStep(source, step, items), static_cast<uint64_t>(step));
+    return agent.Acknowledged(static_cast<uint64_t>(steps));
+  }
+  std::vector<v1::JudgeEvent> MadeRoom() const { return test::MadeRoom(folder_.File("data")); }
+  bool Judged(const std::string& run, int64_t step) const {
+    const auto info = server_->Run(run);
+    return info && info->newest_step() == step;
+  }
+  double Metric(const std::string& name) const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it is said now and then
+    const std::string text = "\n" + HttpAnswer(HttpAddress(*server_), "/metrics");
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+  }
+  // All that the journal holds has been judged.
+  bool Settled() const {
+    return Eventually([&] { return !server_->Info().catching_up(); });
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Plumbd> server_;
+};
+
+TEST_F(Budget, WhoHoldsMostClosesItsOldestStepsAndARestartDoesTheSame) {
+  Start("open_bytes = 16_777_216");
+  ASSERT_TRUE(Send("small", 1, 4, 100));
+  ASSERT_TRUE(Send("large", 2, 30, 3000));  // some 40 MB
+  ASSERT_TRUE(Eventually([&] { return Judged("large", 30); }));
+  const auto made = MadeRoom();
+  ASSERT_FALSE(made.empty());
+  EXPECT_LE(Metric("plumbline_open_step_bytes"), 16.0 * kMiB);
+  EXPECT_GT(Metric("plumbline_open_step_bytes"), 8.0 * kMiB);
+  for (const v1::JudgeEvent& event : made) {
+    EXPECT_EQ(event.make_room().run(), "large");
+    EXPECT_LE(event.make_room().bytes(), 16 * kMiB);
+  }
+  const Findings found = FindingsOf(*server_);
+  EXPECT_EQ(found, FindingsOfJournal(folder_.File("data") + "/journal"));
+  Kill();
+
+  // No checkpoint: everything is judged again, and nothing is decided anew.
+  Start("open_bytes = 16_777_216");
+  ASSERT_TRUE(Settled());
+  EXPECT_EQ(MadeRoom().size(), made.size());
+  EXPECT_LE(Metric("plumbline_open_step_bytes"), 16.0 * kMiB);
+  EXPECT_EQ(FindingsOf(*server_), found);
+  EXPECT_FALSE(server_->Run("large")->has_quarantined());
+}
+
+// A journal that was written with more room: there is no event that makes any.
+TEST_F(Budget, ABoundThatWasLoweredHoldsInAReplayToo) {
+  Start("open_bytes = 1_073_741_824");
+  ASSERT_TRUE(Send("large", 2, 30, 3000));
+  ASSERT_TRUE(Eventually([&] { return Judged("large", 30); }));
+  EXPECT_THAT(MadeRoom(), testing::IsEmpty());
+  EXPECT_GT(Metric("plumbline_open_step_bytes"), 32.0 * kMiB);
+  Kill();
+  Start("open_bytes = 16_777_216");
+  ASSERT_TRUE(Settled());
+  EXPECT_LE(Metric("plumbline_open_step_bytes"), 16.0 * kMiB);
+  EXPECT_THAT(MadeRoom(), testing::Not(testing::IsEmpty()));
+  EXPECT_TRUE(Send("small", 1, 4, 100));
+}
+
+}  // namespace
+}  // namespace plumbline::test

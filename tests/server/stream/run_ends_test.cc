@@ -1,0 +1,172 @@
+// Who is said to have ended when its connection broke, when that is judged, and what goes on again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/stream/run_table.h"
+#include "tests/support/batches.h"
+
+namespace plumbline::server {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class RunEndsTest : public testing::Test {
+ protected:
+  static RunTable::Time At(double s) {
+    return RunTable::Time() + std::chrono::milliseconds(static_cast<int64_t>(1e6 + 1e3 * s));
+  }
+  static v1::Source Source(uint32_t rank, uint32_t attempt = 0) {
+    v1::Source source = test::SourceOf("r", rank, 2, attempt);
+    source.set_pid(100 + rank);
+    return source;
+  }
+  void Connect(uint64_t stream, const v1::Source& source, double s) {
+    table_.Connected(stream, source, false, At(s), 0);
+  }
+  void Take(uint64_t stream, const v1::Source& source, int64_t step, double s,
+            bool backlog = false) {
+    v1::Batch batch = test::BatchOf(source);
+    test::AddProgress(&batch, step).set_newest_step(step + 1);
+    table_.Account(stream, batch, backlog, At(s), 0);
+  }
+  void Goodbye(uint64_t stream, const v1::Source& source, double s,
+               v1::Ending::How how = v1::Ending::HOW_UNSPECIFIED) {
+    v1::Batch batch = test::BatchOf(source);
+    v1::Progress& progress = test::AddProgress(&batch, 5);
+    progress.set_finished(true);
+    progress.mutable_ending()->set_how(how);
+    table_.Account(stream, batch, false, At(s), 0);
+  }
+  // Both ranks, in step 5.
+  void Begin() {
+    for (const uint32_t rank : {0u, 1u}) {
+      Connect(rank + 1, Source(rank), 0);
+      Take(rank + 1, Source(rank), 4, 0.5);
+    }
+  }
+  // Which of those that are gone by now may live.
+  std::vector<uint32_t> Unreachable(double s) {
+    std::vector<uint32_t> ranks;
+    for (const v1::RanksGone& gone : table_.TakeGone(At(s))) {
+      for (const uint32_t i : gone.unreachable())
+        ranks.push_back(gone.sources(static_cast<int>(i)).rank());
+      table_.SetGone(gone);
+    }
+    return ranks;
+  }
+  std::vector<std::string> WentOn() {
+    std::vector<std::string> rules;
+    for (const RunTable::WentOn& w : table_.TakeWentOn()) rules.push_back(w.rule);
+    return rules;
+  }
+
+  RunTable table_{seconds(10)};
+};
+
+TEST_F(RunEndsTest, WhoWasHeardUntilItsConnectionBrokeEnded) {
+  Begin();
+  table_.Disconnected(1, Source(0), At(1), true);
+  EXPECT_THAT(table_.TakeBadEnds(At(9)), IsEmpty());
+  EXPECT_THAT(Unreachable(12), IsEmpty());
+  EXPECT_THAT(table_.TakeBadEnds(At(12)), IsEmpty()) << "others may follow";
+  EXPECT_THAT(table_.TakeBadEnds(At(15)), ElementsAre("r"));
+  EXPECT_THAT(table_.TakeBadEnds(At(30)), IsEmpty()) << "once";
+}
+
+TEST_F(RunEndsTest, WhoMayLiveIsSaidToBeUnreachable) {
+  struct Break {
+    double at;
+    bool ended, backlog;
+  };
+  // Silent before; behind a relay that broke, or ended by this server; with words on their way.
+  for (const Break b : {Break{8, true, false}, Break{1, false, false}, Break{1, true, true}}) {
+    table_ = RunTable(seconds(10));
+    Begin();
+    if (b.backlog) Take(1, Source(0), 4, 0.6, true);
+    table_.Disconnected(1, Source(0), At(b.at), b.ended);
+    EXPECT_THAT(Unreachable(20), ElementsAre(0u));
+    EXPECT_THAT(table_.TakeBadEnds(At(30)), IsEmpty());
+  }
+}
+
+TEST_F(RunEndsTest, WhoDoesNotComeBackToAServerThatWasAwayMayLive) {
+  Begin();
+  table_.DisconnectAll(At(1));
+  EXPECT_THAT(Unreachable(20), ElementsAre(0u, 1u));
+  EXPECT_THAT(table_.TakeBadEnds(At(30)), IsEmpty());
+}
+
+TEST_F(RunEndsTest, AGoodbyeThatIsNotWellIsJudgedAMomentLater) {
+  Begin();
+  Goodbye(1, Source(0), 1);
+  EXPECT_THAT(table_.TakeBadEnds(At(1)), IsEmpty());
+  EXPECT_THAT(table_.TakeBadEnds(At(9)), IsEmpty());
+  Goodbye(2, Source(1), 9, v1::Ending::HOW_EXCEPTION);
+  EXPECT_THAT(table_.TakeBadEnds(At(9)), IsEmpty());
+  EXPECT_THAT(table_.TakeBadEnds(At(11.5)), ElementsAre("r"));
+}
+
+TEST_F(RunEndsTest, WhatARestartFindsIsNotJudgedTwice) {
+  Begin();
+  Goodbye(1, Source(0), 1, v1::Ending::HOW_EXCEPTION);
+  Archive writes;
+  table_.Persist(writes);
+  const std::string bytes = writes.Take();
+  Archive reads(bytes);
+  RunTable again(seconds(10));
+  again.Persist(reads);
+  ASSERT_TRUE(reads.ok()) << reads.error();
+  again.SetEndsJudged("r");  // an event that was journalled behind the checkpoint
+  EXPECT_THAT(again.TakeBadEnds(At(2)), IsEmpty());
+  EXPECT_THAT(again.TakeBadEnds(At(20)), IsEmpty());
+  EXPECT_THAT(table_.TakeBadEnds(At(2)), IsEmpty());
+  EXPECT_THAT(table_.TakeBadEnds(At(20)), ElementsAre("r"));
+}
+
+TEST_F(RunEndsTest, ARunThatDiedGoesOnWithItsNextAttempt) {
+  Begin();
+  table_.NoteDied("r", false);
+  Take(2, Source(1), 6, 1);
+  EXPECT_THAT(WentOn(), IsEmpty()) << "who is left goes on; who died does not";
+  Connect(3, Source(0, 1), 2);
+  EXPECT_THAT(WentOn(), IsEmpty()) << "it is there, and has done nothing";
+  Take(3, Source(0, 1), 6, 3);
+  EXPECT_THAT(WentOn(), ElementsAre("health/run-died"));
+  Take(3, Source(0, 1), 7, 3);
+  EXPECT_THAT(WentOn(), IsEmpty());
+}
+
+TEST_F(RunEndsTest, ARunThatDiedGoesOnWhenWhoWasGoneIsBack) {
+  Begin();
+  table_.Disconnected(1, Source(0), At(1), true);
+  EXPECT_THAT(Unreachable(12), IsEmpty());
+  table_.NoteDied("r", false);
+  Connect(1, Source(0), 20);
+  Take(1, Source(0), 7, 21);
+  EXPECT_THAT(WentOn(), ElementsAre("health/run-died"));
+}
+
+TEST_F(RunEndsTest, AHangIsOverWhenAllThatHungGoOn) {
+  Begin();
+  v1::RanksHung hung;
+  hung.set_run("r");
+  hung.set_role(v1::ROLE_TRAINER);
+  hung.set_step(5);
+  hung.add_ranks(0);
+  hung.add_ranks(1);
+  table_.NoteHung(hung);
+  Take(1, Source(0), 4, 1);
+  Take(2, Source(1), 5, 1);
+  EXPECT_THAT(WentOn(), IsEmpty());
+  Take(1, Source(0), 5, 2);
+  EXPECT_THAT(WentOn(), ElementsAre("performance/hang"));
+  table_.NoteHung(hung);
+  Connect(3, Source(0, 1), 2);
+  Take(3, Source(0, 1), 0, 3);
+  EXPECT_THAT(WentOn(), ElementsAre("performance/hang")) << "begun again";
+}
+
+}  // namespace
+}  // namespace plumbline::server
