@@ -1,4 +1,4 @@
-#include "analysis/frame/hash_fields.h"
+#include "analysis/frame/frame.h"
 #include "rules/rule.h"
 
 namespace plumbline::rules {

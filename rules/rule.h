@@ -11,10 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "analysis/frame/options.h"
-#include "analysis/frame/run_summary.h"
-#include "analysis/frame/step.h"
-#include "analysis/frame/verdict_sink.h"
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"
 

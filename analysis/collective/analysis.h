@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "analysis/collective/bound.h"
-#include "analysis/collective/case/call.h"
-#include "analysis/collective/replay/replayed.h"
-#include "analysis/frame/step.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/collective/replay/replay.h"
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

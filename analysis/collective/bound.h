@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/collective/case/call.h"
-#include "analysis/collective/replay/replayed.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/collective/replay/replay.h"
 
 namespace plumbline::rules {
 

@@ -5,9 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/collective/case/outputs.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 namespace {

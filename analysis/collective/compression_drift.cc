@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "analysis/statistics/bias_stream.h"
+#include "analysis/statistics/statistics.h"
 
 namespace plumbline::rules {
 namespace {

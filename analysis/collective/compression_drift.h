@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/collective/case/call.h"
+#include "analysis/collective/case/case.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

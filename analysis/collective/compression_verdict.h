@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "analysis/collective/compression_drift.h"
-#include "analysis/frame/step.h"
-#include "analysis/frame/verdict_sink.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 

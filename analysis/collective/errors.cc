@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/collective/case/distinct.h"
+#include "analysis/collective/case/case.h"
 
 namespace plumbline::rules {
 namespace {

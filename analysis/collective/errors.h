@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/collective/case/call.h"
-#include "analysis/collective/replay/candidates.h"
-#include "analysis/statistics/sum_error.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/collective/replay/replay.h"
+#include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/statistics/bias_stream.h"
+#include "analysis/statistics/statistics.h"
 #include "base/half.h"
 
 namespace plumbline::rules {

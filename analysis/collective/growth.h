@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analysis/collective/errors.h"
-#include "analysis/collective/replay/replayed.h"
+#include "analysis/collective/replay/replay.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -7,8 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/statistics/bias_stream.h"
-#include "analysis/statistics/sum_error.h"
+#include "analysis/statistics/statistics.h"
 #include "base/exact_sum.h"
 #include "base/half.h"
 

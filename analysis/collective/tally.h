@@ -12,7 +12,7 @@
 #include "analysis/collective/errors.h"
 #include "analysis/collective/growth.h"
 #include "analysis/collective/sum_likeness.h"
-#include "analysis/statistics/bias_stream.h"
+#include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/drift/run.h"
-#include "analysis/frame/item_verdicts.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "analysis/statistics/cluster_sums.h"
+#include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "base/half.h"
 
 namespace plumbline::rules {

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/statistics/alpha_split.h"
+#include "analysis/frame/frame.h"
+#include "analysis/statistics/statistics.h"
 
 namespace plumbline::rules {
 namespace {

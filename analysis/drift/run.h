@@ -16,12 +16,9 @@
 
 #include "analysis/drift/cause.h"
 #include "analysis/drift/statistics.h"
-#include "analysis/frame/step.h"
-#include "analysis/rollout/join.h"
-#include "analysis/rollout/record.h"
-#include "analysis/rollout/sampler.h"
-#include "analysis/rollout/sequence_times.h"
-#include "analysis/routing/train_infer/runs.h"
+#include "analysis/frame/frame.h"
+#include "analysis/rollout/rollout.h"
+#include "analysis/routing/train_infer/train_infer.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

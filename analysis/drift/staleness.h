@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/statistics/cluster_sums.h"
+#include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -18,8 +18,7 @@
 #include "analysis/drift/staleness.h"
 #include "analysis/drift/strata.h"
 #include "analysis/drift/temperature.h"
-#include "analysis/rollout/sequence.h"
-#include "analysis/rollout/turns.h"
+#include "analysis/rollout/rollout.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "analysis/drift/fit.h"
-#include "analysis/rollout/slices.h"
+#include "analysis/rollout/rollout.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

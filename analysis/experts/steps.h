@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "analysis/processes/died_tally.h"
 #include "analysis/processes/process_end.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "analysis/frame/run_summary.h"
+#include "analysis/frame/frame.h"
 #include "plumbline/v1/finding.pb.h"
 
 namespace plumbline::rules {

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "analysis/product/terms.h"
 #include "base/half.h"
 

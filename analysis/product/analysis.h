@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "analysis/frame/step.h"
-#include "analysis/frame/verdict_sink.h"
+#include "analysis/frame/frame.h"
 #include "analysis/product/case.h"
 #include "analysis/product/replay.h"
-#include "analysis/statistics/sum_error.h"
+#include "analysis/statistics/statistics.h"
 
 namespace plumbline::rules {
 

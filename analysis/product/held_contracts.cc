@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/sums/model_text.h"
+#include "analysis/sums/sums.h"
 
 namespace plumbline::rules {
 namespace {

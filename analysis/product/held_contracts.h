@@ -7,8 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "analysis/product/case.h"
-#include "analysis/sums/contract.h"
-#include "analysis/sums/sum_model.h"
+#include "analysis/sums/sums.h"
 
 namespace plumbline::rules {
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "analysis/product/lanes.h"
-#include "analysis/sums/rounding.h"
+#include "analysis/sums/sums.h"
 
 namespace plumbline::rules {
 namespace {

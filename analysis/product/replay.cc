@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "analysis/product/candidates.h"
 #include "analysis/product/lanes.h"
 #include "analysis/product/machine.h"

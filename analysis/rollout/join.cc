@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "analysis/frame/archive_proto.h"
+#include "analysis/frame/frame.h"
 #include "analysis/rollout/content.h"
 
 namespace plumbline::rules {

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 #include "analysis/rollout/sequence.h"
 #include "base/archive.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "analysis/sample/tensor_reader.h"
+#include "analysis/sample/sample.h"
 #include "base/half.h"
 #include "base/load.h"
 

@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 namespace {

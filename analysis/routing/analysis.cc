@@ -8,9 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/routing/call/facts.h"
-#include "analysis/routing/call/join.h"
-#include "analysis/routing/call/options.h"
+#include "analysis/routing/call/call.h"
 #include "base/parallel.h"
 
 namespace plumbline::rules {

@@ -6,17 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/frame/step.h"
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/case.h"
-#include "analysis/routing/policies/balance.h"
-#include "analysis/routing/policies/columns.h"
-#include "analysis/routing/policies/first_come.h"
-#include "analysis/routing/policies/nothing_kept.h"
-#include "analysis/routing/policies/pairs.h"
-#include "analysis/routing/policies/patterns.h"
-#include "analysis/routing/policies/ranked.h"
-#include "analysis/routing/policies/thresholds.h"
+#include "analysis/frame/frame.h"
+#include "analysis/routing/call/call.h"
+#include "analysis/routing/policies/policies.h"
 
 namespace plumbline::rules {
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/routing/policies/nothing_kept.h"
+#include "analysis/frame/frame.h"
+#include "analysis/routing/policies/policies.h"
 
 namespace plumbline::rules {
 namespace {

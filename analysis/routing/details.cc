@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "analysis/routing/analysis.h"
 
 namespace plumbline::rules {

@@ -4,8 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "analysis/routing/analysis.h"
-#include "analysis/routing/call/facts.h"
-#include "analysis/routing/call/options.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/structure.h"
 
 namespace plumbline::rules {

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/routing/call/facts.h"
-#include "analysis/routing/policies/columns.h"
+#include "analysis/frame/frame.h"
+#include "analysis/routing/call/call.h"
+#include "analysis/routing/policies/policies.h"
 
 namespace plumbline::rules {
 

@@ -2,8 +2,7 @@
 // share.
 #pragma once
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/case.h"
+#include "analysis/routing/call/call.h"
 #include "plumbline/v1/finding.pb.h"
 
 namespace plumbline::rules {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/routing/call/keys.h"
-#include "analysis/sample/tensor_reader.h"
+#include "analysis/routing/call/call.h"
+#include "analysis/sample/sample.h"
 #include "base/half.h"
 
 namespace plumbline::rules {

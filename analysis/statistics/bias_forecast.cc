@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "analysis/statistics/bias_stream.h"
 
 namespace plumbline::rules {

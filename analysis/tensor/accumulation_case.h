@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/frame/step.h"
-#include "analysis/statistics/sum_error.h"
+#include "analysis/frame/frame.h"
+#include "analysis/statistics/statistics.h"
 #include "base/dtype.h"
 
 namespace plumbline::rules {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/statistics/bias_stream.h"
+#include "analysis/statistics/statistics.h"
 
 namespace plumbline::rules {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/statistics/bias_stream.h"
+#include "analysis/statistics/statistics.h"
 #include "analysis/tensor/accumulation_replay.h"
 #include "base/archive.h"
 

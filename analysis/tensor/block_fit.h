@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "analysis/product/case.h"
+#include "analysis/product/product.h"
 
 namespace plumbline::rules {
 

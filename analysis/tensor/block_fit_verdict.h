@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 

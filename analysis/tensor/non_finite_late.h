@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 #include "analysis/tensor/non_finite_scalars.h"
 #include "analysis/tensor/non_finite_trace.h"
 #include "base/archive.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/collective/case/join.h"
-#include "analysis/sample/values.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/sample/sample.h"
 
 namespace plumbline::rules {
 namespace {

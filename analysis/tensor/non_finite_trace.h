@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 #include "base/dtype.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/sample/values.h"
+#include "analysis/sample/sample.h"
 
 namespace plumbline::rules {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "analysis/sample/values.h"
+#include "analysis/sample/sample.h"
 #include "base/load.h"
 
 namespace plumbline::rules {

@@ -3,7 +3,7 @@
 // be accused.
 #pragma once
 
-#include "analysis/sample/values.h"
+#include "analysis/sample/sample.h"
 #include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline::rules {

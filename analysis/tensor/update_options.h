@@ -1,7 +1,7 @@
 // What the rules of updates share.
 #pragma once
 
-#include "analysis/frame/options.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 

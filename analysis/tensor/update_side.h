@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/sample/values.h"
+#include "analysis/sample/sample.h"
 
 namespace plumbline::rules {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <tuple>
 
-#include "analysis/frame/step.h"
-#include "analysis/sample/values.h"
+#include "analysis/frame/frame.h"
+#include "analysis/sample/sample.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {

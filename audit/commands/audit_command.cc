@@ -10,7 +10,7 @@
 #include <optional>
 #include <sstream>
 
-#include "analysis/sums/contract.h"
+#include "analysis/sums/sums.h"
 #include "audit/commands/commands.h"
 #include "audit/commands/progress_line.h"
 #include "audit/commands/server_run.h"

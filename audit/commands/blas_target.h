@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "analysis/sums/target.h"
+#include "analysis/sums/sums.h"
 
 namespace plumbline::audit {
 

@@ -13,8 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "analysis/sums/contract.h"
-#include "analysis/sums/fingerprint.h"
+#include "analysis/sums/sums.h"
 #include "audit/commands/blas_target.h"
 #include "audit/commands/commands.h"
 #include "base/command_line/usage.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/processes/hang_verdict.h"
+#include "analysis/processes/processes.h"
 #include "audit/live/client.h"
 #include "rules/catalogue.h"
 #include "rules/engine/engine.h"

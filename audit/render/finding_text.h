@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/frame/level_name.h"
+#include "analysis/frame/frame.h"
 #include "audit/render/text_util.h"
 #include "plumbline/v1/finding.pb.h"
 

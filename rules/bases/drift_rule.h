@@ -9,8 +9,8 @@
 
 #include <map>
 
-#include "analysis/drift/run.h"
-#include "analysis/frame/archive_proto.h"
+#include "analysis/drift/drift.h"
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 #include "rules/rule.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 namespace {

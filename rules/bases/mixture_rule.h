@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "analysis/experts/steps.h"
+#include "analysis/experts/experts.h"
 #include "base/archive.h"
 #include "rules/rule.h"
 

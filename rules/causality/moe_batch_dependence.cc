@@ -4,12 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/routing/analysis.h"
-#include "analysis/routing/call/facts.h"
-#include "analysis/routing/call/options.h"
-#include "analysis/routing/checked.h"
-#include "analysis/routing/reasons.h"
+#include "analysis/frame/frame.h"
+#include "analysis/routing/call/call.h"
+#include "analysis/routing/routing.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -6,10 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/routing/train_infer/runs.h"
-#include "analysis/routing/train_infer/verdicts.h"
+#include "analysis/frame/frame.h"
+#include "analysis/routing/train_infer/train_infer.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

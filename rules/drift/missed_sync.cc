@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/drift/details.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/drift/drift.h"
+#include "analysis/frame/frame.h"
 #include "rules/bases/drift_rule.h"
 #include "rules/catalogue.h"
 

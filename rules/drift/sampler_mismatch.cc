@@ -8,10 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/drift/details.h"
-#include "analysis/drift/run.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/drift/drift.h"
+#include "analysis/frame/frame.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "analysis/frame/archive_proto.h"
+#include "analysis/frame/frame.h"
 #include "base/printable.h"
 
 namespace plumbline::rules {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/processes/process_end.h"
+#include "analysis/processes/processes.h"
 #include "base/archive.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/evidence.pb.h"

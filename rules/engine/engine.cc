@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/processes/process_end.h"
+#include "analysis/processes/processes.h"
 #include "rules/engine/active_rules.h"
 #include "rules/engine/batch_check.h"
 #include "rules/engine/checkpoint.h"

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/frame/hash_fields.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 namespace {

@@ -1,7 +1,7 @@
 // What a run remembers. What is open is kept as the messages that hold it.
 #include <unordered_map>
 
-#include "analysis/frame/archive_proto.h"
+#include "analysis/frame/frame.h"
 #include "rules/engine/run_state.h"
 
 namespace plumbline::rules {

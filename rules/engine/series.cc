@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/archive_proto.h"
+#include "analysis/frame/frame.h"
 #include "rules/engine/endings.h"
 
 namespace plumbline::rules {

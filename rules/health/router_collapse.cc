@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "analysis/experts/chance.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/experts/experts.h"
+#include "analysis/frame/frame.h"
 #include "rules/bases/mixture_rule.h"
 #include "rules/catalogue.h"
 

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/processes/late_verdict.h"
+#include "analysis/frame/frame.h"
+#include "analysis/processes/processes.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

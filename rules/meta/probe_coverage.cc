@@ -1,7 +1,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "rules/bases/drift_rule.h"
 #include "rules/catalogue.h"
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/collective/case/join.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

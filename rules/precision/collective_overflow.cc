@@ -7,9 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/collective/analysis.h"
-#include "analysis/collective/errors.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/collective/collective.h"
+#include "analysis/frame/frame.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

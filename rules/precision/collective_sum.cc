@@ -7,14 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/collective/analysis.h"
-#include "analysis/collective/broken.h"
-#include "analysis/collective/compression_verdict.h"
-#include "analysis/collective/tally.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/statistics/alpha_split.h"
-#include "analysis/statistics/bias_forecast.h"
-#include "analysis/statistics/e_bh.h"
+#include "analysis/collective/collective.h"
+#include "analysis/frame/frame.h"
+#include "analysis/statistics/statistics.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -6,13 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/sample/values.h"
-#include "analysis/sums/rounding.h"
-#include "analysis/tensor/stochastic_chance.h"
-#include "analysis/tensor/update_options.h"
-#include "analysis/tensor/update_window.h"
+#include "analysis/frame/frame.h"
+#include "analysis/sample/sample.h"
+#include "analysis/sums/sums.h"
+#include "analysis/tensor/tensor.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
 

@@ -4,9 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/sample/values.h"
+#include "analysis/frame/frame.h"
+#include "analysis/sample/sample.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
 

@@ -6,12 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/collective/case/call.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/sample/values.h"
-#include "analysis/tensor/block_fit_verdict.h"
-#include "analysis/tensor/cast_mass.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
+#include "analysis/sample/sample.h"
+#include "analysis/tensor/tensor.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
 

@@ -8,12 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/product/analysis.h"
-#include "analysis/statistics/alpha_split.h"
-#include "analysis/statistics/bias_forecast.h"
-#include "analysis/statistics/bias_stream.h"
+#include "analysis/frame/frame.h"
+#include "analysis/product/product.h"
+#include "analysis/statistics/statistics.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

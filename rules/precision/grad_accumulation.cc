@@ -7,13 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/statistics/alpha_split.h"
-#include "analysis/statistics/bias_forecast.h"
-#include "analysis/statistics/e_bh.h"
-#include "analysis/tensor/accumulation_case.h"
-#include "analysis/tensor/accumulation_replay.h"
-#include "analysis/tensor/accumulation_tally.h"
+#include "analysis/frame/frame.h"
+#include "analysis/statistics/statistics.h"
+#include "analysis/tensor/tensor.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -10,9 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/tensor/loss_means.h"
+#include "analysis/frame/frame.h"
+#include "analysis/tensor/tensor.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -7,13 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/collective/case/join.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/tensor/non_finite_late.h"
-#include "analysis/tensor/non_finite_scalars.h"
-#include "analysis/tensor/non_finite_trace.h"
-#include "analysis/tensor/non_finite_words.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
+#include "analysis/tensor/tensor.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
 

@@ -4,10 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/sample/values.h"
-#include "analysis/tensor/position_rows.h"
+#include "analysis/frame/frame.h"
+#include "analysis/sample/sample.h"
+#include "analysis/tensor/tensor.h"
 #include "base/half.h"
 #include "rules/catalogue.h"
 

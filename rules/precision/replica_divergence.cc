@@ -8,10 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/collective/case/outputs.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/tensor/replica_copies.h"
+#include "analysis/collective/case/case.h"
+#include "analysis/frame/frame.h"
+#include "analysis/tensor/tensor.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/routing/call/case.h"
+#include "analysis/frame/frame.h"
+#include "analysis/routing/call/call.h"
 #include "base/load.h"
 #include "rules/catalogue.h"
 

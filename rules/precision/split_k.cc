@@ -3,9 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
-#include "analysis/product/analysis.h"
+#include "analysis/frame/frame.h"
+#include "analysis/product/product.h"
 #include "rules/catalogue.h"
 
 namespace plumbline::rules {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/level_name.h"
+#include "analysis/frame/frame.h"
 #include "base/printable.h"
 #include "server/settings/alert_config.h"
 

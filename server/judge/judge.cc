@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "analysis/processes/hang_verdict.h"
-#include "analysis/processes/process_end.h"
+#include "analysis/processes/processes.h"
 #include "rules/engine/told_closes.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/archive_proto.h"
+#include "analysis/frame/frame.h"
 #include "base/archive.h"
 #include "server/judge/judge.h"
 #include "server/process/log.h"

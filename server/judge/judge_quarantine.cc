@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/processes/hang_verdict.h"
+#include "analysis/processes/processes.h"
 #include "rules/engine/told_closes.h"
 #include "server/judge/judge.h"
 #include "server/process/log.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 #include "rules/rule.h"
 #include "server/judge/quarantine_file.h"
 #include "server/process/log.h"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "analysis/frame/level_name.h"
+#include "analysis/frame/frame.h"
 #include "base/clock.h"
 #include "base/printable.h"
 #include "rules/engine/rank_progress.h"

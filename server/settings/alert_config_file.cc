@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/level_name.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::server {
 namespace {

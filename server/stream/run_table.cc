@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/frame/archive_proto.h"
+#include "analysis/frame/frame.h"
 #include "base/printable.h"
 #include "rules/engine/series.h"
 

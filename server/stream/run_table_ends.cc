@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/processes/hang_verdict.h"
-#include "analysis/processes/process_end.h"
+#include "analysis/processes/processes.h"
 #include "server/stream/run_table.h"
 
 namespace plumbline::server {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/core/calls/dlpack.h"
-#include "analysis/routing/intervention/check_router.h"
+#include "analysis/routing/intervention/intervention.h"
 #include "base/half.h"
 #include "base/load.h"
 

@@ -5,8 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/sums/contract.h"
-#include "analysis/sums/fingerprint.h"
+#include "analysis/sums/sums.h"
 
 namespace plumbline::agent {
 namespace {

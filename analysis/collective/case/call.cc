@@ -8,7 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/sample/tensor_reader.h"
+#include "analysis/sample/sample.h"
 #include "base/load.h"
 
 namespace plumbline::rules {

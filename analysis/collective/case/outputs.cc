@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "analysis/sample/tensor_reader.h"
+#include "analysis/sample/sample.h"
 #include "base/load.h"
 
 namespace plumbline::rules {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "analysis/collective/case/call.h"
+#include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/arithmetic.h"
 
 namespace plumbline::rules {

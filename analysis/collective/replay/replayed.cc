@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/collective/case/distinct.h"
+#include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/compensated.h"
 #include "analysis/collective/replay/names.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/collective/case/call.h"
+#include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/candidates.h"
 #include "base/archive.h"
 #include "plumbline/v1/finding.pb.h"

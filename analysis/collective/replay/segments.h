@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/collective/case/call.h"
+#include "analysis/collective/case/case.h"
 
 namespace plumbline::rules {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/collective/case/call.h"
+#include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/arithmetic.h"
 
 namespace plumbline::rules {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/collective/case/call.h"
+#include "analysis/collective/case/case.h"
 #include "analysis/collective/replay/orders.h"
 #include "analysis/collective/replay/segments.h"
 #include "analysis/collective/replay/trees.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/sample/tensor_reader.h"
+#include "analysis/sample/sample.h"
 #include "base/dtype.h"
 #include "plumbline/v1/evidence.pb.h"
 

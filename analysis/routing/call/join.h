@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 

@@ -1,7 +1,7 @@
 // The options that the routing rules share: how much evidence is a proof, and how much a hint.
 #pragma once
 
-#include "analysis/frame/options.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/sample/tensor_reader.h"
+#include "analysis/sample/sample.h"
 #include "base/router/scores.h"
 
 namespace plumbline::rules {

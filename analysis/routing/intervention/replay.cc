@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/routing/call/facts.h"
-#include "analysis/routing/policies/queue.h"
+#include "analysis/routing/call/call.h"
+#include "analysis/routing/policies/policies.h"
 
 namespace plumbline::rules {
 namespace {

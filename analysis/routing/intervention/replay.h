@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/routing/analysis.h"
 #include "analysis/routing/intervention/check_router.h"
 #include "analysis/routing/routers/routers.h"
+#include "analysis/routing/routing.h"
 
 namespace plumbline::rules {
 

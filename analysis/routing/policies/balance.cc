@@ -5,8 +5,7 @@
 #include <map>
 #include <numbers>
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/options.h"
+#include "analysis/routing/call/call.h"
 
 namespace plumbline::rules {
 namespace {

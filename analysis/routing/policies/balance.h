@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/routing/call/case.h"
+#include "analysis/routing/call/call.h"
 
 namespace plumbline::rules {
 

@@ -8,9 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/case.h"
-#include "analysis/routing/call/keys.h"
+#include "analysis/routing/call/call.h"
 
 namespace plumbline::rules {
 

@@ -7,9 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/facts.h"
-#include "analysis/routing/call/options.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/ranked.h"
 
 namespace plumbline::rules {

@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "analysis/routing/call/case.h"
-#include "analysis/routing/call/keys.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/pairs.h"
 #include "analysis/routing/policies/thresholds.h"
 

@@ -4,8 +4,7 @@
 
 #include <vector>
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/case.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
 
 namespace plumbline::rules {

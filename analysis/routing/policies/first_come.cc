@@ -6,7 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/routing/call/facts.h"
+#include "analysis/routing/call/call.h"
 
 namespace plumbline::rules {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/routing/call/keys.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
 #include "analysis/routing/policies/ranked.h"
 #include "base/parallel.h"

@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/case.h"
+#include "analysis/routing/call/call.h"
 
 namespace plumbline::rules {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "analysis/routing/call/options.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/cut.h"
 #include "analysis/routing/policies/table.h"
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "analysis/routing/call/capacity.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/cell_keys.h"
 #include "base/router/scores.h"
 

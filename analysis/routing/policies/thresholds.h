@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/case.h"
-#include "analysis/routing/call/keys.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/cell_keys.h"
 #include "analysis/routing/policies/ranked.h"
 

@@ -9,8 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/routing/call/capacity.h"
-#include "analysis/routing/call/case.h"
+#include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/ranked.h"
 
 namespace plumbline::rules {

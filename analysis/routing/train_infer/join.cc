@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/verdicts.h"
+#include "analysis/frame/frame.h"
 
 namespace plumbline::rules {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/frame/step.h"
+#include "analysis/frame/frame.h"
 #include "analysis/routing/train_infer/join.h"
 #include "base/archive.h"
 

@@ -1,0 +1,9 @@
+// What is said of one collective: proved, bounded or biased; and of a compressed one over steps.
+// The room's entry: who stands outside includes this header alone.
+#pragma once
+
+#include "analysis/collective/analysis.h"             // IWYU pragma: export
+#include "analysis/collective/broken.h"               // IWYU pragma: export
+#include "analysis/collective/compression_verdict.h"  // IWYU pragma: export
+#include "analysis/collective/errors.h"               // IWYU pragma: export
+#include "analysis/collective/tally.h"                // IWYU pragma: export

@@ -1,0 +1,13 @@
+// What every rule and every analysis is given, and how it answers: closed steps, runs, options,
+// verdicts. The room's entry: who stands outside includes this header alone.
+#pragma once
+
+#include "analysis/frame/archive_proto.h"  // IWYU pragma: export
+#include "analysis/frame/hash_fields.h"    // IWYU pragma: export
+#include "analysis/frame/item_verdicts.h"  // IWYU pragma: export
+#include "analysis/frame/level_name.h"     // IWYU pragma: export
+#include "analysis/frame/options.h"        // IWYU pragma: export
+#include "analysis/frame/run_summary.h"    // IWYU pragma: export
+#include "analysis/frame/step.h"           // IWYU pragma: export
+#include "analysis/frame/verdict_sink.h"   // IWYU pragma: export
+#include "analysis/frame/verdicts.h"       // IWYU pragma: export

@@ -1,0 +1,7 @@
+// How processes end, hang and come late. The room's entry: who stands outside includes this
+// header alone.
+#pragma once
+
+#include "analysis/processes/hang_verdict.h"  // IWYU pragma: export
+#include "analysis/processes/late_verdict.h"  // IWYU pragma: export
+#include "analysis/processes/process_end.h"   // IWYU pragma: export

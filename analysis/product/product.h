@@ -1,0 +1,7 @@
+// Which accumulator gave the sampled elements of a matrix product, and whether it is the declared
+// one. The room's entry: who stands outside includes this header alone.
+#pragma once
+
+#include "analysis/product/analysis.h"        // IWYU pragma: export
+#include "analysis/product/case.h"            // IWYU pragma: export
+#include "analysis/product/held_contracts.h"  // IWYU pragma: export

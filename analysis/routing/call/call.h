@@ -1,0 +1,10 @@
+// One recorded router call, decoded and checked: who chose what, who was kept, who was full. The
+// room's entry: who stands outside includes this header alone.
+#pragma once
+
+#include "analysis/routing/call/capacity.h"  // IWYU pragma: export
+#include "analysis/routing/call/case.h"      // IWYU pragma: export
+#include "analysis/routing/call/facts.h"     // IWYU pragma: export
+#include "analysis/routing/call/join.h"      // IWYU pragma: export
+#include "analysis/routing/call/keys.h"      // IWYU pragma: export
+#include "analysis/routing/call/options.h"   // IWYU pragma: export

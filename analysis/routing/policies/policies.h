@@ -1,0 +1,14 @@
+// Policies replayed on a recorded call: which of them give every assignment. The room's entry:
+// who stands outside includes this header alone.
+#pragma once
+
+#include "analysis/routing/policies/balance.h"       // IWYU pragma: export
+#include "analysis/routing/policies/cell_keys.h"     // IWYU pragma: export
+#include "analysis/routing/policies/columns.h"       // IWYU pragma: export
+#include "analysis/routing/policies/first_come.h"    // IWYU pragma: export
+#include "analysis/routing/policies/nothing_kept.h"  // IWYU pragma: export
+#include "analysis/routing/policies/pairs.h"         // IWYU pragma: export
+#include "analysis/routing/policies/patterns.h"      // IWYU pragma: export
+#include "analysis/routing/policies/queue.h"         // IWYU pragma: export
+#include "analysis/routing/policies/ranked.h"        // IWYU pragma: export
+#include "analysis/routing/policies/thresholds.h"    // IWYU pragma: export

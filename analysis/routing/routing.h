@@ -1,0 +1,8 @@
+// What is proved of a recorded router call, and what speaks against it. The room's entry: who
+// stands outside includes this header alone.
+#pragma once
+
+#include "analysis/routing/analysis.h"  // IWYU pragma: export
+#include "analysis/routing/causes.h"    // IWYU pragma: export
+#include "analysis/routing/checked.h"   // IWYU pragma: export
+#include "analysis/routing/reasons.h"   // IWYU pragma: export

@@ -1,0 +1,10 @@
+// Tests that may be looked at for ever, and how their alpha is shared out. The room's entry: who
+// stands outside includes this header alone.
+#pragma once
+
+#include "analysis/statistics/alpha_split.h"    // IWYU pragma: export
+#include "analysis/statistics/bias_forecast.h"  // IWYU pragma: export
+#include "analysis/statistics/bias_stream.h"    // IWYU pragma: export
+#include "analysis/statistics/cluster_sums.h"   // IWYU pragma: export
+#include "analysis/statistics/e_bh.h"           // IWYU pragma: export
+#include "analysis/statistics/sum_error.h"      // IWYU pragma: export
