@@ -1,17 +1,20 @@
-"""The links of README.md, CONTRIBUTING.md and docs/ lead somewhere, and the rules that they name exist."""
+"""The links of README.md, CONTRIBUTING.md, docs/ and the rooms' READMEs lead somewhere; the rules and files that they name exist."""
 
+import fnmatch
 import pathlib
 import re
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+FOLDERS = ("base", "proto", "transport", "kernels", "analysis", "rules", "probes", "agent", "server", "audit")
+ROOMS = sorted(page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("README.md"))
 
 
 class Links(unittest.TestCase):
     def test_every_relative_link_exists(self):
         followed = 0
-        for page in PAGES:
+        for page in PAGES + ROOMS:
             for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
                 if re.match(r"[a-z]+:", link):
                     continue
@@ -19,6 +22,17 @@ class Links(unittest.TestCase):
                 with self.subTest(page=page.name, link=link):
                     self.assertTrue((page.parent / link).exists())
         self.assertGreater(followed, 20)
+
+    def test_every_file_that_a_room_names_exists(self):
+        files = [f"/{path.relative_to(REPOSITORY)}" for folder in (*FOLDERS, "tests")
+                 for path in (REPOSITORY / folder).rglob("*")]
+        named = 0
+        for page in ROOMS:
+            for name in re.findall(r"`([\w/*]+\.(?:h|cc|cu|py|proto|inc))`", page.read_text()):
+                named += 1
+                with self.subTest(page=str(page.relative_to(REPOSITORY)), file=name):
+                    self.assertTrue(fnmatch.filter(files, f"*/{name}"))
+        self.assertGreater(named, 300)
 
     def test_every_rule_that_is_named_exists(self):
         known = set(re.findall(r'"([a-z]+/[a-z-]+)"',

@@ -71,7 +71,7 @@ class MetricsTest : public testing::Test {
 
 TEST(Metrics, EveryCounterHasOne) {
   const std::set<std::string> counters =
-      Matches(ReadFile(std::string(kSource) + "/server/counters.h"),
+      Matches(ReadFile(std::string(kSource) + "/server/process/counters.h"),
               "std::atomic<uint64_t> ([a-z_]+)\\{0\\}");
   EXPECT_GE(counters.size(), 18u);
   std::set<std::string> shown, names;
