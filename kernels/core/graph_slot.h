@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/core/copy_element.h"
 
 namespace plumbline {
 
@@ -118,6 +119,32 @@ PLUMB_HD inline void EndReplay(const GraphCall& call) {
   internal::CountOne(&WorkOf(section)->done);
   slot->section = --slot->left == 0 ? 0 : section + slot->stride;
   slot->stride = slot->later_stride;
+}
+
+// One of `threads` threads' part in each of what follows, of a section that may be written.
+
+PLUMB_HD inline void CopyRows(uint64_t section, int64_t thread, int64_t threads) {
+  const GraphWork& work = *WorkOf(section);
+  for (uint32_t c = 0; c < work.copies; ++c) {
+    const GraphCopy& copy = work.copy[c];
+    for (int64_t i = thread; i < copy.rows * copy.columns; i += threads) {
+      const int64_t from =
+          i / copy.columns * copy.row_stride + i % copy.columns * copy.column_stride;
+      internal::CopyElement(copy.data, from, copy.size, PlaceIn(section, copy.to), i);
+    }
+  }
+}
+
+PLUMB_HD inline void PutResults(uint64_t section, const uint32_t* results, uint64_t words,
+                                uint64_t thread, uint64_t threads) {
+  auto* to = reinterpret_cast<uint32_t*>(PlaceIn(section, WorkOf(section)->results_at));
+  for (uint64_t i = thread; i < words; i += threads) to[i] = results[i];
+}
+
+// The device keeps zeros for the next replay, whatever became of this one.
+PLUMB_HD inline void ClearResults(uint32_t* results, uint64_t words, uint64_t thread,
+                                  uint64_t threads) {
+  for (uint64_t i = thread; i < words; i += threads) results[i] = 0;
 }
 
 }  // namespace plumbline

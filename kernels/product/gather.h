@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "base/tensor_view.h"
+#include "kernels/core/copy_element.h"
 
 namespace plumbline {
 
@@ -96,23 +97,6 @@ PLUMB_HD inline int64_t ProductThreads(const ProductPlan& p) {
 }
 
 namespace internal {
-
-PLUMB_HD inline void CopyElement(const void* from, int64_t at, uint32_t size, unsigned char* to,
-                                 int64_t i) {
-  switch (size) {
-    case 8:
-      reinterpret_cast<uint64_t*>(to)[i] = static_cast<const uint64_t*>(from)[at];
-      break;
-    case 4:
-      reinterpret_cast<uint32_t*>(to)[i] = static_cast<const uint32_t*>(from)[at];
-      break;
-    case 2:
-      reinterpret_cast<uint16_t*>(to)[i] = static_cast<const uint16_t*>(from)[at];
-      break;
-    default:
-      to[i] = static_cast<const unsigned char*>(from)[at];
-  }
-}
 
 PLUMB_HD inline ProductPair PairAt(const ProductPlan& p, int32_t i) {
   // Square samples need no search.
