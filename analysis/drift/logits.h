@@ -8,6 +8,7 @@
 
 #include "analysis/drift/moments.h"
 #include "base/archive.h"
+#include "plumbline/v1/evidence.pb.h"
 
 namespace plumbline::rules {
 

@@ -7,6 +7,7 @@
 #include "kernels/core/cuda_gate.h"
 #include "kernels/device/graph_deliver.h"
 #include "kernels/device/graph_device.h"
+#include "kernels/product/gather.h"
 
 namespace plumbline {
 namespace {
