@@ -9,6 +9,7 @@
 #include "analysis/drift/moments.h"
 #include "base/archive.h"
 #include "plumbline/v1/evidence.pb.h"
+#include "plumbline/v1/finding.pb.h"
 
 namespace plumbline::rules {
 
