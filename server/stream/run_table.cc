@@ -288,11 +288,12 @@ v1::RanksGone::Cause RunTable::CauseOf(const Role& role, RankState& rank, int64_
   return rank.server_left ? v1::RanksGone::CAUSE_SERVER_AWAY : v1::RanksGone::CAUSE_STREAM_BROKEN;
 }
 
-std::vector<v1::RanksGone> RunTable::TakeGone(Time now) {
-  std::map<int, v1::RanksGone> gone;  // by cause
+std::vector<v1::RanksGone> RunTable::TakeGone(Time now, const Skip& skip) {
+  std::vector<v1::RanksGone> list;
   for (auto& [name, run] : runs_) {
-    if (run.ended) continue;
-    std::map<int, int64_t> slowest;  // by role
+    if (run.ended || (skip && skip(name))) continue;
+    std::map<int, v1::RanksGone> gone;  // by cause
+    std::map<int, int64_t> slowest;     // by role
     for (const auto& [id, role] : run.roles) slowest[id] = Slowest(run, id);
     for (auto& [key, rank] : run.ranks) {
       Role& role = run.roles[key.first];
@@ -315,11 +316,10 @@ std::vector<v1::RanksGone> RunTable::TakeGone(Time now) {
       group.set_role(static_cast<v1::Role>(id));
       group.set_world_size(role.world);
     }
-  }
-  std::vector<v1::RanksGone> list;
-  for (auto& [cause, ranks] : gone) {
-    ranks.set_cause(static_cast<v1::RanksGone::Cause>(cause));
-    list.push_back(std::move(ranks));
+    for (auto& [cause, ranks] : gone) {
+      ranks.set_cause(static_cast<v1::RanksGone::Cause>(cause));
+      list.push_back(std::move(ranks));
+    }
   }
   return list;
 }
@@ -383,10 +383,10 @@ bool RunTable::AllRanksOver(const Run& run) const {
          });
 }
 
-std::vector<std::string> RunTable::TakeEnded() {
+std::vector<std::string> RunTable::TakeEnded(const Skip& skip) {
   std::vector<std::string> ended;
   for (auto& [name, run] : runs_) {
-    if (run.ended || run.ranks.empty() || !AllRanksOver(run)) continue;
+    if (run.ended || (skip && skip(name)) || run.ranks.empty() || !AllRanksOver(run)) continue;
     run.ended = true;
     ended.push_back(name);
   }
@@ -413,7 +413,7 @@ void RunTable::AddLate(const std::string& run, const std::string& cause, uint64_
   (*info.mutable_late_by_cause())[cause] += items;
 }
 
-std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) const {
+std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) {
   std::vector<std::string> runs;
   for (const v1::Source& source : batch.sources()) {
     if (std::find(runs.begin(), runs.end(), source.run()) == runs.end())

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -69,12 +70,15 @@ class RunTable {
   // may those that never came.
   void DisconnectAll(Time now);
 
-  // Ranks whose grace ended, each reported once, by cause.
-  std::vector<v1::RanksGone> TakeGone(Time now);
+  // Of some runs nothing is decided now: what was said of them waits to be heard.
+  using Skip = std::function<bool(const std::string& run)>;
+
+  // Ranks whose grace ended, each reported once, by run and cause.
+  std::vector<v1::RanksGone> TakeGone(Time now, const Skip& skip = nullptr);
   // Up to where the lagging steps may be closed over who lags, and over whom. False: not at all.
   bool MayClose(const std::string& run, const rules::Lag& lag, v1::StepsClosed* closed) const;
   // Runs of which processes ended badly, a moment ago: those that followed have had time to say so.
-  std::vector<std::string> TakeBadEnds(Time now);
+  std::vector<std::string> TakeBadEnds(Time now, const Skip& skip = nullptr);
   // Of the runs below, each once: ... and the steps of those that hung go on; the run that had died
   // was begun again, or who was gone is back. `rule`: whose incidents are over.
   struct WentOn {
@@ -82,12 +86,12 @@ class RunTable {
     std::string rule;
     std::string why;
   };
-  std::vector<WentOn> TakeWentOn();
+  std::vector<WentOn> TakeWentOn(const std::vector<std::string>* runs = nullptr);  // null: any
   // What was told of them. `restarted`: a later attempt had begun when it was.
   void NoteDied(const std::string& run, bool restarted);
   void NoteHung(const v1::RanksHung& hung);
   // Runs in which every rank has finished or is gone, each reported once until it reports again.
-  std::vector<std::string> TakeEnded();
+  std::vector<std::string> TakeEnded(const Skip& skip = nullptr);
 
   // What a former process found by the two above.
   void SetGone(const v1::RanksGone& gone);
@@ -102,7 +106,7 @@ class RunTable {
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   // Evidence came after its step had been closed.
   void AddLate(const std::string& run, const std::string& cause, uint64_t items);
-  std::vector<std::string> RunsOf(const v1::Batch& batch) const;
+  static std::vector<std::string> RunsOf(const v1::Batch& batch);
 
   // Everything but times: call DisconnectAll after reading.
   void Persist(Archive& archive);
