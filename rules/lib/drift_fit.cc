@@ -24,7 +24,8 @@ void ClusteredMean::EndSequence() {
 
 double ClusteredMean::standard_error() const {
   const double n = count();
-  return Corrected(sums_.Quadratic({-mean() / n, 1 / n}), sums_.clusters());
+  const ClusterSums<2>::Vector influence = {-mean() / n, 1 / n};
+  return contexts_.Error(influence, Corrected(sums_.Quadratic(influence), sums_.clusters()));
 }
 
 void ClusteredSlope::EndSequence() {
@@ -34,6 +35,7 @@ void ClusteredSlope::EndSequence() {
 
 void ClusteredSlope::Merge(const ClusteredSlope& other) {
   sums_.Merge(other.sums_);
+  contexts_.Merge(other.contexts_);
   yy_ += other.yy_;
 }
 
@@ -58,7 +60,8 @@ SlopeFit ClusteredSlope::Fit() const {
   // Score of a token: (x - mx)(y - my - slope (x - mx)), in terms of the sums.
   const double b = fit.slope;
   const ClusterSums<5>::Vector score = {mx * my - b * mx * mx, -my + 2 * b * mx, -mx, -b, 1};
-  fit.standard_error = Corrected(sums_.Quadratic(score), sums_.clusters()) / (n * fit.variance_x);
+  const double by_sequence = Corrected(sums_.Quadratic(score), sums_.clusters());
+  fit.standard_error = contexts_.Error(score, by_sequence) / (n * fit.variance_x);
   return fit;
 }
 
