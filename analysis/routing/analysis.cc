@@ -336,8 +336,7 @@ bool RoutingAnalysis::pairs_speak(double bits) const {
 
 std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step) {
   using List = std::vector<std::shared_ptr<const RoutingAnalysis>>;
-  auto& slot = (*step.shared)["routing"];
-  if (slot == nullptr) {
+  const auto analyse = [&] {
     auto list = std::make_shared<List>();
     for (RoutingCall& call : JoinRanks(step)) {
       list->push_back(nullptr);
@@ -351,9 +350,9 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
       if (a->blocked.empty()) Analyse(*a, *call.routing, step.world_size);
       list->back() = std::move(a);
     }
-    slot = list;
-  }
-  return *static_cast<const List*>(slot.get());
+    return list;
+  };
+  return *step.cache.Get<const List>(analyse);
 }
 
 std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {

@@ -30,25 +30,20 @@ std::optional<v1::Verdict> BlocksFinding(const MatmulCase& c, const BlockFit& fi
                         [](const Kind& a, const Kind& b) { return a.count < b.count; });
   const double share = fit.share(worst.count);
   if (!(share >= kShareOfBlocks)) return std::nullopt;
-  v1::Verdict verdict = MakeFinding(
-      {.level = v1::LEVEL_WARNING,
-       .strength = v1::STRENGTH_HEURISTIC,
-       .title = absl::StrFormat("scales of %s's blocks do not fit its values", of_a ? "A" : "B"),
-       .explanation =
-           absl::StrFormat("%.0f %% of %d blocks of %d values %s (%g).", 100 * share, fit.blocks,
-                           c.block, worst.words, (of_a ? c.a_format : c.b_format).max_finite),
-       .cause = worst.cause,
-       .measured = "share of the blocks",
-       .value = share,
-       .unit = "share",
-       .threshold = kShareOfBlocks,
-       .threshold_source = "customary",
-       .fix = "Take the scale from the block's own largest value at the step itself (Transformer "
-              "Engine Float8CurrentScaling, MXFP8BlockScaling), a smaller block, or a rotation "
-              "that spreads outliers.",
-       .confidence = 0.5});
-  verdict.mutable_finding()->set_sample_size(fit.blocks);
-  return verdict;
+  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+  found.Title(absl::StrFormat("scales of %s's blocks do not fit its values", of_a ? "A" : "B"))
+      .Explain(absl::StrFormat("%.0f %% of %d blocks of %d values %s (%g).", 100 * share,
+                               fit.blocks, c.block, worst.words,
+                               (of_a ? c.a_format : c.b_format).max_finite))
+      .Cause(worst.cause, 0.5)
+      .Measured("share of the blocks", share, "share")
+      .Threshold(kShareOfBlocks, "customary")
+      .Fix(
+          "Take the scale from the block's own largest value at the step itself (Transformer "
+          "Engine Float8CurrentScaling, MXFP8BlockScaling), a smaller block, or a rotation "
+          "that spreads outliers.")
+      .Samples(fit.blocks);
+  return found.Take();
 }
 
 }  // namespace

@@ -212,26 +212,25 @@ absl::Status Quarantine::SaveLocked() const {
 }
 
 v1::Verdict Quarantine::VerdictOf(const v1::QuarantinedRun& run) {
-  v1::Verdict verdict;
+  rules::FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+  found.Title("the run is in quarantine: it is kept and not judged")
+      .Explain(absl::StrCat(
+          "Of this run nothing is judged: ", run.reason(),
+          ". What it sends is acknowledged and kept in the journal. Other runs are judged as "
+          "ever."))
+      .Cause(kCause, 1)
+      .Fix(
+          "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), "
+          "then plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or "
+          "plumb runs --drop RUN: it never is, and what it sends is refused.")
+      .Witness("entry", static_cast<double>(run.entry()));
+  v1::Verdict verdict = found.Take();
+  // No engine says these of it.
   verdict.set_rule(kRule);
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
   verdict.mutable_site()->set_run(run.run());
   verdict.mutable_site()->set_op(kCause);  // one finding a cause, as of late evidence
   v1::Finding& finding = *verdict.mutable_finding();
   finding.set_rule(kRule);
-  finding.set_level(v1::LEVEL_ERROR);
-  finding.set_strength(v1::STRENGTH_PROVED);
-  finding.set_title("the run is in quarantine: it is kept and not judged");
-  finding.set_explanation(absl::StrCat(
-      "Of this run nothing is judged: ", run.reason(),
-      ". What it sends is acknowledged and kept in the journal. Other runs are judged as ever."));
-  finding.mutable_cause()->set_id(kCause);
-  finding.mutable_cause()->set_confidence(1);
-  finding.set_fix(
-      "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), then "
-      "plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or plumb "
-      "runs --drop RUN: it never is, and what it sends is refused.");
-  rules::Put(*finding.mutable_witness(), "entry", static_cast<double>(run.entry()));
   *finding.mutable_site() = verdict.site();
   finding.set_fingerprint(rules::Fingerprint(kRule, verdict.site()));
   return verdict;
