@@ -19,8 +19,8 @@ constexpr std::chrono::seconds kFlushTime{10};
 
 void Judge::PersistReports(Archive& archive) {
   archive.Version(1);
-  archive.Section("runs", [&] { archive(runs_); });
-  archive.Section("reports", [&] { archive(reports_); });
+  archive.Section("runs", [&]() PLUMB_REQUIRES(mutex_) { archive(runs_); });
+  archive.Section("reports", [&]() PLUMB_REQUIRES(mutex_) { archive(reports_); });
   archive.Section("incidents", [&] {
     v1::IncidentBookState state;
     if (!archive.reading()) state = book_->Checkpoint();
@@ -38,7 +38,7 @@ Checkpoint Judge::TakeCheckpoint() {
   Archive archive;
   std::vector<KnownRank> ranks;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     PersistReports(archive);
     ranks = runs_.Ranks();
   }
@@ -55,7 +55,7 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   }
   if (auto s = engine_->Restore(engine->second); !s.ok()) return s;
   Archive archive(server->second);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   PersistReports(archive);
   archive.End();
   // The engine knows something now and the rest does not: the caller starts over with a new judge.
