@@ -1,10 +1,10 @@
 #include "server/ingest/name_book.h"
 
-#include <mutex>
 #include <set>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 
 namespace plumbline::server {
 namespace {
@@ -22,11 +22,11 @@ uint64_t HashOf(const v1::Loss& loss) {
 std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std::string& owner,
                                               absl::Status* full) {
   {
-    std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     const auto found = runs_.find(run);
     if (found != runs_.end()) return found->second;
   }
-  std::lock_guard lock(mutex_);
+  const WriterLock lock(mutex_);
   if (const auto found = runs_.find(run); found != runs_.end()) return found->second;
   const bool all = runs_.size() >= max_runs_;
   if (all || runs_of_[owner] >= shares_.Part(owner, max_runs_)) {
@@ -37,14 +37,11 @@ std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std:
     return nullptr;
   }
   ++runs_of_[owner];
-  auto& made = runs_[run];
-  made = std::make_shared<Run>();
-  made->owner = owner;
-  return made;
+  return runs_[run] = std::make_shared<Run>(owner);
 }
 
 std::string NameBook::OwnerOf(const std::string& run) const {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = runs_.find(run);
   return found == runs_.end() ? "" : found->second->owner;
 }
@@ -57,10 +54,10 @@ absl::Status NameBook::AddRun(const std::string& run, const std::string& owner) 
 
 absl::Status NameBook::Add(const std::string& name, Run* run, uint64_t hash) {
   {
-    std::shared_lock lock(run->mutex);
+    const ReaderLock lock(run->mutex);
     if (run->names.contains(hash)) return absl::OkStatus();
   }
-  std::lock_guard lock(run->mutex);
+  const WriterLock lock(run->mutex);
   if (run->names.size() < max_names_) {
     run->names.insert(hash);
     return absl::OkStatus();

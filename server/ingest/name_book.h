@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,6 +13,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 #include "server/stream/shares.h"
 
@@ -40,9 +40,10 @@ class NameBook {
 
  private:
   struct Run {
-    std::shared_mutex mutex;
-    std::unordered_set<uint64_t> names;
-    std::string owner;
+    explicit Run(std::string owner_name) : owner(std::move(owner_name)) {}
+    const std::string owner;
+    SharedMutex mutex;
+    std::unordered_set<uint64_t> names PLUMB_GUARDED_BY(mutex);
   };
   std::shared_ptr<Run> Find(const std::string& run, const std::string& owner, absl::Status* full);
   absl::Status Add(const std::string& name, Run* run, uint64_t hash);
@@ -52,9 +53,10 @@ class NameBook {
 
   const size_t max_runs_, max_names_;
   const Shares shares_;
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_;
-  std::map<std::string, size_t> runs_of_;  // by owner
+  mutable SharedMutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_
+      PLUMB_GUARDED_BY(mutex_);
+  std::map<std::string, size_t> runs_of_ PLUMB_GUARDED_BY(mutex_);  // by owner
 };
 
 }  // namespace plumbline::server

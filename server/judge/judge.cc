@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
       [store = options.store](const rules::StepSeries& series) { store->AddSeries(series); });
   judge->engine_->SetOnLate(
       [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
-        std::lock_guard lock(j->mutex_);
+        const MutexLock lock(j->mutex_);
         j->runs_.AddLate(run, cause, items);
       });
   return judge;
@@ -173,7 +173,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   apply_until(JournalReader::kAll);
   KeepWithinBudget();
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.DisconnectAll(Now());
   }
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
@@ -185,7 +185,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
 void Judge::TellFoundAgain() {
   for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {
     const bool over = [&, run = finding.site().run()] {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       return runs_.Ended(run);
     }();
     if (!over && on_finding_) on_finding_(finding);
@@ -234,7 +234,7 @@ void Judge::Handle(JudgeItem item) {
       KeepWithinBudget();
       return;
     case JudgeItem::Kind::kConnected: {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const v1::Source& s : *item.sources)
         runs_.Connected(item.stream_id, s, item.backlog, now, UnixNanos());
       return;
@@ -242,12 +242,12 @@ void Judge::Handle(JudgeItem item) {
     case JudgeItem::Kind::kBeat: {
       item.beat->on_its_way = false;  // what comes from now on is said by another one
       const bool backlog = item.beat->backlog;
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const v1::Source& s : *item.sources) runs_.Beat(item.stream_id, s, backlog, now);
       return;
     }
     case JudgeItem::Kind::kDisconnected: {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const v1::Source& s : *item.sources)
         runs_.Disconnected(item.stream_id, s, now, item.process_ended);
       return;
@@ -267,7 +267,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   const std::shared_ptr<const v1::Batch>& batch = parsed.batch;
   std::vector<std::string> runs;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), unix_ns_);
     runs = runs_.RunsOf(*batch);
   }
@@ -291,7 +291,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
 void Judge::CloseWhatWentOn() {
   std::vector<RunTable::WentOn> list;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     list = runs_.TakeWentOn();
   }
   for (const RunTable::WentOn& w : list) book_->WentOn(w.run, w.rule, w.why);
@@ -304,7 +304,7 @@ void Judge::SetClosedStep(const std::string& run) {
 void Judge::ShowClosedStep(const std::string& run) {
   const int64_t step = engine_->closed_step(run);
   book_->StepClosed(run, step);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   runs_.SetClosedStep(run, step);
 }
 
@@ -321,7 +321,7 @@ void Judge::CloseOverTheSlow() {
     for (const rules::Lag& lag : engine_->Lagging(run)) {
       v1::JudgeEvent event;
       const bool may = [&] {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return runs_.MayClose(run, lag, event.mutable_steps_closed());
       }();
       if (may) (void)KeepAndApply(std::move(event));
@@ -335,7 +335,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   std::vector<v1::RanksGone> gone;
   std::vector<std::string> ended, awaited, bad;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     awaited = runs_.TakeAwaited(awake_.At(now), kAwaitQuietly);
     gone = runs_.TakeGone(awake_.At(now));
     ended = runs_.TakeEnded();
@@ -405,11 +405,11 @@ void Judge::Apply(const v1::JudgeEvent& event) {
   if (event.has_ranks_gone()) {
     LogGone(event.ranks_gone());
     for (const v1::Source& source : event.ranks_gone().sources()) SetClosedStep(source.run());
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.SetGone(event.ranks_gone());
   }
   if (event.has_ended()) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.SetEndsJudged(event.ended().run());
   }
   if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
@@ -418,13 +418,13 @@ void Judge::Apply(const v1::JudgeEvent& event) {
     store_->FinishRun(run);
     liveness_.Forget(run);
     LogInfo("run {:?}: over", run);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.SetEnded(run);
     runs_.SetAllClosed(run);
   }
   if (event.has_hung()) {
     engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.NoteHung(event.hung());
   }
   if (event.has_suppressions()) {
@@ -442,7 +442,7 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
   rules::Report::Change change;
   v1::Finding finding;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     RunReport& run = reports_[verdict.site().run()];
     const uint64_t left_out = run.report.left_out();
     change = run.report.Add(verdict);
@@ -475,14 +475,14 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
 }
 
 std::vector<KnownRank> Judge::Ranks() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return runs_.Ranks();
 }
 
 std::vector<v1::RunInfo> Judge::Runs() const {
   std::vector<v1::RunInfo> list;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     list = runs_.List();
   }
   for (v1::QuarantinedRun& run : quarantine_->List()) {
@@ -505,13 +505,13 @@ std::vector<v1::RunInfo> Judge::Runs() const {
 }
 
 RunKnown Judge::Known(const std::string& run) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return runs_.Known(run);
 }
 
 v1::ListVerdictsResponse Judge::Verdicts(const std::string& run) const {
   v1::ListVerdictsResponse response;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, entry] : reports_) {
     if (!run.empty() && run != name) continue;
     for (const v1::Verdict* verdict : entry.report.verdicts()) *response.add_verdicts() = *verdict;

@@ -11,13 +11,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/busy.h"
+#include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
@@ -188,7 +188,7 @@ class Judge {
   void CloseWhatWentOn();
   void CheckpointIfDue();
   Checkpoint TakeCheckpoint();
-  void PersistReports(Archive& archive);
+  void PersistReports(Archive& archive) PLUMB_REQUIRES(mutex_);
   bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
   IncidentBook* const book_;
@@ -237,11 +237,11 @@ class Judge {
     uint64_t inconclusive = 0;
     void Persist(Archive& archive) { archive(report, judged, inconclusive); }
   };
-  mutable std::mutex mutex_;  // guards the two below, which queries read
-  RunTable runs_;
-  std::map<std::string, RunReport> reports_;
-  mutable std::mutex owners_mutex_;
-  std::function<Owner(const std::string& run)> owner_of_;
+  mutable Mutex mutex_;  // guards the two below, which queries read
+  RunTable runs_ PLUMB_GUARDED_BY(mutex_);
+  std::map<std::string, RunReport> reports_ PLUMB_GUARDED_BY(mutex_);
+  mutable Mutex owners_mutex_;
+  std::function<Owner(const std::string& run)> owner_of_ PLUMB_GUARDED_BY(owners_mutex_);
 
   std::atomic<uint64_t> judged_entry_{0};
   std::atomic<int64_t> unix_ns_{0};

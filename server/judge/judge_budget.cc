@@ -40,13 +40,13 @@ void Judge::KeepWithinBudget() {
 }
 
 void Judge::SetOwners(std::function<Owner(const std::string& run)> owner_of) {
-  std::lock_guard lock(owners_mutex_);
+  const MutexLock lock(owners_mutex_);
   owner_of_ = std::move(owner_of);
 }
 
 // A tenant with many runs must not make another one's large run the first to go.
 std::string Judge::WhoGivesWay() const {
-  std::lock_guard lock(owners_mutex_);
+  const MutexLock lock(owners_mutex_);
   if (!owner_of_) return engine_->LargestRun();
   struct Held {
     double above = 0;  // bytes, as if the share were all

@@ -118,7 +118,7 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   }
   LogInfo("run {:?}: judged again, as {:?} asks", run.run(), who);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     reports_.erase(run.run());
   }
   engine_->Drop(run.run());

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "server/store/store_writer.h"
 
 namespace plumbline::server {
@@ -21,22 +20,22 @@ class JobQueue {
 
   // Waits while more than the limit is queued. Returns how long that was.
   std::chrono::nanoseconds Push(StoreJob job, size_t bytes) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const auto start = std::chrono::steady_clock::now();
     const bool full = bytes_ > max_bytes_;
-    room_.wait(lock, [this] { return bytes_ <= max_bytes_ || closed_; });
+    room_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return bytes_ <= max_bytes_ || closed_; });
     const auto end = full ? std::chrono::steady_clock::now() : start;
     bytes_ += bytes;
     jobs_.emplace_back(std::move(job), bytes);
-    work_.notify_one();
+    work_.NotifyOne();
     return end - start;
   }
 
   // Waits for jobs; all of those queued, up to `max_bytes` and at least one. Empty: closed and
   // done.
   std::vector<StoreJob> Take(size_t max_bytes) {
-    std::unique_lock lock(mutex_);
-    work_.wait(lock, [this] { return !jobs_.empty() || closed_; });
+    MutexLock lock(mutex_);
+    work_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return !jobs_.empty() || closed_; });
     std::vector<StoreJob> taken;
     size_t bytes = 0;
     while (!jobs_.empty() && (taken.empty() || bytes + jobs_.front().second <= max_bytes)) {
@@ -50,34 +49,34 @@ class JobQueue {
 
   // What was taken last has been written.
   void Done() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bytes_ -= taken_bytes_;
     taken_bytes_ = 0;
-    room_.notify_all();
+    room_.NotifyAll();
   }
 
   // Nobody waits any more; what is queued is still taken.
   void Close() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
-    work_.notify_all();
-    room_.notify_all();
+    work_.NotifyAll();
+    room_.NotifyAll();
   }
 
   // True when closed meanwhile.
   bool WaitClosed(std::chrono::milliseconds time) {
-    std::unique_lock lock(mutex_);
-    return work_.wait_for(lock, time, [this] { return closed_; });
+    MutexLock lock(mutex_);
+    return work_.WaitFor(lock, time, [this]() PLUMB_REQUIRES(mutex_) { return closed_; });
   }
 
  private:
   const size_t max_bytes_;
-  std::mutex mutex_;
-  std::condition_variable work_, room_;
-  std::deque<std::pair<StoreJob, size_t>> jobs_;
-  size_t bytes_ = 0;
-  size_t taken_bytes_ = 0;
-  bool closed_ = false;
+  Mutex mutex_;
+  CondVar work_, room_;
+  std::deque<std::pair<StoreJob, size_t>> jobs_ PLUMB_GUARDED_BY(mutex_);
+  size_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  size_t taken_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool closed_ PLUMB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace plumbline::server

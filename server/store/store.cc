@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "server/process/log.h"
 #include "server/store/catalogue.h"
 #include "server/store/catalogue_loader.h"
@@ -54,6 +53,7 @@ class StoreImpl : public Store {
     auto database = StoreDatabase::Open(options_.path, options_.origin);
     if (!database.ok()) return database.status();
     database_ = std::move(*database);
+    const MutexLock lock(mutex_);
     problem_ = database_->problem();
     held_ = database_->position();
     if (auto s = LoadCatalogue(database_->writer_database(), &catalogue_); !s.ok()) return s;
@@ -103,7 +103,7 @@ class StoreImpl : public Store {
     EndEntry();
     std::vector<Span*> spans;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       spans = catalogue_.Spans();
     }
     for (Span* span : spans) QueueBlock(span, false);
@@ -116,13 +116,14 @@ class StoreImpl : public Store {
   // ---- any thread ----
 
   uint64_t held_entry() const override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return held_;
   }
 
   bool WaitFlushed(uint64_t ticket, std::chrono::milliseconds time) override {
-    std::unique_lock lock(mutex_);
-    written_.wait_for(lock, time, [&] { return flushed_ >= ticket || set_aside_; });
+    MutexLock lock(mutex_);
+    written_.WaitFor(lock, time,
+                     [&]() PLUMB_REQUIRES(mutex_) { return flushed_ >= ticket || set_aside_; });
     return flushed_ >= ticket;
   }
 
@@ -169,13 +170,13 @@ class StoreImpl : public Store {
           return absl::OkStatus();
         })
         .IgnoreError();  // Info says what is wrong with the database
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     AddAttempts(catalogue_, info);
   }
 
   v1::StoreInfo Info() override {
     v1::StoreInfo info;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     info.set_path(options_.path);
     info.set_problem(problem_);
     info.set_samples(samples_);
@@ -188,19 +189,19 @@ class StoreImpl : public Store {
   }
 
  private:
-  Span* FindSpan(uint32_t run, const rules::StepSeries& series) {
+  Span* FindSpan(uint32_t run, const rules::StepSeries& series) PLUMB_REQUIRES(mutex_) {
     if (!series.late) return catalogue_.Find(run, series.attempt, series.role);
     return catalogue_.FindLate(run, series.attempt, series.role, series.rows[0].rank);
   }
 
-  Span* AddSpan(uint32_t run, const rules::StepSeries& series) {
+  Span* AddSpan(uint32_t run, const rules::StepSeries& series) PLUMB_REQUIRES(mutex_) {
     if (!series.late) return catalogue_.Add(run, series.attempt, series.role);
     return catalogue_.AddLate(run, series.attempt, series.role, series.rows[0].rank);
   }
 
   // nullptr: the store has this step already, or no room for another span of late steps.
   Span* SpanFor(const rules::StepSeries& series) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const uint32_t run = catalogue_.Run(series.run);
     Span* span = FindSpan(run, series);
     if (span != nullptr && span->sealed &&
@@ -223,14 +224,14 @@ class StoreImpl : public Store {
     if (known != span->columns.end()) return known->second;
     auto columns = std::make_shared<StoredColumns>();
     columns->names = names;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const v1::Site& site : names->sites)
       columns->series.push_back(catalogue_.Series(span->run, span->role, site));
     return span->columns[names.get()] = std::move(columns);
   }
 
   std::vector<Span*> SpansOf(const std::string& run) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return catalogue_.SpansOf(catalogue_.FindRun(run));
   }
 
@@ -239,7 +240,7 @@ class StoreImpl : public Store {
     const ClosedStepPtr step = std::move(built);
     Span* full = nullptr;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (span->empty()) span->first_step = step->step;
       span->last_step = step->step;
       span->samples += step->samples;
@@ -257,7 +258,7 @@ class StoreImpl : public Store {
     if (full != nullptr) QueueBlock(full, true);
   }
 
-  Span* Largest() const {
+  Span* Largest() const PLUMB_REQUIRES(mutex_) {
     const std::vector<Span*> spans = catalogue_.Spans();
     return *std::max_element(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
       return a->block_bytes < b->block_bytes;
@@ -269,7 +270,7 @@ class StoreImpl : public Store {
     std::optional<BlockJob> job;
     size_t bytes = 0;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       bytes = span->block_bytes;
       job = TakeBlock(span, whole);
       if (!job) return;
@@ -282,17 +283,17 @@ class StoreImpl : public Store {
   void Push(StoreJob job, size_t bytes) {
     NameRows names;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       names = catalogue_.TakeFresh();
     }
     if (!names.runs.empty() || !names.series.empty()) queue_.Push(std::move(names), 0);
     const std::chrono::nanoseconds waited = queue_.Push(std::move(job), bytes);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     longest_wait_ = std::max(longest_wait_, waited);
   }
 
   absl::Status View(const std::string& run, const std::string& glob, RunView* view) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return ViewRun(catalogue_, run, glob, view);
   }
 
@@ -328,13 +329,13 @@ class StoreImpl : public Store {
   }
 
   void Problem(std::string problem) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     problem_ = std::move(problem);
   }
 
   void Written(const std::vector<StoreJob>& jobs) {
-    const uint64_t bytes = database_->Bytes();
-    std::lock_guard lock(mutex_);
+    const uint64_t bytes = database_->Bytes(), tiles = database_->tiles();
+    const MutexLock lock(mutex_);
     for (const StoreJob& job : jobs) {
       if (const auto* block = std::get_if<BlockJob>(&job)) {
         const SpanRow& row = block->span;
@@ -348,15 +349,15 @@ class StoreImpl : public Store {
       }
     }
     problem_ = database_->problem();
-    tiles_ = database_->tiles();
+    tiles_ = tiles;
     dropped_tiles_ = database_->dropped_tiles();
     bytes_ = bytes;
-    written_.notify_all();
+    written_.NotifyAll();
   }
 
   // A new database knows nothing of what was numbered before.
   NameRows AllNames() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return catalogue_.Names();
   }
 
@@ -370,16 +371,19 @@ class StoreImpl : public Store {
   uint64_t ticket_ = 0;
   std::map<Span*, std::shared_ptr<ClosedStep>> building_;  // what the entry closes, span by span
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable written_;
-  Catalogue catalogue_;
-  uint64_t held_ = 0;
-  uint64_t flushed_ = 0;  // ticket
-  bool set_aside_ = false;
-  std::string problem_;
-  size_t open_bytes_ = 0;  // of steps that are in no block yet
-  uint64_t samples_ = 0, tiles_ = 0, bytes_ = 0, dropped_tiles_ = 0;
-  std::chrono::nanoseconds longest_wait_{0};
+  mutable Mutex mutex_;  // guards what follows
+  CondVar written_;
+  Catalogue catalogue_ PLUMB_GUARDED_BY(mutex_);
+  uint64_t held_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t flushed_ PLUMB_GUARDED_BY(mutex_) = 0;  // ticket
+  bool set_aside_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::string problem_ PLUMB_GUARDED_BY(mutex_);
+  size_t open_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;  // of steps that are in no block yet
+  uint64_t samples_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t tiles_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t dropped_tiles_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::chrono::nanoseconds longest_wait_ PLUMB_GUARDED_BY(mutex_){0};
 
   std::thread thread_;
 };

@@ -15,7 +15,7 @@ size_t Cost(const JudgeItem& item) {
 }  // namespace
 
 bool JudgeQueue::Admit(size_t bytes, std::function<void()> resume) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return true;
   bytes_ += bytes + kItemOverhead;
   if ((bytes_ <= max_bytes_ && !held_) || resume == nullptr) return true;
@@ -24,16 +24,16 @@ bool JudgeQueue::Admit(size_t bytes, std::function<void()> resume) {
 }
 
 void JudgeQueue::Push(JudgeItem item) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return;
   items_.push_back(std::move(item));
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void JudgeQueue::Hold(bool held) {
   std::vector<std::function<void()>> resumed;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     held_ = held;
     if (!held_ && bytes_ <= max_bytes_) resumed.swap(paused_);
   }
@@ -44,9 +44,9 @@ JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) 
   std::vector<std::function<void()>> resumed;
   Popped result = Popped::kItem;
   {
-    std::unique_lock lock(mutex_);
-    const auto awake = [this] { return closed_ || !items_.empty(); };
-    if (!changed_.wait_until(lock, deadline, awake)) return Popped::kTimeout;
+    MutexLock lock(mutex_);
+    const auto awake = [this]() PLUMB_REQUIRES(mutex_) { return closed_ || !items_.empty(); };
+    if (!changed_.WaitUntil(lock, deadline, awake)) return Popped::kTimeout;
     if (items_.empty()) {
       result = Popped::kClosed;
     } else {
@@ -62,28 +62,28 @@ JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) 
 }
 
 void JudgeQueue::Close() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 size_t JudgeQueue::size() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return items_.size();
 }
 
 size_t JudgeQueue::bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_;
 }
 
 bool JudgeQueue::held() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return held_;
 }
 
 int64_t JudgeQueue::oldest_unix_ns() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const JudgeItem& item : items_) {
     if (item.kind == JudgeItem::Kind::kBatch) return item.unix_ns;
   }

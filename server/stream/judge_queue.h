@@ -5,15 +5,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
 #include "server/stream/parsed_batch.h"
@@ -80,13 +79,13 @@ class JudgeQueue {
 
  private:
   const size_t max_bytes_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<JudgeItem> items_;
-  size_t bytes_ = 0;
-  bool closed_ = false;
-  bool held_ = false;
-  std::vector<std::function<void()>> paused_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<JudgeItem> items_ PLUMB_GUARDED_BY(mutex_);
+  size_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool closed_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool held_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::vector<std::function<void()>> paused_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server
