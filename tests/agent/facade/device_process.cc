@@ -10,8 +10,8 @@
 
 // First: its names must not shadow the API's.
 // clang-format off
-#include "tests/agent/facade/scenario_kit.h"
 #include "tests/kernels/device/fake_device.h"
+#include "tests/agent/facade/scenario_kit.h"
 // clang-format on
 
 namespace {
