@@ -8,11 +8,12 @@ namespace plumbline {
 
 inline bool IsSocketPath(std::string_view address) { return address.substr(0, 5) == "unix:"; }
 
-// unix:PATH, or HOST:PORT with a port of 0 to 65535.
+// unix:PATH, or HOST:PORT with a port of 0 to 65535; a URL is none.
 inline bool IsAddress(std::string_view address) {
   if (IsSocketPath(address)) return true;
   const size_t colon = address.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
+  if (address.find('/') != std::string_view::npos) return false;
   const std::string_view text = address.substr(colon + 1);
   int port = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);

@@ -69,7 +69,4 @@ class Rule {
   virtual void Persist(Archive& archive) = 0;
 };
 
-// 32 hex digits over (rule, run, layer, op): the same wherever the finding is reached.
-std::string Fingerprint(std::string_view rule, const v1::FindingSite& site);
-
 }  // namespace plumbline::rules

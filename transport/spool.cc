@@ -171,6 +171,7 @@ absl::Status Spool::StartSegment(uint64_t first) {
   header_.set_first_sequence(first);
   header_.set_items_before(items);
   const std::string path = SegmentPath(path_, first);
+  if (absl::Status s = CreatePrivate(path); !s.ok()) return s;
   auto log = FramedLogWriter::Open(path);
   if (!log.ok()) return log.status();
   if (absl::Status s = (*log)->Append(FrameType::kSpoolHeader, header_.SerializeAsString());

@@ -1,6 +1,7 @@
 #include "transport/spool_directory.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::TakeAs(const std::string& 
   const std::lock_guard<std::mutex> guard(held.mutex);
   if (held.directories.contains(name)) return busy();
   const std::string path = absl::StrCat(made_as, "/", std::string(kLockName));
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
   const auto fail = [&](int error, const char* what) {
     close(fd);
@@ -109,7 +110,12 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Make(const std::string& di
   std::error_code error;
   if (fs::exists(wanted, error)) return Take(directory);
   const std::string made = (wanted.parent_path() / (".new-" + wanted.filename().string())).string();
-  fs::create_directories(made, error);
+  fs::create_directories(fs::path(made).parent_path(), error);
+  // The trainer's umask is its own affair; what a spool holds is for its user alone.
+  if (!error && mkdir(made.c_str(), 0700) != 0 && errno != EEXIST)
+    error = std::error_code(errno, std::generic_category());
+  if (!error && chmod(made.c_str(), 0700) != 0)
+    error = std::error_code(errno, std::generic_category());
   if (error) {
     return absl::UnavailableError(
         absl::StrCat("spool directory ", directory, ": ", error.message()));
@@ -152,6 +158,13 @@ std::vector<FoundSpool> FindSpools(const std::string& dir) {
   std::sort(found.begin(), found.end(),
             [](const FoundSpool& a, const FoundSpool& b) { return a.path < b.path; });
   return found;
+}
+
+absl::Status CreatePrivate(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+  close(fd);
+  return absl::OkStatus();
 }
 
 std::string SegmentPath(const std::string& directory, uint64_t first) {

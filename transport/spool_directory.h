@@ -4,6 +4,7 @@
 // The process that writes it holds a record lock (fcntl) on `lock`, which the kernel releases when
 // that process dies and which forked children do not inherit. Whoever gets the lock may deliver
 // what lies there and delete it: so a new directory gets its name when it is locked, not before.
+// Directories of spools are 0700 and their files 0600, whatever the trainer's umask.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumbline/v1/evidence.pb.h"
 
@@ -62,5 +64,7 @@ struct FoundSegment {
 };
 std::vector<FoundSegment> FindSegments(const std::string& directory);
 std::string SegmentPath(const std::string& directory, uint64_t first);
+// An empty file of mode 0600, where there is none; whoever appends to it finds it there.
+absl::Status CreatePrivate(const std::string& path);
 
 }  // namespace plumbline::transport

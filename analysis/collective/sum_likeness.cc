@@ -1,6 +1,7 @@
 #include "analysis/collective/sum_likeness.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -22,6 +23,7 @@ struct Summing {
   RoundingMode rounding = RoundingMode::kNearestEven;
   bool tree = false;
   Averages averages = Averages::kAfter;
+  int group = 1;  // so many ranks are first added in f32
 };
 
 std::string WordsOf(const Summing& s, bool average) {
@@ -29,7 +31,8 @@ std::string WordsOf(const Summing& s, bool average) {
                                               ", up"};
   static constexpr const char* kAverages[] = {"", ", divided before", ", times 1/N before",
                                               ", times 1/N after"};
-  return absl::StrCat(DTypeName(s.partial), " partial sums, ",
+  return absl::StrCat(s.group > 1 ? absl::StrCat("groups of ", s.group, " in f32, then ") : "",
+                      DTypeName(s.partial), " partial sums, ",
                       s.tree ? "in pairs" : "one after the other",
                       kRounding[static_cast<size_t>(s.rounding)],
                       average ? kAverages[static_cast<size_t>(s.averages)] : "");
@@ -45,6 +48,11 @@ std::vector<Summing> SummingsFor(const ReductionCase& c) {
     for (const RoundingMode mode : {kNearestEven, kTowardZero, kUp, kDown})
       all.push_back({t, mode, false});
     for (const RoundingMode mode : {kNearestEven, kTowardZero}) all.push_back({t, mode, true});
+    for (const int group : {4, 8}) {
+      if (2 * group > c.ranks) continue;
+      for (const RoundingMode mode : {kNearestEven, kTowardZero})
+        all.push_back({t, mode, false, Averages::kAfter, group});
+    }
     if (!c.average()) continue;
     using enum Averages;
     for (const Averages way : {kBefore, kMultipliedBefore, kMultipliedAfter})
@@ -66,13 +74,27 @@ double Leave(const Summing& s, double sum, const ReductionCase& c) {
   return RoundToFormat(sum, c.result_dtype());
 }
 
+double Chain(const Summing& s, const std::vector<double>& x) {
+  double sum = x[0];
+  for (size_t i = 1; i < x.size(); ++i) sum = RoundToFormat(sum + x[i], s.partial, s.rounding);
+  return sum;
+}
+
+// Groups of neighbours; a double holds their sums to far below an f32's unit.
+double GroupedChain(const Summing& s, const std::vector<double>& x) {
+  std::vector<double> groups;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i % static_cast<size_t>(s.group) == 0) groups.push_back(0);
+    groups.back() += x[i];
+  }
+  for (double& sum : groups) sum = RoundToFormat(sum, s.partial, s.rounding);
+  return Chain(s, groups);
+}
+
 // Of entered addends; overwrites them.
 double Sum(const Summing& s, std::vector<double>& x) {
-  if (!s.tree) {
-    double sum = x[0];
-    for (size_t i = 1; i < x.size(); ++i) sum = RoundToFormat(sum + x[i], s.partial, s.rounding);
-    return sum;
-  }
+  if (s.group > 1) return GroupedChain(s, x);
+  if (!s.tree) return Chain(s, x);
   for (size_t n = x.size(); n > 1; n = (n + 1) / 2) {
     for (size_t i = 0; i < n / 2; ++i)
       x[i] = RoundToFormat(x[2 * i] + x[2 * i + 1], s.partial, s.rounding);
@@ -105,14 +127,24 @@ class Orders {
 // What one way's sums of one element span.
 struct Span {
   double low = INFINITY, high = -INFINITY;
-  double error = 0;  // mean, in the unit of biases
+  double error = 0;                          // mean, in the unit of biases
+  double place = 0;                          // V of the result
+  int nearer = 0, as_near = 0, farther = 0;  // sums, of the exact one, than the result is
   bool finite = true;
 
-  void Take(double y) {
+  // One of kOrders sums, beside the recorded result.
+  void Take(double y, double result, double exact) {
     low = std::min(low, y);
     high = std::max(high, y);
     finite &= std::isfinite(y);
+    place += ((y < result) + 0.5 * (y == result)) / (SumLikeness::kOrders + 1);
+    const double off = std::fabs(y - exact), own = std::fabs(result - exact);
+    nearer += off < own;
+    as_near += off == own;
+    farther += off > own;
   }
+  double nearest() const { return nearer == 0 ? 1.0 / (1 + as_near) : 0; }
+  double farthest() const { return farther == 0 ? 1.0 / (1 + as_near) : 0; }
   // Within three times the span, and an ulp.
   bool Holds(double y, DType result) const {
     const double room = high - low + UlpOf(std::max(std::fabs(low), std::fabs(high)), result);
@@ -153,18 +185,43 @@ Element Simulate(const ReductionCase& c, int32_t sample, const std::vector<Summi
     for (size_t w = 0; w < all.size(); ++w) {
       for (size_t i = 0; i < rows.size(); ++i) x[i] = entered[w][static_cast<size_t>(rows[i])];
       const double y = Leave(all[w], Sum(all[w], x), c);
-      spans[w].Take(y);
+      spans[w].Take(y, out.y, out.exact);
       spans[w].error += unit * ErrorOf(y, exact, squares, c.result_dtype(), divisor).e;
     }
   }
+  for (Span& span : spans)
+    span.place = (span.place + 0.5 / (SumLikeness::kOrders + 1) - 0.5) * (out.exact < 0 ? -1 : 1);
   const bool finite = std::isfinite(out.y) && std::all_of(spans.begin(), spans.end(),
                                                           [](const Span& s) { return s.finite; });
   if (finite) out.spans = std::move(spans);
   return out;
 }
 
+double MedianSize(const std::vector<Element>& elements) {
+  std::vector<double> sizes;
+  for (const Element& e : elements) sizes.push_back(std::fabs(e.exact));
+  if (sizes.empty()) return 0;
+  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+  std::nth_element(sizes.begin(), middle, sizes.end());
+  return *middle;
+}
+
+// n KL(share, 1/20) where the share is above 1/20, else 0.
+double Surprise(double of, double n) {
+  const double p = 1.0 / (SumLikeness::kOrders + 1), q = std::min(of / n, 1.0);
+  if (!(q > p)) return 0;
+  return n * (q * std::log(q / p) + (q < 1 ? (1 - q) * std::log((1 - q) / (1 - p)) : 0));
+}
+
 // ---- what else the results look like
 // -------------------------------------------------------------
+
+// Significand bits that x != 0 needs, the leading one counted.
+int BitsOf(double x) {
+  int exponent = 0;
+  const auto m = static_cast<uint64_t>(std::ldexp(std::frexp(std::fabs(x), &exponent), 53));
+  return 53 - std::countr_zero(m);
+}
 
 bool FewOf(size_t some, size_t all) { return 20 * some <= all; }
 
@@ -215,7 +272,11 @@ std::string ExcuseFor(const ReductionCase& c, const std::vector<Element>& elemen
            "reduce to another rank, a scatter); record the output on the rank that has it";
   }
   const DType result = c.result_dtype();
-  if (const double limit = CutAt(elements, way, result); limit != 0) {
+  // A way whose spans are wide hides a cut: the narrowest one shows it.
+  double limit = 0;
+  for (size_t w = 0; w < elements.front().spans.size() && limit == 0; ++w)
+    limit = CutAt(elements, w, result);
+  if (limit != 0) {
     return absl::StrFormat(
         "clipped: the results that are not sums are cut to %.9g in magnitude; record the output "
         "before it is clipped",
@@ -227,9 +288,10 @@ std::string ExcuseFor(const ReductionCase& c, const std::vector<Element>& elemen
         "norm; declare postscale, or record the output before it",
         factor);
   }
-  return "unlike-sums: no order of additions explains the bias of these results; where the values "
-         "travel compressed declare it (algorithm powersgd, one-bit, top-k, int8-scaled, "
-         "fp8-scaled), else record the output as the collective returns it";
+  return "unlike-sums: the results do not fall where sums of these inputs in random orders do; "
+         "where the values travel compressed declare it (algorithm powersgd, one-bit, top-k, "
+         "int8-scaled, fp8-scaled), where ranks are added in an order of their own say ring_order, "
+         "else record the output as the collective returns it";
 }
 
 }  // namespace
@@ -239,7 +301,10 @@ void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns)
   if (elements_ >= kEnough || columns.empty() || c.ranks < 2) return;
   const std::vector<Summing> all = SummingsFor(c);
   if (ways_.empty()) {
-    for (const Summing& s : all) ways_.push_back({WordsOf(s, c.average())});
+    for (const Summing& s : all) {
+      ways_.push_back({WordsOf(s, c.average())});
+      ways_.back().precision = FormatOf(s.partial).precision;
+    }
   }
   if (ways_.size() != all.size()) return;  // the site's wire changed: the first one's is judged
   const size_t most = std::min<size_t>(
@@ -252,18 +317,49 @@ void SumLikeness::Take(const ReductionCase& c, std::span<const int32_t> columns)
     if (!element.spans.empty()) elements.push_back(std::move(element));
   }
   elements_ += elements.size();
+  const double median = MedianSize(elements);
   size_t best = 0;
   std::vector<size_t> outside(all.size());
   for (size_t w = 0; w < all.size(); ++w) {
     for (const Element& e : elements) {
-      outside[w] += !e.spans[w].Holds(e.y, c.result_dtype());
-      ways_[w].sum += e.spans[w].error;
-      ways_[w].squares += e.spans[w].error * e.spans[w].error;
+      const Span& span = e.spans[w];
+      outside[w] += !span.Holds(e.y, c.result_dtype());
+      ways_[w].sum += span.error;
+      ways_[w].squares += span.error * span.error;
+      ways_[w].places += span.place;
+      ways_[w].apart += std::fabs(span.place);
+      ways_[w].turned += std::fabs(e.exact) > median ? span.place : -span.place;
+      ways_[w].nearest += span.nearest();
+      ways_[w].farthest += span.farthest();
     }
     ways_[w].outside += outside[w];
     if (outside[w] < outside[best]) best = w;
   }
-  if (!elements.empty()) excuse_ = ExcuseFor(c, elements, best);
+  for (const Element& e : elements) bits_ = e.y == 0 ? bits_ : std::max(bits_, BitsOf(e.y));
+  if (elements.empty()) return;
+  excuse_ = ExcuseFor(c, elements, best);
+  if (excuse_.starts_with("unlike-sums") && Coarse(ways_[best])) {
+    excuse_ = absl::StrFormat(
+        "stored-narrower: every result has at most %d significand bits, fewer than its sum; record "
+        "the output before it is stored, or declare algorithm",
+        bits_);
+  }
+}
+
+bool SumLikeness::Coarse(const Way& way) const {
+  return elements_ >= kFewOnGrid && bits_ + 2 <= way.precision;
+}
+
+bool SumLikeness::FallsAmong(const Way& way) const {
+  const auto n = static_cast<double>(elements_);
+  const double most = kBiasDeviations * std::sqrt(n / 12);
+  return std::fabs(way.places) <= most && std::fabs(way.turned) <= most &&
+         way.apart <= n / 4 + most / 2 && Surprise(way.nearest, n) <= kSurprise &&
+         Surprise(way.farthest, n) <= kSurprise;
+}
+
+bool SumLikeness::Fits(const Way& way) const {
+  return way.outside * 20 <= elements_ && !Coarse(way) && FallsAmong(way);
 }
 
 const SumLikeness::Way* SumLikeness::Find(double mean, double half_width) const {

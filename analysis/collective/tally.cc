@@ -38,6 +38,7 @@ void ReductionTally::Take(const SiteStep& step,
     if (a->replayed) {
       if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
       last = WithoutValues(*a);
+      if (a->replay.explained) explained = last;
       if (!growth && a->replay.narrow_partials && a->replay.proved) {
         growth = GrowReduction(a->c, a->replay);
         narrow = last;
@@ -48,10 +49,11 @@ void ReductionTally::Take(const SiteStep& step,
     taken = true;
     std::optional<uint64_t> population;
     if (a->c.count > 0) population = a->c.count;
-    stream.Add(ErrorsOfOutputs(a->c), population);
+    const bool known = a->replayed && a->replay.explained;
+    (known ? stream : unknown).Add(ErrorsOfOutputs(a->c), population);
     bias_step_ = step.step;
-    const bool biased = stream.interval_side() != BiasSide::kNone;
-    if (biased && a->replayed && !a->replay.explained) likeness.Take(a->c, a->replay.columns);
+    const bool biased = unknown.interval_side() != BiasSide::kNone;
+    if (biased && a->replayed && !known) likeness.Take(a->c, a->replay.columns);
   }
 }
 
@@ -59,8 +61,25 @@ void ReductionTally::Block(const std::string& reason) { blocked.try_emplace(IdOf
 
 bool ReductionTally::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
 
-bool ReductionTally::accusable() const {
-  return last->replay.explained || likeness.Explains(stream.mean(), stream.half_width());
+bool ReductionTally::unlike_sums() const {
+  return !likeness.Explains(unknown.mean(), unknown.half_width());
+}
+
+const BiasStream* ReductionTally::accused() const {
+  const BiasSide known = stream.interval_side(), other = unknown.interval_side();
+  const bool of_unknown = &of_last() == &unknown && other != BiasSide::kNone && !unlike_sums();
+  if (known == BiasSide::kNone) return of_unknown ? &unknown : nullptr;
+  return of_unknown && unknown.level() > stream.level() ? &unknown : &stream;
+}
+
+const BiasStream& ReductionTally::of_last() const {
+  return last != nullptr && !last->replay.explained ? unknown : stream;
+}
+
+double ReductionTally::log_wealth() const {
+  const double a = std::log(kOfKnown) + stream.log_wealth();
+  const double b = std::log(1 - kOfKnown) + unknown.log_wealth();
+  return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
 void ReductionTally::TakeCalls(const std::vector<JoinedReduction>& all) {
@@ -83,7 +102,7 @@ const char* ReductionTally::unit() const {
 std::string ReductionTally::ModelText() const {
   const std::string text = ModelText(last->replay);
   const std::string like =
-      last->replay.explained ? "" : likeness.Words(stream.mean(), stream.half_width());
+      last->replay.explained ? "" : likeness.Words(unknown.mean(), unknown.half_width());
   return like.empty() ? text : absl::StrCat(text, "; ", like, " ", unit());
 }
 
@@ -126,14 +145,15 @@ void ReductionTally::Describe(google::protobuf::Struct& details,
   Put(details, "ranks", c.ranks);
   Put(details, "wire_dtype", DTypeName(c.wire_dtype));
   Put(details, "calls", static_cast<double>(calls));
-  Put(details, "bias_samples", static_cast<double>(stream.count()));
-  if (stream.count() > 0) Put(details, "bias", stream.mean());
-  if (stream.count() > 1) {
-    Put(details, "bias_low", stream.low());
-    Put(details, "bias_high", stream.high());
+  const BiasStream& errors = replay == nullptr ? of_last() : replay->explained ? stream : unknown;
+  Put(details, "bias_samples", static_cast<double>(errors.count()));
+  if (errors.count() > 0) Put(details, "bias", errors.mean());
+  if (errors.count() > 1) {
+    Put(details, "bias_low", errors.low());
+    Put(details, "bias_high", errors.high());
   }
-  Put(details, "rms", stream.rms());
-  Put(details, "misround_rate", stream.misround_rate());
+  Put(details, "rms", errors.rms());
+  Put(details, "misround_rate", errors.misround_rate());
   Put(details, "unit", unit());
   if (last->replay.aside > 0) Put(details, "non_finite_samples", last->replay.aside);
   if (!c.differing_ranks.empty()) {

@@ -19,7 +19,9 @@ namespace plumbline::rules {
 
 class ReductionTally {
  public:
-  explicit ReductionTally(double alpha) : stream(alpha) {}
+  // `alpha`: the site's share of the run's.
+  explicit ReductionTally(double alpha)
+      : stream(kOfKnown * alpha), unknown((1 - kOfKnown) * alpha) {}
 
   // One step's calls. A step that was taken before (a restart repeats it) is left out.
   void Take(const SiteStep& step,
@@ -36,16 +38,24 @@ class ReductionTally {
   std::string ModelText() const;  // of the last
   static std::string ModelText(const ReductionReplay& replay);
   const char* unit() const;
-  // The bias is that of an arithmetic: one that gives the results' bits, or one that no order was
-  // known for and that is as biased in any.
-  bool accusable() const;
+  // The stream whose bias is that of an arithmetic: one that gives the results' bits, or one that
+  // no order was known for and that is as biased in any (told while such calls come). Of two the
+  // worse; nullptr: none is.
+  const BiasStream* accused() const;
+  bool unlike_sums() const;               // `unknown` is biased as no sum is that is known here
+  const BiasStream& of_last() const;      // the stream that the last call is in
+  double log_wealth() const;              // an e-value of "no bias" for e-BH
   void Block(const std::string& reason);  // "short-id: sentence"; the first of an id is kept
   bool excused() const;                   // by what the results look like instead, and told
 
-  BiasStream stream;
+  // Errors of calls whose bits a candidate gives, and of the others. Kept apart: what was done to
+  // the results of some steps (a clip that only large ones meet) is no bias of the arithmetic that
+  // the other steps show.
+  BiasStream stream, unknown;
   SumLikeness likeness;  // of the calls that no candidate explains, since there is a bias
-  // Without their values: replayed last, of the newest step; and the one that growth is of.
-  std::shared_ptr<const ReductionAnalysis> last, narrow;
+  // Without their values: replayed last, of the newest step; explained last; and the one that
+  // growth is of.
+  std::shared_ptr<const ReductionAnalysis> last, explained, narrow;
   std::vector<WhatIf> what_if;                 // of the first judged call
   std::optional<RankGrowth> growth;            // of the first narrow model
   uint64_t calls = 0;                          // judged; one a step is in the stream
@@ -62,17 +72,17 @@ class ReductionTally {
   uint64_t sampleless_calls = 0;
 
   void Persist(Archive& a) {
-    const uint32_t version = a.Version(3, 2);
-    a(stream, last, narrow, what_if, growth, calls, blocked, told_blocked, told, told_broken);
-    a(step_first);
-    a(step_last, ranks, wire, group_size, sampleless_calls, any_, bias_step_);
-    if (version >= 3) a(likeness);
+    a.Version(4, 4);
+    a(stream, unknown, likeness, last, explained, narrow, what_if, growth, calls, blocked);
+    a(told_blocked, told, told_broken, step_first, step_last, ranks, wire, group_size);
+    a(sampleless_calls, any_, bias_step_);
   }
 
  private:
+  static constexpr double kOfKnown = 7.0 / 8;  // of alpha
   void Note(const SiteStep& step);
   bool any_ = false;
-  std::optional<int64_t> bias_step_;  // the newest step in the stream
+  std::optional<int64_t> bias_step_;  // the newest step in a stream
 };
 
 }  // namespace plumbline::rules

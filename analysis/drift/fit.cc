@@ -24,7 +24,8 @@ void ClusteredMean::EndSequence() {
 
 double ClusteredMean::standard_error() const {
   const double n = count();
-  return Corrected(sums_.Quadratic({-mean() / n, 1 / n}), sums_.clusters());
+  const ClusterSums<2>::Vector influence = {-mean() / n, 1 / n};
+  return contexts_.Error(influence, Corrected(sums_.Quadratic(influence), sums_.clusters()));
 }
 
 void ClusteredSlope::EndSequence() {
@@ -34,6 +35,7 @@ void ClusteredSlope::EndSequence() {
 
 void ClusteredSlope::Merge(const ClusteredSlope& other) {
   sums_.Merge(other.sums_);
+  contexts_.Merge(other.contexts_);
   yy_ += other.yy_;
 }
 
@@ -58,24 +60,28 @@ SlopeFit ClusteredSlope::Fit() const {
   // Score of a token: (x - mx)(y - my - slope (x - mx)), in terms of the sums.
   const double b = fit.slope;
   const ClusterSums<5>::Vector score = {mx * my - b * mx * mx, -my + 2 * b * mx, -mx, -b, 1};
-  fit.standard_error = Corrected(sums_.Quadratic(score), sums_.clusters()) / (n * fit.variance_x);
+  const double by_sequence = Corrected(sums_.Quadratic(score), sums_.clusters());
+  fit.standard_error = contexts_.Error(score, by_sequence) / (n * fit.variance_x);
   return fit;
 }
 
-void LagRegression::Add(double lag, double y) {
-  if (lag == 0) {
-    v_[kN0] += 1;
-    v_[kY0] += y;
-    return;
-  }
+void LagRegression::Add(double lag, double y, ContextKey context) {
   const double square = lag * lag;
-  v_[kN] += 1;
-  v_[kL1] += lag;
-  v_[kL2] += square;
-  v_[kL3] += square * lag;
-  v_[kL4] += square * square;
-  v_[kL1Y] += lag * y;
-  v_[kL2Y] += square * y;
+  ClusterSums<kSize>::Vector token{};
+  if (lag == 0) {
+    token[kN0] = 1;
+    token[kY0] = y;
+  } else {
+    token[kN] = 1;
+    token[kL1] = lag;
+    token[kL2] = square;
+    token[kL3] = square * lag;
+    token[kL4] = square * square;
+    token[kL1Y] = lag * y;
+    token[kL2Y] = square * y;
+  }
+  for (size_t i = 0; i < token.size(); ++i) v_[i] += token[i];
+  contexts_.Add(context, token);
 }
 
 void LagRegression::EndSequence() {
@@ -128,7 +134,7 @@ LagFit LagRegression::Fit(double lag) const {
   c[kL4] = -w2 * fit.quadratic;
   c[kL1Y] = w1;
   c[kL2Y] = w2;
-  fit.excess_error = Corrected(sums_.Quadratic(c), sums_.clusters());
+  fit.excess_error = contexts_.Error(c, Corrected(sums_.Quadratic(c), sums_.clusters()), kNearLook);
   return fit;
 }
 

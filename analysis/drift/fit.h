@@ -1,5 +1,6 @@
 // Straight lines and means through tokens that come in sequences: estimates with standard errors
-// that treat a sequence as one observation (sandwich over clusters, Liang and Zeger 1986).
+// that treat a sequence as one observation (sandwich over clusters, Liang and Zeger 1986), and
+// where tokens come with a ContextKey a context, too (context_sums.h).
 // Pairs with a value that is not finite are left out by the caller. Mergeable, not thread-safe.
 #pragma once
 
@@ -16,23 +17,28 @@ inline constexpr uint64_t kFewestClusters = 8;
 // The mean of y over tokens.
 class ClusteredMean {
  public:
-  void Add(double y) {
+  void Add(double y, ContextKey context = kOwnContext) {
     v_[0] += 1;
     v_[1] += y;
+    contexts_.Add(context, {1, y});
   }
   void EndSequence();
-  void Merge(const ClusteredMean& other) { sums_.Merge(other.sums_); }
+  void Merge(const ClusteredMean& other) {
+    sums_.Merge(other.sums_);
+    contexts_.Merge(other.contexts_);
+  }
 
   double count() const { return sums_.total()[0]; }
   uint64_t sequences() const { return sums_.clusters(); }
   double mean() const { return sums_.total()[1] / count(); }  // NaN when empty
   double standard_error() const;
   double z() const { return mean() / standard_error(); }
-  void Persist(Archive& a) { a(v_, sums_); }
+  void Persist(Archive& a) { a(v_, sums_, contexts_); }
 
  private:
   ClusterSums<2>::Vector v_{};  // of the open sequence: n, sum y
   ClusterSums<2> sums_;
+  ContextSums<2> contexts_;
 };
 
 // Least squares y = intercept + slope x over all tokens.
@@ -49,22 +55,21 @@ struct SlopeFit {
 
 class ClusteredSlope {
  public:
-  void Add(double x, double y) {
-    v_[0] += 1;
-    v_[1] += x;
-    v_[2] += y;
-    v_[3] += x * x;
-    v_[4] += x * y;
+  void Add(double x, double y, ContextKey context = kOwnContext) {
+    const ClusterSums<5>::Vector token = {1, x, y, x * x, x * y};
+    for (size_t i = 0; i < token.size(); ++i) v_[i] += token[i];
+    contexts_.Add(context, token);
     yy_ += y * y;
   }
   void EndSequence();
   void Merge(const ClusteredSlope& other);
   SlopeFit Fit() const;
-  void Persist(Archive& a) { a(v_, sums_, yy_); }
+  void Persist(Archive& a) { a(v_, sums_, contexts_, yy_); }
 
  private:
   ClusterSums<5>::Vector v_{};  // n, sum x, sum y, sum x^2, sum xy
   ClusterSums<5> sums_;
+  ContextSums<5> contexts_;
   double yy_ = 0;
 };
 
@@ -84,17 +89,21 @@ struct LagFit {
 
 class LagRegression {
  public:
-  void Add(double lag, double y);  // lag >= 0
+  void Add(double lag, double y, ContextKey context = kOwnContext);  // lag >= 0
   void EndSequence();
-  void Merge(const LagRegression& other) { sums_.Merge(other.sums_); }
+  void Merge(const LagRegression& other) {
+    sums_.Merge(other.sums_);
+    contexts_.Merge(other.contexts_);
+  }
   LagFit Fit(double lag) const;
-  void Persist(Archive& a) { a(v_, sums_); }
+  void Persist(Archive& a) { a(v_, sums_, contexts_); }
 
  private:
   // n0, sum y0, then of stale tokens: n, sum L^2, L^3, L^4, L, L y, L^2 y.
   enum { kN0, kY0, kN, kL1, kL2, kL3, kL4, kL1Y, kL2Y, kSize };
   ClusterSums<kSize>::Vector v_{};
   ClusterSums<kSize> sums_;
+  ContextSums<kSize> contexts_;
 };
 
 }  // namespace plumbline::rules

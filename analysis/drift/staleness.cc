@@ -6,16 +6,19 @@
 
 namespace plumbline::rules {
 
-void StalenessSplit::Add(bool fresh, double moved, double apart) {
+void StalenessSplit::Add(bool fresh, double moved, double apart, ContextKey context) {
+  ClusterSums<kSize>::Vector token{};
   if (fresh) {
-    v_[kN0] += 1;
-    v_[kSS0] += moved * moved;
-    return;
+    token[kN0] = 1;
+    token[kSS0] = moved * moved;
+  } else {
+    token[kN] = 1;
+    token[kSS] = moved * moved;
+    token[kMM] = apart * apart;
+    token[kSM] = moved * apart;
   }
-  v_[kN] += 1;
-  v_[kSS] += moved * moved;
-  v_[kMM] += apart * apart;
-  v_[kSM] += moved * apart;
+  for (size_t i = 0; i < token.size(); ++i) v_[i] += token[i];
+  contexts_.Add(context, token);
 }
 
 void StalenessSplit::EndSequence() {
@@ -50,7 +53,7 @@ SplitFit StalenessSplit::Fit() const {
       c[kN0] = -on_own * fit.own / n0;
     }
     const double clusters = static_cast<double>(sums_.clusters());
-    return std::sqrt(sums_.Quadratic(c) * clusters / (clusters - 1));
+    return contexts_.Error(c, std::sqrt(sums_.Quadratic(c) * clusters / (clusters - 1)), kNearLook);
   };
   fit.staleness_error = error(1, 0, -1);
   fit.numerics_error = error(0, 1, 0);

@@ -28,15 +28,16 @@ struct SplitFit {
 class StalenessSplit {
  public:
   // Both finite. `fresh`: of lag 0; tokens of no recorded lag count as stale.
-  void Add(bool fresh, double moved, double apart);
+  void Add(bool fresh, double moved, double apart, ContextKey context = kOwnContext);
   void EndSequence();
   SplitFit Fit() const;
-  void Persist(Archive& a) { a(v_, sums_, stale_sequences_); }
+  void Persist(Archive& a) { a(v_, sums_, contexts_, stale_sequences_); }
 
  private:
   enum { kN, kSS, kMM, kSM, kN0, kSS0, kSize };
   ClusterSums<kSize>::Vector v_{};
   ClusterSums<kSize> sums_;
+  ContextSums<kSize> contexts_;
   uint64_t stale_sequences_ = 0;
 };
 

@@ -1,12 +1,24 @@
 #include "analysis/drift/statistics.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace plumbline::rules {
 namespace {
 
 const double kLogHalf = std::log(0.5);
+
+// What a token's context is told by: its entropy to the bit, else the token and its log mu, which
+// come again only where a context does. Two sides that agree to the bit share no noise with anyone.
+ContextKey ContextOf(const RolloutToken& token) {
+  if (token.train == token.rollout) return kOwnContext;
+  for (const double entropy : {token.train_entropy, token.rollout_entropy}) {
+    if (std::isfinite(entropy)) return ContextKeyOf(std::bit_cast<uint64_t>(entropy));
+  }
+  return ContextKeyOf(ContextKeyOf(static_cast<uint64_t>(token.token)) ^
+                      std::bit_cast<uint64_t>(token.rollout));
+}
 
 // Keeps the one value that all sequences give.
 void Agree(double value, bool first, double& kept, bool& mixed) {
@@ -96,25 +108,26 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   const int64_t lag = lag_known ? token.lag : DriftSeries::kUnknownLag;
   series.Add(d, lag, sequence.train_version);
   strata.Add(d, token.rollout, token.position, token.turn, lag);
+  const ContextKey context = ContextOf(token);
   if (lag_known) {
-    by_lag.Add(static_cast<double>(token.lag), d * d / 2);
+    by_lag.Add(static_cast<double>(token.lag), d * d / 2, context);
     jumps.Add(token.lag, d);
   }
-  TakeBehaviour(token, lag_known && token.lag == 0);
+  TakeBehaviour(token, lag_known && token.lag == 0, context);
   with_entropy += std::isfinite(token.train + token.train_entropy);
-  if (is_fresh) TakeFresh(sequence, token, d);
+  if (is_fresh) TakeFresh(sequence, token, d, context);
 }
 
-void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0) {
+void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0, ContextKey context) {
   const double moved = token.train - token.behaviour;
   if (!std::isfinite(moved)) return;
   ++with_behaviour;
-  split.Add(at_lag_0, moved, token.behaviour - token.rollout);
+  split.Add(at_lag_0, moved, token.behaviour - token.rollout, context);
   if (at_lag_0) own_k2.Add(moved * moved / 2);
 }
 
 void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
-                                double d) {
+                                double d, ContextKey context) {
   const double square = d * d;
   sizes.Add(std::fabs(d));
   lattice.Add(d);
@@ -123,12 +136,12 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   bounded_k3.Add(std::min(K3(d), 1.0));
   minus_d.Add(-d);
   slopes.ForToken(token.version, [&](DriftSlopes& part) {
-    part.Add(token.train, token.rollout, token.train_entropy);
+    part.Add(token.train, token.rollout, token.train_entropy, context);
   });
-  if (token.rollout < 0) lost_mass.Add(-d - square / 2);
-  if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2);
+  if (token.rollout < 0) lost_mass.Add(-d - square / 2, context);
+  if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2, context);
   if (sequence.cached_tokens >= 0)
-    on_cached.Add(static_cast<double>(sequence.cached_tokens), std::min(square, 0.25));
+    on_cached.Add(static_cast<double>(sequence.cached_tokens), std::min(square, 0.25), context);
   const auto rounded = [&](const ValueGrid& grid, double value, uint64_t& count) {
     if (!grid.sixteen_bit()) return;
     ++count;

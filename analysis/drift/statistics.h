@@ -105,7 +105,7 @@ struct DriftStatistics {
   // Between sequences broken_turn_ is not looked at.
   void Persist(Archive& a) {
     a(sequences, later_epochs, judged, fresh_tokens, stale_tokens, with_lag, with_entropy);
-    a.Version(2, 2);
+    a.Version(3, 3);
     a(differing_ids, fresh, stale, sizes, strata, series, declared, slopes);
     a(on_advantage, lost_mass, bounded_k3, minus_d, on_cached, by_lag);
     a(unshifted, shifted_back, shifted_forward, zeros, unlikely_zeros, gridded_train);
@@ -118,8 +118,9 @@ struct DriftStatistics {
   void TakeAgain(const RolloutSequence& sequence);
   void Declare(const RolloutSequence& sequence);
   void TakeToken(const RolloutSequence& sequence, const RolloutToken& token);
-  void TakeFresh(const RolloutSequence& sequence, const RolloutToken& token, double d);
-  void TakeBehaviour(const RolloutToken& token, bool at_lag_0);
+  void TakeFresh(const RolloutSequence& sequence, const RolloutToken& token, double d,
+                 ContextKey context);
+  void TakeBehaviour(const RolloutToken& token, bool at_lag_0, ContextKey context);
   void TakeShifts(const RolloutSequence& sequence);
 
   // The last sequence's, for its copy, which comes next.

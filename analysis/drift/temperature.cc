@@ -45,12 +45,12 @@ TemperatureMark MarkOf(const DriftSlopes& slopes, double tokens, double deviatio
 
 }  // namespace
 
-void DriftSlopes::Add(double train, double rollout, double entropy) {
+void DriftSlopes::Add(double train, double rollout, double entropy, ContextKey context) {
   const double d = train - rollout;
-  on_rollout.Add(rollout, d);
+  on_rollout.Add(rollout, d, context);
   if (!std::isfinite(train + entropy)) return;
-  on_entropy.Add(train + entropy, d);
-  on_centred.Add(rollout + entropy, d);
+  on_entropy.Add(train + entropy, d, context);
+  on_centred.Add(rollout + entropy, d, context);
 }
 
 void DriftSlopes::EndSequence() {

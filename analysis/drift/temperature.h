@@ -11,7 +11,8 @@ namespace plumbline::rules {
 // Of fresh tokens: d on log pi + H_pi, on log mu + H_pi, and on log mu.
 struct DriftSlopes {
   ClusteredSlope on_entropy, on_centred, on_rollout;
-  void Add(double train, double rollout, double entropy);  // entropy NaN: not recorded
+  // entropy NaN: not recorded.
+  void Add(double train, double rollout, double entropy, ContextKey context = kOwnContext);
   void EndSequence();
   void Persist(Archive& a) { a(on_entropy, on_centred, on_rollout); }
 };

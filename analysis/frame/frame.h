@@ -3,6 +3,7 @@
 #pragma once
 
 #include "analysis/frame/archive_proto.h"  // IWYU pragma: export
+#include "analysis/frame/fingerprint.h"    // IWYU pragma: export
 #include "analysis/frame/hash_fields.h"    // IWYU pragma: export
 #include "analysis/frame/item_verdicts.h"  // IWYU pragma: export
 #include "analysis/frame/level_name.h"     // IWYU pragma: export

@@ -2,6 +2,7 @@
 // header alone.
 #pragma once
 
-#include "analysis/processes/hang_verdict.h"  // IWYU pragma: export
-#include "analysis/processes/late_verdict.h"  // IWYU pragma: export
-#include "analysis/processes/process_end.h"   // IWYU pragma: export
+#include "analysis/processes/hang_verdict.h"        // IWYU pragma: export
+#include "analysis/processes/late_verdict.h"        // IWYU pragma: export
+#include "analysis/processes/process_end.h"         // IWYU pragma: export
+#include "analysis/processes/quarantine_verdict.h"  // IWYU pragma: export

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/policies/policies.h"
 #include "base/parallel.h"
 
 namespace plumbline::rules {
@@ -30,6 +32,8 @@ void NameByReplay(RoutingAnalysis& a, const RankedReplay& leak) {
     Name(a, "rank-major-capacity", "rank-major-queue", leak.share);
   } else if (a.c.experts == 1) {
     Name(a, "sequence-top-k", "sequence-top-k", leak.share);
+  } else if (leak.priority == Priority::kLowestScore) {
+    Name(a, "score-capacity", "lowest-score-first", leak.share);
   } else if (leak.priority == Priority::kOwnScore && !leak.rank_first) {
     Name(a, "score-capacity", "drop-by-score", leak.share);
   } else {
@@ -37,23 +41,21 @@ void NameByReplay(RoutingAnalysis& a, const RankedReplay& leak) {
   }
 }
 
-void NameByCapacity(RoutingAnalysis& a) {
-  a.explained_share = a.first_come.share;
-  for (const RankedReplay& replay : a.ranked) {
-    a.explained_share = std::max(a.explained_share, replay.share);
-  }
+void NameByCapacity(RoutingAnalysis& a, const std::vector<TimeQueue>& queues) {
   const bool clean = a.first_come.best.fits;
   const RankedReplay* leak = a.leak();
   // Whatever refuses here, it is not one capacity, or it is either of two: a name would be a guess.
-  if (clean && !a.rival() && !a.rank_major_possible) {
-    Name(a, "fifo-capacity", "first-come", 1);
-  } else if (!clean && a.saturation.contradiction.empty() && leak != nullptr) {
-    NameByReplay(a, *leak);
-  } else if (!clean && a.saturation.contradiction.empty() && a.pairs_speak(kHintBits) &&
-             !a.patterns.any()) {
-    a.by_ties() ? Name(a, "tie-order-capacity", "tie-order", a.explained_share)
-                : Name(a, "random-capacity", "random-token-selection", a.explained_share);
-  }
+  if (clean && !a.rival() && !a.rank_major_possible)
+    return Name(a, "fifo-capacity", "first-come", 1);
+  const bool one_capacity = !clean && a.saturation.contradiction.empty();
+  if (one_capacity && leak != nullptr) return NameByReplay(a, *leak);
+  a.explained_share =
+      a.first_come.exact_orders.empty() ? BestQueueShare(a.c, a.saturation, queues) : 1;
+  for (const RankedReplay& replay : a.ranked)
+    a.explained_share = std::max(a.explained_share, replay.share);
+  if (!one_capacity || !a.pairs_speak(kHintBits) || a.patterns.any()) return;
+  a.by_ties() ? Name(a, "tie-order-capacity", "tie-order", a.explained_share)
+              : Name(a, "random-capacity", "random-token-selection", a.explained_share);
 }
 
 // The flatten order is the one under which the queue shows no inversion; several: the metadata's.
@@ -108,25 +110,6 @@ double LeakBits(const RoutingAnalysis& a) {
   const auto pool =
       static_cast<double>(*std::max_element(a.c.pool_rows.begin(), a.c.pool_rows.end()));
   return std::min(bits, static_cast<double>(longest) * experts * BinaryEntropy(capacity / pool));
-}
-
-// ---- scores that hold the batch ---------------------------------------------------------------
-
-// Columns of softmax over tokens, or of optimal transport, sum to one number; those of a router
-// that scores each token by itself differ by far more than rounding.
-bool NormalisedOverTokens(const RoutingCase& c) {
-  constexpr int64_t kFewest = 32;
-  if (c.routing->sample().scores_are_logits() || c.experts < 2 || c.judged_rows < kFewest) {
-    return false;
-  }
-  std::vector<double> sums(static_cast<size_t>(c.experts), 0);
-  for (int32_t t = 0; t < c.tokens; ++t) {
-    const RowState state = c.rows[static_cast<size_t>(t)];
-    if (state == RowState::kPadding || state == RowState::kNonFinite) continue;
-    for (int32_t e = 0; e < c.experts; ++e) sums[static_cast<size_t>(e)] += c.scores.At(t, e);
-  }
-  const auto [least, most] = std::minmax_element(sums.begin(), sums.end());
-  return *least > 0 && *most - *least <= 1e-4 * *most;
 }
 
 // ---- assumptions -----------------------------------------------------------------------------
@@ -215,7 +198,7 @@ void SideBySide(const RoutingCase& c, const std::vector<std::function<void()>>& 
 
 void AnalyseRefusals(RoutingAnalysis& a) {
   const std::vector<TimeQueue> queues = TimeQueues(a.c);
-  const auto first_come = [&] { a.first_come = ReplayFirstCome(a.c, a.saturation, queues); };
+  const auto first_come = [&] { a.first_come = ReplayFirstCome(a.c, queues); };
   const auto inversions = [&] { a.inversions = FindInversions(a.c, a.saturation); };
   if (a.saturation.contradiction.empty()) {
     SideBySide(
@@ -229,31 +212,58 @@ void AnalyseRefusals(RoutingAnalysis& a) {
   for (const Choice& choice : a.c.choices) ranked += choice.rank >= 0;
   a.rank_major_possible = a.c.top_k > 1 && 2 * ranked <= static_cast<int64_t>(a.c.choices.size());
   const bool explained = a.first_come.best.fits || (a.leak() != nullptr && !a.by_ties());
+  if (!explained && a.saturation.contradiction.empty())
+    a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues);
   if (!explained && a.inversions.inversions > 0 && a.saturation.contradiction.empty()) {
     SideBySide(a.c, {[&] { a.certificate = CertifyPairs(a.c, a.saturation); },
                      [&] { a.patterns = FindCleanPatterns(a.c, a.saturation, queues); }});
-    // Told beside pairs that are worth little.
-    if (!(a.certificate.bits >= 2 * kProofBits))
-      a.own_refusal_bits = OwnRefusalBits(a.c, a.saturation, queues);
   }
-  NameByCapacity(a);
+  NameByCapacity(a, queues);
   InferFlatten(a, queues);
 }
 
-// Stored rules and structured data, beside what might be a proof.
+// The tables of stored numbers that give what some leaking policy gives.
+void KeepStored(RoutingAnalysis& a) {
+  if (a.columns()) {
+    a.stored = std::move(a.column.stored);
+    return;
+  }
+  for (RankedReplay& replay : a.ranked) {
+    if (replay.exact && replay.raw_bits >= kHintBits) a.stored.push_back(std::move(replay.stored));
+  }
+}
+
+// What one call leaves open another call of the step may exclude: its weights are the same.
+void ExcludeStored(const std::vector<std::shared_ptr<RoutingAnalysis>>& calls) {
+  std::map<std::string, StoredRules> rules;  // by policy
+  for (const auto& a : calls) {
+    if (a != nullptr) rules[a->policy].Take(a->stored);
+  }
+  for (const auto& a : calls) {
+    if (a != nullptr) a->stored_excluded = rules[a->policy].excluded();
+  }
+}
+
+// What speaks for a router that did not look ahead, beside a leaking policy that gives every
+// choice.
 void AskForInnocence(RoutingAnalysis& a) {
   const RankedReplay* leak = a.leak();
+  const bool firm = DeclaresCapacity(a.c.routing->config()) && a.firm_pools();
+  if (a.cause == "first-come" && firm) {
+    for (const TimeQueue& queue : TimeQueues(a.c)) {
+      const auto& exact = a.first_come.exact_orders;
+      if (std::find(exact.begin(), exact.end(), queue.name) != exact.end())
+        a.stored.push_back(ClosingPlaces(a.c, queue));
+    }
+  }
   if (!a.columns() && leak == nullptr) return;
   const double bits = a.columns() ? a.column.bits : leak->raw_bits;
   const bool by_score = a.columns() || leak->by_score();
-  a.structured = by_score && bits >= kHintBits && CountsFollowStructure(a.c);
-  const bool proof = DeclaresCapacity(a.c.routing->config()) && a.firm_pools();
-  if (!proof || a.columns() || leak->bits < kProofBits) return;
-  a.thresholds = ThresholdsOfChoices(a.c, *leak);
-  if (!leak->by_score()) return;
-  // A stored threshold may have been one of the scores as recorded, whatever replays it.
-  a.structured = a.structured || CutsInGaps(a.c, a.saturation, leak->key, ByOf(*leak)) ||
-                 CutsInGaps(a.c, a.saturation, KeyKind::kRecorded, QueueBy::kChoice);
+  if (!DeclaresCapacity(a.c.routing->config())) {
+    a.structured = by_score && bits >= kHintBits && CountsFollowStructure(a.c);
+  } else if (firm && a.cause != "first-come") {
+    KeepStored(a);
+  }
 }
 
 void Analyse(RoutingAnalysis& a, const v1::Routing& routing, uint32_t world_size) {
@@ -328,8 +338,12 @@ bool RoutingAnalysis::by_ties() const {
   });
 }
 
+bool RoutingAnalysis::drawn(double bits) const {
+  return NamesNoQueue(c.routing->config()) || own_refusal_bits >= bits;
+}
+
 bool RoutingAnalysis::pairs_speak(double bits) const {
-  return certificate.pair.found() &&
+  return certificate.pair.found() && drawn(bits) &&
          (certificate.bits >= bits ||
           (certificate.raw_bits >= kProofBits && certificate.bits >= 1));
 }
@@ -338,9 +352,9 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
   using List = std::vector<std::shared_ptr<const RoutingAnalysis>>;
   auto& slot = (*step.shared)["routing"];
   if (slot == nullptr) {
-    auto list = std::make_shared<List>();
+    std::vector<std::shared_ptr<RoutingAnalysis>> calls;
     for (RoutingCall& call : JoinRanks(step)) {
-      list->push_back(nullptr);
+      calls.push_back(nullptr);
       if (call.routing == nullptr && call.blocked.empty()) continue;
       auto a = std::make_shared<RoutingAnalysis>();
       a->ranks = call.ranks;
@@ -349,9 +363,10 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
       a->assumptions = call.assumptions;
       a->joined = call.joined;
       if (a->blocked.empty()) Analyse(*a, *call.routing, step.world_size);
-      list->back() = std::move(a);
+      calls.back() = std::move(a);
     }
-    slot = list;
+    ExcludeStored(calls);
+    slot = std::make_shared<List>(calls.begin(), calls.end());
   }
   return *static_cast<const List*>(slot.get());
 }

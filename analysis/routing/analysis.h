@@ -42,10 +42,12 @@ struct RoutingAnalysis {
   bool rank_major_possible = false;  // too few choice ranks are known to exclude it
   CleanPatterns patterns;            // asked only where no replay fits
   PairCertificate certificate;       // likewise
-  double own_refusal_bits = 0;       // likewise
-  StoredThresholds thresholds;       // beside a leaking replay that might be a proof
-  bool structured = false;           // equal counts may be the data's; asked like thresholds
-  std::string inferred_pools;        // not empty: pools as the refusals show them ("... in chunks")
+  double own_refusal_bits = 0;       // likewise: a draw among all, against refusals of their own
+  std::vector<StoredNumbers>
+      stored;                    // tables that give what a leaking replay that may be a proof gives
+  bool stored_excluded = false;  // ... and that other pools and calls of the step exclude
+  bool structured = false;  // equal counts may be the data's; asked where capacity is not declared
+  std::string inferred_pools;  // not empty: pools as the refusals show them ("... in chunks")
 
   // One of the contract's policy names.
   std::string policy = "unknown";
@@ -66,16 +68,21 @@ struct RoutingAnalysis {
   bool rival() const;
   // The kept set follows a score but for its ties, which decide nearly all of it.
   bool by_ties() const;
-  // Inversions that say something against every cause but capacity: at least `bits`, or 20 with all
-  // refusals counted where not quite all of them may be an own threshold's.
+  // Refusals that no policy explains are not the tokens' own: what thins an expert that was hot,
+  // before its capacity refuses, leaves pairs as well. So `bits` speak for a draw among all, or the
+  // configuration names a policy that is no queue.
+  bool drawn(double bits) const;
+  // ... and inversions say something against every cause but capacity: at least `bits`, or 20 with
+  // all refusals counted where not quite all of them may be an own threshold's.
   bool pairs_speak(double bits) const;
   // Pools are as recorded row by row.
   bool firm_pools() const;
   // What of the recording keeps a replay of a policy that gives every assignment from being a
   // proof; empty: nothing does. Sentences, each with what to record.
-  std::vector<std::string> doubts() const;
+  // `excluded_before`: calls of other steps exclude the stored tables.
+  std::vector<std::string> doubts(bool excluded_before = false) const;
   // ... and what a person can do to have it settled, for a finding's fix.
-  std::string HowToSettle() const;
+  std::string HowToSettle(bool excluded_before = false) const;
 
   // bits that reach a prefix from what follows it, per layer and sequence; NaN where not known.
   double leak_bits = 0;

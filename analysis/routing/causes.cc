@@ -8,6 +8,8 @@ constexpr RoutingCause kCauses[] = {
      "Drop by position instead of by score (Megatron-LM: --moe-token-drop-policy position), or "
      "route without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed: "
      "drop_tokens=False)."},
+    {"lowest-score-first", "full experts keep the lowest scores",
+     "Drop by position instead of by score, or route without capacity."},
     {"batch-prioritised", "tokens queue by their best score",
      "Queue tokens in time order (Tutel: batch_prioritized_routing=False), or route without "
      "capacity."},

@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/routing/analysis.h"
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/checked.h"
 #include "analysis/routing/structure.h"
 
 namespace plumbline::rules {
@@ -27,6 +28,19 @@ constexpr const char* kOwnDraw =
     "Where a token is refused by a draw of its own (at a stored rate or demand), record "
     "randomness. ";
 
+// Decision 0053.
+constexpr const char* kStoredNumbers =
+    "A number an expert that was stored (a bar, a place in the queue) leaves the same: no other "
+    "pool asks for another one. Record several pools, micro-batches or steps.";
+
+// The policy is the configuration's own.
+std::string PolicyDoubt(const RoutingAnalysis& a) {
+  const std::string& stated = a.c.routing->config().policy();
+  if (stated.empty() || stated == "unknown")
+    return "The policy was not recorded: record the one of the router's configuration (policy).";
+  return PolicyDiffers(a).empty() ? "" : absl::StrCat("The recorded policy is ", stated, ".");
+}
+
 std::string CapacityDoubt(const v1::RoutingConfig& config) {
   if (DeclaresCapacity(config)) return "";
   return SetsCapacity(config)
@@ -36,34 +50,57 @@ std::string CapacityDoubt(const v1::RoutingConfig& config) {
                "configuration (capacity).";
 }
 
+std::string StoredRuleDoubt(const RoutingAnalysis& a) {
+  const RankedReplay* leak = a.columns() ? nullptr : a.leak();
+  if (!a.columns() && leak == nullptr) return "";
+  const StoredThresholds rule =
+      leak == nullptr ? a.column.thresholds : ThresholdsOfChoices(a.c, *leak);
+  if (!rule.any()) return "";
+  return absl::StrCat("A stored rule gives every assignment too: ", rule.name(), ".");
+}
+
+// Full experts cut where scores leave a gap. A stored threshold may have been one of the scores as
+// recorded, whatever replays it.
+bool ChoicesCutInGaps(const RoutingAnalysis& a, const RankedReplay& leak) {
+  const bool lowest = leak.priority == RankedReplay::Priority::kLowestScore;
+  return CutsInGaps(a.c, a.saturation, leak.key, ByOf(leak), lowest) ||
+         CutsInGaps(a.c, a.saturation, KeyKind::kRecorded, QueueBy::kChoice, lowest);
+}
+
+std::string EvenDoubt(const RoutingAnalysis& a) {
+  const RankedReplay* leak = a.columns() ? nullptr : a.leak();
+  if (!a.columns() && (leak == nullptr || !leak->by_score())) return "";
+  if (!CountsFollowStructure(a.c) && (leak == nullptr || !ChoicesCutInGaps(a, *leak))) return "";
+  return "The data's structure may make the counts equal: tokens come in kinds that occur equally "
+         "often, or full experts cut where scores leave a gap.";
+}
+
 }  // namespace
 
 bool RoutingAnalysis::firm_pools() const { return c.pool_basis == PoolBasis::kRecorded; }
 
-std::vector<std::string> RoutingAnalysis::doubts() const {
+std::vector<std::string> RoutingAnalysis::doubts(bool excluded_before) const {
   std::vector<std::string> out;
   if (std::string capacity = CapacityDoubt(c.routing->config()); !capacity.empty())
     out.push_back(std::move(capacity));
   if (!firm_pools())
     out.emplace_back(
         "Pools are metadata or a guess: record row by row who shares a capacity (pool_id).");
-  const StoredThresholds& stored = columns() ? column.thresholds : thresholds;
-  if (stored.any())
-    out.push_back(absl::StrCat("A stored rule gives every assignment too: ", stored.name(), "."));
-  if (structured)
-    out.emplace_back(
-        "The data's structure may make the counts equal: tokens come in kinds that occur equally "
-        "often, "
-        "or full experts cut where scores leave a gap.");
-  if (out.empty()) {
-    if (std::string structure = StructureDoubt(*this); !structure.empty())
-      out.push_back(std::move(structure));
+  if (columns() || leak() != nullptr || first_come.best.fits) {
+    if (std::string doubt = PolicyDoubt(*this); !doubt.empty()) out.push_back(std::move(doubt));
+    if (!stored_excluded && !excluded_before) out.emplace_back(kStoredNumbers);
+  }
+  // The data are asked where the facts leave a proof.
+  if (!out.empty()) return out;
+  for (const auto& doubt : {StoredRuleDoubt, EvenDoubt, StructureDoubt}) {
+    if (std::string said = doubt(*this); !said.empty()) out.push_back(std::move(said));
+    if (!out.empty()) break;
   }
   return out;
 }
 
-std::string RoutingAnalysis::HowToSettle() const {
-  std::vector<std::string> said = doubts();
+std::string RoutingAnalysis::HowToSettle(bool excluded_before) const {
+  std::vector<std::string> said = doubts(excluded_before);
   const bool replayed = MayBeReplayed(*this);
   if (!replayed)
     said.emplace_back(

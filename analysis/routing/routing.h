@@ -5,4 +5,5 @@
 #include "analysis/routing/analysis.h"  // IWYU pragma: export
 #include "analysis/routing/causes.h"    // IWYU pragma: export
 #include "analysis/routing/checked.h"   // IWYU pragma: export
+#include "analysis/routing/innocent.h"  // IWYU pragma: export
 #include "analysis/routing/reasons.h"   // IWYU pragma: export

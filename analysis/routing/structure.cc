@@ -237,12 +237,12 @@ std::string StructureDoubt(const RoutingAnalysis& a) {
   if (queue && OnePositionParts(a.c)) return kOneCut;
   if (a.columns() && (CutsInGaps(a, a.column.key) || CutsInGaps(a, KeyKind::kRecorded)))
     return kGaps;
+  if (layout.pools_used > 1 && PoolsAreCopies(a.c)) return kCopies;
   if (layout.any_several) {
     const bool alike = SequencesAlike(a, layout, false) || SequencesAlike(a, layout, true);
     return alike ? kAlike : "";
   }
   if (layout.pools_used < 2) return kOneSequence;
-  if (PoolsAreCopies(a.c)) return kCopies;
   const bool by_rank = !a.columns() && (queue || leak->rank_first);
   return by_rank && SameNumbers(a.c) ? kSameNumbers : "";
 }

@@ -6,5 +6,6 @@
 #include "analysis/statistics/bias_forecast.h"  // IWYU pragma: export
 #include "analysis/statistics/bias_stream.h"    // IWYU pragma: export
 #include "analysis/statistics/cluster_sums.h"   // IWYU pragma: export
+#include "analysis/statistics/context_sums.h"   // IWYU pragma: export
 #include "analysis/statistics/e_bh.h"           // IWYU pragma: export
 #include "analysis/statistics/sum_error.h"      // IWYU pragma: export

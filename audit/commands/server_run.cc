@@ -86,6 +86,7 @@ class Replay {
     rules::EngineConfig config = options_.engine;
     config.settings = SettingsOf(header, config);
     if (config.rules.empty()) config.rules = {header.rules().begin(), header.rules().end()};
+    globs_ = config.rules;
     if (header.window_steps() > 0) config.window_steps = header.window_steps();
     config.run_bytes = header.run_bytes();
     config.hosted = header.closes_told();
@@ -103,6 +104,12 @@ class Replay {
                  !Meant(gap));
     }
     return absl::OkStatus();
+  }
+
+  bool Selected(const char* rule) const {
+    return globs_.empty() ||
+           std::any_of(globs_.begin(), globs_.end(),
+                       [&](const std::string& glob) { return rules::GlobMatch(glob, rule); });
   }
 
   void TakeBatch(const std::string& bytes) {
@@ -129,6 +136,9 @@ class Replay {
     rules::TellCloses(event, options_.run, engine_.get());
     if (event.has_hung() && event.hung().run() == options_.run)
       engine_->Tell(options_.run, rules::kHangRule, rules::HangVerdict(event.hung()));
+    const auto opened = rules::QuarantineOpened(event);
+    if (opened && opened->site().run() == options_.run && Selected(rules::kQuarantineRule))
+      result_.report.Add(*opened);
     // What holds here is what held there, unless the caller has suppressions of their own.
     if (event.has_suppressions() && options_.engine.suppressions.empty())
       engine_->SetSuppressions(rules::FromMessage(event.suppressions()),
@@ -159,6 +169,7 @@ class Replay {
   InputReport input_;
   AuditResult result_;
   std::unique_ptr<rules::Engine> engine_;
+  std::vector<std::string> globs_;  // of the rules that judge; none: all
 };
 
 // Keeps the elements whose source is kept, under its new number.

@@ -87,6 +87,7 @@ void Describe(const Router& r, v1::Routing* routing) {
   config->set_experts(kExperts);
   config->set_capacity_kind(v1::RoutingConfig::CAPACITY_DECLARED);
   config->set_capacity(kCapacity);
+  config->set_policy("score-capacity");
   config->set_pool(v1::RoutingConfig::POOL_SEQUENCE);
   config->set_mode("train");
 

@@ -70,9 +70,9 @@ struct Filled {
     for (int64_t step = 0; step < kSteps; ++step) {
       curves.Fill(step, &rows.values);
       const auto before = Clock::now();
-      store->BeginEntry(static_cast<uint64_t>(step) + 1);
-      test::Feed(store.get(), "r", step, columns, rows);
-      store->EndEntry();
+      store->Judged(static_cast<uint64_t>(step) + 1);
+      test::Feed(store.get(), static_cast<uint64_t>(step) + 1, "r", step, columns, rows);
+      store->EndEntry("r");
       const auto took = Clock::now() - before;
       judging += took;
       longest = std::max(longest, took);

@@ -19,6 +19,9 @@ where the number of places is the configuration's, not one that somebody counted
 """
 
 
+_BY_DROP_POLICY = {"probs": "score-capacity", "position": "fifo-capacity"}
+
+
 def _rows(tensor):
     """[..., E] as [T,E]."""
     return tensor.reshape(-1, tensor.shape[-1])
@@ -100,7 +103,7 @@ def _megatron_policy(capacity, drop_policy, load_balancing, mode):
         return "balanced-assignment"
     if capacity is None:
         return "token-choice"
-    return {"probs": "score-capacity", "position": "fifo-capacity"}.get(drop_policy)
+    return _BY_DROP_POLICY.get(drop_policy)
 
 
 def megatron_capacity(tokens, experts, top_k, capacity_factor):
@@ -110,8 +113,8 @@ def megatron_capacity(tokens, experts, top_k, capacity_factor):
 
 
 def deepspeed(logits, combine_weights, dispatch_mask, *, top_k, sequences=None, seq_major=False,
-              drop_tokens=True, use_rts=False, sampled_second=None, sequence_id=None,
-              position=None, pool_id=None, mode="train"):  # fmt: skip
+              drop_tokens=True, use_rts=False, sampled_second=None, drop_policy=None,
+              sequence_id=None, position=None, pool_id=None, mode="train"):  # fmt: skip
     """DeepSpeed's TopKGate.
 
     logits           [T,E] of the gate
@@ -123,6 +126,7 @@ def deepspeed(logits, combine_weights, dispatch_mask, *, top_k, sequences=None, 
     use_rts          random token selection, which top-1 gating has on by default in training
     sampled_second   whether the second expert is drawn with noise (top-2 gating's default in
                      training); None: top_k == 2 and mode "train"
+    drop_policy      topkgating's, of more than two choices: "probs" or "position", if known
     """
     rows = _rows(logits)
     out = _call(rows, len(rows), sequences, seq_major, sequence_id, position, pool_id)
@@ -133,8 +137,10 @@ def deepspeed(logits, combine_weights, dispatch_mask, *, top_k, sequences=None, 
         policy = "token-choice"
     elif top_k == 1:
         policy = "random-capacity" if use_rts else "fifo-capacity"
-    else:  # more than two choices have a drop policy of their own, which is not known here
-        policy = "rank-major-capacity" if top_k == 2 else None
+    elif top_k == 2:
+        policy = "rank-major-capacity"
+    else:  # more than two choices have a drop policy of their own
+        policy = _BY_DROP_POLICY.get(drop_policy)
     out.update(router_logits=rows, routing_map=dispatch_mask.any(dim=2),
                probs=combine_weights.sum(dim=2), top_k=top_k, score_function="softmax",
                mode=mode, **_capacity(dispatch_mask.shape[2] if drop_tokens else None))  # fmt: skip

@@ -169,9 +169,9 @@ class MoeBatchDependence : public Rule {
 
   // That capacity is the cause: by what experts below capacity kept, or by a policy that replays
   // all.
-  static double BitsOf(const RoutingAnalysis& a) {
-    const double bits =
-        a.columns() ? a.column.bits : std::max(a.inversions.batch_bits, ReplayBits(a));
+  double BitsOf(const RoutingAnalysis& a) const {
+    const double pairs = a.drawn(hint_bits_) ? a.inversions.batch_bits : 0;
+    const double bits = a.columns() ? a.column.bits : std::max(pairs, ReplayBits(a));
     const bool declared = a.columns() || a.saturation.basis == Saturation::Basis::kDeclared;
     return std::min(bits, declared ? HUGE_VAL : a.saturation.bits);
   }

@@ -1,6 +1,10 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -47,7 +51,10 @@ Expert choice: every expert takes its C best tokens of the whole sequence.
   replays every assignment, worth 20 bits: log2 of the ways to keep as many of each full expert's candidates,
   less what ties leave open; of expert choice, that own thresholds hit exactly C. That own thresholds left
   the capacity exactly must be worth 10 bits beside a drop by score. No clean policy replays it;
-- no stored threshold gives every assignment: one for all experts, one an expert in several pools, one a
+- the policy is the configuration's own (`policy`), so that two who know say the same;
+- no stored number gives every assignment. In one pool a bar an expert, or a place in its queue, that was
+  stored does what the policy does: so other pools, micro-batches or steps of this layer must ask for another
+  number, and the first call of a run with one pool is a hint. Nor is it one threshold for all experts, one a
   sequence, one that moves along it; and tokens are not of kinds that occur equally often.
 
 All else that has 7 bits is `heuristic`, a warning whose fix says what to record, or what to run
@@ -95,6 +102,7 @@ class MoeFutureLeak : public Rule {
     if (std::none_of(step.items.begin(), step.items.end(), routes)) return;
     unsampled_.try_emplace({step.site.layer(), step.site.op()}, step.step);
     const auto analyses = AnalyseRouting(step);
+    if (!step.late) Remember(step, analyses);
     for (size_t i = 0; i < analyses.size(); ++i) {
       const Item& item = step.items[i];
       if (analyses[i] == nullptr) {
@@ -127,12 +135,30 @@ class MoeFutureLeak : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    const uint32_t version = archive.Version(2);
     archive(unsampled_);
+    if (version >= 2) archive(stored_);
   }
 
  private:
   static constexpr int64_t kSampled = -1;
+
+  // What stored numbers would have given every call of a policy so far.
+  using Key = std::tuple<uint32_t, std::string, std::string, std::string>;  // role, site, policy
+  static Key KeyOf(const SiteStep& step, const RoutingAnalysis& a) {
+    return {static_cast<uint32_t>(step.role), step.site.layer(), step.site.op(), a.policy};
+  }
+  void Remember(const SiteStep& step,
+                const std::vector<std::shared_ptr<const RoutingAnalysis>>& analyses) {
+    for (const auto& a : analyses) {
+      if (a != nullptr && !a->stored.empty()) stored_[KeyOf(step, *a)].Take(a->stored);
+    }
+  }
+  // Whether steps before exclude them. A late call is judged by itself.
+  bool ExcludedBefore(const SiteStep& step, const RoutingAnalysis& a) const {
+    const auto rules = stored_.find(KeyOf(step, a));
+    return !step.late && rules != stored_.end() && rules->second.excluded();
+  }
 
   v1::Verdict JudgeCall(const SiteStep& step, const RoutingAnalysis& a) const {
     v1::Verdict verdict = a.blocked.empty() ? Checked(a, Decide(step, a)) : Inconclusive(a.blocked);
@@ -150,51 +176,13 @@ class MoeFutureLeak : public Rule {
                                        " rows tied and ", c.non_finite, " not finite of ",
                                        c.judged_rows, "; more than half cannot be reconstructed"));
     }
-    if (a.balance.found()) return FoundBalance(a);
-    if (c.kept_outside_choice) return DecideColumns(a);
+    if (a.balance.found()) return FoundBalance(step, a);
+    if (c.kept_outside_choice) return DecideColumns(step, a);
     if (c.dropped == 0) return DecideDropless(step, a);
     return DecideCapacity(step, a);
   }
 
-  // Every token took the experts that it scores above zero.
-  static v1::Verdict DecideZero(const SiteStep& step, const RoutingAnalysis& a) {
-    if (a.scores_of_sequences) return ScoresNotOwn();
-    if (const std::string complaint = BiasComplaint(step, a.c); !complaint.empty())
-      return Inconclusive(complaint);
-    return Pass("every token took the experts that it scores above zero, and no others");
-  }
-
-  v1::Verdict DecideDropless(const SiteStep& step, const RoutingAnalysis& a) const {
-    const RoutingCase& c = a.c;
-    const v1::RoutingConfig& config = c.routing->config();
-    if (a.normalised_over_tokens) return NormalisedOverTokens();
-    if (a.scores_of_sequences) return ScoresNotOwn();
-    if (a.balance.as_a_bias()) return PricesOrBias();
-    if (c.unexplained > 0) return Unexplained(c);
-    if (c.unknown_refusals > 0) return UnknownRefusals(c);
-    if (c.explained == 0)
-      return Inconclusive("no-rows: no row's own choice can be compared with what was recorded");
-    if (c.non_finite > 0) return Poisoned(c);
-    if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
-      return Inconclusive(complaint);
-    if (a.nothing_kept.any()) return NothingKeptVerdict(a.nothing_kept);
-    if (CapacityCannotRefuse(c)) {
-      return Pass(absl::StrCat("every token went where its own scores sent it, and a capacity of ",
-                               config.capacity(), " cannot refuse any of a pool's rows"));
-    }
-    if (SetsCapacity(config) && !c.drops_recorded) {
-      return Inconclusive(
-          "no-keep-mask: a capacity is set, but neither keep_mask nor routing_map was recorded");
-    }
-    if (!a.saturation.contradiction.empty()) return Inconclusive(a.saturation.contradiction);
-    if (SetsCapacity(config)) {
-      return Inconclusive(absl::StrCat("no-expert-full: no choice was refused at capacity ",
-                                       config.capacity(), "; who would be dropped did not show"));
-    }
-    return Pass("every token went where its own scores sent it");
-  }
-
-  v1::Verdict DecideColumns(const RoutingAnalysis& a) const {
+  v1::Verdict DecideColumns(const SiteStep& step, const RoutingAnalysis& a) const {
     const RoutingCase& c = a.c;
     if (!a.columns()) {
       return Inconclusive(
@@ -214,7 +202,7 @@ class MoeFutureLeak : public Rule {
           bits, hint_bits_));
     }
     return Found(
-        a, bits >= proof_bits_ && a.doubts().empty(), bits, a.column.witness,
+        step, a, bits >= proof_bits_, bits, a.column.witness,
         absl::StrFormat(
             "In every pool each expert holds exactly %d tokens, its best by %s, while tokens hold "
             "different numbers of experts. The equal counts are worth %.1f bits against own "
@@ -222,11 +210,11 @@ class MoeFutureLeak : public Rule {
             a.column.capacity, a.column.variant, bits));
   }
 
-  v1::Verdict FoundBalance(const RoutingAnalysis& a) const {
+  v1::Verdict FoundBalance(const SiteStep& step, const RoutingAnalysis& a) const {
     if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     const Balance& balance = a.balance;
     return Found(
-        a, false, balance.price_bits, RefusalPair{},
+        step, a, false, balance.price_bits, RefusalPair{},
         balance.sinkhorn
             ? "Tokens did not choose by their own scores. Optimal transport of these very rows "
               "gives every choice; that of 32 resamples of them does not."
@@ -247,7 +235,8 @@ class MoeFutureLeak : public Rule {
       return Inconclusive(a.saturation.contradiction);
     }
     if (UnrecordedDraws(c)) return RandomChoice(c);
-    if (a.first_come.best.fits) return a.rival() ? TwoPolicies(a) : DecideClean(step, a);
+    if (a.first_come.best.fits)
+      return a.rival() ? TwoPolicies(a) : DecideClean(step, a, proof_bits_);
     if (!a.first_come.searched) {
       return Inconclusive(
           "too-many-cuts: pools were not recorded (pool_id), and more cuts into chunks are "
@@ -255,66 +244,31 @@ class MoeFutureLeak : public Rule {
           "than could be tried");
     }
     if (a.inversions.inversions == 0) return NoInversion(step, a);
-    return a.leak() != nullptr && !a.by_ties() ? DecideReplayed(a) : DecidePairs(a);
+    return a.leak() != nullptr && !a.by_ties() ? DecideReplayed(step, a) : DecidePairs(step, a);
   }
 
-  static v1::Verdict TwoPolicies(const RoutingAnalysis& a) {
-    return Inconclusive(absl::StrFormat(
-        "two-policies: first come first served (%s) and %s both give these refusals (%d of them)",
-        a.first_come.best.how, a.leak()->Describe(), a.c.dropped));
-  }
-
-  // A queue gives every refusal, and no leaking policy does.
-  v1::Verdict DecideClean(const SiteStep& step, const RoutingAnalysis& a) const {
-    const RoutingCase& c = a.c;
-    if (a.scores_of_sequences) return ScoresNotOwn();
-    if (c.unexplained > 0) return Unexplained(c);
-    if (c.unknown_refusals > 0) return UnknownRefusals(c);
-    if (c.non_finite > 0) return Poisoned(c);
-    if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
-      return Inconclusive(complaint);
-    if (a.rank_major_possible) {
-      return Inconclusive(absl::StrFormat(
-          "two-policies: first come first served gives these refusals (%d of them), and too few "
-          "choice ranks are known to exclude a queue of all first choices before all second ones",
-          c.dropped));
-    }
-    const CleanReplay& replay = a.first_come.best;
-    if (!(replay.bits >= proof_bits_)) {
-      return Inconclusive(absl::StrFormat(
-          "few-refusals: first come first served fits, with %.1f bits; %.0f are needed",
-          replay.bits, proof_bits_));
-    }
-    return Pass(absl::StrFormat("first come first served replays every assignment (%s, %.1f bits)",
-                                replay.how, replay.bits));
-  }
-
-  static v1::Verdict NoInversion(const SiteStep& step, const RoutingAnalysis& a) {
-    const RoutingCase& c = a.c;
-    if (c.unexplained > 0) return Unexplained(c);
-    if (c.unknown_refusals > 0) return UnknownRefusals(c);
-    if (c.non_finite > 0) return Poisoned(c);
-    if (const std::string complaint = BiasComplaint(step, c); !complaint.empty())
-      return Inconclusive(complaint);
-    return Inconclusive(
-        "order-unexplained: no inversion, but no queue in time order gives these refusals either");
+  // The configuration's own word is no proof, and nearly all that a hint asks beside an inversion.
+  double HintBits(const RoutingAnalysis& a) const {
+    const v1::RoutingConfig& config = a.c.routing->config();
+    const bool named = NamesNoQueue(config) && DeclaresCapacity(config) && a.firm_pools();
+    return named ? std::min(kNamedBits, hint_bits_) : hint_bits_;
   }
 
   // A leaking policy gives every assignment and no clean one does.
-  v1::Verdict DecideReplayed(const RoutingAnalysis& a) const {
+  v1::Verdict DecideReplayed(const SiteStep& step, const RoutingAnalysis& a) const {
     if (a.structured && !DeclaresCapacity(a.c.routing->config())) return EvenByStructure();
     const RankedReplay& leak = *a.leak();
     const double bits = std::min(leak.bits, a.capacity_bits);
-    if (!(std::min(leak.raw_bits, a.capacity_bits) >= hint_bits_)) {
+    if (!(std::min(leak.raw_bits, a.capacity_bits) >= HintBits(a))) {
       return Inconclusive(absl::StrFormat(
           "few-bits: %d inversions; %s gives every assignment, with %.1f bits%s; %.0f are needed",
-          a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), hint_bits_));
+          a.inversions.inversions, leak.Describe(), leak.raw_bits, CapacityBits(a), HintBits(a)));
     }
     // An own threshold is score-separable too: that full cells hold C must not be luck.
     if (leak.luck_bits < kLuckBits && OneCellAlone(a.saturation)) return OneCell(leak.luck_bits);
-    const bool proved = bits >= proof_bits_ && leak.luck_bits >= kLuckBits && a.doubts().empty();
+    const bool enough = bits >= proof_bits_ && leak.luck_bits >= kLuckBits;
     const PairCertificate& pair = a.certificate;
-    return Found(a, proved, bits, pair.pair.found() ? pair.pair : a.inversions.any,
+    return Found(step, a, enough, bits, pair.pair.found() ? pair.pair : a.inversions.any,
                  absl::StrFormat(
                      "%d refused choices have a later admission at the same full expert in their "
                      "own sequence. %s replays every assignment (%.1f bits); first come first "
@@ -323,7 +277,7 @@ class MoeFutureLeak : public Rule {
   }
 
   // No policy gives the refusals: what the pairs are worth. No proof, as no draw can be replayed.
-  v1::Verdict DecidePairs(const RoutingAnalysis& a) const {
+  v1::Verdict DecidePairs(const SiteStep& step, const RoutingAnalysis& a) const {
     if (OwnDraws(a.c.routing->config())) return RandomChoice(a.c);
     if (a.patterns.any()) {
       return Inconclusive(
@@ -339,13 +293,15 @@ class MoeFutureLeak : public Rule {
                        "(pool_id): a cut into pieces could explain them"));
     }
     const double bits = std::min(a.certificate.bits, a.capacity_bits);
-    if (!a.pairs_speak(hint_bits_) || !(a.capacity_bits >= hint_bits_)) {
+    const double asked = HintBits(a);
+    if (!a.pairs_speak(asked) || !(a.capacity_bits >= asked)) {
       return Inconclusive(absl::StrFormat(
           "inversions-unexplained: %d inversions (%.1f bits that capacity caused them; %s), and no "
-          "policy known here gives these refusals",
+          "policy known here gives these refusals. Record policy, and randomness where tokens are "
+          "refused by a draw or a rate",
           a.inversions.inversions, bits, AgainstOwnRefusals(a)));
     }
-    return Found(a, false, bits, a.certificate.pair,
+    return Found(step, a, false, bits, a.certificate.pair,
                  absl::StrFormat(
                      "%d refused choices have a later admission at the same full expert in their "
                      "own sequence and pool. No score and no queue in time order gives these "
@@ -354,8 +310,11 @@ class MoeFutureLeak : public Rule {
                      a.inversions.inversions, bits, a.patterns.doubt()));
   }
 
-  v1::Verdict Found(const RoutingAnalysis& a, bool proved, double bits, const RefusalPair& pair,
-                    const std::string& explanation) const {
+  // `enough`: a proof where nothing of the recording is in doubt.
+  v1::Verdict Found(const SiteStep& step, const RoutingAnalysis& a, bool enough, double bits,
+                    const RefusalPair& pair, const std::string& explanation) const {
+    const bool before = ExcludedBefore(step, a);
+    const bool proved = enough && a.doubts(before).empty();
     const RoutingCause& cause = CauseOf(a.cause);
     v1::Verdict verdict;
     verdict.set_kind(v1::Verdict::KIND_FINDING);
@@ -376,13 +335,14 @@ class MoeFutureLeak : public Rule {
     *finding.mutable_witness() = Witness(a, pair);
     Put(*finding.mutable_witness(), "bits", bits);
     finding.set_fix(proved ? std::string(cause.fix)
-                           : absl::StrCat(cause.fix, " ", a.HowToSettle()));
+                           : absl::StrCat(cause.fix, " ", a.HowToSettle(before)));
     return verdict;
   }
 
   double proof_bits_;
   double hint_bits_;
   std::map<std::pair<std::string, std::string>, int64_t> unsampled_;  // first step, or kSampled
+  std::map<Key, StoredRules> stored_;
 };
 
 }  // namespace

@@ -28,7 +28,9 @@ tokens of lag 0 (or of no recorded lag) are judged, staler ones are `drift/stale
   sign, and counts only beyond var(d)/var(log μ), which honest noise reaches, and below 0.05 only where it explains
   30 % (few distinct tokens give small slopes by chance). Looked for in all tokens and in those of
   each worker, each version, even and odd steps, within one chance of a false alarm: workers at 0.85 and 1.15 have no
-  slope together. (b) d that moves with the advantage: what was rewarded is scored
+  slope together. A context that comes again (the same entropy to the bit, else the same token and log μ) shows the same noise
+  again: standard errors are over contexts as well as over sequences, the larger counts, and a slope through
+  fewer than eight contexts says nothing. (b) d that moves with the advantage: what was rewarded is scored
   otherwise. (c) With full logits, the slope of the affine fit of one side's logits on the other's.
 - *Noise* has no slope. k1 = −d has the mean KL(μ‖π) even so: a negative mean of d is no bias. k3 = e^d − 1 − d and
   KL are its size.
@@ -56,12 +58,12 @@ words say which.
 above 5e-3 (k3 by its 99 % lower bound, KL by 5 standard errors), a note above 3e-3, else a pass. Small drift can collapse a run and large drift can
 be benign: size is reported, harm is not predicted.
 
-**Strength.** A bias `statistical`: the chance of 5 standard errors over sequences, at each doubling of the tokens. Sizes
+**Strength.** A bias `statistical`: the chance of 5 standard errors over sequences and contexts, at each doubling of the tokens. Sizes
 `heuristic`: 5e-3 is customary.
 
 **Inconclusive when** there are fewer than 256 finite tokens of lag 0, or none at all.
 
-**What it cannot see.** A bias that both sides share (`drift/sampler-mismatch`); one whose slope explains less than
+**What it cannot see.** A temperature in a record of few contexts; a bias that both sides share (`drift/sampler-mismatch`); one whose slope explains less than
 60 % of d beside larger noise; whether the trainer or the engine is the one that is off.
 
 **Cost.** About 0.1 µs a token, once for all rules on drift; 100 bytes a step.

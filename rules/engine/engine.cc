@@ -1,17 +1,21 @@
 #include "rules/engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/frame/frame.h"
 #include "analysis/processes/processes.h"
 #include "rules/engine/active_rules.h"
 #include "rules/engine/batch_check.h"
 #include "rules/engine/checkpoint.h"
+#include "rules/engine/run_rules.h"
 #include "rules/engine/run_state.h"
 
 namespace plumbline::rules {
@@ -21,6 +25,7 @@ class Engine::Impl {
   Impl(std::vector<ActiveRule> active, const EngineConfig& config, OnVerdict on_verdict)
       : active_(std::move(active)),
         options_{config.window_steps, config.hosted, config.run_bytes},
+        rule_bytes_each_(config.run_bytes / EngineConfig::kRulesPart),
         globs_(config.rules),
         on_verdict_(std::move(on_verdict)),
         rules_(MakeRules()),
@@ -32,21 +37,25 @@ class Engine::Impl {
   }
 
   void SetSuppressions(std::vector<Suppression> list, int32_t today) {
-    suppressor_.Set(std::move(list), today);
+    {
+      std::lock_guard lock(suppressor_mutex_);
+      suppressor_.Set(std::move(list), today);
+    }
     for (const auto& [name, run] : runs_) TellExpired(*run);
   }
 
   void Tell(const std::string& name, const char* rule, v1::Verdict verdict) {
-    const auto known = runs_.find(name);
+    Run* const known = Known(name);
     const bool selected =
         globs_.empty() || std::any_of(globs_.begin(), globs_.end(), [&](const std::string& glob) {
           return GlobMatch(glob, rule);
         });
-    if (known == runs_.end() || !selected) return;
-    Guarded(name, [&] { Sink(this, *known->second, rule).Add(std::move(verdict)); });
+    if (known == nullptr || !selected) return;
+    Guarded(name, [&] { Sink(this, *known, rule).Add(std::move(verdict)); });
   }
 
   bool SuppressionsAre(const std::vector<Suppression>& list, int32_t today) const {
+    std::lock_guard lock(suppressor_mutex_);
     return suppressor_.Is(list, today);
   }
 
@@ -91,12 +100,22 @@ class Engine::Impl {
     OfKnown(name, [&](Run& run) { run.state.MakeRoom(bytes, Judging(run)); });
   }
 
+  void MakeRulesRoom(const std::string& name, uint64_t bytes) {
+    OfKnown(name, [&](Run& run) { run.rules.MakeRoom(bytes, SettingAside(run)); });
+  }
+
   void Drop(const std::string& name) {
-    const auto found = runs_.find(name);
-    if (found == runs_.end()) return;
-    finished_losses_ += Losses(*found->second);
-    open_bytes_ -= found->second->weight;
-    runs_.erase(found);
+    std::unique_ptr<Run> run;
+    {
+      std::lock_guard lock(runs_mutex_);
+      const auto found = runs_.find(name);
+      if (found == runs_.end()) return;
+      run = std::move(found->second);
+      runs_.erase(found);
+    }
+    finished_losses_ += Losses(*run);
+    open_bytes_ -= run->weight;
+    rule_bytes_ -= run->rules_weight;
     sets_.ForgetRun(name);
   }
 
@@ -107,6 +126,7 @@ class Engine::Impl {
 
   std::vector<std::string> Runs() const {
     std::vector<std::string> names;
+    std::lock_guard lock(runs_mutex_);
     for (const auto& [name, run] : runs_) names.push_back(name);
     return names;
   }
@@ -136,15 +156,37 @@ class Engine::Impl {
   }
 
   uint64_t open_bytes(const std::string& name) const {
-    const auto found = runs_.find(name);
-    return found == runs_.end() ? 0 : found->second->state.open_bytes();
+    const Run* run = Known(name);
+    return run == nullptr ? 0 : run->weight.load();
   }
 
   uint64_t open_bytes() const { return open_bytes_; }
 
+  void ForEachName(const std::string& name, const OnName& on_name) const {
+    const Run* run = Known(name);
+    if (run == nullptr) return;
+    const RunSummary& summary = run->state.summary();
+    for (const auto& [site, count] : summary.sites) on_name(site.first, site.second, "");
+    for (const auto& [loss, count] : summary.losses)
+      on_name(std::get<0>(loss), std::get<1>(loss), std::get<2>(loss));
+  }
+
+  uint64_t rule_bytes(const std::string& name) const {
+    const Run* run = Known(name);
+    return run == nullptr ? 0 : run->rules_weight.load();
+  }
+  uint64_t rule_bytes() const { return rule_bytes_; }
+  uint64_t rules_set_aside() const {
+    uint64_t rules = 0;
+    std::lock_guard lock(runs_mutex_);
+    for (const auto& [name, run] : runs_) rules += run->set_aside;
+    return rules;
+  }
+
   std::string LargestRun() const {
     std::string largest;
     uint64_t bytes = 0;
+    std::lock_guard lock(runs_mutex_);
     for (const auto& [name, run] : runs_) {
       if (run->weight <= bytes) continue;
       bytes = run->weight;
@@ -160,8 +202,8 @@ class Engine::Impl {
   }
 
   int64_t closed_step(const std::string& name) const {
-    const auto found = runs_.find(name);
-    return found == runs_.end() ? -1 : found->second->state.closed_step();
+    const Run* run = Known(name);
+    return run == nullptr ? -1 : run->state.closed_step();
   }
 
   std::string Checkpoint() {
@@ -179,11 +221,14 @@ class Engine::Impl {
 
  private:
   struct Run {
-    Run(std::string name, RunState::Options options, SeriesSets* sets)
-        : state(std::move(name), options, sets) {}
+    Run(std::string name, RunState::Options options, SeriesSets* sets, RunRules of_run)
+        : state(std::move(name), options, sets), rules(std::move(of_run)) {}
     RunState state;
-    std::vector<std::unique_ptr<Rule>> rules;  // parallel to active_
-    uint64_t weight = 0;                       // of open_bytes_
+    RunRules rules;
+    // Written by who judges the run, read by all.
+    std::atomic<uint64_t> weight{0};        // of open_bytes_
+    std::atomic<uint64_t> rules_weight{0};  // of rule_bytes_
+    std::atomic<uint64_t> set_aside{0};     // rules that judge it no further
   };
 
   // What a state depends on beside the evidence.
@@ -196,26 +241,33 @@ class Engine::Impl {
     return maker;
   }
 
-  // rules_ judge nothing; on_series_, on_late_ and guard_ are the host's; open_bytes_ is weighed
-  // anew.
+  // rules_ judge nothing; on_series_, on_late_ and guard_ are the host's; open_bytes_ and
+  // rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is kept.
   void Persist(Archive& archive) {
-    archive(judged_, inconclusive_, finished_losses_, sets_, suppressor_);
+    uint64_t judged = judged_, inconclusive = inconclusive_, losses = finished_losses_;
+    archive(judged, inconclusive, losses, sets_, suppressor_);
+    judged_ = judged;
+    inconclusive_ = inconclusive;
+    finished_losses_ = losses;
     std::vector<std::string> names;
     for (const auto& [name, run] : runs_) names.push_back(name);
     archive(names);
     for (const std::string& name : names) {
       if (!archive.ok()) return;
       Run& run = KnownOrNew(name);
-      archive.Section("run", [&] { run.state.Persist(archive); });
+      archive.Section("run", [&] {
+        const uint32_t version = run.state.Persist(archive);
+        if (archive.ok() && version >= RunState::kRulesCounted) run.rules.PersistCounts(archive);
+      });
       Weigh(&run);
-      for (size_t i = 0; i < run.rules.size(); ++i)
-        archive.Section(active_[i].entry->info->id, [&] { run.rules[i]->Persist(archive); });
+      run.rules.PersistRules(archive);
     }
   }
 
   void Forget() {
     runs_.clear();
     open_bytes_ = 0;
+    rule_bytes_ = 0;
     sets_.Clear();
     judged_ = inconclusive_ = finished_losses_ = 0;
     suppressor_ = Suppressor();
@@ -237,7 +289,7 @@ class Engine::Impl {
         finding.set_fingerprint(Fingerprint(rule_, verdict.site()));
         if (!finding.has_details()) *finding.mutable_details() = verdict.details();
         if (finding.assumptions().empty()) *finding.mutable_assumptions() = verdict.assumptions();
-        impl_->suppressor_.Mark(&finding);
+        impl_->Mark(&finding);
       }
       impl_->Count(run_, verdict);
     }
@@ -285,18 +337,43 @@ class Engine::Impl {
   void JudgeWhole(const std::string& name, Run& run, bool over) {
     run.state.CloseAll(Judging(run));
     TellEnds(run, run.state.Ends(over), false);
-    for (size_t i = 0; i < run.rules.size(); ++i) {
-      Sink sink(this, run, active_[i].entry->info->id);
-      run.rules[i]->JudgeRun(run.state.Summarize(), sink);
-    }
+    Each(run, nullptr, [&](Rule& rule, Sink& sink) { rule.JudgeRun(run.state.Summarize(), sink); });
     const auto ran = [&](const std::string& glob) {
       for (size_t i = 0; i < run.rules.size(); ++i) {
-        if (run.rules[i]->judges_evidence() && GlobMatch(glob, active_[i].entry->info->id))
+        const Rule* rule = run.rules.At(i);
+        if (rule != nullptr && rule->judges_evidence() && GlobMatch(glob, run.rules.Id(i)))
           return true;
       }
       return false;
     };
-    TellOfSuppressions(run, suppressor_.Unused(name, ran));
+    std::vector<v1::Verdict> unused;
+    {
+      std::lock_guard lock(suppressor_mutex_);
+      unused = suppressor_.Unused(name, ran);
+    }
+    TellOfSuppressions(run, std::move(unused));
+  }
+
+  // The rules that judge the run, in their order; `step`: what is judged, nullptr: no single one.
+  template <typename What>
+  void Each(Run& run, const SiteStep* step, const What& what) {
+    for (size_t i = 0; i < run.rules.size(); ++i) {
+      Rule* rule = run.rules.At(i);
+      if (rule == nullptr) continue;
+      Sink sink(this, run, run.rules.Id(i), step);
+      what(*rule, sink);
+    }
+  }
+
+  RunRules::OnSetAside SettingAside(Run& run) {
+    return [this, &run](size_t i, uint64_t bytes) {
+      v1::Verdict verdict = Inconclusive(absl::StrCat(
+          "memory-full: what this rule remembers of the run's sites and ranks takes ", bytes >> 10,
+          " KiB, more than there is room for: it judges the run no further from here on"));
+      verdict.mutable_site()->set_step_first(run.state.closed_step());
+      verdict.mutable_site()->set_step_last(run.state.closed_step());
+      Sink(this, run, run.rules.Id(i)).Add(std::move(verdict));
+    };
   }
 
   // As the guard says; a run that cannot be judged is forgotten alone.
@@ -328,10 +405,15 @@ class Engine::Impl {
 
   // Asked after each batch: it must not cost as much as there are runs.
   void Weigh(Run* run) {
-    open_bytes_ += run->state.open_bytes() - std::exchange(run->weight, run->state.open_bytes());
+    const uint64_t bytes = run->state.open_bytes();
+    open_bytes_ += bytes - run->weight.exchange(bytes);
+    const uint64_t remembered = run->rules.bytes();
+    rule_bytes_ += remembered - run->rules_weight.exchange(remembered);
+    run->set_aside = run->rules.set_aside();
   }
 
   Run* Known(const std::string& name) const {
+    std::lock_guard lock(runs_mutex_);
     const auto found = runs_.find(name);
     return found == runs_.end() ? nullptr : found->second.get();
   }
@@ -343,24 +425,26 @@ class Engine::Impl {
   }
 
   Run& KnownOrNew(const std::string& name) {
-    auto& run = runs_[name];
-    if (run == nullptr) {
-      run = std::make_unique<Run>(name, options_, &sets_);
-      run->rules = MakeRules();
-    }
-    return *run;
+    if (Run* known = Known(name)) return *known;
+    auto run = std::make_unique<Run>(name, options_, &sets_, RunRules(&active_, rule_bytes_each_));
+    std::lock_guard lock(runs_mutex_);
+    return *(runs_[name] = std::move(run));
   }
 
   Run& RunOf(const std::string& name) {
-    const auto known = runs_.find(name);
-    if (known != runs_.end()) return *known->second;
+    if (Run* known = Known(name)) return *known;
     Run& run = KnownOrNew(name);
     TellExpired(run);
     return run;
   }
 
   void TellExpired(Run& run) {
-    TellOfSuppressions(run, suppressor_.Expired(run.state.summary().run));
+    std::vector<v1::Verdict> expired;
+    {
+      std::lock_guard lock(suppressor_mutex_);
+      expired = suppressor_.Expired(run.state.summary().run);
+    }
+    TellOfSuppressions(run, std::move(expired));
   }
 
   void TellOfSuppressions(Run& run, std::vector<v1::Verdict> verdicts) {
@@ -375,18 +459,15 @@ class Engine::Impl {
 
   RunState::OnClose Judging(Run& run) {
     return {[this, &run](const SiteStep& step) {
-              for (size_t i = 0; i < run.rules.size(); ++i) {
-                if (step.late && !run.rules[i]->judges_late()) continue;
-                Sink sink(this, run, active_[i].entry->info->id, &step);
-                run.rules[i]->Judge(step, sink);
-              }
+              run.rules.Show(step);
+              Each(run, &step, [&](Rule& rule, Sink& sink) {
+                if (!step.late || rule.judges_late()) rule.Judge(step, sink);
+              });
             },
             on_series_,
             [this, &run](const StepEnd& step) {
-              for (size_t i = 0; i < run.rules.size(); ++i) {
-                Sink sink(this, run, active_[i].entry->info->id);
-                run.rules[i]->JudgeStep(step, sink);
-              }
+              Each(run, nullptr, [&](Rule& rule, Sink& sink) { rule.JudgeStep(step, sink); });
+              run.rules.WeighIfDue(SettingAside(run));
             },
             [this, &run](const std::string& cause, uint64_t items) { Late(run, cause, items); },
             [this, &run](const RunEnds& ends) { TellEnds(run, ends, false); }};
@@ -405,10 +486,8 @@ class Engine::Impl {
   // No items: some that had come before have been judged.
   void Late(Run& run, const std::string& cause, uint64_t items) {
     if (on_late_ && items > 0) on_late_(run.state.summary().run, cause, items);
-    for (size_t i = 0; i < run.rules.size(); ++i) {
-      Sink sink(this, run, active_[i].entry->info->id);
-      run.rules[i]->JudgeLate(run.state.summary(), sink);
-    }
+    Each(run, nullptr, [&](Rule& rule, Sink& sink) { rule.JudgeLate(run.state.summary(), sink); });
+    run.rules.WeighIfDue(SettingAside(run));
   }
 
   void Count(Run& run, const v1::Verdict& verdict) {
@@ -422,6 +501,11 @@ class Engine::Impl {
     on_verdict_(verdict);
   }
 
+  void Mark(v1::Finding* finding) {
+    std::lock_guard lock(suppressor_mutex_);
+    if (!suppressor_.empty()) suppressor_.Mark(finding);
+  }
+
   static uint64_t Losses(const Run& run) {
     uint64_t total = 0;
     for (const auto& [key, loss] : run.state.summary().losses) total += loss.count;
@@ -430,6 +514,7 @@ class Engine::Impl {
 
   std::vector<ActiveRule> active_;
   const RunState::Options options_;
+  const uint64_t rule_bytes_each_;        // that the rules of one run may remember
   const std::vector<std::string> globs_;  // that selected the rules
   OnVerdict on_verdict_;
   OnSeries on_series_;
@@ -437,12 +522,16 @@ class Engine::Impl {
   RunGuard* guard_ = nullptr;
   std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
   SeriesSets sets_;
+  mutable std::mutex suppressor_mutex_;  // guards what runs have in common here
   Suppressor suppressor_;
+  // Guards the map alone: a run is its judging thread's, and goes by it.
+  mutable std::mutex runs_mutex_;
   std::map<std::string, std::unique_ptr<Run>> runs_;
-  uint64_t open_bytes_ = 0;
-  uint64_t judged_ = 0;
-  uint64_t inconclusive_ = 0;
-  uint64_t finished_losses_ = 0;
+  std::atomic<uint64_t> open_bytes_{0};
+  std::atomic<uint64_t> rule_bytes_{0};
+  std::atomic<uint64_t> judged_{0};
+  std::atomic<uint64_t> inconclusive_{0};
+  std::atomic<uint64_t> finished_losses_{0};
 };
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config,
@@ -485,6 +574,15 @@ void Engine::SetOnLate(OnLate on_late) { impl_->SetOnLate(std::move(on_late)); }
 void Engine::SetGuard(RunGuard* guard) { impl_->SetGuard(guard); }
 void Engine::Drop(const std::string& run) { impl_->Drop(run); }
 void Engine::MakeRoom(const std::string& run, uint64_t bytes) { impl_->MakeRoom(run, bytes); }
+void Engine::MakeRulesRoom(const std::string& run, uint64_t bytes) {
+  impl_->MakeRulesRoom(run, bytes);
+}
+void Engine::ForEachName(const std::string& run, const OnName& on_name) const {
+  impl_->ForEachName(run, on_name);
+}
+uint64_t Engine::rule_bytes(const std::string& run) const { return impl_->rule_bytes(run); }
+uint64_t Engine::rule_bytes() const { return impl_->rule_bytes(); }
+uint64_t Engine::rules_set_aside() const { return impl_->rules_set_aside(); }
 void Engine::JudgeEnds(const std::string& run) { impl_->JudgeEnds(run); }
 void Engine::MarkGone(const v1::Source& source, LateCause cause, EndWay way) {
   impl_->MarkGone(source, cause, way);

@@ -1,8 +1,15 @@
 // The rule engine: joins evidence of one (run, site, step) over ranks, closes steps in order, and
 // runs the rules. One engine, three hosts: the agent (local verdicts), plumbd, plumb audit.
 //
-// Not thread-safe: one thread owns an engine. Verdicts come out through the callback, during Add,
-// MarkGone and Finish, in an order that depends on the evidence alone.
+// Verdicts come out through the callback, during Add, MarkGone and Finish, in an order that depends
+// on the evidence of their run alone.
+//
+// Calls that speak of different runs may be made at the same time: Add (of batches that have no run
+// and no stream in common), Tell, JudgeEnds, MarkGone, MarkAbsent, CloseThrough, MakeRoom, Drop,
+// FinishRun, and what asks about one run. The callbacks and the guard are then called at the same
+// time, too. Runs, open_bytes, LargestRun and SuppressionsAre may always be called; the rest is for
+// one thread that has the engine alone. What runs have in common (the sets of streams,
+// suppressions, sums) has locks.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +37,10 @@ struct EngineConfig {
   // W: a rank without backlog that is this many steps behind is closed over.
   int64_t window_steps = 64;
   // What the open steps of one run may hold, in bytes as RunState counts them; beyond it the oldest
-  // ones close. 0: no bound.
+  // ones close. What its rules remember takes at most a part of as much (engine/run_rules.h);
+  // beyond it the one that remembers most judges the run no further. 0: no bounds.
   uint64_t run_bytes = 0;
+  static constexpr uint64_t kRulesPart = 4;
   // The host knows who is connected: steps are closed over a rank only when it says so (MarkGone,
   // MarkAbsent, CloseThrough). False: a rank that lags by the window without backlog is closed
   // over.
@@ -116,6 +125,8 @@ class Engine {
   void Drop(const std::string& run);
   // Closes the oldest steps of a run until what is open of it holds at most so many bytes.
   void MakeRoom(const std::string& run, uint64_t bytes);
+  // Its rules that remember most judge it no further, until they remember at most so many bytes.
+  void MakeRulesRoom(const std::string& run, uint64_t bytes);
 
   Coverage coverage() const;
   // What open steps hold: of a run, and of all.
@@ -123,6 +134,15 @@ class Engine {
   uint64_t open_bytes() const;
   // The run whose open steps hold most; empty: none holds any.
   std::string LargestRun() const;
+  // The names that it keeps of a run: of sites, and of losses with their cause ("": a site).
+  using OnName = std::function<void(const std::string& layer, const std::string& op,
+                                    const std::string& cause)>;
+  void ForEachName(const std::string& run, const OnName& on_name) const;
+  // What its rules remember, and those of all runs, as they were weighed last.
+  uint64_t rule_bytes(const std::string& run) const;
+  uint64_t rule_bytes() const;
+  // Rules that judge a run no further, of the runs that go on.
+  uint64_t rules_set_aside() const;
   // Steps that closed because their run held too much, of the runs that go on.
   uint64_t closed_for_room() const;
   // Newest closed step of a run; -1 before the first.

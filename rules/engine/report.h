@@ -25,6 +25,8 @@ class Report {
     most_lines_ = lines;
   }
   uint64_t left_out() const { return left_out_; }
+  // Findings and other lines that it holds.
+  size_t size() const { return findings_.size() + verdicts_.size(); }
 
   struct Change {
     const v1::Finding* finding = nullptr;  // nullptr: the verdict was no finding

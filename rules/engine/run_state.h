@@ -103,8 +103,9 @@ class RunState {
   RunEnds Ends(bool over) const;
 
   // Everything above and what is open, the window apart. The sets are read before it; counts_ is
-  // found again.
-  void Persist(Archive& archive);
+  // found again. The version that was written.
+  uint32_t Persist(Archive& archive);
+  static constexpr uint32_t kRulesCounted = 5;  // from this one on RunRules stands behind it
 
  private:
   static constexpr int64_t kNever = RankProgress::kNever;

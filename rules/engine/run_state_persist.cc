@@ -54,8 +54,9 @@ struct Row {
 
 }  // namespace
 
-void RunState::Persist(Archive& archive) {
-  const uint32_t version = archive.Version(4, 3);  // 3: what is late; 4: how processes end
+uint32_t RunState::Persist(Archive& archive) {
+  // 3: what is late; 4: how processes end
+  const uint32_t version = archive.Version(kRulesCounted, 3);
   if (!archive.reading()) Summarize();
   archive(summary_, ranks_seen_, declared_, newest_attempt_, closed_for_room_);
   if (archive.reading()) {
@@ -70,6 +71,7 @@ void RunState::Persist(Archive& archive) {
     if (archive.ok()) PersistGroup(groups_[key], archive);
     if (archive.ok() && version >= 4) archive(groups_[key].endings);
   }
+  return version;
 }
 
 void RunState::PersistGroup(Group& group, Archive& archive) {

@@ -98,12 +98,26 @@ uint64_t CountPresent(const v1::SeriesRows& rows, int row) {
   return present;
 }
 
-absl::Status SeriesSets::Check(const v1::Batch& batch) const {
+// Of the sets that the batch names, those that its stream has declared.
+std::map<uint64_t, SeriesSets::Columns> SeriesSets::DeclaredBefore(const v1::Batch& batch) const {
+  std::map<uint64_t, Columns> before;
+  std::lock_guard lock(mutex_);
   const auto stream = streams_.find(batch.stream_id());
-  const auto sites_before = [&](uint64_t id) -> const std::vector<v1::Site>* {
-    if (stream == streams_.end()) return nullptr;
+  if (stream == streams_.end()) return before;
+  const auto take = [&](uint64_t id) {
     const auto found = stream->second.sets.find(id);
-    return found == stream->second.sets.end() ? nullptr : &found->second->sites;
+    if (found != stream->second.sets.end()) before.emplace(id, found->second);
+  };
+  for (const v1::SeriesSet& set : batch.series_sets()) take(set.id());
+  for (const v1::SeriesRows& rows : batch.series()) take(rows.set());
+  return before;
+}
+
+absl::Status SeriesSets::Check(const v1::Batch& batch) const {
+  const std::map<uint64_t, Columns> declared_before = DeclaredBefore(batch);
+  const auto sites_before = [&](uint64_t id) -> const std::vector<v1::Site>* {
+    const auto found = declared_before.find(id);
+    return found == declared_before.end() ? nullptr : &found->second->sites;
   };
   std::map<uint64_t, size_t> fresh;  // columns by set id
   for (int i = 0; i < batch.series_sets_size(); ++i) {
@@ -133,15 +147,20 @@ absl::Status SeriesSets::Check(const v1::Batch& batch) const {
 
 void SeriesSets::Declare(const v1::Batch& batch) {
   if (batch.series_sets().empty()) return;
+  const std::map<uint64_t, Columns> before = DeclaredBefore(batch);
+  std::map<uint64_t, Columns> fresh;
+  for (const v1::SeriesSet& set : batch.series_sets()) {
+    if (before.contains(set.id()) || fresh.contains(set.id())) continue;
+    fresh[set.id()] = Intern({set.sites().begin(), set.sites().end()});
+  }
+  std::lock_guard lock(mutex_);
   Stream& stream = streams_[batch.stream_id()];
   for (const v1::Source& source : batch.sources()) stream.runs.insert(source.run());
-  for (const v1::SeriesSet& set : batch.series_sets()) {
-    auto& list = stream.sets[set.id()];
-    if (list == nullptr) list = Intern({set.sites().begin(), set.sites().end()});
-  }
+  stream.sets.merge(fresh);
 }
 
 std::shared_ptr<const SeriesColumns> SeriesSets::Find(uint64_t stream_id, uint64_t set) const {
+  std::lock_guard lock(mutex_);
   const auto stream = streams_.find(stream_id);
   if (stream == streams_.end()) return nullptr;
   const auto found = stream->second.sets.find(set);
@@ -149,27 +168,41 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Find(uint64_t stream_id, uint64
 }
 
 std::shared_ptr<const SeriesColumns> SeriesSets::Single(const v1::Site& site) {
-  auto& single = singles_[{site.layer(), site.op()}];
-  if (single == nullptr) single = Intern({site});
-  return single;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = singles_.find({site.layer(), site.op()});
+    if (known != singles_.end()) return known->second;
+  }
+  Columns single = Intern({site});
+  std::lock_guard lock(mutex_);
+  return singles_.emplace(std::pair(site.layer(), site.op()), std::move(single)).first->second;
 }
 
 std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> sites) {
   std::string key = KeyOf(sites);
-  std::weak_ptr<const SeriesColumns>& known = lists_[key];
-  if (auto list = known.lock()) return list;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = lists_.find(key);
+    if (known != lists_.end()) {
+      if (auto list = known->second.lock()) return list;
+    }
+  }
   auto list = std::make_shared<SeriesColumns>();
   for (uint32_t column = 0; column < sites.size(); ++column) {
     if (read_(sites[column])) list->read.push_back(column);
   }
   list->shown = ShownColumn(sites);
   list->sites = std::move(sites);
-  list->key = std::move(key);
+  list->key = key;
+  std::lock_guard lock(mutex_);
+  std::weak_ptr<const SeriesColumns>& known = lists_[std::move(key)];
+  if (auto other = known.lock()) return other;  // somebody else was as quick
   known = list;
   return list;
 }
 
 void SeriesSets::ForgetRun(const std::string& run) {
+  std::lock_guard lock(mutex_);
   for (auto stream = streams_.begin(); stream != streams_.end();) {
     const bool spoke = stream->second.runs.erase(run) > 0;
     stream = spoke && stream->second.runs.empty() ? streams_.erase(stream) : std::next(stream);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <span>
 #include <string>
@@ -57,7 +58,7 @@ struct StepSeries {
   bool late = false;  // of one rank, after its step had been closed over it
 };
 
-// The sets that streams have declared. Not thread-safe.
+// The sets that streams have declared. Thread-safe but for Persist, empty and Clear.
 class SeriesSets {
  public:
   // `read`: does some rule read this series?
@@ -76,7 +77,7 @@ class SeriesSets {
   // The run is over: sets of streams that spoke of no other run are forgotten.
   void ForgetRun(const std::string& run);
 
-  // What streams declared. lists_ and singles_ are found again.
+  // What streams declared. lists_ and singles_ are found again; mutex_ guards them all.
   void Persist(Archive& archive);
   // The list of these sites as it is known here; of one that was read.
   std::shared_ptr<const SeriesColumns> Known(const SeriesColumns& read) {
@@ -91,9 +92,12 @@ class SeriesSets {
     std::set<std::string> runs;
     void Persist(Archive& a) { a(sets, runs); }
   };
-  std::shared_ptr<const SeriesColumns> Intern(std::vector<v1::Site> sites);
+  using Columns = std::shared_ptr<const SeriesColumns>;
+  Columns Intern(std::vector<v1::Site> sites);
+  std::map<uint64_t, Columns> DeclaredBefore(const v1::Batch& batch) const;
 
-  std::function<bool(const v1::Site&)> read_;
+  const std::function<bool(const v1::Site&)> read_;
+  mutable std::mutex mutex_;  // guards what follows; held for look-ups, never for a list's length
   std::map<uint64_t, Stream> streams_;
   std::map<std::string, std::weak_ptr<const SeriesColumns>> lists_;  // by key
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const SeriesColumns>> singles_;

@@ -37,8 +37,14 @@ void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* eng
     const v1::StepsClosed& closed = event.steps_closed();
     engine->CloseThrough(closed.run(), closed.attempt(), closed.role(), closed.through());
   }
-  if (event.has_make_room() && wanted(event.make_room().run()))
-    engine->MakeRoom(event.make_room().run(), event.make_room().bytes());
+  if (event.has_make_room() && wanted(event.make_room().run())) {
+    const v1::MakeRoom& room = event.make_room();
+    if ((room.bytes() & kOfItsRules) != 0) {
+      engine->MakeRulesRoom(room.run(), room.bytes() & ~kOfItsRules);
+    } else {
+      engine->MakeRoom(room.run(), room.bytes());
+    }
+  }
   if (event.has_ended() && wanted(event.ended().run())) engine->JudgeEnds(event.ended().run());
   if (event.has_run_finished() && wanted(event.run_finished().run()))
     engine->FinishRun(event.run_finished().run());

@@ -2,6 +2,7 @@
 // decided it, the one that is started again, and an audit of the stored run.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "plumbline/v1/journal_event.pb.h"
@@ -12,6 +13,10 @@ namespace plumbline::rules {
 // Ranks that are gone, steps that are closed over ranks, runs that are over; nothing of other
 // events. `run`: only what concerns it; empty: all.
 void TellCloses(const v1::JudgeEvent& event, const std::string& run, Engine* engine);
+
+// A v1::MakeRoom whose bytes have this bit speaks of what the run's rules remember, and the rest of
+// the number is what they may: servers from before it pass over so large a room.
+inline constexpr uint64_t kOfItsRules = uint64_t{1} << 63;
 
 LateCause LateCauseOf(v1::RanksGone::Cause cause);
 

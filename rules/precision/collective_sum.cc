@@ -38,10 +38,11 @@ An all-reduce or reduce-scatter sums over ranks in too few bits, and the sum is 
   (4.9 standard errors) must lie beyond 0.05 ulp on the alarm's side. From 1 ulp on it is an error. Samples with
   equal addends share their error: they count as one. Of several calls of a step one is measured.
 - *What would another arithmetic give?* The same inputs summed otherwise, in the details (`what_if`).
-  What no candidate explains (an order that nobody declared) accuses nobody by its bias alone: each element is summed in
-  19 random orders, in pairs and one after the other, in every rounding of 16 bits; results that lie within three times
-  what some way's sums span, and are no more biased than those, are sums that were rounded. Else it is inconclusive, with what
-  the results look like instead (cut at one magnitude, one factor, never reduced).
+  What no candidate explains (an order that nobody declared) accuses nobody by its bias alone, and is kept apart from
+  the calls that one explains: each element is summed in 19 random orders, in pairs, in groups and one after the other, in
+  every rounding of 16 bits; results that fall among some way's sums as these fall among each other, and are no more biased
+  than those, are sums that were rounded. Else it is inconclusive, with what the results look like instead (cut at one
+  magnitude, one factor, never reduced): something was done to them, or to the inputs, between the recording and the sum.
 - *Can it be a sum at all?* Additions in any order are off by at most c sum|x| and an ulp, c = (N + 4) 2^(1-p), p
   the wire's significand bits (half of it where nine samples in ten show rounding to nearest). A result beyond it, and
   four times further off than every result within it, is broken: a sign, a spike, a buffer that something else wrote
@@ -138,7 +139,7 @@ class CollectiveSum : public Rule {
         sites_.try_emplace(key, AlphaOf(kInfo.id, step.site, kStreamAlpha)).first->second;
     tally.TakeCalls(*joined);
     tally.Take(step, AnalyseReductions(step));
-    const bool unlike = tally.stream.level() > tally.told && tally.judged() && !tally.accusable();
+    const bool unlike = tally.unknown.level() > tally.told && tally.unlike_sums();
     if (unlike && tally.likeness.any()) tally.Block(tally.likeness.Excuse());
     TellBlocked(tally, out);
     if (!tally.told_broken) {
@@ -147,9 +148,10 @@ class CollectiveSum : public Rule {
       if (broken) out.Add(*broken);
     }
     if (!tally.judged()) return;
-    if (tally.stream.level() > tally.told && tally.accusable()) {
-      tally.told = tally.stream.level();
-      out.Add(Biased(key, tally, false));
+    const BiasStream* accused = tally.accused();
+    if (accused != nullptr && accused->level() > tally.told) {
+      tally.told = accused->level();
+      out.Add(Biased(key, tally, *accused, false));
     } else if (tally.told == v1::LEVEL_UNSPECIFIED && tally.growth) {
       tally.told = v1::LEVEL_NOTE;
       out.Add(Narrow(key, tally));
@@ -158,16 +160,17 @@ class CollectiveSum : public Rule {
 
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     std::vector<double> wealth;
-    for (const auto& [key, tally] : sites_) wealth.push_back(tally.stream.log_wealth());
+    for (const auto& [key, tally] : sites_) wealth.push_back(tally.log_wealth());
     const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha * RuleWeight(kInfo.id));
     size_t i = 0;
     for (auto& [key, tally] : sites_) {
       const bool by_ebh = selected[i++];
       if (tally.told > v1::LEVEL_NOTE) continue;
-      const bool enough = tally.stream.effective_count() >= FewestSamples(kEBhAlpha);
-      const bool biased = tally.stream.interval_side() != BiasSide::kNone;
-      if (by_ebh && enough && biased && tally.accusable()) {
-        out.Add(Biased(key, tally, true));
+      const BiasStream* accused = tally.accused();
+      const bool enough =
+          accused != nullptr && accused->effective_count() >= FewestSamples(kEBhAlpha);
+      if (by_ebh && enough) {
+        out.Add(Biased(key, tally, *accused, true));
       } else if (tally.told == v1::LEVEL_UNSPECIFIED && !tally.told_broken) {
         Rest(key, tally, out);
       }
@@ -192,21 +195,24 @@ class CollectiveSum : public Rule {
     }
   }
 
-  static v1::Verdict Biased(const Key& key, const ReductionTally& tally, bool by_ebh) {
-    const BiasStream& stream = tally.stream;
-    const ReductionReplay& replay = tally.last->replay;
+  static v1::Verdict Biased(const Key& key, const ReductionTally& tally, const BiasStream& stream,
+                            bool by_ebh) {
+    const bool known = &stream == &tally.stream;
+    const ReductionAnalysis& of = known ? *tally.explained : *tally.last;
+    const ReductionReplay& replay = of.replay;
+    const std::string model = known ? ReductionTally::ModelText(replay) : tally.ModelText();
     v1::Verdict verdict;
     verdict.set_kind(v1::Verdict::KIND_FINDING);
     v1::Finding& f = *verdict.mutable_finding();
     FillBias(stream, f, tally.unit());
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
-    f.set_title(absl::StrCat("the sum over ", tally.last->c.ranks, " ranks comes out too ",
+    f.set_title(absl::StrCat("the sum over ", of.c.ranks, " ranks comes out too ",
                              small ? "small" : "large"));
     f.set_explanation(absl::StrFormat(
         "Sums over %d ranks in %s are off by %+.3g %s beyond rounding, between %.3g and %.3g. %s. "
         "%s%s.",
-        tally.last->c.ranks, DTypeName(tally.last->c.wire_dtype), stream.mean(), tally.unit(),
-        stream.low(), stream.high(), Capitalised(tally.ModelText()), WhatIfText(tally),
+        of.c.ranks, DTypeName(of.c.wire_dtype), stream.mean(), tally.unit(), stream.low(),
+        stream.high(), Capitalised(model), WhatIfText(tally),
         Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))));
     f.mutable_cause()->set_id(CauseId(replay));
     f.mutable_cause()->set_confidence(replay.proved ? 1 : 0.5);
@@ -217,7 +223,7 @@ class CollectiveSum : public Rule {
           "named");
     }
     f.set_fix(kFix);
-    return Complete(key, tally, std::move(verdict));
+    return Complete(key, tally, std::move(verdict), &replay);
   }
 
   static std::string CauseId(const ReductionReplay& replay) {
@@ -291,6 +297,13 @@ class CollectiveSum : public Rule {
     f.mutable_threshold()->set_source(absl::StrCat("budget of a bias, in ", tally.unit()));
   }
 
+  // What was told with what to declare is no bias any more.
+  static const BiasStream* UntoldBias(const ReductionTally& tally) {
+    if (tally.stream.interval_side() != BiasSide::kNone) return &tally.stream;
+    const bool other = tally.unknown.interval_side() != BiasSide::kNone && !tally.excused();
+    return other ? &tally.unknown : nullptr;
+  }
+
   static void Rest(const Key& key, const ReductionTally& tally, VerdictSink& out) {
     if (!tally.judged()) {
       if (tally.blocked.empty()) out.Add(FromCalls(key, tally));
@@ -305,12 +318,11 @@ class CollectiveSum : public Rule {
       return;  // said with what to declare
     } else if (!replay.explained) {
       out.Add(Complete(key, tally, Inconclusive("unexplained: " + tally.ModelText())));
-    } else if (tally.stream.interval_side() != BiasSide::kNone) {
-      out.Add(Complete(
-          key, tally,
-          Inconclusive(absl::StrFormat(
-              "few-samples: %d sums are off by %+.3g %s, too few for an alarm; %s",
-              tally.stream.count(), tally.stream.mean(), tally.unit(), tally.ModelText()))));
+    } else if (const BiasStream* biased = UntoldBias(tally); biased != nullptr) {
+      out.Add(Complete(key, tally,
+                       Inconclusive(absl::StrFormat(
+                           "few-samples: %d sums are off by %+.3g %s, too few for an alarm; %s",
+                           biased->count(), biased->mean(), tally.unit(), tally.ModelText()))));
     } else {
       out.Add(Complete(key, tally, Pass("no bias; " + tally.ModelText())));
     }

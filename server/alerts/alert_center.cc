@@ -106,7 +106,7 @@ absl::Status AlertCenter::TakeUp() {
   if (!position.ok()) return position.status();
   uint64_t known = book_->position();  // without a past, what is over is no news
   if (position->first == book_->identity()) {
-    known = std::min(known, position->second);
+    known = std::min(known, book_->CursorOf(position->second));
   } else if (!position->first.empty()) {
     LogWarning("alerts: the log is of another journal's incidents: what is open is told again");
     if (auto s = log_->Forget(); !s.ok()) return s;

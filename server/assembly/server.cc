@@ -40,6 +40,8 @@ IngestOptions IngestOptionsOf(const Config& c) {
   o.shares = Shares(c);
   o.max_runs = static_cast<size_t>(c.max_runs);
   o.max_series = static_cast<size_t>(c.max_series);
+  o.name_bytes = c.name_bytes > 0 ? static_cast<uint64_t>(c.name_bytes) : MemoryLimit() / 16;
+  o.waiting_bytes = static_cast<uint64_t>(c.queue_bytes);
   o.hello_within = Seconds(c.hello_seconds);
   o.ack_batches = static_cast<uint64_t>(c.ack_batches);
   o.ack_delay = Seconds(c.ack_seconds);

@@ -35,6 +35,7 @@ absl::Status CapsuleKeeper::Start() {
     capsule.ranks.resize(static_cast<size_t>(info.ranks_size()));
     for (Rank& rank : capsule.ranks) rank.gone_at = started_ + options_.grace;
     view_[info.finding().fingerprint()] = info;
+    by_id_[info.id()] = &capsule;
     capsule.info = std::move(info);
   }
   thread_ = std::thread([this] { Loop(); });
@@ -112,7 +113,7 @@ void CapsuleKeeper::Left(uint64_t stream_id, uint64_t connection) {
 }
 
 void CapsuleKeeper::OnPart(uint64_t stream_id, v1::CapsulePart part) {
-  const size_t bytes = part.data().size() + 256;
+  const size_t bytes = part.ByteSizeLong() + 256;  // all of it waits, whatever it says
   auto shared = std::make_shared<v1::CapsulePart>(std::move(part));
   if (!Post(bytes, [this, stream_id, shared] { PartCame(stream_id, *shared); })) {
     ++counters_->capsule_parts_dropped;  // the next one shows the gap
@@ -139,7 +140,7 @@ void CapsuleKeeper::OnFinding(const v1::Finding& finding) {
     const auto taken = std::count_if(capsules_.begin(), capsules_.end(), [&](const auto& c) {
       return c.second.info.finding().site().run() == finding.site().run();
     });
-    if (static_cast<uint32_t>(taken) >= options_.per_run) {
+    if (static_cast<uint32_t>(taken) >= options_.per_run || capsules_.size() >= options_.most) {
       ++counters_->capsules_not_taken;
       return;
     }
@@ -163,6 +164,7 @@ void CapsuleKeeper::Request(const v1::Finding& finding, bool anew,
     if (known != capsules_.end() && !empty && !(anew && settled)) return done(known->second.info);
     if (known != capsules_.end()) {
       files_.Remove(known->second.info);
+      by_id_.erase(known->second.info.id());
       capsules_.erase(known);
     }
     done(Begin(finding)->info);
@@ -237,8 +239,11 @@ void CapsuleKeeper::Shrink() {
     }
   }
   std::sort(settled.begin(), settled.end());
-  for (size_t i = 0; i + 1 < settled.size() && total > options_.bytes; ++i) {
+  for (size_t i = 0;
+       i + 1 < settled.size() && (total > options_.bytes || capsules_.size() > options_.most);
+       ++i) {
     const auto oldest = capsules_.find(settled[i].second);
+    by_id_.erase(oldest->second.info.id());
     total -= bytes_of(oldest->second.info);
     files_.Remove(oldest->second.info);
     ++counters_->capsules_expired;

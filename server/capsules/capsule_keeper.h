@@ -20,6 +20,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +48,7 @@ struct CapsuleOptions {
   // After which a rank is asked again: an order or its answer may have been dropped.
   std::chrono::nanoseconds silence = std::chrono::seconds(5);
   size_t queue_bytes = 32u << 20;  // of parts that wait to be written
+  size_t most = 2048;              // capsules; the oldest go, and no more are taken unasked
 };
 
 // Thread-safe but for Start and destruction.
@@ -117,6 +119,7 @@ class CapsuleKeeper {
   void TakeUp(uint64_t stream_id);
   // capsule_parts.cc: what comes
   void PartCame(uint64_t stream_id, const v1::CapsulePart& part);
+  void PartCame(Capsule* capsule, int index, const v1::CapsulePart& part);
   void Refused(Capsule* capsule, int index, const v1::CapsulePart& part);
   absl::Status Check(const Capsule& capsule, int index, const v1::CapsulePart& part) const;
   absl::Status Finish(Capsule* capsule, int index, const v1::CapsulePart& part);
@@ -136,8 +139,9 @@ class CapsuleKeeper {
 
   // The keeper's thread's own.
   Attendance attendance_;
-  std::map<std::string, Capsule> capsules_;  // by fingerprint
-  bool grown_ = false;                       // something was settled since it was last shrunk
+  std::map<std::string, Capsule> capsules_;       // by fingerprint
+  std::unordered_map<uint64_t, Capsule*> by_id_;  // the same
+  bool grown_ = false;                            // something was settled since it was last shrunk
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

@@ -16,6 +16,7 @@ namespace {
 constexpr int kMostCalls = 4;  // ... while the site is not called in every step
 constexpr uint32_t kMostTries = 12;
 constexpr int kMostAgain = 8;
+constexpr size_t kMostWords = 512;  // of what a rank says, that are kept
 // Ranks that were past the step answer together.
 constexpr std::chrono::milliseconds kGather{40};
 // A process that has only begun declares its sites as it calls them first.
@@ -36,34 +37,37 @@ std::string_view IdOf(const std::string& error) {
 
 }  // namespace
 
+// What a part costs does not depend on how many capsules there are.
 void CapsuleKeeper::PartCame(uint64_t stream_id, const v1::CapsulePart& part) {
-  for (auto& [fingerprint, capsule] : capsules_) {
-    v1::CapsuleInfo& info = capsule.info;
-    if (info.id() != part.capsule() || info.state() != v1::CapsuleInfo::STATE_TAKING ||
-        info.step() != part.step()) {
+  const auto known = by_id_.find(part.capsule());
+  if (known == by_id_.end()) return;
+  Capsule& capsule = *known->second;
+  const v1::CapsuleInfo& info = capsule.info;
+  if (info.state() != v1::CapsuleInfo::STATE_TAKING || info.step() != part.step()) return;
+  for (int i = 0; i < info.ranks_size(); ++i) {
+    if (capsule.ranks[static_cast<size_t>(i)].stream != stream_id ||
+        info.ranks(i).state() != v1::CapsuleRank::STATE_ASKED) {
       continue;
     }
-    for (int i = 0; i < info.ranks_size(); ++i) {
-      if (capsule.ranks[static_cast<size_t>(i)].stream != stream_id ||
-          info.ranks(i).state() != v1::CapsuleRank::STATE_ASKED) {
-        continue;
-      }
-      capsule.ranks[static_cast<size_t>(i)].spoke = Clock::now();
-      if (!part.error().empty()) {
-        Refused(&capsule, i, part);
-      } else if (part.offset() < info.ranks(i).bytes()) {
-        return;  // sent before the server had said how far it is
-      } else if (auto s = Check(capsule, i, part); !s.ok()) {
-        AskAgain(&capsule, i, s);
-      } else if (s = Finish(&capsule, i, part); !s.ok()) {
-        files_.Truncate(info, info.ranks(i).source());
-        info.mutable_ranks(i)->set_bytes(0);
-        AskAgain(&capsule, i, s);
-      }
-      Settle(&capsule);
-      return;
-    }
+    return PartCame(&capsule, i, part);
   }
+}
+
+void CapsuleKeeper::PartCame(Capsule* capsule, int index, const v1::CapsulePart& part) {
+  v1::CapsuleInfo& info = capsule->info;
+  capsule->ranks[static_cast<size_t>(index)].spoke = Clock::now();
+  if (!part.error().empty()) {
+    Refused(capsule, index, part);
+  } else if (part.offset() < info.ranks(index).bytes()) {
+    return;  // sent before the server had said how far it is
+  } else if (auto s = Check(*capsule, index, part); !s.ok()) {
+    AskAgain(capsule, index, s);
+  } else if (s = Finish(capsule, index, part); !s.ok()) {
+    files_.Truncate(info, info.ranks(index).source());
+    info.mutable_ranks(index)->set_bytes(0);
+    AskAgain(capsule, index, s);
+  }
+  Settle(capsule);
 }
 
 void CapsuleKeeper::Refused(Capsule* capsule, int index, const v1::CapsulePart& part) {
@@ -150,7 +154,7 @@ void CapsuleKeeper::AskAgain(Capsule* capsule, int index, const absl::Status& wh
 void CapsuleKeeper::FailRank(Capsule* capsule, int index, const std::string& why) {
   v1::CapsuleRank& rank = *capsule->info.mutable_ranks(index);
   rank.set_state(v1::CapsuleRank::STATE_FAILED);
-  rank.set_error(why);
+  rank.set_error(why.substr(0, kMostWords));
   rank.set_bytes(0);
   files_.Truncate(capsule->info, rank.source());
   Release(*capsule, index);

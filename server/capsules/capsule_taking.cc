@@ -42,9 +42,11 @@ v1::Site SiteOf(const v1::Finding& finding) {
 
 CapsuleKeeper::Capsule* CapsuleKeeper::Begin(const v1::Finding& finding) {
   Capsule& capsule = capsules_[finding.fingerprint()];
+  by_id_.erase(capsule.info.id());
   capsule = Capsule();
   v1::CapsuleInfo& info = capsule.info;
   info.set_id(RandomId());
+  by_id_[info.id()] = &capsule;
   *info.mutable_finding() = finding;
   info.set_unix_ns(static_cast<int64_t>(UnixNs()));
   capsule.begun = Clock::now();

@@ -232,6 +232,17 @@ uint64_t IncidentBook::position() const {
   return position_;
 }
 
+void IncidentBook::CameInAnotherOrder(uint64_t sure) {
+  std::lock_guard lock(mutex_);
+  sure_ = sure;
+  sure_again_ = position_;
+}
+
+uint64_t IncidentBook::CursorOf(uint64_t position) const {
+  std::lock_guard lock(mutex_);
+  return position > sure_ && position <= sure_again_ ? sure_ : position;
+}
+
 void IncidentBook::SetIdentity(std::string identity) {
   std::lock_guard lock(mutex_);
   identity_ = std::move(identity);

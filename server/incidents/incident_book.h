@@ -107,6 +107,12 @@ class IncidentBook {
   // By chance another in every book, unless it is set or restored.
   std::string identity() const;
   void SetIdentity(std::string identity);
+  // Changes after position `sure` have come again, those of different runs in another order than
+  // when a former process told them.
+  void CameInAnotherOrder(uint64_t sure);
+  // Where a reader goes on who has been told of all up to `position`: not behind what it may have
+  // missed then.
+  uint64_t CursorOf(uint64_t position) const;
   // Before the first change.
   void SetQuietSteps(int64_t steps);
 
@@ -199,6 +205,8 @@ class IncidentBook {
   OnRevision on_revision_;
   std::string identity_;
   uint64_t position_ = 0;
+  uint64_t sure_ = UINT64_MAX;  // positions after it, up to the next one, are not to be relied on
+  uint64_t sure_again_ = 0;
   std::unordered_map<std::string, Entry> by_fingerprint_;  // nodes do not move
   std::unordered_map<std::string, Member> members_;        // by the finding's fingerprint
   uint64_t last_id_ = 0;

@@ -17,6 +17,14 @@ namespace {
 
 constexpr std::chrono::milliseconds kShortPace{20}, kLongPace{500};
 
+// Whoever sends in order waits for nobody, so one bound of all needs no shares.
+Sequencer::Limits WaitingOf(const IngestOptions& options) {
+  Sequencer::Limits limits = options.waiting;
+  limits.of_all = std::make_shared<SharedBytes>(options.waiting_bytes, Shares(), "waiting batches",
+                                                "ingest.queue_bytes");
+  return limits;
+}
+
 // The raw form of the method: a message that does not parse is then ours to refuse, and the bytes
 // are kept as they came.
 class IngestServiceImpl : public IngestService,
@@ -27,8 +35,11 @@ class IngestServiceImpl : public IngestService,
       : gate_(gate),
         max_calls_(2 * options.max_streams),
         shares_(options.shares),
-        table_({options.max_streams, options.max_ranks, options.shares}, options.waiting),
-        names_(options.max_runs, options.max_series, options.shares),
+        name_bytes_(std::make_shared<SharedBytes>(
+            options.name_bytes, options.shares, "names of series and sites", "limits.name_bytes")),
+        table_({options.max_streams, options.max_ranks, options.shares, name_bytes_},
+               WaitingOf(options)),
+        names_(options.max_runs, options.max_series, options.shares, name_bytes_),
         pacer_({options.window_steps, options.patience}),
         intake_(options.limits, &table_, &names_, &pacer_, journal, judge, counters),
         timer_(options.ack_delay),
@@ -50,8 +61,12 @@ class IngestServiceImpl : public IngestService,
       const std::string owner = names_.OwnerOf(run);
       return {owner, shares_.Of(owner)};
     });
+    judge_->SetOnOver([this](const std::string& run) { names_.Forget(run); });
   }
-  ~IngestServiceImpl() override { judge_->SetOwners(nullptr); }
+  ~IngestServiceImpl() override {
+    judge_->SetOwners(nullptr);
+    judge_->SetOnOver(nullptr);
+  }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(
       grpc::CallbackServerContext* context) override {
@@ -105,6 +120,7 @@ class IngestServiceImpl : public IngestService,
     std::vector<Pacer::Resume> free;
     if (!restored_ && !judge_->catching_up()) {
       restored_ = true;
+      names_.Note(judge_->TakeNames());
       for (const KnownRank& rank : judge_->Ranks())
         pacer_.Restore(rank.stream_id, rank.source, rank.through, rank.over, rank.alone, &free);
     }
@@ -116,6 +132,7 @@ class IngestServiceImpl : public IngestService,
   Gate* const gate_;
   const size_t max_calls_;  // those that have not said hello included
   const Shares shares_;
+  const std::shared_ptr<SharedBytes> name_bytes_;
   StreamTable table_;
   NameBook names_;
   Pacer pacer_;

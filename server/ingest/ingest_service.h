@@ -33,6 +33,8 @@ struct IngestOptions {
   std::chrono::nanoseconds patience = std::chrono::seconds(30);  // the judge's grace; see pacer.h
   size_t max_runs = 10000;
   size_t max_series = 100000;  // names of one run
+  uint64_t name_bytes = 0;     // that names of all runs take; 0: no bound
+  uint64_t waiting_bytes = 0;  // batches of all streams that arrived ahead of a gap; 0: no bound
   std::chrono::nanoseconds hello_within = std::chrono::seconds(30);
   uint64_t ack_batches = 8;
   std::chrono::nanoseconds ack_delay = std::chrono::seconds(1);

@@ -17,6 +17,11 @@ std::set<std::string> RunsOf(const v1::Hello& hello) {
   return runs;
 }
 
+// Whose room it takes while it waits for the judge.
+std::string PayerOf(const v1::Batch& batch) {
+  return batch.sources().empty() ? std::string() : batch.sources(0).run();
+}
+
 std::function<void()> ResumptionOf(const StreamState& stream) {
   return [weak = stream.owner] {
     if (auto connection = weak.lock()) connection->Resume();
@@ -202,10 +207,23 @@ SeriesSets::Declared Intake::SetsThatFit(const v1::Hello& hello) const {
   return fit;
 }
 
+// Their records are kept as long as the stream is known, so there must be room for them.
+absl::Status Intake::AddSetsLocked(StreamState& stream, const SeriesSets::Declared& sets,
+                                   std::vector<SetRecord>* fresh) const {
+  uint64_t bytes = 0;
+  for (const v1::SeriesSet& set : sets) {
+    if (!stream.sets.Has(set.id())) bytes += SeriesSets::kRecord + set.ByteSizeLong();
+  }
+  if (auto full = stream.set_bytes.Take(bytes); !full.ok()) return full;
+  const absl::Status added = stream.sets.Add(sets, limits_.max_sets, fresh);
+  if (!added.ok()) stream.set_bytes.Give(bytes);
+  return added;
+}
+
 // The sets of a hello enter the journal like a batch, with number 0, when they are news.
 void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello) {
   std::vector<SetRecord> fresh;
-  const absl::Status added = stream->sets.Add(SetsThatFit(hello), limits_.max_sets, &fresh);
+  const absl::Status added = AddSetsLocked(*stream, SetsThatFit(hello), &fresh);
   if (!added.ok()) {
     LogWarning("stream {:016x}: hello: {:?}", stream->id, std::string(added.message()));
     return;
@@ -229,7 +247,8 @@ void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1:
   JudgeItem item;
   item.stream_id = stream->id;
   item.batch = std::move(declaration);
-  judge_->Admit(item.batch.bytes, nullptr);
+  item.payer = PayerOf(*item.batch.batch);
+  judge_->Admit(item.payer, item.batch.bytes, nullptr);
   journal_->Append(std::move(entry),
                    [judge = judge_, item = Share(std::move(item))](const EntryPrefix& prefix) {
                      item->entry = prefix.number;
@@ -321,9 +340,7 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   JournalEntry entry;
   if (batch.refused.empty()) {
     absl::Status fits = stream->sets.CheckRows(*batch.batch);
-    if (fits.ok()) {
-      fits = stream->sets.Add(batch.batch->series_sets(), limits_.max_sets, &entry.sets);
-    }
+    if (fits.ok()) fits = AddSetsLocked(*stream, batch.batch->series_sets(), &entry.sets);
     if (!fits.ok()) batch.refused = std::string(fits.message());
   }
   if (!batch.refused.empty()) {
@@ -340,7 +357,8 @@ bool Intake::KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch 
   JudgeItem item;
   item.stream_id = stream->id;
   item.batch = std::move(batch);
-  const bool room = judge_->Admit(item.batch.bytes, std::move(resume));
+  item.payer = PayerOf(*item.batch.batch);
+  const bool room = judge_->Admit(item.payer, item.batch.bytes, std::move(resume));
   journal_->Append(std::move(entry), [judge = judge_, stream, at_once,
                                       item = Share(std::move(item))](const EntryPrefix& prefix) {
     item->entry = prefix.number;

@@ -77,6 +77,8 @@ class Intake {
  private:
   absl::Status CheckHello(const v1::Hello& hello) const;
   SeriesSets::Declared SetsThatFit(const v1::Hello& hello) const;
+  absl::Status AddSetsLocked(StreamState& stream, const SeriesSets::Declared& sets,
+                             std::vector<SetRecord>* fresh) const;
   void JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free);
   absl::Status ClaimLocked(StreamState& stream, const v1::Source& source);
   void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch);

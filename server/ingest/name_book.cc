@@ -9,26 +9,48 @@
 namespace plumbline::server {
 namespace {
 
-// Salted anew in each process: names that collide cannot be prepared.
-uint64_t HashOf(const v1::Site& site) { return absl::HashOf(site.layer(), site.op()); }
-uint64_t HashOf(const v1::Evidence& evidence) { return HashOf(evidence.site()); }
-uint64_t HashOf(const v1::SiteDeclaration& declaration) { return HashOf(declaration.site()); }
-uint64_t HashOf(const v1::Loss& loss) {
-  return absl::HashOf(loss.site().layer(), loss.site().op(), loss.cause());
-}
+// What a name takes beside its bytes, which stand in some places: nodes of the engine's maps, a
+// column of its own, our own hash. And a column of a list.
+constexpr uint64_t kName = 512, kCopies = 4, kColumn = 192, kList = 256;
+
+uint64_t BytesOf(size_t name) { return kName + kCopies * name; }
 
 }  // namespace
+
+// Hashes are salted anew in each process: names that collide cannot be prepared.
+NameBook::Cost NameBook::CostOfName(const v1::Site& site) {
+  return {absl::HashOf(site.layer(), site.op()), BytesOf(site.layer().size() + site.op().size())};
+}
+
+NameBook::Cost NameBook::CostOfLoss(const v1::Loss& loss) {
+  const v1::Site& site = loss.site();
+  return {absl::HashOf(site.layer(), site.op(), loss.cause()),
+          BytesOf(site.layer().size() + site.op().size() + loss.cause().size())};
+}
+
+NameBook::Cost NameBook::CostOfList(const v1::SeriesSet& set) {
+  Cost cost{absl::HashOf(set.sites_size()), kList};
+  for (const v1::Site& site : set.sites()) {
+    cost.hash = absl::HashOf(cost.hash, site.layer(), site.op());
+    cost.bytes += kColumn + 2 * (site.layer().size() + site.op().size());
+  }
+  return cost;
+}
 
 std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std::string& owner,
                                               absl::Status* full) {
   {
     std::shared_lock lock(mutex_);
     const auto found = runs_.find(run);
-    if (found != runs_.end()) return found->second;
+    if (found != runs_.end() && !found->second->noted) return found->second;
   }
   std::lock_guard lock(mutex_);
-  if (const auto found = runs_.find(run); found != runs_.end()) return found->second;
-  const bool all = runs_.size() >= max_runs_;
+  std::shared_ptr<Run> noted;
+  if (const auto found = runs_.find(run); found != runs_.end()) {
+    if (!found->second->noted) return found->second;
+    noted = found->second;  // who comes first with it now owns it, if there is room for one more
+  }
+  const bool all = noted == nullptr && runs_.size() >= max_runs_;
   if (all || runs_of_[owner] >= shares_.Part(owner, max_runs_)) {
     *full = absl::ResourceExhaustedError(absl::StrCat(
         "run \"", run, "\": ",
@@ -38,8 +60,13 @@ std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std:
   }
   ++runs_of_[owner];
   auto& made = runs_[run];
-  made = std::make_shared<Run>();
+  if (made == nullptr) made = std::make_shared<Run>();
+  std::lock_guard run_lock(made->mutex);
+  SharedBytes::Held bytes(bytes_, owner);
+  bytes.Note(made->bytes.bytes());
+  made->bytes = std::move(bytes);
   made->owner = owner;
+  made->noted = false;
   return made;
 }
 
@@ -55,31 +82,78 @@ absl::Status NameBook::AddRun(const std::string& run, const std::string& owner) 
   return full;
 }
 
-absl::Status NameBook::Add(const std::string& name, Run* run, uint64_t hash) {
+absl::Status NameBook::Add(const std::string& name, Run* run, const Cost& cost, bool list) {
+  auto& known = list ? run->lists : run->names;
   {
     std::shared_lock lock(run->mutex);
-    if (run->names.contains(hash)) return absl::OkStatus();
+    if (known.contains(cost.hash)) return absl::OkStatus();
   }
   std::lock_guard lock(run->mutex);
-  if (run->names.size() < max_names_) {
-    run->names.insert(hash);
-    return absl::OkStatus();
+  if (known.contains(cost.hash)) return absl::OkStatus();
+  if (!list && known.size() >= max_names_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("run \"", name, "\" has ", max_names_,
+                     " names of series and sites, and may not have more (ingest.max_series)"));
   }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("run \"", name, "\" has ", max_names_,
-                   " names of series and sites, and may not have more (ingest.max_series)"));
+  if (bytes_ != nullptr && bytes_->most() > 0 &&
+      run->bytes.bytes() + cost.bytes > bytes_->most() / 4) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "run \"", name, "\": its names of series and sites take ", run->bytes.bytes() >> 10,
+        " KiB, and may not take more (a quarter of limits.name_bytes)"));
+  }
+  if (auto full = run->bytes.Take(cost.bytes); !full.ok()) return full;
+  known.insert(cost.hash);
+  return absl::OkStatus();
 }
 
 absl::Status NameBook::Add(const std::string& run, const v1::SeriesSet& set) {
   absl::Status full;
   const auto book = Find(run, "", &full);
   for (int i = 0; full.ok() && i < set.sites_size(); ++i)
-    full = Add(run, book.get(), HashOf(set.sites(i)));
+    full = Add(run, book.get(), CostOfName(set.sites(i)));
+  if (full.ok()) full = Add(run, book.get(), CostOfList(set), true);
   return full;
 }
 
-template <typename Entries>
-absl::Status NameBook::AddEach(const v1::Batch& batch, const Entries& entries) {
+void NameBook::Note(const std::vector<KnownName>& names) {
+  for (const KnownName& known : names) {
+    std::shared_ptr<Run> run;
+    {
+      std::lock_guard lock(mutex_);
+      auto& noted = runs_[known.run];
+      if (noted == nullptr) {
+        noted = std::make_shared<Run>();
+        noted->bytes = SharedBytes::Held(bytes_, "");
+        noted->noted = true;
+      }
+      run = noted;
+    }
+    std::lock_guard lock(run->mutex);
+    const uint64_t hash = known.cause.empty() ? absl::HashOf(known.layer, known.op)
+                                              : absl::HashOf(known.layer, known.op, known.cause);
+    if (!run->names.insert(hash).second) continue;
+    run->bytes.Note(BytesOf(known.layer.size() + known.op.size() + known.cause.size()));
+  }
+}
+
+void NameBook::Forget(const std::string& name) {
+  std::shared_ptr<Run> run;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = runs_.find(name);
+    if (found == runs_.end()) return;
+    run = found->second;
+    if (run->noted) runs_.erase(found);
+  }
+  std::lock_guard lock(run->mutex);
+  run->names.clear();
+  run->lists.clear();
+  run->bytes.Give(run->bytes.bytes());
+}
+
+template <typename Entries, typename CostOf>
+absl::Status NameBook::AddEach(const v1::Batch& batch, const Entries& entries,
+                               const CostOf& cost_of) {
   std::shared_ptr<Run> book;
   int book_of = -1;
   absl::Status full;
@@ -88,7 +162,7 @@ absl::Status NameBook::AddEach(const v1::Batch& batch, const Entries& entries) {
     const std::string& run = batch.sources(source).run();
     if (source != book_of) book = Find(run, "", &full);
     book_of = source;
-    if (full.ok()) full = Add(run, book.get(), HashOf(entry));
+    if (full.ok()) full = Add(run, book.get(), cost_of(entry));
     if (!full.ok()) return full;
   }
   return full;
@@ -105,9 +179,10 @@ absl::Status NameBook::Add(const v1::Batch& batch, const std::string& owner) {
       if (auto full = Add(run, set); !full.ok()) return full;
     }
   }
-  if (auto full = AddEach(batch, batch.evidence()); !full.ok()) return full;
-  if (auto full = AddEach(batch, batch.declarations()); !full.ok()) return full;
-  return AddEach(batch, batch.losses());
+  const auto of_site = [](const auto& named) { return CostOfName(named.site()); };
+  if (auto full = AddEach(batch, batch.evidence(), of_site); !full.ok()) return full;
+  if (auto full = AddEach(batch, batch.declarations(), of_site); !full.ok()) return full;
+  return AddEach(batch, batch.losses(), CostOfLoss);
 }
 
 }  // namespace plumbline::server

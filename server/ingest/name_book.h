@@ -1,5 +1,5 @@
-// How many runs there are, and how many names of series and sites each has: what a sender could
-// fill memory with, batch after batch.
+// How many runs there are, and what names of series and sites each has, in number and in bytes:
+// what a sender could fill memory with, batch after batch.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,29 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "plumbline/v1/batch.pb.h"
+#include "server/stream/known_name.h"
+#include "server/stream/shared_bytes.h"
 #include "server/stream/shares.h"
 
 namespace plumbline::server {
 
-// Thread-safe. Counts by 64-bit hashes of names, which nobody outside can foresee, since the start
-// of this process. What a message costs is linear in its size: sets count once for each run, and a
-// batch names few.
+// Thread-safe. Counts by 64-bit hashes of names, which nobody outside can foresee: runs since the
+// start of this process, names of each run until it is over. What a message costs is linear in its
+// size: sets count once for each run, and a batch names few.
 class NameBook {
  public:
-  NameBook(size_t max_runs, size_t max_names, Shares shares = {})
-      : max_runs_(max_runs), max_names_(max_names), shares_(std::move(shares)) {}
+  // `bytes`: of all runs; null: nobody counts them. One run may have a quarter of them.
+  NameBook(size_t max_runs, size_t max_names, Shares shares = {},
+           std::shared_ptr<SharedBytes> bytes = nullptr)
+      : max_runs_(max_runs),
+        max_names_(max_names),
+        shares_(std::move(shares)),
+        bytes_(std::move(bytes)) {}
 
   // `owner`, who says so, counts a run that nobody has named before. ResourceExhausted: one run too
   // many, of all or of the owner's.
@@ -35,23 +43,39 @@ class NameBook {
   // the batch is to be taken.
   absl::Status Add(const v1::Batch& batch, const std::string& owner = "");
   absl::Status Add(const std::string& run, const v1::SeriesSet& set);
+  // Names that a former process let in, as the judge found them again: they are there, whether
+  // there is room or not.
+  void Note(const std::vector<KnownName>& names);
+  // The run is over: what was kept of its names is not any more.
+  void Forget(const std::string& run);
   // Who named the run first; empty: nobody is known.
   std::string OwnerOf(const std::string& run) const;
 
  private:
   struct Run {
     std::shared_mutex mutex;
-    std::unordered_set<uint64_t> names;
+    std::unordered_set<uint64_t> names, lists;
+    SharedBytes::Held bytes;
     std::string owner;
+    bool noted = false;  // known from a former process alone
   };
+  // A name, or a list of some, as it is counted.
+  struct Cost {
+    uint64_t hash = 0;
+    uint64_t bytes = 0;
+  };
+  static Cost CostOfName(const v1::Site& site);
+  static Cost CostOfLoss(const v1::Loss& loss);
+  static Cost CostOfList(const v1::SeriesSet& set);
   std::shared_ptr<Run> Find(const std::string& run, const std::string& owner, absl::Status* full);
-  absl::Status Add(const std::string& name, Run* run, uint64_t hash);
+  absl::Status Add(const std::string& name, Run* run, const Cost& cost, bool list = false);
   // Each of them, for the run that its source names.
-  template <typename Entries>
-  absl::Status AddEach(const v1::Batch& batch, const Entries& entries);
+  template <typename Entries, typename CostOf>
+  absl::Status AddEach(const v1::Batch& batch, const Entries& entries, const CostOf& cost_of);
 
   const size_t max_runs_, max_names_;
   const Shares shares_;
+  const std::shared_ptr<SharedBytes> bytes_;
   mutable std::shared_mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_;
   std::map<std::string, size_t> runs_of_;  // by owner

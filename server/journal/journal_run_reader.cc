@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/processes/processes.h"
 #include "server/journal/journal_reader.h"
 #include "server/journal/journal_scan.h"
 #include "server/journal/stream_book.h"
@@ -40,11 +41,16 @@ bool SpeaksOf(std::string_view batch_wire, const std::string& run) {
 
 // The event as far as it concerns `run`; false when it does not.
 bool Narrow(v1::JudgeEvent* event, const std::string& run) {
+  if (TellsAhead(*event)) return false;
   if (event->has_run_finished()) return event->run_finished().run() == run;
   if (event->has_hung()) return event->hung().run() == run;
   if (event->has_steps_closed()) return event->steps_closed().run() == run;
   if (event->has_make_room()) return event->make_room().run() == run;
   if (event->has_ended()) return event->ended().run() == run;
+  if (event->has_incident()) {  // others say whose they are by no name, and decide no verdict
+    const auto opened = rules::QuarantineOpened(*event);
+    return opened && opened->site().run() == run;
+  }
   if (!event->has_ranks_gone()) return true;
   v1::RanksGone ours;
   ours.set_cause(event->ranks_gone().cause());
@@ -127,7 +133,10 @@ absl::Status Cursor::FindEvents() {
   StoredEntry entry;
   for (;;) {
     const JournalReader::Result result = reader_->Next(&entry);
-    if (result == JournalReader::Result::kEnd) return absl::OkStatus();
+    if (result == JournalReader::Result::kEnd) {
+      InJudgedOrder(&events_);
+      return absl::OkStatus();
+    }
     if (result == JournalReader::Result::kLost) {
       if (auto s = Lost(reader_->lost()); !s.ok()) return s;
     }

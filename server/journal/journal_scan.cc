@@ -1,5 +1,6 @@
 #include "server/journal/journal_scan.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -52,6 +53,12 @@ absl::Status EndScan(const JournalReader& reader, JournalScan* scan) {
 
 }  // namespace
 
+void InJudgedOrder(std::vector<StoredEvent>* events) {
+  std::stable_sort(events->begin(), events->end(), [](const StoredEvent& a, const StoredEvent& b) {
+    return a.event.after() < b.event.after();
+  });
+}
+
 absl::StatusOr<JournalScan> ScanJournal(const std::string& directory, uint64_t from,
                                         size_t max_streams) {
   auto segments = ListSegments(directory);
@@ -75,6 +82,7 @@ absl::StatusOr<JournalScan> ScanJournal(const std::string& directory, uint64_t f
     if (result == JournalReader::Result::kStreams) scan.streams.Add(entry.payload);
     if (result == JournalReader::Result::kEntry) Take(entry, from, &scan);
   }
+  InJudgedOrder(&scan.events);
   scan.last = (*reader)->next() - 1;
   if (auto s = EndScan(**reader, &scan); !s.ok()) return s;
   return scan;

@@ -18,13 +18,24 @@ struct StoredEvent {
   v1::JournalEvent event;
 };
 
+// By the entry behind which they are applied. Runs are judged beside each other, so that of two
+// runs the one that is further may have written first; of one run the order stays as it was.
+void InJudgedOrder(std::vector<StoredEvent>* events);
+
+// An event without content: from here to the next checkpoint entries of some runs are judged before
+// earlier ones of others. It changes no verdict; the order of incidents of different runs is then
+// not that of the journal.
+inline bool TellsAhead(const v1::JudgeEvent& event) {
+  return event.what_case() == v1::JudgeEvent::WHAT_NOT_SET;
+}
+
 struct JournalScan {
   explicit JournalScan(size_t max_streams) : streams(max_streams) {}
 
   uint64_t oldest = 0;  // number of the oldest entry that is kept; 0: the journal is empty
   uint64_t last = 0;    // numbers up to here are used, by entries or by what was lost
   StreamBook streams;   // as of `last`
-  std::vector<StoredEvent> events;  // with numbers above `from`, in order
+  std::vector<StoredEvent> events;  // with numbers above `from`, as InJudgedOrder leaves them
   std::vector<LostEntries> lost;    // among the entries that were read
   uint64_t bytes = 0;               // of the entries that were read
 };

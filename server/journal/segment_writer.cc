@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "plumbline/v1/journal.pb.h"
 #include "server/journal/format_check.h"
 #include "server/journal/segments.h"
@@ -16,16 +17,33 @@ namespace {
 
 constexpr size_t kStreamsFrameBytes = 1u << 20;
 
-// Whether a file of this size may grow by the frames, as far as RLIMIT_FSIZE goes.
-bool MayGrow(uint64_t size, std::span<const FrameToAppend> frames) {
+uint64_t BytesOf(std::span<const FrameToAppend> frames) {
   constexpr uint64_t kFrameHeader = 64;  // and more than that
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  uint64_t size = 0;
   for (const FrameToAppend& frame : frames) {
     size += kFrameHeader;
     for (const std::string_view part : frame.parts) size += part.size();
   }
-  return size <= limit.rlim_cur;
+  return size;
+}
+
+// How large a file may be, as far as RLIMIT_FSIZE goes.
+uint64_t LargestFile() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~uint64_t{0};
+  return limit.rlim_cur;
+}
+
+bool MayGrow(uint64_t size, std::span<const FrameToAppend> frames) {
+  return size + BytesOf(frames) <= LargestFile();
+}
+
+// Trying again does not help here, and "File too large" would not say whose file.
+absl::Status NeverFits(uint64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "a commit of ", bytes, " bytes fits into no file: this process may write files of at most ",
+      LargestFile(), " bytes (ulimit -f, LimitFSIZE= of the unit); raise that, or prlimit --pid ",
+      getpid(), " --fsize=unlimited: it goes on by itself"));
 }
 
 }  // namespace
@@ -43,6 +61,7 @@ absl::Status SegmentWriter::Commit(std::span<const FrameToAppend> frames, uint64
     if (auto s = Start(first, unix_ns, streams); !s.ok()) return s;
   }
   const uint64_t before = log_->size_bytes();
+  if (!holds_entries_ && !MayGrow(before, frames)) return NeverFits(BytesOf(frames));
   if (auto s = log_->AppendAll(frames); !s.ok()) return s;
   if (options_.sync == SyncPolicy::kCommit) {
     if (auto s = log_->Sync(); !s.ok()) {
@@ -78,6 +97,7 @@ absl::Status SegmentWriter::Start(uint64_t first, int64_t unix_ns, const StreamB
     frames.push_back(
         {i == 0 ? FrameType::kJournalHeader : FrameType::kJournalStreams, {&views[i], 1}});
   }
+  if (!MayGrow(0, frames)) return NeverFits(BytesOf(frames));
   if (auto s = (*log)->AppendAll(frames); !s.ok()) return s;
   log_ = std::move(*log);
   first_ = first;

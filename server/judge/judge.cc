@@ -6,18 +6,17 @@
 
 #include "analysis/processes/processes.h"
 #include "rules/engine/told_closes.h"
+#include "server/judge/judge_beside.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"
 
 namespace plumbline::server {
 namespace {
 
-// Ranks that are gone and runs that are over are looked for this often.
-constexpr std::chrono::milliseconds kTimerPeriod{100};
-constexpr std::chrono::milliseconds kLookPeriod{500};  // for ranks that stand still
 constexpr std::chrono::seconds kDrainTime{5};
-constexpr std::chrono::seconds kAwaitQuietly{3};  // ranks that are still to come
-constexpr int64_t kLagNs = 1'000'000'000;  // what is older than that in the queue keeps words back
+constexpr size_t kMostLinesOfAll =
+    1'000'000;                       // in the reports of all runs; beyond it a run has ...
+constexpr size_t kFirstLines = 100;  // ... so many findings, and other lines
 
 int64_t UnixNanos() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -75,9 +74,10 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
   judge->engine_ = std::move(*engine);
   judge->engine_->SetGuard(judge->quarantine_);
   judge->quarantine_->SetOnHeld(
-      [j = judge.get()](const v1::QuarantinedRun& run) { j->newly_held_.push_back(run); });
-  judge->engine_->SetOnSeries(
-      [store = options.store](const rules::StepSeries& series) { store->AddSeries(series); });
+      [](const v1::QuarantinedRun& run) { worker_->held.push_back(run); });
+  judge->engine_->SetOnSeries([store = options.store](const rules::StepSeries& series) {
+    store->AddSeries(worker_->entry, series);
+  });
   judge->engine_->SetOnLate(
       [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
         std::lock_guard lock(j->mutex_);
@@ -96,17 +96,26 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
   journal_ = journal;
   checkpointer_ = checkpointer;
   judged_entry_ = replay.from - 1;
+  next_timers_ = JudgeQueue::Clock::now();
   next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
   catching_up_ = reader != nullptr;
-  thread_ = std::thread([this, reader = std::move(reader), replay = std::move(replay)]() mutable {
-    TellHeldBefore();
-    if (reader == nullptr || JudgeAgain(replay, *reader)) {
-      reader.reset();  // segments that retention takes must not be held open
+  auto left = std::make_shared<Replay>(std::move(replay));
+  StartThread([this, left, shared = std::shared_ptr<JournalReader>(std::move(reader))]() mutable {
+    baton_.Take();
+    worker_->unix_ns = unix_ns_;
+    if (shared == nullptr || JudgeAgain(*left, *shared)) {
+      shared.reset();  // segments that retention takes must not be held open
+      NoteNames();
+      lanes_.SetThrough(judged_entry_);
       catching_up_ = false;
+      TellHeldBefore();
       TellFoundAgain();
+      StartRelief();
       Loop();
+    } else {
+      HandInCheckpoint();
+      baton_.Give();
     }
-    HandInCheckpoint();
   });
   return absl::OkStatus();
 }
@@ -116,101 +125,8 @@ Judge::~Judge() { Stop(); }
 void Judge::Stop() {
   stop_by_ = JudgeQueue::Clock::now() + kDrainTime;
   queue_.Close();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Judge::Loop() {
-  auto next_timers = JudgeQueue::Clock::now() + kTimerPeriod;
-  for (;;) {
-    JudgeItem item;
-    const auto popped = queue_.Pop(WakeAt(next_timers), &item);
-    if (popped == JudgeQueue::Popped::kClosed) return;
-    judging_.Begin();
-    if (popped == JudgeQueue::Popped::kItem) Handle(std::move(item));
-    if (retry_ != nullptr) GoOnWithRetry(false);
-    CheckpointIfDue();
-    judging_.End();
-    if (stopping()) {
-      LogWarning("{} items were not judged before the server stopped", queue_.size());
-      return;
-    }
-    const auto now = JudgeQueue::Clock::now();
-    if (now < next_timers || undecided_) continue;
-    HandleTimers(now);
-    open_step_bytes_ = engine_->open_bytes();
-    next_timers = now + kTimerPeriod;
-  }
-}
-
-// ---- what a former process left ------------------------------------------------------------
-
-// False: stopped before the end; the next start goes on.
-bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
-  const auto start = JudgeQueue::Clock::now();
-  auto event = replay.events.begin();
-  const auto apply_until = [&](uint64_t entry) {
-    for (; event != replay.events.end() && event->event.after() < entry; ++event) {
-      unix_ns_ = event->unix_ns;
-      Apply(event->event.event());
-      applied_event_ = event->number;
-    }
-  };
-  uint64_t judged = 0;
-  StoredEntry entry;
-  for (;;) {
-    const JournalReader::Result result = reader.Next(&entry);
-    if (result == JournalReader::Result::kEnd) break;
-    if (stop_by_.load() != JudgeQueue::Clock::time_point::max()) return false;
-    if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
-    apply_until(entry.prefix.number);
-    judging_.Begin();
-    KeepReplayWithinBudget(event != replay.events.end());
-    JudgeAgain(entry);
-    ++judged;
-    CheckpointIfDue();
-    judging_.End();
-  }
-  apply_until(JournalReader::kAll);
-  KeepWithinBudget();
-  {
-    std::lock_guard lock(mutex_);
-    runs_.DisconnectAll(Now());
-  }
-  const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
-  LogInfo("{} entries of the journal judged again in {:.3f} s", judged, took.count());
-  return true;
-}
-
-// The former process may have died before it told anybody: of runs that go on.
-void Judge::TellFoundAgain() {
-  for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {
-    const bool over = [&, run = finding.site().run()] {
-      std::lock_guard lock(mutex_);
-      return runs_.Ended(run);
-    }();
-    if (!over && on_finding_) on_finding_(finding);
-  }
-}
-
-void Judge::JudgeAgain(const StoredEntry& entry) {
-  auto batch = std::make_shared<v1::Batch>();
-  const std::string_view body = entry.body();
-  absl::Status whole = batch->ParseFromArray(body.data(), static_cast<int>(body.size()))
-                           ? CheckKeptBatch(*batch)
-                           : absl::DataLossError("no batch");
-  if (!whole.ok()) {
-    LogError("journal: entry {} cannot be judged: {:?}", entry.prefix.number,
-             std::string(whole.message()));
-    ++counters_->journal_lost;
-    return;
-  }
-  batch->set_sequence(entry.prefix.sequence);
-  unix_ns_ = entry.prefix.unix_ns;
-  bytes_since_checkpoint_ += entry.payload.size();
-  ParsedBatch parsed;
-  parsed.batch = std::move(batch);
-  HandleBatch(entry.prefix.number, entry.prefix.stream_id, parsed);
-  judged_entry_ = entry.prefix.number;
+  std::unique_lock lock(threads_mutex_);
+  threads_changed_.wait(lock, [this] { return threads_ == 0; });
 }
 
 // ---- as it happens -------------------------------------------------------------------------
@@ -223,15 +139,13 @@ void Judge::Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done)
   Push(std::move(item));
 }
 
-void Judge::Handle(JudgeItem item) {
+void Judge::Handle(JudgeItem& item, const std::vector<std::string>& runs) {
   const auto now = Now();
   switch (item.kind) {
     case JudgeItem::Kind::kBatch:
-      unix_ns_ = item.unix_ns;
+      unix_ns_ = worker_->unix_ns = item.unix_ns;
       bytes_since_checkpoint_ += item.batch.bytes;
-      HandleBatch(item.entry, item.stream_id, item.batch);
-      judged_entry_ = item.entry;
-      KeepWithinBudget();
+      HandleBatch(item.entry, item.stream_id, item.batch, runs);
       return;
     case JudgeItem::Kind::kConnected: {
       std::lock_guard lock(mutex_);
@@ -263,21 +177,23 @@ void Judge::Handle(JudgeItem item) {
   }
 }
 
-void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& parsed) {
+void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& parsed,
+                        const std::vector<std::string>& runs) {
   const std::shared_ptr<const v1::Batch>& batch = parsed.batch;
-  std::vector<std::string> runs;
   {
     std::lock_guard lock(mutex_);
-    runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), unix_ns_);
-    runs = runs_.RunsOf(*batch);
+    runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), worker_->unix_ns);
   }
   streams_.Note(stream_id, batch->sequence());
   if (SetAside(entry, parsed, runs)) return;
   const auto items = static_cast<uint64_t>(batch->evidence_size());
-  quarantine_->At(entry, catching_up_);
-  store_->BeginEntry(entry);
-  const absl::Status added = engine_->Add(batch);
-  store_->EndEntry();
+  worker_->entry = entry;
+  Quarantine::At(entry, catching_up_);
+  absl::Status added;
+  Beside([&] {
+    added = engine_->Add(batch);
+    for (const std::string& run : runs) store_->EndEntry(run);
+  });
   if (!added.ok()) {
     counters_->engine_refused += items;
     LogWarning("{} evidence items refused by the rule engine: {}", items,
@@ -285,14 +201,14 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
   }
   TellHeld();
   for (const std::string& run : runs) SetClosedStep(run);
-  CloseWhatWentOn();
+  CloseWhatWentOn(runs);
 }
 
-void Judge::CloseWhatWentOn() {
+void Judge::CloseWhatWentOn(const std::vector<std::string>& runs) {
   std::vector<RunTable::WentOn> list;
   {
     std::lock_guard lock(mutex_);
-    list = runs_.TakeWentOn();
+    list = runs_.TakeWentOn(&runs);
   }
   for (const RunTable::WentOn& w : list) book_->WentOn(w.run, w.rule, w.why);
 }
@@ -308,72 +224,33 @@ void Judge::ShowClosedStep(const std::string& run) {
   runs_.SetClosedStep(run, step);
 }
 
-// What is said of ranks and has not been judged yet, or is not read, stops the clock by which they
-// are waited for.
-void Judge::LookAtClock(JudgeQueue::Clock::time_point now) {
-  const int64_t oldest = queue_.oldest_unix_ns();
-  const bool behind = oldest != 0 && UnixNanos() - oldest > kLagNs;
-  awake_.Look(now, !behind && !queue_.held());
+// The run that an event is of; empty: of several, or of none.
+std::string Judge::RunOf(const v1::JudgeEvent& event) const {
+  if (event.has_ranks_gone() && !event.ranks_gone().sources().empty())
+    return event.ranks_gone().sources(0).run();
+  if (event.has_run_finished()) return event.run_finished().run();
+  if (event.has_hung()) return event.hung().run();
+  if (event.has_steps_closed()) return event.steps_closed().run();
+  if (event.has_make_room()) return event.make_room().run();
+  if (event.has_ended()) return event.ended().run();
+  if (event.has_incident()) {
+    const auto incident = book_->Get(event.incident().fingerprint());
+    if (incident.ok()) return incident->incident.finding().site().run();
+  }
+  return "";
 }
 
-void Judge::CloseOverTheSlow() {
-  for (const std::string& run : engine_->Runs()) {
-    for (const rules::Lag& lag : engine_->Lagging(run)) {
-      v1::JudgeEvent event;
-      const bool may = [&] {
-        std::lock_guard lock(mutex_);
-        return runs_.MayClose(run, lag, event.mutable_steps_closed());
-      }();
-      if (may) (void)KeepAndApply(std::move(event));
-    }
-  }
+// Up to which one the run has been judged.
+uint64_t Judge::EntryOf(const std::string& run) const {
+  if (!catching_up_) return lanes_.ThroughOf(run);
+  const auto ahead = restored_ahead_.find(run);
+  return ahead == restored_ahead_.end() ? judged_entry_.load()
+                                        : std::max(judged_entry_.load(), ahead->second);
 }
 
-void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
-  LookAtClock(now);
-  CloseOverTheSlow();
-  std::vector<v1::RanksGone> gone;
-  std::vector<std::string> ended, awaited, bad;
-  {
-    std::lock_guard lock(mutex_);
-    awaited = runs_.TakeAwaited(awake_.At(now), kAwaitQuietly);
-    gone = runs_.TakeGone(awake_.At(now));
-    ended = runs_.TakeEnded();
-    bad = runs_.TakeBadEnds(awake_.At(now));
-  }
-  for (const std::string& line : awaited) LogInfo("{}", line);
-  for (v1::RanksGone& ranks : gone) {
-    v1::JudgeEvent event;
-    *event.mutable_ranks_gone() = std::move(ranks);
-    (void)KeepAndApply(std::move(event));
-  }
-  for (const std::string& run : bad) {
-    v1::JudgeEvent event;
-    event.mutable_ended()->set_run(run);
-    (void)KeepAndApply(std::move(event));
-  }
-  for (const std::string& run : ended) {
-    v1::JudgeEvent event;
-    event.mutable_run_finished()->set_run(run);
-    (void)KeepAndApply(std::move(event));
-  }
-  if (now >= next_look_) {
-    next_look_ = now + kLookPeriod;
-    for (v1::RanksHung& hung : liveness_.Look(now)) {
-      v1::JudgeEvent event;
-      *event.mutable_hung() = std::move(hung);
-      (void)KeepAndApply(std::move(event));
-    }
-  }
-  for (v1::IncidentUpdate& update : book_->SilencesOver(UnixNanos())) {
-    v1::JudgeEvent event;
-    *event.mutable_incident() = std::move(update);
-    (void)KeepAndApply(std::move(event));
-  }
-}
-
-// In the journal first, with the number of the last entry that was judged before it. An error means
-// that the server stops: a restart will decide again.
+// In the journal first, with the number of the last entry of its run that was judged before it, or
+// of a later one up to which those of every run have been: either says where it stands among the
+// run's entries. An error means that the server stops: a restart will decide again.
 absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
   if (event.has_suppressions() && engine_->SuppressionsAre(rules::FromMessage(event.suppressions()),
                                                            event.suppressions().today())) {
@@ -381,30 +258,40 @@ absl::Status Judge::KeepAndApply(v1::JudgeEvent event) {
   }
   event.set_unix_ns(UnixNanos());
   v1::JournalEvent kept;
-  kept.set_after(judged_entry_);
+  kept.set_after(EntryOf(RunOf(event)));
   *kept.mutable_event() = event;
   JournalEntry entry;
   entry.type = FrameType::kJournalEvent;
   entry.body = WireBytes(kept.SerializeAsString());
-  auto committed = journal_->AppendAndWait(std::move(entry));
+  absl::StatusOr<EntryPrefix> committed = absl::UnknownError("");
+  Beside([&] { committed = journal_->AppendAndWait(std::move(entry)); });
   if (!committed.ok()) {
     undecided_ = true;
     return committed.status();
   }
-  unix_ns_ = committed->unix_ns;
-  Apply(event);
-  applied_event_ = committed->number;
+  unix_ns_ = worker_->unix_ns = committed->unix_ns;
+  Apply(kept.after(), event);
+  applied_event_ = std::max(applied_event_, committed->number);
   return absl::OkStatus();
 }
 
-void Judge::Apply(const v1::JudgeEvent& event) {
-  store_->BeginEntry(judged_entry_);
-  quarantine_->At(judged_entry_, catching_up_);
-  DeferEvent(event);
-  rules::TellCloses(event, "", engine_.get());
+void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
+  worker_->entry = entry;
+  Quarantine::At(entry, catching_up_);
+  DeferEvent(entry, event);
+  std::set<std::string> runs;
+  for (const v1::Source& source : event.ranks_gone().sources()) runs.insert(source.run());
+  if (!event.has_ranks_gone() && !event.has_incident()) runs.insert(RunOf(event));
+  Beside([&] {
+    rules::TellCloses(event, "", engine_.get());
+    if (event.has_hung())
+      engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
+    if (event.has_run_finished()) store_->FinishRun(event.run_finished().run());
+    for (const std::string& run : runs) store_->EndEntry(run);
+  });
   if (event.has_ranks_gone()) {
     LogGone(event.ranks_gone());
-    for (const v1::Source& source : event.ranks_gone().sources()) SetClosedStep(source.run());
+    for (const std::string& run : runs) SetClosedStep(run);
     std::lock_guard lock(mutex_);
     runs_.SetGone(event.ranks_gone());
   }
@@ -415,15 +302,17 @@ void Judge::Apply(const v1::JudgeEvent& event) {
   if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
   if (event.has_run_finished()) {
     const std::string& run = event.run_finished().run();
-    store_->FinishRun(run);
     liveness_.Forget(run);
     LogInfo("run {:?}: over", run);
+    {
+      std::lock_guard lock(owners_mutex_);
+      if (on_over_) on_over_(run);
+    }
     std::lock_guard lock(mutex_);
     runs_.SetEnded(run);
     runs_.SetAllClosed(run);
   }
   if (event.has_hung()) {
-    engine_->Tell(event.hung().run(), rules::kHangRule, rules::HangVerdict(event.hung()));
     std::lock_guard lock(mutex_);
     runs_.NoteHung(event.hung());
   }
@@ -433,11 +322,15 @@ void Judge::Apply(const v1::JudgeEvent& event) {
     LogInfo("{} suppressions hold", event.suppressions().entries_size());
   }
   // It was checked before it was kept; what has happened since decides again when it is replayed.
-  if (event.has_incident()) book_->Apply(event.incident()).IgnoreError();
-  store_->EndEntry();
+  if (const auto opened = rules::QuarantineOpened(event)) {
+    OnVerdict(*opened);
+  } else if (event.has_incident()) {
+    book_->Apply(event.incident()).IgnoreError();
+  }
   TellHeld();
 }
 
+// Of several runs at one time: each has a report of its own, and what is shared has a lock.
 void Judge::OnVerdict(const v1::Verdict& verdict) {
   rules::Report::Change change;
   v1::Finding finding;
@@ -445,7 +338,14 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
     std::lock_guard lock(mutex_);
     RunReport& run = reports_[verdict.site().run()];
     const uint64_t left_out = run.report.left_out();
+    const size_t kept = run.report.size();
+    if (kept_lines_ < kMostLinesOfAll) {
+      run.report.Bound();
+    } else {
+      run.report.Bound(kFirstLines, kFirstLines);  // no run may silence another one
+    }
     change = run.report.Add(verdict);
+    kept_lines_ += run.report.size() - kept;
     left_out_ += run.report.left_out() - left_out;
     const bool ends = verdict.rule() == rules::kRunDiedRule;  // no word on what was computed
     if (verdict.kind() == v1::Verdict::KIND_INCONCLUSIVE) {
@@ -472,6 +372,10 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
                finding.site().run(), finding.rule(), finding.site().layer(),
                finding.site().step_first(), finding.title());
   }
+}
+
+int64_t Judge::unix_ns() const {
+  return worker_ != nullptr && worker_->judge == this ? worker_->unix_ns : unix_ns_.load();
 }
 
 std::vector<KnownRank> Judge::Ranks() const {

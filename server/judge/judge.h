@@ -1,5 +1,12 @@
-// The judging thread: owns the rule engine, feeds it what the journal holds, turns verdicts into
-// incidents and keeps what the query service shows.
+// Judges: feeds the rule engine what the journal holds, turns verdicts into incidents and keeps
+// what the query service shows.
+//
+// Each run's entries are judged in the journal's order; runs do not wait for each other
+// (docs/decisions/0036). One judging thread after the other has the baton (baton.h) and begins what
+// is next (lanes.h). Everything here that has no lock of its own is touched with the baton in hand
+// alone. While the engine judges a run, which is the longest by far, the baton is loose: where that
+// takes long another thread gets it and goes on with other runs. What the engine calls meanwhile
+// (OnVerdict, the store, the quarantine, RunTable::AddLate) has locks.
 //
 // Everything that decides a verdict has a place in the journal: batches by their numbers, and what
 // the judge finds by the clock or is told from outside as events, which are committed first and
@@ -8,12 +15,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,18 +32,22 @@
 #include "plumbline/v1/query.pb.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
+#include "rules/engine/told_closes.h"
 #include "server/incidents/incident_book.h"
 #include "server/journal/checkpointer.h"
 #include "server/journal/gap_book.h"
 #include "server/journal/journal.h"
 #include "server/journal/journal_scan.h"
 #include "server/judge/awake_clock.h"
+#include "server/judge/baton.h"
+#include "server/judge/lanes.h"
 #include "server/judge/quarantine.h"
 #include "server/judge/run_retry.h"
 #include "server/judge/stream_marks.h"
 #include "server/process/counters.h"
 #include "server/store/store.h"
 #include "server/stream/judge_queue.h"
+#include "server/stream/known_name.h"
 #include "server/stream/liveness.h"
 #include "server/stream/run_table.h"
 
@@ -44,7 +59,8 @@ struct JudgeOptions {
   std::chrono::nanoseconds hang = std::chrono::seconds(10);  // a rank may stand so long
   size_t queue_bytes = 256u << 20;
   size_t max_streams = 20000;        // that a checkpoint knows
-  uint64_t open_bytes = 0;           // that the open steps of all runs may hold; 0: no bound
+  uint64_t open_bytes = 0;           // that the open steps of all runs may hold, and as much what
+                                     // the rules remember of them; 0: no bound
   Store* store = nullptr;            // of what closes; must outlive the judge
   Quarantine* quarantine = nullptr;  // must outlive it; null: one that is not kept
   OpenRun open_run;                  // what is kept of a run; empty: nothing is
@@ -80,23 +96,27 @@ class Judge {
   absl::Status Start(Journal* journal, Checkpointer* checkpointer, Replay replay);
 
   // See JudgeQueue. A batch is pushed once the journal holds it, in order of the numbers.
-  bool Admit(size_t bytes, std::function<void()> resume) {
-    return queue_.Admit(bytes, std::move(resume));
+  bool Admit(const std::string& run, size_t bytes, std::function<void()> resume) {
+    return queue_.Admit(run, bytes, std::move(resume));
   }
   void Push(JudgeItem item) { queue_.Push(std::move(item)); }
   void Hold(bool held) { queue_.Hold(held); }
   // What the open steps of all runs hold, a moment ago.
   uint64_t open_step_bytes() const { return open_step_bytes_; }
   uint64_t open_step_limit() const { return open_limit_; }  // 0: none
+  // What the rules remember of all runs, and how many judge a run no further for want of room.
+  uint64_t rule_bytes() const { return rule_bytes_; }
+  uint64_t rules_set_aside() const { return rules_set_aside_; }
   // How often the oldest steps of a run were closed because all runs together held too much.
-  uint64_t made_room() const { return made_room_; }
+  uint64_t made_room() const { return of_steps_.made_room; }
   // Findings and lines that a run's report had no room for.
   uint64_t left_out() const { return left_out_; }
-  // How long the judging thread is at one item, or one entry that it judges again.
-  std::chrono::nanoseconds judging_for() const { return judging_.For(); }
+  // The longest that a judging thread is at one item, or one entry that it judges again: of one
+  // that others go on beside, a tenth, since they share the processors.
+  std::chrono::nanoseconds judging_for() const;
 
   // Something decided outside: takes its place among the batches and is kept like them. `done` runs
-  // on the judging thread after it was applied, or with the reason why it could not be kept; never
+  // on a judging thread after it was applied, or with the reason why it could not be kept; never
   // when the judge stops before.
   void Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done);
 
@@ -110,7 +130,7 @@ class Judge {
   // not finished by it. The journal must have been stopped.
   void Stop();
 
-  // `on_finding` runs on the judging thread for each finding that shows for its incident, when it
+  // `on_finding` runs on a judging thread for each finding that shows for its incident, when it
   // begins to or has become stronger; it must be quick. For those of a journal that is judged
   // again: afterwards, where the run goes on. Before Start.
   void SetOnFinding(std::function<void(const v1::Finding&)> on_finding) {
@@ -124,6 +144,10 @@ class Judge {
     double share = 1;
   };
   void SetOwners(std::function<Owner(const std::string& run)> owner_of);
+  // Told, on the judging thread, of each run that is over: nothing is kept of its names.
+  void SetOnOver(std::function<void(const std::string& run)> on_over);
+  // What the engine knew by name when it had caught up with a former process; once.
+  std::vector<KnownName> TakeNames();
 
   // Told by the streams, asked by the judge.
   Liveness& liveness() { return liveness_; }
@@ -136,56 +160,115 @@ class Judge {
   size_t queued() const { return queue_.size(); }
   size_t queued_bytes() const { return queue_.bytes(); }
   int64_t oldest_queued_unix_ns() const { return queue_.oldest_unix_ns(); }
-  // Entries up to this number have been judged.
+  // Entries up to this number have been judged, of every run; some runs may be further.
   uint64_t judged_entry() const { return judged_entry_; }
   // Whether a former process's entries are still being judged.
   bool catching_up() const { return catching_up_; }
   // The time of what is being judged: of receipt, or of the event. For people, not for verdicts.
-  int64_t unix_ns() const { return unix_ns_; }
+  // Of what the calling thread judges; of another thread, of what was judged last.
+  int64_t unix_ns() const;
 
  private:
   Judge(const JudgeOptions& options, IncidentBook* book, const GapBook* gaps, Counters* counters);
 
+  // A judging thread, and what it is at: the callbacks of the engine ask for it.
+  struct Worker {
+    const Judge* judge = nullptr;
+    Baton::Work work;
+    std::atomic<bool> slow{false};  // others go on beside it
+    Busy busy;
+    uint64_t entry = 0;  // to which what closes belongs
+    int64_t unix_ns = 0;
+    std::vector<v1::QuarantinedRun> held;  // put into quarantine meanwhile
+  };
+  static thread_local Worker* worker_;
+
+  // judge_loop.cc: the threads
+  void StartThread(std::function<void()> what);
+  void StartRelief();
   void Loop();
+  bool Step();
+  bool Do(Lanes::Begun begun);
+  bool DoRetry();
+  void BeginWork();
+  bool EndWork();
+  void TakeIn();
+  void TakeIn(JudgeItem item);
+  Lanes::Work WorkOf(JudgeItem item) const;
+  bool WaitForWork();
+  bool DecideForAll();
+  Lanes::Which Which() const;
+  void TellAhead();
+  void PushEvent(v1::JudgeEvent event);
+  template <typename What>
+  void Beside(const What& what);
+
+  // judge_replay.cc
   bool JudgeAgain(const Replay& replay, JournalReader& reader);
   void JudgeAgain(const StoredEntry& entry);
+  bool KnownAhead(uint64_t entry, const v1::Batch& batch) const;
   void TellFoundAgain();
-  void HandInCheckpoint();
-  void Handle(JudgeItem item);
-  void HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& batch);
+
+  // judge_timers.cc
   void HandleTimers(JudgeQueue::Clock::time_point now);
-  void LookAtClock(JudgeQueue::Clock::time_point now);
+  void CloseOverTheSlow(const RunTable::Skip& skip);
+
+  void HandInCheckpoint();
+  void Handle(JudgeItem& item, const std::vector<std::string>& runs);
+  void HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& batch,
+                   const std::vector<std::string>& runs);
   RunTable::Time Now() const { return awake_.At(JudgeQueue::Clock::now()); }
-  void CloseOverTheSlow();
+  std::string RunOf(const v1::JudgeEvent& event) const;
+  uint64_t EntryOf(const std::string& run) const;
   absl::Status KeepAndApply(v1::JudgeEvent event);
-  void Apply(const v1::JudgeEvent& event);
+  void Apply(uint64_t entry, const v1::JudgeEvent& event);
   void OnVerdict(const v1::Verdict& verdict);
   void SetClosedStep(const std::string& run);
   void ShowClosedStep(const std::string& run);
   // judge_budget.cc
   void KeepWithinBudget();
-  std::string WhoGivesWay() const;
+  void NoteNames();
+  using BytesOf = uint64_t (rules::Engine::*)(const std::string& run) const;
+  // What all runs together hold of one kind, and what some of them will give way by at their turn.
+  struct Budget {
+    BytesOf of_run;
+    uint64_t (rules::Engine::*all)() const;
+    uint64_t of_what;  // goes into the event's bytes (told_closes.h)
+    const char* why;   // for the log
+    const char* what;  // for people, before the bytes
+    std::map<std::string, uint64_t> promised;
+    uint64_t promised_bytes = 0;  // all of them
+    // What runs still held that had given way in vain: they are not asked again until they grow.
+    std::map<std::string, uint64_t> in_vain;
+    std::atomic<uint64_t> made_room{0};
+  };
+  void KeepWithin(Budget& budget);
+  uint64_t Held(const Budget& budget) const;
+  uint64_t Held(const Budget& budget, const std::string& run) const;
+  uint64_t CanGive(const Budget& budget, const std::string& run) const;
+  std::string WhoGivesWay(const Budget& budget) const;
+  void MakeRoom(const std::string& run, Budget& budget);
   void KeepReplayWithinBudget(bool more_events);
   void RetryTakesTooMuch(const std::string& run);
   // judge_quarantine.cc
   bool SetAside(uint64_t entry, const ParsedBatch& parsed, const std::vector<std::string>& runs);
-  void DeferEvent(const v1::JudgeEvent& event);
+  void DeferEvent(uint64_t entry, const v1::JudgeEvent& event);
   void TellHeld();
   void TellHeldBefore();
+  void KeepHeld(const v1::QuarantinedRun& run);
   void Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
                    const std::string& reason);
   void DropRun(const v1::QuarantinedRun& run, const std::string& who,
                const std::function<void(absl::Status)>& done);
   void RetryRun(const v1::QuarantinedRun& run, const std::string& who,
                 std::function<void(absl::Status)> done);
-  void GoOnWithRetry(bool to_the_end);
+  void GoOnWithRetry();
   void JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch);
   void JudgeRetried(uint64_t entry, const v1::JudgeEvent& event);
   void JudgeRetried(const v1::ReadRunItem& item);
   void EndRetry(const absl::Status& status);
   void ReleaseRetried();
-  JudgeQueue::Clock::time_point WakeAt(JudgeQueue::Clock::time_point next_timers) const;
-  void CloseWhatWentOn();
+  void CloseWhatWentOn(const std::vector<std::string>& runs);
   void CheckpointIfDue();
   Checkpoint TakeCheckpoint();
   void PersistReports(Archive& archive);
@@ -197,18 +280,41 @@ class Judge {
   Store* const store_;
   std::function<void(const v1::Finding&)> on_finding_;
   Liveness liveness_;
-  JudgeQueue::Clock::time_point next_look_{};  // at it
-  AwakeClock awake_;                           // the judging thread's own
-  JudgeQueue queue_;
-  std::unique_ptr<rules::Engine> engine_;           // the judging thread's own
-  std::map<std::string, v1::Finding> found_again_;  // likewise; while catching up
-  StreamMarks streams_;                             // likewise
+  JudgeQueue queue_;  // has its own lock
+  std::unique_ptr<rules::Engine> engine_;
+
+  // What follows is of who has the baton.
+  Baton baton_;
+  Lanes lanes_;
+  std::deque<JudgeItem> for_all_;  // decisions that concern every run
+  bool ahead_told_ = false;        // since the last checkpoint
+  bool retry_next_ = false;        // before what waits
+  JudgeQueue::Clock::time_point next_timers_{};
+  JudgeQueue::Clock::time_point next_look_{};  // at liveness_
+  AwakeClock awake_;
+  std::map<std::string, v1::Finding> found_again_;  // while catching up
+  std::map<std::string, uint64_t> restored_ahead_;  // likewise: what the checkpoint knew beyond
+  StreamMarks streams_;
+  Budget of_steps_{&rules::Engine::open_bytes,
+                   &rules::Engine::open_bytes,
+                   0,
+                   "its oldest steps close: what all runs hold open",
+                   "its open steps hold ",
+                   {}};
+  Budget of_rules_{&rules::Engine::rule_bytes,
+                   &rules::Engine::rule_bytes,
+                   rules::kOfItsRules,
+                   "rules judge it no further: what the rules remember of all runs",
+                   "what the rules remember of it takes ",
+                   {}};
   Journal* journal_ = nullptr;
   Checkpointer* checkpointer_ = nullptr;
   const uint64_t checkpoint_bytes_;
   const std::chrono::nanoseconds checkpoint_interval_;
   uint64_t bytes_since_checkpoint_ = 0;
   JudgeQueue::Clock::time_point next_checkpoint_{};
+  JudgeQueue::Clock::time_point checkpoint_due_{};  // since when; the epoch: it is not
+  bool checkpoint_asked_ = false;                   // whatever there is new
   uint64_t checkpointed_entry_ = 0;
   uint64_t checkpointed_event_ = 0;
   uint64_t applied_event_ = 0;  // number of the last one
@@ -227,7 +333,6 @@ class Judge {
   const OpenRun open_run_;
   std::unique_ptr<Quarantine> own_quarantine_;
   Quarantine* const quarantine_;
-  std::vector<v1::QuarantinedRun> newly_held_;
   std::unique_ptr<Retry> retry_;
 
   struct RunReport {
@@ -240,19 +345,25 @@ class Judge {
   mutable std::mutex mutex_;  // guards the two below, which queries read
   RunTable runs_;
   std::map<std::string, RunReport> reports_;
+  size_t kept_lines_ = 0;  // in all of them
   mutable std::mutex owners_mutex_;
   std::function<Owner(const std::string& run)> owner_of_;
+  std::function<void(const std::string& run)> on_over_;
+  std::vector<KnownName> names_;
 
   std::atomic<uint64_t> judged_entry_{0};
   std::atomic<int64_t> unix_ns_{0};
   std::atomic<bool> catching_up_{false};
   std::atomic<JudgeQueue::Clock::time_point> stop_by_{JudgeQueue::Clock::time_point::max()};
-  Busy judging_;
   std::atomic<uint64_t> open_step_bytes_{0};
+  std::atomic<uint64_t> rule_bytes_{0}, rules_set_aside_{0};
   const uint64_t open_limit_;
-  std::atomic<uint64_t> made_room_{0};
   std::atomic<uint64_t> left_out_{0};
-  std::thread thread_;
+
+  mutable std::mutex threads_mutex_;  // guards the two below
+  std::condition_variable threads_changed_;
+  std::list<Worker*> workers_;  // one a thread, on its stack
+  size_t threads_ = 0;          // that were started and have not ended
 };
 
 }  // namespace plumbline::server

@@ -16,27 +16,72 @@ constexpr uint64_t kSlack = 16;
 
 }  // namespace
 
-// The run that holds most closes its oldest steps, which is an event: so does a restart, and an
-// audit of the stored run.
+// Who holds most gives way: its run closes its oldest steps, or loses the rules that remember most
+// of it, which is an event: so does a restart, and an audit of the stored run. It does so at its
+// turn, before anybody goes on with anything else but what goes on already; what it will give way
+// by is counted as if it had.
 void Judge::KeepWithinBudget() {
-  while (open_limit_ > 0 && !undecided_ && engine_->open_bytes() > open_limit_) {
-    const std::string run = WhoGivesWay();
+  KeepWithin(of_steps_);
+  KeepWithin(of_rules_);
+}
+
+void Judge::KeepWithin(Budget& budget) {
+  while (open_limit_ > 0 && !undecided_ && Held(budget) > open_limit_ + budget.promised_bytes) {
+    const std::string run = WhoGivesWay(budget);
+    const uint64_t over = Held(budget) - budget.promised_bytes - open_limit_ + open_limit_ / kSlack;
+    const uint64_t bytes = std::min(CanGive(budget, run), over);
+    if (bytes == 0) return;
     if (quarantine_->Holds(run)) {
+      if (lanes_.Busy(run)) return;  // it is judged again just now, and this is asked after it
       RetryTakesTooMuch(run);
       continue;
     }
-    const uint64_t over = engine_->open_bytes() - open_limit_ + open_limit_ / kSlack;
-    const uint64_t held = engine_->open_bytes(run);
-    v1::JudgeEvent event;
-    event.mutable_make_room()->set_run(run);
-    event.mutable_make_room()->set_bytes(held - std::min(held, over));
-    LogWarning(
-        "run {:?}: its oldest steps close: what all runs hold open is more than {} MiB "
-        "(limits.open_bytes), and of them it holds {} MiB",
-        run, open_limit_ >> 20, held >> 20);
-    if (!KeepAndApply(std::move(event)).ok()) return;
-    ++made_room_;
+    budget.promised[run] += bytes;
+    budget.promised_bytes += bytes;
+    if (catching_up_) {
+      MakeRoom(run, budget);
+      continue;
+    }
+    JudgeItem item;
+    item.kind = JudgeItem::Kind::kTask;
+    item.run = run;
+    item.task = [this, run, &budget] { MakeRoom(run, budget); };
+    Lanes::Work work = WorkOf(std::move(item));
+    work.room = true;
+    lanes_.PushFirst(std::move(work));
   }
+}
+
+uint64_t Judge::Held(const Budget& budget) const { return (engine_.get()->*budget.all)(); }
+uint64_t Judge::Held(const Budget& budget, const std::string& run) const {
+  return (engine_.get()->*budget.of_run)(run);
+}
+
+// What a run holds and has not promised; 0 where it gave way in vain and has hardly grown since.
+uint64_t Judge::CanGive(const Budget& budget, const std::string& run) const {
+  const uint64_t held = Held(budget, run);
+  const auto in_vain = budget.in_vain.find(run);
+  if (in_vain != budget.in_vain.end() && held <= in_vain->second + open_limit_ / kSlack) return 0;
+  const auto promised = budget.promised.find(run);
+  return held - std::min(held, promised == budget.promised.end() ? 0 : promised->second);
+}
+
+// At the run's turn.
+void Judge::MakeRoom(const std::string& run, Budget& budget) {
+  const auto promised = budget.promised.extract(run);
+  if (promised.empty()) return;  // it has given way by all of it
+  budget.promised_bytes -= promised.mapped();
+  if (undecided_ || quarantine_->Holds(run) || Held(budget) <= open_limit_) return;
+  const uint64_t held = Held(budget, run);
+  v1::JudgeEvent event;
+  event.mutable_make_room()->set_run(run);
+  event.mutable_make_room()->set_bytes((held - std::min(held, promised.mapped())) | budget.of_what);
+  LogWarning("run {:?}: {} is more than {} MiB (limits.open_bytes), and of it {} MiB", run,
+             budget.why, open_limit_ >> 20, held >> 20);
+  if (!KeepAndApply(std::move(event)).ok()) return;
+  ++budget.made_room;
+  std::erase_if(budget.in_vain, [&](const auto& of) { return Held(budget, of.first) == 0; });
+  if (Held(budget, run) >= held) budget.in_vain[run] = held;
 }
 
 void Judge::SetOwners(std::function<Owner(const std::string& run)> owner_of) {
@@ -44,20 +89,42 @@ void Judge::SetOwners(std::function<Owner(const std::string& run)> owner_of) {
   owner_of_ = std::move(owner_of);
 }
 
-// A tenant with many runs must not make another one's large run the first to go.
-std::string Judge::WhoGivesWay() const {
+void Judge::SetOnOver(std::function<void(const std::string& run)> on_over) {
   std::lock_guard lock(owners_mutex_);
-  if (!owner_of_) return engine_->LargestRun();
-  struct Held {
+  on_over_ = std::move(on_over);
+}
+
+// Those of runs that go on; a checkpoint and the journal had them.
+void Judge::NoteNames() {
+  std::vector<KnownName> names;
+  for (const std::string& run : engine_->Runs()) {
+    engine_->ForEachName(
+        run, [&](const std::string& layer, const std::string& op, const std::string& cause) {
+          names.push_back({run, layer, op, cause});
+        });
+  }
+  std::lock_guard lock(owners_mutex_);
+  names_ = std::move(names);
+}
+
+std::vector<KnownName> Judge::TakeNames() {
+  std::lock_guard lock(owners_mutex_);
+  return std::exchange(names_, {});
+}
+
+// A tenant with many runs must not make another one's large run the first to go.
+std::string Judge::WhoGivesWay(const Budget& budget) const {
+  std::lock_guard lock(owners_mutex_);
+  struct Holder {
     double above = 0;  // bytes, as if the share were all
     uint64_t most = 0;
     std::string run;
   };
-  std::map<std::string, Held> owners;
+  std::map<std::string, Holder> owners;
   for (const std::string& run : engine_->Runs()) {
-    const uint64_t bytes = engine_->open_bytes(run);
-    const Owner owner = owner_of_(run);
-    Held& held = owners[owner.name];
+    const uint64_t bytes = CanGive(budget, run);
+    const Owner owner = owner_of_ ? owner_of_(run) : Owner();
+    Holder& held = owners[owner.name];
     held.above += static_cast<double>(bytes) / owner.share;
     if (bytes <= held.most) continue;
     held.most = bytes;
@@ -66,21 +133,24 @@ std::string Judge::WhoGivesWay() const {
   const auto first = std::max_element(
       owners.begin(), owners.end(),
       [](const auto& a, const auto& b) { return a.second.above < b.second.above; });
-  return first->second.run;
+  return first == owners.end() ? std::string() : first->second.run;
 }
 
 // Of a journal whose server closed these steps for want of room, too, if it had as little: then the
 // event that says so comes next. So only a bound that was lowered is met here.
 void Judge::KeepReplayWithinBudget(bool more_events) {
   if (!more_events) return KeepWithinBudget();
-  while (open_limit_ > 0 && engine_->open_bytes() > open_limit_ + open_limit_ / 4) {
-    const std::string run = engine_->LargestRun();
-    const uint64_t held = engine_->open_bytes(run);
-    engine_->Drop(run);
-    quarantine_->Failed(
-        run, absl::StrCat("its open steps hold ", held >> 20, " MiB, and all runs may hold ",
-                          open_limit_ >> 20, " MiB (limits.open_bytes)"));
-    TellHeld();
+  const uint64_t most = open_limit_ + open_limit_ / 4;
+  for (const Budget* budget : {&of_steps_, &of_rules_}) {
+    while (open_limit_ > 0 && Held(*budget) > most) {
+      const std::string run = WhoGivesWay(*budget);
+      const uint64_t held = Held(*budget, run);
+      engine_->Drop(run);
+      quarantine_->Failed(run,
+                          absl::StrCat(budget->what, held >> 20, " MiB, and all runs may hold ",
+                                       open_limit_ >> 20, " MiB (limits.open_bytes)"));
+      TellHeld();
+    }
   }
 }
 

@@ -1,5 +1,7 @@
 // What a judge knows, written down at one entry and taken over by another.
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +15,17 @@ namespace {
 
 constexpr char kEngine[] = "engine";
 constexpr char kServer[] = "server";
+constexpr char kAhead[] = "ahead";  // runs that are further than the checkpoint's entry
 constexpr std::chrono::seconds kFlushTime{10};
+// Runs that are judged just now are waited for so long; then they alone wait for the others.
+constexpr std::chrono::seconds kNobodyWaits{5};
+
+std::string Encode(std::map<std::string, uint64_t> ahead) {
+  Archive archive;
+  archive.Version(1);
+  archive(ahead);
+  return archive.Take();
+}
 
 }  // namespace
 
@@ -44,6 +56,8 @@ Checkpoint Judge::TakeCheckpoint() {
   }
   checkpoint.parts[kServer] = archive.Take();
   checkpoint.parts[kCheckpointStreams] = streams_.Encode(ranks);
+  const std::map<std::string, uint64_t> ahead = catching_up_ ? restored_ahead_ : lanes_.Ahead();
+  if (!ahead.empty()) checkpoint.parts[kAhead] = Encode(ahead);
   return checkpoint;
 }
 
@@ -60,6 +74,7 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   archive.End();
   // The engine knows something now and the rest does not: the caller starts over with a new judge.
   if (!archive.ok()) return absl::DataLossError(archive.error());
+  for (const auto& [run, entry] : reports_) kept_lines_ += entry.report.size();
   for (const v1::QuarantinedRun& run : quarantine_->List()) engine_->Drop(run.run());
   runs_.DisconnectAll(Now());
   // A server before this one did not write it.
@@ -67,24 +82,51 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
       streams != checkpoint.parts.end() && !streams_.Restore(streams->second)) {
     return absl::DataLossError("streams: cannot be read");
   }
+  if (const auto ahead = checkpoint.parts.find(kAhead); ahead != checkpoint.parts.end()) {
+    Archive further(ahead->second);
+    further.Version(1);
+    further(restored_ahead_);
+    further.End();
+    if (!further.ok()) return absl::DataLossError(further.error());
+  }
   unix_ns_ = checkpoint.unix_ns;
   applied_event_ = checkpointed_event_ = checkpoint.event;
   checkpointed_entry_ = checkpoint.entry;
   return absl::OkStatus();
 }
 
+// While nobody judges: of a run in the middle of an entry there is nothing to be written down.
 void Judge::CheckpointIfDue() {
   if (checkpointer_ == nullptr || !checkpointer_->idle()) return;
-  const bool bytes = bytes_since_checkpoint_ >= checkpoint_bytes_;
-  if (!bytes && JudgeQueue::Clock::now() < next_checkpoint_) return;
-  next_checkpoint_ = JudgeQueue::Clock::now() + checkpoint_interval_;
-  HandInCheckpoint();
+  const auto now = JudgeQueue::Clock::now();
+  const bool due =
+      checkpoint_asked_ || bytes_since_checkpoint_ >= checkpoint_bytes_ || now >= next_checkpoint_;
+  if (!due) return;
+  if (lanes_.going_on() == 0) {
+    checkpoint_due_ = {};
+    next_checkpoint_ = now + checkpoint_interval_;
+    HandInCheckpoint();
+    lanes_.HoldNone();
+    return;
+  }
+  if (checkpoint_due_ == JudgeQueue::Clock::time_point()) checkpoint_due_ = now;
+  if (now - checkpoint_due_ >= kNobodyWaits) lanes_.HoldBackBusy();
 }
 
 // Hands in a checkpoint, unless there is nothing new, or something was decided that nobody kept.
 void Judge::HandInCheckpoint() {
-  const bool news = judged_entry_ != checkpointed_entry_ || applied_event_ != checkpointed_event_;
+  const bool news = checkpoint_asked_ || judged_entry_ != checkpointed_entry_ ||
+                    applied_event_ != checkpointed_event_ || !lanes_.Ahead().empty();
   if (checkpointer_ == nullptr || undecided_ || !news) return;
+  // The number of an event that is newer than all that it knows tells a start whose journal has
+  // lost its end that these numbers were used.
+  const std::map<std::string, uint64_t> ahead = lanes_.Ahead();
+  const bool beyond = std::any_of(ahead.begin(), ahead.end(),
+                                  [this](const auto& run) { return run.second > applied_event_; });
+  if (beyond) TellAhead();
+  if (undecided_) return;
+  ahead_told_ = false;
+  if (std::exchange(checkpoint_asked_, false) && retry_ != nullptr) retry_->handed_in = true;
   const auto start = JudgeQueue::Clock::now();
   Checkpoint checkpoint = TakeCheckpoint();
   checkpointed_entry_ = checkpoint.entry;

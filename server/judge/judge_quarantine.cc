@@ -7,6 +7,7 @@
 #include "analysis/processes/processes.h"
 #include "rules/engine/told_closes.h"
 #include "server/judge/judge.h"
+#include "server/judge/judge_beside.h"
 #include "server/process/log.h"
 #include "server/stream/batch_checks.h"
 
@@ -17,6 +18,10 @@ namespace {
 constexpr std::chrono::milliseconds kSlice{20};
 constexpr std::chrono::milliseconds kReadWait{2}, kCheckpointWait{20};
 constexpr std::chrono::seconds kCheckpointRetry{2};
+
+v1::Verdict VerdictOf(const v1::QuarantinedRun& run) {
+  return rules::QuarantineVerdict(run.run(), run.reason(), run.entry());
+}
 
 uint64_t ItemsOf(const v1::Batch& batch) {
   auto items = static_cast<uint64_t>(batch.evidence_size());
@@ -38,37 +43,43 @@ bool Judge::SetAside(uint64_t entry, const ParsedBatch& parsed,
   });
   if (static_cast<size_t>(held) < runs.size() || runs.empty()) return false;
   quarantine_->CountUnjudged(ItemsOf(*parsed.batch));
-  store_->BeginEntry(entry);  // it stands there, as the checkpoint will
-  store_->EndEntry();
   return true;
 }
 
-void Judge::DeferEvent(const v1::JudgeEvent& event) {
+void Judge::DeferEvent(uint64_t entry, const v1::JudgeEvent& event) {
   if (retry_ == nullptr || retry_->items == nullptr || event.has_suppressions()) return;
-  if (!event.has_incident()) retry_->items->Defer({judged_entry_, nullptr, event});
+  if (!event.has_incident()) retry_->items->Defer({entry, nullptr, event});
 }
 
-// Once the engine is done with what made them so.
+// Once the engine is done with what made them so. While the journal is judged again nothing is put
+// into it: who is held then is told of behind it.
 void Judge::TellHeld() {
-  for (const v1::QuarantinedRun& run : std::exchange(newly_held_, {})) {
+  for (const v1::QuarantinedRun& run : std::exchange(worker_->held, {})) {
     store_->FinishRun(run.run());  // a retry tells the store again from behind what it has
-    OnVerdict(Quarantine::VerdictOf(run));
+    if (!catching_up_) KeepHeld(run);
   }
 }
 
-// A checkpoint may be older than the decision of this start.
+// Those whom this start put there, and those of whom the former process could not say it any more.
 void Judge::TellHeldBefore() {
   for (const v1::QuarantinedRun& run : quarantine_->List()) {
-    const v1::Verdict verdict = Quarantine::VerdictOf(run);
-    if (run.dropped() || !book_->IncidentOf(verdict.finding().fingerprint()).empty()) continue;
-    OnVerdict(verdict);
+    if (run.dropped()) continue;
+    if (book_->IncidentOf(VerdictOf(run).finding().fingerprint()).empty()) KeepHeld(run);
   }
+}
+
+// Its incident follows from no evidence, so the journal says it.
+void Judge::KeepHeld(const v1::QuarantinedRun& run) {
+  v1::JudgeEvent event;
+  *event.mutable_incident() = rules::QuarantineUpdate(run.run(), run.reason(), run.entry());
+  (void)KeepAndApply(std::move(event));
 }
 
 void Judge::UpdateRun(const std::string& run, v1::UpdateRunRequest::Action action,
                       const std::string& who, std::function<void(absl::Status)> done) {
   JudgeItem item;
   item.kind = JudgeItem::Kind::kTask;
+  item.run = run;
   item.task = [this, run, action, who, done = std::move(done)] {
     const auto found = quarantine_->Find(run);
     if (!found) return done(Quarantine::NotHere(run));
@@ -99,7 +110,7 @@ void Judge::Acknowledge(const v1::QuarantinedRun& run, const std::string& who,
                         const std::string& reason) {
   v1::JudgeEvent event;
   v1::IncidentUpdate& update = *event.mutable_incident();
-  update.set_fingerprint(book_->IncidentOf(Quarantine::VerdictOf(run).finding().fingerprint()));
+  update.set_fingerprint(book_->IncidentOf(VerdictOf(run).finding().fingerprint()));
   if (update.fingerprint().empty()) return;
   update.set_action(v1::IncidentUpdate::ACTION_ACKNOWLEDGE);
   update.set_who(who);
@@ -119,7 +130,8 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   LogInfo("run {:?}: judged again, as {:?} asks", run.run(), who);
   {
     std::lock_guard lock(mutex_);
-    reports_.erase(run.run());
+    if (const auto report = reports_.extract(run.run()))
+      kept_lines_ -= report.mapped().report.size();
   }
   engine_->Drop(run.run());
   retry_ = std::make_unique<Retry>();
@@ -129,16 +141,19 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   const OpenRun nothing = [](const std::string&, uint64_t) -> absl::StatusOr<RunItems> {
     return absl::NotFoundError("nothing is kept");
   };
-  retry_->items = std::make_unique<RunRetry>(run.run(), judged_entry_,
-                                             std::max<uint64_t>(judged_entry_, applied_event_),
+  const uint64_t judged = lanes_.ThroughOf(run.run());
+  retry_->items = std::make_unique<RunRetry>(run.run(), judged, std::max(judged, applied_event_),
                                              open_run_ ? open_run_ : nothing);
 }
 
 void Judge::JudgeRetried(uint64_t entry, std::shared_ptr<const v1::Batch> batch) {
-  quarantine_->At(entry, true);
-  store_->BeginEntry(entry);
-  const absl::Status added = engine_->Add(std::move(batch));
-  store_->EndEntry();
+  Quarantine::At(entry, true);
+  worker_->entry = entry;
+  absl::Status added;
+  Beside([&] {
+    added = engine_->Add(std::move(batch));
+    store_->EndEntry(retry_->run.run());
+  });
   ShowClosedStep(retry_->run.run());
   if (!added.ok()) {
     ++counters_->engine_refused;
@@ -157,13 +172,15 @@ void Judge::JudgeRetried(uint64_t entry, const v1::JudgeEvent& event) {
     *declared->mutable_series_sets() = event.stream_sets().sets();
     return JudgeRetried(entry, std::move(declared));
   }
-  quarantine_->At(entry, true);
-  store_->BeginEntry(entry);
-  rules::TellCloses(event, run, engine_.get());
-  if (event.has_hung() && event.hung().run() == run)
-    engine_->Tell(run, rules::kHangRule, rules::HangVerdict(event.hung()));
-  if (event.run_finished().run() == run && event.has_run_finished()) store_->FinishRun(run);
-  store_->EndEntry();
+  Quarantine::At(entry, true);
+  worker_->entry = entry;
+  Beside([&] {
+    rules::TellCloses(event, run, engine_.get());
+    if (event.has_hung() && event.hung().run() == run)
+      engine_->Tell(run, rules::kHangRule, rules::HangVerdict(event.hung()));
+    if (event.run_finished().run() == run && event.has_run_finished()) store_->FinishRun(run);
+    store_->EndEntry(run);
+  });
   ShowClosedStep(run);
 }
 
@@ -177,23 +194,23 @@ void Judge::JudgeRetried(const v1::ReadRunItem& item) {
   JudgeRetried(item.entry(), std::move(batch));
 }
 
-// Until the slice is over, or, `to_the_end`, all of it is.
-void Judge::GoOnWithRetry(bool to_the_end) {
+// Until the slice is over, or all of it is where too much waits behind it.
+void Judge::GoOnWithRetry() {
   if (retry_->items == nullptr) return ReleaseRetried();
   RunRetry& items = *retry_->items;
-  to_the_end = to_the_end || items.full();
+  const bool to_the_end = items.full();
   const auto until = JudgeQueue::Clock::now() + kSlice;
-  quarantine_->Only(&items.run());
+  Quarantine::Only(&items.run());
   auto next = RunRetry::Next::kItem;
-  while (newly_held_.empty() && next == RunRetry::Next::kItem &&
+  while (worker_->held.empty() && next == RunRetry::Next::kItem &&
          (to_the_end || JudgeQueue::Clock::now() < until)) {
     v1::ReadRunItem item;
-    next = items.Take(to_the_end, &item);
+    Beside([&] { next = items.Take(to_the_end, &item); });
     if (next == RunRetry::Next::kItem) JudgeRetried(item);
   }
   RunRetry::Deferred live;
   bool all = false;
-  while (next == RunRetry::Next::kEnd && newly_held_.empty() &&
+  while (next == RunRetry::Next::kEnd && worker_->held.empty() &&
          (to_the_end || JudgeQueue::Clock::now() < until)) {
     all = !items.TakeDeferred(&live);
     if (all) break;
@@ -203,17 +220,15 @@ void Judge::GoOnWithRetry(bool to_the_end) {
       JudgeRetried(live.entry, live.event);
     }
   }
-  quarantine_->Only(nullptr);
-  store_->BeginEntry(judged_entry_);
+  Quarantine::Only(nullptr);
   retry_->wake = JudgeQueue::Clock::now();
   if (next == RunRetry::Next::kNotYet) retry_->wake += kReadWait;
-  if (!newly_held_.empty()) {
-    const std::string reason = newly_held_.front().reason();
+  if (!worker_->held.empty()) {
+    const std::string reason = worker_->held.front().reason();
     TellHeld();
     return EndRetry(absl::InternalError(absl::StrCat("still in quarantine: ", reason)));
   }
-  KeepWithinBudget();
-  if (retry_ == nullptr || !all) return;
+  if (!all) return;
   if (!items.status().ok()) {
     engine_->Drop(items.run());
     return EndRetry(items.status());
@@ -230,12 +245,12 @@ void Judge::ReleaseRetried() {
   if (now < retry_->wake) return;
   retry_->wake = now + kCheckpointWait;
   if (checkpointer_ != nullptr) {
-    if (!checkpointer_->idle() || undecided_) return;
-    if (!std::exchange(retry_->handed_in, true)) {
-      retry_->former_checkpoint = checkpointer_->last_unix_ns();
-      checkpointed_entry_ = ~uint64_t{0};
-      return HandInCheckpoint();
+    if (!retry_->handed_in) {
+      if (!std::exchange(checkpoint_asked_, true))
+        retry_->former_checkpoint = checkpointer_->last_unix_ns();
+      return;
     }
+    if (!checkpointer_->idle() || undecided_) return;
     if (checkpointer_->last_unix_ns() == retry_->former_checkpoint) {  // it could not be written
       retry_->handed_in = false;
       retry_->wake = now + kCheckpointRetry;
@@ -256,10 +271,6 @@ void Judge::EndRetry(const absl::Status& status) {
     LogWarning("run {:?}: not judged again: {}", retry_->run.run(), std::string(status.message()));
   const auto retry = std::move(retry_);
   retry->done(status);
-}
-
-JudgeQueue::Clock::time_point Judge::WakeAt(JudgeQueue::Clock::time_point next_timers) const {
-  return retry_ == nullptr ? next_timers : std::min(next_timers, retry_->wake);
 }
 
 }  // namespace plumbline::server

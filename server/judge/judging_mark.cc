@@ -12,9 +12,9 @@
 
 namespace plumbline::server {
 
-std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::optional<Found>* died,
+std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::vector<Found>* died,
                                                std::string* error) {
-  died->reset();
+  died->clear();
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   void* mapped = MAP_FAILED;
   int failed = fd < 0 ? errno : 0;
@@ -30,31 +30,45 @@ std::unique_ptr<JudgingMark> JudgingMark::Open(const std::string& path, std::opt
     return nullptr;
   }
   auto* page = static_cast<JudgingMarkPage*>(mapped);
-  const bool whole = page->magic == JudgingMarkPage::kMagic &&
-                     page->length <= JudgingMarkPage::kNameBytes && page->busy.load() == 1;
-  if (whole) *died = Found{{page->run, page->length}, page->entry, page->replaying != 0};
-  page->busy.store(0);
+  const bool whole = page->magic == JudgingMarkPage::kMagic;
   page->magic = JudgingMarkPage::kMagic;
-  page->length = 0;
+  for (JudgingMarkPage::Place& place : page->places) {
+    if (whole && place.busy.load() == 1 && place.length <= JudgingMarkPage::kNameBytes)
+      died->push_back({{place.run, place.length}, place.entry, place.replaying != 0});
+    place.busy.store(0);
+    place.length = 0;
+  }
   return std::unique_ptr<JudgingMark>(new JudgingMark(page));
 }
 
 JudgingMark::~JudgingMark() {
-  Leave();
+  for (size_t place = 0; place < JudgingMarkPage::kPlaces; ++place) Leave(place);
   munmap(page_, sizeof(JudgingMarkPage));
 }
 
-void JudgingMark::Enter(std::string_view run, uint64_t entry, bool replaying) {
+size_t JudgingMark::Enter(std::string_view run, uint64_t entry, bool replaying) {
   thread_local const auto thread = static_cast<uint32_t>(gettid());
   run = run.substr(0, JudgingMarkPage::kNameBytes);
-  if (run != std::string_view(page_->run, page_->length)) {
-    std::copy(run.begin(), run.end(), page_->run);
-    page_->length = static_cast<uint32_t>(run.size());
+  for (size_t i = 0; i < JudgingMarkPage::kPlaces; ++i) {
+    JudgingMarkPage::Place& place = page_->places[i];
+    uint32_t free = 0;
+    if (!place.busy.compare_exchange_strong(free, 2)) continue;
+    if (run != std::string_view(place.run, place.length)) {
+      std::copy(run.begin(), run.end(), place.run);
+      place.length = static_cast<uint32_t>(run.size());
+    }
+    place.entry = entry;
+    place.replaying = replaying ? 1 : 0;
+    place.thread = thread;
+    place.busy.store(1, std::memory_order_release);
+    return i;
   }
-  page_->entry = entry;
-  page_->replaying = replaying ? 1 : 0;
-  page_->thread = thread;
-  page_->busy.store(1, std::memory_order_release);
+  return JudgingMarkPage::kPlaces;
+}
+
+void JudgingMark::Leave(size_t place) {
+  if (place < JudgingMarkPage::kPlaces)
+    page_->places[place].busy.store(0, std::memory_order_release);
 }
 
 }  // namespace plumbline::server

@@ -6,27 +6,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plumbline::server {
 
-// What lies in the file.
+// What lies in the file: a place for each run that may be judged at one time.
 struct JudgingMarkPage {
-  static constexpr uint64_t kMagic = 0x31'6b72'616d'626c'70;  // "plbmark1"
+  static constexpr uint64_t kMagic = 0x32'6b72'616d'626c'70;  // "plbmark2"
   static constexpr size_t kNameBytes = 65536;
+  static constexpr size_t kPlaces = 32;
 
+  struct Place {
+    std::atomic<uint32_t> busy;  // 1: what follows is being judged; 2: it is being written
+    uint32_t replaying;          // of what a former process left
+    uint64_t entry;              // of the journal
+    uint32_t thread;             // of the process
+    uint32_t length;             // of the name
+    char run[kNameBytes];
+  };
   uint64_t magic;
-  std::atomic<uint32_t> busy;  // 1: what follows is being judged
-  uint32_t replaying;          // of what a former process left
-  uint64_t entry;              // of the journal
-  uint32_t thread;             // of the process
-  uint32_t length;             // of the name
-  char run[kNameBytes];
+  Place places[kPlaces];
 };
 
-// Used by one thread.
+// Thread-safe.
 class JudgingMark {
  public:
   struct Found {
@@ -36,16 +40,17 @@ class JudgingMark {
   };
 
   // Maps `path`, made if it is not there; nullptr: that was not possible, `error` says why. `died`:
-  // over what the process before this one ended, if over anything.
-  static std::unique_ptr<JudgingMark> Open(const std::string& path, std::optional<Found>* died,
+  // what the process before this one judged when it ended.
+  static std::unique_ptr<JudgingMark> Open(const std::string& path, std::vector<Found>* died,
                                            std::string* error);
-  ~JudgingMark();  // leaves
+  ~JudgingMark();  // leaves all
   JudgingMark(const JudgingMark&) = delete;
   JudgingMark& operator=(const JudgingMark&) = delete;
 
-  // A name that is too long is cut, which nobody's name is then.
-  void Enter(std::string_view run, uint64_t entry, bool replaying);
-  void Leave() { page_->busy.store(0, std::memory_order_release); }
+  // The place it took; kPlaces: none is free, and nothing is marked. A name that is too long is
+  // cut, which nobody's name is then.
+  size_t Enter(std::string_view run, uint64_t entry, bool replaying);
+  void Leave(size_t place);
 
  private:
   explicit JudgingMark(JudgingMarkPage* page) : page_(page) {}

@@ -5,18 +5,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/frame/frame.h"
-#include "rules/rule.h"
 #include "server/judge/quarantine_file.h"
 #include "server/process/log.h"
 
 namespace plumbline::server {
 namespace {
 
-constexpr char kRule[] = "meta/data-loss";
-constexpr char kCause[] = "quarantined";
-
 std::string FileOf(const std::string& directory) { return directory + "/quarantine"; }
+
+// What a judging thread is at.
+struct Turn {
+  uint64_t entry = 0;
+  bool replaying = false;
+  const std::string* only = nullptr;
+  size_t place = JudgingMarkPage::kPlaces;  // of its mark
+};
+thread_local Turn turn;
 
 }  // namespace
 
@@ -24,7 +28,7 @@ Quarantine::Quarantine(const std::string& directory, std::function<int64_t()> un
     : directory_(directory), unix_ns_(std::move(unix_ns)) {
   if (directory_.empty()) return;
   Load();
-  std::optional<JudgingMark::Found> died;
+  std::vector<JudgingMark::Found> died;
   std::string error;
   mark_ = JudgingMark::Open(directory_ + "/judging", &died, &error);
   if (mark_ == nullptr)
@@ -53,22 +57,29 @@ void Quarantine::Load() {
 }
 
 // What the process before this one died over; it may have been killed there, by chance.
-void Quarantine::TakeDeath(const std::optional<JudgingMark::Found>& died) {
+void Quarantine::TakeDeath(const std::vector<JudgingMark::Found>& died) {
   const v1::QuarantineState::Death before = std::exchange(death_, {});
-  if (died) {
-    LogWarning("the last process ended while it judged run {:?}, entry {}", died->run, died->entry);
+  for (const JudgingMark::Found& found : died) {
+    LogWarning("the last process ended while it judged run {:?}, entry {}", found.run, found.entry);
     // One that is here already was being tried again.
-    if (!runs_.contains(died->run)) CountDeath(before, *died);
+    if (runs_.contains(found.run)) continue;
+    if (died.size() == 1) {
+      CountDeath(before, found);
+    } else {
+      death_.add_runs(found.run);
+      death_.set_count(1);
+    }
   }
-  if (!died && before.runs().empty()) return;
+  if (died.empty() && before.runs().empty()) return;
   std::lock_guard lock(mutex_);
   if (auto s = SaveLocked(); !s.ok()) LogError("{}", std::string(s.message()));
 }
 
 void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
                             const JudgingMark::Found& died) {
-  const bool again = before.runs_size() == 1 && before.runs(0) == died.run;
-  const bool same_place = again && before.entry() == died.entry;
+  const bool again =
+      std::find(before.runs().begin(), before.runs().end(), died.run) != before.runs().end();
+  const bool same_place = again && before.runs_size() == 1 && before.entry() == died.entry;
   uint32_t count = 1;
   if (same_place) {
     count += before.count() + kSamePlace - 1;
@@ -89,20 +100,27 @@ void Quarantine::CountDeath(const v1::QuarantineState::Death& before,
   death_.set_count(count);
 }
 
-// ---- the judging thread's --------------------------------------------------------------------
+// ---- the judging threads' ---------------------------------------------------------------------
+
+void Quarantine::At(uint64_t entry, bool replaying) {
+  turn.entry = entry;
+  turn.replaying = replaying;
+}
+
+void Quarantine::Only(const std::string* run) { turn.only = run; }
 
 bool Quarantine::Begin(const std::string& run) {
-  if (only_ != nullptr ? run != *only_ : Holds(run)) return false;
-  if (mark_ != nullptr) mark_->Enter(run, entry_, replaying_);
+  if (turn.only != nullptr ? run != *turn.only : Holds(run)) return false;
+  if (mark_ != nullptr) turn.place = mark_->Enter(run, turn.entry, turn.replaying);
   return true;
 }
 
 void Quarantine::End() {
-  if (mark_ != nullptr) mark_->Leave();
+  if (mark_ != nullptr) mark_->Leave(turn.place);
 }
 
 void Quarantine::Failed(const std::string& run, const std::string& what) {
-  Hold(run, entry_, absl::StrCat("it could not be judged at entry ", entry_, ": ", what));
+  Hold(run, turn.entry, absl::StrCat("it could not be judged at entry ", turn.entry, ": ", what));
 }
 
 // It is held from now on, even if the disk does not take that it is.
@@ -209,32 +227,6 @@ absl::Status Quarantine::SaveLocked() const {
   for (const auto& [name, entry] : runs_) *state.add_runs() = entry.run;
   if (!death_.runs().empty()) *state.mutable_death() = death_;
   return WriteQuarantine(FileOf(directory_), state);
-}
-
-v1::Verdict Quarantine::VerdictOf(const v1::QuarantinedRun& run) {
-  v1::Verdict verdict;
-  verdict.set_rule(kRule);
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  verdict.mutable_site()->set_run(run.run());
-  verdict.mutable_site()->set_op(kCause);  // one finding a cause, as of late evidence
-  v1::Finding& finding = *verdict.mutable_finding();
-  finding.set_rule(kRule);
-  finding.set_level(v1::LEVEL_ERROR);
-  finding.set_strength(v1::STRENGTH_PROVED);
-  finding.set_title("the run is in quarantine: it is kept and not judged");
-  finding.set_explanation(absl::StrCat(
-      "Of this run nothing is judged: ", run.reason(),
-      ". What it sends is acknowledged and kept in the journal. Other runs are judged as ever."));
-  finding.mutable_cause()->set_id(kCause);
-  finding.mutable_cause()->set_confidence(1);
-  finding.set_fix(
-      "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), then "
-      "plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or plumb "
-      "runs --drop RUN: it never is, and what it sends is refused.");
-  rules::Put(*finding.mutable_witness(), "entry", static_cast<double>(run.entry()));
-  *finding.mutable_site() = verdict.site();
-  finding.set_fingerprint(rules::Fingerprint(kRule, verdict.site()));
-  return verdict;
 }
 
 }  // namespace plumbline::server

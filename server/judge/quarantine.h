@@ -17,14 +17,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/journal.pb.h"
 #include "rules/engine/run_guard.h"
 #include "server/judge/judging_mark.h"
 
 namespace plumbline::server {
 
-// Thread-safe but for what is the judging thread's.
+// Thread-safe.
 class Quarantine : public rules::RunGuard {
  public:
   // Deaths at one entry of the journal weigh more: a process that is killed from outside is seldom
@@ -34,21 +33,23 @@ class Quarantine : public rules::RunGuard {
 
   // Takes up what a former process left in `directory`, and decides whether it died too often over
   // one run. Empty: nothing is kept, and nothing was.
+  //
+  // Of several runs that were judged at one time it is not known which it was. Nobody is held for
+  // such a death: it only begins a row for each of them. What is judged again is judged one run at
+  // a time, so whoever ends the process does it again there, alone, and is known.
   explicit Quarantine(const std::string& directory, std::function<int64_t()> unix_ns);
 
-  // ---- the judging thread's ----
+  // ---- the judging threads': each is told for itself what it judges ----
 
   bool Begin(const std::string& run) override;
   void End() override;
   void Failed(const std::string& run, const std::string& what) override;
   // What Begin is about from now on.
-  void At(uint64_t entry, bool replaying) {
-    entry_ = entry;
-    replaying_ = replaying;
-  }
+  static void At(uint64_t entry, bool replaying);
   // While set, that run alone is judged, in quarantine or not; null: all that are not.
-  void Only(const std::string* run) { only_ = run; }
-  // Told of each run that is put into quarantine from now on.
+  static void Only(const std::string* run);
+  // Told of each run that is put into quarantine from now on, by the thread that judges it. Before
+  // anything is judged.
   void SetOnHeld(std::function<void(const v1::QuarantinedRun&)> on_held) {
     on_held_ = std::move(on_held);
   }
@@ -76,9 +77,6 @@ class Quarantine : public rules::RunGuard {
   void CountUnjudged(uint64_t items) { unjudged_ += items; }
   uint64_t unjudged() const { return unjudged_; }
 
-  // The finding that stands for it among the incidents.
-  static v1::Verdict VerdictOf(const v1::QuarantinedRun& run);
-
  private:
   struct Entry {
     v1::QuarantinedRun run;
@@ -86,7 +84,7 @@ class Quarantine : public rules::RunGuard {
   };
 
   void Load();
-  void TakeDeath(const std::optional<JudgingMark::Found>& died);
+  void TakeDeath(const std::vector<JudgingMark::Found>& died);
   void CountDeath(const v1::QuarantineState::Death& before, const JudgingMark::Found& died);
   void Hold(const std::string& run, uint64_t entry, const std::string& reason);
   absl::Status SaveLocked() const;
@@ -95,9 +93,6 @@ class Quarantine : public rules::RunGuard {
   const std::string directory_;
   const std::function<int64_t()> unix_ns_;
   std::unique_ptr<JudgingMark> mark_;  // null: nothing is kept
-  uint64_t entry_ = 0;
-  bool replaying_ = false;
-  const std::string* only_ = nullptr;
   std::function<void(const v1::QuarantinedRun&)> on_held_;
 
   std::atomic<size_t> held_{0};

@@ -40,6 +40,12 @@ void AddJudge(const MetricSources& s, double now, MetricFamilies* out) {
   out->Counter("plumbline_made_room_total",
                "Times that the oldest steps of a run closed because all runs together held more.",
                static_cast<double>(s.judge->made_room()));
+  out->Gauge("plumbline_rule_memory_bytes",
+             "What the rules remember of all runs, as a checkpoint would write it.",
+             static_cast<double>(s.judge->rule_bytes()));
+  out->Gauge("plumbline_rules_set_aside",
+             "Rules that judge a run no further, because they would remember too much of it.",
+             static_cast<double>(s.judge->rules_set_aside()));
   out->Counter("plumbline_report_left_out_total",
                "Findings and lines that the report of a run had no room for.",
                static_cast<double>(s.judge->left_out()));

@@ -22,7 +22,7 @@ Watch::Watch(const v1::WatchIncidentsRequest& request, const IncidentBook* book,
   }
   identity_ = book_->identity();
   goes_on_ = request.after_position() > 0 && request.book() == identity_;
-  if (goes_on_) cursor_ = began_after_ = request.after_position();
+  if (goes_on_) cursor_ = began_after_ = book_->CursorOf(request.after_position());
 }
 
 void Watch::Begin() {

@@ -170,6 +170,7 @@ void CheckRanges(const Config& c, ConfigMistakes* mistakes) {
       {"ingest.hello_seconds", c.hello_seconds, 0.1, 3600},
       {"ingest.max_ranks", static_cast<double>(c.max_ranks), 1, 1e8},
       {"limits.open_bytes", static_cast<double>(c.open_bytes), 0, 1024 * kGiB},
+      {"limits.name_bytes", static_cast<double>(c.name_bytes), 0, 1024 * kGiB},
       {"limits.receive_bytes", static_cast<double>(c.receive_bytes), 0, 1024 * kGiB},
       {"journal.sync_seconds", c.journal_sync_seconds, 0.01, 3600},
       {"journal.commit_ms", c.journal_commit_ms, 0, 1000},

@@ -66,6 +66,7 @@ struct Config {
 
   // [limits]: of all together
   int64_t open_bytes = 0;     // open steps, as the rules count them; 0: a quarter of the memory
+  int64_t name_bytes = 0;     // names of series and sites, and lists of them; 0: a sixteenth
   int64_t receive_bytes = 0;  // messages that have come in part; 0: an eighth of the memory
 
   // [journal]: what --data keeps

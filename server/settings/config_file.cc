@@ -53,6 +53,7 @@ Sections KnownKeys(Config* c) {
                  {"max_runs", Integer(&c->max_runs)},
                  {"hello_seconds", Number(&c->hello_seconds)}};
   s["limits"] = {{"open_bytes", Integer(&c->open_bytes)},
+                 {"name_bytes", Integer(&c->name_bytes)},
                  {"receive_bytes", Integer(&c->receive_bytes)}};
   s["journal"] = {{"sync", Text(&c->journal_sync)},
                   {"sync_seconds", Number(&c->journal_sync_seconds)},

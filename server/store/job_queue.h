@@ -1,5 +1,6 @@
-// The bounded queue between the judging thread and the store's writer. When it is full the judge
-// waits: nothing is dropped.
+// The bounded queue between the judging threads and the store's writer. When it is full they wait:
+// nothing is dropped. Of one run at most three times as much is queued as there is room left, so
+// that a run that sends more than the disk takes waits for it before others have to.
 #pragma once
 
 #include <chrono>
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,15 +21,18 @@ class JobQueue {
  public:
   explicit JobQueue(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Waits while more than the limit is queued. Returns how long that was.
-  std::chrono::nanoseconds Push(StoreJob job, size_t bytes) {
+  // Waits while there is no room for `run`; what has no bytes never does. Returns how long that
+  // was.
+  std::chrono::nanoseconds Push(StoreJob job, size_t bytes, uint32_t run = 0) {
     std::unique_lock lock(mutex_);
     const auto start = std::chrono::steady_clock::now();
-    const bool full = bytes_ > max_bytes_;
-    room_.wait(lock, [this] { return bytes_ <= max_bytes_ || closed_; });
+    const auto room = [&] { return bytes == 0 || closed_ || HasRoom(run); };
+    const bool full = !room();
+    room_.wait(lock, room);
     const auto end = full ? std::chrono::steady_clock::now() : start;
     bytes_ += bytes;
-    jobs_.emplace_back(std::move(job), bytes);
+    if (bytes > 0) of_run_[run] += bytes;
+    jobs_.push_back({std::move(job), bytes, run});
     work_.notify_one();
     return end - start;
   }
@@ -39,9 +44,11 @@ class JobQueue {
     work_.wait(lock, [this] { return !jobs_.empty() || closed_; });
     std::vector<StoreJob> taken;
     size_t bytes = 0;
-    while (!jobs_.empty() && (taken.empty() || bytes + jobs_.front().second <= max_bytes)) {
-      bytes += jobs_.front().second;
-      taken.push_back(std::move(jobs_.front().first));
+    while (!jobs_.empty() && (taken.empty() || bytes + jobs_.front().bytes <= max_bytes)) {
+      Queued& next = jobs_.front();
+      bytes += next.bytes;
+      if (next.bytes > 0) taken_.emplace_back(next.run, next.bytes);
+      taken.push_back(std::move(next.job));
       jobs_.pop_front();
     }
     taken_bytes_ = bytes;
@@ -53,6 +60,12 @@ class JobQueue {
     std::lock_guard lock(mutex_);
     bytes_ -= taken_bytes_;
     taken_bytes_ = 0;
+    for (const auto& [run, bytes] : taken_) {
+      const auto of = of_run_.find(run);
+      of->second -= bytes;
+      if (of->second == 0) of_run_.erase(of);
+    }
+    taken_.clear();
     room_.notify_all();
   }
 
@@ -71,10 +84,24 @@ class JobQueue {
   }
 
  private:
+  struct Queued {
+    StoreJob job;
+    size_t bytes = 0;
+    uint32_t run = 0;
+  };
+
+  bool HasRoom(uint32_t run) const {
+    if (bytes_ > max_bytes_) return false;
+    const auto of = of_run_.find(run);
+    return of == of_run_.end() || of->second / 3 <= max_bytes_ - bytes_;
+  }
+
   const size_t max_bytes_;
   std::mutex mutex_;
   std::condition_variable work_, room_;
-  std::deque<std::pair<StoreJob, size_t>> jobs_;
+  std::deque<Queued> jobs_;
+  std::unordered_map<uint32_t, size_t> of_run_;  // bytes, taken ones included
+  std::vector<std::pair<uint32_t, size_t>> taken_;
   size_t bytes_ = 0;
   size_t taken_bytes_ = 0;
   bool closed_ = false;

@@ -62,31 +62,37 @@ class StoreImpl : public Store {
     return absl::OkStatus();
   }
 
-  // ---- the judging thread ----
+  // ---- the judging threads ----
 
-  void BeginEntry(uint64_t entry) override { entry_ = entry; }
-
-  void AddSeries(const rules::StepSeries& series) override {
+  void AddSeries(uint64_t entry, const rules::StepSeries& series) override {
     if (series.rows.empty()) return;
-    Span* span = SpanFor(series);
+    Building& building = BuildingOf(std::string(series.run));
+    Span* span = SpanFor(entry, series, building);
     if (span == nullptr) return;
-    std::shared_ptr<ClosedStep>& step = building_[span];
+    std::shared_ptr<ClosedStep>& step = building[span];
     if (step != nullptr && step->step != series.step) Publish(span, std::move(step));
     if (step == nullptr) {
       step = std::make_shared<ClosedStep>();
       step->step = series.step;
-      step->entry = entry_;
+      step->entry = entry;
     }
     AddPart(series, ColumnsFor(span, series.columns), step.get());
   }
 
-  void EndEntry() override {
-    for (auto& [span, step] : building_) Publish(span, std::move(step));
-    building_.clear();
+  void EndEntry(const std::string& run) override {
+    Building ended;
+    {
+      std::lock_guard lock(building_mutex_);
+      const auto found = building_.find(run);
+      if (found == building_.end()) return;
+      ended = std::move(found->second);
+      building_.erase(found);
+    }
+    for (auto& [span, step] : ended) Publish(span, std::move(step));
   }
 
   void FinishRun(const std::string& run) override {
-    EndEntry();
+    EndEntry(run);
     for (Span* span : SpansOf(run)) {
       QueueBlock(span, true);
       span->columns.clear();
@@ -99,8 +105,10 @@ class StoreImpl : public Store {
     Push(RevisionJob{fingerprint, revision}, 0);
   }
 
+  void Judged(uint64_t entry) override { entry_ = entry; }
+
   uint64_t Flush() override {
-    EndEntry();
+    while (const auto run = AnyBuilding()) EndEntry(*run);
     std::vector<Span*> spans;
     {
       std::lock_guard lock(mutex_);
@@ -109,7 +117,7 @@ class StoreImpl : public Store {
     for (Span* span : spans) QueueBlock(span, false);
     // Before the first entry, and while entries are replayed, the store stands further on than
     // they.
-    Push(PositionJob{std::max(entry_, held_entry()), ++ticket_}, 0);
+    Push(PositionJob{std::max<uint64_t>(entry_, held_entry()), ++ticket_}, 0);
     return ticket_;
   }
 
@@ -188,6 +196,19 @@ class StoreImpl : public Store {
   }
 
  private:
+  using Building = std::map<Span*, std::shared_ptr<ClosedStep>>;
+
+  // It stays where it is until the run's entry ends.
+  Building& BuildingOf(const std::string& run) {
+    std::lock_guard lock(building_mutex_);
+    return building_[run];
+  }
+
+  std::optional<std::string> AnyBuilding() const {
+    std::lock_guard lock(building_mutex_);
+    return building_.empty() ? std::nullopt : std::optional(building_.begin()->first);
+  }
+
   Span* FindSpan(uint32_t run, const rules::StepSeries& series) {
     if (!series.late) return catalogue_.Find(run, series.attempt, series.role);
     return catalogue_.FindLate(run, series.attempt, series.role, series.rows[0].rank);
@@ -199,18 +220,18 @@ class StoreImpl : public Store {
   }
 
   // nullptr: the store has this step already, or no room for another span of late steps.
-  Span* SpanFor(const rules::StepSeries& series) {
+  Span* SpanFor(uint64_t entry, const rules::StepSeries& series, const Building& building) {
     std::lock_guard lock(mutex_);
     const uint32_t run = catalogue_.Run(series.run);
     Span* span = FindSpan(run, series);
     if (span != nullptr && span->sealed &&
-        std::pair(entry_, series.step) <= std::pair(span->sealed_entry, span->sealed_step)) {
+        std::pair(entry, series.step) <= std::pair(span->sealed_entry, span->sealed_step)) {
       return nullptr;
     }
     if (span == nullptr) return AddSpan(run, series);
-    const auto building = building_.find(span);
-    const int64_t newest = building != building_.end() && building->second != nullptr
-                               ? building->second->step - 1
+    const auto built = building.find(span);
+    const int64_t newest = built != building.end() && built->second != nullptr
+                               ? built->second->step - 1
                                : span->last_step;
     // A step that is repeated under the same attempt: the run began anew.
     const bool anew = !span->empty() && series.step <= newest;
@@ -275,18 +296,21 @@ class StoreImpl : public Store {
       if (!job) return;
       if (whole) open_bytes_ -= bytes;
     }
-    Push(std::move(*job), bytes);
+    Push(std::move(*job), bytes, span->run);
   }
 
-  // Names first: what is queued behind them uses them.
-  void Push(StoreJob job, size_t bytes) {
-    NameRows names;
+  // Names first: what is queued behind them uses them, whoever queues it.
+  void Push(StoreJob job, size_t bytes, uint32_t run = 0) {
     {
-      std::lock_guard lock(mutex_);
-      names = catalogue_.TakeFresh();
+      std::lock_guard order(names_order_);
+      NameRows names;
+      {
+        std::lock_guard lock(mutex_);
+        names = catalogue_.TakeFresh();
+      }
+      if (!names.runs.empty() || !names.series.empty()) queue_.Push(std::move(names), 0);
     }
-    if (!names.runs.empty() || !names.series.empty()) queue_.Push(std::move(names), 0);
-    const std::chrono::nanoseconds waited = queue_.Push(std::move(job), bytes);
+    const std::chrono::nanoseconds waited = queue_.Push(std::move(job), bytes, run);
     std::lock_guard lock(mutex_);
     longest_wait_ = std::max(longest_wait_, waited);
   }
@@ -365,10 +389,15 @@ class StoreImpl : public Store {
   std::unique_ptr<StoreDatabase> database_;
   JobQueue queue_;
 
-  // The judging thread's own.
-  uint64_t entry_ = 0;
+  std::atomic<uint64_t> entry_{0};
+  // Of who flushes: one at a time.
   uint64_t ticket_ = 0;
-  std::map<Span*, std::shared_ptr<ClosedStep>> building_;  // what the entry closes, span by span
+
+  // Guards the map alone: what a run's entry closes, span by span, is its judging thread's. So are
+  // the `columns` of the run's spans.
+  mutable std::mutex building_mutex_;
+  std::map<std::string, Building> building_;
+  std::mutex names_order_;  // held from taking fresh names until they are queued
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable written_;

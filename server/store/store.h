@@ -1,9 +1,9 @@
 // The derived store: scalars as tiles, gaps and the history of incidents, in one SQLite file. All
 // of it can be told again by the journal, so the file may be deleted.
 //
-// The judging thread hands over the rows of each closed step; they are copied once and shared from
-// then on. Blocks of closed steps go to the writer's own thread through a bounded queue. Queries
-// see what is sealed and what is still in memory.
+// Judging threads hand over the rows of each closed step; they are copied once and shared from then
+// on. Blocks of closed steps go to the writer's own thread through a bounded queue. Queries see
+// what is sealed and what is still in memory.
 #pragma once
 
 #include <chrono>
@@ -39,25 +39,25 @@ class Store {
   // Writes what is in memory, unless that fails, and stops.
   virtual ~Store() = default;
 
-  // ---- by the judging thread ----
+  // ---- by the judging threads: of one run by one of them at a time ----
 
-  // Entries of the journal come in ascending order. What follows belongs to this one (and to events
-  // that stand behind it); steps that the store holds already, of entries that are replayed, are
-  // ignored.
-  virtual void BeginEntry(uint64_t entry) = 0;
   // As the engine shows it (Engine::SetOnSeries): ascending steps of a (run, attempt, role), and of
-  // each rank's late steps.
-  virtual void AddSeries(const rules::StepSeries& series) = 0;
-  // The entry has been judged: queries see it from now on.
-  virtual void EndEntry() = 0;
+  // each rank's late steps. `entry` of the journal closed them, or an event behind it; entries of a
+  // run come in ascending order. Steps that the store holds already, of entries that are replayed,
+  // are ignored.
+  virtual void AddSeries(uint64_t entry, const rules::StepSeries& series) = 0;
+  // The run's entry has been judged: queries see it from now on.
+  virtual void EndEntry(const std::string& run) = 0;
   // Seals what is open of the run.
   virtual void FinishRun(const std::string& run) = 0;
   virtual void AddGap(const v1::Gap& gap) = 0;
   // A revision that the store has already keeps its first text.
   virtual void AddRevision(const std::string& fingerprint,
                            const v1::IncidentRevision& revision) = 0;
-  // Has all that was added so far written. The ticket is for WaitFlushed: a checkpoint of the
-  // engine may take the place of the entries behind it only when that is done.
+  // All entries up to this one have been judged, those of every run.
+  virtual void Judged(uint64_t entry) = 0;
+  // Has all that was added so far written, while nobody judges. The ticket is for WaitFlushed: a
+  // checkpoint of the engine may take the place of the entries behind it only when that is done.
   virtual uint64_t Flush() = 0;
 
   // ---- by any thread ----

@@ -1,5 +1,7 @@
 #include "server/stream/judge_queue.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace plumbline::server {
@@ -14,51 +16,92 @@ size_t Cost(const JudgeItem& item) {
 
 }  // namespace
 
-bool JudgeQueue::Admit(size_t bytes, std::function<void()> resume) {
+bool JudgeQueue::HasRoom(const Run& run, size_t times) const {
+  return bytes_ <= max_bytes_ && run.bytes <= times * (max_bytes_ - bytes_);
+}
+
+bool JudgeQueue::Admit(const std::string& run, size_t bytes, std::function<void()> resume) {
   std::lock_guard lock(mutex_);
   if (closed_) return true;
   bytes_ += bytes + kItemOverhead;
-  if ((bytes_ <= max_bytes_ && !held_) || resume == nullptr) return true;
-  paused_.push_back(std::move(resume));
+  Run& of = runs_[run];
+  of.bytes += bytes + kItemOverhead;
+  if ((HasRoom(of, 3) && !held_) || resume == nullptr) return true;
+  of.paused.push_back(std::move(resume));
   return false;
 }
 
 void JudgeQueue::Push(JudgeItem item) {
   std::lock_guard lock(mutex_);
   if (closed_) return;
+  item.place = ++last_place_;
+  if (item.kind == JudgeItem::Kind::kBatch) received_[item.place] = item.unix_ns;
   items_.push_back(std::move(item));
   changed_.notify_one();
 }
 
 void JudgeQueue::Hold(bool held) {
-  std::vector<std::function<void()>> resumed;
+  Resumptions resumed;
   {
     std::lock_guard lock(mutex_);
     held_ = held;
-    if (!held_ && bytes_ <= max_bytes_) resumed.swap(paused_);
+    FreeAllLocked(&resumed);
+  }
+  for (const auto& resume : resumed) resume();
+}
+
+// Room for much more than one batch before reading goes on: pausing and resuming each would cost
+// more.
+void JudgeQueue::FreeLocked(Run& run, Resumptions* resumed) {
+  if (held_ || run.paused.empty() || !HasRoom(run, 1)) return;
+  resumed->insert(resumed->end(), std::make_move_iterator(run.paused.begin()),
+                  std::make_move_iterator(run.paused.end()));
+  run.paused.clear();
+}
+
+void JudgeQueue::FreeAllLocked(Resumptions* resumed) {
+  looked_at_ = bytes_;
+  for (auto& [name, run] : runs_) FreeLocked(run, resumed);
+}
+
+void JudgeQueue::Began(const JudgeItem& item) {
+  Resumptions resumed;
+  {
+    std::lock_guard lock(mutex_);
+    --popped_;
+    received_.erase(item.place);
+    if (item.kind == JudgeItem::Kind::kBatch) {
+      bytes_ -= Cost(item);
+      const auto of = runs_.find(item.payer);
+      of->second.bytes -= Cost(item);
+      FreeLocked(of->second, &resumed);
+      if (of->second.bytes == 0 && of->second.paused.empty()) runs_.erase(of);
+      // Others have more room, too; now and then they are asked.
+      looked_at_ = std::max(looked_at_, bytes_);
+      if (bytes_ == 0 || looked_at_ - bytes_ > max_bytes_ / 16) FreeAllLocked(&resumed);
+    }
   }
   for (const auto& resume : resumed) resume();
 }
 
 JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) {
-  std::vector<std::function<void()>> resumed;
-  Popped result = Popped::kItem;
-  {
-    std::unique_lock lock(mutex_);
-    const auto awake = [this] { return closed_ || !items_.empty(); };
-    if (!changed_.wait_until(lock, deadline, awake)) return Popped::kTimeout;
-    if (items_.empty()) {
-      result = Popped::kClosed;
-    } else {
-      *item = std::move(items_.front());
-      items_.pop_front();
-      bytes_ -= Cost(*item);
-    }
-    // Half empty before reading goes on: pausing and resuming each batch would cost more.
-    if (bytes_ <= max_bytes_ / 2 && !held_) resumed.swap(paused_);
-  }
-  for (const auto& resume : resumed) resume();
-  return result;
+  std::unique_lock lock(mutex_);
+  const auto awake = [this] { return closed_ || woken_ || !items_.empty(); };
+  // It is asked often, and seldom has to wait: then the clock is not read.
+  if (!awake() && (deadline == Clock::time_point() || !changed_.wait_until(lock, deadline, awake)))
+    return Popped::kTimeout;
+  woken_ = false;
+  if (items_.empty()) return closed_ ? Popped::kClosed : Popped::kTimeout;
+  *item = std::move(items_.front());
+  items_.pop_front();
+  ++popped_;
+  return Popped::kItem;
+}
+
+void JudgeQueue::Wake() {
+  std::lock_guard lock(mutex_);
+  woken_ = true;
+  changed_.notify_all();
 }
 
 void JudgeQueue::Close() {
@@ -69,7 +112,7 @@ void JudgeQueue::Close() {
 
 size_t JudgeQueue::size() const {
   std::lock_guard lock(mutex_);
-  return items_.size();
+  return items_.size() + popped_;
 }
 
 size_t JudgeQueue::bytes() const {
@@ -84,10 +127,7 @@ bool JudgeQueue::held() const {
 
 int64_t JudgeQueue::oldest_unix_ns() const {
   std::lock_guard lock(mutex_);
-  for (const JudgeItem& item : items_) {
-    if (item.kind == JudgeItem::Kind::kBatch) return item.unix_ns;
-  }
-  return 0;
+  return received_.empty() ? 0 : received_.begin()->second;
 }
 
 }  // namespace plumbline::server

@@ -177,6 +177,7 @@ void RunTable::DisconnectAll(Time now) {
       rank.deadline = now + grace_;
     }
   }
+  ForgetRanksOver();
 }
 
 void RunTable::SetGone(const v1::RanksGone& gone) {
@@ -197,7 +198,37 @@ void RunTable::SetGone(const v1::RanksGone& gone) {
 
 void RunTable::SetEnded(const std::string& run) {
   const auto found = runs_.find(run);
-  if (found != runs_.end()) found->second.ended = true;
+  if (found == runs_.end()) return;
+  found->second.ended = true;
+  ForgetRanksOver();
+}
+
+size_t RunTable::ranks_over() const {
+  size_t ranks = 0;
+  for (const auto& [name, run] : runs_) ranks += run.ended ? run.ranks.size() : 0;
+  return ranks;
+}
+
+// The runs seen longest ago first, to half of what is allowed: so it is seldom. One of whose ranks
+// somebody is connected may still be told more.
+void RunTable::ForgetRanksOver() {
+  size_t ranks = ranks_over();
+  if (ranks <= kMostRanksOver) return;
+  std::vector<Run*> over;
+  for (auto& [name, run] : runs_) {
+    const bool left = std::none_of(run.ranks.begin(), run.ranks.end(),
+                                   [](const auto& rank) { return rank.second.connected; });
+    if (run.ended && !run.ranks.empty() && left) over.push_back(&run);
+  }
+  std::sort(over.begin(), over.end(), [](const Run* a, const Run* b) {
+    return a->info.last_seen_unix_ns() < b->info.last_seen_unix_ns();
+  });
+  for (Run* run : over) {
+    if (ranks <= kMostRanksOver / 2) return;
+    ranks -= run->ranks.size();
+    CountRanks(*run, &run->info);
+    run->ranks.clear();
+  }
 }
 
 uint32_t RunTable::Seen(const Run& run, int role) {
@@ -288,11 +319,12 @@ v1::RanksGone::Cause RunTable::CauseOf(const Role& role, RankState& rank, int64_
   return rank.server_left ? v1::RanksGone::CAUSE_SERVER_AWAY : v1::RanksGone::CAUSE_STREAM_BROKEN;
 }
 
-std::vector<v1::RanksGone> RunTable::TakeGone(Time now) {
-  std::map<int, v1::RanksGone> gone;  // by cause
+std::vector<v1::RanksGone> RunTable::TakeGone(Time now, const Skip& skip) {
+  std::vector<v1::RanksGone> list;
   for (auto& [name, run] : runs_) {
-    if (run.ended) continue;
-    std::map<int, int64_t> slowest;  // by role
+    if (run.ended || (skip && skip(name))) continue;
+    std::map<int, v1::RanksGone> gone;  // by cause
+    std::map<int, int64_t> slowest;     // by role
     for (const auto& [id, role] : run.roles) slowest[id] = Slowest(run, id);
     for (auto& [key, rank] : run.ranks) {
       Role& role = run.roles[key.first];
@@ -315,11 +347,10 @@ std::vector<v1::RanksGone> RunTable::TakeGone(Time now) {
       group.set_role(static_cast<v1::Role>(id));
       group.set_world_size(role.world);
     }
-  }
-  std::vector<v1::RanksGone> list;
-  for (auto& [cause, ranks] : gone) {
-    ranks.set_cause(static_cast<v1::RanksGone::Cause>(cause));
-    list.push_back(std::move(ranks));
+    for (auto& [cause, ranks] : gone) {
+      ranks.set_cause(static_cast<v1::RanksGone::Cause>(cause));
+      list.push_back(std::move(ranks));
+    }
   }
   return list;
 }
@@ -383,10 +414,10 @@ bool RunTable::AllRanksOver(const Run& run) const {
          });
 }
 
-std::vector<std::string> RunTable::TakeEnded() {
+std::vector<std::string> RunTable::TakeEnded(const Skip& skip) {
   std::vector<std::string> ended;
   for (auto& [name, run] : runs_) {
-    if (run.ended || run.ranks.empty() || !AllRanksOver(run)) continue;
+    if (run.ended || (skip && skip(name)) || run.ranks.empty() || !AllRanksOver(run)) continue;
     run.ended = true;
     ended.push_back(name);
   }
@@ -413,7 +444,7 @@ void RunTable::AddLate(const std::string& run, const std::string& cause, uint64_
   (*info.mutable_late_by_cause())[cause] += items;
 }
 
-std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) const {
+std::vector<std::string> RunTable::RunsOf(const v1::Batch& batch) {
   std::vector<std::string> runs;
   for (const v1::Source& source : batch.sources()) {
     if (std::find(runs.begin(), runs.end(), source.run()) == runs.end())
@@ -449,17 +480,21 @@ std::vector<v1::RunInfo> RunTable::List() const {
     }
     if (awaited > 0) (*info.mutable_liveness())[kAwaited] = awaited;
     info.set_world_size(world);
-    info.set_ranks_seen(static_cast<uint32_t>(run.ranks.size()));
-    uint32_t connected = 0, finished = 0;
-    for (const auto& [key, rank] : run.ranks) {
-      connected += rank.connected ? 1 : 0;
-      finished += rank.finished ? 1 : 0;
-    }
-    info.set_ranks_connected(connected);
-    info.set_ranks_finished(finished);
+    if (!run.ranks.empty()) CountRanks(run, &info);  // else as they were counted
     list.push_back(std::move(info));
   }
   return list;
+}
+
+void RunTable::CountRanks(const Run& run, v1::RunInfo* info) {
+  uint32_t connected = 0, finished = 0;
+  for (const auto& [key, rank] : run.ranks) {
+    connected += rank.connected ? 1 : 0;
+    finished += rank.finished ? 1 : 0;
+  }
+  info->set_ranks_seen(static_cast<uint32_t>(run.ranks.size()));
+  info->set_ranks_connected(connected);
+  info->set_ranks_finished(finished);
 }
 
 }  // namespace plumbline::server

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -52,6 +53,10 @@ class RunTable {
   static constexpr std::chrono::seconds kSilent{
       5};  // at least, however short the grace: heartbeats
 
+  // Of runs that are over so many ranks are remembered one by one; of those seen longest ago only
+  // how many there were.
+  static constexpr size_t kMostRanksOver = 256 << 10;
+
   explicit RunTable(std::chrono::nanoseconds grace, int64_t window_steps = 64)
       : grace_(grace), window_(window_steps) {}
 
@@ -69,12 +74,15 @@ class RunTable {
   // may those that never came.
   void DisconnectAll(Time now);
 
-  // Ranks whose grace ended, each reported once, by cause.
-  std::vector<v1::RanksGone> TakeGone(Time now);
+  // Of some runs nothing is decided now: what was said of them waits to be heard.
+  using Skip = std::function<bool(const std::string& run)>;
+
+  // Ranks whose grace ended, each reported once, by run and cause.
+  std::vector<v1::RanksGone> TakeGone(Time now, const Skip& skip = nullptr);
   // Up to where the lagging steps may be closed over who lags, and over whom. False: not at all.
   bool MayClose(const std::string& run, const rules::Lag& lag, v1::StepsClosed* closed) const;
   // Runs of which processes ended badly, a moment ago: those that followed have had time to say so.
-  std::vector<std::string> TakeBadEnds(Time now);
+  std::vector<std::string> TakeBadEnds(Time now, const Skip& skip = nullptr);
   // Of the runs below, each once: ... and the steps of those that hung go on; the run that had died
   // was begun again, or who was gone is back. `rule`: whose incidents are over.
   struct WentOn {
@@ -82,12 +90,12 @@ class RunTable {
     std::string rule;
     std::string why;
   };
-  std::vector<WentOn> TakeWentOn();
+  std::vector<WentOn> TakeWentOn(const std::vector<std::string>* runs = nullptr);  // null: any
   // What was told of them. `restarted`: a later attempt had begun when it was.
   void NoteDied(const std::string& run, bool restarted);
   void NoteHung(const v1::RanksHung& hung);
   // Runs in which every rank has finished or is gone, each reported once until it reports again.
-  std::vector<std::string> TakeEnded();
+  std::vector<std::string> TakeEnded(const Skip& skip = nullptr);
 
   // What a former process found by the two above.
   void SetGone(const v1::RanksGone& gone);
@@ -102,7 +110,9 @@ class RunTable {
   void SetAllClosed(const std::string& run);  // the run is over: every step has been judged
   // Evidence came after its step had been closed.
   void AddLate(const std::string& run, const std::string& cause, uint64_t items);
-  std::vector<std::string> RunsOf(const v1::Batch& batch) const;
+  static std::vector<std::string> RunsOf(const v1::Batch& batch);
+
+  size_t ranks_over() const;  // of runs that are over, remembered one by one
 
   // Everything but times: call DisconnectAll after reading.
   void Persist(Archive& archive);
@@ -182,6 +192,8 @@ class RunTable {
   static uint32_t Seen(const Run& run, int role);
   static std::string Absent(const Run& run, int role);
   bool AllRanksOver(const Run& run) const;
+  static void CountRanks(const Run& run, v1::RunInfo* info);
+  void ForgetRanksOver();
 
   std::chrono::nanoseconds grace_;
   int64_t window_;

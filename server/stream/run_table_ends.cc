@@ -2,6 +2,7 @@
 // on.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,7 +38,16 @@ void RunTable::NoteProgress(Run& run, const v1::Source& source, const v1::Progre
             absl::StrCat("the run goes on, in step ", progress.newest_step()));
 }
 
-std::vector<RunTable::WentOn> RunTable::TakeWentOn() { return std::exchange(went_on_, {}); }
+std::vector<RunTable::WentOn> RunTable::TakeWentOn(const std::vector<std::string>* runs) {
+  const auto theirs =
+      std::stable_partition(went_on_.begin(), went_on_.end(), [runs](const WentOn& went_on) {
+        return runs != nullptr && std::find(runs->begin(), runs->end(), went_on.run) == runs->end();
+      });
+  std::vector<WentOn> taken(std::make_move_iterator(theirs),
+                            std::make_move_iterator(went_on_.end()));
+  went_on_.erase(theirs, went_on_.end());
+  return taken;
+}
 
 void RunTable::NoteDied(const std::string& name, bool restarted) {
   const auto run = runs_.find(name);
@@ -54,9 +64,10 @@ void RunTable::NoteHung(const v1::RanksHung& hung) {
     run->second.stuck[{hung.role(), rank}] = hung.step();
 }
 
-std::vector<std::string> RunTable::TakeBadEnds(Time now) {
+std::vector<std::string> RunTable::TakeBadEnds(Time now, const Skip& skip) {
   std::vector<std::string> list;
   for (auto& [name, run] : runs_) {
+    if (skip && skip(name)) continue;
     if (!run.bad_ends || run.ended) {
       run.bad_since = Time::max();
       continue;

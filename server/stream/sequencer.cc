@@ -9,10 +9,9 @@ Sequencer::Offer Sequencer::Take(uint64_t sequence, ParsedBatch batch,
   if (sequence <= contiguous_ || waiting_.contains(sequence)) return Offer::kDuplicate;
   if (sequence != contiguous_ + 1) {
     if (waiting_.size() >= limits_.waiting_batches ||
-        waiting_bytes_ + batch.bytes > limits_.waiting_bytes) {
+        bytes_.bytes() + batch.bytes > limits_.waiting_bytes || !bytes_.Take(batch.bytes).ok()) {
       return Offer::kOverflow;
     }
-    waiting_bytes_ += batch.bytes;
     waiting_.emplace(sequence, std::move(batch));
     return Offer::kWaits;
   }
@@ -28,7 +27,7 @@ uint64_t Sequencer::SkipTo(uint64_t next, std::vector<ParsedBatch>* ready) {
   // What waits below `next` did arrive.
   while (!waiting_.empty() && waiting_.begin()->first < next) {
     auto node = waiting_.extract(waiting_.begin());
-    waiting_bytes_ -= node.mapped().bytes;
+    bytes_.Give(node.mapped().bytes);
     ready->push_back(std::move(node.mapped()));
     --skipped;
   }
@@ -40,7 +39,7 @@ uint64_t Sequencer::SkipTo(uint64_t next, std::vector<ParsedBatch>* ready) {
 void Sequencer::Release(std::vector<ParsedBatch>* ready) {
   while (!waiting_.empty() && waiting_.begin()->first == contiguous_ + 1) {
     auto node = waiting_.extract(waiting_.begin());
-    waiting_bytes_ -= node.mapped().bytes;
+    bytes_.Give(node.mapped().bytes);
     contiguous_ = node.key();
     ready->push_back(std::move(node.mapped()));
   }

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "server/stream/parsed_batch.h"
+#include "server/stream/shared_bytes.h"
 
 namespace plumbline::server {
 
@@ -16,6 +19,7 @@ class Sequencer {
   struct Limits {
     size_t waiting_batches = 64;
     size_t waiting_bytes = 16u << 20;
+    std::shared_ptr<SharedBytes> of_all = nullptr;  // streams; null: no bound
   };
   enum class Offer {
     kInOrder,    // it, and those it released, are in the output
@@ -26,7 +30,7 @@ class Sequencer {
 
   // Everything up to `contiguous` was let through before.
   explicit Sequencer(Limits limits, uint64_t contiguous = 0)
-      : limits_(limits), contiguous_(contiguous) {}
+      : limits_(std::move(limits)), contiguous_(contiguous), bytes_(limits_.of_all, "") {}
 
   // A refused batch takes its place like any other.
   Offer Take(uint64_t sequence, ParsedBatch batch, std::vector<ParsedBatch>* ready);
@@ -43,7 +47,7 @@ class Sequencer {
 
   Limits limits_;
   uint64_t contiguous_;
-  size_t waiting_bytes_ = 0;
+  SharedBytes::Held bytes_;  // of what waits
   std::map<uint64_t, ParsedBatch> waiting_;
 };
 

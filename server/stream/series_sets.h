@@ -23,6 +23,8 @@ class SeriesSets {
   // says something else than an earlier one of its id, or when there are too many: nothing is
   // taken.
   absl::Status Add(const Declared& sets, size_t max_sets, std::vector<SetRecord>* fresh);
+  bool Has(uint64_t set) const { return sets_.contains(set); }
+  static constexpr uint64_t kRecord = 160;  // bytes that a set takes beside its names
   // A set from the journal.
   void Restore(std::string_view record);
 

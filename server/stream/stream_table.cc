@@ -24,7 +24,11 @@ void StreamTable::Restore(const StreamBook& book) {
     const StreamBook::Stream& known = book.streams().at(id);
     Entry entry;
     entry.state = std::make_shared<StreamState>(id, limits_, known.sequence);
-    for (const auto& [set, record] : known.sets) entry.state->sets.Restore(record);
+    entry.state->set_bytes = SharedBytes::Held(most_.names, "");
+    for (const auto& [set, record] : known.sets) {
+      entry.state->sets.Restore(record);
+      entry.state->set_bytes.Note(SeriesSets::kRecord + record.size());
+    }
     for (const SourceRecord& record : known.sources) {
       entry.state->former.emplace_back().ParseFromString(record);
     }
@@ -49,6 +53,7 @@ absl::StatusOr<std::shared_ptr<StreamState>> StreamTable::Open(uint64_t stream_i
   if (auto s = RoomForStream(owner); !s.ok()) return s;
   Entry entry;
   entry.state = std::make_shared<StreamState>(stream_id, limits_);
+  entry.state->set_bytes = SharedBytes::Held(most_.names, owner);
   entry.connected = true;
   entry.owner = owner;
   ++owners_[owner].streams;

@@ -23,6 +23,7 @@
 #include "server/stream/judge_queue.h"
 #include "server/stream/sequencer.h"
 #include "server/stream/series_sets.h"
+#include "server/stream/shared_bytes.h"
 #include "server/stream/shares.h"
 
 namespace plumbline::server {
@@ -61,6 +62,7 @@ struct StreamState {
   size_t ranks_kept = 0;            // of these, the first ones: the journal was told
   std::vector<v1::Source> former;   // for whom it spoke to a former process
   SeriesSets sets;                  // declared so far, in order of the numbers
+  SharedBytes::Held set_bytes;      // of their records, which the journal's book keeps as well
   std::string owner_entries;        // of the newest connection's caller (shares.h)
   const std::shared_ptr<JudgeItem::Beat> beat = std::make_shared<JudgeItem::Beat>();
 };
@@ -70,6 +72,7 @@ struct StreamLimits {
   size_t streams = 20000;
   size_t ranks = 200'000;  // that they speak for
   Shares shares;
+  std::shared_ptr<SharedBytes> names = nullptr;  // that their sets take; null: no bound
 };
 
 class StreamTable {

@@ -53,6 +53,7 @@ def own_rows(layer, seed, rank, world):
                "keep_mask": routing.keep[own], "sequence_id": rows // LENGTH,
                "position": rows % LENGTH, "pool_id": torch.full_like(rows, pool)}
     said = {"top_k": TOP_K, "score_function": "softmax", "capacity": routing.capacity,
+            "policy": {"score-drop": "score-capacity", "fifo": "fifo-capacity"}[layer.policy],
             "pool": layer.pool, "flatten": "batch-major", "mode": "train"}
     return tensors, said
 

@@ -89,7 +89,8 @@ def test_megatron_drop_by_probability_leaks(tmp_path, pad):
         probs, routing_map = megatron_router(logits, 2, capacity, "probs", pad)
         if pad:
             assert (routing_map.sum(0) == capacity).all()
-        calls.append(adapters.megatron(logits, routing_map, probs, top_k=2, capacity=capacity))
+        calls.append(adapters.megatron(logits, routing_map, probs, top_k=2, capacity=capacity,
+                                       drop_policy="probs"))
     verdicts, findings, _ = audit(tmp_path, calls)
     assert verdicts[FUTURE] == {"finding"}
     assert findings[FUTURE]["strength"] == "proved"
@@ -181,14 +182,19 @@ def test_deepspeed_top1_in_order_passes(tmp_path, seq_major):
 
 
 def test_deepspeed_topk_by_probability_leaks(tmp_path):
-    logits = gate(6, T, E)
-    gates = torch.softmax(logits, dim=1)
-    capacity = math.ceil(2 * T / E)
-    chosen = torch.zeros_like(gates, dtype=torch.bool).scatter(
-        1, torch.topk(gates, 2, dim=1).indices, True)
-    combine, mask = dispatch(best_first(chosen, gates, capacity), gates, capacity)
-    call = adapters.deepspeed(logits, combine, mask, top_k=2, sequences=B, sampled_second=False)
-    verdicts, findings, report = audit(tmp_path, [call])
+    calls = []
+    for seed in (6, 16):  # of one step alone a stored bar an expert would do the same
+        logits = gate(seed, T, E)
+        gates = torch.softmax(logits, dim=1)
+        capacity = math.ceil(3 * T / E)
+        chosen = torch.zeros_like(gates, dtype=torch.bool).scatter(
+            1, torch.topk(gates, 3, dim=1).indices, True)
+        combine, mask = dispatch(best_first(chosen, gates, capacity), gates, capacity)
+        calls.append(adapters.deepspeed(logits, combine, mask, top_k=3, sequences=B,
+                                        drop_policy="probs"))
+    alone = audit(tmp_path / "alone", calls[:1])[1][FUTURE]
+    assert alone["strength"] == "heuristic" and "several pools" in alone["fix"]
+    verdicts, findings, report = audit(tmp_path, calls)
     assert findings[FUTURE]["strength"] == "proved", report["verdicts"]
     assert findings[FUTURE]["cause"]["id"] == "drop-by-score"
 
@@ -249,9 +255,12 @@ def test_tutel_in_order_passes(tmp_path):
 
 
 def test_tutel_batch_prioritised_leaks(tmp_path):
-    scores = torch.softmax(gate(10, T, E), dim=1)
-    data = tutel_critical(scores, 1, T // E, True)
-    verdicts, findings, report = audit(tmp_path, [adapters.tutel(scores, data, sequences=B)])
+    calls = []
+    for seed in (10, 20):
+        scores = torch.softmax(gate(seed, T, E), dim=1)
+        data = tutel_critical(scores, 1, T // E, True)
+        calls.append(adapters.tutel(scores, data, sequences=B, batch_prioritized_routing=True))
+    verdicts, findings, report = audit(tmp_path, calls)
     assert findings[FUTURE]["strength"] == "proved", report["verdicts"]
 
 

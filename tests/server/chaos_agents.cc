@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/processes/quarantine_verdict.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
 #include "rules/engine/told_closes.h"
@@ -154,14 +155,22 @@ Findings FindingsOfJournal(const std::string& directory) {
       numbers.push_back(entry.prefix.number);
     }
   }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const auto& a, const auto& b) { return a.after() < b.after(); });
   size_t next = 0;
-  for (size_t i = 0; i < batches.size(); ++i) {
-    while (next < events.size() && events[next].after() < numbers[i]) {
-      rules::TellCloses(events[next++].event(), "", engine->get());
+  const auto tell_until = [&](uint64_t number) {
+    for (; next < events.size() && events[next].after() < number; ++next) {
+      const v1::JudgeEvent& event = events[next].event();
+      rules::TellCloses(event, "", engine->get());
+      if (const auto opened = rules::QuarantineOpened(event))
+        TakeChange(reports[opened->site().run()].Add(*opened), &findings);
     }
+  };
+  for (size_t i = 0; i < batches.size(); ++i) {
+    tell_until(numbers[i]);
     (void)(*engine)->Add(std::move(batches[i]));
   }
-  while (next < events.size()) rules::TellCloses(events[next++].event(), "", engine->get());
+  tell_until(~uint64_t{0});
   return findings;
 }
 

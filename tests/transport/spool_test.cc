@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -243,6 +244,28 @@ TEST(Spool, SaysTheSeriesSetsOfWhatWasDeleted) {
   ASSERT_TRUE(adopted.ok());
   ASSERT_EQ((*adopted)->series_sets().size(), 1);
   EXPECT_EQ((*adopted)->series_sets().Get(0).id(), 77u);
+}
+
+// Names, losses and raw rows lie in it; a trainer's umask is made for checkpoints.
+TEST(Spool, IsItsOwnersAloneWhateverTheUmask) {
+  TempFolder dir;
+  const mode_t mask = umask(0);
+  auto spool = NewSpool(dir, 2 << 20);
+  Fill(spool.get(), 1, 400, 1000);  // some segments
+  umask(mask);
+  ASSERT_GT(FindSegments(spool->path()).size(), 1u);
+  const auto mode = [](const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 0777u;
+  };
+  EXPECT_EQ(mode(spool->path()), 0700u);
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(spool->path())) {
+    EXPECT_EQ(mode(entry.path()), 0600u) << entry.path();
+    ++files;
+  }
+  EXPECT_EQ(files, FindSegments(spool->path()).size() + 1);  // and the lock
 }
 
 TEST(Spool, AnUnusableDirectoryIsAnErrorThatNamesIt) {

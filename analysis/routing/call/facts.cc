@@ -81,6 +81,13 @@ bool OwnDraws(const Config& config) {
   return !config.randomness().empty() && config.randomness() != "token-selection";
 }
 
+bool NamesNoQueue(const Config& config) {
+  const std::string& policy = config.policy();
+  return policy == "score-capacity" || policy == "rank-major-capacity" ||
+         policy == "random-capacity" || policy == "tie-order-capacity" ||
+         config.randomness() == "token-selection";
+}
+
 bool UnrecordedDraws(const RoutingCase& c) {
   const bool explained = c.explained > 0 && c.unexplained == 0 && !c.kept_outside_choice;
   return OwnDraws(c.routing->config()) && !explained;

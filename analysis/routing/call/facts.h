@@ -22,6 +22,10 @@ bool UnrecordedDraws(const RoutingCase& c);
 // Draws of the token's own were declared, whether or not the scores hold them.
 bool OwnDraws(const v1::RoutingConfig& config);
 
+// The configuration names a policy that admits by a score, a rank, a draw or ties, or a draw among
+// those that compete: no queue that thins what comes to it by what it knows of its load.
+bool NamesNoQueue(const v1::RoutingConfig& config);
+
 // The capacity can refuse nobody: no pool has more rows. False where pools are not known.
 bool CapacityCannotRefuse(const RoutingCase& c);
 

@@ -8,6 +8,8 @@ namespace plumbline::rules {
 // What the options default to, where a judgement has none.
 inline constexpr double kProofBits = 20;
 inline constexpr double kHintBits = 7;
+// Of pairs, where the configuration itself names a policy that leaves such pairs.
+inline constexpr double kNamedBits = 2;
 // Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.
 inline constexpr double kLuckBits = 10;
 

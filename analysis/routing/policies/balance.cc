@@ -48,15 +48,16 @@ std::vector<Market> MarketsOf(const RoutingCase& c) {
 // -log2 of the multinomial chance that uniform choices fall as evenly as these loads do (which
 // differ by one at most).
 double EvenBits(const int64_t* load, size_t experts) {
+  int sign = 0;
   double total = 0, bits = 0, upper = 0;
   const int64_t least = *std::min_element(load, load + experts);
   for (size_t e = 0; e < experts; ++e) {
     total += static_cast<double>(load[e]);
     upper += load[e] > least;
-    bits += std::lgamma(static_cast<double>(load[e]) + 1);
+    bits += lgamma_r(static_cast<double>(load[e]) + 1, &sign);  // std::lgamma writes a global
   }
   const auto all = static_cast<double>(experts);
-  return (bits - std::lgamma(total + 1)) / std::numbers::ln2 + total * std::log2(all) -
+  return (bits - lgamma_r(total + 1, &sign)) / std::numbers::ln2 + total * std::log2(all) -
          Log2Choose(all, upper);
 }
 

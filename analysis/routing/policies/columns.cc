@@ -21,6 +21,11 @@ class Boundary {
     if (!kept) most_refused_ = std::max(most_refused_, key.value - key.tolerance);
   }
   bool Separates() const { return !(most_refused_ > least_kept_); }
+  // A bar that does the same lies between these.
+  void AskFor(size_t entry, StoredNumbers& bars) const {
+    bars.AtLeast(entry, most_refused_);
+    bars.AtMost(entry, least_kept_);
+  }
 
  private:
   double least_kept_ = HUGE_VAL;
@@ -117,26 +122,31 @@ void CheckEqualHoldings(const RoutingCase& c, const std::vector<int64_t>& held, 
   out.equal = out.capacity > 0 && least != most;
 }
 
-// In every cell the least taken key is no lower than the greatest left out.
-// (`one_pool`: one cut an expert for all pools.)
-bool Separates(const RoutingCase& c, const std::vector<uint8_t>& taken, const KeyReader& reader,
-               bool one_pool) {
-  const size_t cells = static_cast<size_t>(one_pool ? 1 : c.pools) * static_cast<size_t>(c.experts);
-  std::vector<Boundary> boundaries(cells);
+using Boundaries = std::vector<Boundary>;  // by pool and expert
+
+// The least taken key of every cell, and the greatest left out.
+Boundaries BoundariesOf(const RoutingCase& c, const std::vector<uint8_t>& taken,
+                        const KeyReader& reader) {
+  const auto experts = static_cast<size_t>(c.experts);
+  Boundaries boundaries(static_cast<size_t>(c.pools) * experts);
   for (int32_t t = 0; t < c.tokens; ++t) {
-    const RowState state = c.rows[static_cast<size_t>(t)];
+    const auto row = static_cast<size_t>(t);
+    const RowState state = c.rows[row];
     if (state == RowState::kPadding || state == RowState::kNonFinite) continue;
-    const auto pool = one_pool ? 0 : static_cast<size_t>(c.pool[static_cast<size_t>(t)]);
-    const size_t base = pool * static_cast<size_t>(c.experts);
-    for (int32_t e = 0; e < c.experts; ++e) {
-      const bool is_taken =
-          taken[static_cast<size_t>(t) * static_cast<size_t>(c.experts) + static_cast<size_t>(e)] !=
-          0;
-      boundaries[base + static_cast<size_t>(e)].Add(reader.At(t, e, 0), is_taken);
-    }
+    const size_t base = static_cast<size_t>(c.pool[row]) * experts;
+    for (size_t e = 0; e < experts; ++e)
+      boundaries[base + e].Add(reader.At(t, static_cast<int32_t>(e), 0),
+                               taken[row * experts + e] != 0);
   }
-  return std::all_of(boundaries.begin(), boundaries.end(),
-                     [](const Boundary& b) { return b.Separates(); });
+  return boundaries;
+}
+
+// One bar an expert, the same in all pools.
+StoredNumbers BarsOf(const RoutingCase& c, const Boundaries& boundaries, KeyKind kind) {
+  const auto experts = static_cast<size_t>(c.experts);
+  StoredNumbers bars(KeyName(kind), experts);
+  for (size_t i = 0; i < boundaries.size(); ++i) boundaries[i].AskFor(i % experts, bars);
+  return bars;
 }
 
 // A pool's judged rows by (sequence, position).
@@ -290,21 +300,28 @@ ColumnChoice FindColumnChoice(const RoutingCase& c) {
   }
   CheckEqualHoldings(c, held, out);
   if (!out.equal) return out;
+  // Asked only where it might be a proof: each reads every score once more.
+  const bool may_prove = DeclaresCapacity(c.routing->config()) && out.bits >= kProofBits;
   for (KeyKind kind : {KeyKind::kSoftmax, KeyKind::kRecorded, KeyKind::kProbs}) {
     const bool whole_rows = kind != KeyKind::kProbs || ProbsAreScores(c, taken);
     if (!whole_rows || (kind == KeyKind::kSoftmax && !c.routing->sample().scores_are_logits()))
       continue;
     const KeyReader reader(c, kind);
-    if (!Separates(c, taken, reader, false)) continue;
-    out.separable = true;
-    out.learned_table = GapsOfATable(c, taken, reader);
-    out.one_threshold = c.pools > 1 && Separates(c, taken, reader, true);
-    // Asked only where it might be a proof: it reads every score once more.
-    if (DeclaresCapacity(c.routing->config()) && out.bits >= kProofBits)
-      out.thresholds = ThresholdsOfMap(c, taken, reader);
-    out.variant = KeyName(kind);
-    out.key = kind;
-    break;
+    const Boundaries boundaries = BoundariesOf(c, taken, reader);
+    if (!std::all_of(boundaries.begin(), boundaries.end(),
+                     [](const Boundary& b) { return b.Separates(); }))
+      continue;
+    StoredNumbers bars = BarsOf(c, boundaries, kind);
+    if (!out.separable) {
+      out.separable = true;
+      out.learned_table = GapsOfATable(c, taken, reader);
+      out.one_threshold = c.pools > 1 && !bars.excluded();
+      if (may_prove) out.thresholds = ThresholdsOfMap(c, taken, reader);
+      out.variant = KeyName(kind);
+      out.key = kind;
+    }
+    out.stored.push_back(std::move(bars));
+    if (!may_prove) break;
   }
   if (!out.separable || !c.ordered()) return out;
   out.positional = Positional(c, taken);

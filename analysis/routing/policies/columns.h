@@ -7,6 +7,7 @@
 
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/pairs.h"
+#include "analysis/routing/policies/stored.h"
 #include "analysis/routing/policies/thresholds.h"
 
 namespace plumbline::rules {
@@ -29,10 +30,11 @@ struct ColumnChoice {
       false;  // the same positions in every sequence, or scores of few values: a table
   bool learned_table =
       false;  // gaps at the cut that no competition leaves: scores that follow a table
-  bool by_position = false;       // at every position the experts choose among the sequences
-  bool one_threshold = false;     // one threshold an expert, common to all pools, gives it as well
-  StoredThresholds thresholds;    // what else gives it; asked where it might be a proof
-  bool exceeds_declared = false;  // holdings differ from the declared capacity
+  bool by_position = false;     // at every position the experts choose among the sequences
+  bool one_threshold = false;   // one threshold an expert, common to all pools, gives it as well
+  StoredThresholds thresholds;  // what else gives it; asked where it might be a proof
+  std::vector<StoredNumbers> stored;  // likewise: the bars an expert that give it, by each score
+  bool exceeds_declared = false;      // holdings differ from the declared capacity
 };
 ColumnChoice FindColumnChoice(const RoutingCase& c);
 

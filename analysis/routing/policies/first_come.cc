@@ -316,8 +316,34 @@ double QueueShare(const RoutingCase& c, const Saturation& s, const TimeQueue& qu
 
 }  // namespace
 
-FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
-                          const std::vector<TimeQueue>& queues) {
+StoredNumbers ClosingPlaces(const RoutingCase& c, const TimeQueue& queue) {
+  StoredNumbers places(queue.name + " order", static_cast<size_t>(c.experts));
+  int32_t pool = -1;
+  size_t begin = 0;
+  for (size_t place = 0; place < queue.order.size(); ++place) {
+    const QueuedRow row = queue.At(c, place);
+    const int32_t here = c.pool[static_cast<size_t>(queue.order[place])];
+    if (here != pool) begin = place;
+    pool = here;
+    const auto number = static_cast<double>(place - begin);
+    for (const Choice& choice : row.choices) {
+      const auto expert = static_cast<size_t>(choice.expert);
+      if (choice.kept && row.judged) places.AtLeast(expert, number + 0.5);
+      if (!choice.kept && row.judged) places.AtMost(expert, number);
+    }
+  }
+  return places;
+}
+
+double BestQueueShare(const RoutingCase& c, const Saturation& s,
+                      const std::vector<TimeQueue>& queues) {
+  const std::vector<int64_t> kept = JudgedKept(c, s);
+  double share = 0;
+  for (const TimeQueue& queue : queues) share = std::max(share, QueueShare(c, s, queue, kept));
+  return share;
+}
+
+FirstCome ReplayFirstCome(const RoutingCase& c, const std::vector<TimeQueue>& queues) {
   FirstCome out;
   double tried = 0;
   int64_t budget = ChunkingBudget(c);
@@ -330,11 +356,8 @@ FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
     }
     return true;
   };
-  const std::vector<int64_t> kept = JudgedKept(c, s);
   for (const TimeQueue& queue : queues) {
     if (consider(queue, {})) out.exact_orders.push_back(queue.name);
-    // A queue that fits gives all.
-    out.share = out.exact_orders.empty() ? std::max(out.share, QueueShare(c, s, queue, kept)) : 1;
     for (int16_t r = 1; r < c.top_k; ++r) consider(queue, {.first_ranks = r});
     if (c.top_k > 1) consider(queue, {.per_rank = true});
   }

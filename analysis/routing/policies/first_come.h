@@ -7,6 +7,7 @@
 
 #include "analysis/routing/call/call.h"
 #include "analysis/routing/policies/queue.h"
+#include "analysis/routing/policies/stored.h"
 
 namespace plumbline::rules {
 
@@ -22,16 +23,22 @@ struct CleanReplay {
 struct FirstCome {
   CleanReplay best;                       // of all variants
   std::vector<std::string> exact_orders;  // in which one queue over the pools as taken fits
-  double share = 0;                       // of known choices as the best such queue says
   bool searched = true;                   // false: not every chunking could be tried
 };
 
 // First come first served over the pools as taken; over the first r choices only; with a capacity
 // per choice rank; and, where pools are not recorded row by row, over each equal chunking of the
-// rows (at most 1,024 chunks, the short one first or last) and sequence by sequence. `s` belongs to
-// the pools as taken.
-FirstCome ReplayFirstCome(const RoutingCase& c, const Saturation& s,
-                          const std::vector<TimeQueue>& queues);
+// rows (at most 1,024 chunks, the short one first or last) and sequence by sequence.
+FirstCome ReplayFirstCome(const RoutingCase& c, const std::vector<TimeQueue>& queues);
+
+// Where each expert closes along a queue that gives every choice over the pools as taken: behind
+// its last admission of a pool, and no later than its first refusal.
+StoredNumbers ClosingPlaces(const RoutingCase& c, const TimeQueue& queue);
+
+// The share of known choices that one queue over the pools as taken gives, the queue that gives
+// most.
+double BestQueueShare(const RoutingCase& c, const Saturation& s,
+                      const std::vector<TimeQueue>& queues);
 
 // A cut of the rows into pieces of one capacity, to judge other policies by.
 struct Chunking {

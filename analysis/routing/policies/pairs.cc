@@ -36,6 +36,10 @@ class FullCells {
   }
 
   size_t count() const { return count_; }
+  // -1: its cell is not walked.
+  int32_t NumberOf(const Choice& choice) const {
+    return number_[CellOfToken(c_, choice.token, choice.expert)];
+  }
   const Choice& At(int32_t choice) const { return c_.choices[static_cast<size_t>(choice)]; }
   int64_t Sequence(int32_t choice) const {
     return c_.sequence[static_cast<size_t>(At(choice).token)];
@@ -47,7 +51,7 @@ class FullCells {
     if (!c_.judged(token)) return;
     const auto row = static_cast<size_t>(token);
     for (int32_t i = c_.first_choice[row]; i < c_.first_choice[row + 1]; ++i) {
-      const int32_t number = number_[CellOfToken(c_, token, At(i).expert)];
+      const int32_t number = NumberOf(At(i));
       if (number >= 0) visit(static_cast<size_t>(number), i);
     }
   }
@@ -122,47 +126,76 @@ double SpareBits(double below, double refused, double all) {
   return refused > 0 ? -below * std::log2(1 - refused / (all + 1)) : 0;
 }
 
-// Refusals with a later admission in their own sequence.
-void CountInversions(const FullCells& cells, Inversions& out) {
+// Of the sequences whose tokens a cell keeps: one of them, and whether there are several.
+struct Keeps {
+  int32_t choice = kNone;
+  bool several = false;
+};
+
+// In the order in which the choices stand.
+std::vector<Keeps> KeepsOf(const FullCells& cells, const RoutingCase& c) {
+  std::vector<Keeps> keeps(cells.count());
+  for (size_t i = 0; i < c.choices.size(); ++i) {
+    const Choice& choice = c.choices[i];
+    if (!choice.kept || !c.judged(choice.token)) continue;
+    const int32_t number = cells.NumberOf(choice);
+    if (number < 0) continue;
+    Keeps& of = keeps[static_cast<size_t>(number)];
+    if (of.several) continue;
+    const auto at = static_cast<int32_t>(i);
+    if (of.choice == kNone) of.choice = at;
+    of.several = cells.Sequence(at) != cells.Sequence(of.choice);
+  }
+  return keeps;
+}
+
+// Refusals with a later admission in their own sequence, and those at a cell that kept a token of
+// another one. Returns the lowest cell of these, or the number of cells.
+size_t CountInversions(const FullCells& cells, const RoutingCase& c, Inversions& out) {
+  const std::vector<Keeps> keeps = KeepsOf(cells, c);
   std::vector<int32_t> later(cells.count(), kNone);  // an admission further on
   FirstPair any;
+  size_t first = cells.count();
   cells.Backward([&](size_t cell, int32_t choice) {
     if (cells.At(choice).kept) {
       later[cell] = choice;
       return;
     }
     const int64_t sequence = cells.Sequence(choice);
+    const Keeps& of = keeps[cell];
+    if (of.several || (of.choice != kNone && cells.Sequence(of.choice) != sequence)) {
+      ++out.cross_sequence;
+      first = std::min(first, cell);
+    }
     if (later[cell] == kNone || cells.Sequence(later[cell]) != sequence) return;
     ++out.inversions;
     any.Take(cell, sequence, cells.At(choice), cells.At(later[cell]));
   });
   out.any = any.pair();
+  return first;
 }
 
-// Refusals at a cell that kept a token of another sequence.
-void CountCrossSequence(const FullCells& cells, Inversions& out) {
-  std::vector<int32_t> kept(cells.count(), kNone);        // the first
-  std::vector<int32_t> kept_other(cells.count(), kNone);  // the last of another sequence
+// The first refusal of a cell, by sequence and position, that kept another sequence's token.
+RefusalPair CrossSequencePair(const FullCells& cells, size_t of_cell) {
+  int32_t kept = kNone, kept_other = kNone;  // the first; the last of another sequence
   cells.Forward([&](size_t cell, int32_t choice) {
-    if (!cells.At(choice).kept) return;
-    if (kept[cell] == kNone) {
-      kept[cell] = choice;
-    } else if (cells.Sequence(choice) != cells.Sequence(kept[cell])) {
-      kept_other[cell] = choice;
+    if (cell != of_cell || !cells.At(choice).kept) return;
+    if (kept == kNone) {
+      kept = choice;
+    } else if (cells.Sequence(choice) != cells.Sequence(kept)) {
+      kept_other = choice;
     }
   });
-  size_t first = cells.count();
+  RefusalPair pair;
   cells.Forward([&](size_t cell, int32_t choice) {
-    if (cells.At(choice).kept || kept[cell] == kNone) return;
-    const bool apart = cells.Sequence(choice) != cells.Sequence(kept[cell]);
-    const int32_t other = apart ? kept[cell] : kept_other[cell];
+    if (pair.found() || cell != of_cell || cells.At(choice).kept) return;
+    const bool apart = cells.Sequence(choice) != cells.Sequence(kept);
+    const int32_t other = apart ? kept : kept_other;
     if (other == kNone) return;
-    ++out.cross_sequence;
-    if (cell >= first) return;
-    first = cell;
     const Choice& refused = cells.At(choice);
-    out.batch = {refused.token, cells.At(other).token, refused.expert, refused.rank};
+    pair = {refused.token, cells.At(other).token, refused.expert, refused.rank};
   });
+  return pair;
 }
 
 std::vector<Key> KeysOf(const RoutingCase& c, const FullCells& cells, const Walk& walk,
@@ -260,8 +293,8 @@ PairCertificate Certify(const FullCells& cells, const Walk& walk, const RankTall
 Inversions FindInversions(const RoutingCase& c, const Saturation& s) {
   Inversions out;
   const FullCells cells(c, s);
-  CountInversions(cells, out);
-  CountCrossSequence(cells, out);
+  const size_t first = CountInversions(cells, c, out);
+  if (first < cells.count()) out.batch = CrossSequencePair(cells, first);
   const RankTally tally = TallyRanks(c, s);
   for (size_t r = 0; r < tally.below.size(); ++r) {
     out.batch_bits =

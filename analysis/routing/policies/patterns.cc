@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/policies/bucket.h"
 #include "analysis/routing/policies/cut.h"
 #include "analysis/routing/policies/table.h"
 
@@ -195,6 +196,7 @@ const char* CleanPatterns::name() const {
   if (cut) return "a cut of the queue into pieces";
   if (running_budget) return "a budget that grows along the queue";
   if (sliding_window) return "a budget over the last rows of the queue";
+  if (bucket) return "a budget of each expert that fills again (a token bucket)";
   if (all_or_nothing) return "a queue that refuses a token by all experts or by none";
   if (table) return "a table of positions and experts";
   return by_position ? "a choice among the sequences at each position" : "nothing";
@@ -219,6 +221,7 @@ CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
     out.sliding_window |= SlidesAlong(pools, experts);
     out.all_or_nothing |= AllOrNothingFits(pools, c, s.capacity);
   }
+  out.bucket = BucketsFit(c, s, queues);
   const bool recorded = c.pool_basis == PoolBasis::kRecorded;
   const QueueCut cut = FindCut(c, s, queues);
   out.loose_cut = cut.fits;
@@ -228,39 +231,6 @@ CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
   out.table = table.fits && !(table.count_bits >= kHintBits);
   out.by_position = !recorded && FitsByPosition(c);
   return out;
-}
-
-double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
-                      const std::vector<TimeQueue>& queues) {
-  struct Tally {
-    double seen = 0, kept = 0, tail = 0;
-  };
-  const std::vector<uint8_t> fresh = FreshCells(c, s);
-  double least = HUGE_VAL;
-  for (const TimeQueue& queue : queues) {
-    std::vector<Tally> cells(s.cells.size());
-    for (size_t place = 0; place < queue.order.size(); ++place) {
-      const QueuedRow row = queue.At(c, place);
-      if (!row.judged) continue;
-      for (const Choice& choice : row.choices) {
-        Tally& tally = cells[CellOfToken(c, choice.token, choice.expert)];
-        ++tally.seen;
-        tally.kept += choice.kept;
-        tally.tail = choice.kept ? 0 : tally.tail + 1;
-      }
-    }
-    double bits = 0;
-    for (size_t i = 0; i < cells.size(); ++i) {
-      if (!fresh[i]) continue;
-      const Tally& t = cells[i];
-      const double own = t.seen - t.kept - t.tail;
-      const double rate = own / std::max(t.seen - t.tail, 1.0);
-      const double log_own = own > 0 ? t.kept * std::log2(1 - rate) + own * std::log2(rate) : 0;
-      bits += -log_own - Log2Choose(t.seen, t.kept);
-    }
-    least = std::min(least, bits);
-  }
-  return std::isfinite(least) ? least : 0;
 }
 
 }  // namespace plumbline::rules

@@ -23,6 +23,8 @@ struct CleanPatterns {
   bool loose_budget = false;
   // A budget over the last w rows.
   bool sliding_window = false;
+  // A token bucket an expert.
+  bool bucket = false;
   // A token that finds one of its experts full is refused by all.
   bool all_or_nothing = false;
   // At every position the experts choose among the sequences. (Not asked where pools are recorded.)
@@ -34,7 +36,8 @@ struct CleanPatterns {
 
   // No finding.
   bool any() const {
-    return cut || running_budget || sliding_window || all_or_nothing || by_position || table;
+    return cut || running_budget || sliding_window || bucket || all_or_nothing || by_position ||
+           table;
   }
   // No proof.
   bool loose() const { return any() || loose_cut || loose_budget || loose_table; }
@@ -45,12 +48,5 @@ struct CleanPatterns {
 
 CleanPatterns FindCleanPatterns(const RoutingCase& c, const Saturation& s,
                                 const std::vector<TimeQueue>& queues);
-
-// log2 of how much likelier a draw of the kept among the candidates is than refusals of the token's
-// own, at one rate per cell, followed by first come first served (whose last run of refusals is
-// long): summed over the refusing cells that are evidence of their own, in the order that favours
-// the innocent.
-double OwnRefusalBits(const RoutingCase& c, const Saturation& s,
-                      const std::vector<TimeQueue>& queues);
 
 }  // namespace plumbline::rules

@@ -6,7 +6,9 @@
 #include "analysis/routing/policies/cell_keys.h"     // IWYU pragma: export
 #include "analysis/routing/policies/columns.h"       // IWYU pragma: export
 #include "analysis/routing/policies/first_come.h"    // IWYU pragma: export
+#include "analysis/routing/policies/normalised.h"    // IWYU pragma: export
 #include "analysis/routing/policies/nothing_kept.h"  // IWYU pragma: export
+#include "analysis/routing/policies/own_refusals.h"  // IWYU pragma: export
 #include "analysis/routing/policies/pairs.h"         // IWYU pragma: export
 #include "analysis/routing/policies/patterns.h"      // IWYU pragma: export
 #include "analysis/routing/policies/queue.h"         // IWYU pragma: export

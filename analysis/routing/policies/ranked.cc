@@ -28,17 +28,26 @@ bool MostRanksKnown(const RoutingCase& c, const RefusingCells& cells) {
 // The keys of a kind, as one priority has them.
 class ScoreKeys : public KeySource {
  public:
-  ScoreKeys(CellKeys& keys, Priority priority)
-      : keys_(keys),
-        by_(priority == Priority::kOwnScore    ? QueueBy::kChoice
-            : priority == Priority::kBestOfRow ? QueueBy::kBestOfRow
-                                               : QueueBy::kSumOfRow) {}
-  std::span<const Key> Cell(size_t i, bool fits) override { return keys_.Cell(i, by_, fits); }
-  std::span<const Key> Sample(size_t stride) override { return keys_.Sample(by_, stride); }
+  ScoreKeys(CellKeys& keys, const RankedReplay& replay)
+      : keys_(keys), by_(ByOf(replay)), lowest_(replay.priority == Priority::kLowestScore) {}
+  std::span<const Key> Cell(size_t i, bool fits) override {
+    return Ordered(keys_.Cell(i, by_, fits));
+  }
+  std::span<const Key> Sample(size_t stride) override { return Ordered(keys_.Sample(by_, stride)); }
 
  private:
+  // The highest first.
+  std::span<const Key> Ordered(std::span<const Key> keys) {
+    if (!lowest_) return keys;
+    reversed_.assign(keys.begin(), keys.end());
+    for (Key& key : reversed_) key.value = -key.value;
+    return reversed_;
+  }
+
   CellKeys& keys_;
   QueueBy by_;
+  bool lowest_;
+  std::vector<Key> reversed_;
 };
 
 // Rows in an order: place(row), the lowest first.
@@ -90,13 +99,15 @@ TrialList ByScore(const Tried& t, KeyKind kind) {
   CellKeys keys(t.c, t.cells.list, kind);
   // Over the chosen, shares sum to one in every row.
   const bool shares = kind == KeyKind::kSoftmaxChosen || kind == KeyKind::kShareOfChosen;
-  for (Priority priority : {Priority::kOwnScore, Priority::kBestOfRow, Priority::kSumOfRow}) {
-    if (priority != Priority::kOwnScore && t.c.top_k == 1) continue;
-    if (priority == Priority::kSumOfRow && shares) continue;
-    ScoreKeys source(keys, priority);
+  for (Priority priority :
+       {Priority::kOwnScore, Priority::kBestOfRow, Priority::kSumOfRow, Priority::kLowestScore}) {
     for (bool rank_first : {false, true}) {
-      if (rank_first && !t.ranks) continue;
-      t.Try(source, {.priority = priority, .key = kind, .rank_first = rank_first}, out);
+      const RankedReplay replay{.priority = priority, .key = kind, .rank_first = rank_first};
+      if (!replay.by_own_score() && t.c.top_k == 1) continue;
+      if (priority == Priority::kSumOfRow && shares) continue;
+      if (rank_first && (!t.ranks || priority == Priority::kLowestScore)) continue;
+      ScoreKeys source(keys, replay);
+      t.Try(source, replay, out);
     }
   }
   return out;
@@ -145,12 +156,48 @@ TrialList ByZigzag(const Tried& t) {
   return out;
 }
 
+// In no sequence does a later token come before an earlier one.
+template <typename PlaceOfRow>
+bool KeepsTime(const Sequences& sequences, const TimeQueue& queue, PlaceOfRow place) {
+  std::vector<double> last(sequences.length.size(), -HUGE_VAL);
+  return std::all_of(queue.order.begin(), queue.order.end(), [&](int32_t t) {
+    const auto row = static_cast<size_t>(t);
+    double& before = last[static_cast<size_t>(sequences.number[row])];
+    const bool later = place(row) > before;
+    before = place(row);
+    return later;
+  });
+}
+
+// ... and in that of lanes: every so many rows, or positions, first those of the first lane.
+void ByLanes(const Tried& t, const Sequences& sequences, const TimeQueue& queue,
+             const std::vector<int32_t>& place, TrialList& out) {
+  for (const int64_t lanes : {2, 4, 8, 16, 32}) {
+    for (const bool positions : {true, false}) {
+      const auto lane_place = [&](size_t row) {
+        const int64_t number = positions ? t.c.position[row] : place[row];
+        return static_cast<double>((number % lanes + lanes) % lanes) * 4294967296.0 +
+               static_cast<double>(place[row]);
+      };
+      if (KeepsTime(sequences, queue, lane_place)) continue;
+      PlaceKeys keys(t.c, t.cells, lane_place);
+      t.Try(keys,
+            {.priority = Priority::kPlace,
+             .order = absl::StrCat(queue.name, ", ", lanes,
+                                   positions ? " lanes of positions" : " lanes of rows")},
+            out);
+    }
+  }
+}
+
 TrialList ByQueues(const Tried& t, const std::vector<TimeQueue>& queues) {
   TrialList by_rank, last_first;
+  const Sequences sequences = NumberSequences(t.c);
   for (const TimeQueue& queue : queues) {
     const std::vector<int32_t> place = PlacesIn(queue);
     if (t.ranks) ByRank(t, queue, place, by_rank);
     ByLastFirst(t, queue, place, last_first);
+    ByLanes(t, sequences, queue, place, last_first);
   }
   std::move(last_first.begin(), last_first.end(), std::back_inserter(by_rank));
   return by_rank;
@@ -201,6 +248,8 @@ std::string RankedReplay::Describe() const {
   switch (priority) {
     case Priority::kOwnScore:
       return absl::StrCat("drop by score (", KeyName(key), rank, ")");
+    case Priority::kLowestScore:
+      return absl::StrCat("drop by score, the lowest first (", KeyName(key), ")");
     case Priority::kBestOfRow:
       return absl::StrCat("batch-prioritised routing (by a token's best of ", KeyName(key), rank,
                           ")");
@@ -212,6 +261,12 @@ std::string RankedReplay::Describe() const {
   }
   if (!rank_first) return absl::StrCat("first come first served out of time order (", order, ")");
   return absl::StrCat("a queue of all first choices before all second ones (", order, " order)");
+}
+
+QueueBy ByOf(const RankedReplay& replay) {
+  return replay.by_own_score()                     ? QueueBy::kChoice
+         : replay.priority == Priority::kBestOfRow ? QueueBy::kBestOfRow
+                                                   : QueueBy::kSumOfRow;
 }
 
 double ExactCountBits(double n, double count) {

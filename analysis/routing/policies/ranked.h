@@ -7,17 +7,20 @@
 #include <vector>
 
 #include "analysis/routing/call/call.h"
+#include "analysis/routing/policies/cell_keys.h"
 #include "analysis/routing/policies/queue.h"
+#include "analysis/routing/policies/stored.h"
 
 namespace plumbline::rules {
 
 // How a policy that ranks each cell's candidates fares on the refusing cells.
 struct RankedReplay {
   enum class Priority {
-    kOwnScore,   // the choice's own key
-    kBestOfRow,  // the row's best key: tokens queue by their best score (batch-prioritised)
-    kSumOfRow,   // the sum of the row's keys over its choices
-    kPlace,      // the row's place in a queue
+    kOwnScore,     // the choice's own key
+    kLowestScore,  // the same, the lowest first
+    kBestOfRow,    // the row's best key: tokens queue by their best score (batch-prioritised)
+    kSumOfRow,     // the sum of the row's keys over its choices
+    kPlace,        // the row's place in a queue
   };
   Priority priority = Priority::kOwnScore;
   KeyKind key = KeyKind::kRecorded;
@@ -29,6 +32,11 @@ struct RankedReplay {
   double luck_bits = 0;  // that refusals of the token's own would have left exactly what was kept
   double share = 0;      // of the choices looked at, as the policy says
   std::string order;     // kPlace: the queue; in time order where rank_first
+  StoredNumbers stored;  // exact: the table that gives the same
+  // Own keys decide, from either end.
+  bool by_own_score() const {
+    return priority == Priority::kOwnScore || priority == Priority::kLowestScore;
+  }
   // kOwnScore, exact: cells (index in Saturation::cells) that refused a choice with exactly the key
   // of their lowest admission.
   std::vector<size_t> tied_cells;
@@ -37,6 +45,9 @@ struct RankedReplay {
       const;  // "drop by score (softmax)", "a rank-major queue (seq-major order)"
   bool by_score() const { return priority != Priority::kPlace; }
 };
+
+// What of a row a replay by score queues it by.
+QueueBy ByOf(const RankedReplay& replay);
 
 // KeyKinds that can have ranked the refused: not probabilities that are zero because of the
 // refusal.

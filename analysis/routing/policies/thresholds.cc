@@ -216,16 +216,10 @@ StoredThresholds ThresholdsOfMap(const RoutingCase& c, const std::vector<uint8_t
   return tester.Judge();
 }
 
-QueueBy ByOf(const RankedReplay& replay) {
-  using Priority = RankedReplay::Priority;
-  return replay.priority == Priority::kOwnScore    ? QueueBy::kChoice
-         : replay.priority == Priority::kBestOfRow ? QueueBy::kBestOfRow
-                                                   : QueueBy::kSumOfRow;
-}
-
 StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& replay) {
   if (!replay.by_score() || replay.rank_first) return {};
   constexpr int32_t kBetweenLooks = 4096;
+  const bool lowest = replay.priority == RankedReplay::Priority::kLowestScore;
   RowKeyReader reader(c, replay.key);
   Tester tester(c);
   for (int32_t t = 0; t < c.tokens; ++t) {
@@ -233,8 +227,11 @@ StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& r
     if (!Known(c, t)) continue;
     const std::vector<Key>& keys = reader.Keys(t);
     const std::span<const Choice> row = c.ChoicesOf(t);
-    for (size_t i = 0; i < row.size(); ++i)
-      tester.Add(t, row[i].expert, QueueKey(keys, i, ByOf(replay)), row[i].kept);
+    for (size_t i = 0; i < row.size(); ++i) {
+      Key key = QueueKey(keys, i, ByOf(replay));
+      if (lowest) key.value = -key.value;
+      tester.Add(t, row[i].expert, key, row[i].kept);
+    }
   }
   return tester.Judge();
 }
@@ -266,7 +263,7 @@ std::vector<Key> QueueKeys(const RoutingCase& c, const std::vector<int32_t>& cho
 
 }  // namespace
 
-bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by) {
+bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by, bool lowest) {
   constexpr size_t kBeside = 8;
   // Of a million choices the first cells tell as much as all.
   constexpr int64_t kEnoughChoices = 1 << 17, kFewestCells = 8;
@@ -288,7 +285,8 @@ bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy
     for (size_t n = cells.begin[i]; n < cells.begin[i + 1]; ++n) {
       const auto choice = static_cast<size_t>(cells.choices[n]);
       if (std::isfinite(keys[n].value))
-        (c.choices[choice].kept ? kept : refused).push_back(keys[n].value);
+        (c.choices[choice].kept ? kept : refused)
+            .push_back(lowest ? -keys[n].value : keys[n].value);
     }
     // At the ends of a cell gaps grow by themselves.
     if (kept.size() <= kBeside || refused.size() <= kBeside) continue;

@@ -27,8 +27,6 @@ struct StoredThresholds {
 StoredThresholds ThresholdsOfMap(const RoutingCase& c, const std::vector<uint8_t>& taken,
                                  const KeyReader& reader);
 // Of choices that were kept or refused, by the key of a replay.
-// What of a row a replay by score queues it by.
-QueueBy ByOf(const RankedReplay& replay);
 StoredThresholds ThresholdsOfChoices(const RoutingCase& c, const RankedReplay& replay);
 
 // Tokens come in kinds, each as often as the others or a multiple of it, or as often in every
@@ -38,7 +36,8 @@ bool CountsFollowStructure(const RoutingCase& c);
 
 // Full experts cut where their candidates' keys leave a gap far wider than those beside it: scores
 // that have learned which tokens to take, not places that ran out.
-bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by);
+// `lowest`: the lowest are kept.
+bool CutsInGaps(const RoutingCase& c, const Saturation& s, KeyKind kind, QueueBy by, bool lowest);
 
 // The scores of the experts a token holds lie above zero, those of all others do not: a threshold
 // that nobody fits (ReLU routing; with the stored thresholds as bias, adaptive gating). False where

@@ -130,6 +130,49 @@ Candidate CandidateOf(const RankedReplay& replay, const Choice& choice, const Ke
   return {replay.rank_first ? choice.rank : int16_t{0}, choice.kept, key.value, key.tolerance};
 }
 
+// The table of numbers that would give what a policy gives; told cell by cell.
+class StoredTable {
+ public:
+  StoredTable(const RankedReplay& replay, const RoutingCase& c)
+      : by_score_(replay.by_score()),
+        rank_first_(replay.rank_first),
+        ranks_(static_cast<size_t>(rank_first_ ? c.top_k : 1)),
+        numbers_(replay.Describe(), static_cast<size_t>(c.experts) * ranks_) {}
+
+  void Add(int32_t expert, const std::vector<Candidate>& cell) {
+    const size_t first = static_cast<size_t>(expert) * ranks_;
+    by_score_ ? AddBars(first, cell) : AddCounts(first, cell);
+  }
+  StoredNumbers Take() { return std::move(numbers_); }
+
+ private:
+  size_t RankOf(const Candidate& x) const {
+    return rank_first_ ? std::min(static_cast<size_t>(std::max<int16_t>(x.rank, 0)), ranks_ - 1)
+                       : 0;
+  }
+  void AddBars(size_t first, const std::vector<Candidate>& cell) {
+    for (const Candidate& x : cell) {
+      const size_t entry = first + RankOf(x);
+      x.kept ? numbers_.AtMost(entry, x.value + x.tolerance)
+             : numbers_.AtLeast(entry, x.value - x.tolerance);
+    }
+  }
+  // How many of a choice rank are kept; of a queue out of order, how many are refused.
+  void AddCounts(size_t first, const std::vector<Candidate>& cell) {
+    std::vector<double> kept(ranks_, 0), refused(ranks_, 0);
+    for (const Candidate& x : cell) ++(x.kept ? kept : refused)[RankOf(x)];
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      const double number = rank_first_ ? kept[rank] : refused[rank];
+      numbers_.AtLeast(first + rank, number);
+      if (refused[rank] > 0) numbers_.AtMost(first + rank, number);
+    }
+  }
+
+  bool by_score_, rank_first_;
+  size_t ranks_;
+  StoredNumbers numbers_;
+};
+
 // Where the first cell is large, some of its candidates refute most policies. True: refuted, and
 // `share` is theirs.
 bool RefutedBySample(const RoutingCase& c, const RefusingCells& cells, KeySource& keys,
@@ -163,6 +206,7 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
   size_t seen = 0;
   std::vector<Candidate> cell;
   std::vector<Choice> scratch;
+  StoredTable stored(out, c);
   for (size_t i = 0; i < cells.cells() && (out.exact || seen <= kEnough); ++i) {
     const std::span<const Choice> choices = cells.Candidates(c, i, scratch);
     const std::span key = keys.Cell(i, out.exact);
@@ -178,8 +222,10 @@ Trial TryPolicy(const RoutingCase& c, const RefusingCells& cells, KeySource& key
       out.tied_cells.push_back(cells.list.cell[i]);
     }
     trial.evidence[choices.front().expert].Add(cell, result, cells.fresh[i] != 0);
+    if (out.exact) stored.Add(choices.front().expert, cell);
   }
   out.share = static_cast<double>(agree) / static_cast<double>(std::max<size_t>(seen, 1));
+  if (out.exact) out.stored = stored.Take();
   return trial;
 }
 
@@ -188,7 +234,7 @@ std::vector<RankedReplay> Weigh(
     std::vector<Trial> trials) {  // NOLINT(performance-unnecessary-value-param)
   std::set<int32_t> thresholds;
   for (const auto& [replay, evidence] : trials) {
-    const bool own = replay.priority == Priority::kOwnScore && !replay.rank_first;
+    const bool own = replay.by_own_score() && !replay.rank_first;
     for (const auto& [expert, of] : evidence) {
       const bool tells = of.best().raw_bits > of.best().tie_bits;
       if (own && replay.exact && tells && of.one_threshold()) thresholds.insert(expert);

@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "analysis/product/replay.h"
+#include "base/block_formats.h"
+#include "base/half.h"
 #include "tests/agent/core/observed_run.h"
 
 namespace plumbline::agent {
@@ -106,6 +111,181 @@ TEST(Observe, ProductsKeepNothingAtStepsWithoutSamples) {
   }
   EXPECT_GE(sampled, 1);
   EXPECT_GE(bare, 1);
+}
+
+// ---- scales -------------------------------------------------------------------------------------
+
+std::vector<uint8_t> AsE4M3(const std::vector<float>& values) {
+  std::vector<uint8_t> bytes;
+  for (const float x : values) bytes.push_back(FloatToE4M3(x));
+  return bytes;
+}
+
+// A product of e4m3 factors in blocks of 32 whose sums are scaled as they are added in f32, and
+// multiplied by one factor; as it was computed. Scales are powers of two, as e8m0 codes.
+struct Scaled {
+  static constexpr int64_t kRows = 40, kInner = 256, kColumns = 36, kBlock = 32, kBlocks = 8;
+  std::vector<uint8_t> a, w;              // w [N, K]
+  std::vector<uint8_t> a_scale, b_scale;  // [M, B] and [B, N]
+  std::vector<float> d;
+  float factor = 0.3f;
+
+  Scaled() {
+    const Multiplied p(kRows, kInner, kColumns);
+    a = AsE4M3(p.a);
+    w = AsE4M3(p.w);
+    for (int64_t i = 0; i < kRows * kBlocks; ++i)
+      a_scale.push_back(static_cast<uint8_t>(122 + i * 7 % 9));
+    for (int64_t i = 0; i < kBlocks * kColumns; ++i)
+      b_scale.push_back(static_cast<uint8_t>(123 + i * 5 % 8));
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t j = 0; j < kColumns; ++j) d.push_back(Element(i, j));
+  }
+
+  float Element(int64_t i, int64_t j) const {
+    float sum = 0;
+    for (int64_t k = 0; k < kInner; ++k) {
+      const auto at = [&](const std::vector<uint8_t>& x, int64_t row) {
+        return E4M3ToFloat(x[static_cast<size_t>(row * kInner + k)]);
+      };
+      const int64_t block = k / kBlock;
+      const double s = E8M0Value(a_scale[static_cast<size_t>(i * kBlocks + block)]) *
+                       E8M0Value(b_scale[static_cast<size_t>(block * kColumns + j)]);
+      sum += at(a, i) * at(w, j) * static_cast<float>(s);
+    }
+    return factor * sum;
+  }
+
+  // As the trainer hands it over, with what of it is said.
+  plumbline_status_t Observe(Recorded& r, const std::function<void(plumbline_matmul_t&)>& say) {
+    const Tensor left(a.data(), kE4M3, {kRows, kInner}), out(d.data(), {kRows, kColumns});
+    const Tensor weight(w.data(), kE4M3, {kColumns, kInner});
+    const Tensor of_a(a_scale.data(), {kRows, kBlocks}), of_b(b_scale.data(), {kBlocks, kColumns});
+    int64_t shape[2] = {kInner, kColumns}, strides[2] = {1, kInner};
+    DLTensor b = *weight.get();
+    b.shape = shape;
+    b.strides = strides;
+    plumbline_matmul_t call = PLUMBLINE_MATMUL_INIT;
+    call.a = left.get();
+    call.b = &b;
+    call.d = out.get();
+    call.a_scale = of_a.get();
+    call.b_scale = of_b.get();
+    call.scale = static_cast<double>(factor);
+    call.scale_format = "e8m0";
+    call.block = kBlock;
+    say(call);
+    r.run->StepBegin(3);
+    const plumbline_status_t status = r.run->ObserveMatmul(r.matmul, 3, call, &r.error);
+    r.run->StepEnd(3);
+    return status;
+  }
+};
+
+// Scales of blocks and one of the product, from the ABI's struct to a record that names the sum.
+TEST(Observe, ScaledProductsAreNamedByWhatIsKept) {
+  TempFolder dir;
+  Recorded r(dir.path());
+  Scaled p;
+  ASSERT_EQ(p.Observe(r, [](plumbline_matmul_t&) {}), PLUMBLINE_OK) << r.error.text;
+  const auto all = r.Close(dir.path());
+  ASSERT_EQ(all.size(), 1u);
+  const v1::Matmul& m = all[0].matmul();
+  EXPECT_EQ(m.config().scale(), static_cast<double>(p.factor));
+  EXPECT_EQ(m.config().block(), 32u);
+  EXPECT_EQ(m.config().scale_format(), "e8m0");
+  EXPECT_EQ(m.config().output_rounding(), "");
+  const std::vector<float> kept = Data<float>(m.sample().a_scale());
+  ASSERT_EQ(kept.size(), 32u * 8u);
+  for (const float s : kept) EXPECT_TRUE(s >= std::exp2(-5.0f) && s <= std::exp2(3.0f)) << s;
+  const auto c = rules::DecodeMatmul(m);
+  ASSERT_TRUE(c.ok()) << c.status();
+  const rules::MatmulReplay replay = rules::ReplayMatmul(*c);
+  EXPECT_TRUE(replay.explained()) << replay.Words();
+  EXPECT_EQ(replay.matches, 64);
+  EXPECT_EQ(replay.name, "sequential");
+}
+
+// Tiles: 128 rows of a share their scales, 4 columns of b theirs.
+TEST(Observe, ScalesOfTilesReachEachRow) {
+  TempFolder dir;
+  Recorded r(dir.path());
+  Scaled p;
+  const std::vector<float> of_tiles(8, 0.25f);
+  std::vector<float> of_columns;
+  for (int i = 0; i < 8 * 9; ++i) of_columns.push_back(std::exp2(static_cast<float>(i % 9)));
+  const Tensor a_scale(of_tiles.data(), {1, 8}), b_scale(of_columns.data(), {8, 9});
+  ASSERT_EQ(p.Observe(r,
+                      [&](plumbline_matmul_t& call) {
+                        call.a_scale = a_scale.get();
+                        call.b_scale = b_scale.get();
+                        call.scale_format = nullptr;
+                        call.a_tile = 128;
+                        call.b_tile = 4;
+                      }),
+            PLUMBLINE_OK)
+      << r.error.text;
+  const auto all = r.Close(dir.path());
+  ASSERT_EQ(all.size(), 1u);
+  const auto c = rules::DecodeMatmul(all[0].matmul());
+  ASSERT_TRUE(c.ok()) << c.status();
+  for (int i = 0; i < c->samples; ++i) {
+    const uint64_t column = c->offsets[static_cast<size_t>(i)] % Scaled::kColumns;
+    EXPECT_EQ(c->AScale(i, 3), 0.25);
+    EXPECT_EQ(c->BScale(i, 3), std::exp2(static_cast<double>((3 * 9 + column / 4) % 9)));
+  }
+}
+
+// Of one tensor each, in one element; and a store that rounds at random.
+TEST(Observe, ScalesOfTensorsAndAStochasticStore) {
+  TempFolder dir;
+  Recorded r(dir.path());
+  Scaled p;
+  const float half = 0.5f, three = 3;
+  const Tensor a_scale(&half, {1}), b_scale(&three, {1});
+  ASSERT_EQ(p.Observe(r,
+                      [&](plumbline_matmul_t& call) {
+                        call.a_scale = a_scale.get();
+                        call.b_scale = b_scale.get();
+                        call.scale_format = nullptr;
+                        call.block = 0;
+                        call.output_rounding = "stochastic";
+                      }),
+            PLUMBLINE_OK)
+      << r.error.text;
+  const auto all = r.Close(dir.path());
+  ASSERT_EQ(all.size(), 1u);
+  const v1::Matmul& m = all[0].matmul();
+  EXPECT_EQ(m.config().output_rounding(), "stochastic");
+  EXPECT_EQ(Data<float>(m.sample().a_tensor_scale()), std::vector<float>{0.5f});
+  EXPECT_EQ(Data<float>(m.sample().b_tensor_scale()), std::vector<float>{3.0f});
+  EXPECT_FALSE(m.sample().has_a_scale());
+}
+
+TEST(Observe, ScalesThatAreNoneAreRefusedByName) {
+  struct Mistake {
+    const char* said;
+    std::function<void(plumbline_matmul_t&)> make;
+  };
+  const std::vector<float> few(3, 1.0f);
+  const Tensor wrong(few.data(), {3, 1});
+  const Mistake mistakes[] = {
+      {"scale_format", [](auto& c) { c.scale_format = "e3m2"; }},
+      {"scale_format", [](auto& c) { c.scale_format = nullptr; }},  // of u8 it must be said
+      {"output_rounding", [](auto& c) { c.output_rounding = "up"; }},
+      {"a_scale", [&](auto& c) { c.a_scale = wrong.get(); }},
+      {"b_scale", [&](auto& c) { c.b_scale = wrong.get(); }},
+      {"scale", [](auto& c) { c.scale = INFINITY; }},
+      {"block", [](auto& c) { c.block = uint64_t{1} << 40; }},
+  };
+  for (const Mistake& mistake : mistakes) {
+    TempFolder dir;
+    Recorded r(dir.path());
+    Scaled p;
+    EXPECT_EQ(p.Observe(r, mistake.make), PLUMBLINE_INVALID_ARGUMENT) << mistake.said;
+    EXPECT_NE(std::string(r.error.text).find(mistake.said), std::string::npos) << r.error.text;
+    EXPECT_TRUE(r.Close(dir.path()).empty());
+  }
 }
 
 }  // namespace

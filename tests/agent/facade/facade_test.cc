@@ -130,6 +130,10 @@ TEST(Facade, TensorsFromCpp) {
                         "update layers.3.w/update step=3 optimizer=sgd lr=0.1 beta2=nan eps=nan "
                         "decay=nan eps_dtype=0 count=0 before=2:32[2,3]91 after=2:32[2,3]91 "
                         "intended=2:32[2,3]91|",
+                        "matmul up/matmul step=3 declared=0 input_format=e4m3 a=2:32[2,3]91 "
+                        "b=2:32[2,3]91 d=2:32[2,3]91 scale=0.5 a_scale=1:8[2,1]380 "
+                        "b_scale=1:8[2,1]380 block=32 tiles=128,2 scale_format=e8m0 "
+                        "output_rounding=stochastic|",
                         // Elements 3 and 5 of 1 ... 6, before and after they were doubled.
                         "reduction gradients/sum step=3| input=2:32[2]16 output=2:32[2]32 "
                         "offsets=1:64[2]13",

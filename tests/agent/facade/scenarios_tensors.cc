@@ -174,6 +174,17 @@ void CppTensors() {
     REQUIRE(update.ObserveUpdate({.before = weights, .after = weights, .intended = weights},
                                  {.optimizer = "sgd", .lr = 0.1}) == PLUMBLINE_OK);
   }
+  const uint8_t exponents[2] = {120, 130};
+  const plumbline::Tensor blocks(exponents, {2, 1});
+  REQUIRE(run.MatmulSite("up").ObserveMatmul(
+              {.a = weights, .b = weights, .d = weights, .a_scale = blocks, .b_scale = blocks},
+              {.input_format = "e4m3",
+               .scale = 0.5,
+               .scale_format = "e8m0",
+               .output_rounding = "stochastic",
+               .block = 32,
+               .a_tile = 128,
+               .b_tile = 2}) == PLUMBLINE_OK);
   plumbline::SampledReduction sums(gradients, plumbline::Tensor(g, {n}));
   for (float& x : g) x *= 2;  // all-reduce, in place
   REQUIRE(sums.Done({.group_size = 8, .group_rank = 1}) == PLUMBLINE_OK);

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <random>
 
+#include "analysis/collective/errors.h"
+#include "analysis/statistics/bias_stream.h"
 #include "base/half.h"
 
 namespace plumbline::rules {
@@ -68,6 +71,59 @@ TEST(SumLikeness, ClippedValuesAreNoSums) {
   for (double& y : made.c.output) y = std::clamp(y, -1.0, 1.0);
   EXPECT_FALSE(made.Judged().Explains(-20, 5));
   EXPECT_EQ(made.Judged().Excuse().find("clipped: "), 0u) << made.Judged().Excuse();
+}
+
+// Sums toward zero of 256 cancelling addends span so much that good sums lie among them, cut or
+// not: the way must also put them where they are.
+TEST(SumLikeness, ASpanThatHoldsAnythingAccusesNobody) {
+  int biased = 0;
+  for (const double share : {0.2, 0.33, 0.6}) {
+    Made made(256, 128, 0);
+    std::mt19937_64 random(3);
+    std::normal_distribution<double> normal;
+    for (double& x : made.c.inputs) x = RoundToFormat(normal(random), DType::kBF16);
+    double largest = 0;
+    for (int i = 0; i < made.c.samples; ++i) {
+      double sum = 0;
+      for (int r = 0; r < made.c.ranks; ++r) sum += made.c.input(r, i);
+      made.c.output[static_cast<size_t>(i)] = RoundToFormat(sum, DType::kBF16);
+      largest = std::max(largest, std::fabs(sum));
+    }
+    for (double& y : made.c.output)
+      y = RoundToFormat(std::clamp(y, -share * largest, share * largest), DType::kBF16);
+    BiasStream stream(1e-6);
+    stream.Add(ErrorsOfOutputs(made.c), std::nullopt);
+    EXPECT_LT(stream.mean(), 0);
+    if (stream.interval_side() == BiasSide::kNone) continue;  // too few are cut to be called biased
+    EXPECT_FALSE(made.Judged().Explains(stream.mean(), stream.half_width())) << share;
+    EXPECT_EQ(made.Judged().Excuse().find("clipped: "), 0u) << made.Judged().Excuse();
+    ++biased;
+  }
+  EXPECT_GE(biased, 2);
+}
+
+TEST(SumLikeness, ResultsOnACoarserGridWereStoredOnIt) {
+  Made made(512, 128, 1, RoundingMode::kTowardZero);
+  EXPECT_TRUE(made.Judged().Explains(-60, 40)) << made.Judged().Excuse();
+  for (double& y : made.c.output) y = RoundToFormat(y, DType::kE5M2, RoundingMode::kTowardZero);
+  EXPECT_FALSE(made.Judged().Explains(-60, 40));
+  EXPECT_EQ(made.Judged().Excuse().find("stored-narrower: "), 0u) << made.Judged().Excuse();
+}
+
+// Groups of eight neighbours in f32, and then toward zero one after the other.
+TEST(SumLikeness, GroupsThatAreSummedWellFirstAreKnown) {
+  Made made(256, 128, 1);
+  for (int i = 0; i < made.c.samples; ++i) {
+    double sum = 0;
+    for (int g = 0; g < made.c.ranks; g += 8) {
+      double group = 0;
+      for (int r = g; r < g + 8; ++r) group += made.c.input(r, i);
+      sum = RoundToFormat(sum + group, DType::kBF16, RoundingMode::kTowardZero);
+    }
+    made.c.output[static_cast<size_t>(i)] = sum;
+  }
+  EXPECT_TRUE(made.Judged().Explains(-8, 5));
+  EXPECT_NE(made.Judged().Words(-8, 5).find("groups of 8 in f32"), std::string::npos);
 }
 
 TEST(SumLikeness, OneFactorIsNamed) {

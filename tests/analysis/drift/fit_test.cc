@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <random>
+#include <vector>
 
 namespace plumbline::rules {
 namespace {
@@ -56,6 +58,91 @@ TEST(ClusteredSlope, LevelHoldsWhereTokensShareTheirNoise) {
     beyond += std::fabs(slope.Fit().z()) > 1.96;
   }
   ExpectLevel(beyond, kRuns);
+}
+
+// Tokens of many sequences through `contexts` contexts, each of which has a shift and a slope of
+// its own: what sequences alone make of it, and with the contexts told apart.
+struct ManyTimes {
+  ClusteredSlope with, without;
+  ClusteredMean mean;
+};
+ManyTimes ThroughContexts(std::mt19937_64& engine, int contexts) {
+  std::normal_distribution<double> normal;
+  std::vector<double> shift, slope;
+  for (int c = 0; c < contexts; ++c) {
+    shift.push_back(normal(engine));
+    slope.push_back(normal(engine));
+  }
+  ManyTimes out;
+  for (int i = 0; i < 100 * 20; ++i) {
+    const size_t c = engine() % shift.size();
+    const double x = normal(engine), y = shift[c] + slope[c] * x + 0.1 * normal(engine);
+    const ContextKey key = ContextKeyOf(c + 1);
+    out.with.Add(x, y, key);
+    out.without.Add(x, y);
+    out.mean.Add(y, key);
+    if (i % 20 != 19) continue;
+    out.with.EndSequence();
+    out.without.EndSequence();
+    out.mean.EndSequence();
+  }
+  return out;
+}
+
+// The contexts' noise has no slope and no mean: five deviations are as good as never seen, however
+// often the same few contexts come again. Over sequences alone they are, most of the time.
+TEST(ClusteredSlope, AContextThatComesAgainIsNoNewEvidence) {
+  std::mt19937_64 engine(16);
+  constexpr int kRuns = 500;
+  for (const int contexts : {12, 24, 64, 400}) {
+    int slopes = 0, means = 0, two = 0, alone = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      const ManyTimes fit = ThroughContexts(engine, contexts);
+      slopes += std::fabs(fit.with.Fit().z()) > 5;
+      means += std::fabs(fit.mean.z()) > 5;
+      two += std::fabs(fit.with.Fit().z()) > 2.6;
+      alone += std::fabs(fit.without.Fit().z()) > 5;
+    }
+    std::printf(
+        "%3d contexts: beyond 5 deviations %d slopes, %d means (over sequences %d); beyond "
+        "2.6 %d of %d\n",
+        contexts, slopes, means, alone, two, kRuns);
+    EXPECT_EQ(slopes + means, 0) << contexts;
+    EXPECT_LE(two, 0.02 * kRuns) << contexts;
+    if (contexts < 64) {
+      EXPECT_GT(alone, kRuns / 10) << contexts;
+    }
+  }
+}
+
+TEST(ClusteredSlope, OneContextSaysNothing) {
+  std::mt19937_64 engine(17);
+  const ManyTimes fit = ThroughContexts(engine, 1);
+  EXPECT_TRUE(std::isnan(fit.with.Fit().standard_error));
+  EXPECT_FALSE(std::fabs(fit.with.Fit().z()) > 5);
+  EXPECT_TRUE(std::isnan(fit.mean.standard_error()));
+  EXPECT_GT(std::fabs(fit.without.Fit().z()), 5);
+}
+
+// A slope that all contexts have is found as before.
+TEST(ClusteredSlope, AnHonestSlopeIsFoundThroughContexts) {
+  std::mt19937_64 engine(18);
+  std::normal_distribution<double> normal;
+  ClusteredSlope fit;
+  for (int i = 0; i < 100 * 20; ++i) {
+    const double x = normal(engine);
+    fit.Add(x, 0.1 * x + 0.1 * normal(engine), ContextKeyOf(engine() % 64 + 1));
+    if (i % 20 == 19) fit.EndSequence();
+  }
+  EXPECT_GT(fit.Fit().z(), 25);
+}
+
+TEST(StudentFactor, IsStudentsTail) {
+  // Quantiles of Student's law at 2.867e-7, one side: R's qt(pnorm(-5), df, lower = FALSE) / 5.
+  EXPECT_NEAR(StudentFactor(1e9), 1, 1e-6);
+  EXPECT_NEAR(StudentFactor(64), 1.11, 0.01);
+  EXPECT_NEAR(StudentFactor(32), 1.25, 0.02);
+  EXPECT_NEAR(StudentFactor(8), 3.5, 0.2);
 }
 
 TEST(ClusteredSlope, FindsTheLine) {

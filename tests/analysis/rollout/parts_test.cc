@@ -139,10 +139,11 @@ TEST(SamplerParts, OneWorkerOfFourIsFound) {
 // All parts together alarm as seldom as the pool alone would, however many there are.
 TEST(SamplerParts, TheLevelHoldsForManyWorkers) {
   for (const Columns& columns : kColumns) {
-    for (const int workers : {4, 16, 64}) {
+    for (const int workers : {4, 16, 64, -16}) {
       const int runs = Runs(40);
       RolloutSpec spec = With({.steps = 8, .length = 16, .noise = "fp8"}, columns);
-      spec.workers = spec.sequences = workers;
+      if (workers < 0) spec.contexts = 1;  // every token is of one context
+      spec.workers = spec.sequences = std::abs(workers);
       RolloutSimulator simulator(spec);
       int alarms[2] = {};
       for (int run = 1; run <= runs; ++run) {
@@ -155,8 +156,9 @@ TEST(SamplerParts, TheLevelHoldsForManyWorkers) {
         }
         for (int i : {0, 1}) alarms[i] += Found(tests[i], columns) != SamplerSide::kNone;
       }
-      std::printf("%-16s %2d workers, %d runs: at .05 %d, at .01 %d alarms\n", columns.name,
-                  workers, runs, alarms[0], alarms[1]);
+      std::printf("%-16s %2d workers%s, %d runs: at .05 %d, at .01 %d alarms\n", columns.name,
+                  std::abs(workers), workers < 0 ? " in one context" : "", runs, alarms[0],
+                  alarms[1]);
       for (int i : {0, 1}) {
         const double p = i == 0 ? .05 : .01;
         EXPECT_LE(alarms[i], runs * p + 4.3 * std::sqrt(runs * p * (1 - p)) + 1)

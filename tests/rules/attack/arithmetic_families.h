@@ -51,6 +51,8 @@ struct ArithmeticFamily {
 };
 
 std::vector<ArithmeticFamily> CleanCollectives();
+// Sound sums that something was done to between the recording and the collective.
+std::vector<ArithmeticFamily> AlteredCollectives();
 std::vector<ArithmeticFamily> CleanProducts();
 std::vector<ArithmeticFamily> CleanUpdates();
 std::vector<ArithmeticFamily> BrokenArithmetics();

@@ -45,19 +45,29 @@ bool IsTrue(const Attempt& attempt, v1::Level level) {
   return bias > (level == v1::LEVEL_ERROR ? 0.8 : 0.04);
 }
 
+bool IsAltered(const std::string& family) {
+  return family.starts_with("altered-") || family.starts_with("sometimes-");
+}
+
+Dice DiceOf(const std::string& family, int n, uint64_t seed) {
+  return Dice(1000 * static_cast<uint64_t>(n) + std::hash<std::string>()(family) % 997 +
+              1000003 * seed);
+}
+
 void Accuse(const std::vector<ArithmeticFamily>& families, int each, Count* count) {
   const EngineConfig config{.rules = {"precision/*"}};
   for (const ArithmeticFamily& family : families) {
     ++count->families;
     for (int n = 0; n < each; ++n) {
-      Dice dice(1000 * static_cast<uint64_t>(n) + std::hash<std::string>()(family.name) % 997 +
-                1000003 * Seed());
+      Dice dice = DiceOf(family.name, n, Seed());
       const Attempt attempt = family.make(dice);
       const Verdicts verdicts = VerdictsOn({attempt.batch}, config);
       ++count->recordings;
       std::string rule;
       const v1::Finding* worst = Worst(verdicts, "precision/", &rule, family.rule);
       if (worst == nullptr || worst->level() < v1::LEVEL_WARNING) continue;
+      // What was altered after it was recorded is not the sum of what was recorded.
+      if (IsAltered(family.name) && worst->cause().id() == "not-the-sum") continue;
       if (IsTrue(attempt, worst->level())) {
         ++count->true_ones;
         continue;
@@ -74,6 +84,7 @@ TEST(ArithmeticAttack, CleanOnesAreNoErrors) {
   const int each = Long() ? 30 : 2;
   Count count;
   Accuse(CleanCollectives(), each, &count);
+  Accuse(AlteredCollectives(), each, &count);
   Accuse(CleanProducts(), each, &count);
   Accuse(CleanUpdates(), each, &count);
   Accuse(PoisonedArithmetics(), each, &count);
@@ -83,6 +94,20 @@ TEST(ArithmeticAttack, CleanOnesAreNoErrors) {
   std::cout << count.recordings << " recordings of " << count.families << " arithmetics, "
             << count.errors << " errors, " << count.warnings << " warnings, " << count.true_ones
             << " biased and said to be\n";
+}
+
+// What longer runs of this attack found: 256 bf16 ranks whose clipped sums lay within what sums
+// toward zero span.
+TEST(ArithmeticAttack, ClippedValuesAreNoSumsTowardZero) {
+  const EngineConfig config{.rules = {"precision/*"}};
+  for (const ArithmeticFamily& family : CleanCollectives()) {
+    if (family.name != "values-clipped") continue;
+    Dice dice = DiceOf(family.name, 28, 11);
+    std::string rule;
+    const Verdicts verdicts = VerdictsOn({family.make(dice).batch}, config);
+    const v1::Finding* worst = Worst(verdicts, "precision/", &rule);
+    EXPECT_TRUE(worst == nullptr || worst->level() < v1::LEVEL_WARNING) << worst->explanation();
+  }
 }
 
 TEST(ArithmeticAttack, BrokenOnesAreFound) {

@@ -440,12 +440,30 @@ void AddCleanByQueue(std::vector<Family>& out) {
   out.insert(out.end(), families.begin(), families.end());
 }
 
+namespace {
+
+std::set<std::string> NamesOf(void (*add)(std::vector<Family>& out)) {
+  std::vector<Family> list;
+  add(list);
+  std::set<std::string> names;
+  for (const Family& family : list) names.insert(family.name);
+  return names;
+}
+
+}  // namespace
+
+std::set<std::string> CalibratedFamilies() { return NamesOf(AddCleanCalibrated); }
+std::set<std::string> LoadAwareFamilies() { return NamesOf(AddCleanByLoad); }
+
 const std::vector<Family>& CleanFamilies() {
   static const std::vector<Family> families = [] {
     std::vector<Family> list;
     AddCleanByScores(list);
     AddCleanByTables(list);
     AddCleanByQueue(list);
+    AddCleanByLoad(list);
+    AddCleanOfPapers(list);
+    AddCleanCalibrated(list);
     return list;
   }();
   return families;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,11 @@ struct Family {
 
 const std::vector<Family>& CleanFamilies();
 const std::vector<Family>& LeakingFamilies();
+// The clean ones whose stored numbers are those of the recorded text: that recording is a leaking
+// router's, bit for bit. They may be hints, never proofs.
+std::set<std::string> CalibratedFamilies();
+// Those that know their load.
+std::set<std::string> LoadAwareFamilies();
 
 // How much of a call gets into the recording, and how well.
 struct Recorder {

@@ -78,6 +78,15 @@ TEST(RolloutAttack, EveryGuiltyFamilyIsFound) {
   }
 }
 
+// What longer runs of this attack found.
+TEST(RolloutAttack, OneContextHasNoSlope) {
+  for (const InnocentRollout& family : InnocentRollouts()) {
+    if (family.name != std::string("one context")) continue;
+    for (const v1::Verdict& v : Judge(family.make(7)))
+      EXPECT_LT(v.finding().level(), v1::LEVEL_WARNING) << v.rule() << v.finding().explanation();
+  }
+}
+
 // Structured decoding: what the grammar leaves out is told as such where the record says that its
 // values are processed. Where it does not say so, the record fails, and nobody is accused of a
 // temperature or other ids; forced tokens alone cannot be told from padding.

@@ -148,6 +148,16 @@ v1::Batch LargeVocabulary(int seed) {
 v1::Batch OneContext(int seed) {
   return With(seed, [](auto& s) { s.contexts = 1; });
 }
+// What 2 to 26 contexts share comes again in every sequence.
+v1::Batch FewContexts(int seed) {
+  return With(seed, [seed](auto& s) {
+    s.contexts = 2 + 3 * (seed % 9);
+    s.steps = 24;
+    s.advantages = s.behaviour = seed % 2 == 0;
+    s.noise = seed % 4 < 2 ? "dense" : "fp8";
+    s.lag = seed % 3;
+  });
+}
 v1::Batch TinyBatches(int seed) {
   return With(seed, [](auto& s) {
     s.sequences = 1;
@@ -351,6 +361,7 @@ const std::vector<InnocentRollout>& InnocentRollouts() {
       {"two tokens", TwoTokens},
       {"large vocabulary", LargeVocabulary},
       {"one context", OneContext},
+      {"few contexts", FewContexts},
       {"tiny batches", TinyBatches},
       {"one-token sequences", OneTokenSequences},
       {"one long sequence", OneLongSequence},

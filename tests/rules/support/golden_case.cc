@@ -90,7 +90,8 @@ void Set(RoutingSpec& spec, const std::string& key, const std::string& value) {
        [&] {
          spec.pool = OneOf<PoolUnit>(value, {{"microbatch", PoolUnit::kMicrobatch},
                                              {"sequence", PoolUnit::kSequence},
-                                             {"chunk", PoolUnit::kChunk}});
+                                             {"chunk", PoolUnit::kChunk},
+                                             {"pack", PoolUnit::kPack}});
        }},
       {"recorded",
        [&] {

@@ -51,6 +51,34 @@ const char* Randomness(RouterPolicy policy) {
   }
 }
 
+// As the configuration of a router that refuses names it; of the others nothing is said.
+const char* StatedPolicy(RouterPolicy policy) {
+  switch (policy) {
+    case RouterPolicy::kScore:
+    case RouterPolicy::kScoreRankMajor:
+    case RouterPolicy::kPriority:
+    case RouterPolicy::kPriorityRankMajor:
+      return "score-capacity";
+    case RouterPolicy::kRankMajor:
+      return "rank-major-capacity";
+    case RouterPolicy::kRandomSelection:
+      return "random-capacity";
+    case RouterPolicy::kTieOrder:
+      return "tie-order-capacity";
+    case RouterPolicy::kExpertChoice:
+      return "expert-choice";
+    case RouterPolicy::kSequenceTopK:
+      return "sequence-top-k";
+    case RouterPolicy::kFifo:
+    case RouterPolicy::kZigzagFifo:
+    case RouterPolicy::kReverseFifo:
+    case RouterPolicy::kAtomicsRace:
+      return "fifo-capacity";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 bool SyntheticRouting::has_map() const {
@@ -101,6 +129,7 @@ void SyntheticRouting::FillConfig(v1::RoutingConfig& config) const {
     config.set_capacity_kind(v1::RoutingConfig::CAPACITY_DECLARED);
     config.set_capacity(static_cast<uint64_t>(Declared()));
   }
+  config.set_policy(StatedPolicy(spec_.policy));
   const bool own_unit = CutsBySequence(spec_.policy) || spec_.pool == PoolUnit::kSequence;
   if (spec_.pool_metadata && own_unit) config.set_pool(v1::RoutingConfig::POOL_SEQUENCE);
   if (spec_.pool_metadata && !own_unit && spec_.pool == PoolUnit::kMicrobatch)

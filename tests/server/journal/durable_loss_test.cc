@@ -194,10 +194,15 @@ TEST_F(DurableLossTest, ALimitOnFileSizesIsAFullDisk) {
   Start();
   Leak(63, 1, 2);
   const std::string http = HttpAddress(*server_);
-  LimitFiles(server_->process(), 100);  // bytes: no commit fits
+  LimitFiles(server_->process(), 1000);  // bytes: no commit fits
   AgentStream agent(*server_, 63, {source_}, 3);
   ASSERT_TRUE(agent.Send(LeakingStep(source_, 3), 3));
   EXPECT_TRUE(Eventually([&] { return HttpAnswer(http, "/healthz").find("HTTP/1.1 503") == 0; }));
+  // Whoever is called finds what it is, and what to do, where they look.
+  const std::string health = HttpAnswer(http, "/healthz");
+  EXPECT_THAT(health, HasSubstr("fits into no file: this process may write files of at most 1000 "
+                                "bytes (ulimit -f, LimitFSIZE= of the unit)"));
+  EXPECT_THAT(server_->process().errors(), HasSubstr("fits into no file"));
   EXPECT_TRUE(server_->process().running());
   EXPECT_LT(agent.acknowledged(), 3u);
   LimitFiles(server_->process(), RLIM_INFINITY);

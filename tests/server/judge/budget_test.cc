@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "server/process/memory_limit.h"
 #include "tests/server/chaos_agents.h"
 #include "tests/server/http_support.h"
+#include "tests/server/judge/audited.h"
 #include "tests/server/judge/made_room.h"
 
 namespace plumbline::test {
@@ -111,6 +113,46 @@ TEST_F(Budget, WhoHoldsMostClosesItsOldestStepsAndARestartDoesTheSame) {
   EXPECT_LE(Metric("plumbline_open_step_bytes"), 16.0 * kMiB);
   EXPECT_EQ(FindingsOf(*server_), found);
   EXPECT_FALSE(server_->Run("large")->has_quarantined());
+}
+
+// What was closed for want of room is in the journal, so an audit of the stored run closes the
+// same: rank 1, which comes when it is too late, is late there too, and nothing is joined there
+// that was not joined here.
+TEST_F(Budget, AnAuditOfARunThatMadeRoomFindsTheSame) {
+  Start("open_bytes = 16_777_216");
+  constexpr int64_t kSteps = 30;
+  uint64_t sequence[2] = {0, 0};
+  std::unique_ptr<AgentStream> agents[2];
+  for (uint32_t rank : {0u, 1u}) {
+    const v1::Source source = SourceOf("large", rank, 2);
+    agents[rank] =
+        std::make_unique<AgentStream>(*server_, 10 + rank, std::vector<v1::Source>{source});
+    ASSERT_TRUE(agents[rank]->Welcomed());
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      v1::Batch batch = OpenStep(source, step, rank == 0 ? 3000 : 5);
+      const v1::Batch leak = LeakingStep(source, step, "layers." + std::to_string(step % 4));
+      batch.mutable_evidence()->MergeFrom(leak.evidence());
+      agents[rank]->Send(batch, ++sequence[rank]);
+    }
+    ASSERT_TRUE(agents[rank]->Acknowledged(sequence[rank]));
+    ASSERT_TRUE(Eventually([&] { return Judged("large", kSteps); }));
+    ASSERT_THAT(MadeRoom(), testing::Not(testing::IsEmpty()));
+  }
+  for (uint32_t rank : {0u, 1u}) {
+    agents[rank]->Send(Goodbye(SourceOf("large", rank, 2), kSteps), ++sequence[rank]);
+    ASSERT_TRUE(agents[rank]->Acknowledged(sequence[rank]));
+  }
+  ASSERT_TRUE(IsOver(*server_, "large"));
+  const FoundIncidents live = FoundLive(*server_, "large");
+  EXPECT_TRUE(HasCause(live, "late-no-room"));
+  EXPECT_GE(live.size(), 2u) << "leaks too";
+  EXPECT_EQ(FoundByAudit(*server_, "large"), live);
+  Kill();
+  std::filesystem::remove_all(folder_.File("data/checkpoint"));
+  Start("open_bytes = 16_777_216");
+  ASSERT_TRUE(Settled());
+  EXPECT_TRUE(Eventually([&] { return FoundLive(*server_, "large") == live; }));
+  EXPECT_EQ(FoundByAudit(*server_, "large"), live);
 }
 
 // A journal that was written with more room: there is no event that makes any.

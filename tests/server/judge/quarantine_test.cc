@@ -6,9 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tests/server/chaos_agents.h"
+#include "tests/server/judge/audited.h"
 
 namespace plumbline::test {
 namespace {
@@ -33,6 +37,22 @@ class QuarantineTest : public testing::Test {
       Quarantine quarantine = Open();
       quarantine.At(entry, replaying);
       if (!run.empty()) quarantine.Begin(run);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+  }
+  // ... while it judges several, each on a thread of its own.
+  void DieOverSeveral(const std::vector<std::pair<std::string, uint64_t>>& runs) const {
+    const pid_t child = fork();
+    if (child == 0) {
+      Quarantine quarantine = Open();
+      for (const auto& [run, entry] : runs) {
+        std::thread([&quarantine, run = run, entry = entry] {
+          Quarantine::At(entry, false);
+          quarantine.Begin(run);
+        }).join();
+      }
       _exit(0);
     }
     int status = 0;
@@ -112,6 +132,40 @@ TEST_F(QuarantineTest, OneThatWasJudgedAgainIsBackUntilItIsReleased) {
     EXPECT_TRUE(quarantine.Release("bad").ok());
   }
   EXPECT_THAT(Held(), ElementsAre());
+}
+
+// Several were judged at one time: it may have been any of them.
+TEST_F(QuarantineTest, NobodyIsHeldForADeathThatMayHaveBeenOverAnother) {
+  for (int i = 0; i < 6; ++i) DieOverSeveral({{"bad", 17}, {"innocent", 12}});
+  EXPECT_THAT(Held(), ElementsAre());
+}
+
+TEST_F(QuarantineTest, WhoEndsTheProcessAloneAfterwardsIsHeldAndTheOthersAreNot) {
+  DieOverSeveral({{"bad", 17}, {"innocent", 12}});
+  Die("bad", 17, true);
+  EXPECT_THAT(Held(), ElementsAre());
+  Die("bad", 17, true);
+  EXPECT_THAT(Held(), ElementsAre("bad"));
+  Die("innocent", 12, true);
+  EXPECT_THAT(Held(), ElementsAre("bad"));
+}
+
+TEST_F(QuarantineTest, EachThreadSaysForItselfWhatItJudges) {
+  Quarantine quarantine = Open();
+  const std::string only = "mine";
+  Quarantine::Only(&only);
+  Quarantine::At(3, false);
+  EXPECT_FALSE(quarantine.Begin("theirs"));
+  ASSERT_TRUE(quarantine.Begin("mine"));
+  std::thread([&] {
+    Quarantine::At(9, false);
+    ASSERT_TRUE(quarantine.Begin("theirs"));
+    quarantine.End();
+    quarantine.Failed("theirs", "std::bad_alloc");
+  }).join();
+  quarantine.End();
+  Quarantine::Only(nullptr);
+  EXPECT_EQ(quarantine.Find("theirs")->entry(), 9u);
 }
 
 TEST_F(QuarantineTest, AFileThatIsDamagedIsSetAside) {
@@ -235,16 +289,12 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
   const auto check = [&] {
     Findings expected = FindingsOfJournal(folder_.File("data") + "/journal");
     Findings found;
-    v1::QuarantinedRun run;
-    run.set_run("bad");
-    const std::string own = Quarantine::VerdictOf(run).finding().fingerprint();
     EXPECT_TRUE(Eventually([&] {
       found = FindingsOf(*server_);
-      found.erase(own);
       return found == expected;
     })) << found.size()
         << " findings, expected " << expected.size();
-    EXPECT_EQ(found.size(), 2u);
+    EXPECT_EQ(found.size(), 3u);  // two leaks, and that it was in quarantine
   };
   check();
   server_->process().Signal(SIGKILL);
@@ -253,6 +303,37 @@ TEST_F(QuarantinedRun, IsJudgedAgainFromItsOldestEntryOnceTheCauseIsMended) {
   EXPECT_TRUE(Judged("bad", 9));
   EXPECT_FALSE(server_->Run("bad")->has_quarantined());
   check();
+}
+
+// Its incident follows from no evidence, so the journal has to say it: where the run is held, once
+// it has been judged again, and after restarts with a checkpoint and without.
+TEST_F(QuarantinedRun, IsToldOfByAnAuditAsItIsLive) {
+  DieOver();
+  ASSERT_TRUE(Eventually([&] { return HasCause(FoundLive(*server_, "bad"), "quarantined"); }));
+  EXPECT_TRUE(HasCause(FoundByAudit(*server_, "bad"), "quarantined"));
+  EXPECT_FALSE(HasCause(FoundByAudit(*server_, "good"), "quarantined")) << "is another run's";
+  SetFault("none");
+  ASSERT_EQ(Plumb({"runs", "--retry", "bad"}).status, 0);
+  {
+    const v1::Source source = SourceOf("bad");
+    AgentStream agent(*server_, StreamOf("bad"), {source}, 2);
+    agent.Send(LeakingStep(source, 2), 2);
+    agent.Send(Goodbye(source, 2), 3);
+    ASSERT_TRUE(agent.Acknowledged(3));
+  }
+  ASSERT_TRUE(IsOver(*server_, "bad"));
+  const FoundIncidents live = FoundLive(*server_, "bad");
+  EXPECT_GE(live.size(), 2u);
+  EXPECT_TRUE(HasCause(live, "quarantined"));
+  EXPECT_EQ(FoundByAudit(*server_, "bad"), live);
+  for (const bool without_checkpoint : {false, true}) {
+    server_->process().Signal(SIGKILL);
+    server_->process().Wait();
+    if (without_checkpoint) std::filesystem::remove_all(folder_.File("data/checkpoint"));
+    Start();
+    EXPECT_TRUE(Eventually([&] { return FoundLive(*server_, "bad") == live; }));
+    EXPECT_EQ(FoundByAudit(*server_, "bad"), live);
+  }
 }
 
 TEST_F(QuarantinedRun, ThatIsDroppedIsRefusedForGood) {

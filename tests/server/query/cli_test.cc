@@ -115,7 +115,8 @@ TEST_F(CliTest, AServerThatIsSlowToGreetIsNotADeadOne) {
 }
 
 TEST_F(CliTest, AnAddressNeedsAPort) {
-  for (const char* address : {"localhost", "127.0.0.1:99999", "127.0.0.1:", ":7433", "[::1]"}) {
+  for (const char* address :
+       {"localhost", "127.0.0.1:99999", "127.0.0.1:", ":7433", "[::1]", "http://127.0.0.1:7433"}) {
     const Ended runs = RunPlumb({"runs", "--server", address});
     EXPECT_EQ(runs.status, 2) << address;
     EXPECT_THAT(runs.errors, HasSubstr("expected an address HOST:PORT or unix:PATH, found \"" +

@@ -213,9 +213,10 @@ TEST_F(QueryServiceTest, SeriesOverTheWire) {
   audit::Client client(service.address());
   const auto columns = ColumnsOf({"loss", "layers.0/grad"});
   for (int64_t step = 0; step < 100; ++step) {
-    store_->BeginEntry(static_cast<uint64_t>(step) + 1);
-    Feed(store_.get(), "r", step, columns, {{0, 1}, {1.0 * step, 2.0, 3.0 * step, 4.0}, {}});
-    store_->EndEntry();
+    store_->Judged(static_cast<uint64_t>(step) + 1);
+    Feed(store_.get(), static_cast<uint64_t>(step) + 1, "r", step, columns,
+         {{0, 1}, {1.0 * step, 2.0, 3.0 * step, 4.0}, {}});
+    store_->EndEntry("r");
   }
   v1::QuerySeriesRequest request;
   request.set_run("r");

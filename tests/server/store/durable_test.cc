@@ -113,8 +113,8 @@ TEST_F(DurableStore, AStartWithoutAnEntryKeepsItsPlace) {
   Opened(At(path_)).reset();
   auto store = Opened(At(path_));
   EXPECT_EQ(store->held_entry(), trainer.entry());
-  store->BeginEntry(3);  // replayed
-  store->EndEntry();
+  store->Judged(3);  // replayed
+  store->EndEntry("r");
   ASSERT_TRUE(store->WaitFlushed(store->Flush(), kLong));
   EXPECT_EQ(store->held_entry(), trainer.entry());
   EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
@@ -183,7 +183,7 @@ TEST_F(DurableStore, DamageMetWhileServingIsNeverACrash) {
 TEST_F(DurableStore, KeepsGapsAndTheHistoryOfIncidents) {
   for (int again = 0; again < 2; ++again) {  // replayed: the same
     auto store = Opened(At(path_));
-    store->BeginEntry(1);
+    store->Judged(1);
     v1::Gap gap;
     gap.set_run("r");
     gap.set_attempt(1);

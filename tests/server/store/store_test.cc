@@ -64,9 +64,9 @@ void FeedLate(server::Store* store, uint64_t entry, int64_t step, uint32_t rank,
   series.columns = columns;
   series.rows = {&row, 1};
   series.late = true;
-  store->BeginEntry(entry);
-  store->AddSeries(series);
-  store->EndEntry();
+  store->Judged(entry);
+  store->AddSeries(entry, series);
+  store->EndEntry("r");
 }
 
 // Two ranks come back, each with what was closed over it, while the others go on.
@@ -83,9 +83,9 @@ TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
       truth[{"loss", rank, step}] = std::bit_cast<uint64_t>(value);
     };
     for (int64_t step = 0; step < kSteps; ++step) {
-      store->BeginEntry(++entry);
-      Feed(store.get(), "r", step, columns, {{0, 3}, {1.0, static_cast<double>(step)}, {}});
-      store->EndEntry();
+      store->Judged(++entry);
+      Feed(store.get(), entry, "r", step, columns, {{0, 3}, {1.0, static_cast<double>(step)}, {}});
+      store->EndEntry("r");
       enter(0, step, 1.0);
       enter(3, step, static_cast<double>(step));
       if (step < 400) continue;
@@ -104,9 +104,9 @@ TEST_F(StoreTest, WhatIsLateIsShownBesideTheRest) {
       EXPECT_EQ(Cells(Ask(store.get(), All())), truth);
     }
     // A later attempt has the say over all of it.
-    store->BeginEntry(++entry);
-    Feed(store.get(), "r", 50, columns, {{0}, {7.0}, {}}, 1);
-    store->EndEntry();
+    store->Judged(++entry);
+    Feed(store.get(), entry, "r", 50, columns, {{0}, {7.0}, {}}, 1);
+    store->EndEntry("r");
     v1::QuerySeriesRequest later = All();
     later.set_step_first(50);
     EXPECT_EQ(Cells(Ask(store.get(), later)).size(), 1u);

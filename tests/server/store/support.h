@@ -38,7 +38,7 @@ struct FedRows {
   std::vector<uint8_t> absent;  // bits; empty: none
 };
 
-inline void Feed(server::Store* store, const std::string& run, int64_t step,
+inline void Feed(server::Store* store, uint64_t entry, const std::string& run, int64_t step,
                  const std::shared_ptr<const rules::SeriesColumns>& columns, const FedRows& fed,
                  uint32_t attempt = 0, v1::Role role = v1::ROLE_TRAINER) {
   const size_t width = columns->sites.size();
@@ -54,7 +54,7 @@ inline void Feed(server::Store* store, const std::string& run, int64_t step,
   series.step = step;
   series.columns = columns;
   series.rows = rows;
-  store->AddSeries(series);
+  store->AddSeries(entry, series);
 }
 
 inline constexpr std::chrono::milliseconds kLong =
@@ -103,7 +103,7 @@ class Trainer {
 
   void Step(server::Store* store, Truth* truth, uint32_t attempt = 0) {
     step_ += random_() % 5 == 0 ? 1 + static_cast<int64_t>(random_() % 3) : 1;
-    store->BeginEntry(++entry_);
+    store->Judged(++entry_);
     for (size_t list = 0; list < lists_.size(); ++list) {
       if (list == 2 && random_() % 20 != 0) continue;
       FedRows fed;
@@ -118,7 +118,7 @@ class Trainer {
         fed.absent.resize((fed.values.size() + 7) / 8);
         for (uint8_t& bits : fed.absent) bits = static_cast<uint8_t>(random_() & random_());
       }
-      Feed(store, "r", step_, lists_[list], fed, attempt);
+      Feed(store, entry_, "r", step_, lists_[list], fed, attempt);
       for (size_t i = 0; i < fed.values.size(); ++i) {
         if (!fed.absent.empty() && (fed.absent[i / 8] >> (i % 8) & 1) != 0) continue;
         const v1::Site& site = lists_[list]->sites[i % width];
@@ -126,7 +126,7 @@ class Trainer {
         (*truth)[{name, fed.ranks[i / width], step_}] = std::bit_cast<uint64_t>(fed.values[i]);
       }
     }
-    store->EndEntry();
+    store->EndEntry("r");
   }
 
   void ResumeAt(int64_t step) { step_ = step - 1; }

@@ -11,40 +11,76 @@ namespace {
 
 using Clock = JudgeQueue::Clock;
 
-JudgeItem OfBytes(size_t bytes) {
+bool Add(JudgeQueue& queue, size_t bytes, std::function<void()> resume = nullptr,
+         const std::string& run = "r") {
+  const bool room = queue.Admit(run, bytes, std::move(resume));
   JudgeItem item;
   item.batch.bytes = bytes;
-  return item;
-}
-
-bool Add(JudgeQueue& queue, size_t bytes, std::function<void()> resume = nullptr) {
-  const bool room = queue.Admit(bytes, std::move(resume));
-  queue.Push(OfBytes(bytes));
+  item.payer = run;
+  queue.Push(std::move(item));
   return room;
 }
 
+// Takes the next one and begins it.
+JudgeQueue::Popped Take(JudgeQueue& queue, Clock::time_point until = Clock::now()) {
+  JudgeItem item;
+  const JudgeQueue::Popped popped = queue.Pop(until, &item);
+  if (popped == JudgeQueue::Popped::kItem) queue.Began(item);
+  return popped;
+}
+
 TEST(JudgeQueue, PausesItsSendersWhenFullAndLosesNothing) {
-  JudgeQueue queue(10000);
+  JudgeQueue queue(20000);
   int resumed = 0;
   EXPECT_TRUE(Add(queue, 9000, [&] { ++resumed; }));
   EXPECT_FALSE(Add(queue, 9000, [&] { ++resumed; }));
   EXPECT_FALSE(Add(queue, 9000, [&] { ++resumed; }));
   EXPECT_EQ(queue.size(), 3u);
-  JudgeItem item;
-  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(Take(queue), JudgeQueue::Popped::kItem);
   EXPECT_EQ(resumed, 0);
-  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
-  EXPECT_EQ(resumed, 0);  // 9000 of 10000: more than half
-  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(Take(queue), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(resumed, 2);  // 9512 of 20000: less than half
+  EXPECT_EQ(Take(queue), JudgeQueue::Popped::kItem);
   EXPECT_EQ(resumed, 2);
-  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kTimeout);
+  EXPECT_EQ(Take(queue), JudgeQueue::Popped::kTimeout);
 }
 
-TEST(JudgeQueue, CountsBatchesFromTheirAnnouncement) {
-  JudgeQueue queue(10000);
-  EXPECT_TRUE(queue.Admit(9000, [] {}));
-  EXPECT_FALSE(queue.Admit(9000, [] {}));
+TEST(JudgeQueue, CountsBatchesFromTheirAnnouncementUntilTheyAreBegun) {
+  JudgeQueue queue(20000);
+  EXPECT_TRUE(queue.Admit("r", 9000, [] {}));
+  EXPECT_FALSE(queue.Admit("r", 9000, [] {}));
   EXPECT_EQ(queue.size(), 0u);
+  Add(queue, 1000);
+  const size_t bytes = queue.bytes();
+  JudgeItem item;
+  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(queue.bytes(), bytes);
+  EXPECT_EQ(queue.size(), 1u);
+  queue.Began(item);
+  EXPECT_EQ(queue.bytes(), bytes - 1512);
+  EXPECT_EQ(queue.size(), 0u);
+}
+
+// However much some send, there is room for who sends little; and the whole is bounded.
+TEST(JudgeQueue, OneRunDoesNotTakeTheRoomOfOthers) {
+  JudgeQueue queue(1'000'000);
+  int resumed = 0;
+  for (const char* greedy : {"a", "b", "c", "d"}) {
+    while (Add(
+        queue, 1000, [&] { ++resumed; }, greedy)) {
+    }
+  }
+  EXPECT_LT(queue.bytes(), 1'000'000u);
+  EXPECT_TRUE(Add(
+      queue, 1000, [&] { ++resumed; }, "quiet"));
+  EXPECT_TRUE(Add(
+      queue, 1000, [&] { ++resumed; }, "another"));
+  EXPECT_FALSE(Add(
+      queue, 1000, [&] { ++resumed; }, "d"));
+  while (Take(queue) == JudgeQueue::Popped::kItem) {
+  }
+  EXPECT_EQ(resumed, 5) << "everybody goes on";
+  EXPECT_EQ(queue.bytes(), 0u);
 }
 
 TEST(JudgeQueue, WhileHeldEverySenderPauses) {
@@ -53,9 +89,8 @@ TEST(JudgeQueue, WhileHeldEverySenderPauses) {
   queue.Hold(true);
   EXPECT_FALSE(Add(queue, 10, [&] { ++resumed; }));
   EXPECT_TRUE(Add(queue, 10));  // who cannot pause is never told to
-  JudgeItem item;
-  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
-  EXPECT_EQ(queue.Pop(Clock::now(), &item), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(Take(queue), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(Take(queue), JudgeQueue::Popped::kItem);
   EXPECT_EQ(resumed, 0);
   queue.Hold(false);
   EXPECT_EQ(resumed, 1);
@@ -67,10 +102,9 @@ TEST(JudgeQueue, IsEmptiedBeforeItCloses) {
   Add(queue, 1);
   queue.Close();
   Add(queue, 1);  // refused: it was not acknowledged
-  JudgeItem item;
   const auto later = Clock::now() + std::chrono::hours(1);
-  EXPECT_EQ(queue.Pop(later, &item), JudgeQueue::Popped::kItem);
-  EXPECT_EQ(queue.Pop(later, &item), JudgeQueue::Popped::kClosed);
+  EXPECT_EQ(Take(queue, later), JudgeQueue::Popped::kItem);
+  EXPECT_EQ(Take(queue, later), JudgeQueue::Popped::kClosed);
 }
 
 TEST(JudgeQueue, WakesTheOneThatWaits) {

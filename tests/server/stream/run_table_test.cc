@@ -412,5 +412,41 @@ TEST_F(RunTableTest, WhoHasNotComeIsNamedOnceAndListedWhileItIsWaitedFor) {
   EXPECT_EQ(awaited(), 0u);
 }
 
+// Ten thousand runs of thousands of ranks must not stay for ever, one by one.
+TEST(RunTable, RanksOfRunsThatAreOverAreBoundedAndStillCounted) {
+  constexpr uint32_t kWorld = 4096;
+  constexpr int kRuns = 100;
+  RunTable table(seconds(10), 64);
+  const RunTable::Time now = RunTable::Time() + seconds(1000);
+  size_t most = 0;
+  for (int r = 0; r < kRuns; ++r) {
+    const std::string name = "run " + std::to_string(r);
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      const v1::Source source = test::SourceOf(name, rank, kWorld, 0);
+      const uint64_t stream = 1 + static_cast<uint64_t>(r) * kWorld + rank;
+      table.Account(stream, Batch(source, rank != 7), false, now, r);
+      table.Disconnected(stream, source, now);
+    }
+    table.TakeGone(now + seconds(60));
+    EXPECT_THAT(table.TakeEnded(), ElementsAre(name));
+    table.SetEnded(name);
+    most = std::max(most, table.ranks_over());
+  }
+  EXPECT_LE(most, RunTable::kMostRanksOver);
+  EXPECT_GT(most, RunTable::kMostRanksOver / 2);
+  const auto list = table.List();
+  ASSERT_EQ(list.size(), kRuns);
+  for (const v1::RunInfo& info : list) {
+    EXPECT_EQ(info.ranks_seen(), kWorld);
+    EXPECT_EQ(info.ranks_finished(), kWorld - 1);
+    EXPECT_EQ(info.ranks_connected(), 0);
+    EXPECT_EQ(info.world_size(), kWorld);
+  }
+  // The first one, of which the least is known, begins anew like any other.
+  table.Account(1u << 30, Batch(test::SourceOf("run 0", 0, 1, 0), false), false, now, kRuns);
+  EXPECT_FALSE(table.Ended("run 0"));
+  EXPECT_EQ(table.List().front().ranks_seen(), 1);
+}
+
 }  // namespace
 }  // namespace plumbline::server

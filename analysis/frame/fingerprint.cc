@@ -1,5 +1,6 @@
-#include "analysis/frame/frame.h"
-#include "rules/rule.h"
+#include "analysis/frame/fingerprint.h"
+
+#include "analysis/frame/hash_fields.h"
 
 namespace plumbline::rules {
 

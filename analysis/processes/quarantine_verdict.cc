@@ -1,0 +1,65 @@
+#include "analysis/processes/quarantine_verdict.h"
+
+#include "absl/strings/str_cat.h"
+#include "analysis/frame/frame.h"
+
+namespace plumbline::rules {
+namespace {
+
+constexpr char kCause[] = "quarantined", kNamed[] = "quarantine:";
+
+v1::FindingSite SiteOf(const std::string& run) {
+  v1::FindingSite site;
+  site.set_run(run);
+  site.set_op(kCause);  // one finding a cause, as of late evidence
+  return site;
+}
+
+}  // namespace
+
+v1::Verdict QuarantineVerdict(const std::string& run, const std::string& reason, uint64_t entry) {
+  v1::Verdict verdict;
+  verdict.set_rule(kQuarantineRule);
+  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  *verdict.mutable_site() = SiteOf(run);
+  v1::Finding& finding = *verdict.mutable_finding();
+  finding.set_rule(kQuarantineRule);
+  finding.set_level(v1::LEVEL_ERROR);
+  finding.set_strength(v1::STRENGTH_PROVED);
+  finding.set_title("the run is in quarantine: it is kept and not judged");
+  finding.set_explanation(absl::StrCat(
+      "Of this run nothing is judged: ", reason,
+      ". What it sends is acknowledged and kept in the journal. Other runs are judged as ever."));
+  finding.mutable_cause()->set_id(kCause);
+  finding.mutable_cause()->set_confidence(1);
+  finding.set_fix(
+      "Mend what ended it (more memory, a newer plumbd, a rule switched off by rules.run), then "
+      "plumb runs --retry RUN: it is judged again from the oldest entry that is kept. Or plumb "
+      "runs --drop RUN: it never is, and what it sends is refused.");
+  Put(*finding.mutable_witness(), "entry", static_cast<double>(entry));
+  *finding.mutable_site() = verdict.site();
+  finding.set_fingerprint(Fingerprint(kQuarantineRule, verdict.site()));
+  return verdict;
+}
+
+// The entry stands where the end of a silence would.
+v1::IncidentUpdate QuarantineUpdate(const std::string& run, const std::string& reason,
+                                    uint64_t entry) {
+  v1::IncidentUpdate update;
+  update.set_fingerprint(absl::StrCat(kNamed, run));
+  update.set_who("plumbd");
+  update.set_reason(reason);
+  update.set_until_step(static_cast<int64_t>(entry));
+  return update;
+}
+
+std::optional<v1::Verdict> QuarantineOpened(const v1::JudgeEvent& event) {
+  const v1::IncidentUpdate& update = event.incident();
+  if (!event.has_incident() || update.action() != v1::IncidentUpdate::ACTION_UNSPECIFIED ||
+      update.fingerprint().rfind(kNamed, 0) != 0)
+    return std::nullopt;
+  return QuarantineVerdict(update.fingerprint().substr(sizeof(kNamed) - 1), update.reason(),
+                           static_cast<uint64_t>(update.until_step()));
+}
+
+}  // namespace plumbline::rules

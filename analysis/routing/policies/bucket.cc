@@ -1,0 +1,166 @@
+#include "analysis/routing/policies/bucket.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <unordered_map>
+
+namespace plumbline::rules {
+namespace {
+
+constexpr int64_t kEnoughChoices = 1 << 14, kMostOfCell = 4096;
+// What most draws are refuted by.
+constexpr size_t kFirstLook = 128;
+
+enum class Clock { kPlace, kChoices, kPosition };
+constexpr Clock kClocks[] = {Clock::kPlace, Clock::kChoices, Clock::kPosition};
+
+struct Asked {
+  double time;
+  bool kept;
+  bool judged;
+  bool fresh;  // the bucket is full again: another sequence
+};
+using Cell = std::vector<Asked>;
+
+// The least wait that was refused and the greatest that was not, both of them no less the longer
+// the period is. A bucket that admits one token a period, and several at once from what it saved,
+// admits while the moment at which it will have saved for all it took lies ahead by no more than
+// its size.
+struct Waits {
+  double refused = HUGE_VAL, admitted = -HUGE_VAL;
+};
+Waits WaitsOf(const Cell& cell, size_t most, double period) {
+  Waits waits;
+  double paid = -HUGE_VAL;
+  for (size_t i = 0; i < std::min(most, cell.size()); ++i) {
+    const Asked& x = cell[i];
+    if (x.fresh) paid = -HUGE_VAL;
+    const double wait = std::max(paid - x.time, 0.0);
+    if (!x.kept) {
+      waits.refused = std::min(waits.refused, wait);
+      continue;
+    }
+    if (x.judged) waits.admitted = std::max(waits.admitted, wait);
+    paid = std::max(paid, x.time) + period;
+  }
+  return waits;
+}
+
+double Span(const Cell& cell) {
+  double least = HUGE_VAL, most = -HUGE_VAL;
+  for (const Asked& x : cell) {
+    least = std::min(least, x.time);
+    most = std::max(most, x.time);
+  }
+  return most - least + 1;
+}
+
+// Some period separates the refused waits from the others. Between two periods no wait is refused
+// later than at the longer one, nor admitted sooner than at the shorter one: what these two exclude
+// is not looked into. Where the search is given up, a bucket is not excluded.
+bool Fits(const Cell& cell, size_t most) {
+  constexpr int kMostTries = 4000;
+  constexpr double kShortest = 0.25, kApart = 1e-9, kPieces = 32;
+  struct Between {
+    double from, to;
+    Waits at_from, at_to;
+  };
+  const double ratio = std::pow(2 * Span(cell) / kShortest, 1 / kPieces);
+  std::vector<Between> open;
+  Waits at = WaitsOf(cell, most, kShortest);
+  for (double period = kShortest; period < 2 * Span(cell); period *= ratio) {
+    const Waits next = WaitsOf(cell, most, period * ratio);
+    open.push_back({period, period * ratio, at, next});
+    at = next;
+  }
+  for (int tries = 0; !open.empty(); ++tries) {
+    const Between b = open.back();
+    open.pop_back();
+    if (b.at_to.refused - b.at_from.admitted <= kApart || b.to - b.from < 1e-12 * b.to) continue;
+    if (tries == kMostTries) return true;
+    const double middle = (b.from + b.to) / 2;
+    at = WaitsOf(cell, most, middle);
+    if (at.refused - at.admitted > kApart) return true;
+    open.push_back({b.from, middle, b.at_from, at});
+    open.push_back({middle, b.to, at, b.at_to});
+  }
+  return false;
+}
+
+// Behind the bucket the capacity may have refused: what follows the last admission. Empty where
+// nothing else was refused.
+void LeaveOutTheLast(Cell& cell) {
+  if (cell.size() < kMostOfCell) {
+    while (!cell.empty() && !cell.back().kept) cell.pop_back();
+  }
+  const auto refused = [](const Asked& x) { return !x.kept; };
+  if (std::none_of(cell.begin(), cell.end(), refused)) cell.clear();
+}
+
+// The refusing cells' choices along a queue, but for the last refusals; of the first cells alone.
+std::vector<Cell> CellsAlong(const RoutingCase& c, const Saturation& s, const TimeQueue& queue,
+                             Clock clock) {
+  std::vector<int32_t> number(s.cells.size(), -1);
+  int32_t count = 0;
+  int64_t choices = 0;
+  for (size_t i = 0; i < s.cells.size() && choices < kEnoughChoices; ++i) {
+    if (s.cells[i].refused == 0) continue;
+    number[i] = count++;
+    choices += s.cells[i].candidates();
+  }
+  std::vector<Cell> cells(static_cast<size_t>(count));
+  std::vector<std::unordered_map<int64_t, uint8_t>> seen(cells.size());  // sequences
+  for (size_t place = 0; place < queue.order.size(); ++place) {
+    const QueuedRow row = queue.At(c, place);
+    for (const Choice& choice : row.choices) {
+      const int32_t at = number[CellOfToken(c, choice.token, choice.expert)];
+      if (at < 0) continue;
+      Cell& cell = cells[static_cast<size_t>(at)];
+      if (cell.size() >= kMostOfCell) continue;
+      const auto token = static_cast<size_t>(choice.token);
+      const double time = clock == Clock::kPlace     ? static_cast<double>(place)
+                          : clock == Clock::kChoices ? static_cast<double>(cell.size())
+                                                     : static_cast<double>(c.position[token]);
+      const bool fresh = clock == Clock::kPosition &&
+                         seen[static_cast<size_t>(at)].try_emplace(c.sequence[token], 1).second;
+      cell.push_back({time, choice.kept, row.judged, fresh});
+    }
+  }
+  for (Cell& cell : cells) LeaveOutTheLast(cell);
+  return cells;
+}
+
+// log2 of the kept sets that a cell could have had, less log2 of its rates and sizes.
+double Surplus(const Cell& cell) {
+  const auto n = static_cast<double>(cell.size());
+  const auto kept = static_cast<double>(
+      std::count_if(cell.begin(), cell.end(), [](const Asked& x) { return x.kept; }));
+  return Log2Choose(n, kept) - 2 * std::log2(n);
+}
+
+bool AllFit(const std::vector<Cell>& cells) {
+  double surplus = 0;
+  for (const Cell& cell : cells) {
+    if (cell.empty()) continue;
+    if (!Fits(cell, kFirstLook)) return false;
+    if (cell.size() > kFirstLook && !Fits(cell, cell.size())) return false;
+    surplus += Surplus(cell);
+  }
+  return surplus > 0;
+}
+
+}  // namespace
+
+bool BucketsFit(const RoutingCase& c, const Saturation& s, const std::vector<TimeQueue>& queues) {
+  for (const TimeQueue& queue : queues) {
+    for (const Clock clock : kClocks) {
+      // Sequences that are mixed in a queue go through it side by side.
+      if (clock == Clock::kPosition && queue.name != "batch-major") continue;
+      if (AllFit(CellsAlong(c, s, queue, clock))) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace plumbline::rules

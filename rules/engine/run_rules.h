@@ -1,0 +1,62 @@
+// The rules of one run, an object each, and what they remember of it kept within a bound.
+//
+// A rule remembers streams, sites and ranks, of which a run may have as many as it likes to name.
+// So what the rules were shown is counted, and now and then what they remember is weighed, as a
+// checkpoint would write it: by what was shown alone, so that it happens at the same place live,
+// after a restart and in an audit. Where it is too much, the rule that remembers most says so and
+// judges this run no further; what it found stays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/archive.h"
+#include "rules/engine/active_rules.h"
+#include "rules/rule.h"
+
+namespace plumbline::rules {
+
+class RunRules {
+ public:
+  // A rule judges no further; what it remembered, in bytes.
+  using OnSetAside = std::function<void(size_t rule, uint64_t bytes)>;
+
+  // `active` must outlive it. `most_bytes` may be remembered, and what comes of an eighth of it
+  // that is shown beside; 0: no bound, and nothing is weighed.
+  RunRules(const std::vector<ActiveRule>* active, uint64_t most_bytes);
+
+  size_t size() const { return rules_.size(); }
+  // nullptr: it judges this run no further.
+  Rule* At(size_t i) const { return set_aside_.contains(Id(i)) ? nullptr : rules_[i].get(); }
+  const char* Id(size_t i) const { return (*active_)[i].entry->info->id; }
+
+  // They are shown this, by whoever calls them.
+  void Show(const SiteStep& step);
+  // After a step, or what came late of one: weighs where so much was shown since the last time.
+  void WeighIfDue(const OnSetAside& on_set_aside);
+  // Weighs now; rules judge no further until what is remembered takes at most so many bytes.
+  void MakeRoom(uint64_t bytes, const OnSetAside& on_set_aside);
+
+  uint64_t bytes() const { return bytes_; }  // as weighed last
+  size_t set_aside() const { return set_aside_.size(); }
+  uint64_t most_bytes() const { return most_bytes_; }
+
+  // What is counted here, and what the rules remember, each in a section of its name.
+  void PersistCounts(Archive& archive);
+  void PersistRules(Archive& archive);
+
+ private:
+  const std::vector<ActiveRule>* const active_;
+  const uint64_t most_bytes_;
+  std::vector<std::unique_ptr<Rule>> rules_;  // parallel to active_; fresh ones where set aside
+  uint64_t shown_ = 0;                        // bytes since they were weighed
+  uint64_t bytes_ = 0;
+  std::set<std::string> set_aside_;  // ids
+};
+
+}  // namespace plumbline::rules

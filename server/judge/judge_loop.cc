@@ -1,0 +1,242 @@
+// The judging threads: who does what is next, and what is done beside it.
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "server/judge/judge.h"
+#include "server/judge/judge_beside.h"
+#include "server/process/log.h"
+
+namespace plumbline::server {
+namespace {
+
+// Ranks that are gone and runs that are over are looked for this often.
+constexpr std::chrono::milliseconds kTimerPeriod{100};
+constexpr std::chrono::milliseconds kStopLook{1};
+// So many runs are judged at one time at most; each has its place in the mark.
+constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
+constexpr int64_t kSharedBy = 10;  // threads that have a processor, as a guess
+
+}  // namespace
+
+thread_local Judge::Worker* Judge::worker_ = nullptr;
+
+// ---- threads ----------------------------------------------------------------------------------
+
+// One that ends by itself: Stop waits for all of them.
+void Judge::StartThread(std::function<void()> what) {
+  {
+    std::lock_guard lock(threads_mutex_);
+    ++threads_;
+  }
+  std::thread([this, what = std::move(what)]() mutable {
+    Worker worker;
+    worker.judge = this;
+    worker_ = &worker;
+    {
+      std::lock_guard lock(threads_mutex_);
+      workers_.push_back(&worker);
+    }
+    what();
+    what = nullptr;
+    worker_ = nullptr;
+    std::lock_guard lock(threads_mutex_);
+    workers_.remove(&worker);
+    --threads_;
+    threads_changed_.notify_all();
+  }).detach();
+}
+
+// Who goes on with the others when what one of them is at takes long.
+void Judge::StartRelief() {
+  StartThread([this] {
+    if (!baton_.TakeFromSlow()) return;
+    {
+      std::lock_guard lock(threads_mutex_);
+      for (Worker* worker : workers_) worker->slow = worker->busy.For().count() > 0;
+    }
+    StartRelief();
+    Loop();
+  });
+}
+
+std::chrono::nanoseconds Judge::judging_for() const {
+  std::lock_guard lock(threads_mutex_);
+  std::chrono::nanoseconds longest{0};
+  for (const Worker* worker : workers_) {
+    const auto at = worker->busy.For();
+    longest = std::max(longest, worker->slow ? at / kSharedBy : at);
+  }
+  return longest;
+}
+
+// ---- the loop ---------------------------------------------------------------------------------
+
+// With the baton, of which it is rid afterwards: when the server stops, or somebody else goes on.
+void Judge::Loop() {
+  while (Step()) {
+  }
+}
+
+// False: this thread is done.
+bool Judge::Step() {
+  TakeIn();
+  if (baton_.wanted()) {
+    baton_.Give();
+    baton_.Take();
+  }
+  const auto now = JudgeQueue::Clock::now();
+  if (now >= next_timers_ && !undecided_) {
+    HandleTimers(now);
+    open_step_bytes_ = engine_->open_bytes();
+    rule_bytes_ = engine_->rule_bytes();
+    rules_set_aside_ = engine_->rules_set_aside();
+    next_timers_ = now + kTimerPeriod;
+  }
+  CheckpointIfDue();
+  if (stopping()) return WaitForWork();
+  const bool retry = retry_ != nullptr && now >= retry_->wake && !lanes_.Busy(retry_->run.run());
+  if (retry && std::exchange(retry_next_, false)) return DoRetry();
+  retry_next_ = true;
+  if (!for_all_.empty() && lanes_.in_order()) return DecideForAll();
+  if (auto begun = lanes_.Next(now, Which())) return Do(std::move(*begun));
+  return WaitForWork();
+}
+
+Lanes::Which Judge::Which() const {
+  const auto much_of = [this](const Budget& budget) {
+    return budget.promised_bytes > 0 && Held(budget) > open_limit_ + open_limit_ / 4;
+  };
+  const bool much = open_limit_ > 0 && (much_of(of_steps_) || much_of(of_rules_));
+  if (much) return Lanes::Which::kRoom;
+  return for_all_.empty() ? Lanes::Which::kAny : Lanes::Which::kInOrder;
+}
+
+void Judge::BeginWork() {
+  baton_.AllowTaking(lanes_.going_on() <= kMostAtOnce);
+  worker_->slow = false;
+  worker_->unix_ns = unix_ns_;
+  worker_->busy.Begin();
+  baton_.Begin(&worker_->work);
+}
+
+// False: somebody else has gone on meanwhile.
+bool Judge::EndWork() {
+  judged_entry_ = lanes_.through();
+  store_->Judged(judged_entry_);
+  KeepWithinBudget();
+  worker_->busy.End();
+  baton_.End(&worker_->work);
+  if (!worker_->work.slow) return true;
+  baton_.Give();
+  queue_.Wake();  // what waited for this run can begin
+  return false;
+}
+
+bool Judge::Do(Lanes::Begun begun) {
+  BeginWork();
+  JudgeItem& item = *begun.work.item;
+  if (item.place != 0) queue_.Began(item);
+  if (begun.overtakes && !ahead_told_) TellAhead();
+  Handle(item, begun.work.runs);
+  lanes_.Done(begun, JudgeQueue::Clock::now() - worker_->work.begun);
+  return EndWork();
+}
+
+// Once between two checkpoints: TellsAhead.
+void Judge::TellAhead() {
+  ahead_told_ = true;
+  (void)KeepAndApply(v1::JudgeEvent());
+}
+
+// What concerns every run stands where none is further than another: nobody goes on beside it.
+bool Judge::DecideForAll() {
+  JudgeItem item = std::move(for_all_.front());
+  for_all_.pop_front();
+  BeginWork();
+  baton_.AllowTaking(false);
+  queue_.Began(item);
+  Handle(item, {});
+  return EndWork();
+}
+
+bool Judge::DoRetry() {
+  const auto begun = lanes_.Occupy(retry_->run.run());
+  BeginWork();
+  GoOnWithRetry();
+  lanes_.Done(*begun, JudgeQueue::Clock::now() - worker_->work.begun);
+  return EndWork();
+}
+
+// False: the server stops, and there is nothing left to do.
+bool Judge::WaitForWork() {
+  auto until = next_timers_;
+  if (retry_ != nullptr) until = std::min(until, retry_->wake);
+  JudgeItem item;
+  baton_.Give();
+  const auto popped = queue_.Pop(until, &item);
+  if (popped == JudgeQueue::Popped::kClosed) std::this_thread::sleep_for(kStopLook);
+  baton_.Take();
+  if (popped == JudgeQueue::Popped::kItem) TakeIn(std::move(item));
+  if (popped != JudgeQueue::Popped::kClosed) return true;
+  if (lanes_.going_on() > 0 || (!lanes_.empty() && !stopping())) return true;
+  if (!lanes_.empty())
+    LogWarning("{} items were not judged before the server stopped", queue_.size());
+  HandInCheckpoint();
+  baton_.Stop();
+  baton_.Give();
+  return false;
+}
+
+// ---- what waits -------------------------------------------------------------------------------
+
+// All that is there, so that whoever is next is known.
+void Judge::TakeIn() {
+  JudgeItem item;
+  while (queue_.Pop({}, &item) == JudgeQueue::Popped::kItem) TakeIn(std::move(item));
+}
+
+void Judge::TakeIn(JudgeItem item) {
+  if (item.kind == JudgeItem::Kind::kDecision && item.event.has_suppressions()) {
+    const v1::SuppressionSet& set = item.event.suppressions();
+    if (for_all_.empty() && engine_->SuppressionsAre(rules::FromMessage(set), set.today())) {
+      queue_.Began(item);  // nothing would change
+      if (item.decided) item.decided(absl::OkStatus());
+      return;
+    }
+    for_all_.push_back(std::move(item));
+  } else {
+    lanes_.Push(WorkOf(std::move(item)));
+  }
+}
+
+Lanes::Work Judge::WorkOf(JudgeItem item) const {
+  Lanes::Work work;
+  work.since = JudgeQueue::Clock::now();
+  if (item.kind == JudgeItem::Kind::kBatch) {
+    work.runs = RunTable::RunsOf(*item.batch.batch);
+    work.entry = item.entry;
+    work.stream = item.stream_id;
+  } else if (item.sources != nullptr) {
+    std::set<std::string_view> runs;
+    for (const v1::Source& source : *item.sources) runs.insert(source.run());
+    work.runs.assign(runs.begin(), runs.end());
+    work.stream = item.stream_id;
+  } else if (item.kind == JudgeItem::Kind::kDecision) {
+    work.runs = {RunOf(item.event)};
+  } else {
+    work.runs = {item.run};
+  }
+  work.item = std::make_shared<JudgeItem>(std::move(item));
+  return work;
+}
+
+void Judge::PushEvent(v1::JudgeEvent event) {
+  JudgeItem item;
+  item.kind = JudgeItem::Kind::kDecision;
+  item.event = std::move(event);
+  lanes_.PushFirst(WorkOf(std::move(item)));
+}
+
+}  // namespace plumbline::server

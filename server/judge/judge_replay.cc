@@ -1,0 +1,114 @@
+// What a former process left is judged again: one entry after the other, on one thread.
+
+#include <algorithm>
+#include <utility>
+
+#include "server/judge/judge.h"
+#include "server/process/log.h"
+#include "server/stream/batch_checks.h"
+
+namespace plumbline::server {
+
+namespace {
+
+// The least number of each event and those behind it.
+std::vector<uint64_t> LeastFrom(const std::vector<StoredEvent>& events) {
+  std::vector<uint64_t> least(events.size() + 1, ~uint64_t{0});
+  for (size_t i = events.size(); i-- > 0;) least[i] = std::min(least[i + 1], events[i].number);
+  return least;
+}
+
+}  // namespace
+
+// False: stopped before the end; the next start goes on.
+bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
+  const auto start = JudgeQueue::Clock::now();
+  const uint64_t position = book_->position();
+  const std::vector<uint64_t> least = LeastFrom(replay.events);
+  bool reordered = false;
+  size_t next = 0;
+  const auto apply_until = [&](uint64_t entry) {
+    for (; next < replay.events.size() && replay.events[next].event.after() < entry; ++next) {
+      const StoredEvent& event = replay.events[next];
+      unix_ns_ = worker_->unix_ns = event.unix_ns;
+      reordered |= TellsAhead(event.event.event());
+      Apply(judged_entry_, event.event.event());
+      applied_event_ = std::max(applied_event_, event.number);
+    }
+  };
+  uint64_t judged = 0;
+  StoredEntry entry;
+  for (;;) {
+    const JournalReader::Result result = reader.Next(&entry);
+    if (result == JournalReader::Result::kEnd) break;
+    if (stop_by_.load() != JudgeQueue::Clock::time_point::max()) return false;
+    if (result != JournalReader::Result::kEntry || entry.type != FrameType::kJournalBatch) continue;
+    apply_until(entry.prefix.number);
+    worker_->busy.Begin();
+    KeepReplayWithinBudget(next < replay.events.size());
+    JudgeAgain(entry);
+    ++judged;
+    // A checkpoint says by one number which events were applied. Of events that were written in
+    // another order than they are applied in (journal_scan.h) that is true only now and then.
+    if (applied_event_ < least[next]) CheckpointIfDue();
+    worker_->busy.End();
+  }
+  apply_until(JournalReader::kAll);
+  restored_ahead_.clear();
+  KeepWithinBudget();
+  if (reordered) book_->CameInAnotherOrder(position);
+  {
+    std::lock_guard lock(mutex_);
+    runs_.DisconnectAll(Now());
+  }
+  const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
+  LogInfo("{} entries of the journal judged again in {:.3f} s", judged, took.count());
+  return true;
+}
+
+// The former process may have died before it told anybody: of runs that go on.
+void Judge::TellFoundAgain() {
+  for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {
+    const bool over = [&, run = finding.site().run()] {
+      std::lock_guard lock(mutex_);
+      return runs_.Ended(run);
+    }();
+    if (!over && on_finding_) on_finding_(finding);
+  }
+}
+
+// The checkpoint knows it already: the runs of which it speaks were further. Those of one batch are
+// judged together, so that either all of them were or none.
+bool Judge::KnownAhead(uint64_t entry, const v1::Batch& batch) const {
+  return std::any_of(batch.sources().begin(), batch.sources().end(), [&](const v1::Source& source) {
+    const auto ahead = restored_ahead_.find(source.run());
+    return ahead != restored_ahead_.end() && ahead->second >= entry;
+  });
+}
+
+void Judge::JudgeAgain(const StoredEntry& entry) {
+  auto batch = std::make_shared<v1::Batch>();
+  const std::string_view body = entry.body();
+  absl::Status whole = batch->ParseFromArray(body.data(), static_cast<int>(body.size()))
+                           ? CheckKeptBatch(*batch)
+                           : absl::DataLossError("no batch");
+  if (!whole.ok()) {
+    LogError("journal: entry {} cannot be judged: {:?}", entry.prefix.number,
+             std::string(whole.message()));
+    ++counters_->journal_lost;
+    return;
+  }
+  batch->set_sequence(entry.prefix.sequence);
+  unix_ns_ = worker_->unix_ns = entry.prefix.unix_ns;
+  bytes_since_checkpoint_ += entry.payload.size();
+  if (restored_ahead_.empty() || !KnownAhead(entry.prefix.number, *batch)) {
+    ParsedBatch parsed;
+    parsed.batch = std::move(batch);
+    const std::vector<std::string> runs = RunTable::RunsOf(*parsed.batch);
+    HandleBatch(entry.prefix.number, entry.prefix.stream_id, parsed, runs);
+  }
+  judged_entry_ = entry.prefix.number;
+  store_->Judged(judged_entry_);
+}
+
+}  // namespace plumbline::server

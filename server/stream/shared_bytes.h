@@ -1,0 +1,84 @@
+// Bytes of one kind that senders make the server keep: how many of all, and how many of each access
+// entry.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "server/stream/shares.h"
+
+namespace plumbline::server {
+
+// Thread-safe.
+class SharedBytes {
+ public:
+  // `what` and `key`, for people: "names", "limits.name_bytes".
+  SharedBytes(uint64_t most, Shares shares, const char* what, const char* key)
+      : most_(most), shares_(std::move(shares)), what_(what), key_(key) {}
+
+  // ResourceExhausted, and nothing taken: of all, or of the owner's share.
+  absl::Status Take(const std::string& owner, uint64_t bytes);
+  // They are there already, whether there is room or not.
+  void Note(const std::string& owner, uint64_t bytes);
+  void Give(const std::string& owner, uint64_t bytes);
+
+  uint64_t used() const;
+  uint64_t most() const { return most_; }
+
+  // Bytes of one owner that are given back at its end.
+  class Held {
+   public:
+    Held() = default;
+    Held(std::shared_ptr<SharedBytes> book, std::string owner)
+        : book_(std::move(book)), owner_(std::move(owner)) {}
+    ~Held() { Give(bytes_); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    Held(Held&& other) noexcept
+        : book_(std::move(other.book_)),
+          owner_(std::move(other.owner_)),
+          bytes_(std::exchange(other.bytes_, 0)) {}
+    Held& operator=(Held&& other) noexcept {
+      std::swap(book_, other.book_);
+      std::swap(owner_, other.owner_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+
+    absl::Status Take(uint64_t bytes) {
+      absl::Status taken = book_ == nullptr ? absl::OkStatus() : book_->Take(owner_, bytes);
+      if (taken.ok()) bytes_ += bytes;
+      return taken;
+    }
+    void Note(uint64_t bytes) {
+      if (book_ != nullptr) book_->Note(owner_, bytes);
+      bytes_ += bytes;
+    }
+    void Give(uint64_t bytes) {
+      if (book_ != nullptr) book_->Give(owner_, bytes);
+      bytes_ -= bytes;
+    }
+    uint64_t bytes() const { return bytes_; }
+
+   private:
+    std::shared_ptr<SharedBytes> book_;  // null: nobody counts
+    std::string owner_;
+    uint64_t bytes_ = 0;
+  };
+
+ private:
+  const uint64_t most_;  // 0: no bound
+  const Shares shares_;
+  const char* const what_;
+  const char* const key_;
+  mutable std::mutex mutex_;
+  uint64_t used_ = 0;
+  std::map<std::string, uint64_t> by_owner_;  // as many as there are entries, and combinations
+};
+
+}  // namespace plumbline::server

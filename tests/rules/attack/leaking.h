@@ -1,0 +1,12 @@
+// Parts of the leaking families' list.
+#pragma once
+
+#include <vector>
+
+#include "tests/rules/attack/lab.h"
+
+namespace plumbline::rules::attack {
+
+void AddLeakingInSmallCalls(std::vector<Family>& out);
+
+}  // namespace plumbline::rules::attack

@@ -1,0 +1,196 @@
+// Names, lists of them, and batches that wait: what is kept of them has a bound in bytes, of all
+// and of one run, and a restart does not begin to count anew.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "server/ingest/name_book.h"
+#include "tests/server/doors/support.h"
+
+namespace plumbline::test {
+namespace {
+
+using server::KnownName;
+using server::NameBook;
+using server::SharedBytes;
+using testing::HasSubstr;
+
+v1::SeriesSet List(uint64_t id, int columns, unsigned seed) {
+  std::vector<int> order(static_cast<size_t>(columns));
+  for (int i = 0; i < columns; ++i) order[static_cast<size_t>(i)] = i;
+  std::mt19937 random(seed);
+  std::shuffle(order.begin(), order.end(), random);
+  v1::SeriesSet set;
+  set.set_id(id);
+  for (const int i : order) set.add_sites()->set_op("series." + std::to_string(i));
+  return set;
+}
+
+// ---- the book -------------------------------------------------------------------------------
+
+class Names : public testing::Test {
+ protected:
+  static v1::Batch Named(const std::string& run, int first, int count) {
+    v1::Batch batch = BatchOf(SourceOf(run));
+    for (int i = first; i < first + count; ++i) AddScalar(&batch, "op" + std::to_string(i), 1, 1.0);
+    return batch;
+  }
+  std::string Said(const std::string& run, int first, int count) {
+    return std::string(names_.Add(Named(run, first, count)).message());
+  }
+
+  std::shared_ptr<SharedBytes> bytes_ =
+      std::make_shared<SharedBytes>(1 << 20, server::Shares(), "names", "limits.name_bytes");
+  NameBook names_{100, 100'000, {}, bytes_};
+};
+
+TEST_F(Names, OfOneRunTakeAQuarter) {
+  EXPECT_EQ(Said("a", 0, 100), "");
+  const uint64_t one = bytes_->used();
+  EXPECT_EQ(Said("a", 0, 100), "") << "known ones are no more bytes";
+  EXPECT_EQ(bytes_->used(), one);
+  EXPECT_THAT(Said("a", 0, 2000), HasSubstr("a quarter of limits.name_bytes"));
+  EXPECT_LE(bytes_->used(), (1u << 20) / 4);
+  EXPECT_EQ(Said("b", 0, 100), "");
+}
+
+TEST_F(Names, OfAllRunsTakeAllAndAreGivenBackWhenARunIsOver) {
+  std::string said;
+  for (int run = 0; run < 10; ++run) said = Said("run" + std::to_string(run), 0, 400);
+  EXPECT_THAT(said, HasSubstr("(limits.name_bytes)"));
+  EXPECT_LE(bytes_->used(), 1u << 20);
+  EXPECT_NE(Said("late", 0, 300), "");
+  names_.Forget("run0");
+  EXPECT_EQ(Said("late", 0, 300), "");
+  for (int run = 0; run < 10; ++run) names_.Forget("run" + std::to_string(run));
+  names_.Forget("late");
+  EXPECT_EQ(bytes_->used(), 0u);
+}
+
+TEST_F(Names, ThatAFormerProcessLetInCountAsBefore) {
+  EXPECT_EQ(Said("a", 0, 300), "");
+  const uint64_t one = bytes_->used();
+  std::vector<KnownName> known;
+  for (int i = 0; i < 300; ++i) known.push_back({"a", "", "op" + std::to_string(i), ""});
+  NameBook again(100, 100'000, {}, bytes_);
+  again.Note(known);
+  EXPECT_EQ(bytes_->used(), 2 * one);
+  EXPECT_TRUE(again.Add(Named("a", 0, 300)).ok());
+  EXPECT_EQ(bytes_->used(), 2 * one);
+  again.Forget("a");
+  EXPECT_EQ(bytes_->used(), one);
+}
+
+// ---- a real plumbd --------------------------------------------------------------------------
+
+class DoorsNames : public testing::Test {
+ protected:
+  void Start() {
+    server_ = StartWith(folder_,
+                        "[ingest]\nack_seconds = 0.05\nqueue_bytes = 4_194_304\n[limits]\n"
+                        "name_bytes = 4_194_304\n",
+                        {"--data", folder_.File("data"), "--grace", "600"});
+    ASSERT_FALSE(server_->address().empty()) << server_->process().errors();
+  }
+  void Kill() {
+    server_->process().Signal(SIGKILL);
+    server_->process().Wait();
+  }
+  // How many batches of `names` new names each the server takes of a run, of at most `most`.
+  int Taken(AgentStream* agent, const v1::Source& source, uint64_t* sequence, int names, int most) {
+    for (int taken = 0; taken < most; ++taken) {
+      v1::Batch batch = BatchOf(source);
+      for (int i = 0; i < names; ++i) AddScalar(&batch, "op" + std::to_string(next_++), 1, 1.0);
+      agent->Send(batch, ++*sequence);
+      if (!agent->Acknowledged(*sequence)) return -1;
+      if (server_->Info().dropped().at("rejected-batches") != refused_) {
+        ++refused_;
+        return taken;
+      }
+    }
+    return most;
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Plumbd> server_;
+  int next_ = 0;
+  uint64_t refused_ = 0;
+};
+
+// The number of a set is new, its names are known: what grew was the list.
+TEST_F(DoorsNames, ListsOfTheSameNamesWithoutEnd) {
+  Start();
+  const v1::Source source = SourceOf("lists");
+  AgentStream agent(*server_, 2, {source});
+  std::string refused;
+  for (uint64_t s = 1; s <= 40 && refused.empty(); ++s) {
+    v1::Batch batch = BatchOf(source);
+    *batch.add_series_sets() = List(s, 500, static_cast<unsigned>(s));
+    AddProgress(&batch, -1);
+    agent.Send(batch, s);
+    ASSERT_TRUE(agent.Acknowledged(s));
+    if (server_->Info().dropped().at("rejected-batches") != 0) refused = agent.RejectedReason(s);
+  }
+  EXPECT_THAT(refused, HasSubstr("limits.name_bytes"));
+  EXPECT_FALSE(agent.over());
+  // Others have room still.
+  AgentStream other(*server_, 3, {SourceOf("other")});
+  other.Send(ScalarStep(SourceOf("other"), 1), 1);
+  EXPECT_TRUE(other.Acknowledged(1));
+  EXPECT_EQ(server_->Info().dropped().at("rejected-batches"), 1u);
+}
+
+TEST_F(DoorsNames, ARestartCountsOnWhereItWas) {
+  Start();
+  const v1::Source source = SourceOf("names", 0, 2);  // rank 1 never comes: the run goes on
+  uint64_t sequence = 0;
+  int first = 0;
+  {
+    AgentStream agent(*server_, 2, {source});
+    first = Taken(&agent, source, &sequence, 100, 100);
+  }
+  EXPECT_GT(first, 5);
+  EXPECT_LT(first, 40);
+  Kill();
+  Start();
+  refused_ = 0;
+  ASSERT_TRUE(Eventually([&] { return !server_->Info().catching_up(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // the clock by which it is noted
+  AgentStream agent(*server_, 2, {source}, sequence + 1);
+  EXPECT_EQ(Taken(&agent, source, &sequence, 100, 100), 0);
+}
+
+// Batches ahead of a gap, of many streams that never close it, connected or gone.
+TEST_F(DoorsNames, BatchesThatWaitForOthersOfManyStreams) {
+  Start();
+  v1::Batch batch = BatchOf(SourceOf("waits"));
+  AddScalar(&batch, "x", 1, 1).mutable_site()->set_layer(std::string(500, 'x'));
+  for (int i = 1; i < 1800; ++i) *batch.add_evidence() = batch.evidence(0);  // about 1 MB
+  int ended = 0;
+  std::vector<std::unique_ptr<AgentStream>> streams;
+  for (uint32_t i = 0; i < 12; ++i) {
+    const v1::Source source = SourceOf("waits", i, 100);
+    streams.push_back(
+        std::make_unique<AgentStream>(*server_, 10 + i, std::vector<v1::Source>{source}));
+    ASSERT_TRUE(streams.back()->Welcomed());
+    *batch.mutable_sources(0) = source;
+    streams.back()->Send(batch, 2);
+  }
+  EXPECT_TRUE(Eventually([&] {
+    ended = static_cast<int>(std::count_if(streams.begin(), streams.end(),
+                                           [](const auto& stream) { return stream->over(); }));
+    return ended >= 6;
+  })) << ended;
+  EXPECT_LE(ended, 10) << "some 4 MiB may wait";
+  // Who sends in order waits for nobody.
+  AgentStream other(*server_, 3, {SourceOf("other")});
+  other.Send(ScalarStep(SourceOf("other"), 1), 1);
+  EXPECT_TRUE(other.Acknowledged(1));
+}
+
+}  // namespace
+}  // namespace plumbline::test
