@@ -5,6 +5,7 @@
 #include "analysis/tensor/accumulation_case.h"    // IWYU pragma: export
 #include "analysis/tensor/accumulation_replay.h"  // IWYU pragma: export
 #include "analysis/tensor/accumulation_tally.h"   // IWYU pragma: export
+#include "analysis/tensor/block_fit_tensor.h"     // IWYU pragma: export
 #include "analysis/tensor/block_fit_verdict.h"    // IWYU pragma: export
 #include "analysis/tensor/cast_mass.h"            // IWYU pragma: export
 #include "analysis/tensor/loss_means.h"           // IWYU pragma: export

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "audit/readers/dumps/matmul_formats.h"
 #include "audit/readers/dumps/metadata.h"
+#include "audit/readers/dumps/tensor_blocks.h"
 #include "audit/readers/dumps/tensors.h"
 #include "base/parallel.h"
 #include "kernels/core/sample_index.h"
@@ -16,8 +18,10 @@ namespace {
 constexpr const char* kValues = "values";
 constexpr uint64_t kWholeBytes = uint64_t{1} << 20;
 constexpr uint64_t kRowBytes = uint64_t{8} << 20;
-constexpr std::string_view kKeys[] = {"role", "target_format", "replicas"};
-constexpr std::string_view kTensors[] = {kValues};
+constexpr const char* kScale = "scale";
+constexpr const char* kTensorScale = "tensor_scale";
+constexpr std::string_view kKeys[] = {"role", "target_format", "replicas", "block", "scale_format"};
+constexpr std::string_view kTensors[] = {kValues, kScale, kTensorScale};
 constexpr std::array kRoles = {"weight", "gradient", "activation", "probabilities", "positions"};
 
 // Checks as it reads.
@@ -26,13 +30,16 @@ TensorStateOptions ReadOptions(const SafetensorsHeader& header, std::vector<Prob
   TensorStateOptions options;
   metadata.Choice("role", kRoles, -1);
   options.role = metadata.Text("role");
-  options.target_format = metadata.DTypeNamed("target_format");
+  // A format that has a scale a block is none for single values.
+  if (!ReadBlocks(header, problems)) options.target_format = metadata.DTypeNamed("target_format");
   options.replicas = metadata.Text("replicas");
   return options;
 }
 
 bool LooksLikeTensor(const SafetensorsHeader& header) {
-  return header.tensors.size() == 1 && header.Find(kValues) != nullptr;
+  const size_t scales = static_cast<size_t>(header.Find(kScale) != nullptr) +
+                        static_cast<size_t>(header.Find(kTensorScale) != nullptr);
+  return header.Find(kValues) != nullptr && header.tensors.size() == 1 + scales;
 }
 
 void CheckTensorDump(const SafetensorsHeader& header, std::vector<Problem>* problems) {
@@ -44,6 +51,7 @@ void CheckTensorDump(const SafetensorsHeader& header, std::vector<Problem>* prob
     return;
   }
   CheckDType(*values, Content::kAny, problems);
+  CheckBlockScales(header, *values, problems);
   CheckTotalSize({values}, "values", "dump a part of the tensor", problems);
 }
 
@@ -69,7 +77,10 @@ absl::Status LoadTensorDump(const InputFile& file, const SafetensorsHeader& head
   std::vector<Problem> none;  // the header has been checked
   TensorStateOptions options = ReadOptions(header, &none);
   v1::Tensor values;
-  if (absl::Status s = LoadTensor(file, *header.Find(kValues), &values); !s.ok()) return s;
+  const std::optional<BlockFormat> blocks = ReadBlocks(header, &none);
+  const TensorEntry& entry = *header.Find(kValues);
+  const std::string element = blocks ? blocks->element : "";
+  if (absl::Status s = LoadFactor(file, entry, element, &values); !s.ok()) return s;
   const absl::StatusOr<TensorView> view = ViewTensor(values, kValues);
   if (!view.ok()) return view.status();
   const std::string run = ReadDumpSite(header, &none).run;
@@ -80,7 +91,9 @@ absl::Status LoadTensorDump(const InputFile& file, const SafetensorsHeader& head
   SetCap(count, values.data().size(), &options);
   evidence->set_sample_size(count);
   evidence->set_exercised(v1::EXERCISED_YES);
-  return FillTensorState(*view, options, evidence->mutable_tensor());
+  absl::Status filled = FillTensorState(*view, options, evidence->mutable_tensor());
+  if (!filled.ok()) return filled;
+  return LoadBlockFits(file, header, *view, evidence->mutable_tensor());
 }
 
 }  // namespace

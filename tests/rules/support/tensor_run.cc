@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <sstream>
 
+#include "base/load.h"
+#include "kernels/evidence/block_fit.h"
 #include "kernels/evidence/tensor_state.h"
 
 namespace plumbline::rules::testing {
@@ -93,6 +96,7 @@ class Run {
     std::vector<double> values = Values(step, rank, layer);
     const DType used = spec_.used == DType::kUnspecified ? spec_.dtype : spec_.used;
     for (double& v : values) v = IsFloating(used) ? RoundToFormat(v, used) : v;
+    Outliers(values);
     Poison(step, rank, layer, values);
     Stored stored(values, spec_.dtype);
     if (Odd(step, rank) && spec_.flip_bit >= 0) Flip(stored.bytes());
@@ -133,10 +137,48 @@ class Run {
       for (int c = 0; row.size() < static_cast<size_t>(spec_.columns) && c < spec_.columns &&
                       spec_.content != "softmax";
            ++c)
-        row.push_back(spec_.content == "constant" ? spec_.mean : spec_.mean + sd * draw.Normal());
+        row.push_back(spec_.content == "constant" ? spec_.mean : spec_.mean + sd * Noise(draw));
       values.insert(values.end(), row.begin(), row.end());
     }
     return values;
+  }
+
+  double Noise(Draw& draw) const {
+    const double z = draw.Normal();
+    return spec_.content == "cubed" ? z * z * z : z;
+  }
+
+  void Outliers(std::vector<double>& values) const {
+    for (size_t i = 0; spec_.outlier_every > 0 && i < values.size();
+         i += static_cast<size_t>(spec_.outlier_every))
+      values[i] = spec_.outlier * (values[i] < 0 ? values[i] - spec_.sd : values[i] + spec_.sd);
+  }
+
+  // The scales of blocks along a row as the OCP's rule has them, times `recorded`.
+  std::vector<float> Scales(const TensorView& view, const BlockFormat& format) const {
+    std::vector<float> scales;
+    const double most = format.element == "e2m1" ? 2 : format.element == "e5m2" ? 15 : 8;
+    for (int64_t i = 0; spec_.recorded != 0 && i < view.elements(); i += format.columns) {
+      double amax = 0;
+      for (int64_t k = i; k < i + format.columns; ++k) {
+        const double x = std::fabs(LoadDouble(view.data, view.dtype, k));
+        amax = std::isfinite(x) ? std::max(amax, x) : amax;
+      }
+      scales.push_back(static_cast<float>(spec_.recorded * std::exp2(std::ilogb(amax) - most)));
+    }
+    return scales;
+  }
+
+  void FillBlocks(const TensorView& view, v1::TensorState* out) const {
+    std::optional<DeclaredBlocks> declared;
+    std::vector<float> scales;
+    for (const NamedBlockFormat& named : BlockFormats()) {
+      if (named.name != spec_.blocks) continue;
+      scales = Scales(view, named.format);
+      declared = DeclaredBlocks{named.format, scales, 0};
+    }
+    const absl::Status status = FillBlockFits(view, declared, out);
+    if (!status.ok()) throw std::runtime_error(std::string(status.message()));
   }
 
   void Poison(int step, int rank, int layer, std::vector<double>& values) const {
@@ -172,9 +214,10 @@ class Run {
     options.with_sample = spec_.sample;
     options.key = static_cast<uint64_t>(e.step() + 1);
     options.max_samples = static_cast<uint32_t>(spec_.max_samples);
-    const auto status =
-        FillTensorState(stored.View({spec_.rows, count / spec_.rows}), options, e.mutable_tensor());
+    const TensorView view = stored.View({spec_.rows, count / spec_.rows});
+    const auto status = FillTensorState(view, options, e.mutable_tensor());
     if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+    if (!spec_.blocks.empty()) FillBlocks(view, e.mutable_tensor());
   }
 
   const TensorRunSpec& spec_;
@@ -229,7 +272,8 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                       {"poison_step", &s.poison_step},
                       {"poison_layer", &s.poison_layer},
                       {"poison_rank", &s.poison_rank},
-                      {"poison_every", &s.poison_every}},
+                      {"poison_every", &s.poison_every},
+                      {"outlier_every", &s.outlier_every}},
             .number = {{"sd", &s.sd},
                        {"mean", &s.mean},
                        {"growth", &s.growth},
@@ -238,7 +282,9 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                        {"factor", &s.factor},
                        {"floor", &s.floor},
                        {"start", &s.start},
-                       {"step", &s.step}},
+                       {"step", &s.step},
+                       {"recorded", &s.recorded},
+                       {"outlier", &s.outlier}},
             .flag = {{"loss_of_all", &s.loss_of_all},
                      {"sample", &s.sample},
                      {"ordered", &s.ordered},
@@ -258,6 +304,7 @@ void Set(TensorRunSpec& s, const std::string& key, const std::string& value) {
                      {"content", &s.content},
                      {"replicas", &s.replicas},
                      {"poison", &s.poison},
+                     {"blocks", &s.blocks},
                      {"loss", &s.loss},
                      {"loss_scale", &s.loss_scale}},
             .dtype = {{"dtype", &s.dtype},

@@ -20,7 +20,7 @@ struct TensorRunSpec {
   DType dtype = DType::kF32;         // as stored
   DType used = DType::kUnspecified;  // as computed, rounded to first; unspecified: dtype
   DType target_format = DType::kUnspecified;
-  // normal, constant, softmax, positions
+  // normal, cubed (a normal's cube: long tails), constant, softmax, positions
   std::string content = "normal";
   double sd = 1;
   double mean = 0;
@@ -74,6 +74,12 @@ struct TensorRunSpec {
   int loss_nan_step = -1;     // rank 0 logs a loss each step, NaN from this one on; -1: no loss
   bool loss_of_all = false;   // every rank logs it
   std::string loss = "loss";  // its name
+  // a format with a scale a block: a name of BlockFormats(); its scales are recorded as the
+  // format's rule has them, times this; 0: they are not
+  std::string blocks;
+  double recorded = 0;
+  int outlier_every = 0;  // every n-th value is `outlier` times as large
+  double outlier = 100;
 };
 
 void Set(TensorRunSpec& spec, const std::string& key, const std::string& value);

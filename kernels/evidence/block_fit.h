@@ -1,0 +1,37 @@
+// How a tensor fits the formats that have a scale a block, as messages.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/tensor_view.h"
+#include "kernels/tensor/block_fit.h"
+#include "plumbline/v1/evidence.pb.h"
+
+namespace plumbline {
+
+// The formats by their names: "mxfp8", "mxfp8-e5m2", "mxfp4", "nvfp4", "fp8-1x128", "fp8-128x128".
+struct NamedBlockFormat {
+  std::string_view name;
+  BlockFormat format;
+};
+std::span<const NamedBlockFormat> BlockFormats();
+
+// "e8m0", "e4m3", "f32".
+const char* BlockScaleName(BlockScale scale);
+
+// What a dump says of the format that its tensor is to be stored in, or is.
+struct DeclaredBlocks {
+  BlockFormat format;
+  std::span<const float> scales;  // empty: none are recorded
+  double tensor_scale = 0;        // 0: none is
+};
+
+// Replaces out's block_fits: the declared one first; then each of BlockFormats(), where the values
+// are wider than 8 bits and at most 2^24. Errors as MeasureBlockFit's.
+absl::Status FillBlockFits(const TensorView& tensor, const std::optional<DeclaredBlocks>& declared,
+                           v1::TensorState* out);
+
+}  // namespace plumbline

@@ -1,0 +1,67 @@
+// What one block of values makes of its scale: the arithmetic of block_fit.h, for host and device
+// code. Exact in fp64 for values and scales of f32 and narrower, but for the division by a scale
+// that is no power of two, which is rounded once.
+#pragma once
+
+#include <cstdint>
+
+#include "base/half.h"
+
+namespace plumbline {
+
+// Of the non-zero finite magnitudes of one block.
+struct BlockFacts {
+  uint32_t values = 0;
+  uint32_t flushed = 0;     // become 0
+  uint32_t small = 0;       // below the least normal value, the flushed ones among them
+  uint32_t saturated = 0;   // beyond half a unit above the largest finite value
+  uint32_t non_finite = 0;  // left out of all else
+  double amax = 0, second = 0;
+  double mass = 0, flushed_mass = 0;  // sums of magnitudes
+  double cut_mass = 0;                // what saturated ones lie beyond the largest
+};
+
+// The least magnitude that does not become 0, exclusive: half of the least positive value (a tie
+// goes to the even 0).
+PLUMB_HD constexpr double FlushedUpTo(const FloatFormat& f) {
+  return PowerOfTwo(f.min_exponent - f.precision);
+}
+
+// Half a unit above the largest finite value: beyond it a value saturates.
+PLUMB_HD constexpr double SaturatesBeyond(const FloatFormat& f) {
+  return f.max_finite + PowerOfTwo(f.max_exponent - f.precision);
+}
+
+PLUMB_HD constexpr void TakeMagnitude(double x, BlockFacts* block) {
+  if (!IsFiniteValue(x)) {
+    ++block->non_finite;
+    return;
+  }
+  const double a = AbsValue(x);
+  if (a == 0) return;
+  ++block->values;
+  block->mass += a;
+  if (a > block->amax) {
+    block->second = block->amax;
+    block->amax = a;
+  } else if (a > block->second) {
+    block->second = a;
+  }
+}
+
+// Of a value of the block, at `scale` > 0: stored is x / scale.
+PLUMB_HD constexpr void TakeStored(double x, double scale, const FloatFormat& f,
+                                   BlockFacts* block) {
+  if (!IsFiniteValue(x) || x == 0) return;
+  const double a = AbsValue(x), stored = a / scale;
+  if (stored < PowerOfTwo(f.min_exponent)) ++block->small;
+  if (!(stored > FlushedUpTo(f))) {
+    ++block->flushed;
+    block->flushed_mass += a;
+  } else if (stored > SaturatesBeyond(f)) {
+    ++block->saturated;
+    block->cut_mass += a - f.max_finite * scale;
+  }
+}
+
+}  // namespace plumbline
