@@ -14,11 +14,13 @@ std::chrono::system_clock::time_point Soon() {
 
 }  // namespace
 
-Plumbd::Plumbd(std::vector<std::string> options, std::vector<std::string> environment) {
+Plumbd::Plumbd(std::vector<std::string> options, std::vector<std::string> environment,
+               const std::string& program) {
   const auto has = [&](const char* name) {
     return std::find(options.begin(), options.end(), name) != options.end();
   };
-  std::vector<std::string> command = {PLUMBD_PROGRAM, "--port-file", folder_.File("port")};
+  std::vector<std::string> command = {program.empty() ? PLUMBD_PROGRAM : program, "--port-file",
+                                      folder_.File("port")};
   if (!has("--grpc")) command.insert(command.end(), {"--grpc", "127.0.0.1:0"});
   if (!has("--http")) command.insert(command.end(), {"--http", "off"});
   command.insert(command.end(), options.begin(), options.end());

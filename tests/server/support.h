@@ -26,7 +26,8 @@ namespace plumbline::test {
 // plumbd on a free loopback port. Empty address(): it did not start; see errors().
 class Plumbd {
  public:
-  explicit Plumbd(std::vector<std::string> options = {}, std::vector<std::string> environment = {});
+  explicit Plumbd(std::vector<std::string> options = {}, std::vector<std::string> environment = {},
+                  const std::string& program = "");  // of another build
   // On the port a former one had.
   static std::unique_ptr<Plumbd> At(const std::string& address);
 
