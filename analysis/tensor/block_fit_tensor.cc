@@ -6,8 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/half.h"
-#include "analysis/frame/item_verdicts.h"
-#include "analysis/frame/verdicts.h"
 
 namespace plumbline::rules {
 namespace {

@@ -26,22 +26,33 @@ using Cell = std::vector<Asked>;
 // The least wait that was refused and the greatest that was not, both of them no less the longer
 // the period is. A bucket that admits one token a period, and several at once from what it saved,
 // admits while the moment at which it will have saved for all it took lies ahead by no more than
-// its size.
+// its size. Each wait is a convex function of the period: a maximum of lines.
 struct Waits {
   double refused = HUGE_VAL, admitted = -HUGE_VAL;
+  size_t least_refused = 0;   // whose it is
+  double admitted_slope = 0;  // periods in the greatest one that was admitted
+  double watched = 0;         // the wait of `watch`
 };
-Waits WaitsOf(const Cell& cell, size_t most, double period) {
+Waits WaitsOf(const Cell& cell, size_t most, double period, size_t watch = SIZE_MAX) {
   Waits waits;
-  double paid = -HUGE_VAL;
+  double paid = -HUGE_VAL, periods = 0;
   for (size_t i = 0; i < std::min(most, cell.size()); ++i) {
     const Asked& x = cell[i];
     if (x.fresh) paid = -HUGE_VAL;
     const double wait = std::max(paid - x.time, 0.0);
+    if (i == watch) waits.watched = wait;
     if (!x.kept) {
-      waits.refused = std::min(waits.refused, wait);
+      if (wait < waits.refused) {
+        waits.refused = wait;
+        waits.least_refused = i;
+      }
       continue;
     }
-    if (x.judged) waits.admitted = std::max(waits.admitted, wait);
+    if (x.judged && wait > waits.admitted) {
+      waits.admitted = wait;
+      waits.admitted_slope = wait > 0 ? periods : 0;
+    }
+    periods = paid > x.time ? periods + 1 : 1;
     paid = std::max(paid, x.time) + period;
   }
   return waits;
@@ -56,12 +67,25 @@ double Span(const Cell& cell) {
   return most - least + 1;
 }
 
+constexpr double kApart = 1e-9;
+
+// No period from `from` to `to` separates them: the wait that is refused soonest at `middle` lies
+// below its chord, and the one admitted last above its tangent, since both are convex.
+bool NoneBetween(const Cell& cell, size_t most, double from, double to, double middle,
+                 const Waits& at) {
+  const auto apart = [&](double period) {
+    const double chord = WaitsOf(cell, most, period, at.least_refused).watched;
+    return chord - (at.admitted + at.admitted_slope * (period - middle));
+  };
+  return apart(from) <= kApart && apart(to) <= kApart;
+}
+
 // Some period separates the refused waits from the others. Between two periods no wait is refused
 // later than at the longer one, nor admitted sooner than at the shorter one: what these two exclude
 // is not looked into. Where the search is given up, a bucket is not excluded.
 bool Fits(const Cell& cell, size_t most) {
-  constexpr int kMostTries = 4000;
-  constexpr double kShortest = 0.25, kApart = 1e-9, kPieces = 32;
+  constexpr int kMostTries = 1000;
+  constexpr double kShortest = 0.25, kPieces = 32;
   struct Between {
     double from, to;
     Waits at_from, at_to;
@@ -82,6 +106,7 @@ bool Fits(const Cell& cell, size_t most) {
     const double middle = (b.from + b.to) / 2;
     at = WaitsOf(cell, most, middle);
     if (at.refused - at.admitted > kApart) return true;
+    if (NoneBetween(cell, most, b.from, b.to, middle, at)) continue;
     open.push_back({b.from, middle, b.at_from, at});
     open.push_back({middle, b.to, at, b.at_to});
   }
