@@ -20,7 +20,7 @@ Outbox::Outbox(OutboxLimits limits, std::unique_ptr<Spool> spool)
 }
 
 void Outbox::Push(SealedBatch batch) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   ++pushed_;
   bytes_ += batch.body->size();
   if (batch.sets != 0) KeepSets(Parsed(batch));
@@ -38,7 +38,7 @@ void Outbox::KeepSets(const v1::Batch& batch) {
 }
 
 std::optional<Outbox::Numbered> Outbox::TakeNext() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   // A numbered batch can no longer merge into another: half of the queue may be on its way. What
   // is on disk too waits there instead of in memory.
   const uint64_t window = std::max<uint64_t>(1, limits_.batches / 2);
@@ -57,7 +57,7 @@ std::optional<Outbox::Numbered> Outbox::TakeNext() {
 
 bool Outbox::Restart(uint64_t acknowledged) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     sent_ = 0;
     sent_bytes_ = 0;
     if (acknowledged < acknowledged_) return true;
@@ -69,7 +69,7 @@ bool Outbox::Restart(uint64_t acknowledged) {
 }
 
 void Outbox::Acknowledge(uint64_t sequence) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   sequence = std::min(sequence, sent_through_);
   acknowledged_ = std::max(acknowledged_, sequence);
   ForgetThrough(sequence);
@@ -89,7 +89,7 @@ void Outbox::ForgetThrough(uint64_t sequence) {
 }
 
 void Outbox::Reject(uint64_t sequence) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto refused = std::find_if(queue_.begin(), queue_.end(), [&](const Entry& e) {
     return e.sequence == sequence && sequence != 0;
   });
@@ -108,17 +108,17 @@ void Outbox::Reject(uint64_t sequence) {
 }
 
 uint64_t Outbox::pushed() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return pushed_;
 }
 
 uint64_t Outbox::settled() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return settled_;
 }
 
 Outbox::State Outbox::state() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   State s;
   const uint64_t on_disk = OnDiskAlone();
   s.bytes = bytes_;
@@ -139,12 +139,12 @@ Outbox::State Outbox::state() const {
 }
 
 SeriesSets Outbox::series_sets() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return sets_;
 }
 
 int64_t Outbox::OldestUnsentStep() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (spool_ != nullptr && sent_ == spooled_ && OnDiskAlone() != 0) LoadNext();
   int64_t oldest = kNoStep;
   for (size_t i = sent_; i < queue_.size(); ++i) {
@@ -176,7 +176,7 @@ std::string Outbox::Cause() const { return spool_ == nullptr ? kQueueFull : spoo
 
 void Outbox::Shrink() {
   // To 7/8 of the limits, so that a queue at its limit is not searched at each push.
-  const auto roomy = [&] {
+  const auto roomy = [&]() PLUMB_REQUIRES(mutex_) {
     return bytes_ <= limits_.bytes - limits_.bytes / 8 &&
            queue_.size() <= limits_.batches - limits_.batches / 8;
   };

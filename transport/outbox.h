@@ -19,11 +19,11 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "transport/batch_edit.h"
 #include "transport/spool.h"
 
@@ -96,51 +96,55 @@ class Outbox {
     bool carried = false;  // it is the report of a refusal
   };
 
-  void KeepSets(const v1::Batch& batch);
-  void Replace(size_t index, SealedBatch batch);
-  void Erase(size_t index);
-  void ForgetThrough(uint64_t sequence);
-  void Shrink();
-  bool DropOldestSamples();
-  bool DropOldestEvidence();
-  void MergeUnnumbered();
-  bool OverLimits() const { return bytes_ > limits_.bytes || queue_.size() > limits_.batches; }
-  std::string Cause() const;
+  void KeepSets(const v1::Batch& batch) PLUMB_REQUIRES(mutex_);
+  void Replace(size_t index, SealedBatch batch) PLUMB_REQUIRES(mutex_);
+  void Erase(size_t index) PLUMB_REQUIRES(mutex_);
+  void ForgetThrough(uint64_t sequence) PLUMB_REQUIRES(mutex_);
+  void Shrink() PLUMB_REQUIRES(mutex_);
+  bool DropOldestSamples() PLUMB_REQUIRES(mutex_);
+  bool DropOldestEvidence() PLUMB_REQUIRES(mutex_);
+  void MergeUnnumbered() PLUMB_REQUIRES(mutex_);
+  bool OverLimits() const PLUMB_REQUIRES(mutex_) {
+    return bytes_ > limits_.bytes || queue_.size() > limits_.batches;
+  }
+  std::string Cause() const PLUMB_REQUIRES(mutex_);
 
   // With a spool; outbox_spool.cc.
-  void AdoptSpool();
-  void Spill();
-  bool SpillNext();
-  void LoadNext();
-  void LoadLost(const Spool::Read& lost);
-  void EvictLast();
-  void SkipOnDisk(uint64_t acknowledged);
-  uint64_t OnDiskAlone() const;
-  void InsertLoaded(Entry entry);
-  uint64_t PushesOf(uint64_t sequence);
+  void AdoptSpool() PLUMB_REQUIRES(mutex_);
+  void Spill() PLUMB_REQUIRES(mutex_);
+  bool SpillNext() PLUMB_REQUIRES(mutex_);
+  void LoadNext() PLUMB_REQUIRES(mutex_);
+  void LoadLost(const Spool::Read& lost) PLUMB_REQUIRES(mutex_);
+  void EvictLast() PLUMB_REQUIRES(mutex_);
+  void SkipOnDisk(uint64_t acknowledged) PLUMB_REQUIRES(mutex_);
+  uint64_t OnDiskAlone() const PLUMB_REQUIRES(mutex_);
+  void InsertLoaded(Entry entry) PLUMB_REQUIRES(mutex_);
+  uint64_t PushesOf(uint64_t sequence) PLUMB_REQUIRES(mutex_);
 
   const OutboxLimits limits_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // The first spooled_ of these are on disk too; then come those on disk alone, which are not
   // here; then those that the spool has refused so far. All in order.
-  std::deque<Entry> queue_;
-  size_t sent_ = 0;  // the first entries, sent on the present stream
-  uint64_t bytes_ = 0;
-  uint64_t sent_bytes_ = 0;
-  uint64_t last_sequence_ = 0;
-  uint64_t sent_through_ = 0;  // highest sequence that was ever sent
-  uint64_t acknowledged_ = 0;
-  uint64_t rejected_ = 0;
-  uint64_t pushed_ = 0;
-  uint64_t settled_ = 0;
-  SeriesSets sets_;
+  std::deque<Entry> queue_ PLUMB_GUARDED_BY(mutex_);
+  size_t sent_ PLUMB_GUARDED_BY(mutex_) = 0;  // the first entries, sent on the present stream
+  uint64_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t sent_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t last_sequence_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t sent_through_ PLUMB_GUARDED_BY(mutex_) = 0;  // highest sequence that was ever sent
+  uint64_t acknowledged_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t rejected_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t pushed_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t settled_ PLUMB_GUARDED_BY(mutex_) = 0;
+  SeriesSets sets_ PLUMB_GUARDED_BY(mutex_);
 
   const std::unique_ptr<Spool> spool_;
   const std::string spool_path_;
-  bool adopted_ = false;
-  size_t spooled_ = 0;
-  uint64_t loaded_through_ = 0;          // of the spool: in memory, or acknowledged
-  std::map<uint64_t, uint64_t> merged_;  // pushes of those on disk alone, where not 1
+  bool adopted_ PLUMB_GUARDED_BY(mutex_) = false;
+  size_t spooled_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t loaded_through_ PLUMB_GUARDED_BY(mutex_) =
+      0;  // of the spool: in memory, or acknowledged
+  std::map<uint64_t, uint64_t> merged_
+      PLUMB_GUARDED_BY(mutex_);  // pushes of those on disk alone, where not 1
 };
 
 }  // namespace plumbline::transport

@@ -9,13 +9,13 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <mutex>
 #include <set>
 #include <string_view>
 #include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 
 namespace plumbline::transport {
 namespace {
@@ -28,8 +28,8 @@ constexpr std::string_view kLockName = "lock";
 // The kernel's locks do not exclude a process from itself, and closing any descriptor of a file
 // drops this process's lock on it: so a directory of ours is never opened twice.
 struct Held {
-  std::mutex mutex;
-  std::set<std::string> directories;
+  Mutex mutex;
+  std::set<std::string> directories PLUMB_GUARDED_BY(mutex);
 };
 Held& HeldHere() {
   static Held& held = *new Held;  // may be asked while the process ends
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::TakeAs(const std::string& 
     return absl::FailedPreconditionError(absl::StrCat(directory, ": a live process spools there"));
   };
   Held& held = HeldHere();
-  const std::lock_guard<std::mutex> guard(held.mutex);
+  const MutexLock guard(held.mutex);
   if (held.directories.contains(name)) return busy();
   const std::string path = absl::StrCat(made_as, "/", std::string(kLockName));
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<SpoolLock>> SpoolLock::Make(const std::string& di
 
 SpoolLock::~SpoolLock() {
   Held& held = HeldHere();
-  const std::lock_guard<std::mutex> guard(held.mutex);
+  const MutexLock guard(held.mutex);
   close(fd_);
   held.directories.erase(directory_);
 }

@@ -5,11 +5,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "plumbline/v1/query.grpc.pb.h"
 #include "transport/credentials.h"
@@ -113,7 +113,7 @@ class Client::Impl {
                      const std::function<bool(const v1::IncidentEvent&)>& on_event) {
     grpc::ClientContext context;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (cancelled_) return absl::CancelledError("cancelled");
       watching_ = &context;
     }
@@ -123,7 +123,7 @@ class Client::Impl {
     while (wanted && reader->Read(&event)) wanted = on_event(event);
     if (!wanted) context.TryCancel();
     const grpc::Status status = reader->Finish();
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watching_ = nullptr;
     if (!wanted) return absl::OkStatus();
     if (cancelled_) return absl::CancelledError("cancelled");
@@ -169,7 +169,7 @@ class Client::Impl {
   bool AwaitServer(double seconds) { return channel_->WaitForConnected(In(seconds)); }
 
   void Cancel() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     cancelled_ = true;
     if (watching_ != nullptr) watching_->TryCancel();
   }
@@ -208,9 +208,9 @@ class Client::Impl {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Query::Stub> query_;
   std::unique_ptr<v1::Ingest::Stub> ingest_;
-  std::mutex mutex_;
-  grpc::ClientContext* watching_ = nullptr;
-  bool cancelled_ = false;
+  Mutex mutex_;
+  grpc::ClientContext* watching_ PLUMB_GUARDED_BY(mutex_) = nullptr;
+  bool cancelled_ PLUMB_GUARDED_BY(mutex_) = false;
 };
 
 Client::Client(const std::string& address) : impl_(std::make_unique<Impl>(address)) {}

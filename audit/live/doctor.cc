@@ -2,11 +2,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -19,6 +17,7 @@
 #include "audit/live/doctor_batch.h"
 #include "audit/live/live.h"
 #include "audit/render/finding_text.h"
+#include "base/mutex.h"
 
 namespace plumbline::audit {
 namespace {
@@ -217,13 +216,13 @@ void CheckCuda(Report& report) {
 
 // The outcome of the watch that waits for the test finding.
 struct Arrival {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool watching = false;  // all that existed has been read
-  bool ended = false;     // nothing more will come
-  bool found = false;
-  v1::Finding finding;
-  absl::Status status;
+  Mutex mutex;
+  CondVar changed;
+  bool watching PLUMB_GUARDED_BY(mutex) = false;  // all that existed has been read
+  bool ended PLUMB_GUARDED_BY(mutex) = false;     // nothing more will come
+  bool found PLUMB_GUARDED_BY(mutex) = false;
+  v1::Finding finding PLUMB_GUARDED_BY(mutex);
+  absl::Status status PLUMB_GUARDED_BY(mutex);
 };
 
 void WaitForFinding(Client& client, Arrival& arrival) {
@@ -231,19 +230,19 @@ void WaitForFinding(Client& client, Arrival& arrival) {
   request.set_run(kDoctorRun);
   request.set_skip_existing(true);
   const absl::Status status = client.Watch(request, [&](const v1::IncidentEvent& event) {
-    std::lock_guard lock(arrival.mutex);
+    const MutexLock lock(arrival.mutex);
     if (event.kind() == v1::IncidentEvent::KIND_CAUGHT_UP) arrival.watching = true;
     if (event.incident().finding().rule() == kDoctorRule) {
       arrival.found = true;
       arrival.finding = event.incident().finding();
     }
-    arrival.changed.notify_all();
+    arrival.changed.NotifyAll();
     return !arrival.found;
   });
-  std::lock_guard lock(arrival.mutex);
+  const MutexLock lock(arrival.mutex);
   arrival.ended = true;
   arrival.status = status;
-  arrival.changed.notify_all();
+  arrival.changed.NotifyAll();
 }
 
 absl::Status SendEvidence(Client& client, double timeout_seconds) {
@@ -261,22 +260,24 @@ void CheckEndToEnd(Client& client, double timeout_seconds, Report& report) {
   Arrival arrival;
   std::thread watcher([&] { WaitForFinding(client, arrival); });
   const auto wait = [&](auto condition) {
-    std::unique_lock lock(arrival.mutex);
-    arrival.changed.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
-                             [&] { return condition() || arrival.ended; });
+    MutexLock lock(arrival.mutex);
+    arrival.changed.WaitFor(
+        lock, std::chrono::duration<double>(timeout_seconds),
+        [&]() PLUMB_REQUIRES(arrival.mutex) { return condition() || arrival.ended; });
     return condition();
   };
   absl::Status sent = absl::OkStatus();
   double seconds = 0;
   bool found = false;
-  if (wait([&] { return arrival.watching; })) {
+  if (wait([&]() PLUMB_REQUIRES(arrival.mutex) { return arrival.watching; })) {
     const auto start = std::chrono::steady_clock::now();
     sent = SendEvidence(client, timeout_seconds);
-    if (sent.ok()) found = wait([&] { return arrival.found; });
+    if (sent.ok()) found = wait([&]() PLUMB_REQUIRES(arrival.mutex) { return arrival.found; });
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   client.Cancel();
   watcher.join();
+  const MutexLock lock(arrival.mutex);
   if (!sent.ok()) {
     return report.Failed("finding", absl::StrCat("the server did not take the test evidence: ",
                                                  std::string(sent.message())));

@@ -110,7 +110,7 @@ template <typename Prepare, typename Launch>
 DeviceOutcome GraphCalls::Add(std::unique_ptr<CapturedCall> call, void* stream, void* replays_on,
                               void* site, DeviceError* error, bool* broken, Prepare prepare,
                               Launch launch) {
-  const std::lock_guard<std::mutex> lock(capturing_);
+  const MutexLock lock(capturing_);
   const uint32_t at = size_.load(std::memory_order_relaxed);
   if (at == kMaxCaptured) return DeviceOutcome::kCapturing;
   if (at > 0 && replays_on != replays_on_) {
@@ -146,7 +146,7 @@ DeviceOutcome GraphCalls::Capture(const RoutingCall& call, void* stream, void* r
   RoutingPlan plan;
   if (const absl::Status s = PlanRouting(call.input, &plan); !s.ok()) return Refuse(s, error);
   const uint64_t bytes = table_->workspace_bytes(plan.tokens, plan.rule.experts);
-  const auto prepare = [&](uint64_t capture, void** memory) {
+  const auto prepare = [&](uint64_t capture, void** memory) PLUMB_REQUIRES(capturing_) {
     return SharedMemory(bytes, stream, capture, memory, error);
   };
   const auto launch = [&](void* memory, const GraphCall& device_call) {

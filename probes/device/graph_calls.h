@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "kernels/device/table.h"
 #include "probes/calls/measure.h"
 #include "probes/device/item.h"
@@ -145,7 +145,7 @@ class GraphCalls {
   DeviceStatus MakeSlots(DeviceError* error);
   DeviceStatus NewMemory(const std::vector<std::byte>& content, void** memory, DeviceError* error);
   DeviceStatus SharedMemory(uint64_t bytes, void* stream, uint64_t capture, void** memory,
-                            DeviceError* error);
+                            DeviceError* error) PLUMB_REQUIRES(capturing_);
   // prepare(capture, &memory) gets what the call needs, launch(memory, device_call) puts it into
   // the graph.
   template <typename Prepare, typename Launch>
@@ -157,8 +157,8 @@ class GraphCalls {
 
   const DeviceTable* const table_;
   void* const device_;
-  std::mutex capturing_;
-  std::vector<Shared> shared_;
+  Mutex capturing_;
+  std::vector<Shared> shared_ PLUMB_GUARDED_BY(capturing_);
   void* replays_on_ = nullptr;                              // as slots_
   uint64_t* sections_ = nullptr;                            // of GraphCall, behind the slots
   GraphSlot* slots_ = nullptr;                              // set before size_ is more than 0

@@ -170,23 +170,28 @@ void DeviceProbe::Abandon(const char* why) {
 
 void DeviceProbe::Leave(Clock::time_point deadline) {
   leaving_.store(true, std::memory_order_release);
-  // The lock keeps Free away, and is what the drain thread holds while it asks a device.
-  std::unique_lock<std::mutex> lock(draining_, std::defer_lock);
   for (bool late = false; !late;) {
     late = Clock::now() >= deadline;
-    if (lock.try_lock()) {
-      EndOpenSteps();  // else their records would be waited for in vain
-      if (late || empty()) break;
-      lock.unlock();
+    // The lock keeps Free away, and is what the drain thread holds while it asks a device. Who
+    // never gets it leaves all the same: that thread hangs in the driver.
+    if (draining_.TryLock()) {
+      const bool left = LeaveRings(late);
+      draining_.Unlock();
+      if (left) return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (!lock.owns_lock()) return;  // it hangs in the driver
+}
+
+bool DeviceProbe::LeaveRings(bool late) {
+  EndOpenSteps();  // else their records would be waited for in vain
+  if (!late && !empty()) return false;
   for (const Place& place : places_) {
     if (DeviceRing* ring = place.ready.load(std::memory_order_acquire)) {
       ring->Abandon("the process is ending");
     }
   }
+  return true;
 }
 
 void DeviceProbe::EndOpenSteps() {
@@ -198,7 +203,7 @@ void DeviceProbe::EndOpenSteps() {
 }
 
 void DeviceProbe::Free() {
-  const std::lock_guard<std::mutex> lock(draining_);
+  const MutexLock lock(draining_);
   for (Place& place : places_) {
     place.ready.store(nullptr, std::memory_order_release);
     place.ring.reset();

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "probes/device/ring.h"
 
 namespace plumbline::probes {
@@ -60,7 +60,7 @@ class DeviceProbe {
   // in the order of its calls.
   template <typename F>
   void Drain(F f) {
-    const std::lock_guard<std::mutex> lock(draining_);
+    const MutexLock lock(draining_);
     for (const Place& place : places_) {
       DeviceRing* ring = place.ready.load(std::memory_order_acquire);
       if (ring == nullptr) continue;
@@ -96,7 +96,9 @@ class DeviceProbe {
   DeviceRing* RingOf(int ordinal, DeviceReply* reply);
   template <typename F>
   void ForGraphs(DeviceReply* reply, F f);
-  void EndOpenSteps();
+  // False: not late, and there is work to be waited for.
+  bool LeaveRings(bool late) PLUMB_REQUIRES(draining_);
+  void EndOpenSteps() PLUMB_REQUIRES(draining_);
   template <typename Call>
   void ObserveOn(int ordinal, const Call& call, const MeasureOptions& options, void* stream,
                  const DeviceTag& tag, DeviceReply* reply);
@@ -106,7 +108,7 @@ class DeviceProbe {
   const std::function<void()> ready_;
   std::array<Place, kMaxDevices> places_;
   std::atomic<bool> leaving_{false};
-  std::mutex draining_;  // the drain thread's, and of who ends the process
+  Mutex draining_;  // the drain thread's, and of who ends the process
 };
 
 }  // namespace plumbline::probes

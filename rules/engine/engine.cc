@@ -4,7 +4,6 @@
 #include <atomic>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/frame/frame.h"
 #include "analysis/processes/processes.h"
+#include "base/mutex.h"
 #include "rules/engine/active_rules.h"
 #include "rules/engine/batch_check.h"
 #include "rules/engine/checkpoint.h"
@@ -38,10 +38,12 @@ class Engine::Impl {
 
   void SetSuppressions(std::vector<Suppression> list, int32_t today) {
     {
-      std::lock_guard lock(suppressor_mutex_);
+      const MutexLock lock(suppressor_mutex_);
       suppressor_.Set(std::move(list), today);
     }
-    for (const auto& [name, run] : runs_) TellExpired(*run);
+    for (const std::string& name : Runs()) {
+      if (Run* const run = Known(name)) TellExpired(*run);
+    }
   }
 
   void Tell(const std::string& name, const char* rule, v1::Verdict verdict) {
@@ -55,7 +57,7 @@ class Engine::Impl {
   }
 
   bool SuppressionsAre(const std::vector<Suppression>& list, int32_t today) const {
-    std::lock_guard lock(suppressor_mutex_);
+    const MutexLock lock(suppressor_mutex_);
     return suppressor_.Is(list, today);
   }
 
@@ -107,7 +109,7 @@ class Engine::Impl {
   void Drop(const std::string& name) {
     std::unique_ptr<Run> run;
     {
-      std::lock_guard lock(runs_mutex_);
+      const MutexLock lock(runs_mutex_);
       const auto found = runs_.find(name);
       if (found == runs_.end()) return;
       run = std::move(found->second);
@@ -126,7 +128,7 @@ class Engine::Impl {
 
   std::vector<std::string> Runs() const {
     std::vector<std::string> names;
-    std::lock_guard lock(runs_mutex_);
+    const MutexLock lock(runs_mutex_);
     for (const auto& [name, run] : runs_) names.push_back(name);
     return names;
   }
@@ -138,8 +140,8 @@ class Engine::Impl {
 
   void Finish() {
     // An input without a single source still gets the one verdict that says so.
-    if (runs_.empty()) RunOf("");
-    while (!runs_.empty()) FinishRun(runs_.begin()->first, false);
+    if (Runs().empty()) RunOf("");
+    for (const std::string& name : Runs()) FinishRun(name, false);
   }
 
   // By value: the name may be the one that goes with the run.
@@ -151,6 +153,7 @@ class Engine::Impl {
 
   Coverage coverage() const {
     Coverage total{judged_, inconclusive_, finished_losses_};
+    const MutexLock lock(runs_mutex_);
     for (const auto& [name, run] : runs_) total.dropped += Losses(*run);
     return total;
   }
@@ -178,7 +181,7 @@ class Engine::Impl {
   uint64_t rule_bytes() const { return rule_bytes_; }
   uint64_t rules_set_aside() const {
     uint64_t rules = 0;
-    std::lock_guard lock(runs_mutex_);
+    const MutexLock lock(runs_mutex_);
     for (const auto& [name, run] : runs_) rules += run->set_aside;
     return rules;
   }
@@ -186,7 +189,7 @@ class Engine::Impl {
   std::string LargestRun() const {
     std::string largest;
     uint64_t bytes = 0;
-    std::lock_guard lock(runs_mutex_);
+    const MutexLock lock(runs_mutex_);
     for (const auto& [name, run] : runs_) {
       if (run->weight <= bytes) continue;
       bytes = run->weight;
@@ -197,6 +200,7 @@ class Engine::Impl {
 
   uint64_t closed_for_room() const {
     uint64_t steps = 0;
+    const MutexLock lock(runs_mutex_);
     for (const auto& [name, run] : runs_) steps += run->state.closed_for_room();
     return steps;
   }
@@ -211,7 +215,7 @@ class Engine::Impl {
   }
 
   absl::Status Restore(std::string_view bytes) {
-    if (!runs_.empty() || !sets_.empty() || judged_ + inconclusive_ + finished_losses_ > 0)
+    if (!Runs().empty() || !sets_.empty() || judged_ + inconclusive_ + finished_losses_ > 0)
       return absl::FailedPreconditionError("checkpoint: expected an engine that has seen nothing");
     absl::Status status =
         OpenCheckpoint(bytes, Maker(), [this](Archive& archive) { Persist(archive); });
@@ -242,15 +246,19 @@ class Engine::Impl {
   }
 
   // rules_ judge nothing; on_series_, on_late_ and guard_ are the host's; open_bytes_ and
-  // rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is kept.
+  // rule_bytes_ are weighed anew; runs_mutex_ and suppressor_mutex_ guard what is kept, of runs_
+  // name by name.
   void Persist(Archive& archive) {
     uint64_t judged = judged_, inconclusive = inconclusive_, losses = finished_losses_;
-    archive(judged, inconclusive, losses, sets_, suppressor_);
+    archive(judged, inconclusive, losses, sets_);
+    {
+      const MutexLock lock(suppressor_mutex_);
+      archive(suppressor_);
+    }
     judged_ = judged;
     inconclusive_ = inconclusive;
     finished_losses_ = losses;
-    std::vector<std::string> names;
-    for (const auto& [name, run] : runs_) names.push_back(name);
+    std::vector<std::string> names = Runs();
     archive(names);
     for (const std::string& name : names) {
       if (!archive.ok()) return;
@@ -265,11 +273,15 @@ class Engine::Impl {
   }
 
   void Forget() {
-    runs_.clear();
+    {
+      const MutexLock lock(runs_mutex_);
+      runs_.clear();
+    }
     open_bytes_ = 0;
     rule_bytes_ = 0;
     sets_.Clear();
     judged_ = inconclusive_ = finished_losses_ = 0;
+    const MutexLock lock(suppressor_mutex_);
     suppressor_ = Suppressor();
   }
 
@@ -348,7 +360,7 @@ class Engine::Impl {
     };
     std::vector<v1::Verdict> unused;
     {
-      std::lock_guard lock(suppressor_mutex_);
+      const MutexLock lock(suppressor_mutex_);
       unused = suppressor_.Unused(name, ran);
     }
     TellOfSuppressions(run, std::move(unused));
@@ -413,7 +425,7 @@ class Engine::Impl {
   }
 
   Run* Known(const std::string& name) const {
-    std::lock_guard lock(runs_mutex_);
+    const MutexLock lock(runs_mutex_);
     const auto found = runs_.find(name);
     return found == runs_.end() ? nullptr : found->second.get();
   }
@@ -427,7 +439,7 @@ class Engine::Impl {
   Run& KnownOrNew(const std::string& name) {
     if (Run* known = Known(name)) return *known;
     auto run = std::make_unique<Run>(name, options_, &sets_, RunRules(&active_, rule_bytes_each_));
-    std::lock_guard lock(runs_mutex_);
+    const MutexLock lock(runs_mutex_);
     return *(runs_[name] = std::move(run));
   }
 
@@ -441,7 +453,7 @@ class Engine::Impl {
   void TellExpired(Run& run) {
     std::vector<v1::Verdict> expired;
     {
-      std::lock_guard lock(suppressor_mutex_);
+      const MutexLock lock(suppressor_mutex_);
       expired = suppressor_.Expired(run.state.summary().run);
     }
     TellOfSuppressions(run, std::move(expired));
@@ -502,7 +514,7 @@ class Engine::Impl {
   }
 
   void Mark(v1::Finding* finding) {
-    std::lock_guard lock(suppressor_mutex_);
+    const MutexLock lock(suppressor_mutex_);
     if (!suppressor_.empty()) suppressor_.Mark(finding);
   }
 
@@ -522,11 +534,11 @@ class Engine::Impl {
   RunGuard* guard_ = nullptr;
   std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
   SeriesSets sets_;
-  mutable std::mutex suppressor_mutex_;  // guards what runs have in common here
-  Suppressor suppressor_;
+  mutable Mutex suppressor_mutex_;  // guards what runs have in common here
+  Suppressor suppressor_ PLUMB_GUARDED_BY(suppressor_mutex_);
   // Guards the map alone: a run is its judging thread's, and goes by it.
-  mutable std::mutex runs_mutex_;
-  std::map<std::string, std::unique_ptr<Run>> runs_;
+  mutable Mutex runs_mutex_;
+  std::map<std::string, std::unique_ptr<Run>> runs_ PLUMB_GUARDED_BY(runs_mutex_);
   std::atomic<uint64_t> open_bytes_{0};
   std::atomic<uint64_t> rule_bytes_{0};
   std::atomic<uint64_t> judged_{0};

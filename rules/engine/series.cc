@@ -101,7 +101,7 @@ uint64_t CountPresent(const v1::SeriesRows& rows, int row) {
 // Of the sets that the batch names, those that its stream has declared.
 std::map<uint64_t, SeriesSets::Columns> SeriesSets::DeclaredBefore(const v1::Batch& batch) const {
   std::map<uint64_t, Columns> before;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto stream = streams_.find(batch.stream_id());
   if (stream == streams_.end()) return before;
   const auto take = [&](uint64_t id) {
@@ -153,14 +153,14 @@ void SeriesSets::Declare(const v1::Batch& batch) {
     if (before.contains(set.id()) || fresh.contains(set.id())) continue;
     fresh[set.id()] = Intern({set.sites().begin(), set.sites().end()});
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Stream& stream = streams_[batch.stream_id()];
   for (const v1::Source& source : batch.sources()) stream.runs.insert(source.run());
   stream.sets.merge(fresh);
 }
 
 std::shared_ptr<const SeriesColumns> SeriesSets::Find(uint64_t stream_id, uint64_t set) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto stream = streams_.find(stream_id);
   if (stream == streams_.end()) return nullptr;
   const auto found = stream->second.sets.find(set);
@@ -169,19 +169,19 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Find(uint64_t stream_id, uint64
 
 std::shared_ptr<const SeriesColumns> SeriesSets::Single(const v1::Site& site) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = singles_.find({site.layer(), site.op()});
     if (known != singles_.end()) return known->second;
   }
   Columns single = Intern({site});
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return singles_.emplace(std::pair(site.layer(), site.op()), std::move(single)).first->second;
 }
 
 std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> sites) {
   std::string key = KeyOf(sites);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = lists_.find(key);
     if (known != lists_.end()) {
       if (auto list = known->second.lock()) return list;
@@ -194,7 +194,7 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> si
   list->shown = ShownColumn(sites);
   list->sites = std::move(sites);
   list->key = key;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::weak_ptr<const SeriesColumns>& known = lists_[std::move(key)];
   if (auto other = known.lock()) return other;  // somebody else was as quick
   known = list;
@@ -202,7 +202,7 @@ std::shared_ptr<const SeriesColumns> SeriesSets::Intern(std::vector<v1::Site> si
 }
 
 void SeriesSets::ForgetRun(const std::string& run) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto stream = streams_.begin(); stream != streams_.end();) {
     const bool spoke = stream->second.runs.erase(run) > 0;
     stream = spoke && stream->second.runs.empty() ? streams_.erase(stream) : std::next(stream);
@@ -226,6 +226,7 @@ void SeriesSets::Persist(Archive& archive) {
 }
 
 void SeriesSets::Clear() {
+  const MutexLock lock(mutex_);
   streams_.clear();
   singles_.clear();
   lists_.clear();

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "base/archive.h"
+#include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::rules {
@@ -78,12 +78,15 @@ class SeriesSets {
   void ForgetRun(const std::string& run);
 
   // What streams declared. lists_ and singles_ are found again; mutex_ guards them all.
-  void Persist(Archive& archive);
+  void Persist(Archive& archive) PLUMB_NO_THREAD_SAFETY_ANALYSIS;  // nobody else is at them then
   // The list of these sites as it is known here; of one that was read.
   std::shared_ptr<const SeriesColumns> Known(const SeriesColumns& read) {
     return Intern(read.sites);
   }
-  bool empty() const { return streams_.empty(); }
+  bool empty() const {
+    const MutexLock lock(mutex_);
+    return streams_.empty();
+  }
   void Clear();
 
  private:
@@ -97,10 +100,12 @@ class SeriesSets {
   std::map<uint64_t, Columns> DeclaredBefore(const v1::Batch& batch) const;
 
   const std::function<bool(const v1::Site&)> read_;
-  mutable std::mutex mutex_;  // guards what follows; held for look-ups, never for a list's length
-  std::map<uint64_t, Stream> streams_;
-  std::map<std::string, std::weak_ptr<const SeriesColumns>> lists_;  // by key
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<const SeriesColumns>> singles_;
+  mutable Mutex mutex_;  // guards what follows; held for look-ups, never for a list's length
+  std::map<uint64_t, Stream> streams_ PLUMB_GUARDED_BY(mutex_);
+  std::map<std::string, std::weak_ptr<const SeriesColumns>> lists_
+      PLUMB_GUARDED_BY(mutex_);  // by key
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const SeriesColumns>> singles_
+      PLUMB_GUARDED_BY(mutex_);
 };
 
 // How many values the rows hold, or one of them; of rows that SeriesSets::Check accepts.

@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<AccessList>> AccessList::Open(
     if (!entry.token_file.empty()) {
       if (auto s = Read(&entry); !s.ok()) return s;
     }
+    const MutexLock lock(list->mutex_);
     list->entries_.push_back(std::move(entry));
   }
   return list;
@@ -72,7 +73,7 @@ absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_uni
   std::vector<GrantPart> parts;
   Fit token = Fit::kNo;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const Entry& entry : entries_) {
       bool fits = true;
       if (!entry.token_file.empty()) {
@@ -102,7 +103,7 @@ absl::StatusOr<Grant> AccessList::Identify(const Caller& caller, int64_t now_uni
 
 std::vector<AccessList::Expiry> AccessList::NextExpiries(int64_t now_unix_s) const {
   std::vector<Expiry> out;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Entry& entry : entries_) {
     int64_t next = AcceptedToken::kNever;
     for (const AcceptedToken& token : entry.tokens) {
@@ -115,7 +116,7 @@ std::vector<AccessList::Expiry> AccessList::NextExpiries(int64_t now_unix_s) con
 
 std::vector<std::string> AccessList::Refresh() {
   std::vector<std::string> problems;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Entry& entry : entries_) {
     if (entry.token_file.empty()) continue;
     const bool same = entry.stamp == StampOf(entry.token_file);

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "server/access/grant.h"
 #include "server/access/token_file.h"
 #include "server/process/file_stamp.h"
@@ -60,8 +60,8 @@ class AccessList {
   static Fit TokenFits(const Entry& entry, const TokenDigest& token, int64_t now_unix_s);
   static bool SanFits(const SubjectName& san, const Caller& caller);
 
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;
+  mutable Mutex mutex_;
+  std::vector<Entry> entries_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

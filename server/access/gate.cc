@@ -74,7 +74,7 @@ absl::Status Lease::Check(Scope scope, const std::string& run) const {
 void Lease::OnRevoked(std::function<void(const absl::Status&)> end) {
   absl::Status revoked;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (revoked_.ok()) {
       end_ = std::move(end);
       return;
@@ -87,7 +87,7 @@ void Lease::OnRevoked(std::function<void(const absl::Status&)> end) {
 void Lease::Revoke(const absl::Status& why) {
   std::function<void(const absl::Status&)> end;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!revoked_.ok()) return;
     revoked_ = why;
     end.swap(end_);
@@ -106,7 +106,10 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const Config& config, Counters*
   CheckTlsFiles(config, &mistakes);
   if (auto s = mistakes.ToStatus(); !s.ok()) return s;
   std::unique_ptr<Gate> gate(new Gate(config, counters));
-  if (auto s = gate->revoked_.Refresh(); !s.ok()) return s;
+  {
+    const MutexLock lock(gate->mutex_);
+    if (auto s = gate->revoked_.Refresh(); !s.ok()) return s;
+  }
   if (!config.access.empty()) {
     auto access = AccessList::Open(config.access);
     if (!access.ok()) return access.status();
@@ -119,10 +122,10 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const Config& config, Counters*
 
 Gate::~Gate() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -142,7 +145,7 @@ absl::StatusOr<Grant> Gate::Identify(const Caller& caller) const {
     if (now >= caller.certificate->expires_unix_s) {
       return absl::UnauthenticatedError("this certificate has expired: show a renewed one");
     }
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (revoked_.Holds(*caller.certificate)) {
       return absl::UnauthenticatedError("this certificate was revoked");
     }
@@ -183,7 +186,7 @@ std::shared_ptr<Lease> Gate::Enter(const grpc::ServerContextBase& context) {
     lease->Revoke(status);
     return lease;
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leases_.push_back(lease);
   return lease;
 }
@@ -223,11 +226,11 @@ absl::StatusOr<std::string> Gate::OpenSession(std::string_view authorization) {
 
 // Revoked and expired tokens and certificates end the calls they began.
 void Gate::Watch() {
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, kLookAgain, [this] { return stopped_; })) {
-    lock.unlock();
+  MutexLock lock(mutex_);
+  while (!wake_.WaitFor(lock, kLookAgain, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; })) {
+    lock.Unlock();
     LookAgain();
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -236,7 +239,7 @@ void Gate::LookAgain() {
   if (guarded()) problems = access_->Refresh();
   std::vector<std::shared_ptr<Lease>> leases;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const absl::Status revoked = revoked_.Refresh();
     if (!revoked.ok()) problems.emplace_back(revoked.message());
     std::erase_if(leases_, [](const auto& lease) { return lease.expired(); });
@@ -265,7 +268,7 @@ void Gate::LookAgain() {
 void Gate::Say(std::string_view path, const absl::Status& denied) {
   uint64_t unsaid = 0;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto now = std::chrono::steady_clock::now();
     if (now - said_ < kLookAgain) {
       ++unsaid_;

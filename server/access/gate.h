@@ -4,10 +4,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "server/access/access_list.h"
 #include "server/access/web_sessions.h"
 #include "server/process/counters.h"
@@ -51,9 +50,9 @@ class Lease {
   const Caller caller_;
   const Grant grant_;
   Counters* const counters_;
-  std::mutex mutex_;
-  absl::Status revoked_;
-  std::function<void(const absl::Status&)> end_;
+  Mutex mutex_;
+  absl::Status revoked_ PLUMB_GUARDED_BY(mutex_);
+  std::function<void(const absl::Status&)> end_ PLUMB_GUARDED_BY(mutex_);
 };
 
 // Thread-safe.
@@ -103,14 +102,14 @@ class Gate {
   const std::shared_ptr<Lease> open_lease_;
   WebSessions sessions_;
 
-  mutable std::mutex mutex_;
-  RevocationList revoked_;
-  std::vector<std::weak_ptr<Lease>> leases_;
-  std::vector<std::string> problems_;
-  std::chrono::steady_clock::time_point said_{};
-  uint64_t unsaid_ = 0;
-  std::condition_variable wake_;
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  RevocationList revoked_ PLUMB_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Lease>> leases_ PLUMB_GUARDED_BY(mutex_);
+  std::vector<std::string> problems_ PLUMB_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point said_ PLUMB_GUARDED_BY(mutex_){};
+  uint64_t unsaid_ PLUMB_GUARDED_BY(mutex_) = 0;
+  CondVar wake_;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

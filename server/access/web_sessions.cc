@@ -17,7 +17,7 @@ absl::StatusOr<std::string> WebSessions::Open(const TokenDigest& token, int64_t 
   const std::string id =
       absl::BytesToHexString({reinterpret_cast<const char*>(random), sizeof random});
   OPENSSL_cleanse(random, sizeof random);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   MakeRoom(token, now_unix_s);
   sessions_[DigestOf(id)] = {token, now_unix_s + kSeconds, ++opened_};
   return id;
@@ -41,7 +41,7 @@ void WebSessions::MakeRoom(const TokenDigest& token, int64_t now_unix_s) {
 }
 
 std::optional<TokenDigest> WebSessions::TokenOf(std::string_view id, int64_t now_unix_s) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = sessions_.find(DigestOf(id));
   if (found == sessions_.end() || now_unix_s >= found->second.expires_unix_s) return std::nullopt;
   return found->second.token;

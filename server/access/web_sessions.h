@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "server/access/token_file.h"
 
 namespace plumbline::server {
@@ -31,12 +31,12 @@ class WebSessions {
     int64_t expires_unix_s;
     uint64_t number;  // in the order of opening
   };
-  void MakeRoom(const TokenDigest& token, int64_t now_unix_s);
+  void MakeRoom(const TokenDigest& token, int64_t now_unix_s) PLUMB_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  uint64_t opened_ = 0;
+  mutable Mutex mutex_;
+  uint64_t opened_ PLUMB_GUARDED_BY(mutex_) = 0;
   // By the digest of the id: how long a search takes says nothing of the ids there are.
-  std::map<TokenDigest, Session> sessions_;
+  std::map<TokenDigest, Session> sessions_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

@@ -41,9 +41,9 @@ absl::Status AlertCenter::Init() {
                                                      options_.times));
   }
   subscription_ = book_->Subscribe([this] {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     changed_ = true;
-    wake_.notify_one();
+    wake_.NotifyOne();
   });
   thread_ = std::thread([this] { Loop(); });
   return absl::OkStatus();
@@ -54,9 +54,9 @@ AlertCenter::~AlertCenter() { Stop(); }
 void AlertCenter::Stop() {
   book_->Unsubscribe(subscription_);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
-    wake_.notify_one();
+    wake_.NotifyOne();
   }
   if (thread_.joinable()) thread_.join();
   for (const auto& sender : senders_) sender->BeginStop();
@@ -80,22 +80,22 @@ void AlertCenter::Loop() {
 
 // False: it stops before.
 bool AlertCenter::WaitSettled() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
-    lock.unlock();
+    lock.Unlock();
     const bool settled = options_.settled();
-    lock.lock();
+    lock.Lock();
     if (settled) return true;
-    wake_.wait_for(lock, kLeastPause, [this] { return stopping_; });
+    wake_.WaitFor(lock, kLeastPause, [this]() PLUMB_REQUIRES(mutex_) { return stopping_; });
   }
   return false;
 }
 
 // False: it stops.
 bool AlertCenter::WaitForNews(Clock::time_point until) {
-  std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, kLeastPause, [this] { return stopping_; });
-  wake_.wait_until(lock, until, [this] { return changed_ || stopping_; });
+  MutexLock lock(mutex_);
+  wake_.WaitFor(lock, kLeastPause, [this]() PLUMB_REQUIRES(mutex_) { return stopping_; });
+  wake_.WaitUntil(lock, until, [this]() PLUMB_REQUIRES(mutex_) { return changed_ || stopping_; });
   changed_ = false;
   return !stopping_;
 }

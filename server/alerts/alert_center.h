@@ -4,16 +4,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 #include "server/alerts/alert_decider.h"
 #include "server/alerts/alert_log.h"
@@ -94,10 +93,10 @@ class AlertCenter {
   Clock::time_point next_retention_{};
   bool complained_ = false;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool changed_ = false;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  bool changed_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool stopping_ PLUMB_GUARDED_BY(mutex_) = false;
   int subscription_ = 0;
   std::thread thread_;
 };

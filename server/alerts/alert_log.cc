@@ -86,7 +86,10 @@ absl::StatusOr<std::unique_ptr<AlertLog>> AlertLog::Open(const std::string& path
   }
   if (!database.ok()) return database.status();
   std::unique_ptr<AlertLog> log(new AlertLog(std::move(*database)));
-  if (auto s = log->Prepare(); !s.ok()) return s;
+  {
+    const MutexLock lock(log->mutex_);
+    if (auto s = log->Prepare(); !s.ok()) return s;
+  }
   return log;
 }
 
@@ -141,9 +144,9 @@ absl::Status AlertLog::InTransaction(const std::function<absl::Status()>& work) 
 }
 
 absl::StatusOr<std::map<AlertLog::ToldKey, Told>> AlertLog::AllTold() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::map<ToldKey, Told> all;
-  const absl::Status status = Each(&all_told_, [&] {
+  const absl::Status status = Each(&all_told_, [&]() PLUMB_REQUIRES(mutex_) {
     Told& told = all[{Copy(all_told_, 0), Copy(all_told_, 1)}];
     told.firing = all_told_.Int(2) != 0;
     told.quiet = all_told_.Int(3) != 0;
@@ -158,14 +161,15 @@ absl::StatusOr<std::map<AlertLog::ToldKey, Told>> AlertLog::AllTold() {
 }
 
 absl::StatusOr<std::pair<std::string, uint64_t>> AlertLog::Position() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::pair<std::string, uint64_t> out;
-  if (auto s = Each(&get_meta_.BindText(1, "book"), [&] { out.first = Copy(get_meta_, 0); });
+  if (auto s = Each(&get_meta_.BindText(1, "book"),
+                    [&]() PLUMB_REQUIRES(mutex_) { out.first = Copy(get_meta_, 0); });
       !s.ok()) {
     return s;
   }
-  if (auto s =
-          Each(&get_meta_.BindText(1, "position"), [&] { out.second = get_meta_.Unsigned(0); });
+  if (auto s = Each(&get_meta_.BindText(1, "position"),
+                    [&]() PLUMB_REQUIRES(mutex_) { out.second = get_meta_.Unsigned(0); });
       !s.ok()) {
     return s;
   }
@@ -201,8 +205,8 @@ absl::Status AlertLog::Put(const AlertDecision& d, int64_t unix_ns) {
 
 absl::Status AlertLog::Keep(const std::vector<AlertDecision>& decisions, const std::string& book,
                             uint64_t position, int64_t unix_ns) {
-  std::lock_guard lock(mutex_);
-  return InTransaction([&] {
+  const MutexLock lock(mutex_);
+  return InTransaction([&]() PLUMB_REQUIRES(mutex_) {
     for (const AlertDecision& d : decisions) {
       if (auto s = Put(d, unix_ns); !s.ok()) return s;
     }
@@ -212,14 +216,16 @@ absl::Status AlertLog::Keep(const std::vector<AlertDecision>& decisions, const s
 }
 
 absl::Status AlertLog::Forget() {
-  std::lock_guard lock(mutex_);
-  return InTransaction([&] { return database_->Execute("DELETE FROM told; DELETE FROM meta"); });
+  const MutexLock lock(mutex_);
+  return InTransaction([&]() PLUMB_REQUIRES(mutex_) {
+    return database_->Execute("DELETE FROM told; DELETE FROM meta");
+  });
 }
 
 absl::StatusOr<std::optional<WaitingAlert>> AlertLog::NextWaiting(const std::string& route) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::optional<WaitingAlert> out;
-  const absl::Status status = Each(&next_.BindText(1, route), [&] {
+  const absl::Status status = Each(&next_.BindText(1, route), [&]() PLUMB_REQUIRES(mutex_) {
     out.emplace();
     out->notification = NotificationOf(next_, 0);
     out->row = next_.Int(5);
@@ -231,13 +237,13 @@ absl::StatusOr<std::optional<WaitingAlert>> AlertLog::NextWaiting(const std::str
 }
 
 absl::Status AlertLog::Tried(int64_t row, const std::string& problem) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return tried_.BindText(1, problem).Bind(2, row).Run();
 }
 
 absl::Status AlertLog::Done(int64_t row, AlertDelivery::State state, int64_t unix_ns,
                             const std::string& problem) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return done_.Bind(1, static_cast<int>(state))
       .Bind(2, unix_ns)
       .BindText(3, problem)
@@ -246,7 +252,7 @@ absl::Status AlertLog::Done(int64_t row, AlertDelivery::State state, int64_t uni
 }
 
 absl::StatusOr<uint64_t> AlertLog::HoldBack(const std::string& route) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (auto s = hold_.BindText(1, route).Run(); !s.ok()) return s;
   const auto changed = database_->Number("SELECT changes()");
   if (!changed.ok()) return changed.status();
@@ -254,27 +260,28 @@ absl::StatusOr<uint64_t> AlertLog::HoldBack(const std::string& route) {
 }
 
 absl::StatusOr<std::vector<Notification>> AlertLog::HeldBack(const std::string& route) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Notification> out;
-  const absl::Status status =
-      Each(&held_.BindText(1, route), [&] { out.push_back(NotificationOf(held_, 0)); });
+  const absl::Status status = Each(&held_.BindText(1, route), [&]() PLUMB_REQUIRES(mutex_) {
+    out.push_back(NotificationOf(held_, 0));
+  });
   if (!status.ok()) return status;
   return out;
 }
 
 absl::Status AlertLog::Summarise(const std::string& route, const Notification& summary,
                                  int64_t unix_ns) {
-  std::lock_guard lock(mutex_);
-  return InTransaction([&] {
+  const MutexLock lock(mutex_);
+  return InTransaction([&]() PLUMB_REQUIRES(mutex_) {
     if (auto s = summarised_.Bind(1, unix_ns).BindText(2, route).Run(); !s.ok()) return s;
     return Insert(route, summary, unix_ns);
   });
 }
 
 absl::StatusOr<std::vector<OpenAlert>> AlertLog::OpenOf(const std::string& route) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<OpenAlert> out;
-  const absl::Status status = Each(&open_.BindText(1, route), [&] {
+  const absl::Status status = Each(&open_.BindText(1, route), [&]() PLUMB_REQUIRES(mutex_) {
     out.push_back(
         {Copy(open_, 0), Copy(open_, 1), open_.Int(2) != 0, Copy(open_, 3), Copy(open_, 4)});
   });
@@ -283,9 +290,9 @@ absl::StatusOr<std::vector<OpenAlert>> AlertLog::OpenOf(const std::string& route
 }
 
 absl::StatusOr<AlertLog::Waiting> AlertLog::WaitingOf(const std::string& route) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Waiting out;
-  const absl::Status status = Each(&waiting_.BindText(1, route), [&] {
+  const absl::Status status = Each(&waiting_.BindText(1, route), [&]() PLUMB_REQUIRES(mutex_) {
     out.count = waiting_.Unsigned(0);
     out.oldest_unix_ns = waiting_.Int(1);
   });
@@ -294,27 +301,28 @@ absl::StatusOr<AlertLog::Waiting> AlertLog::WaitingOf(const std::string& route) 
 }
 
 absl::StatusOr<std::vector<AlertDelivery>> AlertLog::History(const std::string& fingerprint) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<AlertDelivery> out;
-  const absl::Status status = Each(&history_.BindText(1, fingerprint), [&] {
-    AlertDelivery& d = out.emplace_back();
-    d.route = Copy(history_, 0);
-    d.event = EventOf(Copy(history_, 1));
-    d.revision = history_.Unsigned(2);
-    d.state = static_cast<AlertDelivery::State>(history_.Int(3));
-    d.tries = static_cast<uint32_t>(history_.Int(4));
-    d.decided_unix_ns = history_.Int(5);
-    d.done_unix_ns = history_.Int(6);
-    d.problem = Copy(history_, 7);
-  });
+  const absl::Status status =
+      Each(&history_.BindText(1, fingerprint), [&]() PLUMB_REQUIRES(mutex_) {
+        AlertDelivery& d = out.emplace_back();
+        d.route = Copy(history_, 0);
+        d.event = EventOf(Copy(history_, 1));
+        d.revision = history_.Unsigned(2);
+        d.state = static_cast<AlertDelivery::State>(history_.Int(3));
+        d.tries = static_cast<uint32_t>(history_.Int(4));
+        d.decided_unix_ns = history_.Int(5);
+        d.done_unix_ns = history_.Int(6);
+        d.problem = Copy(history_, 7);
+      });
   if (!status.ok()) return status;
   return out;
 }
 
 absl::Status AlertLog::GiveUpOthers(const std::set<std::string>& routes, int64_t unix_ns) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::set<std::string> gone;
-  absl::Status listed = Each(&unfinished_, [&] {
+  absl::Status listed = Each(&unfinished_, [&]() PLUMB_REQUIRES(mutex_) {
     if (!routes.contains(Copy(unfinished_, 0))) gone.insert(Copy(unfinished_, 0));
   });
   if (!listed.ok()) return listed;
@@ -326,7 +334,7 @@ absl::Status AlertLog::GiveUpOthers(const std::set<std::string>& routes, int64_t
 }
 
 absl::Status AlertLog::Retain(int64_t before_unix_ns) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return retain_.Bind(1, before_unix_ns).Run();
 }
 

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "plumbline/v1/finding.pb.h"
 #include "server/alerts/notification.h"
 #include "server/alerts/sink.h"
@@ -107,15 +107,31 @@ class AlertLog {
 
  private:
   explicit AlertLog(std::unique_ptr<Database> database) : database_(std::move(database)) {}
-  absl::Status Prepare();
-  absl::Status InTransaction(const std::function<absl::Status()>& work);
-  absl::Status Put(const AlertDecision& decision, int64_t unix_ns);
-  absl::Status Insert(const std::string& route, const Notification& n, int64_t unix_ns);
+  absl::Status Prepare() PLUMB_REQUIRES(mutex_);
+  absl::Status InTransaction(const std::function<absl::Status()>& work) PLUMB_REQUIRES(mutex_);
+  absl::Status Put(const AlertDecision& decision, int64_t unix_ns) PLUMB_REQUIRES(mutex_);
+  absl::Status Insert(const std::string& route, const Notification& n, int64_t unix_ns)
+      PLUMB_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::unique_ptr<Database> database_;
-  Statement all_told_, put_told_, insert_, next_, tried_, done_, hold_, held_, summarised_, open_,
-      waiting_, history_, put_meta_, get_meta_, unfinished_, give_up_, retain_;
+  Mutex mutex_;
+  std::unique_ptr<Database> database_ PLUMB_GUARDED_BY(mutex_);
+  Statement all_told_ PLUMB_GUARDED_BY(mutex_);
+  Statement put_told_ PLUMB_GUARDED_BY(mutex_);
+  Statement insert_ PLUMB_GUARDED_BY(mutex_);
+  Statement next_ PLUMB_GUARDED_BY(mutex_);
+  Statement tried_ PLUMB_GUARDED_BY(mutex_);
+  Statement done_ PLUMB_GUARDED_BY(mutex_);
+  Statement hold_ PLUMB_GUARDED_BY(mutex_);
+  Statement held_ PLUMB_GUARDED_BY(mutex_);
+  Statement summarised_ PLUMB_GUARDED_BY(mutex_);
+  Statement open_ PLUMB_GUARDED_BY(mutex_);
+  Statement waiting_ PLUMB_GUARDED_BY(mutex_);
+  Statement history_ PLUMB_GUARDED_BY(mutex_);
+  Statement put_meta_ PLUMB_GUARDED_BY(mutex_);
+  Statement get_meta_ PLUMB_GUARDED_BY(mutex_);
+  Statement unfinished_ PLUMB_GUARDED_BY(mutex_);
+  Statement give_up_ PLUMB_GUARDED_BY(mutex_);
+  Statement retain_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

@@ -45,7 +45,7 @@ HttpAnswer AlertHttpClient::Do(const std::string& method, const std::string& pat
   }
   httplib::Client* client = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // One connection a request: receivers are called seldom, and a new one notices a new address.
     client_ = std::make_unique<httplib::Client>(url_.origin);
     client = client_.get();
@@ -89,7 +89,7 @@ HttpAnswer AlertHttpClient::Do(const std::string& method, const std::string& pat
 
 void AlertHttpClient::Cancel() {
   cancelled_ = true;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (client_ != nullptr) client_->stop();
 }
 

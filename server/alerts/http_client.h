@@ -4,9 +4,9 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "server/alerts/sink.h"
 #include "server/settings/alert_config.h"
 
@@ -38,8 +38,8 @@ class AlertHttpClient {
  private:
   HttpUrl url_;
   const AlertRoute route_;
-  std::mutex mutex_;  // guards the client's making against Cancel
-  std::unique_ptr<httplib::Client> client_;
+  Mutex mutex_;  // guards the client's making against Cancel
+  std::unique_ptr<httplib::Client> client_ PLUMB_GUARDED_BY(mutex_);
   std::atomic<bool> cancelled_{false};
 };
 

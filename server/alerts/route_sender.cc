@@ -30,24 +30,24 @@ RouteSender::RouteSender(const AlertRoute& route, const std::string& page, Alert
 RouteSender::~RouteSender() { Stop(); }
 
 void RouteSender::Wake(bool refresh) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   woken_ = true;
   refresh_ = refresh_ || refresh;
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 void RouteSender::BeginStop() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopping_) return;
   stopping_ = true;
   stop_by_ = Clock::now() + times_.drain;
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 void RouteSender::Cancel() {
   {
-    std::unique_lock lock(mutex_);
-    wake_.wait_until(lock, stop_by_, [this] { return over_; });
+    MutexLock lock(mutex_);
+    wake_.WaitUntil(lock, stop_by_, [this]() PLUMB_REQUIRES(mutex_) { return over_; });
   }
   sink_->Cancel();
 }
@@ -62,20 +62,20 @@ void RouteSender::Loop() {
   for (;;) {
     bool stopping = false;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping = stopping_;
       woken_ = false;
       if (std::exchange(refresh_, false)) refresh_due_ = {};
     }
     const Clock::time_point next = Work(stopping);
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     // When it stops, what cannot go at once stays in the log.
     if (stopping && (next > Clock::now() || Clock::now() >= stop_by_)) break;
-    wake_.wait_until(lock, next, [this] { return woken_ || stopping_; });
+    wake_.WaitUntil(lock, next, [this]() PLUMB_REQUIRES(mutex_) { return woken_ || stopping_; });
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   over_ = true;
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 // One step. Returns when the next is due unless it is woken.

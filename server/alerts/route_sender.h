@@ -5,14 +5,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "server/alerts/alert_log.h"
 #include "server/alerts/sink.h"
 #include "server/settings/alert_config.h"
@@ -90,13 +89,13 @@ class RouteSender {
   std::set<int64_t> delivered_;  // rows that the log could not be told of yet
   Clock::time_point complained_{};
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool woken_ = true;
-  bool refresh_ = false;
-  bool stopping_ = false;
-  Clock::time_point stop_by_ = Clock::time_point::max();
-  bool over_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  bool woken_ PLUMB_GUARDED_BY(mutex_) = true;
+  bool refresh_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool stopping_ PLUMB_GUARDED_BY(mutex_) = false;
+  Clock::time_point stop_by_ PLUMB_GUARDED_BY(mutex_) = Clock::time_point::max();
+  bool over_ PLUMB_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -237,7 +237,7 @@ absl::Status Pipeline::TakeUp(const Config& config, const std::string& version, 
   MakePacker(config, version);
   checkpointer_ = std::make_unique<Checkpointer>(
       data_->checkpoint(), version, counters_, [this](uint64_t entry) {
-        std::lock_guard lock(segments_);
+        const MutexLock lock(segments_);
         retention_->Apply(entry, static_cast<int64_t>(UnixNs()));
         packer_->Wake();
       });

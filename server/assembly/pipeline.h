@@ -3,11 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "server/capsules/capsule_keeper.h"
 #include "server/incidents/incident_book.h"
 #include "server/journal/checkpointer.h"
@@ -78,7 +78,7 @@ class Pipeline {
   Counters* const counters_;
   std::unique_ptr<DataDirectory> data_;  // held until all else is gone
   std::unique_ptr<GapBook> gaps_;
-  std::mutex segments_;  // held by who removes or replaces segments that are no more written
+  Mutex segments_;  // held by who removes or replaces segments that are no more written
   std::unique_ptr<JournalRetention> retention_;
   std::unique_ptr<IncidentBook> book_;
   std::unique_ptr<Store> store_;

@@ -34,6 +34,7 @@ absl::Status CapsuleKeeper::Start() {
     capsule.begun = started_;
     capsule.ranks.resize(static_cast<size_t>(info.ranks_size()));
     for (Rank& rank : capsule.ranks) rank.gone_at = started_ + options_.grace;
+    const MutexLock lock(mutex_);
     view_[info.finding().fingerprint()] = info;
     by_id_[info.id()] = &capsule;
     capsule.info = std::move(info);
@@ -44,44 +45,45 @@ absl::Status CapsuleKeeper::Start() {
 
 void CapsuleKeeper::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
 // False: there is no room.
 bool CapsuleKeeper::Post(size_t bytes, std::function<void()> task) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const bool full = waiting_bytes_ + bytes > options_.queue_bytes || tasks_.size() >= kMostTasks;
     if (stopped_ || !thread_.joinable() || (bytes > 0 && full)) return false;
     waiting_bytes_ += bytes;
     tasks_.emplace_back(bytes, std::move(task));
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   return true;
 }
 
 void CapsuleKeeper::Loop() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   auto next_tick = Clock::now() + kTick;
   for (;;) {
-    wake_.wait_until(lock, next_tick, [this] { return stopped_ || !tasks_.empty(); });
+    wake_.WaitUntil(lock, next_tick,
+                    [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || !tasks_.empty(); });
     if (stopped_) return;
     while (!tasks_.empty()) {
       auto [bytes, task] = std::move(tasks_.front());
       tasks_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       task();
-      lock.lock();
+      lock.Lock();
       waiting_bytes_ -= bytes;
     }
     if (Clock::now() < next_tick) continue;
-    lock.unlock();
+    lock.Unlock();
     Tick();
-    lock.lock();
+    lock.Lock();
     next_tick = Clock::now() + kTick;
   }
 }
@@ -176,7 +178,7 @@ std::vector<v1::CapsuleInfo> CapsuleKeeper::List(const std::string& run,
                                                  const std::string& fingerprint) const {
   std::vector<v1::CapsuleInfo> list;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [known, info] : view_) {
       if (!run.empty() && info.finding().site().run() != run) continue;
       if (known.rfind(fingerprint, 0) == 0) list.push_back(info);
@@ -219,7 +221,7 @@ void CapsuleKeeper::Save(const Capsule& capsule) {
     ++counters_->capsule_errors;
     LogError("capsule: {}", std::string(s.message()));
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   view_[capsule.info.finding().fingerprint()] = capsule.info;
 }
 
@@ -248,7 +250,7 @@ void CapsuleKeeper::Shrink() {
     files_.Remove(oldest->second.info);
     ++counters_->capsules_expired;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       view_.erase(oldest->first);
     }
     capsules_.erase(oldest);

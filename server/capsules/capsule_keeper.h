@@ -11,13 +11,11 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -25,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "plumbline/v1/capsule.pb.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "server/capsules/attendance.h"
@@ -143,12 +142,12 @@ class CapsuleKeeper {
   std::unordered_map<uint64_t, Capsule*> by_id_;  // the same
   bool grown_ = false;                            // something was settled since it was last shrunk
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  std::deque<std::pair<size_t, std::function<void()>>> tasks_;
-  size_t waiting_bytes_ = 0;
-  bool stopped_ = false;
-  std::map<std::string, v1::CapsuleInfo> view_;
+  mutable Mutex mutex_;  // guards what follows
+  CondVar wake_;
+  std::deque<std::pair<size_t, std::function<void()>>> tasks_ PLUMB_GUARDED_BY(mutex_);
+  size_t waiting_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::map<std::string, v1::CapsuleInfo> view_ PLUMB_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

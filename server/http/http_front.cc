@@ -30,10 +30,10 @@ HttpFront::HttpFront(Listener listener, std::unique_ptr<TlsFiles> tls, Answer an
 
 HttpFront::~HttpFront() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  wanted_.notify_all();
+  wanted_.NotifyAll();
   Wake();
   for (std::thread& thread : threads_) thread.join();
   close(wake_);
@@ -50,7 +50,7 @@ void HttpFront::Loop() {
   for (;;) {
     Wait(Clock::now());
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopped_) return;
     }
     const auto now = Clock::now();
@@ -143,7 +143,7 @@ void HttpFront::EndOverdue(Clock::time_point now) {
 void HttpFront::TakeDone(Clock::time_point now) {
   std::vector<Done> done;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     done.swap(done_);
   }
   for (Done& one : done) {
@@ -216,10 +216,10 @@ bool HttpFront::ReadHead(uint64_t id, Peer* peer, Clock::time_point now) {
       Begin(peer, Phase::kWorking, {}, now);
       ++working_;
       {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         jobs_.push_back({id, std::move(request)});
       }
-      wanted_.notify_one();
+      wanted_.NotifyOne();
       return true;
     }
     if (peer->in.size() > kMostHeadBytes) return Refuse(peer, 431, now), true;
@@ -269,15 +269,15 @@ bool HttpFront::ReadToTheEnd(Peer* peer) {
 // ---- workers -------------------------------------------------------------------------------
 
 void HttpFront::Work() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    wanted_.wait(lock, [this] { return stopped_ || !jobs_.empty(); });
+    wanted_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || !jobs_.empty(); });
     if (stopped_) return;
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     std::string answer = answer_(job.request);
-    lock.lock();
+    lock.Lock();
     done_.push_back({job.peer, std::move(answer)});
     Wake();
   }

@@ -4,18 +4,17 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "server/http/http_connection.h"
 #include "server/http/listener.h"
 #include "server/http/request_head.h"
@@ -100,11 +99,11 @@ class HttpFront {
   std::vector<pollfd> polled_;
   std::vector<uint64_t> polled_ids_;
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wanted_;
-  std::deque<Job> jobs_;
-  std::vector<Done> done_;
-  bool stopped_ = false;
+  Mutex mutex_;  // guards what follows
+  CondVar wanted_;
+  std::deque<Job> jobs_ PLUMB_GUARDED_BY(mutex_);
+  std::vector<Done> done_ PLUMB_GUARDED_BY(mutex_);
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -32,18 +32,18 @@ IncidentBook::IncidentBook(std::function<int64_t()> unix_ns, int64_t quiet_steps
     : unix_ns_(std::move(unix_ns)), quiet_steps_(quiet_steps), identity_(NewIdentity()) {}
 
 int IncidentBook::Subscribe(std::function<void()> on_change) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   on_change_.emplace(next_subscription_, std::move(on_change));
   return next_subscription_++;
 }
 
 void IncidentBook::Unsubscribe(int subscription) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   on_change_.erase(subscription);
 }
 
 void IncidentBook::SetOnRevision(OnRevision on_revision) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   on_revision_ = std::move(on_revision);
 }
 
@@ -104,7 +104,7 @@ int64_t IncidentBook::DueOf(const Entry& entry) const {
 void IncidentBook::StepClosed(const std::string& name, int64_t step) {
   Told told;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = runs_.find(name);
     if (found == runs_.end()) return;
     found->second.closed_step = step;
@@ -140,7 +140,7 @@ void IncidentBook::WentOn(const std::string& name, const std::string& rule,
                           const std::string& why) {
   Told told;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto run = runs_.find(name);
     if (run == runs_.end()) return;
     told = ToldNow();
@@ -177,7 +177,7 @@ absl::Status IncidentBook::Apply(const v1::IncidentUpdate& update) {
   const int64_t now = unix_ns_();
   Told told;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Entry* const meant = Meant(update.fingerprint());
     if (meant == nullptr)
       return absl::NotFoundError(absl::StrCat("no incident ", update.fingerprint()));
@@ -211,7 +211,7 @@ absl::Status IncidentBook::Apply(const v1::IncidentUpdate& update) {
 
 std::vector<v1::IncidentUpdate> IncidentBook::SilencesOver(int64_t unix_ns) const {
   std::vector<v1::IncidentUpdate> over;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [position, entry] : by_change_) {
     if (entry->incident.state() != v1::Incident::STATE_SILENCED ||
         !entry->status.has_silenced_until_unix_ns() ||
@@ -228,33 +228,33 @@ std::vector<v1::IncidentUpdate> IncidentBook::SilencesOver(int64_t unix_ns) cons
 }
 
 uint64_t IncidentBook::position() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return position_;
 }
 
 void IncidentBook::CameInAnotherOrder(uint64_t sure) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   sure_ = sure;
   sure_again_ = position_;
 }
 
 uint64_t IncidentBook::CursorOf(uint64_t position) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return position > sure_ && position <= sure_again_ ? sure_ : position;
 }
 
 void IncidentBook::SetIdentity(std::string identity) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   identity_ = std::move(identity);
 }
 
 void IncidentBook::SetQuietSteps(int64_t steps) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   quiet_steps_ = steps;
 }
 
 std::string IncidentBook::identity() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return identity_;
 }
 

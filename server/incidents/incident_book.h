@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -25,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "plumbline/v1/finding.pb.h"
 #include "plumbline/v1/incident_state.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
@@ -171,47 +171,52 @@ class IncidentBook {
   };
   using Revision = v1::IncidentRevision;
 
-  void Touch(Entry* entry, int64_t now);
+  void Touch(Entry* entry, int64_t now) PLUMB_REQUIRES(mutex_);
   void Say(const Entry& entry, Revision::Change change, const std::string& who,
-           const std::string& reason, Told* told) const;
+           const std::string& reason, Told* told) const PLUMB_REQUIRES(mutex_);
   static void SetState(Entry* entry, v1::Incident::State state);
   int64_t DueOf(const Entry& entry) const;
-  bool ByItself(Entry* entry, int64_t step, Told* told);
-  Told ToldNow() const;
+  bool ByItself(Entry* entry, int64_t step, Told* told) PLUMB_REQUIRES(mutex_);
+  Told ToldNow() const PLUMB_REQUIRES(mutex_);
   static void Tell(const Told& told);
 
   // incident_names.cc: who is meant
   static Change ChangeOf(const Entry& entry);
-  Entry* Meant(const std::string& fingerprint);
+  Entry* Meant(const std::string& fingerprint) PLUMB_REQUIRES(mutex_);
   static const Member* Named(const Entry& entry, const std::string& prefix);
   static bool Asked(const Entry& entry, const std::string& prefix);
 
   // incident_gather.cc: findings come and move
-  Entry* EntryOf(const v1::Finding& finding, int64_t now);
+  Entry* EntryOf(const v1::Finding& finding, int64_t now) PLUMB_REQUIRES(mutex_);
   static void TakeOut(Member* member);
   static void PutIn(Member* member, Entry* entry);
   static void Slim(Member* member);
   static void NoteOrigin(Entry* to, const Entry* from, bool opens, bool joins);
-  void Revive(Entry* entry);
-  void Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, Told* told);
-  void Left(Entry* from, Entry* to, v1::Finding last, int64_t now, Told* told);
+  void Revive(Entry* entry) PLUMB_REQUIRES(mutex_);
+  void Merge(Entry* from, Entry* into, v1::Finding last, int64_t now, Told* told)
+      PLUMB_REQUIRES(mutex_);
+  void Left(Entry* from, Entry* to, v1::Finding last, int64_t now, Told* told)
+      PLUMB_REQUIRES(mutex_);
   static v1::IncidentStatus StatusOf(const Entry& entry);
 
   const std::function<int64_t()> unix_ns_;
   int64_t quiet_steps_;
-  mutable std::mutex mutex_;
-  std::map<int, std::function<void()>> on_change_;
-  int next_subscription_ = 1;
-  OnRevision on_revision_;
-  std::string identity_;
-  uint64_t position_ = 0;
-  uint64_t sure_ = UINT64_MAX;  // positions after it, up to the next one, are not to be relied on
-  uint64_t sure_again_ = 0;
-  std::unordered_map<std::string, Entry> by_fingerprint_;  // nodes do not move
-  std::unordered_map<std::string, Member> members_;        // by the finding's fingerprint
-  uint64_t last_id_ = 0;
-  std::map<uint64_t, const Entry*> by_change_;
-  std::unordered_map<std::string, Run> runs_;
+  mutable Mutex mutex_;
+  std::map<int, std::function<void()>> on_change_ PLUMB_GUARDED_BY(mutex_);
+  int next_subscription_ PLUMB_GUARDED_BY(mutex_) = 1;
+  OnRevision on_revision_ PLUMB_GUARDED_BY(mutex_);
+  std::string identity_ PLUMB_GUARDED_BY(mutex_);
+  uint64_t position_ PLUMB_GUARDED_BY(mutex_) = 0;
+  // Positions after it, up to the next one, are not to be relied on.
+  uint64_t sure_ PLUMB_GUARDED_BY(mutex_) = UINT64_MAX;
+  uint64_t sure_again_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, Entry> by_fingerprint_
+      PLUMB_GUARDED_BY(mutex_);  // nodes do not move
+  std::unordered_map<std::string, Member> members_
+      PLUMB_GUARDED_BY(mutex_);  // by the finding's fingerprint
+  uint64_t last_id_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, const Entry*> by_change_ PLUMB_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Run> runs_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

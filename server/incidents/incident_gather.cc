@@ -167,7 +167,7 @@ IncidentBook::Placed IncidentBook::Put(const v1::Finding& finding, uint64_t coun
   Told told;
   Placed placed;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     told = ToldNow();
     Member& member = members_[finding.fingerprint()];
     Entry* const to = EntryOf(finding, now);

@@ -38,7 +38,7 @@ absl::Status Unknown(const std::string& name) {
 
 absl::StatusOr<std::string> IncidentBook::Resolve(const std::string& name,
                                                   const Visible& visible) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto hidden = [&](const Entry& entry) {
     return visible != nullptr && !visible(entry.shown().site().run());
   };
@@ -73,7 +73,7 @@ absl::StatusOr<v1::Finding> IncidentBook::FindingOf(const std::string& name,
                                                     const Visible& visible) const {
   const auto incident = Resolve(name, visible);
   if (!incident.ok()) return incident.status();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = by_fingerprint_.find(*incident);
   if (found == by_fingerprint_.end()) return Unknown(name);
   const Entry& entry = found->second;
@@ -109,7 +109,7 @@ IncidentBook::Entry* IncidentBook::Meant(const std::string& fingerprint) {
 }
 
 absl::StatusOr<IncidentBook::Change> IncidentBook::Get(const std::string& fingerprint) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = by_fingerprint_.find(fingerprint);
   if (found == by_fingerprint_.end())
     return absl::NotFoundError(absl::StrCat("no incident ", fingerprint));
@@ -120,7 +120,7 @@ absl::StatusOr<IncidentBook::Change> IncidentBook::Get(const std::string& finger
 }
 
 std::string IncidentBook::IncidentOf(const std::string& finding_fingerprint) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = members_.find(finding_fingerprint);
   return found == members_.end() ? "" : found->second.entry->status.fingerprint();
 }
@@ -133,7 +133,7 @@ IncidentBook::Change IncidentBook::ChangeOf(const Entry& entry) {
 }
 
 bool IncidentBook::Next(const IncidentFilter& filter, uint64_t* cursor, Change* out) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto it = by_change_.upper_bound(*cursor); it != by_change_.end(); ++it) {
     const Entry& entry = *it->second;
     if (!filter.Matches(entry.shown()) || !Asked(entry, filter.fingerprint)) continue;
@@ -155,7 +155,7 @@ bool IncidentBook::Asked(const Entry& entry, const std::string& prefix) {
 std::vector<IncidentBook::Change> IncidentBook::List(const IncidentFilter& filter) const {
   std::vector<Change> list;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::string& prefix = filter.fingerprint;
     for (const auto& [fingerprint, entry] : by_fingerprint_) {
       if (!filter.Matches(entry.shown()) || (entry.merged() && prefix.empty())) continue;
@@ -171,7 +171,7 @@ std::vector<IncidentBook::Change> IncidentBook::List(const IncidentFilter& filte
 }
 
 uint64_t IncidentBook::OpenIn(const std::string& run) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   if (found == runs_.end()) return 0;
   const auto& entries = found->second.entries;
@@ -182,7 +182,7 @@ uint64_t IncidentBook::OpenIn(const std::string& run) const {
 
 std::map<std::pair<std::string, v1::Level>, uint64_t> IncidentBook::OpenByRule() const {
   std::map<std::pair<std::string, v1::Level>, uint64_t> out;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [fingerprint, entry] : by_fingerprint_) {
     const v1::Finding& shown = entry.shown();
     if (Open(entry.incident, shown)) ++out[{shown.rule(), shown.level()}];

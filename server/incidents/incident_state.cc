@@ -58,7 +58,7 @@ v1::IncidentBookState Gathered(const v1::IncidentBookState& old) {
 
 v1::IncidentBookState IncidentBook::Checkpoint() const {
   v1::IncidentBookState state;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   state.set_version(kVersion);
   state.set_book(identity_);
   state.set_position(position_);
@@ -90,7 +90,7 @@ void IncidentBook::Restore(const v1::IncidentBookState& state) {
     gathered.set_version(kVersion);
     return Restore(gathered);
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   identity_ = state.book();
   position_ = state.position();
   for (const v1::IncidentState& in : state.incidents()) {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace plumbline::server {
 
@@ -20,45 +20,45 @@ class AckTimer {
   explicit AckTimer(std::chrono::nanoseconds delay) : delay_(delay), thread_([this] { Loop(); }) {}
   ~AckTimer() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopped_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     thread_.join();
   }
 
   void Schedule(std::function<void()> callback) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_.emplace_back(Clock::now() + delay_, std::move(callback));
-    if (queue_.size() == 1) changed_.notify_all();
+    if (queue_.size() == 1) changed_.NotifyAll();
   }
 
  private:
   void Loop() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stopped_) {
       if (queue_.empty()) {
-        changed_.wait(lock);
+        changed_.Wait(lock);
         continue;
       }
       const auto due = queue_.front().first;
       if (Clock::now() < due) {
-        changed_.wait_until(lock, due);
+        changed_.WaitUntil(lock, due);
         continue;
       }
       const auto callback = std::move(queue_.front().second);
       queue_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       callback();
-      lock.lock();
+      lock.Lock();
     }
   }
 
   const std::chrono::nanoseconds delay_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::pair<Clock::time_point, std::function<void()>>> queue_;
-  bool stopped_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::pair<Clock::time_point, std::function<void()>>> queue_ PLUMB_GUARDED_BY(mutex_);
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: starts when everything above exists
 };
 

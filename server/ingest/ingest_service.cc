@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/ingest/intake.h"
 #include "server/ingest/session.h"
@@ -74,13 +74,13 @@ class IngestServiceImpl : public IngestService,
     const std::string owner = lease->Names();
     auto session =
         std::make_shared<Session>(&context_, std::move(lease), [this, owner](Session* done) {
-          std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           sessions_.erase(done);
           --calls_of_[owner];
         });
     bool room;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       sessions_[session.get()] = session;
       const size_t own = ++calls_of_[owner];
       room = sessions_.size() <= max_calls_ && own <= shares_.Part(owner, max_calls_);
@@ -98,7 +98,7 @@ class IngestServiceImpl : public IngestService,
   void Shutdown() override {
     std::vector<std::shared_ptr<Session>> sessions;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const auto& [raw, weak] : sessions_) {
         if (auto session = weak.lock()) sessions.push_back(std::move(session));
       }
@@ -109,7 +109,7 @@ class IngestServiceImpl : public IngestService,
   }
 
   size_t connected() const override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return sessions_.size();
   }
 
@@ -142,9 +142,9 @@ class IngestServiceImpl : public IngestService,
   Judge* const judge_;
   bool restored_ = false;  // the timer's own
   const SessionContext context_;
-  mutable std::mutex mutex_;
-  std::map<Session*, std::weak_ptr<Session>> sessions_;
-  std::map<std::string, size_t> calls_of_;  // by owner
+  mutable Mutex mutex_;
+  std::map<Session*, std::weak_ptr<Session>> sessions_ PLUMB_GUARDED_BY(mutex_);
+  std::map<std::string, size_t> calls_of_ PLUMB_GUARDED_BY(mutex_);  // by owner
 };
 
 }  // namespace

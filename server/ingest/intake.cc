@@ -22,13 +22,14 @@ std::string PayerOf(const v1::Batch& batch) {
   return batch.sources().empty() ? std::string() : batch.sources(0).run();
 }
 
-std::function<void()> ResumptionOf(const StreamState& stream) {
+std::function<void()> ResumptionOf(const StreamState& stream) PLUMB_REQUIRES(stream.mutex) {
   return [weak = stream.owner] {
     if (auto connection = weak.lock()) connection->Resume();
   };
 }
 
-JudgeItem ConnectionItem(JudgeItem::Kind kind, StreamState& stream, bool backlog = false) {
+JudgeItem ConnectionItem(JudgeItem::Kind kind, StreamState& stream, bool backlog = false)
+    PLUMB_REQUIRES(stream.mutex) {
   JudgeItem item;
   item.kind = kind;
   item.backlog = backlog;
@@ -37,8 +38,8 @@ JudgeItem ConnectionItem(JudgeItem::Kind kind, StreamState& stream, bool backlog
   return item;
 }
 
-// That the journal was not told of. The stream's mutex is held.
-std::vector<SourceRecord> NewSources(StreamState* stream) {
+// That the journal was not told of.
+std::vector<SourceRecord> NewSources(StreamState* stream) PLUMB_REQUIRES(stream->mutex) {
   std::vector<SourceRecord> fresh;
   while (stream->ranks_kept < stream->ranks.size()) {
     fresh.push_back(RecordOf(stream->ranks.list()[stream->ranks_kept++]));
@@ -92,13 +93,12 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
   std::vector<Pacer::Resume> free;
   absl::Status claimed;
   {
-    StreamState& stream = *joined.stream;
-    std::lock_guard lock(stream.mutex);
-    joined.connection = ++stream.connection;
-    stream.owner_entries = payer;
-    older = std::exchange(stream.owner, std::move(owner)).lock();
+    const MutexLock lock(joined.stream->mutex);
+    joined.connection = ++joined.stream->connection;
+    joined.stream->owner_entries = payer;
+    older = std::exchange(joined.stream->owner, std::move(owner)).lock();
     for (int i = 0; claimed.ok() && i < hello.sources_size(); ++i) {
-      claimed = ClaimLocked(stream, hello.sources(i));
+      claimed = ClaimLocked(*joined.stream, hello.sources(i));
     }
     if (claimed.ok()) JoinLocked(hello, &joined, &free);
   }
@@ -113,20 +113,20 @@ absl::StatusOr<Intake::Joined> Intake::Join(const v1::Hello& hello, std::weak_pt
 }
 
 void Intake::JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free) {
-  StreamState& stream = *joined->stream;
-  if (const auto owner = stream.owner.lock()) pacer_->Join(stream.id, owner->call(), hello, free);
+  if (const auto owner = joined->stream->owner.lock())
+    pacer_->Join(joined->stream->id, owner->call(), hello, free);
   // What this server holds itself: that is nothing when it lost its memory and kept no journal,
   // although the numbers go on, and the agent then declares its sites again.
-  joined->held = stream.held;
+  joined->held = joined->stream->held;
   DeclareLocked(joined->stream, hello);
   journal_->Then(
-      [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kConnected, stream,
+      [judge = judge_, item = Share(ConnectionItem(JudgeItem::Kind::kConnected, *joined->stream,
                                                    hello.state().queued_batches() != 0))] {
         judge->Push(std::move(*item));
       });
-  const uint64_t first = stream.sequencer.contiguous() + 1;
+  const uint64_t first = joined->stream->sequencer.contiguous() + 1;
   std::vector<ParsedBatch> ready;
-  const uint64_t skipped = stream.sequencer.SkipTo(hello.next_sequence(), &ready);
+  const uint64_t skipped = joined->stream->sequencer.SkipTo(hello.next_sequence(), &ready);
   joined->room = HandOnLocked(joined->stream, std::move(ready), free);
   if (skipped == 0) return;
   if (first > 1) counters_->skipped_batches += skipped;
@@ -137,7 +137,7 @@ void Intake::Leave(const Joined& joined, bool ended) {
   StreamState& stream = *joined.stream;
   std::vector<Pacer::Resume> free;
   {
-    std::lock_guard lock(stream.mutex);
+    const MutexLock lock(stream.mutex);
     if (stream.connection != joined.connection) return;  // a newer one speaks for the stream
     stream.owner.reset();
     table_->Closed(stream.id);
@@ -154,7 +154,7 @@ void Intake::Hear(const Joined& joined, const v1::Heartbeat& heartbeat) {
   StreamState& stream = *joined.stream;
   std::vector<Pacer::Resume> free;
   {
-    std::lock_guard lock(stream.mutex);
+    const MutexLock lock(stream.mutex);
     if (stream.connection != joined.connection) return;
     pacer_->Hear(stream.id, heartbeat, &free);
     const bool backlog =
@@ -258,7 +258,7 @@ void Intake::DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1:
 }
 
 bool Intake::IsDue(const Joined& joined, uint64_t sequence) const {
-  std::lock_guard lock(joined.stream->mutex);
+  const MutexLock lock(joined.stream->mutex);
   return sequence == joined.stream->sequencer.contiguous() + 1;
 }
 
@@ -271,17 +271,16 @@ Intake::Taken Intake::Offer(const Joined& joined, uint64_t sequence, ParsedBatch
 
 Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, ParsedBatch batch,
                                   std::vector<Pacer::Resume>* free) {
-  StreamState& stream = *joined.stream;
   Taken taken;
   batch.batch->set_sequence(sequence);
-  std::lock_guard lock(stream.mutex);
-  if (stream.connection != joined.connection) {
+  const MutexLock lock(joined.stream->mutex);
+  if (joined.stream->connection != joined.connection) {
     taken.outcome = Outcome::kSuperseded;
     return taken;
   }
-  if (batch.refused.empty()) RefuseIfMalformed(stream, &batch);
+  if (batch.refused.empty()) RefuseIfMalformed(*joined.stream, &batch);
   std::vector<ParsedBatch> ready;
-  switch (stream.sequencer.Take(sequence, std::move(batch), &ready)) {
+  switch (joined.stream->sequencer.Take(sequence, std::move(batch), &ready)) {
     case Sequencer::Offer::kInOrder:
       break;
     case Sequencer::Offer::kWaits:
@@ -297,8 +296,8 @@ Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, Parse
       break;
   }
   taken.room = HandOnLocked(joined.stream, std::move(ready), free);
-  taken.next = stream.sequencer.contiguous() + 1;
-  taken.held = stream.held;
+  taken.next = joined.stream->sequencer.contiguous() + 1;
+  taken.held = joined.stream->held;
   return taken;
 }
 
@@ -403,7 +402,7 @@ void Intake::SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t fir
   entry.sequence = last;
   entry.body = WireBytes(skip.SerializeAsString());
   journal_->Append(std::move(entry), [stream](const EntryPrefix& prefix) {
-    std::lock_guard lock(stream->mutex);
+    const MutexLock lock(stream->mutex);
     stream->held = std::max(stream->held, prefix.sequence);
   });
 }
@@ -423,7 +422,7 @@ void Intake::Held(StreamState& stream, uint64_t sequence, bool at_once,
   uint64_t held;
   std::shared_ptr<Connection> connection;
   {
-    std::lock_guard lock(stream.mutex);
+    const MutexLock lock(stream.mutex);
     stream.held = std::max(stream.held, sequence);
     held = stream.held;
     connection = stream.owner.lock();

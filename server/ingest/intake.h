@@ -78,21 +78,25 @@ class Intake {
   absl::Status CheckHello(const v1::Hello& hello) const;
   SeriesSets::Declared SetsThatFit(const v1::Hello& hello) const;
   absl::Status AddSetsLocked(StreamState& stream, const SeriesSets::Declared& sets,
-                             std::vector<SetRecord>* fresh) const;
-  void JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free);
-  absl::Status ClaimLocked(StreamState& stream, const v1::Source& source);
-  void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch);
+                             std::vector<SetRecord>* fresh) const PLUMB_REQUIRES(stream.mutex);
+  void JoinLocked(const v1::Hello& hello, Joined* joined, std::vector<Pacer::Resume>* free)
+      PLUMB_REQUIRES(joined->stream->mutex);
+  absl::Status ClaimLocked(StreamState& stream, const v1::Source& source)
+      PLUMB_REQUIRES(stream.mutex);
+  void RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) PLUMB_REQUIRES(stream.mutex);
   bool NoteFinished(const StreamState& stream, const v1::Batch& batch);
-  void DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello);
-  void SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last);
+  void DeclareLocked(const std::shared_ptr<StreamState>& stream, const v1::Hello& hello)
+      PLUMB_REQUIRES(stream->mutex);
+  void SkipLocked(const std::shared_ptr<StreamState>& stream, uint64_t first, uint64_t last)
+      PLUMB_REQUIRES(stream->mutex);
   Taken OfferLocked(const Joined& joined, uint64_t sequence, ParsedBatch batch,
                     std::vector<Pacer::Resume>* free);
   bool HandOnLocked(const std::shared_ptr<StreamState>& stream, std::vector<ParsedBatch> ready,
-                    std::vector<Pacer::Resume>* free);
+                    std::vector<Pacer::Resume>* free) PLUMB_REQUIRES(stream->mutex);
   bool KeepLocked(const std::shared_ptr<StreamState>& stream, ParsedBatch batch,
-                  std::function<void()> resume);
+                  std::function<void()> resume) PLUMB_REQUIRES(stream->mutex);
   void RefuseLocked(const std::shared_ptr<StreamState>& stream, uint64_t sequence,
-                    ParsedBatch batch);
+                    ParsedBatch batch) PLUMB_REQUIRES(stream->mutex);
   static void Held(StreamState& stream, uint64_t sequence, bool at_once,
                    const std::string& refused);
 

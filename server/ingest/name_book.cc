@@ -1,10 +1,10 @@
 #include "server/ingest/name_book.h"
 
-#include <mutex>
 #include <set>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 
 namespace plumbline::server {
 namespace {
@@ -40,11 +40,11 @@ NameBook::Cost NameBook::CostOfList(const v1::SeriesSet& set) {
 std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std::string& owner,
                                               absl::Status* full) {
   {
-    std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     const auto found = runs_.find(run);
     if (found != runs_.end() && !found->second->noted) return found->second;
   }
-  std::lock_guard lock(mutex_);
+  const WriterLock lock(mutex_);
   std::shared_ptr<Run> noted;
   if (const auto found = runs_.find(run); found != runs_.end()) {
     if (!found->second->noted) return found->second;
@@ -61,7 +61,7 @@ std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std:
   ++runs_of_[owner];
   auto& made = runs_[run];
   if (made == nullptr) made = std::make_shared<Run>();
-  std::lock_guard run_lock(made->mutex);
+  const WriterLock run_lock(made->mutex);
   SharedBytes::Held bytes(bytes_, owner);
   bytes.Note(made->bytes.bytes());
   made->bytes = std::move(bytes);
@@ -71,7 +71,7 @@ std::shared_ptr<NameBook::Run> NameBook::Find(const std::string& run, const std:
 }
 
 std::string NameBook::OwnerOf(const std::string& run) const {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = runs_.find(run);
   return found == runs_.end() ? "" : found->second->owner;
 }
@@ -85,10 +85,10 @@ absl::Status NameBook::AddRun(const std::string& run, const std::string& owner) 
 absl::Status NameBook::Add(const std::string& name, Run* run, const Cost& cost, bool list) {
   auto& known = list ? run->lists : run->names;
   {
-    std::shared_lock lock(run->mutex);
+    const ReaderLock lock(run->mutex);
     if (known.contains(cost.hash)) return absl::OkStatus();
   }
-  std::lock_guard lock(run->mutex);
+  const WriterLock lock(run->mutex);
   if (known.contains(cost.hash)) return absl::OkStatus();
   if (!list && known.size() >= max_names_) {
     return absl::ResourceExhaustedError(
@@ -119,16 +119,17 @@ void NameBook::Note(const std::vector<KnownName>& names) {
   for (const KnownName& known : names) {
     std::shared_ptr<Run> run;
     {
-      std::lock_guard lock(mutex_);
+      const WriterLock lock(mutex_);
       auto& noted = runs_[known.run];
       if (noted == nullptr) {
         noted = std::make_shared<Run>();
+        const WriterLock run_lock(noted->mutex);
         noted->bytes = SharedBytes::Held(bytes_, "");
         noted->noted = true;
       }
       run = noted;
     }
-    std::lock_guard lock(run->mutex);
+    const WriterLock lock(run->mutex);
     const uint64_t hash = known.cause.empty() ? absl::HashOf(known.layer, known.op)
                                               : absl::HashOf(known.layer, known.op, known.cause);
     if (!run->names.insert(hash).second) continue;
@@ -139,13 +140,13 @@ void NameBook::Note(const std::vector<KnownName>& names) {
 void NameBook::Forget(const std::string& name) {
   std::shared_ptr<Run> run;
   {
-    std::lock_guard lock(mutex_);
+    const WriterLock lock(mutex_);
     const auto found = runs_.find(name);
     if (found == runs_.end()) return;
     run = found->second;
     if (run->noted) runs_.erase(found);
   }
-  std::lock_guard lock(run->mutex);
+  const WriterLock lock(run->mutex);
   run->names.clear();
   run->lists.clear();
   run->bytes.Give(run->bytes.bytes());

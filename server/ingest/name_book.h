@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,6 +14,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 #include "server/stream/known_name.h"
 #include "server/stream/shared_bytes.h"
@@ -53,11 +53,13 @@ class NameBook {
 
  private:
   struct Run {
-    std::shared_mutex mutex;
-    std::unordered_set<uint64_t> names, lists;
-    SharedBytes::Held bytes;
+    // These two are behind the book's mutex, as the map of runs is.
     std::string owner;
     bool noted = false;  // known from a former process alone
+    SharedMutex mutex;
+    std::unordered_set<uint64_t> names PLUMB_GUARDED_BY(mutex);
+    std::unordered_set<uint64_t> lists PLUMB_GUARDED_BY(mutex);
+    SharedBytes::Held bytes PLUMB_GUARDED_BY(mutex);
   };
   // A name, or a list of some, as it is counted.
   struct Cost {
@@ -76,9 +78,10 @@ class NameBook {
   const size_t max_runs_, max_names_;
   const Shares shares_;
   const std::shared_ptr<SharedBytes> bytes_;
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_;
-  std::map<std::string, size_t> runs_of_;  // by owner
+  mutable SharedMutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<Run>, absl::Hash<std::string>> runs_
+      PLUMB_GUARDED_BY(mutex_);
+  std::map<std::string, size_t> runs_of_ PLUMB_GUARDED_BY(mutex_);  // by owner
 };
 
 }  // namespace plumbline::server

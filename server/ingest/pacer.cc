@@ -210,7 +210,7 @@ void Pacer::Forget(uint64_t id, std::vector<Resume>* free) {
 }
 
 void Pacer::Join(uint64_t id, const void* call, const v1::Hello& hello, std::vector<Resume>* free) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   Stream& stream = streams_[id];
   ReleaseStream(&stream, free);
   EnterCall(&stream, call);
@@ -227,7 +227,7 @@ void Pacer::Join(uint64_t id, const void* call, const v1::Hello& hello, std::vec
 }
 
 void Pacer::Leave(uint64_t id, std::vector<Resume>* free) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = streams_.find(id);
   if (found == streams_.end()) return;
   Stream& stream = found->second;
@@ -241,7 +241,7 @@ void Pacer::Leave(uint64_t id, std::vector<Resume>* free) {
 
 void Pacer::Restore(uint64_t id, const v1::Source& source, int64_t through, bool over, bool alone,
                     std::vector<Resume>* free) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto known = groups_.find(KeyOf(source));
   const bool spoken = known != groups_.end() && known->second.speakers.contains(source.rank());
   if (spoken && known->second.speakers.at(source.rank()) != id) return;
@@ -271,7 +271,7 @@ bool Pacer::Stop(uint64_t id, Stream* stream, Resume resume) {
 
 bool Pacer::Hear(uint64_t id, const v1::Batch& batch, uint64_t unsent, Resume resume,
                  std::vector<Resume>* free) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = streams_.find(id);
   if (found == streams_.end() || found->second.call == nullptr) return true;
   Stream& stream = found->second;
@@ -288,7 +288,7 @@ bool Pacer::Hear(uint64_t id, const v1::Batch& batch, uint64_t unsent, Resume re
 }
 
 void Pacer::Hear(uint64_t id, const v1::Heartbeat& heartbeat, std::vector<Resume>* free) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = streams_.find(id);
   if (found == streams_.end()) return;
   found->second.backlog =
@@ -297,7 +297,7 @@ void Pacer::Hear(uint64_t id, const v1::Heartbeat& heartbeat, std::vector<Resume
 }
 
 void Pacer::Tick(std::vector<Resume>* free) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const Clock::time_point now = options_.now();
   std::vector<uint64_t> over;
   for (const auto& [id, stream] : streams_) {
@@ -308,12 +308,12 @@ void Pacer::Tick(std::vector<Resume>* free) {
 }
 
 size_t Pacer::streams() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return streams_.size();
 }
 
 size_t Pacer::stopped() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return stopped_;
 }
 

@@ -17,7 +17,6 @@
 #include <limits>
 #include <list>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,6 +25,7 @@
 #include <vector>
 
 #include "absl/hash/hash.h"
+#include "base/mutex.h"
 #include "plumbline/v1/ingest.pb.h"
 
 namespace plumbline::server {
@@ -126,31 +126,34 @@ class Pacer {
     std::unordered_map<const Group*, std::multiset<int64_t>> positions;  // of its streams' parts
   };
 
-  int64_t CallPosition(const Stream& stream, const Part& part) const;
-  Part& PartOf(uint64_t id, Stream* stream, const v1::Source& source, std::vector<Resume>* free);
-  Part& Speak(uint64_t id, Stream* stream, const v1::Source& source, std::vector<Resume>* free);
-  void TakeOver(uint64_t id, uint64_t former, Group* group, uint32_t rank);
-  void Advance(Stream* stream, Part* part, uint32_t rank, int64_t through);
-  void Finish(Stream* stream, Part* part, uint32_t rank);
-  void Count(const Stream& stream, Part* part);
-  void Uncount(const Stream& stream, Part* part);
-  void Place(uint64_t id, const Stream& stream, Part* part);
-  void Settle(uint64_t id, Stream* stream, std::vector<Resume>* free);
-  bool Stop(uint64_t id, Stream* stream, Resume resume);
-  void EnterCall(Stream* stream, const void* call);
-  void Drop(uint64_t id, Stream* stream, std::list<Part>::iterator part, std::vector<Resume>* free);
-  void Forget(uint64_t id, std::vector<Resume>* free);
-  int64_t Limit(Group* group);
-  void Release(Group* group, std::vector<Resume>* free);
-  void ReleaseStream(Stream* stream, std::vector<Resume>* free);
+  int64_t CallPosition(const Stream& stream, const Part& part) const PLUMB_REQUIRES(mutex_);
+  Part& PartOf(uint64_t id, Stream* stream, const v1::Source& source, std::vector<Resume>* free)
+      PLUMB_REQUIRES(mutex_);
+  Part& Speak(uint64_t id, Stream* stream, const v1::Source& source, std::vector<Resume>* free)
+      PLUMB_REQUIRES(mutex_);
+  void TakeOver(uint64_t id, uint64_t former, Group* group, uint32_t rank) PLUMB_REQUIRES(mutex_);
+  void Advance(Stream* stream, Part* part, uint32_t rank, int64_t through) PLUMB_REQUIRES(mutex_);
+  void Finish(Stream* stream, Part* part, uint32_t rank) PLUMB_REQUIRES(mutex_);
+  void Count(const Stream& stream, Part* part) PLUMB_REQUIRES(mutex_);
+  void Uncount(const Stream& stream, Part* part) PLUMB_REQUIRES(mutex_);
+  void Place(uint64_t id, const Stream& stream, Part* part) PLUMB_REQUIRES(mutex_);
+  void Settle(uint64_t id, Stream* stream, std::vector<Resume>* free) PLUMB_REQUIRES(mutex_);
+  bool Stop(uint64_t id, Stream* stream, Resume resume) PLUMB_REQUIRES(mutex_);
+  void EnterCall(Stream* stream, const void* call) PLUMB_REQUIRES(mutex_);
+  void Drop(uint64_t id, Stream* stream, std::list<Part>::iterator part, std::vector<Resume>* free)
+      PLUMB_REQUIRES(mutex_);
+  void Forget(uint64_t id, std::vector<Resume>* free) PLUMB_REQUIRES(mutex_);
+  int64_t Limit(Group* group) PLUMB_REQUIRES(mutex_);
+  void Release(Group* group, std::vector<Resume>* free) PLUMB_REQUIRES(mutex_);
+  void ReleaseStream(Stream* stream, std::vector<Resume>* free) PLUMB_REQUIRES(mutex_);
 
   const Options options_;
-  mutable std::mutex mutex_;
-  std::map<std::string, Group> groups_;
+  mutable Mutex mutex_;
+  std::map<std::string, Group> groups_ PLUMB_GUARDED_BY(mutex_);
   // Senders choose the numbers.
-  std::unordered_map<uint64_t, Stream, absl::Hash<uint64_t>> streams_;
-  std::unordered_map<const void*, Call> calls_;
-  size_t stopped_ = 0;
+  std::unordered_map<uint64_t, Stream, absl::Hash<uint64_t>> streams_ PLUMB_GUARDED_BY(mutex_);
+  std::unordered_map<const void*, Call> calls_ PLUMB_GUARDED_BY(mutex_);
+  size_t stopped_ PLUMB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace plumbline::server

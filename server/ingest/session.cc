@@ -32,7 +32,7 @@ void Session::Begin() {
 }
 
 void Session::End(const grpc::Status& status) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (writer_.ending()) return;
   by_us_ = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
   for (const auto& [id, leg] : legs_) {
@@ -45,7 +45,7 @@ void Session::OnDone() {
   std::unordered_map<uint64_t, LegPtr> legs;
   bool ended = false;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     legs.swap(legs_);
     // The processes behind a relay may live when the relay does not.
     ended = !by_us_ && !shared_;
@@ -60,7 +60,7 @@ void Session::OnDone() {
 void Session::OnReadDone(bool ok) {
   if (!ok) return OnNoMore();
   const bool room = Consume();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!room && !std::exchange(resumed_early_, false)) {
     paused_ = true;
     return;
@@ -80,7 +80,7 @@ void Session::ReadLocked() {
 }
 
 void Session::Resume() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (std::exchange(paused_, false)) {
     ReadLocked();
   } else {
@@ -141,7 +141,7 @@ bool Session::Consume() {
 // Who opens calls and says nothing holds memory for nothing.
 void Session::OnHelloDue() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (greeted_ || writer_.ending()) return;
   }
   ++context_->counters->slow_hellos;
@@ -177,7 +177,7 @@ bool Session::Unusable(const v1::AgentMessage& message, uint64_t speaks_of, std:
   }
   bool shared;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     shared = shared_;
   }
   const LegPtr theirs = shared && speaks_of != 0 ? Find(speaks_of) : nullptr;
@@ -189,7 +189,7 @@ bool Session::OnHello(const v1::Hello& hello) {
   LegPtr leg, former;
   bool second = false;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     second = greeted_ && !(shared_ && hello.shared());
     // What a call is stays so: one stream's second hello does not speak for the others.
     if (!std::exchange(greeted_, true)) shared_ = hello.shared();
@@ -218,7 +218,7 @@ bool Session::OnHello(const v1::Hello& hello) {
   }
   const bool room = joined->room;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     leg->joined = std::move(*joined);
     legs_[leg->stream_id] = leg;
   }
@@ -243,7 +243,7 @@ void Session::OnAside(v1::AgentMessage& message) {
 bool Session::OnBatch(ParsedBatch batch) {
   const LegPtr leg = Find(batch.batch->stream_id());
   if (leg == nullptr) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (shared_) return true;  // of a stream that was just ended
   }
   if (leg == nullptr) {
@@ -285,7 +285,7 @@ void Session::OnHeartbeat(const v1::Heartbeat& heartbeat) {
 void Session::OnGoodbye(uint64_t stream_id) {
   LegPtr leg;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = legs_.find(stream_id);
     if (found == legs_.end() || !found->second->shared) return;
     leg = found->second;
@@ -298,7 +298,7 @@ void Session::OnGoodbye(uint64_t stream_id) {
 // The only stream of a call that is not shared takes every message: what does not name it is
 // refused by number.
 Session::LegPtr Session::Find(uint64_t stream_id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!shared_) return legs_.empty() ? nullptr : legs_.begin()->second;
   const auto found = legs_.find(stream_id);
   return found == legs_.end() ? nullptr : found->second;
@@ -306,7 +306,7 @@ Session::LegPtr Session::Find(uint64_t stream_id) {
 
 // False: it was not there any more.
 bool Session::Forget(const LegPtr& leg) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leg->over = true;
   const auto found = legs_.find(leg->stream_id);
   if (found == legs_.end() || found->second != leg) return false;
@@ -329,7 +329,7 @@ void Session::LeaveIntake(const LegPtr& leg, bool ended) {
 
 // Tells a shared call that one of its streams has ended.
 void Session::EndLeg(const LegPtr& leg, const grpc::Status& status) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   writer_.SayAck(leg.get(), &status);
 }
 
@@ -338,7 +338,7 @@ void Session::OnSuperseded(const LegPtr& leg) {
   if (!leg->shared) return End(status);
   bool was_over;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     was_over = leg->over;
   }
   if (was_over) return;
@@ -354,27 +354,27 @@ void Session::Welcome(const LegPtr& leg) {
   message.mutable_welcome()->set_server_version(context_->server_version);
   message.mutable_welcome()->set_acknowledged(leg->joined.held);
   message.mutable_welcome()->set_stream_id(leg->stream_id);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   writer_.Say(std::move(message));
   leg->welcomed = true;
   OweLocked(leg);  // something may have been held meanwhile
 }
 
 void Session::OnHeld(const LegPtr& leg, uint64_t sequence, bool at_once) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leg->acks.Held(sequence);
   if (at_once) leg->acks.Urgent();
   OweLocked(leg);
 }
 
 void Session::OnRefused(const LegPtr& leg, uint64_t sequence, const std::string& reason) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leg->acks.Refused(sequence, reason);
 }
 
 void Session::OnDirective(const LegPtr& leg, const v1::Directive& directive) {
   constexpr size_t kMostWaiting = 256;  // to be written; a peer that does not read gets no more
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (leg->over || !leg->welcomed || writer_.waiting() >= kMostWaiting) return;
   v1::ServerMessage message;
   *message.mutable_directive() = directive;
@@ -396,14 +396,14 @@ void Session::OweLocked(const LegPtr& leg) {
 }
 
 void Session::OnAckTimer(const LegPtr& leg) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leg->scheduled = false;
   if (leg->acks.anything()) leg->acks.Urgent();
   OweLocked(leg);
 }
 
 void Session::OnWriteDone(bool ok) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   writer_.Written(ok);
 }
 

@@ -8,11 +8,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "server/access/gate.h"
 #include "server/capsules/capsule_keeper.h"
@@ -85,9 +85,9 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   void Leave(const LegPtr& leg, bool ended);
   void LeaveIntake(const LegPtr& leg, bool ended);
   void EndLeg(const LegPtr& leg, const grpc::Status& status);
-  void ReadLocked();
+  void ReadLocked() PLUMB_REQUIRES(mutex_);
   void Welcome(const LegPtr& leg);
-  void OweLocked(const LegPtr& leg);
+  void OweLocked(const LegPtr& leg) PLUMB_REQUIRES(mutex_);
   void OnAckTimer(const LegPtr& leg);
 
   const SessionContext* const context_;
@@ -100,14 +100,15 @@ class Session : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   grpc::ByteBuffer incoming_;
   uint64_t messages_ = 0;
 
-  std::mutex mutex_;
-  std::unordered_map<uint64_t, LegPtr> legs_;
-  bool greeted_ = false;  // there was a hello
-  bool shared_ = false;   // ... of a call that carries several streams
-  bool by_us_ = false;    // this server ended the call, or said why it does not take it
-  bool paused_ = false;
-  bool resumed_early_ = false;
-  CallWriter writer_{this};
+  Mutex mutex_;
+  std::unordered_map<uint64_t, LegPtr> legs_ PLUMB_GUARDED_BY(mutex_);
+  bool greeted_ PLUMB_GUARDED_BY(mutex_) = false;  // there was a hello
+  bool shared_ PLUMB_GUARDED_BY(mutex_) = false;   // ... of a call that carries several streams
+  bool by_us_ PLUMB_GUARDED_BY(mutex_) =
+      false;  // this server ended the call, or said why it does not take it
+  bool paused_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool resumed_early_ PLUMB_GUARDED_BY(mutex_) = false;
+  CallWriter writer_ PLUMB_GUARDED_BY(mutex_){this};
 };
 
 }  // namespace plumbline::server

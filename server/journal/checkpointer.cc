@@ -19,32 +19,33 @@ Checkpointer::~Checkpointer() { Stop(); }
 
 void Checkpointer::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
 void Checkpointer::Write(Checkpoint checkpoint, std::function<bool()> ready) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   idle_ = false;
   next_ = {std::move(checkpoint), std::move(ready)};
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void Checkpointer::Loop() {
   for (;;) {
     Waiting waiting;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopped_ || next_.has_value(); });
+      MutexLock lock(mutex_);
+      changed_.Wait(lock,
+                    [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || next_.has_value(); });
       if (!next_) return;
       waiting = std::move(*next_);
       next_.reset();
     }
     WriteOne(waiting);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!next_) idle_ = true;
   }
 }

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "server/journal/checkpoint_file.h"
 #include "server/process/counters.h"
 
@@ -55,10 +54,10 @@ class Checkpointer {
   std::atomic<bool> idle_{true};
   std::atomic<uint64_t> last_entry_{0};
   std::atomic<int64_t> last_unix_ns_{0};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<Waiting> next_;
-  bool stopped_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<Waiting> next_ PLUMB_GUARDED_BY(mutex_);
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -39,13 +39,16 @@ absl::StatusOr<std::unique_ptr<GapBook>> GapBook::Open(const std::string& path) 
   if (!log.ok()) return log.status();
   auto book = std::make_unique<GapBook>();
   book->path_ = path;
-  book->log_ = std::move(*log);
-  for (const v1::JournalGaps& gaps : known) {
+  {
+    const MutexLock lock(book->mutex_);
+    book->log_ = std::move(*log);
     if (!damaged) {
-      book->Take(gaps);
-    } else if (auto s = book->Add(gaps); !s.ok()) {
-      return s;
+      for (const v1::JournalGaps& gaps : known) book->Take(gaps);
+      return book;
     }
+  }
+  for (const v1::JournalGaps& gaps : known) {
+    if (auto s = book->Add(gaps); !s.ok()) return s;
   }
   return book;
 }
@@ -53,7 +56,7 @@ absl::StatusOr<std::unique_ptr<GapBook>> GapBook::Open(const std::string& path) 
 std::unique_ptr<GapBook> GapBook::InMemory() { return std::make_unique<GapBook>(); }
 
 absl::Status GapBook::Add(const v1::JournalGaps& gaps, bool* known) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool before = known_.contains({gaps.first_entry(), gaps.last_entry()});
   if (known != nullptr) *known = before;
   if (before) return absl::OkStatus();
@@ -92,7 +95,7 @@ void GapBook::Take(const v1::JournalGaps& gaps) {
 }
 
 std::vector<v1::Gap> GapBook::Of(const std::string& run) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<v1::Gap> gaps;
   for (const v1::Gap& gap : merged_) {
     if (run.empty() || gap.run().empty() || gap.run() == run) gaps.push_back(gap);

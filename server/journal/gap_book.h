@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/framed_log.h"
+#include "base/mutex.h"
 #include "plumbline/v1/journal.pb.h"
 #include "plumbline/v1/query.pb.h"
 #include "server/journal/journal_reader.h"
@@ -34,13 +34,13 @@ class GapBook {
   std::vector<v1::Gap> Of(const std::string& run) const;
 
  private:
-  void Take(const v1::JournalGaps& gaps);
+  void Take(const v1::JournalGaps& gaps) PLUMB_REQUIRES(mutex_);
 
   std::string path_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<FramedLogWriter> log_;  // null: in memory
-  std::set<std::pair<uint64_t, uint64_t>> known_;
-  std::vector<v1::Gap> merged_;
+  mutable Mutex mutex_;
+  std::unique_ptr<FramedLogWriter> log_ PLUMB_GUARDED_BY(mutex_);  // null: in memory
+  std::set<std::pair<uint64_t, uint64_t>> known_ PLUMB_GUARDED_BY(mutex_);
+  std::vector<v1::Gap> merged_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

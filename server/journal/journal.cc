@@ -31,11 +31,11 @@ Journal::~Journal() { Stop(); }
 
 void Journal::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopped_) stop_by_ = Clock::now() + kDrainTime;
     stopped_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -55,28 +55,32 @@ void Journal::Then(std::function<void()> what) {
 
 absl::StatusOr<EntryPrefix> Journal::AppendAndWait(JournalEntry entry) {
   struct Wait {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool over = false;
-    absl::StatusOr<EntryPrefix> result = absl::UnavailableError("the journal stopped");
+    Mutex mutex;
+    CondVar changed;
+    bool over PLUMB_GUARDED_BY(mutex) = false;
+    absl::StatusOr<EntryPrefix> result PLUMB_GUARDED_BY(mutex) =
+        absl::UnavailableError("the journal stopped");
   };
   auto wait = std::make_shared<Wait>();
   const auto end = [wait] {
-    std::lock_guard lock(wait->mutex);
+    const MutexLock lock(wait->mutex);
     wait->over = true;
-    wait->changed.notify_all();
+    wait->changed.NotifyAll();
   };
   Item item;
   item.is_entry = true;
   item.entry = std::move(entry);
   item.done = [wait, end](const EntryPrefix& prefix) {
-    wait->result = prefix;
+    {
+      const MutexLock lock(wait->mutex);
+      wait->result = prefix;
+    }
     end();
   };
   item.dropped = end;
   Push(std::move(item), true);
-  std::unique_lock lock(wait->mutex);
-  wait->changed.wait(lock, [&] { return wait->over; });
+  MutexLock lock(wait->mutex);
+  wait->changed.Wait(lock, [&]() PLUMB_REQUIRES(wait->mutex) { return wait->over; });
   return wait->result;
 }
 
@@ -86,7 +90,7 @@ void Journal::Push(Item item, bool urgent) {
   item.prefix.stream_id = item.entry.stream_id;
   item.prefix.sequence = item.entry.sequence;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopped_) {
       urgent_ |= urgent;
       queued_bytes_ += item.entry.body.size();
@@ -94,7 +98,7 @@ void Journal::Push(Item item, bool urgent) {
       queue_.push_back(std::move(item));
       // A thread that gathers company wakes by itself.
       const bool due = urgent_ || queued_entries_ == 0 || queued_bytes_ >= options_.commit_bytes;
-      if (queue_.size() == 1 || due) changed_.notify_all();
+      if (queue_.size() == 1 || due) changed_.NotifyAll();
       return;
     }
   }
@@ -109,7 +113,7 @@ void Journal::Loop() {
   }
   std::deque<Item> rest;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = absl::UnavailableError("the journal has stopped");
     rest.swap(queue_);
   }
@@ -125,23 +129,25 @@ void Journal::Loop() {
 // Waits for items, then for company of the first one. False: nothing is left and the end was asked
 // for.
 bool Journal::Gather(std::vector<Item>* batch) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (queue_.empty()) {
     if (stopped_) return false;
     const Clock::time_point sync =
         writer_ == nullptr ? Clock::time_point::max() : writer_->sync_due();
     if (sync == Clock::time_point::max()) {
-      changed_.wait(lock);
-    } else if (changed_.wait_until(lock, sync) == std::cv_status::timeout) {
-      lock.unlock();
+      changed_.Wait(lock);
+    } else if (!changed_.WaitUntil(lock, sync)) {
+      lock.Unlock();
       SyncIdle();
-      lock.lock();
+      lock.Lock();
     }
   }
   if (writer_ != nullptr) {
-    changed_.wait_until(lock, queue_.front().arrived + options_.commit_delay, [this] {
-      return stopped_ || urgent_ || queued_entries_ == 0 || queued_bytes_ >= options_.commit_bytes;
-    });
+    changed_.WaitUntil(lock, queue_.front().arrived + options_.commit_delay,
+                       [this]() PLUMB_REQUIRES(mutex_) {
+                         return stopped_ || urgent_ || queued_entries_ == 0 ||
+                                queued_bytes_ >= options_.commit_bytes;
+                       });
   }
   size_t bytes = 0;
   while (!queue_.empty() && (batch->empty() || bytes < options_.commit_bytes)) {
@@ -234,24 +240,25 @@ absl::Status Journal::Write(const std::vector<Item>& batch, size_t entries) {
 }
 
 absl::Status Journal::state() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_;
 }
 
 void Journal::SetState(absl::Status state) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   state_ = std::move(state);
 }
 
 bool Journal::WaitToRetry(std::chrono::nanoseconds delay) {
-  std::unique_lock lock(mutex_);
-  if (!stopped_) changed_.wait_for(lock, delay, [this] { return stopped_; });
+  MutexLock lock(mutex_);
+  if (!stopped_)
+    changed_.WaitFor(lock, delay, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });
   if (!stopped_) return true;
   // Asked to end: the disk gets until then.
-  const auto until = std::min(stop_by_, Clock::now() + delay);
-  lock.unlock();
-  std::this_thread::sleep_until(until);
-  return Clock::now() < stop_by_;
+  const Clock::time_point stop_by = stop_by_;
+  lock.Unlock();
+  std::this_thread::sleep_until(std::min(stop_by, Clock::now() + delay));
+  return Clock::now() < stop_by;
 }
 
 void Journal::SyncIdle() {

@@ -7,12 +7,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/busy.h"
+#include "base/mutex.h"
 #include "server/journal/entry.h"
 #include "server/journal/segment_writer.h"
 #include "server/journal/stream_book.h"
@@ -94,15 +93,15 @@ class Journal {
 
   std::atomic<uint64_t> committed_;
   Busy writing_;
-  mutable std::mutex mutex_;
-  absl::Status state_;
-  std::condition_variable changed_;
-  std::deque<Item> queue_;
-  size_t queued_bytes_ = 0;
-  size_t queued_entries_ = 0;
-  bool urgent_ = false;
-  bool stopped_ = false;
-  Clock::time_point stop_by_{};
+  mutable Mutex mutex_;
+  absl::Status state_ PLUMB_GUARDED_BY(mutex_);
+  CondVar changed_;
+  std::deque<Item> queue_ PLUMB_GUARDED_BY(mutex_);
+  size_t queued_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  size_t queued_entries_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool urgent_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
+  Clock::time_point stop_by_ PLUMB_GUARDED_BY(mutex_){};
   std::thread thread_;
 };
 

@@ -43,7 +43,7 @@ uint64_t SizeOf(const std::string& path) {
 
 }  // namespace
 
-SegmentPacker::SegmentPacker(PackerOptions options, std::mutex* files)
+SegmentPacker::SegmentPacker(PackerOptions options, Mutex* files)
     : options_(std::move(options)), files_(files) {
   std::error_code error;
   std::filesystem::directory_iterator it(options_.directory, error);
@@ -61,10 +61,10 @@ void SegmentPacker::Start() {
 
 void SegmentPacker::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -72,8 +72,9 @@ void SegmentPacker::Loop() {
   GiveWay();
   for (;;) {
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, options_.period, [this] { return woken_ || stopped_; });
+      MutexLock lock(mutex_);
+      wake_.WaitFor(lock, options_.period,
+                    [this]() PLUMB_REQUIRES(mutex_) { return woken_ || stopped_; });
       woken_ = false;
     }
     if (stopped_) return;
@@ -83,16 +84,16 @@ void SegmentPacker::Loop() {
 
 void SegmentPacker::Wake() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     woken_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 // False: asked to stop.
 bool SegmentPacker::Wait(std::chrono::nanoseconds time) {
-  std::unique_lock lock(mutex_);
-  return !wake_.wait_for(lock, time, [this] { return stopped_.load(); });
+  MutexLock lock(mutex_);
+  return !wake_.WaitFor(lock, time, [this]() PLUMB_REQUIRES(mutex_) { return stopped_.load(); });
 }
 
 bool SegmentPacker::WaitWhileBusy() {
@@ -169,7 +170,7 @@ bool SegmentPacker::WriteAgain(const Segment& segment, uint64_t last_entry) {
 absl::Status SegmentPacker::Replace(const Segment& segment, uint64_t size) {
   const std::string fresh = RewritePath(segment);
   std::error_code error;
-  std::lock_guard lock(*files_);
+  const MutexLock lock(*files_);
   if (!std::filesystem::exists(segment.path, error)) {
     std::filesystem::remove(fresh, error);
     return absl::NotFoundError("retention took it");

@@ -7,15 +7,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "server/journal/segments.h"
 
 namespace plumbline::server {
@@ -35,7 +34,7 @@ class SegmentPacker {
  public:
   // `files` is held while a segment is replaced: who removes segments holds it, too. It must
   // outlive the packer. What a former process did not finish is removed.
-  SegmentPacker(PackerOptions options, std::mutex* files);
+  SegmentPacker(PackerOptions options, Mutex* files);
   ~SegmentPacker();
 
   // From now on by itself, on a thread of the lowest priority.
@@ -58,12 +57,12 @@ class SegmentPacker {
   bool Wait(std::chrono::nanoseconds time);
 
   const PackerOptions options_;
-  std::mutex* const files_;
+  Mutex* const files_;
   std::set<uint64_t> done_;         // segments that are as they should be, or must stay as they are
   Clock::time_point not_before_{};  // of the next try, when the disk did not take the last one
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool woken_ = true;
+  Mutex mutex_;
+  CondVar wake_;
+  bool woken_ PLUMB_GUARDED_BY(mutex_) = true;
   std::atomic<bool> stopped_{false};
   std::thread thread_;
 };

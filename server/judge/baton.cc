@@ -7,14 +7,14 @@ constexpr std::chrono::milliseconds kLook{5};  // at a holder that has not loose
 
 }  // namespace
 
-void Baton::TakeLocked(std::unique_lock<std::mutex>& lock) {
+void Baton::TakeLocked(MutexLock& lock) {
   if (!held_) {
     held_ = true;
     return;
   }
   Waiter waiter;
   waiting_.push_back(&waiter);
-  waiter.turn.wait(lock, [&] { return waiter.has; });
+  waiter.turn.Wait(lock, [&] { return waiter.has; });
 }
 
 // To who has waited longest; it is never free in between, so nobody overtakes.
@@ -26,56 +26,56 @@ void Baton::GiveLocked() {
   Waiter* next = waiting_.front();
   waiting_.pop_front();
   next->has = true;
-  next->turn.notify_one();
+  next->turn.NotifyOne();
 }
 
 void Baton::Take() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   TakeLocked(lock);
 }
 
 void Baton::Give() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   GiveLocked();
 }
 
 bool Baton::wanted() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !waiting_.empty();
 }
 
 void Baton::Begin(Work* work) {
   work->begun = Clock::now();
   work->slow = false;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   at_work_ = true;
-  if (asleep_) relief_.notify_one();
+  if (asleep_) relief_.NotifyOne();
 }
 
 void Baton::End(Work* work) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!work->slow) at_work_ = false;
 }
 
 void Baton::Loosen(Work* work) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (work->slow) return GiveLocked();
   loose_ = work;
 }
 
 void Baton::Tighten(Work* work) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (work->slow) return TakeLocked(lock);
   loose_ = nullptr;
 }
 
 bool Baton::TakeFromSlow() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     if (stopped_) return false;
     if (!at_work_) {
       asleep_ = true;
-      relief_.wait(lock, [this] { return stopped_ || at_work_; });
+      relief_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || at_work_; });
       asleep_ = false;
     }
     const auto now = Clock::now();
@@ -88,19 +88,19 @@ bool Baton::TakeFromSlow() {
     // What is loose becomes slow at a known time; what is not is looked at again.
     auto wake = now + kLook;
     if (loose_ != nullptr && allowed_) wake = loose_->begun + kSlow;
-    relief_.wait_until(lock, wake, [this] { return stopped_; });
+    relief_.WaitUntil(lock, wake, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });
   }
 }
 
 void Baton::AllowTaking(bool allowed) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   allowed_ = allowed;
 }
 
 void Baton::Stop() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stopped_ = true;
-  relief_.notify_all();
+  relief_.NotifyAll();
 }
 
 }  // namespace plumbline::server

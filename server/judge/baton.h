@@ -7,10 +7,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace plumbline::server {
 
@@ -52,21 +52,21 @@ class Baton {
 
  private:
   struct Waiter {
-    std::condition_variable turn;
-    bool has = false;
+    CondVar turn;
+    bool has = false;  // behind mutex_
   };
-  void TakeLocked(std::unique_lock<std::mutex>& lock);
-  void GiveLocked();
+  void TakeLocked(MutexLock& lock) PLUMB_REQUIRES(mutex_);
+  void GiveLocked() PLUMB_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // guards all that follows
-  bool held_ = false;
-  std::deque<Waiter*> waiting_;
-  Work* loose_ = nullptr;  // of the holder; null: it has not loosened it
-  bool at_work_ = false;   // the holder has begun a piece of work
-  bool allowed_ = true;
-  bool stopped_ = false;
-  bool asleep_ = false;  // the relief waits for work to begin
-  std::condition_variable relief_;
+  mutable Mutex mutex_;  // guards all that follows
+  bool held_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::deque<Waiter*> waiting_ PLUMB_GUARDED_BY(mutex_);
+  Work* loose_ PLUMB_GUARDED_BY(mutex_) = nullptr;  // of the holder; null: it has not loosened it
+  bool at_work_ PLUMB_GUARDED_BY(mutex_) = false;   // the holder has begun a piece of work
+  bool allowed_ PLUMB_GUARDED_BY(mutex_) = true;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool asleep_ PLUMB_GUARDED_BY(mutex_) = false;  // the relief waits for work to begin
+  CondVar relief_;
 };
 
 }  // namespace plumbline::server

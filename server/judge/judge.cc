@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Judge>> Judge::Create(const JudgeOptions& options
   });
   judge->engine_->SetOnLate(
       [j = judge.get()](const std::string& run, const std::string& cause, uint64_t items) {
-        std::lock_guard lock(j->mutex_);
+        const MutexLock lock(j->mutex_);
         j->runs_.AddLate(run, cause, items);
       });
   return judge;
@@ -125,8 +125,8 @@ Judge::~Judge() { Stop(); }
 void Judge::Stop() {
   stop_by_ = JudgeQueue::Clock::now() + kDrainTime;
   queue_.Close();
-  std::unique_lock lock(threads_mutex_);
-  threads_changed_.wait(lock, [this] { return threads_ == 0; });
+  MutexLock lock(threads_mutex_);
+  threads_changed_.Wait(lock, [this]() PLUMB_REQUIRES(threads_mutex_) { return threads_ == 0; });
 }
 
 // ---- as it happens -------------------------------------------------------------------------
@@ -148,7 +148,7 @@ void Judge::Handle(JudgeItem& item, const std::vector<std::string>& runs) {
       HandleBatch(item.entry, item.stream_id, item.batch, runs);
       return;
     case JudgeItem::Kind::kConnected: {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const v1::Source& s : *item.sources)
         runs_.Connected(item.stream_id, s, item.backlog, now, UnixNanos());
       return;
@@ -156,12 +156,12 @@ void Judge::Handle(JudgeItem& item, const std::vector<std::string>& runs) {
     case JudgeItem::Kind::kBeat: {
       item.beat->on_its_way = false;  // what comes from now on is said by another one
       const bool backlog = item.beat->backlog;
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const v1::Source& s : *item.sources) runs_.Beat(item.stream_id, s, backlog, now);
       return;
     }
     case JudgeItem::Kind::kDisconnected: {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const v1::Source& s : *item.sources)
         runs_.Disconnected(item.stream_id, s, now, item.process_ended);
       return;
@@ -181,7 +181,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
                         const std::vector<std::string>& runs) {
   const std::shared_ptr<const v1::Batch>& batch = parsed.batch;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.Account(stream_id, *batch, parsed.unsent != 0, Now(), worker_->unix_ns);
   }
   streams_.Note(stream_id, batch->sequence());
@@ -207,7 +207,7 @@ void Judge::HandleBatch(uint64_t entry, uint64_t stream_id, const ParsedBatch& p
 void Judge::CloseWhatWentOn(const std::vector<std::string>& runs) {
   std::vector<RunTable::WentOn> list;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     list = runs_.TakeWentOn(&runs);
   }
   for (const RunTable::WentOn& w : list) book_->WentOn(w.run, w.rule, w.why);
@@ -220,7 +220,7 @@ void Judge::SetClosedStep(const std::string& run) {
 void Judge::ShowClosedStep(const std::string& run) {
   const int64_t step = engine_->closed_step(run);
   book_->StepClosed(run, step);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   runs_.SetClosedStep(run, step);
 }
 
@@ -292,11 +292,11 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
   if (event.has_ranks_gone()) {
     LogGone(event.ranks_gone());
     for (const std::string& run : runs) SetClosedStep(run);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.SetGone(event.ranks_gone());
   }
   if (event.has_ended()) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.SetEndsJudged(event.ended().run());
   }
   if (event.has_steps_closed()) SetClosedStep(event.steps_closed().run());
@@ -305,15 +305,15 @@ void Judge::Apply(uint64_t entry, const v1::JudgeEvent& event) {
     liveness_.Forget(run);
     LogInfo("run {:?}: over", run);
     {
-      std::lock_guard lock(owners_mutex_);
+      const MutexLock lock(owners_mutex_);
       if (on_over_) on_over_(run);
     }
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.SetEnded(run);
     runs_.SetAllClosed(run);
   }
   if (event.has_hung()) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.NoteHung(event.hung());
   }
   if (event.has_suppressions()) {
@@ -335,7 +335,7 @@ void Judge::OnVerdict(const v1::Verdict& verdict) {
   rules::Report::Change change;
   v1::Finding finding;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     RunReport& run = reports_[verdict.site().run()];
     const uint64_t left_out = run.report.left_out();
     const size_t kept = run.report.size();
@@ -379,14 +379,14 @@ int64_t Judge::unix_ns() const {
 }
 
 std::vector<KnownRank> Judge::Ranks() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return runs_.Ranks();
 }
 
 std::vector<v1::RunInfo> Judge::Runs() const {
   std::vector<v1::RunInfo> list;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     list = runs_.List();
   }
   for (v1::QuarantinedRun& run : quarantine_->List()) {
@@ -409,13 +409,13 @@ std::vector<v1::RunInfo> Judge::Runs() const {
 }
 
 RunKnown Judge::Known(const std::string& run) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return runs_.Known(run);
 }
 
 v1::ListVerdictsResponse Judge::Verdicts(const std::string& run) const {
   v1::ListVerdictsResponse response;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, entry] : reports_) {
     if (!run.empty() && run != name) continue;
     for (const v1::Verdict* verdict : entry.report.verdicts()) *response.add_verdicts() = *verdict;

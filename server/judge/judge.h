@@ -15,13 +15,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -29,6 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/busy.h"
+#include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 #include "rules/engine/engine.h"
 #include "rules/engine/report.h"
@@ -271,7 +270,7 @@ class Judge {
   void CloseWhatWentOn(const std::vector<std::string>& runs);
   void CheckpointIfDue();
   Checkpoint TakeCheckpoint();
-  void PersistReports(Archive& archive);
+  void PersistReports(Archive& archive) PLUMB_REQUIRES(mutex_);
   bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
   IncidentBook* const book_;
@@ -342,14 +341,14 @@ class Judge {
     uint64_t inconclusive = 0;
     void Persist(Archive& archive) { archive(report, judged, inconclusive); }
   };
-  mutable std::mutex mutex_;  // guards the two below, which queries read
-  RunTable runs_;
-  std::map<std::string, RunReport> reports_;
-  size_t kept_lines_ = 0;  // in all of them
-  mutable std::mutex owners_mutex_;
-  std::function<Owner(const std::string& run)> owner_of_;
-  std::function<void(const std::string& run)> on_over_;
-  std::vector<KnownName> names_;
+  mutable Mutex mutex_;  // guards what follows, which queries read
+  RunTable runs_ PLUMB_GUARDED_BY(mutex_);
+  std::map<std::string, RunReport> reports_ PLUMB_GUARDED_BY(mutex_);
+  size_t kept_lines_ PLUMB_GUARDED_BY(mutex_) = 0;  // in all of them
+  mutable Mutex owners_mutex_;
+  std::function<Owner(const std::string& run)> owner_of_ PLUMB_GUARDED_BY(owners_mutex_);
+  std::function<void(const std::string& run)> on_over_ PLUMB_GUARDED_BY(owners_mutex_);
+  std::vector<KnownName> names_ PLUMB_GUARDED_BY(owners_mutex_);
 
   std::atomic<uint64_t> judged_entry_{0};
   std::atomic<int64_t> unix_ns_{0};
@@ -360,10 +359,10 @@ class Judge {
   const uint64_t open_limit_;
   std::atomic<uint64_t> left_out_{0};
 
-  mutable std::mutex threads_mutex_;  // guards the two below
-  std::condition_variable threads_changed_;
-  std::list<Worker*> workers_;  // one a thread, on its stack
-  size_t threads_ = 0;          // that were started and have not ended
+  mutable Mutex threads_mutex_;  // guards the two below
+  CondVar threads_changed_;
+  std::list<Worker*> workers_ PLUMB_GUARDED_BY(threads_mutex_);  // one a thread, on its stack
+  size_t threads_ PLUMB_GUARDED_BY(threads_mutex_) = 0;  // that were started and have not ended
 };
 
 }  // namespace plumbline::server

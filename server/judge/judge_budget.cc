@@ -85,12 +85,12 @@ void Judge::MakeRoom(const std::string& run, Budget& budget) {
 }
 
 void Judge::SetOwners(std::function<Owner(const std::string& run)> owner_of) {
-  std::lock_guard lock(owners_mutex_);
+  const MutexLock lock(owners_mutex_);
   owner_of_ = std::move(owner_of);
 }
 
 void Judge::SetOnOver(std::function<void(const std::string& run)> on_over) {
-  std::lock_guard lock(owners_mutex_);
+  const MutexLock lock(owners_mutex_);
   on_over_ = std::move(on_over);
 }
 
@@ -103,18 +103,18 @@ void Judge::NoteNames() {
           names.push_back({run, layer, op, cause});
         });
   }
-  std::lock_guard lock(owners_mutex_);
+  const MutexLock lock(owners_mutex_);
   names_ = std::move(names);
 }
 
 std::vector<KnownName> Judge::TakeNames() {
-  std::lock_guard lock(owners_mutex_);
+  const MutexLock lock(owners_mutex_);
   return std::exchange(names_, {});
 }
 
 // A tenant with many runs must not make another one's large run the first to go.
 std::string Judge::WhoGivesWay(const Budget& budget) const {
-  std::lock_guard lock(owners_mutex_);
+  const MutexLock lock(owners_mutex_);
   struct Holder {
     double above = 0;  // bytes, as if the share were all
     uint64_t most = 0;

@@ -31,8 +31,11 @@ std::string Encode(std::map<std::string, uint64_t> ahead) {
 
 void Judge::PersistReports(Archive& archive) {
   archive.Version(1);
-  archive.Section("runs", [&] { archive(runs_); });
-  archive.Section("reports", [&] { archive(reports_); });
+  // By pointers: Section does not know of the lock that it is called with.
+  auto* runs = &runs_;
+  auto* reports = &reports_;
+  archive.Section("runs", [&] { archive(*runs); });
+  archive.Section("reports", [&] { archive(*reports); });
   archive.Section("incidents", [&] {
     v1::IncidentBookState state;
     if (!archive.reading()) state = book_->Checkpoint();
@@ -50,7 +53,7 @@ Checkpoint Judge::TakeCheckpoint() {
   Archive archive;
   std::vector<KnownRank> ranks;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     PersistReports(archive);
     ranks = runs_.Ranks();
   }
@@ -69,7 +72,7 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   }
   if (auto s = engine_->Restore(engine->second); !s.ok()) return s;
   Archive archive(server->second);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   PersistReports(archive);
   archive.End();
   // The engine knows something now and the rest does not: the caller starts over with a new judge.

@@ -27,7 +27,7 @@ thread_local Judge::Worker* Judge::worker_ = nullptr;
 // One that ends by itself: Stop waits for all of them.
 void Judge::StartThread(std::function<void()> what) {
   {
-    std::lock_guard lock(threads_mutex_);
+    const MutexLock lock(threads_mutex_);
     ++threads_;
   }
   std::thread([this, what = std::move(what)]() mutable {
@@ -35,16 +35,16 @@ void Judge::StartThread(std::function<void()> what) {
     worker.judge = this;
     worker_ = &worker;
     {
-      std::lock_guard lock(threads_mutex_);
+      const MutexLock lock(threads_mutex_);
       workers_.push_back(&worker);
     }
     what();
     what = nullptr;
     worker_ = nullptr;
-    std::lock_guard lock(threads_mutex_);
+    const MutexLock lock(threads_mutex_);
     workers_.remove(&worker);
     --threads_;
-    threads_changed_.notify_all();
+    threads_changed_.NotifyAll();
   }).detach();
 }
 
@@ -53,7 +53,7 @@ void Judge::StartRelief() {
   StartThread([this] {
     if (!baton_.TakeFromSlow()) return;
     {
-      std::lock_guard lock(threads_mutex_);
+      const MutexLock lock(threads_mutex_);
       for (Worker* worker : workers_) worker->slow = worker->busy.For().count() > 0;
     }
     StartRelief();
@@ -62,7 +62,7 @@ void Judge::StartRelief() {
 }
 
 std::chrono::nanoseconds Judge::judging_for() const {
-  std::lock_guard lock(threads_mutex_);
+  const MutexLock lock(threads_mutex_);
   std::chrono::nanoseconds longest{0};
   for (const Worker* worker : workers_) {
     const auto at = worker->busy.For();

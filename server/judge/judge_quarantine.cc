@@ -129,7 +129,7 @@ void Judge::RetryRun(const v1::QuarantinedRun& run, const std::string& who,
   }
   LogInfo("run {:?}: judged again, as {:?} asks", run.run(), who);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto report = reports_.extract(run.run()))
       kept_lines_ -= report.mapped().report.size();
   }

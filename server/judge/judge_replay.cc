@@ -58,7 +58,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
   KeepWithinBudget();
   if (reordered) book_->CameInAnotherOrder(position);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.DisconnectAll(Now());
   }
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
@@ -70,7 +70,7 @@ bool Judge::JudgeAgain(const Replay& replay, JournalReader& reader) {
 void Judge::TellFoundAgain() {
   for (const auto& [fingerprint, finding] : std::exchange(found_again_, {})) {
     const bool over = [&, run = finding.site().run()] {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       return runs_.Ended(run);
     }();
     if (!over && on_finding_) on_finding_(finding);

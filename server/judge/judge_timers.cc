@@ -20,7 +20,7 @@ void Judge::CloseOverTheSlow(const RunTable::Skip& skip) {
     for (const rules::Lag& lag : engine_->Lagging(run)) {
       v1::JudgeEvent event;
       const bool may = [&] {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return runs_.MayClose(run, lag, event.mutable_steps_closed());
       }();
       if (may) PushEvent(std::move(event));
@@ -39,7 +39,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
   std::vector<v1::RanksGone> gone;
   std::vector<std::string> ended, awaited, bad;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     awaited = runs_.TakeAwaited(awake_.At(now), kAwaitQuietly);
     gone = runs_.TakeGone(awake_.At(now), skip);
     ended = runs_.TakeEnded(skip);

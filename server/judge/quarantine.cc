@@ -71,7 +71,7 @@ void Quarantine::TakeDeath(const std::vector<JudgingMark::Found>& died) {
     }
   }
   if (died.empty() && before.runs().empty()) return;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (auto s = SaveLocked(); !s.ok()) LogError("{}", std::string(s.message()));
 }
 
@@ -134,7 +134,7 @@ void Quarantine::Hold(const std::string& run, uint64_t entry, const std::string&
       "run {:?}: in quarantine: {}; it is kept and not judged until plumb runs --retry or --drop",
       run, reason);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_[run] = {held, false};
     CountLocked();
     if (auto s = SaveLocked(); !s.ok()) LogError("{}", std::string(s.message()));
@@ -146,14 +146,14 @@ void Quarantine::Hold(const std::string& run, uint64_t entry, const std::string&
 
 bool Quarantine::Holds(const std::string& run) const {
   if (held_ == 0) return false;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   return found != runs_.end() && !found->second.rejoined;
 }
 
 absl::Status Quarantine::MayWrite(const std::string& run) const {
   if (held_ == 0) return absl::OkStatus();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   if (found == runs_.end() || !found->second.run.dropped()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -163,14 +163,14 @@ absl::Status Quarantine::MayWrite(const std::string& run) const {
 }
 
 std::optional<v1::QuarantinedRun> Quarantine::Find(const std::string& run) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   if (found == runs_.end() || found->second.rejoined) return std::nullopt;
   return found->second.run;
 }
 
 std::vector<v1::QuarantinedRun> Quarantine::List() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<v1::QuarantinedRun> list;
   for (const auto& [name, entry] : runs_) {
     if (!entry.rejoined) list.push_back(entry.run);
@@ -179,7 +179,7 @@ std::vector<v1::QuarantinedRun> Quarantine::List() const {
 }
 
 size_t Quarantine::waiting() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return static_cast<size_t>(std::count_if(runs_.begin(), runs_.end(), [](const auto& entry) {
     return !entry.second.rejoined && !entry.second.run.dropped();
   }));
@@ -190,7 +190,7 @@ absl::Status Quarantine::NotHere(const std::string& run) {
 }
 
 absl::Status Quarantine::Drop(const std::string& run) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   if (found == runs_.end() || found->second.rejoined) return NotHere(run);
   found->second.run.set_dropped(true);
@@ -200,14 +200,14 @@ absl::Status Quarantine::Drop(const std::string& run) {
 }
 
 void Quarantine::Rejoin(const std::string& run) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   if (found != runs_.end()) found->second.rejoined = true;
   CountLocked();
 }
 
 absl::Status Quarantine::Release(const std::string& run) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = runs_.find(run);
   if (found == runs_.end() || !found->second.rejoined) return NotHere(run);
   auto entry = runs_.extract(found);

@@ -11,12 +11,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "plumbline/v1/journal.pb.h"
 #include "rules/engine/run_guard.h"
 #include "server/judge/judging_mark.h"
@@ -83,12 +83,14 @@ class Quarantine : public rules::RunGuard {
     bool rejoined = false;
   };
 
-  void Load();
-  void TakeDeath(const std::vector<JudgingMark::Found>& died);
-  void CountDeath(const v1::QuarantineState::Death& before, const JudgingMark::Found& died);
+  // The constructor's: nobody else is there yet.
+  void Load() PLUMB_NO_THREAD_SAFETY_ANALYSIS;
+  void TakeDeath(const std::vector<JudgingMark::Found>& died) PLUMB_NO_THREAD_SAFETY_ANALYSIS;
+  void CountDeath(const v1::QuarantineState::Death& before,
+                  const JudgingMark::Found& died) PLUMB_NO_THREAD_SAFETY_ANALYSIS;
   void Hold(const std::string& run, uint64_t entry, const std::string& reason);
-  absl::Status SaveLocked() const;
-  void CountLocked();
+  absl::Status SaveLocked() const PLUMB_REQUIRES(mutex_);
+  void CountLocked() PLUMB_REQUIRES(mutex_);
 
   const std::string directory_;
   const std::function<int64_t()> unix_ns_;
@@ -97,9 +99,9 @@ class Quarantine : public rules::RunGuard {
 
   std::atomic<size_t> held_{0};
   std::atomic<uint64_t> unjudged_{0};
-  mutable std::mutex mutex_;
-  std::map<std::string, Entry> runs_;
-  v1::QuarantineState::Death death_;
+  mutable Mutex mutex_;
+  std::map<std::string, Entry> runs_ PLUMB_GUARDED_BY(mutex_);
+  v1::QuarantineState::Death death_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

@@ -11,10 +11,10 @@ RunRetry::RunRetry(std::string run, uint64_t judged, uint64_t newest, const Open
 
 RunRetry::~RunRetry() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
@@ -29,29 +29,31 @@ void RunRetry::Read(const OpenRun& open, uint64_t newest) {
     if (!more.ok() || !*more) break;
     if (item.has_batch() && item.entry() > judged_) continue;
     const size_t bytes = item.ByteSizeLong();
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopped_ || read_bytes_ <= kMostRead; });
+    MutexLock lock(mutex_);
+    changed_.Wait(lock,
+                  [&]() PLUMB_REQUIRES(mutex_) { return stopped_ || read_bytes_ <= kMostRead; });
     if (stopped_) return;
     read_bytes_ += bytes;
     read_.push_back(std::move(item));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   // Nothing is kept of it: then it has nothing to be judged by.
   if (absl::IsNotFound(status)) status = absl::OkStatus();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   status_ = std::move(status);
   ended_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 RunRetry::Next RunRetry::Take(bool wait, v1::ReadRunItem* item) {
-  std::unique_lock lock(mutex_);
-  if (wait) changed_.wait(lock, [this] { return ended_ || !read_.empty(); });
+  MutexLock lock(mutex_);
+  if (wait)
+    changed_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return ended_ || !read_.empty(); });
   if (read_.empty()) return ended_ ? Next::kEnd : Next::kNotYet;
   *item = std::move(read_.front());
   read_.pop_front();
   read_bytes_ -= item->ByteSizeLong();
-  changed_.notify_all();
+  changed_.NotifyAll();
   return Next::kItem;
 }
 

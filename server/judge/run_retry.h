@@ -2,17 +2,16 @@
 // thread takes what was read, a little at a time, and then what came of the run meanwhile.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 
 namespace plumbline::server {
@@ -58,12 +57,13 @@ class RunRetry {
   std::deque<Deferred> deferred_;
   size_t deferred_bytes_ = 0;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<v1::ReadRunItem> read_;
-  size_t read_bytes_ = 0;
-  bool ended_ = false, stopped_ = false;
-  absl::Status status_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<v1::ReadRunItem> read_ PLUMB_GUARDED_BY(mutex_);
+  size_t read_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool ended_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
+  absl::Status status_ PLUMB_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -32,15 +32,15 @@ Health::Health(Sources sources) : sources_(std::move(sources)), serving_(Look())
 
 Health::~Health() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   thread_.join();
 }
 
 absl::Status Health::Serving() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return serving_;
 }
 
@@ -72,9 +72,9 @@ void Health::Loop() {
   std::chrono::nanoseconds wait = kLook;
   if (sources_.period.count() > 0) wait = std::min(wait, sources_.period);
   bool stood = false;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopped_) {
-    lock.unlock();
+    lock.Unlock();
     const absl::Status now = Look();
     const bool stands = Stands();
     if (stands && !stood) LogCritical("a thread has been at one thing for a minute: it stands");
@@ -84,20 +84,20 @@ void Health::Loop() {
       sources_.gets_on();
       next_word = clock + sources_.period;
     }
-    lock.lock();
+    lock.Lock();
     const bool differs = now.ok() != serving_.ok();
     serving_ = now;
     if (differs) {
-      lock.unlock();
+      lock.Unlock();
       if (now.ok()) {
         LogInfo("serving again");
       } else {
         LogError("not serving: {}", std::string(now.message()));
       }
       if (sources_.changed) sources_.changed(now);
-      lock.lock();
+      lock.Lock();
     }
-    wake_.wait_for(lock, wait, [this] { return stopped_; });
+    wake_.WaitFor(lock, wait, [this]() PLUMB_REQUIRES(mutex_) { return stopped_; });
   }
 }
 

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 
 namespace plumbline::server {
 
@@ -53,10 +52,10 @@ class Health {
   void Loop();
 
   const Sources sources_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  absl::Status serving_;
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  CondVar wake_;
+  absl::Status serving_ PLUMB_GUARDED_BY(mutex_);
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

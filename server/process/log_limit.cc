@@ -7,7 +7,7 @@
 namespace plumbline::server {
 
 bool LogLimit::Admit(std::string_view name, Time now) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   auto found = kinds_.find(name);
   if (found == kinds_.end()) {
     // Kinds are formats of this program; texts of others that serve as such have a bound.
@@ -31,7 +31,7 @@ bool LogLimit::Admit(std::string_view name, Time now) {
 }
 
 std::vector<std::string> LogLimit::LeftOut(Time now, bool all) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> lines;
   if (unsaid_ == 0 || (!all && now - said_ < kSayEach)) return lines;
   for (auto& [name, kind] : kinds_) {
@@ -46,7 +46,7 @@ std::vector<std::string> LogLimit::LeftOut(Time now, bool all) {
 }
 
 uint64_t LogLimit::left_out() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return left_out_;
 }
 

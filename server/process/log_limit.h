@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace plumbline::server {
 
@@ -38,10 +39,11 @@ class LogLimit {
     uint64_t left_out = 0;
   };
 
-  mutable std::mutex mutex_;
-  std::map<std::string, Kind, std::less<>> kinds_;
-  uint64_t unsaid_ = 0, left_out_ = 0;
-  Time said_{};
+  mutable Mutex mutex_;
+  std::map<std::string, Kind, std::less<>> kinds_ PLUMB_GUARDED_BY(mutex_);
+  uint64_t unsaid_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t left_out_ PLUMB_GUARDED_BY(mutex_) = 0;
+  Time said_ PLUMB_GUARDED_BY(mutex_){};
 };
 
 }  // namespace plumbline::server

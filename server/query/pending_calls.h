@@ -6,9 +6,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_set>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace plumbline::server {
 
@@ -21,35 +22,35 @@ class PendingCalls {
     explicit Call(grpc::ServerUnaryReactor* reactor) : reactor_(reactor) {}
     // `status` may still fill in the response; it does not run when the call is over.
     void Finish(const std::function<grpc::Status()>& status) {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (reactor_ == nullptr) return;
       std::exchange(reactor_, nullptr)->Finish(status());
     }
 
    private:
-    std::mutex mutex_;
-    grpc::ServerUnaryReactor* reactor_;
+    Mutex mutex_;
+    grpc::ServerUnaryReactor* reactor_ PLUMB_GUARDED_BY(mutex_);
   };
 
   std::shared_ptr<Call> Add(grpc::ServerUnaryReactor* reactor) {
     auto call = std::make_shared<Call>(reactor);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     calls_.insert(call);
     return call;
   }
   void Remove(const std::shared_ptr<Call>& call) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     calls_.erase(call);
   }
   void EndAll(const grpc::Status& status) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& call : calls_) call->Finish([&] { return status; });
     calls_.clear();
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_set<std::shared_ptr<Call>> calls_;
+  Mutex mutex_;
+  std::unordered_set<std::shared_ptr<Call>> calls_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

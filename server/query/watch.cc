@@ -33,19 +33,19 @@ void Watch::Begin() {
   if (!filter_.run.empty()) {
     if (auto s = lease_->Check(Scope::kRead, filter_.run); !s.ok()) return End(ToGrpc(s));
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   snapshot_ = book_->position();
   if (skip_existing_ && !goes_on_) cursor_ = snapshot_;
   Pump();
 }
 
 void Watch::Wake() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Pump();
 }
 
 void Watch::End(const grpc::Status& status) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ending_) return;
   ending_ = true;
   status_ = status;
@@ -53,7 +53,7 @@ void Watch::End(const grpc::Status& status) {
 }
 
 void Watch::OnWriteDone(bool ok) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   writing_ = false;
   if (!ok && !ending_) {
     ending_ = true;

@@ -4,9 +4,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 #include "server/access/gate.h"
 #include "server/incidents/incident_book.h"
@@ -31,34 +31,36 @@ class Watch : public grpc::ServerWriteReactor<v1::IncidentEvent>,
   void OnDone() override;
 
  private:
-  void Pump();
-  bool FillNext();
-  bool FillChange(const IncidentBook::Change& change);
+  void Pump() PLUMB_REQUIRES(mutex_);
+  bool FillNext() PLUMB_REQUIRES(mutex_);
+  bool FillChange(const IncidentBook::Change& change) PLUMB_REQUIRES(mutex_);
 
   const IncidentBook* const book_;
   const std::shared_ptr<Lease> lease_;
   const std::function<void(Watch*)> on_done_;
   std::shared_ptr<Watch> self_;
+  IncidentFilter filter_;  // as the constructor made it
 
-  std::mutex mutex_;
-  IncidentFilter filter_;
-  bool skip_existing_;
-  bool goes_on_ = false;   // after a watch that broke: what it has seen is not told again
-  std::string identity_;   // of the book
-  uint64_t snapshot_ = 0;  // what changed last when the watch began
-  uint64_t cursor_ = 0;
-  uint64_t began_after_ = 0;
-  bool caught_up_ = false;
+  Mutex mutex_;
+  bool skip_existing_ PLUMB_GUARDED_BY(mutex_);
+  bool goes_on_ PLUMB_GUARDED_BY(mutex_) =
+      false;  // after a watch that broke: what it has seen is not told again
+  std::string identity_ PLUMB_GUARDED_BY(mutex_);   // of the book
+  uint64_t snapshot_ PLUMB_GUARDED_BY(mutex_) = 0;  // what changed last when the watch began
+  uint64_t cursor_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t began_after_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool caught_up_ PLUMB_GUARDED_BY(mutex_) = false;
   struct Sent {
     uint64_t revision = 0;
     bool resolved = false;
   };
-  std::unordered_map<uint64_t, Sent> sent_;  // by incident id: as it was sent last
-  v1::IncidentEvent event_;
-  bool writing_ = false;
-  bool ending_ = false;
-  bool finished_ = false;
-  grpc::Status status_;
+  std::unordered_map<uint64_t, Sent> sent_
+      PLUMB_GUARDED_BY(mutex_);  // by incident id: as it was sent last
+  v1::IncidentEvent event_ PLUMB_GUARDED_BY(mutex_);
+  bool writing_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool ending_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool finished_ PLUMB_GUARDED_BY(mutex_) = false;
+  grpc::Status status_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

@@ -6,9 +6,9 @@ namespace plumbline::server {
 
 WatchHub::WatchHub(IncidentBook* book) : book_(book) {
   subscription_ = book_->Subscribe([this] {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     changed_ = true;
-    wake_.notify_one();
+    wake_.NotifyOne();
   });
   thread_ = std::thread([this] { Loop(); });
 }
@@ -16,20 +16,20 @@ WatchHub::WatchHub(IncidentBook* book) : book_(book) {
 WatchHub::~WatchHub() {
   book_->Unsubscribe(subscription_);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   thread_.join();
 }
 
 Watch* WatchHub::Start(const v1::WatchIncidentsRequest& request, std::shared_ptr<Lease> lease) {
   auto watch = std::make_shared<Watch>(request, book_, std::move(lease), [this](Watch* done) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watches_.erase(done);
   });
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watches_[watch.get()] = watch;
   }
   watch->Begin();
@@ -42,7 +42,7 @@ void WatchHub::EndAll(const grpc::Status& status) {
 
 std::vector<std::shared_ptr<Watch>> WatchHub::All() {
   std::vector<std::shared_ptr<Watch>> all;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [raw, weak] : watches_) {
     if (auto watch = weak.lock()) all.push_back(std::move(watch));
   }
@@ -52,8 +52,8 @@ std::vector<std::shared_ptr<Watch>> WatchHub::All() {
 void WatchHub::Loop() {
   for (;;) {
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return changed_ || stopped_; });
+      MutexLock lock(mutex_);
+      wake_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return changed_ || stopped_; });
       if (stopped_) return;
       changed_ = false;
     }

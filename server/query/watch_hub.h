@@ -2,13 +2,12 @@
 // is no business of the judging thread's.
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "plumbline/v1/query.pb.h"
 #include "server/access/gate.h"
 #include "server/incidents/incident_book.h"
@@ -32,11 +31,11 @@ class WatchHub {
 
   IncidentBook* const book_;
   int subscription_ = 0;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool changed_ = false;
-  bool stopped_ = false;
-  std::map<Watch*, std::weak_ptr<Watch>> watches_;
+  Mutex mutex_;
+  CondVar wake_;
+  bool changed_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::map<Watch*, std::weak_ptr<Watch>> watches_ PLUMB_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

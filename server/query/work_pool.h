@@ -1,12 +1,12 @@
 // A few threads for calls that read much: gRPC's own must not be held up by them.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace plumbline::server {
 
@@ -18,19 +18,19 @@ class WorkPool {
   }
   ~WorkPool() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopped_ = true;
     }
-    wake_.notify_all();
+    wake_.NotifyAll();
     for (std::thread& thread : threads_) thread.join();
   }
 
   void Submit(std::function<void()> work) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       work_.push_back(std::move(work));
     }
-    wake_.notify_one();
+    wake_.NotifyOne();
   }
 
  private:
@@ -38,8 +38,8 @@ class WorkPool {
     for (;;) {
       std::function<void()> work;
       {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] { return stopped_ || !work_.empty(); });
+        MutexLock lock(mutex_);
+        wake_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || !work_.empty(); });
         if (work_.empty()) return;
         work = std::move(work_.front());
         work_.pop_front();
@@ -48,10 +48,10 @@ class WorkPool {
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> work_;
-  bool stopped_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<std::function<void()>> work_ PLUMB_GUARDED_BY(mutex_);
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -7,10 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "plumbline/v1/ingest.grpc.pb.h"
 #include "server/access/gate.h"
 #include "server/process/grpc_status.h"
@@ -41,7 +41,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void OnReadDone(bool ok) override {
     if (!ok) return End(grpc::Status::OK);  // half-closed, or broken
     const bool room = Forward();
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!room && !std::exchange(resumed_early_, false)) {
       paused_ = true;
       return;
@@ -50,7 +50,7 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   }
 
   void OnWriteDone(bool ok) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     writing_ = false;
     outgoing_.pop_front();
     if (!ok) outgoing_.clear();
@@ -66,19 +66,19 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   // Line:
   void Write(const grpc::ByteBuffer& message) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (ending_) return;
     outgoing_.push_back(message);
     PumpLocked();
   }
   void End(const grpc::Status& status) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(ending_, true)) return;
     status_ = status;
     PumpLocked();
   }
   void Resume() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(paused_, false)) {
       ReadLocked();
     } else {
@@ -139,12 +139,12 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return true;
   }
 
-  void ReadLocked() {
+  void ReadLocked() PLUMB_REQUIRES(mutex_) {
     if (!ending_) StartRead(&incoming_);
   }
 
   // One operation at a time; the end when nothing is owed.
-  void PumpLocked() {
+  void PumpLocked() PLUMB_REQUIRES(mutex_) {
     if (writing_ || finished_) return;
     if (!outgoing_.empty()) {
       writing_ = true;
@@ -163,11 +163,14 @@ class RelaySession : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   grpc::ByteBuffer incoming_;
   uint64_t stream_id_ = 0;  // 0: before the hello
 
-  std::mutex mutex_;
-  std::deque<grpc::ByteBuffer> outgoing_;  // the first is being written
-  bool paused_ = false, resumed_early_ = false;
-  bool writing_ = false, ending_ = false, finished_ = false;
-  grpc::Status status_;
+  Mutex mutex_;
+  std::deque<grpc::ByteBuffer> outgoing_ PLUMB_GUARDED_BY(mutex_);  // the first is being written
+  bool paused_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool resumed_early_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool writing_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool ending_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool finished_ PLUMB_GUARDED_BY(mutex_) = false;
+  grpc::Status status_ PLUMB_GUARDED_BY(mutex_);
 };
 
 class RelayService : public v1::Ingest::WithRawCallbackMethod_Stream<v1::Ingest::Service> {

@@ -33,7 +33,7 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
 
   // False: much is waiting.
   bool Send(const grpc::ByteBuffer& message) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) return true;  // the end of the call tells everybody
     bytes_ += message.Length();
     queue_.push_back(message);
@@ -48,7 +48,7 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
       board_->OnMessage(this, incoming_);
       return StartRead(&incoming_);
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     LetGoLocked();
   }
@@ -56,7 +56,7 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
   void OnWriteDone(bool ok) override {
     bool room = false;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(mutex_);
       writing_ = false;
       const size_t before = bytes_;
       bytes_ -= queue_.front().Length();
@@ -78,13 +78,13 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
   }
 
  private:
-  void PumpLocked() {
+  void PumpLocked() PLUMB_REQUIRES(mutex_) {
     if (writing_ || queue_.empty() || closed_) return;
     writing_ = true;
     StartWrite(&queue_.front());
   }
 
-  void LetGoLocked() {
+  void LetGoLocked() PLUMB_REQUIRES(mutex_) {
     if (!closed_ || writing_ || std::exchange(let_go_, true)) return;
     RemoveHold();
   }
@@ -94,10 +94,12 @@ class Switchboard::Upstream : public grpc::ClientBidiReactor<grpc::ByteBuffer, g
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   grpc::ByteBuffer incoming_;
-  std::mutex mutex_;
-  std::deque<grpc::ByteBuffer> queue_;  // the first is being written
-  size_t bytes_ = 0;
-  bool writing_ = false, closed_ = false, let_go_ = false;
+  Mutex mutex_;
+  std::deque<grpc::ByteBuffer> queue_ PLUMB_GUARDED_BY(mutex_);  // the first is being written
+  size_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool writing_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool closed_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool let_go_ PLUMB_GUARDED_BY(mutex_) = false;
 };
 
 Switchboard::Switchboard(const std::string& target, transport::Credentials credentials)
@@ -119,7 +121,7 @@ void Switchboard::KeepDialling() {
   while (dialling_) {
     std::shared_ptr<grpc::Channel> channel;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(mutex_);
       channel = channel_;
     }
     if (channel == nullptr) {
@@ -159,7 +161,7 @@ void Switchboard::Open(uint64_t stream_id, const std::shared_ptr<Line>& line, v1
   std::shared_ptr<Upstream> upstream;
   grpc::Status why(grpc::StatusCode::UNAVAILABLE, "the relay is shutting down");
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!shut_) upstream = CallLocked(&why);
     if (upstream != nullptr) older = std::exchange(lines_[stream_id], line);
   }
@@ -178,7 +180,7 @@ bool Switchboard::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
                        const grpc::ByteBuffer& message) {
   std::shared_ptr<Upstream> upstream;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = lines_.find(stream_id);
     if (found == lines_.end() || found->second != line) return true;  // it is being ended
     upstream = upstream_;
@@ -186,7 +188,7 @@ bool Switchboard::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
   if (upstream == nullptr) return true;
   ++counters_.forwarded;
   if (upstream->Send(message)) return true;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   waiting_.push_back(line);
   return false;
 }
@@ -194,7 +196,7 @@ bool Switchboard::Send(uint64_t stream_id, const std::shared_ptr<Line>& line,
 void Switchboard::Close(uint64_t stream_id, const Line* line) {
   std::shared_ptr<Upstream> upstream;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = lines_.find(stream_id);
     if (found == lines_.end() || found->second.get() != line) return;
     lines_.erase(found);
@@ -210,7 +212,7 @@ void Switchboard::Shutdown() {
   std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> upstream;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     shut_ = true;
     lines.swap(lines_);
     waiting_.clear();
@@ -223,7 +225,7 @@ void Switchboard::Shutdown() {
 }
 
 std::shared_ptr<Line> Switchboard::Find(uint64_t stream_id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = lines_.find(stream_id);
   return found == lines_.end() ? nullptr : found->second;
 }
@@ -254,7 +256,7 @@ void Switchboard::OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer
 void Switchboard::OnRoom(const Upstream* from) {
   std::vector<std::shared_ptr<Line>> waiting;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (upstream_.get() == from) waiting.swap(waiting_);
   }
   for (const auto& line : waiting) line->Resume();
@@ -265,7 +267,7 @@ void Switchboard::OnEnded(const Upstream* from, const grpc::Status& status) {
   std::unordered_map<uint64_t, std::shared_ptr<Line>> lines;
   std::shared_ptr<Upstream> over;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (upstream_.get() != from) return;
     over = std::exchange(upstream_, nullptr);
     lines.swap(lines_);

@@ -10,12 +10,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "transport/connection.h"
 
@@ -57,7 +57,7 @@ class Switchboard : public std::enable_shared_from_this<Switchboard> {
 
  private:
   class Upstream;
-  std::shared_ptr<Upstream> CallLocked(grpc::Status* why);
+  std::shared_ptr<Upstream> CallLocked(grpc::Status* why) PLUMB_REQUIRES(mutex_);
   void OnMessage(const Upstream* from, const grpc::ByteBuffer& buffer);
   void OnRoom(const Upstream* from);
   void OnEnded(const Upstream* from, const grpc::Status& status);
@@ -67,12 +67,12 @@ class Switchboard : public std::enable_shared_from_this<Switchboard> {
   const std::string target_;
   transport::StreamConfig config_;
   Counters counters_;
-  std::mutex mutex_;
-  std::shared_ptr<grpc::Channel> channel_;  // null: to be made
-  bool shut_ = false;
-  std::shared_ptr<Upstream> upstream_;  // the call; null: none
-  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines_;
-  std::vector<std::shared_ptr<Line>> waiting_;  // for room
+  Mutex mutex_;
+  std::shared_ptr<grpc::Channel> channel_ PLUMB_GUARDED_BY(mutex_);  // null: to be made
+  bool shut_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<Upstream> upstream_ PLUMB_GUARDED_BY(mutex_);  // the call; null: none
+  std::unordered_map<uint64_t, std::shared_ptr<Line>> lines_ PLUMB_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Line>> waiting_ PLUMB_GUARDED_BY(mutex_);  // for room
   std::atomic<bool> dialling_{true};
   std::thread dialler_;  // last: it uses the others
 };

@@ -47,34 +47,34 @@ absl::Status SuppressionFile::Start() {
 
 void SuppressionFile::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
 void SuppressionFile::Reload() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     reload_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 void SuppressionFile::Loop() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    wake_.wait_for(lock, kLook, [this] { return stopped_ || reload_; });
+    wake_.WaitFor(lock, kLook, [this]() PLUMB_REQUIRES(mutex_) { return stopped_ || reload_; });
     if (stopped_) return;
     const bool asked = std::exchange(reload_, false);
-    lock.unlock();
+    lock.Unlock();
     if (asked || StampNow() != seen_) {
       if (auto s = ReadAndTell(); !s.ok()) {
         LogError("suppressions: {}; what held before still holds", std::string(s.message()));
       }
     }
-    lock.lock();
+    lock.Lock();
   }
 }
 

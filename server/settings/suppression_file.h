@@ -2,13 +2,12 @@
 // somebody asks for it.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "plumbline/v1/journal_event.pb.h"
 
 namespace plumbline::server {
@@ -41,9 +40,10 @@ class SuppressionFile {
 
   const std::string path_;
   const Tell tell_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopped_ = false, reload_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  bool stopped_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool reload_ PLUMB_GUARDED_BY(mutex_) = false;
   Stamp seen_;  // Start's, then the thread's
   std::thread thread_;
 };

@@ -4,14 +4,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "server/store/store_writer.h"
 
 namespace plumbline::server {
@@ -24,24 +23,24 @@ class JobQueue {
   // Waits while there is no room for `run`; what has no bytes never does. Returns how long that
   // was.
   std::chrono::nanoseconds Push(StoreJob job, size_t bytes, uint32_t run = 0) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const auto start = std::chrono::steady_clock::now();
-    const auto room = [&] { return bytes == 0 || closed_ || HasRoom(run); };
-    const bool full = !room();
-    room_.wait(lock, room);
+    const auto may = [&]() PLUMB_REQUIRES(mutex_) { return bytes == 0 || closed_ || HasRoom(run); };
+    const bool full = !may();
+    room_.Wait(lock, may);
     const auto end = full ? std::chrono::steady_clock::now() : start;
     bytes_ += bytes;
     if (bytes > 0) of_run_[run] += bytes;
     jobs_.push_back({std::move(job), bytes, run});
-    work_.notify_one();
+    work_.NotifyOne();
     return end - start;
   }
 
   // Waits for jobs; all of those queued, up to `max_bytes` and at least one. Empty: closed and
   // done.
   std::vector<StoreJob> Take(size_t max_bytes) {
-    std::unique_lock lock(mutex_);
-    work_.wait(lock, [this] { return !jobs_.empty() || closed_; });
+    MutexLock lock(mutex_);
+    work_.Wait(lock, [this]() PLUMB_REQUIRES(mutex_) { return !jobs_.empty() || closed_; });
     std::vector<StoreJob> taken;
     size_t bytes = 0;
     while (!jobs_.empty() && (taken.empty() || bytes + jobs_.front().bytes <= max_bytes)) {
@@ -57,7 +56,7 @@ class JobQueue {
 
   // What was taken last has been written.
   void Done() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bytes_ -= taken_bytes_;
     taken_bytes_ = 0;
     for (const auto& [run, bytes] : taken_) {
@@ -66,21 +65,21 @@ class JobQueue {
       if (of->second == 0) of_run_.erase(of);
     }
     taken_.clear();
-    room_.notify_all();
+    room_.NotifyAll();
   }
 
   // Nobody waits any more; what is queued is still taken.
   void Close() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
-    work_.notify_all();
-    room_.notify_all();
+    work_.NotifyAll();
+    room_.NotifyAll();
   }
 
   // True when closed meanwhile.
   bool WaitClosed(std::chrono::milliseconds time) {
-    std::unique_lock lock(mutex_);
-    return work_.wait_for(lock, time, [this] { return closed_; });
+    MutexLock lock(mutex_);
+    return work_.WaitFor(lock, time, [this]() PLUMB_REQUIRES(mutex_) { return closed_; });
   }
 
  private:
@@ -90,21 +89,22 @@ class JobQueue {
     uint32_t run = 0;
   };
 
-  bool HasRoom(uint32_t run) const {
+  bool HasRoom(uint32_t run) const PLUMB_REQUIRES(mutex_) {
     if (bytes_ > max_bytes_) return false;
     const auto of = of_run_.find(run);
     return of == of_run_.end() || of->second / 3 <= max_bytes_ - bytes_;
   }
 
   const size_t max_bytes_;
-  std::mutex mutex_;
-  std::condition_variable work_, room_;
-  std::deque<Queued> jobs_;
-  std::unordered_map<uint32_t, size_t> of_run_;  // bytes, taken ones included
-  std::vector<std::pair<uint32_t, size_t>> taken_;
-  size_t bytes_ = 0;
-  size_t taken_bytes_ = 0;
-  bool closed_ = false;
+  Mutex mutex_;
+  CondVar work_, room_;
+  std::deque<Queued> jobs_ PLUMB_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, size_t> of_run_
+      PLUMB_GUARDED_BY(mutex_);  // bytes, taken ones included
+  std::vector<std::pair<uint32_t, size_t>> taken_ PLUMB_GUARDED_BY(mutex_);
+  size_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  size_t taken_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool closed_ PLUMB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace plumbline::server

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "server/process/log.h"
 #include "server/store/catalogue.h"
 #include "server/store/catalogue_loader.h"
@@ -54,6 +53,7 @@ class StoreImpl : public Store {
     auto database = StoreDatabase::Open(options_.path, options_.origin);
     if (!database.ok()) return database.status();
     database_ = std::move(*database);
+    const MutexLock lock(mutex_);
     problem_ = database_->problem();
     held_ = database_->position();
     if (auto s = LoadCatalogue(database_->writer_database(), &catalogue_); !s.ok()) return s;
@@ -82,7 +82,7 @@ class StoreImpl : public Store {
   void EndEntry(const std::string& run) override {
     Building ended;
     {
-      std::lock_guard lock(building_mutex_);
+      const MutexLock lock(building_mutex_);
       const auto found = building_.find(run);
       if (found == building_.end()) return;
       ended = std::move(found->second);
@@ -111,7 +111,7 @@ class StoreImpl : public Store {
     while (const auto run = AnyBuilding()) EndEntry(*run);
     std::vector<Span*> spans;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       spans = catalogue_.Spans();
     }
     for (Span* span : spans) QueueBlock(span, false);
@@ -124,13 +124,14 @@ class StoreImpl : public Store {
   // ---- any thread ----
 
   uint64_t held_entry() const override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return held_;
   }
 
   bool WaitFlushed(uint64_t ticket, std::chrono::milliseconds time) override {
-    std::unique_lock lock(mutex_);
-    written_.wait_for(lock, time, [&] { return flushed_ >= ticket || set_aside_; });
+    MutexLock lock(mutex_);
+    written_.WaitFor(lock, time,
+                     [&]() PLUMB_REQUIRES(mutex_) { return flushed_ >= ticket || set_aside_; });
     return flushed_ >= ticket;
   }
 
@@ -177,13 +178,13 @@ class StoreImpl : public Store {
           return absl::OkStatus();
         })
         .IgnoreError();  // Info says what is wrong with the database
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     AddAttempts(catalogue_, info);
   }
 
   v1::StoreInfo Info() override {
     v1::StoreInfo info;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     info.set_path(options_.path);
     info.set_problem(problem_);
     info.set_samples(samples_);
@@ -200,28 +201,28 @@ class StoreImpl : public Store {
 
   // It stays where it is until the run's entry ends.
   Building& BuildingOf(const std::string& run) {
-    std::lock_guard lock(building_mutex_);
+    const MutexLock lock(building_mutex_);
     return building_[run];
   }
 
   std::optional<std::string> AnyBuilding() const {
-    std::lock_guard lock(building_mutex_);
+    const MutexLock lock(building_mutex_);
     return building_.empty() ? std::nullopt : std::optional(building_.begin()->first);
   }
 
-  Span* FindSpan(uint32_t run, const rules::StepSeries& series) {
+  Span* FindSpan(uint32_t run, const rules::StepSeries& series) PLUMB_REQUIRES(mutex_) {
     if (!series.late) return catalogue_.Find(run, series.attempt, series.role);
     return catalogue_.FindLate(run, series.attempt, series.role, series.rows[0].rank);
   }
 
-  Span* AddSpan(uint32_t run, const rules::StepSeries& series) {
+  Span* AddSpan(uint32_t run, const rules::StepSeries& series) PLUMB_REQUIRES(mutex_) {
     if (!series.late) return catalogue_.Add(run, series.attempt, series.role);
     return catalogue_.AddLate(run, series.attempt, series.role, series.rows[0].rank);
   }
 
   // nullptr: the store has this step already, or no room for another span of late steps.
   Span* SpanFor(uint64_t entry, const rules::StepSeries& series, const Building& building) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const uint32_t run = catalogue_.Run(series.run);
     Span* span = FindSpan(run, series);
     if (span != nullptr && span->sealed &&
@@ -244,14 +245,14 @@ class StoreImpl : public Store {
     if (known != span->columns.end()) return known->second;
     auto columns = std::make_shared<StoredColumns>();
     columns->names = names;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const v1::Site& site : names->sites)
       columns->series.push_back(catalogue_.Series(span->run, span->role, site));
     return span->columns[names.get()] = std::move(columns);
   }
 
   std::vector<Span*> SpansOf(const std::string& run) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return catalogue_.SpansOf(catalogue_.FindRun(run));
   }
 
@@ -260,7 +261,7 @@ class StoreImpl : public Store {
     const ClosedStepPtr step = std::move(built);
     Span* full = nullptr;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (span->empty()) span->first_step = step->step;
       span->last_step = step->step;
       span->samples += step->samples;
@@ -278,7 +279,7 @@ class StoreImpl : public Store {
     if (full != nullptr) QueueBlock(full, true);
   }
 
-  Span* Largest() const {
+  Span* Largest() const PLUMB_REQUIRES(mutex_) {
     const std::vector<Span*> spans = catalogue_.Spans();
     return *std::max_element(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
       return a->block_bytes < b->block_bytes;
@@ -290,7 +291,7 @@ class StoreImpl : public Store {
     std::optional<BlockJob> job;
     size_t bytes = 0;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       bytes = span->block_bytes;
       job = TakeBlock(span, whole);
       if (!job) return;
@@ -302,21 +303,21 @@ class StoreImpl : public Store {
   // Names first: what is queued behind them uses them, whoever queues it.
   void Push(StoreJob job, size_t bytes, uint32_t run = 0) {
     {
-      std::lock_guard order(names_order_);
+      const MutexLock order(names_order_);
       NameRows names;
       {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         names = catalogue_.TakeFresh();
       }
       if (!names.runs.empty() || !names.series.empty()) queue_.Push(std::move(names), 0);
     }
     const std::chrono::nanoseconds waited = queue_.Push(std::move(job), bytes, run);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     longest_wait_ = std::max(longest_wait_, waited);
   }
 
   absl::Status View(const std::string& run, const std::string& glob, RunView* view) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return ViewRun(catalogue_, run, glob, view);
   }
 
@@ -352,13 +353,13 @@ class StoreImpl : public Store {
   }
 
   void Problem(std::string problem) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     problem_ = std::move(problem);
   }
 
   void Written(const std::vector<StoreJob>& jobs) {
-    const uint64_t bytes = database_->Bytes();
-    std::lock_guard lock(mutex_);
+    const uint64_t bytes = database_->Bytes(), tiles = database_->tiles();
+    const MutexLock lock(mutex_);
     for (const StoreJob& job : jobs) {
       if (const auto* block = std::get_if<BlockJob>(&job)) {
         const SpanRow& row = block->span;
@@ -372,15 +373,15 @@ class StoreImpl : public Store {
       }
     }
     problem_ = database_->problem();
-    tiles_ = database_->tiles();
+    tiles_ = tiles;
     dropped_tiles_ = database_->dropped_tiles();
     bytes_ = bytes;
-    written_.notify_all();
+    written_.NotifyAll();
   }
 
   // A new database knows nothing of what was numbered before.
   NameRows AllNames() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return catalogue_.Names();
   }
 
@@ -395,20 +396,23 @@ class StoreImpl : public Store {
 
   // Guards the map alone: what a run's entry closes, span by span, is its judging thread's. So are
   // the `columns` of the run's spans.
-  mutable std::mutex building_mutex_;
-  std::map<std::string, Building> building_;
-  std::mutex names_order_;  // held from taking fresh names until they are queued
+  mutable Mutex building_mutex_;
+  std::map<std::string, Building> building_ PLUMB_GUARDED_BY(building_mutex_);
+  Mutex names_order_;  // held from taking fresh names until they are queued
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable written_;
-  Catalogue catalogue_;
-  uint64_t held_ = 0;
-  uint64_t flushed_ = 0;  // ticket
-  bool set_aside_ = false;
-  std::string problem_;
-  size_t open_bytes_ = 0;  // of steps that are in no block yet
-  uint64_t samples_ = 0, tiles_ = 0, bytes_ = 0, dropped_tiles_ = 0;
-  std::chrono::nanoseconds longest_wait_{0};
+  mutable Mutex mutex_;  // guards what follows
+  CondVar written_;
+  Catalogue catalogue_ PLUMB_GUARDED_BY(mutex_);
+  uint64_t held_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t flushed_ PLUMB_GUARDED_BY(mutex_) = 0;  // ticket
+  bool set_aside_ PLUMB_GUARDED_BY(mutex_) = false;
+  std::string problem_ PLUMB_GUARDED_BY(mutex_);
+  size_t open_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;  // of steps that are in no block yet
+  uint64_t samples_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t tiles_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  uint64_t dropped_tiles_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::chrono::nanoseconds longest_wait_ PLUMB_GUARDED_BY(mutex_){0};
 
   std::thread thread_;
 };

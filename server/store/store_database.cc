@@ -10,7 +10,10 @@ namespace plumbline::server {
 absl::StatusOr<std::unique_ptr<StoreDatabase>> StoreDatabase::Open(const std::string& path,
                                                                    const StoreOrigin& origin) {
   std::unique_ptr<StoreDatabase> store(new StoreDatabase(path));
-  if (auto s = store->OpenWriter(path.empty() ? ":memory:" : path, origin); !s.ok()) return s;
+  {
+    const MutexLock lock(store->connection_);
+    if (auto s = store->OpenWriter(path.empty() ? ":memory:" : path, origin); !s.ok()) return s;
+  }
   if (!store->problem_.empty()) LogWarning("{}", store->problem_);
   return store;
 }
@@ -31,8 +34,7 @@ absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const Store
                                   int64_t unix_s) {
   if (damaged_.exchange(false))
     return absl::DataLossError(absl::StrCat(path_, ": it is damaged, as a query found"));
-  std::unique_lock lock(connection_, std::defer_lock);
-  if (in_memory()) lock.lock();
+  const MutexLock lock(connection_);
   if (auto s = writer_->Write(jobs, unix_s); !s.ok()) return s;
   const absl::Status retained = writer_->Retain(limits, unix_s, &dropped_tiles_);
   // The jobs are written: the next ones try again.
@@ -42,9 +44,13 @@ absl::Status StoreDatabase::Write(const std::vector<StoreJob>& jobs, const Store
 
 void StoreDatabase::SetAside() {
   if (in_memory()) return;
-  std::unique_lock lock(file_);
-  readers_.clear();
-  former_tiles_ = tiles();
+  const WriterLock file(file_);
+  const MutexLock connection(connection_);
+  {
+    const MutexLock pool(pool_);
+    readers_.clear();
+  }
+  former_tiles_ += writer_->tiles();
   writer_.reset();
   database_.reset();
   const absl::Status aside = server::SetAside(path_);
@@ -59,32 +65,43 @@ void StoreDatabase::SetAside() {
 }
 
 uint64_t StoreDatabase::Bytes() const {
+  const MutexLock lock(connection_);
   const auto bytes = writer_->Bytes();
   return bytes.ok() ? *bytes : 0;
 }
 
+uint64_t StoreDatabase::tiles() const {
+  const MutexLock lock(connection_);
+  return former_tiles_ + (writer_ ? writer_->tiles() : 0);
+}
+
+const Database* StoreDatabase::writer_database() const {
+  const MutexLock lock(connection_);
+  return database_.get();
+}
+
 absl::Status StoreDatabase::ReadShared(const std::function<absl::Status(TileReader*)>& read) {
-  std::lock_guard lock(connection_);
+  const MutexLock lock(connection_);
   auto reader = TileReader::Create(database_.get());
   return reader.ok() ? read(reader->get()) : reader.status();
 }
 
 absl::Status StoreDatabase::Read(const std::function<absl::Status(TileReader*)>& read) {
-  std::shared_lock lock(file_);
+  const ReaderLock lock(file_);
   if (in_memory()) return ReadShared(read);
   auto reader = TakeReader();
   absl::Status status = reader.status();
   if (status.ok()) status = read((*reader)->tiles.get());
   if (status.code() == absl::StatusCode::kDataLoss) damaged_ = true;
   if (!status.ok()) return status;
-  std::lock_guard pool(pool_);
+  const MutexLock pool(pool_);
   readers_.push_back(std::move(*reader));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<StoreDatabase::Reader>> StoreDatabase::TakeReader() {
   {
-    std::lock_guard lock(pool_);
+    const MutexLock lock(pool_);
     if (!readers_.empty()) {
       std::unique_ptr<Reader> reader = std::move(readers_.back());
       readers_.pop_back();

@@ -5,13 +5,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "server/store/schema.h"
 #include "server/store/store_writer.h"
 #include "server/store/tile_reader.h"
@@ -34,13 +33,13 @@ class StoreDatabase {
 
   absl::Status Read(const std::function<absl::Status(TileReader*)>& read);
 
-  const Database* writer_database() const { return database_.get(); }
+  const Database* writer_database() const;         // before the first Write
   uint64_t position() const { return position_; }  // when it was opened
   const std::string& problem() const { return problem_; }
   // The file was damaged while it was in use: nothing that is written now outlives the process.
   bool set_aside() const { return set_aside_; }
   uint64_t Bytes() const;
-  uint64_t tiles() const { return former_tiles_ + (writer_ ? writer_->tiles() : 0); }
+  uint64_t tiles() const;
   uint64_t dropped_tiles() const { return dropped_tiles_; }
 
  private:
@@ -51,23 +50,27 @@ class StoreDatabase {
   explicit StoreDatabase(std::string path) : path_(std::move(path)) {}
 
   bool in_memory() const { return path_.empty() || set_aside_; }
-  absl::Status OpenWriter(const std::string& path, const StoreOrigin& origin);
+  absl::Status OpenWriter(const std::string& path, const StoreOrigin& origin)
+      PLUMB_REQUIRES(connection_);
   absl::StatusOr<std::unique_ptr<Reader>> TakeReader();
   absl::Status ReadShared(const std::function<absl::Status(TileReader*)>& read);
 
   const std::string path_;
   std::string problem_;
   uint64_t position_ = 0;
-  bool set_aside_ = false;
-  uint64_t dropped_tiles_ = 0, former_tiles_ = 0;
+  bool set_aside_ = false;  // changes with file_ held alone
+  uint64_t dropped_tiles_ = 0;
   std::atomic<bool> damaged_{false};  // a reader met it
 
-  std::shared_mutex file_;  // exclusive while the file is exchanged
-  std::mutex connection_;   // the writer's connection, where readers share it
-  std::unique_ptr<Database> database_;
-  std::unique_ptr<StoreWriter> writer_;
-  std::mutex pool_;
-  std::vector<std::unique_ptr<Reader>> readers_;  // that nobody uses now
+  SharedMutex file_;  // alone while the file is exchanged, shared by who reads
+  // Who uses the writer's connection, which has one thread at a time: the writer, and readers of a
+  // database in memory. Readers of a file have connections of their own and never wait for it.
+  mutable Mutex connection_;
+  uint64_t former_tiles_ PLUMB_GUARDED_BY(connection_) = 0;
+  std::unique_ptr<Database> database_ PLUMB_GUARDED_BY(connection_);
+  std::unique_ptr<StoreWriter> writer_ PLUMB_GUARDED_BY(connection_);
+  Mutex pool_;
+  std::vector<std::unique_ptr<Reader>> readers_ PLUMB_GUARDED_BY(pool_);  // that nobody uses now
 };
 
 }  // namespace plumbline::server

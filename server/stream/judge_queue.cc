@@ -21,7 +21,7 @@ bool JudgeQueue::HasRoom(const Run& run, size_t times) const {
 }
 
 bool JudgeQueue::Admit(const std::string& run, size_t bytes, std::function<void()> resume) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return true;
   bytes_ += bytes + kItemOverhead;
   Run& of = runs_[run];
@@ -32,18 +32,18 @@ bool JudgeQueue::Admit(const std::string& run, size_t bytes, std::function<void(
 }
 
 void JudgeQueue::Push(JudgeItem item) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return;
   item.place = ++last_place_;
   if (item.kind == JudgeItem::Kind::kBatch) received_[item.place] = item.unix_ns;
   items_.push_back(std::move(item));
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void JudgeQueue::Hold(bool held) {
   Resumptions resumed;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     held_ = held;
     FreeAllLocked(&resumed);
   }
@@ -67,7 +67,7 @@ void JudgeQueue::FreeAllLocked(Resumptions* resumed) {
 void JudgeQueue::Began(const JudgeItem& item) {
   Resumptions resumed;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --popped_;
     received_.erase(item.place);
     if (item.kind == JudgeItem::Kind::kBatch) {
@@ -85,10 +85,10 @@ void JudgeQueue::Began(const JudgeItem& item) {
 }
 
 JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) {
-  std::unique_lock lock(mutex_);
-  const auto awake = [this] { return closed_ || woken_ || !items_.empty(); };
+  MutexLock lock(mutex_);
+  const auto up = [this]() PLUMB_REQUIRES(mutex_) { return closed_ || woken_ || !items_.empty(); };
   // It is asked often, and seldom has to wait: then the clock is not read.
-  if (!awake() && (deadline == Clock::time_point() || !changed_.wait_until(lock, deadline, awake)))
+  if (!up() && (deadline == Clock::time_point() || !changed_.WaitUntil(lock, deadline, up)))
     return Popped::kTimeout;
   woken_ = false;
   if (items_.empty()) return closed_ ? Popped::kClosed : Popped::kTimeout;
@@ -99,34 +99,34 @@ JudgeQueue::Popped JudgeQueue::Pop(Clock::time_point deadline, JudgeItem* item) 
 }
 
 void JudgeQueue::Wake() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   woken_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void JudgeQueue::Close() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 size_t JudgeQueue::size() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return items_.size() + popped_;
 }
 
 size_t JudgeQueue::bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_;
 }
 
 bool JudgeQueue::held() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return held_;
 }
 
 int64_t JudgeQueue::oldest_unix_ns() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return received_.empty() ? 0 : received_.begin()->second;
 }
 

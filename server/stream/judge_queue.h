@@ -7,19 +7,18 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
 #include "server/stream/parsed_batch.h"
@@ -98,24 +97,26 @@ class JudgeQueue {
     size_t bytes = 0;
     Resumptions paused;
   };
-  bool HasRoom(const Run& run, size_t times) const;
-  void FreeLocked(Run& run, Resumptions* resumed);
-  void FreeAllLocked(Resumptions* resumed);
+  bool HasRoom(const Run& run, size_t times) const PLUMB_REQUIRES(mutex_);
+  void FreeLocked(Run& run, Resumptions* resumed) PLUMB_REQUIRES(mutex_);
+  void FreeAllLocked(Resumptions* resumed) PLUMB_REQUIRES(mutex_);
 
   const size_t max_bytes_;
-  mutable std::mutex mutex_;  // guards all that follows
-  std::condition_variable changed_;
-  std::deque<JudgeItem> items_;
-  size_t popped_ = 0;  // and not begun
-  size_t bytes_ = 0;
-  size_t looked_at_ = 0;  // bytes_ when all were asked whether there is room for them
-  bool closed_ = false;
-  bool held_ = false;
-  bool woken_ = false;
+  mutable Mutex mutex_;  // guards all that follows
+  CondVar changed_;
+  std::deque<JudgeItem> items_ PLUMB_GUARDED_BY(mutex_);
+  size_t popped_ PLUMB_GUARDED_BY(mutex_) = 0;  // and not begun
+  size_t bytes_ PLUMB_GUARDED_BY(mutex_) = 0;
+  // bytes_ when all were asked whether there is room for them.
+  size_t looked_at_ PLUMB_GUARDED_BY(mutex_) = 0;
+  bool closed_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool held_ PLUMB_GUARDED_BY(mutex_) = false;
+  bool woken_ PLUMB_GUARDED_BY(mutex_) = false;
   // Senders choose the names.
-  std::unordered_map<std::string, Run, absl::Hash<std::string>> runs_;
-  uint64_t last_place_ = 0;
-  std::map<uint64_t, int64_t> received_;  // batches that are not begun, by place
+  std::unordered_map<std::string, Run, absl::Hash<std::string>> runs_ PLUMB_GUARDED_BY(mutex_);
+  uint64_t last_place_ PLUMB_GUARDED_BY(mutex_) = 0;
+  // Batches that are not begun, by place.
+  std::map<uint64_t, int64_t> received_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

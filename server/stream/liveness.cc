@@ -45,7 +45,7 @@ void AddRanks(const std::vector<v1::Source>& sources,
 }  // namespace
 
 void Liveness::Joined(const v1::Hello& hello, uint64_t connection, Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const uint64_t id = hello.stream_id();
   const auto known = processes_.find(id);
   if (known != processes_.end() && known->second.connection > connection) return;
@@ -100,7 +100,7 @@ void Liveness::Erase(uint64_t id) {
 }
 
 void Liveness::Left(uint64_t stream_id, uint64_t connection, Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = processes_.find(stream_id);
   if (found == processes_.end() || found->second.connection != connection) return;
   Process& process = found->second;
@@ -121,7 +121,7 @@ void Liveness::Advance(Process* process, int64_t newest, Time now) {
 }
 
 void Liveness::Heard(uint64_t stream_id, const v1::Batch& batch, Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = processes_.find(stream_id);
   if (found == processes_.end()) return;
   Process& process = found->second;
@@ -135,7 +135,7 @@ void Liveness::Heard(uint64_t stream_id, const v1::Batch& batch, Time now) {
 }
 
 void Liveness::Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = processes_.find(stream_id);
   if (found == processes_.end()) return;
   Process& process = found->second;
@@ -149,7 +149,7 @@ void Liveness::Heard(uint64_t stream_id, const v1::Heartbeat& beat, Time now) {
 }
 
 void Liveness::Forget(const std::string& run) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto of_run = by_run_.find(run);
   for (const uint64_t id : of_run == by_run_.end() ? std::set<uint64_t>() : of_run->second) {
     if (processes_.at(id).ranks_by_run.size() == 1) Erase(id);
@@ -173,7 +173,7 @@ void Liveness::Measure(Group* group, int64_t newest, Time now) {
 }
 
 std::vector<v1::RanksHung> Liveness::Look(Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<uint64_t> forgotten;
   for (const auto& [id, process] : processes_) {
     if (!process.connected && now - process.left > kForget) forgotten.push_back(id);
@@ -273,7 +273,7 @@ bool Liveness::Judge(const Key& key, const Members& members, Time now, v1::Ranks
 }
 
 std::map<std::string, uint64_t> Liveness::States(const std::string& run, Time now) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::map<std::string, uint64_t> states;
   const auto listed = by_run_.find(run);
   if (listed == by_run_.end()) return states;

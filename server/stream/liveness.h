@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <tuple>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "absl/hash/hash.h"
+#include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "plumbline/v1/journal_event.pb.h"
@@ -85,20 +85,25 @@ class Liveness {
     Group* group = nullptr;
   };
 
-  void Advance(Process* process, int64_t newest, Time now);
-  void List(uint64_t stream_id, Process* process);
-  void Unlist(uint64_t stream_id);
-  void Erase(uint64_t stream_id);
+  void Advance(Process* process, int64_t newest, Time now) PLUMB_REQUIRES(mutex_);
+  void List(uint64_t stream_id, Process* process) PLUMB_REQUIRES(mutex_);
+  void Unlist(uint64_t stream_id) PLUMB_REQUIRES(mutex_);
+  void Erase(uint64_t stream_id) PLUMB_REQUIRES(mutex_);
   static void Measure(Group* group, int64_t newest, Time now);
-  bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const;
+  bool Judge(const Key& key, const Members& members, Time now, v1::RanksHung* out) const
+      PLUMB_REQUIRES(mutex_);
 
   const Nanos hang_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // Senders choose the numbers and names.
-  std::unordered_map<uint64_t, Process, absl::Hash<uint64_t>> processes_;  // by stream
+  std::unordered_map<uint64_t, Process, absl::Hash<uint64_t>> processes_
+      PLUMB_GUARDED_BY(mutex_);  // by stream
   // Streams, connected or not, by the rank and by the run that they say they are of.
-  std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_rank_, by_run_;
-  std::map<Key, Group> groups_;
+  std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_rank_
+      PLUMB_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, std::set<uint64_t>, absl::Hash<std::string>> by_run_
+      PLUMB_GUARDED_BY(mutex_);
+  std::map<Key, Group> groups_ PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

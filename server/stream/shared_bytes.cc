@@ -5,7 +5,7 @@
 namespace plumbline::server {
 
 absl::Status SharedBytes::Take(const std::string& owner, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (most_ > 0 && used_ + bytes > most_) {
     return absl::ResourceExhaustedError(absl::StrCat(what_, " of all runs take ", used_ >> 10,
                                                      " KiB, and may take ", most_ >> 10, " (", key_,
@@ -22,19 +22,19 @@ absl::Status SharedBytes::Take(const std::string& owner, uint64_t bytes) {
 }
 
 void SharedBytes::Note(const std::string& owner, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   by_owner_[owner] += bytes;
   used_ += bytes;
 }
 
 void SharedBytes::Give(const std::string& owner, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   by_owner_[owner] -= bytes;
   used_ -= bytes;
 }
 
 uint64_t SharedBytes::used() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return used_;
 }
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "server/stream/shares.h"
 
 namespace plumbline::server {
@@ -76,9 +76,10 @@ class SharedBytes {
   const Shares shares_;
   const char* const what_;
   const char* const key_;
-  mutable std::mutex mutex_;
-  uint64_t used_ = 0;
-  std::map<std::string, uint64_t> by_owner_;  // as many as there are entries, and combinations
+  mutable Mutex mutex_;
+  uint64_t used_ PLUMB_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, uint64_t> by_owner_
+      PLUMB_GUARDED_BY(mutex_);  // as many as there are entries, and combinations
 };
 
 }  // namespace plumbline::server

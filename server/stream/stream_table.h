@@ -6,7 +6,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,6 +15,7 @@
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "plumbline/v1/evidence.pb.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "server/journal/stream_book.h"
@@ -49,21 +49,28 @@ class Connection {
 // What outlives a connection. `mutex` guards everything below it and is held while batches are
 // handed on, so that they reach the journal in order even when an old connection lingers.
 struct StreamState {
-  StreamState(uint64_t stream_id, Sequencer::Limits limits, uint64_t held_before = 0)
-      : id(stream_id), sequencer(limits, held_before), held(held_before) {}
+  StreamState(uint64_t stream_id, Sequencer::Limits limits, uint64_t held_before = 0,
+              SharedBytes::Held bytes = {})
+      : id(stream_id),
+        sequencer(limits, held_before),
+        held(held_before),
+        set_bytes(std::move(bytes)) {}
 
   const uint64_t id;
-  std::mutex mutex;
-  Sequencer sequencer;              // what was let through; it may not be held yet
-  uint64_t held;                    // by the journal, up to here
-  uint64_t connection = 0;          // the newest; older ones have nothing to say any more
-  std::weak_ptr<Connection> owner;  // the newest one
-  ClaimedRanks ranks;               // announced or named in a batch
-  size_t ranks_kept = 0;            // of these, the first ones: the journal was told
-  std::vector<v1::Source> former;   // for whom it spoke to a former process
-  SeriesSets sets;                  // declared so far, in order of the numbers
-  SharedBytes::Held set_bytes;      // of their records, which the journal's book keeps as well
-  std::string owner_entries;        // of the newest connection's caller (shares.h)
+  Mutex mutex;
+  Sequencer sequencer PLUMB_GUARDED_BY(mutex);  // what was let through; it may not be held yet
+  uint64_t held PLUMB_GUARDED_BY(mutex);        // by the journal, up to here
+  uint64_t connection PLUMB_GUARDED_BY(mutex) =
+      0;  // the newest; older ones have nothing to say any more
+  std::weak_ptr<Connection> owner PLUMB_GUARDED_BY(mutex);  // the newest one
+  ClaimedRanks ranks PLUMB_GUARDED_BY(mutex);               // announced or named in a batch
+  size_t ranks_kept PLUMB_GUARDED_BY(mutex) = 0;  // of these, the first ones: the journal was told
+  std::vector<v1::Source> former PLUMB_GUARDED_BY(mutex);  // for whom it spoke to a former process
+  SeriesSets sets PLUMB_GUARDED_BY(mutex);  // declared so far, in order of the numbers
+  // Of their records, which the journal's book keeps as well.
+  SharedBytes::Held set_bytes PLUMB_GUARDED_BY(mutex);
+  std::string owner_entries
+      PLUMB_GUARDED_BY(mutex);  // of the newest connection's caller (shares.h)
   const std::shared_ptr<JudgeItem::Beat> beat = std::make_shared<JudgeItem::Beat>();
 };
 
@@ -119,20 +126,22 @@ class StreamTable {
   };
   using Streams = std::unordered_map<uint64_t, Entry, absl::Hash<uint64_t>>;
 
-  bool EvictIdle(const std::string& owner);
-  bool EvictIdle();
-  absl::Status RoomForStream(const std::string& owner);
-  absl::Status RoomForRank(uint64_t stream_id, const std::string& owner);
-  void SetOwner(Entry* entry, const std::string& owner);
-  void Unclaim(Entry* entry, const std::string* key);
+  bool EvictIdle(const std::string& owner) PLUMB_REQUIRES(mutex_);
+  bool EvictIdle() PLUMB_REQUIRES(mutex_);
+  absl::Status RoomForStream(const std::string& owner) PLUMB_REQUIRES(mutex_);
+  absl::Status RoomForRank(uint64_t stream_id, const std::string& owner) PLUMB_REQUIRES(mutex_);
+  void SetOwner(Entry* entry, const std::string& owner) PLUMB_REQUIRES(mutex_);
+  void Unclaim(Entry* entry, const std::string* key) PLUMB_REQUIRES(mutex_);
 
   const StreamLimits most_;
   const Sequencer::Limits limits_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // Senders choose the numbers and names: hashes that nobody outside can foresee.
-  Streams streams_;
-  std::map<std::string, Owner> owners_;  // as many as there are entries, and combinations of them
-  std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_;
+  Streams streams_ PLUMB_GUARDED_BY(mutex_);
+  std::map<std::string, Owner> owners_
+      PLUMB_GUARDED_BY(mutex_);  // as many as there are entries, and combinations of them
+  std::unordered_map<std::string, uint64_t, absl::Hash<std::string>> claims_
+      PLUMB_GUARDED_BY(mutex_);
 };
 
 }  // namespace plumbline::server

@@ -4,10 +4,10 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
 #include "agent/core/devices/library.h"
+#include "base/mutex.h"
 
 namespace plumbline::agent {
 namespace {
@@ -16,8 +16,10 @@ constexpr std::chrono::milliseconds kExitWait(1000);
 
 // The probes whose devices are in use. Never freed: exit handlers run late.
 struct InUse {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<probes::DeviceProbe>> probes;
+  Mutex mutex;
+  std::vector<std::weak_ptr<probes::DeviceProbe>> probes PLUMB_GUARDED_BY(mutex);
+  // Set once, before BeforeExit is registered, which reads it without the lock: in a forked child a
+  // thread that is not there may hold that.
   pid_t process = 0;
 };
 InUse& AllInUse() {
@@ -32,7 +34,7 @@ void BeforeExit() {
   InUse& all = AllInUse();
   if (getpid() != all.process) return;
   const auto deadline = probes::DeviceProbe::Clock::now() + kExitWait;
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const MutexLock lock(all.mutex);
   for (const auto& weak : all.probes) {
     if (const auto probe = weak.lock()) probe->Leave(deadline);
   }
@@ -40,7 +42,7 @@ void BeforeExit() {
 
 void LeaveBeforeExit(const std::weak_ptr<probes::DeviceProbe>& probe) {
   InUse& all = AllInUse();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const MutexLock lock(all.mutex);
   std::erase_if(all.probes, [](const auto& weak) { return weak.expired(); });
   if (all.process == 0) {
     all.process = getpid();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "agent/core/shared/threads.h"
+#include "base/mutex.h"
 
 namespace plumbline::agent {
 namespace {
@@ -16,26 +17,20 @@ constexpr char kLibrary[] = "libplumbline_cuda.so";
 
 // Held while the library is opened, and by whoever forks: a child must not inherit a loader that
 // another thread was in the middle of.
-pthread_mutex_t g_loading = PTHREAD_MUTEX_INITIALIZER;
+constinit Mutex g_loading;
 pthread_once_t g_watching = PTHREAD_ONCE_INIT;
 
-bool g_tried = false;  // the next two are set
-const DeviceTable* g_table = nullptr;
-DeviceError g_error;
-
-struct Loading {
-  Loading() { pthread_mutex_lock(&g_loading); }
-  ~Loading() { pthread_mutex_unlock(&g_loading); }
-  Loading(const Loading&) = delete;
-  Loading& operator=(const Loading&) = delete;
-};
+bool g_tried PLUMB_GUARDED_BY(g_loading) = false;  // the next two are set
+const DeviceTable* g_table PLUMB_GUARDED_BY(g_loading) = nullptr;
+DeviceError g_error PLUMB_GUARDED_BY(g_loading);
 
 void WatchForks() {
-  pthread_atfork([] { pthread_mutex_lock(&g_loading); }, [] { pthread_mutex_unlock(&g_loading); },
-                 [] { pthread_mutex_unlock(&g_loading); });
+  pthread_atfork([]() PLUMB_ACQUIRE(g_loading) { g_loading.Lock(); },
+                 []() PLUMB_RELEASE(g_loading) { g_loading.Unlock(); },
+                 []() PLUMB_RELEASE(g_loading) { g_loading.Unlock(); });
 }
 
-void Reason(const std::string& text) {
+void Reason(const std::string& text) PLUMB_REQUIRES(g_loading) {
   std::snprintf(g_error.text, sizeof(g_error.text), "%s", text.c_str());
 }
 
@@ -59,7 +54,7 @@ void* Open(const std::string& path) {
   return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-void* OpenLibrary() {
+void* OpenLibrary() PLUMB_REQUIRES(g_loading) {
   const char* chosen = secure_getenv("PLUMBLINE_CUDA_LIBRARY");
   const bool named = chosen != nullptr && *chosen != '\0';
   const std::string path = named ? chosen : Beside(false);
@@ -72,7 +67,7 @@ void* OpenLibrary() {
   return real != path ? Open(real) : nullptr;
 }
 
-bool Acceptable(const DeviceTable* t) {
+bool Acceptable(const DeviceTable* t) PLUMB_REQUIRES(g_loading) {
   if (t->size == sizeof(DeviceTable) && t->version == kDeviceTableVersion &&
       t->sizes == kDeviceSizes) {
     return true;
@@ -82,7 +77,7 @@ bool Acceptable(const DeviceTable* t) {
   return false;
 }
 
-const DeviceTable* Load() {
+const DeviceTable* Load() PLUMB_REQUIRES(g_loading) {
   const SignalsBlocked blocked;  // a thread that the driver starts inherits it
   void* handle = OpenLibrary();
   if (handle == nullptr) return nullptr;
@@ -98,7 +93,7 @@ const DeviceTable* Load() {
 
 const DeviceTable* LoadDeviceLibrary(DeviceError* error) {
   pthread_once(&g_watching, WatchForks);
-  const Loading lock;
+  const MutexLock lock(g_loading);
   if (!g_tried) {
     g_tried = true;
     g_table = Load();

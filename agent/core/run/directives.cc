@@ -17,19 +17,19 @@ std::string Text(uint64_t n) { return std::to_string(n); }
 }  // namespace
 
 void Directives::OnWelcome() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Capsule& capsule : capsules_) capsule.asked = false;
 }
 
 void Directives::OnDirective(const v1::Directive& directive) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (directive.has_capsule()) return Send(directive.capsule());
   if (directive.has_sample()) return Sample(directive.sample());
   if (directive.quiet()) ForgetAll();
 }
 
 bool Directives::Next(v1::AgentMessage* message) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!answers_.empty()) {
     *message = std::move(answers_.front());
     answers_.pop_front();
@@ -146,7 +146,7 @@ void Directives::Send(const v1::SendCapsule& order) {
 
 void Directives::Took(const Site& site, bool sampled, const v1::Evidence& evidence) {
   if (site.orders.capsule_step() != evidence.step()) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Capsule& capsule : capsules_) {
     const auto& sites = capsule.sites;
     if (capsule.taken || capsule.step != evidence.step() ||
@@ -166,7 +166,7 @@ void Directives::Took(const Site& site, bool sampled, const v1::Evidence& eviden
 }
 
 void Directives::StepEnded(int64_t step) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto capsule = capsules_.begin(); capsule != capsules_.end();) {
     const auto at = capsule++;
     if (at->taken || at->step > step) continue;
@@ -199,7 +199,7 @@ void Directives::Seal(Capsule* capsule) {
 }
 
 void Directives::Finished() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   finished_ = true;
   for (auto capsule = capsules_.begin(); capsule != capsules_.end();) {
     const auto at = capsule++;

@@ -12,11 +12,11 @@
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "agent/core/run/run_state.h"
+#include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/ingest.pb.h"
 #include "transport/connection.h"
@@ -62,23 +62,23 @@ class Directives : public transport::SideChannel {
     uint64_t sent = 0;
   };
 
-  void Send(const v1::SendCapsule& order);
-  void Sample(const v1::SampleSite& order);
-  uint64_t Allowance() const;
-  void ForgetAll();
+  void Send(const v1::SendCapsule& order) PLUMB_REQUIRES(mutex_);
+  void Sample(const v1::SampleSite& order) PLUMB_REQUIRES(mutex_);
+  uint64_t Allowance() const PLUMB_REQUIRES(mutex_);
+  void ForgetAll() PLUMB_REQUIRES(mutex_);
   std::vector<Site*> SitesNamed(const v1::Site& name) const;
-  void Refuse(uint64_t id, int64_t step, std::string why);
-  void Finish(Capsule* capsule);
-  void Drop(std::list<Capsule>::iterator capsule);
+  void Refuse(uint64_t id, int64_t step, std::string why) PLUMB_REQUIRES(mutex_);
+  void Finish(Capsule* capsule) PLUMB_REQUIRES(mutex_);
+  void Drop(std::list<Capsule>::iterator capsule) PLUMB_REQUIRES(mutex_);
   static void Seal(Capsule* capsule);
   static v1::CapsulePart NextPart(Capsule* capsule);
 
   const std::shared_ptr<RunState> run_;
-  std::mutex mutex_;
-  std::list<Capsule> capsules_;
-  std::deque<v1::AgentMessage> answers_;  // refusals and reports
-  uint64_t granted_bytes_ = 0;            // to denser sampling, so far
-  bool finished_ = false;
+  Mutex mutex_;
+  std::list<Capsule> capsules_ PLUMB_GUARDED_BY(mutex_);
+  std::deque<v1::AgentMessage> answers_ PLUMB_GUARDED_BY(mutex_);  // refusals and reports
+  uint64_t granted_bytes_ PLUMB_GUARDED_BY(mutex_) = 0;            // to denser sampling, so far
+  bool finished_ PLUMB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace plumbline::agent

@@ -81,9 +81,10 @@ void Drain::Loop() {
 
 void Drain::Sleep(bool idle) {
   const uint32_t ms = run_->options.poll_ms * (idle ? kIdleFactor : 1);
-  std::unique_lock<std::mutex> lock(run_->bell_mutex);
-  run_->bell.wait_for(lock, std::chrono::milliseconds(ms),
-                      [&] { return run_->rung.load(std::memory_order_acquire); });
+  MutexLock lock(run_->bell_mutex);
+  run_->bell.WaitFor(lock, std::chrono::milliseconds(ms), [&]() PLUMB_REQUIRES(run_->bell_mutex) {
+    return run_->rung.load(std::memory_order_acquire);
+  });
   run_->rung.store(false, std::memory_order_relaxed);
 }
 
@@ -322,12 +323,12 @@ void Drain::CollectLosses() {
 
 void Drain::AppendToRecord(const transport::SealedBatch& batch, uint64_t now_ns) {
   record_->Append(batch, now_ns);
-  const std::lock_guard<std::mutex> lock(record_mutex_);
+  const MutexLock lock(record_mutex_);
   record_status_ = record_->status();
 }
 
 absl::Status Drain::record_status() const {
-  const std::lock_guard<std::mutex> lock(record_mutex_);
+  const MutexLock lock(record_mutex_);
   return record_status_;
 }
 

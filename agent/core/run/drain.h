@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "agent/core/run/directives.h"
@@ -20,6 +19,7 @@
 #include "agent/core/shared/threads.h"
 #include "agent/core/sites/batch_builder.h"
 #include "agent/core/sites/slots.h"
+#include "base/mutex.h"
 #include "probes/device/probe.h"
 #include "transport/outbox.h"
 
@@ -116,8 +116,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
   probes::DeviceProbe::Mark flush_mark_{};
   uint64_t complaints_ = 0;
 
-  mutable std::mutex record_mutex_;
-  absl::Status record_status_;
+  mutable Mutex record_mutex_;
+  absl::Status record_status_ PLUMB_GUARDED_BY(record_mutex_);
 
   std::atomic<uint64_t> flush_wanted_{0};  // tickets
   std::atomic<uint64_t> flush_done_{0};

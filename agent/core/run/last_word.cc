@@ -26,7 +26,7 @@ std::string Cut(const char* text, size_t most) {
 
 void LastWord::Note(const plumbline_ending_t* given) {
   if (given == nullptr) return Forget(true);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (given->thread != nullptr && ending_.thread().empty())
     ending_.set_thread(Cut(given->thread, kWhere));
   if (given->how != 0 && ending_.how() == v1::Ending::HOW_UNSPECIFIED) {
@@ -41,7 +41,7 @@ void LastWord::Note(const plumbline_ending_t* given) {
 }
 
 void LastWord::Forget(bool thread) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::string of_thread = thread ? "" : ending_.thread();
   ending_.Clear();
   ending_.set_thread(of_thread);
@@ -60,7 +60,7 @@ void LastWord::Value(const Site* site, int64_t step, double value) {
 }
 
 bool LastWord::Take(v1::Ending* out) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ending_.how() == v1::Ending::HOW_UNSPECIFIED && ending_.thread().empty()) return false;
   *out = ending_;
   if (out->unix_ns() == 0) out->set_unix_ns(static_cast<int64_t>(UnixNs()));

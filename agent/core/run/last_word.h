@@ -4,10 +4,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "agent/agent_table.h"
 #include "agent/core/sites/site_table.h"
+#include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::agent {
@@ -35,8 +35,8 @@ class LastWord {
   };
   void Forget(bool thread);
 
-  std::mutex mutex_;
-  v1::Ending ending_;
+  Mutex mutex_;
+  v1::Ending ending_ PLUMB_GUARDED_BY(mutex_);
   std::atomic<bool> noted_{false};
   std::array<Newest, 8> newest_;
   size_t series_ = 0;

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "agent/core/devices/devices.h"
 #include "agent/core/run/last_word.h"
@@ -18,6 +16,7 @@
 #include "agent/core/sites/site_table.h"
 #include "agent/core/sites/span_table.h"
 #include "base/byte_ring.h"
+#include "base/mutex.h"
 #include "kernels/core/sample_index.h"
 #include "plumbline/v1/evidence.pb.h"
 
@@ -92,11 +91,11 @@ struct RunState {
   // ring that is missed costs one poll interval.
   void Ring() {
     rung.store(true, std::memory_order_release);
-    bell.notify_one();
+    bell.NotifyOne();
   }
   std::atomic<bool> rung{false};
-  std::mutex bell_mutex;  // the drain thread's
-  std::condition_variable bell;
+  Mutex bell_mutex;  // the drain thread's, to wait with; what it waits for is atomic
+  CondVar bell;
 };
 
 }  // namespace plumbline::agent

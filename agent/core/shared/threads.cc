@@ -40,16 +40,16 @@ bool GuestThread::Start(const std::string& name, std::function<void()> body) {
     std::thread thread([end, body = std::move(body)]() mutable {
       RunAsBatch();
       {
-        const std::lock_guard<std::mutex> lock(end->mutex);
+        const MutexLock lock(end->mutex);
         pthread_getcpuclockid(pthread_self(), &end->cpu_clock);
         end->running = true;
       }
       body();
       body = nullptr;  // what the thread owned is gone before it is said to have ended
-      const std::lock_guard<std::mutex> lock(end->mutex);
+      const MutexLock lock(end->mutex);
       end->ended = true;
       end->running = false;
-      end->changed.notify_all();
+      end->changed.NotifyAll();
     });
     pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
     thread.detach();
@@ -62,7 +62,7 @@ bool GuestThread::Start(const std::string& name, std::function<void()> body) {
 
 uint64_t GuestThread::CpuNs() const {
   if (end_ == nullptr) return 0;
-  const std::lock_guard<std::mutex> lock(end_->mutex);
+  const MutexLock lock(end_->mutex);
   timespec used{};
   if (!end_->running || clock_gettime(end_->cpu_clock, &used) != 0) return 0;
   return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
@@ -70,8 +70,9 @@ uint64_t GuestThread::CpuNs() const {
 
 bool GuestThread::WaitEnded(Clock::time_point deadline) const {
   if (end_ == nullptr) return true;
-  std::unique_lock<std::mutex> lock(end_->mutex);
-  return end_->changed.wait_until(lock, deadline, [&] { return end_->ended; });
+  MutexLock lock(end_->mutex);
+  return end_->changed.WaitUntil(lock, deadline,
+                                 [&]() PLUMB_REQUIRES(end_->mutex) { return end_->ended; });
 }
 
 }  // namespace plumbline::agent

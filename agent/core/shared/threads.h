@@ -4,12 +4,12 @@
 #include <time.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
+
+#include "base/mutex.h"
 
 namespace plumbline::agent {
 
@@ -48,11 +48,11 @@ class GuestThread {
 
  private:
   struct End {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool ended = false;
-    bool running = false;  // cpu_clock may be read
-    clockid_t cpu_clock{};
+    Mutex mutex;
+    CondVar changed;
+    bool ended PLUMB_GUARDED_BY(mutex) = false;
+    bool running PLUMB_GUARDED_BY(mutex) = false;  // cpu_clock may be read
+    clockid_t cpu_clock PLUMB_GUARDED_BY(mutex){};
   };
   std::shared_ptr<End> end_;
 };

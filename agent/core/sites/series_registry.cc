@@ -5,7 +5,7 @@
 namespace plumbline::agent {
 
 uint64_t SeriesRegistry::Add(v1::SeriesSet set) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (sets_.size() >= kMaxSets) return 0;
   set.set_id(sets_.size() + 1);
   sets_.push_back(std::move(set));
@@ -13,13 +13,13 @@ uint64_t SeriesRegistry::Add(v1::SeriesSet set) {
 }
 
 std::optional<v1::SeriesSet> SeriesRegistry::Find(uint64_t id) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (id == 0 || id > sets_.size()) return std::nullopt;
   return sets_[id - 1];
 }
 
 std::vector<v1::SeriesSet> SeriesRegistry::All() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return sets_;
 }
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "plumbline/v1/batch.pb.h"
 
 namespace plumbline::agent {
@@ -23,8 +23,8 @@ class SeriesRegistry {
   std::vector<v1::SeriesSet> All() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<v1::SeriesSet> sets_;  // number i + 1
+  mutable Mutex mutex_;
+  std::vector<v1::SeriesSet> sets_ PLUMB_GUARDED_BY(mutex_);  // number i + 1
 };
 
 }  // namespace plumbline::agent

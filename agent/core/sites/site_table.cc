@@ -87,7 +87,7 @@ Site* SiteTable::FindOrAdd(SiteKind kind, std::string_view layer, std::string_vi
   if (Site* site = Find(kind, layer, op, &slot)) return site;
   if (layer.size() > kMaxName || op.size() > kMaxName) return nullptr;
 
-  const std::lock_guard<std::mutex> lock(adding_);
+  const MutexLock lock(adding_);
   if (Site* site = Find(kind, layer, op, &slot)) return site;  // somebody was faster
   const size_t index = count_.load(kRelaxed);
   if (index == kMaxSites) return nullptr;

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "agent/core/sites/governor.h"
 #include "agent/core/sites/losses.h"
 #include "agent/core/sites/site_orders.h"
+#include "base/mutex.h"
 #include "probes/logprobs_probe.h"
 
 namespace plumbline::agent {
@@ -101,7 +101,7 @@ class SiteTable {
   static constexpr size_t kSlots = 4 * kMaxSites;
   Site* Find(SiteKind kind, std::string_view layer, std::string_view op, size_t* slot) const;
 
-  std::mutex adding_;
+  Mutex adding_;  // of who adds; readers find what slots_ and count_ publish
   std::array<std::atomic<Site*>, kSlots> slots_{};  // open addressing; entries are never removed
   std::array<std::unique_ptr<Site>, kMaxSites> sites_;
   std::atomic<size_t> count_{0};

@@ -5,10 +5,10 @@
 
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "server/journal/segment_packer.h"
 #include "server/journal/segment_rewrite.h"
 #include "tests/server/faults/disk_faults.h"
@@ -104,7 +104,7 @@ class SegmentPackerTest : public testing::Test {
 
   Counters counters_;
   JournalFolder folder_;
-  std::mutex files_;
+  Mutex files_;
   std::vector<std::string> told_;
 };
 
