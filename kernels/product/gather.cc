@@ -67,6 +67,11 @@ int64_t BlockOf(const ProductInput& in) { return in.block > 0 ? in.block : Last(
 int64_t Tile(int64_t tile) { return tile > 0 ? tile : 1; }
 bool IsOne(const TensorView& v) { return v.elements() == 1; }
 
+// Why so many scales are expected.
+std::string ByBlock(const ProductInput& in) {
+  return in.block > 0 ? absl::StrCat(" (block ", in.block, ")") : std::string();
+}
+
 absl::Status CheckScales(const ProductInput& in) {
   if (in.block < 0 || in.a_tile < 0 || in.b_tile < 0)
     return absl::InvalidArgumentError("block, a_tile, b_tile: expected 0 or more");
@@ -78,14 +83,16 @@ absl::Status CheckScales(const ProductInput& in) {
     const int64_t rows = Ceil(Leading(in.a).elements(), Tile(in.a_tile));
     const bool fits = a.rank >= 2 && Last(a) == blocks && Leading(a).elements() == rows;
     if (absl::Status s =
-            Expect(fits, "a_scale", a, absl::StrCat("[", rows, ",", blocks, "] or one element"));
+            Expect(fits, "a_scale", a,
+                   absl::StrCat("[", rows, ",", blocks, "]", ByBlock(in), " or one element"));
         !s.ok())
       return s;
   }
   if (!b.present() || IsOne(b)) return absl::OkStatus();
   const int64_t columns = Ceil(in.b.shape[1], Tile(in.b_tile));
   const bool fits = b.rank == 2 && b.shape[0] == blocks && b.shape[1] == columns;
-  return Expect(fits, "b_scale", b, absl::StrCat("[", blocks, ",", columns, "] or one element"));
+  return Expect(fits, "b_scale", b,
+                absl::StrCat("[", blocks, ",", columns, "]", ByBlock(in), " or one element"));
 }
 
 }  // namespace

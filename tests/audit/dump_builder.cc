@@ -76,14 +76,17 @@ std::string RawFile(const std::string& header, const std::string& data) {
 
 Dump LeakyDump(int tokens, int experts, uint32_t seed) {
   const std::vector<float> logits = RandomLogits(tokens, experts, seed);
-  const int capacity = tokens / experts - tokens / experts / 4;
+  constexpr int kPools = 2;
+  const int share = tokens / kPools / experts, capacity = share - share / 4;
   std::vector<int64_t> choice;
-  std::vector<std::vector<std::pair<float, int>>> queue(static_cast<size_t>(experts));
+  std::vector<int32_t> pool;
+  std::vector<std::vector<std::pair<float, int>>> queue(static_cast<size_t>(kPools * experts));
   for (int t = 0; t < tokens; ++t) {
     const float* row = &logits[static_cast<size_t>(t * experts)];
     const int best = Ranked(row, experts)[0];
     choice.push_back(best);
-    queue[static_cast<size_t>(best)].push_back({-row[best], t});
+    pool.push_back(t * kPools / tokens);
+    queue[static_cast<size_t>(pool.back() * experts + best)].push_back({-row[best], t});
   }
   std::vector<uint8_t> keep(static_cast<size_t>(tokens), 0);
   for (auto& waiting : queue) {
@@ -100,12 +103,11 @@ Dump LeakyDump(int tokens, int experts, uint32_t seed) {
                    {"layer", "layers.3"},
                    {"rank", "0"},
                    {"capacity", std::to_string(capacity)},
-                   {"pool", "microbatch"}};
-  dump.tensors = {
-      {"router_logits", "F32", {tokens, experts}, Bytes(logits)},
-      {"topk_indices", "I64", {tokens, 1}, Bytes(choice)},
-      {"keep_mask", "BOOL", {tokens, 1}, Bytes(keep)},
-      {"pool_id", "I32", {tokens}, Bytes(std::vector<int32_t>(static_cast<size_t>(tokens), 0))}};
+                   {"policy", "score-capacity"}};
+  dump.tensors = {{"router_logits", "F32", {tokens, experts}, Bytes(logits)},
+                  {"topk_indices", "I64", {tokens, 1}, Bytes(choice)},
+                  {"keep_mask", "BOOL", {tokens, 1}, Bytes(keep)},
+                  {"pool_id", "I32", {tokens}, Bytes(pool)}};
   AddPlaces(tokens, &dump);
   return dump;
 }

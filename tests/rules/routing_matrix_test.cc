@@ -140,7 +140,8 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
   for (const Kind& kind : testing::LeakingKinds()) {
     std::map<std::string, int> outcomes;
     std::map<std::string, int> twins;
-    int told_by_none = 0, carrying = 0, found = 0, proved = 0, inconclusive = 0, passed = 0;
+    int told_by_none = 0, thinned = 0, carrying = 0, found = 0, proved = 0, inconclusive = 0,
+        passed = 0;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
       const SyntheticRouting routing(kind.Make(seed));
       const v1::Verdict verdict = Judge(routing);
@@ -158,9 +159,12 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
       bool carries = spec.record_pool_id && spec.declare_capacity && !chooses &&
                      evidence.arrangement >= 20 && (replayed || evidence.pairs >= 20);
       // What a causal router would have left as well cannot be told.
-      if (const std::string twin = carries ? CausalTwin(routing) : ""; !twin.empty()) {
+      // A replay tells a policy from refusals of the tokens' own; pairs alone do not.
+      std::string twin = carries ? CausalTwin(routing) : "";
+      if (twin == testing::kThinned && replayed) twin.clear();
+      if (!twin.empty()) {
         ++twins[twin];
-        ++told_by_none;
+        ++(twin == testing::kThinned ? thinned : told_by_none);
         carries = false;
       }
       carrying += carries;
@@ -172,7 +176,8 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
       if (verdict.kind() == v1::Verdict::KIND_PASS && routing.LeaksByIntervention(20)) {
         const bool assumed =
             verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
-        EXPECT_TRUE(assumed || !CausalTwin(routing).empty())
+        const std::string same = CausalTwin(routing);
+        EXPECT_TRUE(assumed || (!same.empty() && same != testing::kThinned))
             << kind.name << " seed " << seed << "\n"
             << verdict.DebugString();
       }
@@ -182,6 +187,8 @@ TEST(RoutingMatrix, LeakingRoutersAreFoundWhereTheRecordingCarriesTheEvidence) {
     if (carrying >= 50) {
       EXPECT_LE(carrying - found, std::max(1.0, 0.01 * carrying)) << kind.name;
       EXPECT_LE(told_by_none, 0.1 * (carrying + told_by_none)) << kind.name;
+      // Of races and of queues in another order a single recording may not tell enough.
+      EXPECT_LE(thinned, 0.4 * (carrying + thinned)) << kind.name;
     }
     std::cout << "    carrying " << carrying << ", found " << found << ", proved " << proved
               << "; inconclusive " << inconclusive << ", passed " << passed << " of " << seeds

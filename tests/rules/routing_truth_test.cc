@@ -23,15 +23,17 @@ v1::Verdict Judge(const SyntheticRouting& routing,
   return Only(VerdictsOf(rule, {routing.Batch()}), rule);
 }
 
-// Two micro-batches of one step. In one pool a stored number an expert does what a policy does.
-v1::Verdict JudgeTwo(RoutingSpec spec, const std::string& rule = "causality/moe-future-leak") {
-  const SyntheticRouting first(spec);
-  spec.seed += 100'000;
-  v1::Batch batch = first.Batch();
-  *batch.add_evidence() = SyntheticRouting(spec).Evidence();
-  batch.mutable_evidence(1)->set_call(1);
+// Micro-batches of one step. In one pool a stored number an expert does what a policy does.
+v1::Verdict JudgeOneOf(int calls, RoutingSpec spec,
+                       const std::string& rule = "causality/moe-future-leak") {
+  v1::Batch batch = SyntheticRouting(spec).Batch();
+  for (int call = 1; call < calls; ++call) {
+    spec.seed += 100'000;
+    *batch.add_evidence() = SyntheticRouting(spec).Evidence();
+    batch.mutable_evidence(call)->set_call(static_cast<uint32_t>(call));
+  }
   const std::vector<v1::Verdict> verdicts = VerdictsOf(rule, {batch});
-  EXPECT_EQ(verdicts.size(), 2u);
+  EXPECT_EQ(verdicts.size(), static_cast<size_t>(calls));
   return verdicts.empty() ? v1::Verdict() : verdicts[0];
 }
 
@@ -95,7 +97,7 @@ TEST(RoutingTruth, LeakingPoliciesAreProvedWhenPoolAndCapacityAreRecorded) {
       const SyntheticRouting routing(spec);
       if (policy == RouterPolicy::kScore && routing.dropped() < 20) continue;
       ++total;
-      const v1::Verdict verdict = JudgeTwo(spec);
+      const v1::Verdict verdict = JudgeOneOf(4, spec);
       found += verdict.kind() == v1::Verdict::KIND_FINDING;
       if (Outcome(verdict) == "PROVED") {
         ++proved;
@@ -122,7 +124,7 @@ TEST(RoutingTruth, BatchDependenceIsSeenWhereNoInversionIs) {
   const SyntheticRouting routing(spec);
   const v1::Verdict leak = Judge(routing);
   EXPECT_EQ(leak.kind(), v1::Verdict::KIND_PASS) << leak.reason();
-  const v1::Verdict batch = JudgeTwo(spec, "causality/moe-batch-dependence");
+  const v1::Verdict batch = JudgeOneOf(2, spec, "causality/moe-batch-dependence");
   ASSERT_EQ(batch.kind(), v1::Verdict::KIND_FINDING) << batch.reason();
   EXPECT_EQ(batch.finding().strength(), v1::STRENGTH_PROVED);
   EXPECT_EQ(batch.finding().level(), v1::LEVEL_WARNING);

@@ -1,11 +1,13 @@
 #include "tests/rules/support/routing_twins.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <vector>
 
 namespace plumbline::rules::testing {
 namespace {
@@ -181,6 +183,49 @@ bool TableTwin(const Asks& asks) {
   return fit_bits >= 8 && count_bits < 7;
 }
 
+// ---- refusals of the tokens' own, then first come first served ----------------------------------
+
+double Entropy(double kept, double refused) {  // bits of all of them at the likeliest rate
+  if (kept == 0 || refused == 0) return 0;
+  const double n = kept + refused;
+  return -kept * std::log2(kept / n) - refused * std::log2(refused / n);
+}
+
+// What an expert is asked up to its last admission is thinned by a draw of the tokens' own, at a
+// rate for each expert, or at one that follows how full they are; what comes later finds no room.
+bool ThinnedTwin(const Asks& asks) {
+  constexpr double kBits = 7;
+  constexpr size_t kLevels = 8;
+  struct Queue {
+    std::vector<uint8_t> kept;  // in order
+    double all = 0;             // of them are kept
+  };
+  std::map<std::pair<int32_t, int32_t>, Queue> queues;  // pool, expert
+  for (const Ask& ask : asks) {
+    if (ask.padding) continue;
+    Queue& queue = queues[{ask.pool, ask.expert}];
+    queue.kept.push_back(ask.kept);
+    queue.all += ask.kept;
+  }
+  double drawn = 0, by_expert = 0, by_level = 0;
+  std::array<std::pair<double, double>, kLevels> levels{};  // kept, refused
+  for (auto& [key, queue] : queues) {
+    const auto n = static_cast<double>(queue.kept.size());
+    if (queue.all == 0 || queue.all == n) continue;
+    drawn += LogBinomial(n, queue.all);
+    while (!queue.kept.back()) queue.kept.pop_back();
+    by_expert += Entropy(queue.all, static_cast<double>(queue.kept.size()) - queue.all);
+    double before = 0;
+    for (const uint8_t kept : queue.kept) {
+      auto& level = levels[static_cast<size_t>(kLevels * before / queue.all)];
+      ++(kept ? level.first : level.second);
+      before += kept;
+    }
+  }
+  for (const auto& [kept, refused] : levels) by_level += Entropy(kept, refused);
+  return drawn > 0 && std::min(by_expert, by_level) < drawn + kBits;
+}
+
 }  // namespace
 
 std::string CausalTwin(const SyntheticRouting& routing) {
@@ -191,6 +236,7 @@ std::string CausalTwin(const SyntheticRouting& routing) {
     if (RanksTwin(asks, static_cast<size_t>(routing.batch().top_k)))
       return "first come first served by choice rank";
     if (TableTwin(asks)) return "a table of positions";
+    if (ThinnedTwin(asks)) return kThinned;
   }
   return "";
 }

@@ -15,9 +15,12 @@ namespace plumbline::rules::testing {
 //   over the first choices alone;
 // - a stored table of positions and experts, where kept sets that fit one are rare (8 bits) and
 // what
-//   it let through came to the capacity by no great accident (less than 7 bits).
+//   it let through came to the capacity by no great accident (less than 7 bits);
+// - refusals of the tokens' own, then first come first served, where that is not 7 bits less likely
+//   than a draw among all who asked (decision 0053).
 //
 // Computed from what the router did, by no code of the rules.
+inline constexpr char kThinned[] = "refusals of the tokens' own, then first come";
 std::string CausalTwin(const SyntheticRouting& routing);
 
 }  // namespace plumbline::rules::testing

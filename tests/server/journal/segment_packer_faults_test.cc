@@ -55,7 +55,7 @@ TEST_F(SegmentPackerFaults, ABlockThatLiesIsALossWithItsPlace) {
   ASSERT_TRUE(out.ok());
   FrameType type;
   for (std::string payload; (*in)->Next(&type, &payload) == FramedLogReader::Result::kFrame;) {
-    if (type == FrameType::kJournalPacked) payload[payload.size() / 2] ^= 1;
+    if (type == FrameType::kJournalPacked) payload[20] ^= 1;  // where its zstd frame begins
     ASSERT_TRUE((*out)->Append(type, payload).ok());
   }
   std::filesystem::rename(segments[1].path + ".new", segments[1].path);

@@ -4,8 +4,8 @@
 // that the older build takes it up again.
 //
 // To record one of another build (what it must say is written beside it):
-//   PLUMB_RECORD_WITH=OLDER/plumbd PLUMB_RECORD_TO=DIR \
-//       server_upgrade_test --gtest_also_run_disabled_tests --gtest_filter='*Records*'
+//   PLUMB_RECORD_WITH=OLDER/plumbd PLUMB_RECORD_TO=DIR server_upgrade_test
+//       --gtest_also_run_disabled_tests --gtest_filter=*Records*
 // and to try the way back with that build itself, with any such directory:
 //   PLUMB_RECORD_WITH=OLDER/plumbd server_upgrade_test
 #include <gmock/gmock.h>
