@@ -6,6 +6,7 @@
 // The same arguments give the same losses, whatever the probes do.
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -103,12 +104,16 @@ void Train(const Options& options) {
   const auto seed = static_cast<uint64_t>(Number(options, "seed", 0, kMany));
   const moe::Text text(options.at("text"), static_cast<size_t>(length) + 1);
   moe::Model model(shape, moe::PolicyOf(options.at("router")), seed);
+  // The same parameters on every rank, each its own text.
+  constexpr uint64_t kApart = 7919;
+  const char* said = std::getenv("RANK");
+  const uint64_t rank = said == nullptr ? 0 : std::strtoull(said, nullptr, 10);
   moe::Probes probes(options.at("run"), options.at("server"), options.at("record"), shape.layers);
   std::printf("%zu parameters, %s, %zu documents\n", model.parameters(),
               options.at("router").c_str(), text.documents());
   for (int i = 0; i < steps; ++i) {
     const plumbline::Step step(probes.run(), i);
-    const moe::Batch batch = text.Cut(windows, length, seed, i);
+    const moe::Batch batch = text.Cut(windows, length, seed + kApart * rank, i);
     double dropped = 0;
     const double loss = model.Step(batch, [&](int layer, const moe::Routing& routing) {
       probes.Observe(layer, routing, batch);

@@ -19,6 +19,7 @@ constexpr char kAhead[] = "ahead";  // runs that are further than the checkpoint
 constexpr std::chrono::seconds kFlushTime{10};
 // Runs that are judged just now are waited for so long; then they alone wait for the others.
 constexpr std::chrono::seconds kNobodyWaits{5};
+constexpr int kRest = 9;  // times what a checkpoint took, until the next one
 
 std::string Encode(std::map<std::string, uint64_t> ahead) {
   Archive archive;
@@ -107,9 +108,11 @@ void Judge::CheckpointIfDue() {
   if (!due) return;
   if (lanes_.going_on() == 0) {
     checkpoint_due_ = {};
-    next_checkpoint_ = now + checkpoint_interval_;
     HandInCheckpoint();
     lanes_.HoldNone();
+    // Everybody waits for it: never for more than a tenth of the time, however much is known.
+    const auto end = JudgeQueue::Clock::now();
+    next_checkpoint_ = std::max(now + checkpoint_interval_, end + kRest * (end - now));
     return;
   }
   if (checkpoint_due_ == JudgeQueue::Clock::time_point()) checkpoint_due_ = now;

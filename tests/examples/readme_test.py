@@ -79,7 +79,7 @@ class Readme(unittest.TestCase):
         trainer = support.start_training(
             "--router", "score-drop", "--steps", "100000", "--run", "exp1", "--server",
             server.address, "--record", self.folder / "runs" / "exp1",
-            "--batch", "8", "--seq", "128")  # one call of which is proof enough
+            "--batch", "8", "--seq", "128", "--launch", "2")  # a capsule with two pools
         self.addCleanup(trainer.kill)
         self.fingerprint = support.wait_until("a finding", self.finding)
         support.wait_until("its capsule", lambda: self.run_one(

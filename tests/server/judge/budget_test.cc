@@ -116,7 +116,7 @@ TEST_F(Budget, WhoHoldsMostClosesItsOldestStepsAndARestartDoesTheSame) {
 }
 
 // What was closed for want of room is in the journal, so an audit of the stored run closes the
-// same: rank 1, which comes when it is too late, is late there too, and nothing is joined there
+// same: rank 1, which goes on when it is too late, is late there too, and nothing is joined there
 // that was not joined here.
 TEST_F(Budget, AnAuditOfARunThatMadeRoomFindsTheSame) {
   Start("open_bytes = 16_777_216");
@@ -128,7 +128,12 @@ TEST_F(Budget, AnAuditOfARunThatMadeRoomFindsTheSame) {
     agents[rank] =
         std::make_unique<AgentStream>(*server_, 10 + rank, std::vector<v1::Source>{source});
     ASSERT_TRUE(agents[rank]->Welcomed());
-    for (int64_t step = 1; step <= kSteps; ++step) {
+    agents[rank]->Send(OpenStep(source, 1, 5), ++sequence[rank]);
+    ASSERT_TRUE(agents[rank]->Acknowledged(1));
+  }
+  for (uint32_t rank : {0u, 1u}) {
+    const v1::Source source = SourceOf("large", rank, 2);
+    for (int64_t step = 2; step <= kSteps; ++step) {
       v1::Batch batch = OpenStep(source, step, rank == 0 ? 3000 : 5);
       const v1::Batch leak = LeakingStep(source, step, "layers." + std::to_string(step % 4));
       batch.mutable_evidence()->MergeFrom(leak.evidence());

@@ -103,7 +103,7 @@ class Fair : public testing::Test {
 // what was acknowledged before it still waits.
 TEST_F(Fair, AQuietRunIsJudgedBeforeWhatOthersHavePiledUp) {
   Start();
-  constexpr uint64_t kSteps = 60;
+  constexpr uint64_t kSteps = 20;
   for (uint64_t stream = 1; stream <= 3; ++stream)
     ASSERT_TRUE(SendHeavy("heavy" + std::to_string(stream), stream, 1, kSteps));
   ASSERT_TRUE(SendQuiet("quiet", 9, 1, 1));
@@ -123,7 +123,7 @@ TEST_F(Fair, KilledWithSeveralRunsInFlightItGoesOnAsIfNothingHadHappened) {
   Start();
   uint64_t step = 0;
   bool ahead = false;
-  constexpr uint64_t kMore = 20;
+  constexpr uint64_t kMore = 6;
   const int rounds = Long() ? 30 : 4;
   for (int round = 0; round < rounds; ++round) {
     for (uint64_t stream = 1; stream <= 3; ++stream)
