@@ -60,11 +60,12 @@ class Fair : public testing::Test {
     return !server_->Incidents(run, "causality/moe-future-leak").empty();
   }
   // Steps `first` to `last` of a heavy run, acknowledged.
-  bool SendHeavy(const std::string& run, uint64_t stream, uint64_t first, uint64_t last) const {
+  bool SendHeavy(const std::string& run, uint64_t stream, uint64_t first, uint64_t last,
+                 int routers = kRouters) const {
     const v1::Source source = SourceOf(run);
     AgentStream agent(*server_, stream, {source}, first);
     for (uint64_t step = first; step <= last; ++step)
-      agent.Send(HeavyStep(source, static_cast<int64_t>(step), kRouters), step);
+      agent.Send(HeavyStep(source, static_cast<int64_t>(step), routers), step);
     return agent.Acknowledged(last);
   }
   bool SendQuiet(const std::string& run, uint64_t stream, uint64_t first, uint64_t last) const {
@@ -123,11 +124,13 @@ TEST_F(Fair, KilledWithSeveralRunsInFlightItGoesOnAsIfNothingHadHappened) {
   Start();
   uint64_t step = 0;
   bool ahead = false;
-  constexpr uint64_t kMore = 6;
+  constexpr uint64_t kMore = 60;
+  constexpr int kFew = 4;  // routers: a checkpoint is taken between entries
   const int rounds = Long() ? 30 : 4;
   for (int round = 0; round < rounds; ++round) {
     for (uint64_t stream = 1; stream <= 3; ++stream)
-      ASSERT_TRUE(SendHeavy("heavy" + std::to_string(stream), stream, step + 1, step + kMore));
+      ASSERT_TRUE(
+          SendHeavy("heavy" + std::to_string(stream), stream, step + 1, step + kMore, kFew));
     ASSERT_TRUE(SendQuiet("quiet", 9, step + 1, step + kMore));
     step += kMore;
     if (round % 2 == 0) {
