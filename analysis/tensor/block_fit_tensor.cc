@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kFewBlocks = 64;
 constexpr double kShareOfBlocks = 0.1;
-// Of sum |x|. In mxfp4 normal values lose 1.1 % of it, Student's with 3 degrees, whose tails are like
-// gradients', 3.1 %; in mxfp8 0.1 and 0.2 %, cut by the floor in the scale's rule.
+// Of sum |x|. In mxfp4 normal values lose 1.1 % of it, Student's with 3 degrees, whose tails are
+// like gradients', 3.1 %; in mxfp8 0.1 and 0.2 %, cut by the floor in the scale's rule.
 constexpr double kMassLost = 0.05;
 
 struct Format {

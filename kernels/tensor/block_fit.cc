@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/block_formats.h"
 #include "base/load.h"
-#include "kernels/tensor/block_fit_core.h"
 #include "kernels/core/strided.h"
+#include "kernels/tensor/block_fit_core.h"
 
 namespace plumbline {
 namespace {

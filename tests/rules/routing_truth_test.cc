@@ -112,7 +112,8 @@ TEST(RoutingTruth, LeakingPoliciesAreProvedWhenPoolAndCapacityAreRecorded) {
     std::cout << PolicyName(policy) << ": " << proved << " of " << total << " proved\n";
     // Small calls carry fewer than 20 bits: they are found, as a hint.
     EXPECT_GE(found, 0.99 * total);
-    // ... and so is what a stored number an expert leaves as well in all of the four (decision 0053).
+    // ... and so is what a stored number an expert leaves as well in all of the four (decision
+    // 0053).
     EXPECT_GE(proved, 0.7 * total);
     EXPECT_GT(total, 100);
   }

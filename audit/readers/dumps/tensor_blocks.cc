@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "audit/readers/dumps/matmul_formats.h"
 #include "audit/readers/dumps/metadata.h"
 #include "audit/readers/dumps/tensors.h"
-#include "audit/readers/dumps/matmul_formats.h"
 #include "kernels/evidence/block_fit.h"
 
 namespace plumbline::audit {
