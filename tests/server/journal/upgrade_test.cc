@@ -102,7 +102,8 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
   {
     const auto server = Start();
     ASSERT_TRUE(CaughtUp(*server)) << server->process().errors();
-    EXPECT_THAT(server->process().errors(), Not(HasSubstr("is not used"))) << "its checkpoint";
+    // Rules have other options since: what the journal holds is judged again, and that is said.
+    EXPECT_THAT(server->process().errors(), HasSubstr("is not used: "));
     EXPECT_THAT(server->process().errors(), Not(HasSubstr("are lost")));
     EXPECT_EQ(Said(*server), Expected());
     EXPECT_EQ(FoundByAudit(*server, "over"), FoundLive(*server, "over"));
@@ -111,9 +112,9 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
     server->process().Signal(SIGKILL);
     server->process().Wait();
   }
-  // Without what it had of its own all is judged again from what the older build wrote.
+  // Without what this one had of its own all is judged again from what the older build wrote.
   fs::remove_all(Data() + "/checkpoint");
-  fs::remove(Data() + "/store.sqlite");
+  for (const char* part : {"", "-wal", "-shm"}) fs::remove(Data() + "/store.sqlite" + part);
   {
     const auto server = Start("pack = false\n");
     ASSERT_TRUE(CaughtUp(*server)) << server->process().errors();
@@ -127,17 +128,6 @@ TEST_F(Upgrade, ADirectoryOfTheBuildBeforeIsTakenUpPackedAndWrittenBack) {
   EXPECT_EQ(Said(*server), Expected());
   EXPECT_THAT(server->process().errors(), Not(HasSubstr("are lost")));
   GoesOn(*server, 2);
-}
-
-// The older build's checkpoint with nothing else of it: what retention had taken is known still.
-TEST_F(Upgrade, ACheckpointOfTheBuildBeforeIsReadWithoutItsJournal) {
-  TakeRecorded();
-  fs::remove_all(Journal());
-  fs::remove(Data() + "/store.sqlite");
-  const auto server = Start();
-  EXPECT_TRUE(Eventually([&] { return Said(*server) == Expected(); }))
-      << server->process().errors();
-  EXPECT_THAT(server->process().errors(), HasSubstr("are lost")) << "and it is said";
 }
 
 TEST_F(Upgrade, DISABLED_Records) {
