@@ -243,6 +243,9 @@ TEST_F(DurableTest, ADamagedCheckpointIsPassedOver) {
     ASSERT_TRUE(agent.Acknowledged(2));
     ASSERT_TRUE(Judged("worn", 1, 0));
   }
+  // What is decided while the journal stops is kept by nobody, and then there is no last one.
+  ASSERT_TRUE(Eventually(
+      [&] { return server_->process().errors().find("run \"worn\": over") != std::string::npos; }));
   ASSERT_EQ(server_->Stop(), 0);  // writes one
   int damaged = 0;
   for (const auto& file : std::filesystem::directory_iterator(Data() + "/checkpoint")) {
