@@ -217,7 +217,7 @@ Cost Measure(const Kind& kind, int capsules, unsigned seed, size_t parts) {
   return cost;
 }
 
-constexpr double kPart = 100e-6;         // seconds of a part, however small: some go to the disk
+constexpr double kPart = 500e-6;         // seconds of a part, however small: some go to the disk
 constexpr double kCapsule = 1e-3;        // ... of one that ends a capsule
 constexpr double kSecondsAByte = 50e-9;  // an ordinary byte of a batch
 constexpr double kSlack = 0.02;
