@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,9 @@ def join():
 
 def leave():
     if dist.is_initialized():
+        # Gloo's worker lets go of the last hook with the GIL; whoever ends it while holding the GIL waits
+        # for ever (seen once on a busy machine, torch 1.13).
+        time.sleep(0.1)
         dist.destroy_process_group()
 
 
