@@ -23,6 +23,9 @@ void ReductionTally::Note(const SiteStep& step) {
   }
 }
 
+// Two streams of errors: of calls that a candidate arithmetic explains, and of those that none
+// does. The second may be no sum at all (clipped, dropped, compressed), so `likeness` asks whether
+// it is.
 void ReductionTally::Take(const SiteStep& step,
                           const std::vector<std::shared_ptr<const ReductionAnalysis>>& all) {
   Note(step);
@@ -35,6 +38,8 @@ void ReductionTally::Take(const SiteStep& step,
       continue;
     }
     ++calls;
+    // What stands beside a verdict: other arithmetics on the same inputs, and how the error grows
+    // with the ranks where partial sums are narrow.
     if (a->replayed) {
       if (what_if.empty()) what_if = WhatIfTable(a->c, a->replay.columns);
       last = WithoutValues(*a);
@@ -59,12 +64,15 @@ void ReductionTally::Take(const SiteStep& step,
 
 void ReductionTally::Block(const std::string& reason) { blocked.try_emplace(IdOf(reason), reason); }
 
+// The reason why nobody is accused has been told as an inconclusive verdict already.
 bool ReductionTally::excused() const { return told_blocked.contains(IdOf(likeness.Excuse())); }
 
 bool ReductionTally::unlike_sums() const {
   return !likeness.Explains(unknown.mean(), unknown.half_width());
 }
 
+// The stream whose bias a finding may name; nullptr: none. Calls that no candidate explains accuse
+// only where the newest call is of them and they look like sums.
 const BiasStream* ReductionTally::accused() const {
   const BiasSide known = stream.interval_side(), other = unknown.interval_side();
   const bool of_unknown = &of_last() == &unknown && other != BiasSide::kNone && !unlike_sums();
@@ -76,12 +84,14 @@ const BiasStream& ReductionTally::of_last() const {
   return last != nullptr && !last->replay.explained ? unknown : stream;
 }
 
+// The mixture of both streams' bets: an e-value again, whichever of them is biased.
 double ReductionTally::log_wealth() const {
   const double a = std::log(kOfKnown) + stream.log_wealth();
   const double b = std::log(1 - kOfKnown) + unknown.log_wealth();
   return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
+// Calls of which no values were sampled: how wide and how large they are can still be told.
 void ReductionTally::TakeCalls(const std::vector<JoinedReduction>& all) {
   for (const JoinedReduction& joined : all) {
     if (joined.has_sample()) continue;
@@ -107,6 +117,7 @@ std::string ReductionTally::ModelText() const {
 }
 
 std::string ReductionTally::ModelText(const ReductionReplay& r) {
+  // Nothing is explained, and yet one of the known models fits every sample.
   if (!r.explained && !r.runner_up.empty() &&
       r.runner_up_matches == static_cast<int32_t>(r.columns.size())) {
     return absl::StrFormat("of the models known only a %s gives these sums on all %d samples",

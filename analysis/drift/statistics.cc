@@ -32,6 +32,7 @@ void Agree(double value, bool first, double& kept, bool& mixed) {
 
 }  // namespace
 
+// How tokens were drawn, as the sequences say; where they differ, nothing is declared.
 void DriftStatistics::Declare(const RolloutSequence& s) {
   const bool first = sequences == 1;
   if (first) declared.mode = s.mode;
@@ -47,6 +48,8 @@ void DriftStatistics::Declare(const RolloutSequence& s) {
         declared.mixed);
 }
 
+// One pass over a sequence. Its tokens are not independent, so each estimate closes it as one
+// cluster (EndSequence); a later epoch of the same sequence adds only to the trainer's own noise.
 void DriftStatistics::Take(const RolloutSequence& sequence) {
   if (sequence.later_epoch) {
     ++later_epochs;
@@ -80,6 +83,7 @@ void DriftStatistics::Take(const RolloutSequence& sequence) {
   split.EndSequence();
 }
 
+// The trainer computed the same tokens twice with the same weights: what differs is its noise.
 void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
   if (sequence.id != last_id_ || sequence.train_version == kNoVersion ||
       sequence.train_version != last_version_ || sequence.tokens.size() != last_train_.size())
@@ -92,6 +96,8 @@ void DriftStatistics::TakeAgain(const RolloutSequence& sequence) {
   trainer_k2.EndSequence();
 }
 
+// d = log pi (trainer) - log mu (rollout). Tokens of older weights are kept apart: they differ
+// because the weights do.
 void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutToken& token) {
   const double d = token.train - token.rollout;
   const bool lag_known = token.lag >= 0;
@@ -99,6 +105,7 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   ++judged;
   if (lag_known) ++with_lag;
   (is_fresh ? fresh_tokens : stale_tokens) += 1;
+  // Log probabilities of exactly 0: greedy decoding, or a field that was never filled.
   if (token.rollout == 0) {
     ++zeros;
     if (token.train < kLogHalf) ++unlikely_zeros;
@@ -118,6 +125,8 @@ void DriftStatistics::TakeToken(const RolloutSequence& sequence, const RolloutTo
   if (is_fresh) TakeFresh(sequence, token, d, context);
 }
 
+// A third pass: the trainer's weights at the time of the rollout. It splits d into what the weights
+// moved since, and what the programs differed by then.
 void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0, ContextKey context) {
   const double moved = token.train - token.behaviour;
   if (!std::isfinite(moved)) return;
@@ -126,6 +135,7 @@ void DriftStatistics::TakeBehaviour(const RolloutToken& token, bool at_lag_0, Co
   if (at_lag_0) own_k2.Add(moved * moved / 2);
 }
 
+// Of tokens with the trainer's own weights: every cause but age leaves its own trace here.
 void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutToken& token,
                                 double d, ContextKey context) {
   const double square = d * d;
@@ -142,6 +152,7 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   if (std::isfinite(token.advantage)) on_advantage.Add(token.advantage, d + square / 2, context);
   if (sequence.cached_tokens >= 0)
     on_cached.Add(static_cast<double>(sequence.cached_tokens), std::min(square, 0.25), context);
+  // Values on a 16-bit grid are off by up to half a unit: a variance of half^2 / 3.
   const auto rounded = [&](const ValueGrid& grid, double value, uint64_t& count) {
     if (!grid.sixteen_bit()) return;
     ++count;
@@ -152,6 +163,8 @@ void DriftStatistics::TakeFresh(const RolloutSequence& sequence, const RolloutTo
   rounded(sequence.rollout_grid, token.rollout, gridded_rollout);
 }
 
+// Would the trainer's values fit the rollout's better one position earlier or later? Then the two
+// sides are joined off by one.
 void DriftStatistics::TakeShifts(const RolloutSequence& sequence) {
   const auto& t = sequence.tokens;
   for (size_t i = 1; i + 1 < t.size(); ++i) {

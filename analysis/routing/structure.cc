@@ -58,6 +58,7 @@ struct Layout {
   }
 };
 
+// Only experts that refuse somebody tell a policy from another. Of columns every expert is full.
 bool FullExpert(const RoutingAnalysis& a, const Choice& choice) {
   return a.columns() || a.saturation.full[CellOfToken(a.c, choice.token, choice.expert)] != 0;
 }
@@ -68,6 +69,7 @@ bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_al
   const auto experts = static_cast<size_t>(c.experts);
   std::map<std::pair<int32_t, int32_t>, std::vector<int64_t>> asked;  // of (pool, sequence)
   std::vector<uint8_t> full(static_cast<size_t>(c.pools) * experts, 0);
+  // Rows of one sequence mostly stand together: its counts are looked up once a stretch.
   std::vector<int64_t>* at = nullptr;
   std::pair<int32_t, int32_t> open{-1, -1};
   for (const Choice& choice : c.choices) {
@@ -82,6 +84,7 @@ bool SequencesAlike(const RoutingAnalysis& a, const Layout& layout, bool kept_al
     (*at)[static_cast<size_t>(choice.expert)] += !kept_alone || choice.kept;
     if (FullExpert(a, choice)) full[CellOfToken(c, choice.token, choice.expert)] = 1;
   }
+  // The map is in order of pools: each pool's sequences are compared with its first one.
   const std::vector<int64_t>* first = nullptr;
   int32_t pool = -1;
   for (const auto& [part, counts] : asked) {
@@ -107,6 +110,7 @@ std::vector<double> Quantiles(const RoutingCase& c, const std::vector<int32_t>& 
   return out;
 }
 
+// b = a + constant, or b = a * constant, to the rounding of the recording: nine quantiles each.
 bool ShiftedOrScaled(const std::vector<double>& a, const std::vector<double>& b, DType dtype) {
   double least = HUGE_VAL, most = -HUGE_VAL, size = 0;
   double low = HUGE_VAL, high = -HUGE_VAL;
@@ -214,6 +218,7 @@ bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
         });
         (taken ? in : out).push_back(reader.At(t, e, 0).value);
       }
+      // The gap at the cut against the mean gap of the neighbours on both sides of it.
       if (in.size() < 2 || out.size() <= kBeside) continue;
       const size_t beside = std::min(kBeside, in.size() - 1);
       std::sort(in.begin(), in.end());
@@ -229,6 +234,8 @@ bool CutsInGaps(const RoutingAnalysis& a, KeyKind kind) {
 
 }  // namespace
 
+// A queue is asked by position, columns by the gaps in their scores; then pools are held against
+// each other, then the sequences of a pool.
 std::string StructureDoubt(const RoutingAnalysis& a) {
   const RankedReplay* leak = a.leak();
   if ((!a.columns() && leak == nullptr) || !a.c.ordered()) return "";

@@ -1,17 +1,15 @@
 #include "analysis/tensor/block_fit_tensor.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/tensor/block_fault.h"
 #include "base/half.h"
 
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kFewBlocks = 64;
-constexpr double kShareOfBlocks = 0.1;
 // Of sum |x|. In mxfp4 normal values lose 1.1 % of it, Student's with 3 degrees, whose tails are
 // like gradients', 3.1 %; in mxfp8 0.1 and 0.2 %, cut by the floor in the scale's rule.
 constexpr double kMassLost = 0.05;
@@ -28,6 +26,7 @@ constexpr Format kFormats[] = {
     {"fp8-1x128", "e4m3", "f32", 128, 1}, {"fp8-128x128", "e4m3", "f32", 128, 128},
 };
 
+// Published formats by what they are made of; what a dump describes otherwise has no name.
 bool Is(const v1::BlockScaleFit& fit, const Format& format) {
   return fit.element() == format.element && fit.scale_format() == format.scale_format &&
          fit.columns() == format.columns && fit.rows() == format.rows;
@@ -42,6 +41,7 @@ std::string NameOf(const v1::BlockScaleFit& fit) {
                          fit.columns(), fit.scale_format());
 }
 
+// nullptr: it was not measured against that format.
 const v1::BlockScaleFit* Find(const v1::TensorState& state, const std::string& asked) {
   for (const v1::BlockScaleFit& fit : state.block_fits()) {
     if (asked == "declared" ? fit.declared() : NameOf(fit) == asked) return &fit;
@@ -65,6 +65,7 @@ bool Consistent(const v1::BlockScaleFit& fit) {
          fit.flushed_mass() >= 0 && fit.cut_mass() >= 0 && LostMass(fit) <= 1;
 }
 
+// Shares for every format that was measured, whichever is judged: what another one would lose.
 google::protobuf::Struct Describe(const v1::TensorState& state) {
   google::protobuf::Struct details;
   for (const v1::BlockScaleFit& fit : state.block_fits()) {
@@ -86,43 +87,28 @@ constexpr char kFix[] =
     "Float8CurrentScaling, MXFP8BlockScaling), a smaller block (NVFP4 has 16 values), a format "
     "with more exponents, or a rotation that spreads outliers (a Hadamard transform).";
 
+// The most frequent fault of its blocks' scales.
 v1::Verdict BlocksFinding(const v1::BlockScaleFit& fit) {
-  struct Kind {
-    uint64_t count;
-    const char* cause;
-    const char* words;
-  };
-  const Kind kinds[] = {
+  const BlockFault faults[] = {
       {fit.stale(), "stale-scale",
        "have no value above a quarter of the format's largest, and lost bits of their small ones: "
        "the scale is from another time, or of a larger block"},
       {fit.clipped(), "clipped-blocks", "are cut: their scale is too small"},
       {fit.spent(), "outlier-blocks",
        "lose half of their values and more to one outlier that took the scale"}};
-  const Kind& worst =
-      *std::max_element(std::begin(kinds), std::end(kinds),
-                        [](const Kind& a, const Kind& b) { return a.count < b.count; });
-  const double share = Share(worst.count, fit.blocks());
-  const std::string name = NameOf(fit);
-  return MakeFinding(
-      {.level = v1::LEVEL_WARNING,
-       .strength = v1::STRENGTH_HEURISTIC,
-       .title = absl::StrFormat("scales of %s blocks do not fit the values", name),
-       .explanation = absl::StrFormat(
-           "%.0f %% of %d blocks %s. Of the values %.2g %% become 0 and %.2g %% are beyond the "
-           "largest: %.2g %% of sum |x|.",
-           100 * share, fit.blocks(), worst.words, 100 * Share(fit.flushed(), fit.values()),
-           100 * Share(fit.saturated(), fit.values()), 100 * LostMass(fit)),
-       .cause = worst.cause,
-       .measured = "share of the blocks",
-       .value = share,
-       .unit = "share",
-       .threshold = kShareOfBlocks,
-       .threshold_source = "customary",
-       .fix = kFix,
-       .confidence = 0.5});
+  const BlockFault& worst = MostFrequent(faults);
+  const double share = Share(worst.blocks, fit.blocks());
+  return BlockFaultFinding(
+      worst, share, absl::StrFormat("scales of %s blocks do not fit the values", NameOf(fit)),
+      absl::StrFormat(
+          "%.0f %% of %d blocks %s. Of the values %.2g %% become 0 and %.2g %% are beyond the "
+          "largest: %.2g %% of sum |x|.",
+          100 * share, fit.blocks(), worst.words, 100 * Share(fit.flushed(), fit.values()),
+          100 * Share(fit.saturated(), fit.values()), 100 * LostMass(fit)),
+      kFix);
 }
 
+// No block is wrong for itself, and yet too much of sum |x| is lost over all of them.
 v1::Verdict MassFinding(const v1::BlockScaleFit& fit) {
   const bool flushed = fit.flushed_mass() >= fit.cut_mass();
   return MakeFinding(
@@ -157,6 +143,7 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
     return std::nullopt;
   if (fit == nullptr)
     return Inconclusive("not-measured: this format is not among those measured; dump the tensor");
+  // Counts come from a file or a wire: what cannot be so is not judged.
   if (!Consistent(*fit)) return Inconclusive("contradictory: the blocks' counts do not add up");
   google::protobuf::Struct details = Describe(state);
   if (fit->unusable() > 0 && 10 * fit->unusable() >= fit->unusable() + fit->blocks()) {
@@ -168,6 +155,7 @@ std::optional<v1::Verdict> JudgeBlockTensor(const Item& item, const std::string&
     return Inconclusive(absl::StrCat("few-blocks: fewer than ", kFewBlocks, " blocks with a value"),
                         std::move(details));
   }
+  // A fault of many blocks names its cause; mass that is lost without one names only where it went.
   const uint64_t worst = std::max({fit->stale(), fit->clipped(), fit->spent()});
   const bool blocks = Share(worst, fit->blocks()) >= kShareOfBlocks;
   if (!blocks && !(LostMass(*fit) >= kMassLost))

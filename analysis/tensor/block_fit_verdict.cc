@@ -1,52 +1,33 @@
 #include "analysis/tensor/block_fit_verdict.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/frame/frame.h"
+#include "analysis/tensor/block_fault.h"
 #include "analysis/tensor/block_fit.h"
 
 namespace plumbline::rules {
 namespace {
 
-constexpr uint64_t kFewBlocks = 64;
-constexpr double kShareOfBlocks = 0.1;
-
 std::optional<v1::Verdict> BlocksFinding(const MatmulCase& c, const BlockFit& fit, bool of_a) {
-  struct Kind {
-    uint64_t count;
-    const char* cause;
-    const char* words;
-  };
-  const Kind kinds[] = {
+  const BlockFault faults[] = {
       {fit.stale, "stale-scale",
        "have no value above a quarter of the format's largest, and lost bits of their small ones"},
       {fit.clipped, "clipped-blocks", "have a quarter of their values at the format's largest"},
       {fit.spent, "outlier-blocks", "hold one value beside zeros"}};
-  const Kind& worst =
-      *std::max_element(std::begin(kinds), std::end(kinds),
-                        [](const Kind& a, const Kind& b) { return a.count < b.count; });
-  const double share = fit.share(worst.count);
+  const BlockFault& worst = MostFrequent(faults);
+  const double share = fit.share(worst.blocks);
   if (!(share >= kShareOfBlocks)) return std::nullopt;
-  v1::Verdict verdict = MakeFinding(
-      {.level = v1::LEVEL_WARNING,
-       .strength = v1::STRENGTH_HEURISTIC,
-       .title = absl::StrFormat("scales of %s's blocks do not fit its values", of_a ? "A" : "B"),
-       .explanation =
-           absl::StrFormat("%.0f %% of %d blocks of %d values %s (%g).", 100 * share, fit.blocks,
-                           c.block, worst.words, (of_a ? c.a_format : c.b_format).max_finite),
-       .cause = worst.cause,
-       .measured = "share of the blocks",
-       .value = share,
-       .unit = "share",
-       .threshold = kShareOfBlocks,
-       .threshold_source = "customary",
-       .fix = "Take the scale from the block's own largest value at the step itself (Transformer "
-              "Engine Float8CurrentScaling, MXFP8BlockScaling), a smaller block, or a rotation "
-              "that spreads outliers.",
-       .confidence = 0.5});
+  v1::Verdict verdict = BlockFaultFinding(
+      worst, share,
+      absl::StrFormat("scales of %s's blocks do not fit its values", of_a ? "A" : "B"),
+      absl::StrFormat("%.0f %% of %d blocks of %d values %s (%g).", 100 * share, fit.blocks,
+                      c.block, worst.words, (of_a ? c.a_format : c.b_format).max_finite),
+      "Take the scale from the block's own largest value at the step itself (Transformer "
+      "Engine Float8CurrentScaling, MXFP8BlockScaling), a smaller block, or a rotation "
+      "that spreads outliers.");
   verdict.mutable_finding()->set_sample_size(fit.blocks);
   return verdict;
 }

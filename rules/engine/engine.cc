@@ -17,6 +17,7 @@
 #include "rules/engine/checkpoint.h"
 #include "rules/engine/run_rules.h"
 #include "rules/engine/run_state.h"
+#include "rules/engine/verdict_site.h"
 
 namespace plumbline::rules {
 
@@ -186,25 +187,6 @@ class Engine::Impl {
     return rules;
   }
 
-  std::string LargestRun() const {
-    std::string largest;
-    uint64_t bytes = 0;
-    const MutexLock lock(runs_mutex_);
-    for (const auto& [name, run] : runs_) {
-      if (run->weight <= bytes) continue;
-      bytes = run->weight;
-      largest = name;
-    }
-    return largest;
-  }
-
-  uint64_t closed_for_room() const {
-    uint64_t steps = 0;
-    const MutexLock lock(runs_mutex_);
-    for (const auto& [name, run] : runs_) steps += run->state.closed_for_room();
-    return steps;
-  }
-
   int64_t closed_step(const std::string& name) const {
     const Run* run = Known(name);
     return run == nullptr ? -1 : run->state.closed_step();
@@ -293,7 +275,7 @@ class Engine::Impl {
 
     void Add(v1::Verdict verdict) override {
       verdict.set_rule(rule_);
-      FillSite(*verdict.mutable_site());
+      FillSite(run_.state, step_, verdict.mutable_site());
       if (verdict.kind() == v1::Verdict::KIND_FINDING) {
         v1::Finding& finding = *verdict.mutable_finding();
         finding.set_rule(rule_);
@@ -307,33 +289,6 @@ class Engine::Impl {
     }
 
    private:
-    void FillSite(v1::FindingSite& site) const {
-      site.set_run(run_.state.summary().run);
-      if (step_ == nullptr) {
-        if (site.ranks().empty()) {
-          constexpr int kNamed = 1024;  // each verdict would cost as much as there are ranks
-          for (uint32_t rank : run_.state.ranks()) {
-            if (site.ranks_size() >= kNamed) break;
-            site.add_ranks(rank);
-          }
-        }
-        return;
-      }
-      if (site.layer().empty() && site.op().empty()) {
-        site.set_layer(step_->site.layer());
-        site.set_op(step_->site.op());
-      }
-      if (site.step_first() == 0 && site.step_last() == 0) {
-        site.set_step_first(step_->step);
-        site.set_step_last(step_->step);
-      }
-      if (!site.ranks().empty()) return;
-      for (const Item& item : step_->items) {
-        const uint32_t rank = item.source->rank();
-        if (site.ranks().empty() || site.ranks(site.ranks_size() - 1) != rank) site.add_ranks(rank);
-      }
-    }
-
     Impl* impl_;
     Run& run_;
     const char* rule_;
@@ -459,12 +414,14 @@ class Engine::Impl {
     TellOfSuppressions(run, std::move(expired));
   }
 
+  bool IsActive(std::string_view rule) const {
+    return std::any_of(active_.begin(), active_.end(),
+                       [rule](const ActiveRule& active) { return active.entry->info->id == rule; });
+  }
+
   void TellOfSuppressions(Run& run, std::vector<v1::Verdict> verdicts) {
     constexpr const char* kRule = "meta/unused-suppression";
-    const bool runs = std::any_of(active_.begin(), active_.end(), [](const ActiveRule& rule) {
-      return std::string_view(rule.entry->info->id) == kRule;
-    });
-    if (!runs) return;
+    if (!IsActive(kRule)) return;
     Sink sink(this, run, kRule);
     for (v1::Verdict& verdict : verdicts) sink.Add(std::move(verdict));
   }
@@ -487,10 +444,7 @@ class Engine::Impl {
 
   // `findings`: those alone.
   void TellEnds(Run& run, const RunEnds& ends, bool findings) {
-    const bool runs = std::any_of(active_.begin(), active_.end(), [](const ActiveRule& rule) {
-      return std::string_view(rule.entry->info->id) == kRunDiedRule;
-    });
-    auto verdict = runs ? DiedVerdict(ends) : std::nullopt;
+    auto verdict = IsActive(kRunDiedRule) ? DiedVerdict(ends) : std::nullopt;
     if (!verdict || (findings && verdict->kind() != v1::Verdict::KIND_FINDING)) return;
     Sink(this, run, kRunDiedRule).Add(*std::move(verdict));
   }
@@ -614,8 +568,6 @@ void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run, true); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
 uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }
-std::string Engine::LargestRun() const { return impl_->LargestRun(); }
-uint64_t Engine::closed_for_room() const { return impl_->closed_for_room(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
 std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }
 absl::Status Engine::Restore(std::string_view bytes) { return impl_->Restore(bytes); }

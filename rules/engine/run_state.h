@@ -97,7 +97,6 @@ class RunState {
   std::vector<GroupProgress> Groups() const;
 
   uint64_t open_bytes() const { return open_bytes_; }
-  uint64_t closed_for_room() const { return closed_for_room_; }  // steps
 
   // How the processes of the newest attempt ended. `over`: nothing more can come of them.
   RunEnds Ends(bool over) const;
@@ -191,7 +190,7 @@ class RunState {
   std::map<GroupKey, Group> groups_;
   uint32_t newest_attempt_ = 0;
   uint64_t open_bytes_ = 0;       // of all groups
-  uint64_t closed_for_room_ = 0;  // steps
+  uint64_t closed_for_room_ = 0;  // steps; a checkpoint has it, for people who read one
   uint64_t kept_ranks_ = 0;       // in declared_ and in the losses of summary_
   // Of the batch that is taken: its newest step, by group; the same of late ones, by rank too.
   std::map<Group*, int64_t> held_until_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/processes/processes.h"
+#include "base/clock.h"
 #include "rules/engine/told_closes.h"
 #include "server/judge/judge_beside.h"
 #include "server/process/log.h"
@@ -18,11 +19,7 @@ constexpr size_t kMostLinesOfAll =
     1'000'000;                       // in the reports of all runs; beyond it a run has ...
 constexpr size_t kFirstLines = 100;  // ... so many findings, and other lines
 
-int64_t UnixNanos() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
+int64_t UnixNanos() { return static_cast<int64_t>(UnixNs()); }
 
 void LogGone(const v1::RanksGone& gone) {
   const bool never_came = gone.cause() == v1::RanksGone::CAUSE_NEVER_CAME;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "server/judge/judge.h"
 #include "server/process/log.h"
 
@@ -69,10 +70,7 @@ void Judge::HandleTimers(JudgeQueue::Clock::time_point now) {
       PushEvent(std::move(event));
     }
   }
-  const int64_t unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                              std::chrono::system_clock::now().time_since_epoch())
-                              .count();
-  for (v1::IncidentUpdate& update : book_->SilencesOver(unix_ns)) {
+  for (v1::IncidentUpdate& update : book_->SilencesOver(static_cast<int64_t>(UnixNs()))) {
     v1::JudgeEvent event;
     *event.mutable_incident() = std::move(update);
     const std::string run = RunOf(event);

@@ -16,6 +16,8 @@ std::string Text(uint64_t n) { return std::to_string(n); }
 
 }  // namespace
 
+// A connection begins anew: the server says again which capsules it still waits for, and from
+// where.
 void Directives::OnWelcome() {
   const MutexLock lock(mutex_);
   for (Capsule& capsule : capsules_) capsule.asked = false;
@@ -28,6 +30,8 @@ void Directives::OnDirective(const v1::Directive& directive) {
   if (directive.quiet()) ForgetAll();
 }
 
+// What is sent next, between batches: words first, since they are short; then the capsules, part by
+// part, one after the other.
 bool Directives::Next(v1::AgentMessage* message) {
   const MutexLock lock(mutex_);
   if (!answers_.empty()) {
@@ -73,6 +77,8 @@ std::vector<Site*> Directives::SitesNamed(const v1::Site& name) const {
   return named;
 }
 
+// Why there will be no capsule goes back as a part without data. The trainer's step tells the
+// server which later step it may ask for.
 void Directives::Refuse(uint64_t id, int64_t step, std::string why) {
   if (answers_.size() == kMostAnswers) answers_.pop_front();
   v1::CapsulePart& part = *answers_.emplace_back().mutable_capsule();
@@ -82,6 +88,7 @@ void Directives::Refuse(uint64_t id, int64_t step, std::string why) {
   part.set_newest_step(run_->newest_step.load(std::memory_order_relaxed));
 }
 
+// Its sites take no samples for it any more.
 void Directives::Drop(std::list<Capsule>::iterator capsule) {
   for (Site* site : capsule->sites) {
     if (site->orders.capsule_step() == capsule->step) site->orders.TakeAt(SiteOrders::kNever);
@@ -89,10 +96,13 @@ void Directives::Drop(std::list<Capsule>::iterator capsule) {
   capsules_.erase(capsule);
 }
 
+// The order is for a step that lies ahead, so that every rank takes the same one: it is prepared
+// here, filled by Took while the step goes on, closed by StepEnded, and sent by Next.
 void Directives::Send(const v1::SendCapsule& order) {
   const auto known = std::find_if(capsules_.begin(), capsules_.end(),
                                   [&](const Capsule& c) { return c.id == order.capsule(); });
   if (known != capsules_.end()) {
+    // Asked again after a break: it goes on at the byte that the server has not got.
     if (!order.release() && known->step == order.step()) {
       known->asked = true;
       known->sent = std::min<uint64_t>(order.offset(), known->bytes.size());
@@ -127,6 +137,7 @@ void Directives::Send(const v1::SendCapsule& order) {
     return Refuse(order.capsule(), order.step(),
                   "passed-step: the trainer is in step " + std::to_string(newest) + " already");
   }
+  // A site knows one step to take samples at: the newest order has it.
   for (auto other = capsules_.begin(); other != capsules_.end();) {
     const auto at = other++;
     if (at->taken || at->sites != capsule.sites) continue;
@@ -144,6 +155,8 @@ void Directives::Send(const v1::SendCapsule& order) {
   Drop(std::prev(capsules_.end()));
 }
 
+// Evidence of a step that a capsule waits for is kept as it is, up to the capsule's bytes; beyond
+// them it is still counted, so that the refusal can say how much it would have been.
 void Directives::Took(const Site& site, bool sampled, const v1::Evidence& evidence) {
   if (site.orders.capsule_step() != evidence.step()) return;
   const MutexLock lock(mutex_);
@@ -188,6 +201,7 @@ void Directives::Finish(Capsule* capsule) {
   Refuse(capsule->id, capsule->step, std::move(why));
 }
 
+// From now on its bytes are fixed, and whatever was lost on the way can be sent again.
 void Directives::Seal(Capsule* capsule) {
   capsule->taken = true;
   capsule->bytes = capsule->batch.SerializeAsString();
@@ -244,6 +258,7 @@ void Directives::Sample(const v1::SampleSite& order) {
   }
   uint64_t bytes = 0;
   for (const Site* site : sites) bytes += site->most_sample_bytes();
+  // Thinned out until what the order may cost fits the budget.
   // Powers of two, as all periods: ranks that are thinned out differently still meet.
   const uint64_t asked = std::bit_ceil(std::max<uint64_t>(order.every(), 1));
   const auto steps = static_cast<uint64_t>(until - from + 1);

@@ -32,6 +32,7 @@ bool Drain::Start() {
   return thread_.Start("plumb-drain", [self = shared_from_this()] { self->Loop(); });
 }
 
+// Waits for a look at the ring that began after this call and saw everything that was in it.
 bool Drain::Flush(Clock::time_point deadline) {
   const uint64_t ticket = flush_wanted_.fetch_add(1) + 1;
   run_->Ring();
@@ -42,6 +43,8 @@ bool Drain::Flush(Clock::time_point deadline) {
   return true;
 }
 
+// Three quarters of the time that is left are for devices to end; the rest is for what they hand
+// over.
 bool Drain::Finish(Clock::time_point deadline) {
   const Clock::time_point now = Clock::now();
   devices_by_ = now + std::min<Clock::duration>(kDeviceWait, (deadline - now) / 4 * 3);
@@ -50,6 +53,8 @@ bool Drain::Finish(Clock::time_point deadline) {
   return thread_.WaitEnded(deadline);
 }
 
+// The run's own thread: it turns what the trainer's threads left in the ring into evidence, batches
+// it and hands it on. The trainer never waits for it.
 void Drain::Loop() {
   while (!closing_.load(std::memory_order_acquire)) {
     const uint64_t ticket = flush_wanted_.load(std::memory_order_acquire);
@@ -66,6 +71,7 @@ void Drain::Loop() {
     }
     Sleep(!work);
   }
+  // Closing: everything that was observed, then what devices still hold, then the last step's end.
   while (!EmptyRing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   FinishDevices();
   EndStep(run_->missed_end.load(std::memory_order_acquire), false);
@@ -79,6 +85,7 @@ void Drain::Loop() {
   Ship();
 }
 
+// Until it is rung, or the next look is due; the looks are rarer where the last one found nothing.
 void Drain::Sleep(bool idle) {
   const uint32_t ms = run_->options.poll_ms * (idle ? kIdleFactor : 1);
   MutexLock lock(run_->bell_mutex);
@@ -91,6 +98,8 @@ void Drain::Sleep(bool idle) {
 // One look at the ring; `ship_all`: whatever there is leaves now.
 void Drain::Pass(bool ship_all) {
   if (run_->declare_again.exchange(false, std::memory_order_acq_rel)) declared_ = 0;
+  // A step's end for which the ring had no room: the step ends once all that came before is
+  // handled.
   const int64_t missed = run_->missed_end.load(std::memory_order_acquire);
   const bool emptied = EmptyRing();
   const int64_t ended = held_ends_.empty() ? builder_.complete_through() : held_ends_.back().step;
@@ -150,6 +159,7 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
   evidence_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 
+// The call's scores lie in the ring: they are measured here, on this thread, not on the trainer's.
 void Drain::HandleRouting(const SlotHead& head, const std::byte* body) {
   if (Late(head)) return;
   const probes::RoutingCall call = probes::LoadRoutingCall(body);
@@ -189,6 +199,8 @@ void Drain::EmptyDevices() {
   });
 }
 
+// A call that was measured on a device, or the reason why it was not; each ends as evidence or as a
+// counted loss.
 void Drain::HandleDevice(const probes::DeviceItem& item) {
   SlotHead head;
   head.site = static_cast<Site*>(item.tag.site);
@@ -280,6 +292,8 @@ void Drain::EndPassedSteps() {
   }
 }
 
+// Everything of the step stands in batches. Spans that were open across the end before belong to
+// it.
 void Drain::EndStep(int64_t step, bool sampled) {
   if (step <= builder_.complete_through()) return;
   for (const HeldSpan& h : std::exchange(held_, {})) AddSpan(*h.site, step, h.call, h.body);
@@ -309,6 +323,7 @@ void Drain::DeclareSites() {
   }
 }
 
+// Losses are counted where they happen, by whoever's thread that is, and told from here alone.
 void Drain::CollectLosses() {
   if (!run_->losses_pending.exchange(false, std::memory_order_acq_rel)) return;
   for (size_t c = 0; c < kLossCauses; ++c) {

@@ -31,25 +31,36 @@ TEST(Baton, IsHadByOneAtATimeInTheOrderInWhichTheyCame) {
   EXPECT_FALSE(baton.wanted());
 }
 
-TEST(Baton, IsKeptByWhoIsQuick) {
+// A thousand pieces of work that take no time. False: the machine stopped this thread for so long
+// that it was slow, and another one was let in.
+bool KeptThroughout() {
   Baton baton;
   std::atomic<bool> taken{false};
-  std::thread relief([&] { taken = baton.TakeFromSlow(); });
+  std::thread relief([&] {
+    if (!baton.TakeFromSlow()) return;
+    taken = true;
+    baton.Give();
+  });
   baton.Take();
   Baton::Work work;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 1000 && !work.slow; ++i) {
     baton.Begin(&work);
     baton.Loosen(&work);
     baton.Tighten(&work);
-    // A machine that stops this thread for long enough makes it slow.
-    if (work.slow) GTEST_SKIP() << "this machine was too busy: another thread was let in";
+    EXPECT_EQ(taken, work.slow);
     baton.End(&work);
   }
-  EXPECT_FALSE(taken);
   baton.Give();
   baton.Stop();
   relief.join();
-  EXPECT_FALSE(taken);
+  EXPECT_EQ(taken, work.slow);
+  return !work.slow;
+}
+
+TEST(Baton, IsKeptByWhoIsQuick) {
+  bool kept = false;
+  for (int tries = 0; tries < 50 && !kept; ++tries) kept = KeptThroughout();
+  EXPECT_TRUE(kept);
 }
 
 // The work ends only after the relief has done something with the baton: so it had it.
