@@ -187,6 +187,13 @@ class Engine::Impl {
     return rules;
   }
 
+  uint64_t closed_for_room() const {
+    uint64_t steps = 0;
+    const MutexLock lock(runs_mutex_);
+    for (const auto& [name, run] : runs_) steps += run->state.closed_for_room();
+    return steps;
+  }
+
   int64_t closed_step(const std::string& name) const {
     const Run* run = Known(name);
     return run == nullptr ? -1 : run->state.closed_step();
@@ -568,6 +575,7 @@ void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run, true); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
 uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }
+uint64_t Engine::closed_for_room() const { return impl_->closed_for_room(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
 std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }
 absl::Status Engine::Restore(std::string_view bytes) { return impl_->Restore(bytes); }

@@ -141,6 +141,8 @@ class Engine {
   uint64_t rule_bytes() const;
   // Rules that judge a run no further, of the runs that go on.
   uint64_t rules_set_aside() const;
+  // Steps that closed because their run held too much, of the runs that go on.
+  uint64_t closed_for_room() const;
   // Newest closed step of a run; -1 before the first.
   int64_t closed_step(const std::string& run) const;
 

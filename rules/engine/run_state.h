@@ -88,6 +88,7 @@ class RunState {
   // All of it.
   RunSummary& Summarize();
   const std::set<uint32_t>& ranks() const { return ranks_seen_; }
+  uint64_t closed_for_room() const { return closed_for_room_; }  // steps
   // Newest step below which all is closed, over the newest attempt; -1 before the first.
   int64_t closed_step() const;
 
@@ -189,9 +190,9 @@ class RunState {
   std::unordered_map<Columns, Counts> counts_;
   std::map<GroupKey, Group> groups_;
   uint32_t newest_attempt_ = 0;
-  uint64_t open_bytes_ = 0;       // of all groups
-  uint64_t closed_for_room_ = 0;  // steps; a checkpoint has it, for people who read one
-  uint64_t kept_ranks_ = 0;       // in declared_ and in the losses of summary_
+  uint64_t open_bytes_ = 0;  // of all groups
+  uint64_t closed_for_room_ = 0;
+  uint64_t kept_ranks_ = 0;  // in declared_ and in the losses of summary_
   // Of the batch that is taken: its newest step, by group; the same of late ones, by rank too.
   std::map<Group*, int64_t> held_until_;
   std::map<std::pair<Group*, uint32_t>, int64_t> late_until_;
