@@ -187,6 +187,18 @@ class Engine::Impl {
     return rules;
   }
 
+  std::string LargestRun() const {
+    std::string largest;
+    uint64_t bytes = 0;
+    const MutexLock lock(runs_mutex_);
+    for (const auto& [name, run] : runs_) {
+      if (run->weight <= bytes) continue;
+      bytes = run->weight;
+      largest = name;
+    }
+    return largest;
+  }
+
   uint64_t closed_for_room() const {
     uint64_t steps = 0;
     const MutexLock lock(runs_mutex_);
@@ -575,6 +587,7 @@ void Engine::FinishRun(const std::string& run) { impl_->FinishRun(run, true); }
 Coverage Engine::coverage() const { return impl_->coverage(); }
 uint64_t Engine::open_bytes(const std::string& run) const { return impl_->open_bytes(run); }
 uint64_t Engine::open_bytes() const { return impl_->open_bytes(); }
+std::string Engine::LargestRun() const { return impl_->LargestRun(); }
 uint64_t Engine::closed_for_room() const { return impl_->closed_for_room(); }
 int64_t Engine::closed_step(const std::string& run) const { return impl_->closed_step(run); }
 std::string Engine::Checkpoint() const { return impl_->Checkpoint(); }

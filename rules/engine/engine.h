@@ -7,7 +7,7 @@
 // Calls that speak of different runs may be made at the same time: Add (of batches that have no run
 // and no stream in common), Tell, JudgeEnds, MarkGone, MarkAbsent, CloseThrough, MakeRoom, Drop,
 // FinishRun, and what asks about one run. The callbacks and the guard are then called at the same
-// time, too. Runs, open_bytes and SuppressionsAre may always be called; the rest is for
+// time, too. Runs, open_bytes, LargestRun and SuppressionsAre may always be called; the rest is for
 // one thread that has the engine alone. What runs have in common (the sets of streams,
 // suppressions, sums) has locks.
 #pragma once
@@ -132,6 +132,8 @@ class Engine {
   // What open steps hold: of a run, and of all.
   uint64_t open_bytes(const std::string& run) const;
   uint64_t open_bytes() const;
+  // The run whose open steps hold most; empty: none holds any.
+  std::string LargestRun() const;
   // The names that it keeps of a run: of sites, and of losses with their cause ("": a site).
   using OnName = std::function<void(const std::string& layer, const std::string& op,
                                     const std::string& cause)>;
