@@ -10,7 +10,7 @@ import unittest
 import support
 
 FUTURE, BATCH = "causality/moe-future-leak", "causality/moe-batch-dependence"
-WORLD, STEPS = 4, 3
+WORLD, STEPS, WAITS = 4, 3, 2  # WAITS as in pool_rank.py
 RANK = pathlib.Path(__file__).with_name("pool_rank.py")
 LAYERS = {"leaking", "clean", "grouped", "lacking"}
 
@@ -32,12 +32,13 @@ def run_ranks(run, ranks, server, folder):
             process = start_rank(run, rank, server, folder)
             started.callback(process.kill)
             processes.append(process)
-        for process in processes:
-            if process.stdout.readline() != "started\n":
-                raise AssertionError("a rank ended before it had sent its first step")
-        for process in processes:
-            process.stdin.write("go on\n")
-            process.stdin.flush()
+        for _ in range(WAITS):
+            for process in processes:
+                if process.stdout.readline() != "here\n":
+                    raise AssertionError("a rank ended before it had sent its first steps")
+            for process in processes:
+                process.stdin.write("go on\n")
+                process.stdin.flush()
         for process in processes:
             support.finish(process)
 
@@ -66,7 +67,7 @@ class Pools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.verdicts, cls.findings, cls.audits = {}, {}, {}
-        with support.scratch() as folder, support.Server(folder, "--grace", "1") as server:
+        with support.scratch() as folder, support.Server(folder, "--grace", "5") as server:
             for run, ranks in cls.RUNS.items():
                 run_ranks(run, ranks, server, folder / run)
                 cls.audits[run] = {form: support.audit(folder / run / form)
