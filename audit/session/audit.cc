@@ -43,6 +43,7 @@ class Merge {
   void Enter(size_t i) {
     queue_.emplace(sources_[i]->position(), i);
     for (const v1::Source& process : sources_[i]->processes()) {
+      engine_->Expect(process);
       ++open_[Key(process)];
       uint32_t& newest = newest_attempt_[process.run()];
       newest = std::max(newest, process.attempt());

@@ -65,6 +65,7 @@ class Engine::Impl {
   void SetOnSeries(OnSeries on_series) { on_series_ = std::move(on_series); }
   void SetOnLate(OnLate on_late) { on_late_ = std::move(on_late); }
   void SetGuard(RunGuard* guard) { guard_ = guard; }
+  void Expect(const v1::Source& source) { expected_[source.run()].push_back(source); }
 
   absl::Status CheckSeries(const v1::Batch& batch) const { return sets_.Check(batch); }
 
@@ -413,6 +414,9 @@ class Engine::Impl {
   Run& KnownOrNew(const std::string& name) {
     if (Run* known = Known(name)) return *known;
     auto run = std::make_unique<Run>(name, options_, &sets_, RunRules(&active_, rule_bytes_each_));
+    if (const auto expected = expected_.find(name); expected != expected_.end()) {
+      for (const v1::Source& source : expected->second) run->state.Expect(source);
+    }
     const MutexLock lock(runs_mutex_);
     return *(runs_[name] = std::move(run));
   }
@@ -505,6 +509,7 @@ class Engine::Impl {
   OnSeries on_series_;
   OnLate on_late_;
   RunGuard* guard_ = nullptr;
+  std::map<std::string, std::vector<v1::Source>> expected_;  // by run
   std::vector<std::unique_ptr<Rule>> rules_;  // judge nothing: they are asked what they read
   SeriesSets sets_;
   mutable Mutex suppressor_mutex_;  // guards what runs have in common here
@@ -557,6 +562,7 @@ bool Engine::SuppressionsAre(const std::vector<Suppression>& list, int32_t today
 }
 void Engine::SetOnLate(OnLate on_late) { impl_->SetOnLate(std::move(on_late)); }
 void Engine::SetGuard(RunGuard* guard) { impl_->SetGuard(guard); }
+void Engine::Expect(const v1::Source& source) { impl_->Expect(source); }
 void Engine::Drop(const std::string& run) { impl_->Drop(run); }
 void Engine::MakeRoom(const std::string& run, uint64_t bytes) { impl_->MakeRoom(run, bytes); }
 void Engine::MakeRulesRoom(const std::string& run, uint64_t bytes) {

@@ -34,7 +34,7 @@ struct EngineConfig {
   std::vector<std::string> rules;
   // "RULE.OPTION=VALUE" settings, RULE a full id.
   std::vector<std::string> settings;
-  // W: a rank without backlog that is this many steps behind is closed over.
+  // W: a rank without backlog that is this many steps behind is closed over, unless it is expected.
   int64_t window_steps = 64;
   // What the open steps of one run may hold, in bytes as RunState counts them; beyond it the oldest
   // ones close. What its rules remember takes at most a part of as much (engine/run_rules.h);
@@ -78,6 +78,11 @@ class Engine {
   void SetOnLate(OnLate on_late);
   // Asked before each run is judged, in every call below. Before the first Add; must outlive this.
   void SetGuard(RunGuard* guard);
+
+  // All that this process recorded will be added, and then MarkGone called for it: no step closes
+  // without its word, however far the others are. For who reads whole records; before the first Add
+  // of the run. Not part of a checkpoint.
+  void Expect(const v1::Source& source);
 
   // Takes one batch, whose evidence is held, not copied, until its steps close. Evidence
   // of steps already closed is counted as late, shown to OnSeries, and judged by the rules that

@@ -60,6 +60,13 @@ void RankProgress::Hear(uint32_t rank) {
   Place(rank, state);
 }
 
+void RankProgress::Await(uint32_t rank) {
+  Rank& state = Entry(rank);
+  Unplace(rank, state);
+  state.awaited = true;
+  Place(rank, state);
+}
+
 void RankProgress::Advance(uint32_t rank, int64_t complete_through, int64_t newest_step) {
   Rank& state = Entry(rank);
   any_ = true;

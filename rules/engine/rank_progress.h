@@ -35,6 +35,8 @@ class RankProgress {
 
   // The rank exists, something came of it: one that was gone is back, and waited for again.
   void Hear(uint32_t rank);
+  // All of it is to come, however far the others are: it is closed over when it leaves, not before.
+  void Await(uint32_t rank);
   // It said how far it is: `complete_through` kNever when no step is complete yet. Older words
   // change nothing.
   void Advance(uint32_t rank, int64_t complete_through, int64_t newest_step);
@@ -67,7 +69,8 @@ class RankProgress {
   LateCause late_cause(uint32_t rank) const;
 
   // Nothing more can come for `step` from the ranks seen. `far_behind`: so many steps have passed
-  // since that a rank without backlog is closed over; one that is merely slow to send never is.
+  // since that a rank without backlog is closed over; one that is merely slow to send never is, nor
+  // one that is awaited.
   bool Covered(int64_t step, bool far_behind) const;
   // Ranks of which not everything of `step` has come, those `present` apart, ascending: some of
   // them, `most` at most, and one at least where there are any. `world`: so many ranks are said to
@@ -87,7 +90,7 @@ class RankProgress {
   // The newest step that the rank said it is in; kNever before.
   int64_t newest_step_of(uint32_t rank) const;
 
-  // backlogged_, done_ and first_unseen_ are found again from ranks_.
+  // backlogged_, done_ and first_unseen_ are found again from ranks_; who is awaited is not kept.
   void Persist(Archive& a);
 
  private:
@@ -97,9 +100,12 @@ class RankProgress {
     bool done = false;
     bool gone = false;
     LateCause cause = LateCause::kUnknown;
+    bool awaited = false;
     void Persist(Archive& a) { a(complete_through, newest_step, done, gone, cause); }
     bool waited_for() const { return !done && !gone; }
-    bool backlog() const { return newest_step != kNever && newest_step - 1 > complete_through; }
+    bool backlog() const {
+      return awaited || (newest_step != kNever && newest_step - 1 > complete_through);
+    }
   };
 
   using Order = std::set<std::pair<int64_t, uint32_t>>;  // (complete_through, rank)
@@ -111,7 +117,7 @@ class RankProgress {
 
   std::map<uint32_t, Rank> ranks_;
   Order waiting_;              // those not done or gone
-  Order backlogged_;           // of those, who has more to send; found again from ranks_
+  Order backlogged_;           // of those, who has more to come; found again from ranks_
   Order done_;                 // or gone; likewise
   uint32_t first_unseen_ = 0;  // every rank below it was seen; likewise
   int64_t newest_step_ = kNever;

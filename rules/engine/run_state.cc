@@ -47,7 +47,12 @@ SeriesRow RunState::HeldRow::view() const {
 }
 
 RunState::Group& RunState::GroupOf(const v1::Source& source) {
-  Group& group = groups_[{source.attempt(), source.role()}];
+  const GroupKey key{source.attempt(), source.role()};
+  const auto [entry, fresh] = groups_.try_emplace(key);
+  Group& group = entry->second;
+  if (const auto expected = expected_.find(key); fresh && expected != expected_.end()) {
+    for (const uint32_t rank : expected->second) group.progress.Await(rank);
+  }
   group.world_size = std::max(group.world_size, source.world_size());
   group.progress.Hear(source.rank());
   return group;

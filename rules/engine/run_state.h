@@ -67,6 +67,10 @@ class RunState {
     summary_.run = std::move(run);
   }
 
+  // The process will be read to its end: before the first batch.
+  void Expect(const v1::Source& source) {
+    expected_[{source.attempt(), source.role()}].insert(source.rank());
+  }
   // What `batch` says about this run. Only sources of this run are looked at. Valid input assumed,
   // its sets declared.
   void Take(const std::shared_ptr<const v1::Batch>& batch, const OnClose& on_close);
@@ -189,6 +193,7 @@ class RunState {
   std::map<std::pair<std::string, std::string>, std::set<uint32_t>> declared_;
   std::unordered_map<Columns, Counts> counts_;
   std::map<GroupKey, Group> groups_;
+  std::map<GroupKey, std::set<uint32_t>> expected_;  // ranks
   uint32_t newest_attempt_ = 0;
   uint64_t open_bytes_ = 0;  // of all groups
   uint64_t closed_for_room_ = 0;

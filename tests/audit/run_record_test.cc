@@ -7,6 +7,7 @@
 #include "base/framed_log.h"
 #include "tests/audit/audit_dumps.h"
 #include "tests/audit/record_builder.h"
+#include "tests/support/batches.h"
 
 namespace plumbline::audit {
 namespace {
@@ -184,6 +185,44 @@ TEST(RunRecord, RanksAreReadSideBySide) {
   ASSERT_FALSE(result.report.verdicts().empty());
   for (const v1::Verdict* verdict : result.report.verdicts())
     EXPECT_EQ(verdict->site().ranks_size(), 3);
+}
+
+// A record whose batches hold `each` steps of one scalar, as a trainer writes whose steps take no
+// time.
+std::string QuickRank(const RecordPlan& plan, int64_t each) {
+  std::vector<v1::Batch> batches;
+  for (int64_t step = 0; step < plan.steps; ++step) {
+    if (step % each == 0) {
+      v1::Batch& batch = batches.emplace_back(
+          test::BatchOf(test::SourceOf(plan.run, plan.rank, plan.world_size, plan.attempt)));
+      batch.set_stream_id(plan.stream_id);
+      batch.set_sequence(batches.size());
+    }
+    test::AddScalar(&batches.back(), "loss", step, 1.0);
+    if (step % each == each - 1 || step + 1 == plan.steps)
+      test::AddProgress(&batches.back(), step).set_finished(step + 1 == plan.steps);
+  }
+  return RecordFile(plan, batches);
+}
+
+// One batch holds more steps than the window, and a rank of the world has no record at all.
+TEST(RunRecord, NoRankIsLateBecauseAnotherIsReadBeforeIt) {
+  for (const int64_t each : {64, 65, 150, 400}) {
+    SCOPED_TRACE(each);
+    std::vector<std::string> files;
+    for (const uint32_t rank : {0u, 1u, 2u}) {
+      RecordPlan plan;
+      plan.rank = rank;
+      plan.world_size = 4;
+      plan.stream_id = rank + 1;
+      plan.steps = rank == 2 ? 70 : 300;  // the last one died
+      files.push_back(QuickRank(plan, rank == 1 ? 7 : each));
+    }
+    const AuditResult result = AuditFiles(files);
+    EXPECT_EQ(Problems(result), "");
+    for (const v1::Finding* finding : result.report.findings())
+      EXPECT_NE(finding->rule(), "meta/data-loss") << finding->explanation();
+  }
 }
 
 TEST(RunRecord, OrderOfTheFilesDoesNotMatter) {

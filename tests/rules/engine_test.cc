@@ -97,6 +97,20 @@ TEST_F(Closing, ARankWithABacklogIsWaitedFor) {
   EXPECT_THAT(steps_, ElementsAre(0));
 }
 
+TEST_F(Closing, ARankThatIsExpectedIsWaitedForHoweverFarTheOthersAre) {
+  state_.Expect(test::SourceOf("run", 1, 3));
+  for (int64_t step = 0; step < 200; ++step) Take(ScalarAt(0, 3, step));
+  EXPECT_TRUE(steps_.empty()) << "nothing came of rank 1 yet";
+  Take(ScalarAt(1, 3, 10));
+  ASSERT_EQ(steps_.size(), 11u);  // rank 2 never came, and the window has passed
+  EXPECT_THAT(missing_[10], ElementsAre(2));
+  for (int64_t step = 200; step < 300; ++step) Take(ScalarAt(0, 3, step));
+  EXPECT_EQ(steps_.back(), 10) << "and is without a backlog";
+  MarkGone(1);
+  EXPECT_EQ(steps_.back(), 236);  // the newest is 300: 64 past it
+  EXPECT_TRUE(told_late_.empty());
+}
+
 TEST_F(Closing, AGoneRankIsNotWaitedFor) {
   Take(ScalarAt(1, 2, 0));
   Take(ScalarAt(0, 2, 0));
