@@ -339,13 +339,23 @@ bool RoutingAnalysis::by_ties() const {
 }
 
 bool RoutingAnalysis::drawn(double bits) const {
-  return NamesNoQueue(c.routing->config()) || own_refusal_bits >= bits;
+  return NamesNoQueue(c.routing->config()) || own_refusal_bits >= (bits < kProofBits ? kDrawnBits : bits);
 }
 
 bool RoutingAnalysis::pairs_speak(double bits) const {
   return certificate.pair.found() && drawn(bits) &&
-         (certificate.bits >= bits ||
+         (pair_bits() >= bits ||
           (certificate.raw_bits >= kProofBits && certificate.bits >= 1));
+}
+
+bool RoutingAnalysis::drawn_by_count() const {
+  const bool counted = saturation.basis == Saturation::Basis::kDeclared &&
+                       saturation.contradiction.empty() && firm_pools() && !c.holders_unknown;
+  return counted && own_refusal_bits > certificate.bits;
+}
+
+double RoutingAnalysis::pair_bits() const {
+  return drawn_by_count() ? own_refusal_bits : certificate.bits;
 }
 
 std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step) {

@@ -69,12 +69,17 @@ struct RoutingAnalysis {
   // The kept set follows a score but for its ties, which decide nearly all of it.
   bool by_ties() const;
   // Refusals that no policy explains are not the tokens' own: what thins an expert that was hot,
-  // before its capacity refuses, leaves pairs as well. So `bits` speak for a draw among all, or the
-  // configuration names a policy that is no queue.
+  // before its capacity refuses, leaves pairs as well. So `bits` speak for a draw among all, less
+  // where `bits` are a hint's, or the configuration names a policy that is no queue.
   bool drawn(double bits) const;
   // ... and inversions say something against every cause but capacity: at least `bits`, or 20 with
   // all refusals counted where not quite all of them may be an own threshold's.
   bool pairs_speak(double bits) const;
+  // Bits that inversions are worth: that experts below capacity refused nothing, or, where the
+  // number and the pools are recorded, so that full experts holding just that number is no luck,
+  // that the kept are a draw among all rather than the first of what the tokens' own refusals left.
+  double pair_bits() const;
+  bool drawn_by_count() const;  // the latter
   // Pools are as recorded row by row.
   bool firm_pools() const;
   // What of the recording keeps a replay of a policy that gives every assignment from being a

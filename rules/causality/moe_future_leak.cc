@@ -292,22 +292,35 @@ class MoeFutureLeak : public Rule {
                        " inversions, but capacity is not declared and pools are not recorded "
                        "(pool_id): a cut into pieces could explain them"));
     }
-    const double bits = std::min(a.certificate.bits, a.capacity_bits);
+    const double bits = std::min(a.pair_bits(), a.capacity_bits);
     const double asked = HintBits(a);
     if (!a.pairs_speak(asked) || !(a.capacity_bits >= asked)) {
       return Inconclusive(absl::StrFormat(
           "inversions-unexplained: %d inversions (%.1f bits that capacity caused them; %s), and no "
           "policy known here gives these refusals. Record policy, and randomness where tokens are "
           "refused by a draw or a rate",
-          a.inversions.inversions, bits, AgainstOwnRefusals(a)));
+          a.inversions.inversions, std::min(a.certificate.bits, a.capacity_bits),
+          AgainstOwnRefusals(a)));
     }
     return Found(step, a, false, bits, a.certificate.pair,
                  absl::StrFormat(
                      "%d refused choices have a later admission at the same full expert in their "
                      "own sequence and pool. No score and no queue in time order gives these "
-                     "refusals; experts below capacity kept every choice, which a cause other than "
-                     "capacity would have done by a chance of 2^-%.1f.%s",
-                     a.inversions.inversions, bits, a.patterns.doubt()));
+                     "refusals; %s.%s",
+                     a.inversions.inversions, WhyCapacity(a, bits), a.patterns.doubt()));
+  }
+
+  static std::string WhyCapacity(const RoutingAnalysis& a, double bits) {
+    if (a.drawn_by_count()) {
+      return absl::StrFormat(
+          "every full expert holds just its capacity, and a draw among all its candidates is "
+          "2^%.1f times likelier than refusals of the tokens' own before a queue",
+          bits);
+    }
+    return absl::StrFormat(
+        "experts below capacity kept every choice, which a cause other than capacity would have "
+        "done by a chance of 2^-%.1f",
+        bits);
   }
 
   // `enough`: a proof where nothing of the recording is in doubt.

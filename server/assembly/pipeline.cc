@@ -121,6 +121,7 @@ void Pipeline::Stop() {
   if (suppressions_ != nullptr) suppressions_->Stop();
   if (packer_ != nullptr) packer_->Stop();
   if (capsules_ != nullptr) capsules_->Stop();
+  if (judge_ != nullptr) judge_->StopDeciding();
   if (journal_ != nullptr) journal_->Stop();
   if (judge_ != nullptr) judge_->Stop();
   if (checkpointer_ != nullptr) checkpointer_->Stop();

@@ -128,6 +128,10 @@ class IncidentBook {
   std::map<std::pair<std::string, v1::Level>, uint64_t> OpenByRule() const;
 
   v1::IncidentBookState Checkpoint() const;
+  // Between the two nobody else gets in. For who makes a copy of the process, in which a lock that
+  // another thread had would never be left.
+  void Lock() const PLUMB_ACQUIRE(mutex_) { mutex_.Lock(); }
+  void Unlock() const PLUMB_RELEASE(mutex_) { mutex_.Unlock(); }
   void Restore(const v1::IncidentBookState& state);  // of an empty book
 
  private:

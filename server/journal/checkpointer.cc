@@ -26,10 +26,10 @@ void Checkpointer::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Checkpointer::Write(Checkpoint checkpoint, std::function<bool()> ready) {
+void Checkpointer::Write(uint64_t entry, Take take, std::function<bool()> ready) {
   const MutexLock lock(mutex_);
   idle_ = false;
-  next_ = {std::move(checkpoint), std::move(ready)};
+  next_ = {entry, std::move(take), std::move(ready)};
   changed_.NotifyAll();
 }
 
@@ -50,18 +50,22 @@ void Checkpointer::Loop() {
   }
 }
 
+absl::Status Checkpointer::TakeAndWrite(const Waiting& waiting) const {
+  const absl::StatusOr<Checkpoint> checkpoint = waiting.take();
+  if (!checkpoint.ok()) return checkpoint.status();
+  if (!waiting.ready())
+    return absl::UnavailableError("the store does not write what belongs to it");
+  return WriteCheckpoint(directory_, tool_version_, *checkpoint);
+}
+
 void Checkpointer::WriteOne(const Waiting& waiting) {
-  const Checkpoint& checkpoint = waiting.checkpoint;
-  const absl::Status written =
-      waiting.ready() ? WriteCheckpoint(directory_, tool_version_, checkpoint)
-                      : absl::UnavailableError("the store does not write what belongs to it");
-  if (!written.ok()) {
+  if (const absl::Status written = TakeAndWrite(waiting); !written.ok()) {
     ++counters_->checkpoint_failures;
-    LogError("checkpoint at entry {}: {}; the older ones are kept", checkpoint.entry,
+    LogError("checkpoint at entry {}: {}; the older ones are kept", waiting.entry,
              std::string(written.message()));
     return;
   }
-  Found(checkpoint.entry, static_cast<int64_t>(UnixNs()));
+  Found(waiting.entry, static_cast<int64_t>(UnixNs()));
   ++counters_->checkpoints;
   auto kept = ListCheckpoints(directory_);
   if (kept.ok() && !kept->empty() && after_write_) after_write_(kept->back().entry);

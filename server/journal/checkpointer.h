@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "server/journal/checkpoint_file.h"
 #include "server/process/counters.h"
@@ -25,8 +26,10 @@ class Checkpointer {
 
   // Whether a checkpoint would be written now; false while another one is.
   bool idle() const { return idle_; }
-  // Writes it once `ready` returns true; false: it is left out. On the writing thread.
-  void Write(Checkpoint checkpoint, std::function<bool()> ready);
+  // Writes what `take` gives, which is of `entry`, once `ready` returns true; false: it is left out.
+  // Both run on the writing thread.
+  using Take = std::function<absl::StatusOr<Checkpoint>()>;
+  void Write(uint64_t entry, Take take, std::function<bool()> ready);
   // The newest that is whole: up to which entry, and when it was written; 0 and 0: none.
   uint64_t last_entry() const { return last_entry_; }
   int64_t last_unix_ns() const { return last_unix_ns_; }
@@ -40,12 +43,14 @@ class Checkpointer {
 
  private:
   struct Waiting {
-    Checkpoint checkpoint;
+    uint64_t entry = 0;
+    Take take;
     std::function<bool()> ready;
   };
 
   void Loop();
   void WriteOne(const Waiting& waiting);
+  absl::Status TakeAndWrite(const Waiting& waiting) const;
 
   const std::string directory_;
   const std::string tool_version_;

@@ -119,6 +119,24 @@ absl::Status Judge::Start(Journal* journal, Checkpointer* checkpointer, Replay r
 
 Judge::~Judge() { Stop(); }
 
+bool Judge::Deciding() const {
+  const MutexLock lock(decisions_mutex_);
+  return deciding_;
+}
+
+void Judge::Decided() {
+  const MutexLock lock(decisions_mutex_);
+  if (--decisions_ == 0) decisions_changed_.NotifyAll();
+}
+
+void Judge::StopDeciding() {
+  MutexLock lock(decisions_mutex_);
+  deciding_ = false;
+  decisions_changed_.WaitFor(lock, kDrainTime, [this]() PLUMB_REQUIRES(decisions_mutex_) {
+    return decisions_ == 0;
+  });
+}
+
 void Judge::Stop() {
   stop_by_ = JudgeQueue::Clock::now() + kDrainTime;
   queue_.Close();
@@ -129,6 +147,15 @@ void Judge::Stop() {
 // ---- as it happens -------------------------------------------------------------------------
 
 void Judge::Decide(v1::JudgeEvent event, std::function<void(absl::Status)> done) {
+  {
+    MutexLock lock(decisions_mutex_);
+    if (!deciding_) {
+      lock.Unlock();
+      if (done) done(absl::UnavailableError("the server stops"));
+      return;
+    }
+    ++decisions_;
+  }
   JudgeItem item;
   item.kind = JudgeItem::Kind::kDecision;
   item.event = std::move(event);
@@ -166,6 +193,7 @@ void Judge::Handle(JudgeItem& item, const std::vector<std::string>& runs) {
     case JudgeItem::Kind::kDecision: {
       const absl::Status kept = KeepAndApply(std::move(item.event));
       if (item.decided) item.decided(kept);
+      Decided();
       return;
     }
     case JudgeItem::Kind::kTask:

@@ -125,6 +125,10 @@ class Judge {
                  const std::string& who, std::function<void(absl::Status)> done);
   const Quarantine& quarantine() const { return *quarantine_; }
 
+  // Nothing is decided any more from here on, by the clock or by people (Unavailable); what was
+  // decided before is kept when this returns. Before the journal is stopped, so that a last
+  // checkpoint can be taken.
+  void StopDeciding();
   // Judges what was pushed, for a few seconds at most, then stops. Runs that go on elsewhere are
   // not finished by it. The journal must have been stopped.
   void Stop();
@@ -174,6 +178,7 @@ class Judge {
   struct Worker {
     const Judge* judge = nullptr;
     Baton::Work work;
+    pid_t thread = 0;
     std::atomic<bool> slow{false};  // others go on beside it
     Busy busy;
     uint64_t entry = 0;  // to which what closes belongs
@@ -197,7 +202,7 @@ class Judge {
   bool WaitForWork();
   bool DecideForAll();
   Lanes::Which Which() const;
-  void TellAhead();
+  bool TellAhead();
   void PushEvent(v1::JudgeEvent event);
   template <typename What>
   void Beside(const What& what);
@@ -270,7 +275,10 @@ class Judge {
   void CloseWhatWentOn(const std::vector<std::string>& runs);
   void CheckpointIfDue();
   Checkpoint TakeCheckpoint();
+  Checkpointer::Take CheckpointTaker();
   void PersistReports(Archive& archive) PLUMB_REQUIRES(mutex_);
+  bool Deciding() const PLUMB_EXCLUDES(decisions_mutex_);
+  void Decided() PLUMB_EXCLUDES(decisions_mutex_);
   bool stopping() const { return JudgeQueue::Clock::now() > stop_by_.load(); }
 
   IncidentBook* const book_;
@@ -318,6 +326,7 @@ class Judge {
   uint64_t checkpointed_event_ = 0;
   uint64_t applied_event_ = 0;  // number of the last one
   bool undecided_ = false;      // an event could not be kept: what it says must not happen
+  std::atomic<bool> copy_failed_{false};  // of the process: the next checkpoint needs none
 
   // Runs in quarantine, and the one that is judged again.
   struct Retry {
@@ -358,6 +367,11 @@ class Judge {
   std::atomic<uint64_t> rule_bytes_{0}, rules_set_aside_{0};
   const uint64_t open_limit_;
   std::atomic<uint64_t> left_out_{0};
+
+  mutable Mutex decisions_mutex_;  // guards the two below
+  CondVar decisions_changed_;
+  size_t decisions_ PLUMB_GUARDED_BY(decisions_mutex_) = 0;  // made, and neither kept nor refused
+  bool deciding_ PLUMB_GUARDED_BY(decisions_mutex_) = true;
 
   mutable Mutex threads_mutex_;  // guards the two below
   CondVar threads_changed_;

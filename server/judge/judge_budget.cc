@@ -26,7 +26,7 @@ void Judge::KeepWithinBudget() {
 }
 
 void Judge::KeepWithin(Budget& budget) {
-  while (open_limit_ > 0 && !undecided_ && Held(budget) > open_limit_ + budget.promised_bytes) {
+  while (open_limit_ > 0 && !undecided_ && Deciding() && Held(budget) > open_limit_ + budget.promised_bytes) {
     const std::string run = WhoGivesWay(budget);
     const uint64_t over = Held(budget) - budget.promised_bytes - open_limit_ + open_limit_ / kSlack;
     const uint64_t bytes = std::min(CanGive(budget, run), over);
@@ -71,7 +71,7 @@ void Judge::MakeRoom(const std::string& run, Budget& budget) {
   const auto promised = budget.promised.extract(run);
   if (promised.empty()) return;  // it has given way by all of it
   budget.promised_bytes -= promised.mapped();
-  if (undecided_ || quarantine_->Holds(run) || Held(budget) <= open_limit_) return;
+  if (undecided_ || !Deciding() || quarantine_->Holds(run) || Held(budget) <= open_limit_) return;
   const uint64_t held = Held(budget, run);
   v1::JudgeEvent event;
   event.mutable_make_room()->set_run(run);

@@ -9,6 +9,7 @@
 #include "base/archive.h"
 #include "server/judge/judge.h"
 #include "server/process/log.h"
+#include "server/process/process_copy.h"
 
 namespace plumbline::server {
 namespace {
@@ -20,12 +21,28 @@ constexpr std::chrono::seconds kFlushTime{10};
 // Runs that are judged just now are waited for so long; then they alone wait for the others.
 constexpr std::chrono::seconds kNobodyWaits{5};
 constexpr int kRest = 9;  // times what a checkpoint took, until the next one
+constexpr std::chrono::minutes kCopyTime{10};  // beyond it a copy of the process hangs
 
 std::string Encode(std::map<std::string, uint64_t> ahead) {
   Archive archive;
   archive.Version(1);
   archive(ahead);
   return archive.Take();
+}
+
+std::string Encode(Checkpoint checkpoint) {
+  Archive archive;
+  archive(checkpoint.entry, checkpoint.event, checkpoint.unix_ns, checkpoint.parts);
+  return archive.Take();
+}
+
+absl::StatusOr<Checkpoint> Decode(const std::string& bytes) {
+  Checkpoint checkpoint;
+  Archive archive(bytes);
+  archive(checkpoint.entry, checkpoint.event, checkpoint.unix_ns, checkpoint.parts);
+  archive.End();
+  if (!archive.ok()) return absl::DataLossError(archive.error());
+  return checkpoint;
 }
 
 }  // namespace
@@ -99,6 +116,37 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
+// By a copy of the process, since writing it down may take seconds; by this thread where there can be
+// no copy, at the end, and after a copy that failed. Nobody judges, so nobody has a lock of the
+// engine; this thread takes the others that TakeCheckpoint needs, and the copy leaves them first.
+Checkpointer::Take Judge::CheckpointTaker() PLUMB_NO_THREAD_SAFETY_ANALYSIS {
+  if (!copy_failed_.exchange(false) && !stopping()) {
+    mutex_.Lock();
+    book_->Lock();
+    auto copy = ProcessCopy::Start([this] {
+      book_->Unlock();
+      mutex_.Unlock();
+      return Encode(TakeCheckpoint());
+    });
+    book_->Unlock();
+    mutex_.Unlock();
+    if (copy.ok()) {
+      return [this, copy = std::shared_ptr<ProcessCopy>(std::move(*copy))] {
+        const absl::StatusOr<std::string> bytes = copy->Read(kCopyTime);
+        const absl::StatusOr<Checkpoint> taken =
+            bytes.ok() ? Decode(*bytes) : absl::StatusOr<Checkpoint>(bytes.status());
+        if (!taken.ok()) copy_failed_ = true;
+        return taken;
+      };
+    }
+    LogWarning("checkpoint: {}; judging waits while it is taken",
+               std::string(copy.status().message()));
+  }
+  return [taken = std::make_shared<Checkpoint>(TakeCheckpoint())]() -> absl::StatusOr<Checkpoint> {
+    return std::move(*taken);
+  };
+}
+
 // While nobody judges: of a run in the middle of an entry there is nothing to be written down.
 void Judge::CheckpointIfDue() {
   if (checkpointer_ == nullptr || !checkpointer_->idle()) return;
@@ -129,20 +177,20 @@ void Judge::HandInCheckpoint() {
   const std::map<std::string, uint64_t> ahead = lanes_.Ahead();
   const bool beyond = std::any_of(ahead.begin(), ahead.end(),
                                   [this](const auto& run) { return run.second > applied_event_; });
-  if (beyond) TellAhead();
-  if (undecided_) return;
+  if (beyond && !TellAhead()) return;
   ahead_told_ = false;
   if (std::exchange(checkpoint_asked_, false) && retry_ != nullptr) retry_->handed_in = true;
   const auto start = JudgeQueue::Clock::now();
-  Checkpoint checkpoint = TakeCheckpoint();
-  checkpointed_entry_ = checkpoint.entry;
-  checkpointed_event_ = checkpoint.event;
+  Checkpointer::Take take = CheckpointTaker();
+  checkpointed_entry_ = judged_entry_;
+  checkpointed_event_ = applied_event_;
   bytes_since_checkpoint_ = 0;
   const std::chrono::duration<double> took = JudgeQueue::Clock::now() - start;
-  LogDebug("checkpoint at entry {} taken in {:.3f} s", checkpoint.entry, took.count());
+  LogDebug("checkpoint at entry {}: judging stood still for {:.3f} s", checkpointed_entry_,
+           took.count());
   // What the store has not written yet would otherwise be told by the entries before this one.
   const uint64_t ticket = store_->Flush();
-  checkpointer_->Write(std::move(checkpoint),
+  checkpointer_->Write(checkpointed_entry_, std::move(take),
                        [store = store_, ticket] { return store->WaitFlushed(ticket, kFlushTime); });
 }
 

@@ -1,5 +1,8 @@
 // The judging threads: who does what is next, and what is done beside it.
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -17,6 +20,8 @@ constexpr std::chrono::milliseconds kStopLook{1};
 // So many runs are judged at one time at most; each has its place in the mark.
 constexpr size_t kMostAtOnce = JudgingMarkPage::kPlaces - 1;
 constexpr int64_t kSharedBy = 10;  // threads that have a processor, as a guess
+// Of a thread that others go on beside: a tenth of a processor is left to it where all are in use.
+constexpr int kSlowNice = 10;
 
 }  // namespace
 
@@ -33,6 +38,7 @@ void Judge::StartThread(std::function<void()> what) {
   std::thread([this, what = std::move(what)]() mutable {
     Worker worker;
     worker.judge = this;
+    worker.thread = gettid();
     worker_ = &worker;
     {
       const MutexLock lock(threads_mutex_);
@@ -54,7 +60,11 @@ void Judge::StartRelief() {
     if (!baton_.TakeFromSlow()) return;
     {
       const MutexLock lock(threads_mutex_);
-      for (Worker* worker : workers_) worker->slow = worker->busy.For().count() > 0;
+      for (Worker* worker : workers_) {
+        worker->slow = worker->busy.For().count() > 0;
+        // It ends with what it is at, so nobody has to be given the priority back.
+        if (worker->slow) (void)setpriority(PRIO_PROCESS, worker->thread, kSlowNice);
+      }
     }
     StartRelief();
     Loop();
@@ -87,8 +97,8 @@ bool Judge::Step() {
     baton_.Take();
   }
   const auto now = JudgeQueue::Clock::now();
-  if (now >= next_timers_ && !undecided_) {
-    HandleTimers(now);
+  if (now >= next_timers_) {
+    if (!undecided_ && Deciding()) HandleTimers(now);
     open_step_bytes_ = engine_->open_bytes();
     rule_bytes_ = engine_->rule_bytes();
     rules_set_aside_ = engine_->rules_set_aside();
@@ -110,7 +120,8 @@ Lanes::Which Judge::Which() const {
   };
   const bool much = open_limit_ > 0 && (much_of(of_steps_) || much_of(of_rules_));
   if (much) return Lanes::Which::kRoom;
-  return for_all_.empty() ? Lanes::Which::kAny : Lanes::Which::kInOrder;
+  // That a run is ahead is an event, too.
+  return for_all_.empty() && Deciding() ? Lanes::Which::kAny : Lanes::Which::kInOrder;
 }
 
 void Judge::BeginWork() {
@@ -138,16 +149,16 @@ bool Judge::Do(Lanes::Begun begun) {
   BeginWork();
   JudgeItem& item = *begun.work.item;
   if (item.place != 0) queue_.Began(item);
-  if (begun.overtakes && !ahead_told_) TellAhead();
+  if (begun.overtakes && !ahead_told_) (void)TellAhead();
   Handle(item, begun.work.runs);
   lanes_.Done(begun, JudgeQueue::Clock::now() - worker_->work.begun);
   return EndWork();
 }
 
-// Once between two checkpoints: TellsAhead.
-void Judge::TellAhead() {
+// Once between two checkpoints: TellsAhead. False: it could not be kept.
+bool Judge::TellAhead() {
   ahead_told_ = true;
-  (void)KeepAndApply(v1::JudgeEvent());
+  return KeepAndApply(v1::JudgeEvent()).ok();
 }
 
 // What concerns every run stands where none is further than another: nobody goes on beside it.
@@ -203,6 +214,7 @@ void Judge::TakeIn(JudgeItem item) {
     if (for_all_.empty() && engine_->SuppressionsAre(rules::FromMessage(set), set.today())) {
       queue_.Began(item);  // nothing would change
       if (item.decided) item.decided(absl::OkStatus());
+      Decided();
       return;
     }
     for_all_.push_back(std::move(item));
@@ -236,6 +248,10 @@ void Judge::PushEvent(v1::JudgeEvent event) {
   JudgeItem item;
   item.kind = JudgeItem::Kind::kDecision;
   item.event = std::move(event);
+  {
+    const MutexLock lock(decisions_mutex_);
+    ++decisions_;
+  }
   lanes_.PushFirst(WorkOf(std::move(item)));
 }
 

@@ -8,6 +8,9 @@ namespace plumbline::rules {
 // What the options default to, where a judgement has none.
 inline constexpr double kProofBits = 20;
 inline constexpr double kHintBits = 7;
+// Of a draw among all against refusals of the tokens' own, beside a hint's bits of pairs. Refusals
+// of their own seldom leave such pairs at all, so both together are rarer than either.
+inline constexpr double kDrawnBits = 4;
 // Of pairs, where the configuration itself names a policy that leaves such pairs.
 inline constexpr double kNamedBits = 2;
 // Own thresholds beside a declared capacity would have to hit it by luck, all of them: 1 in 1,000.

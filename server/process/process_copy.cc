@@ -1,0 +1,137 @@
+#include "server/process/process_copy.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace plumbline::server {
+namespace {
+
+constexpr int kNice = 10;
+constexpr size_t kChunk = 1 << 20;
+
+std::string Errno() { return std::strerror(errno); }
+
+bool WriteAll(int fd, const char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t n = write(fd, data, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data += n;
+    size -= static_cast<size_t>(n);
+  }
+  return true;
+}
+
+// A socket that the copy kept open would still be bound when the process is gone.
+void CloseAllBut(int fd) {
+  if (fd > 3) close_range(3, static_cast<unsigned>(fd) - 1, 0);
+  close_range(static_cast<unsigned>(fd) + 1, ~0U, 0);
+}
+
+void GoFirstWhereMemoryIsShort() {
+  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  (void)WriteAll(file, "1000", 4);
+  close(file);
+}
+
+// The length first, so that what broke off is known as such. Nothing of the process is destroyed.
+[[noreturn]] void RunCopy(int fd, const std::function<std::string()>& make) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
+  CloseAllBut(fd);
+  GoFirstWhereMemoryIsShort();
+  (void)setpriority(PRIO_PROCESS, 0, kNice);
+  bool written = false;
+  try {
+    const std::string bytes = make();
+    const uint64_t size = bytes.size();
+    written = WriteAll(fd, reinterpret_cast<const char*>(&size), sizeof size) &&
+              WriteAll(fd, bytes.data(), bytes.size());
+  } catch (...) {
+  }
+  _exit(written ? 0 : 1);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProcessCopy>> ProcessCopy::Start(
+    const std::function<std::string()>& make) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return absl::UnavailableError(absl::StrCat("no pipe to a copy of the process: ", Errno()));
+  const pid_t pid = fork();
+  if (pid == 0) RunCopy(ends[1], make);
+  const std::string why = pid < 0 ? Errno() : "";
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return absl::UnavailableError(absl::StrCat("no copy of the process: ", why));
+  }
+  return std::unique_ptr<ProcessCopy>(new ProcessCopy(pid, ends[0]));
+}
+
+ProcessCopy::~ProcessCopy() {
+  End();
+  close(pipe_);
+}
+
+void ProcessCopy::End() {
+  if (pid_ == 0) return;
+  kill(pid_, SIGKILL);
+  Wait();
+}
+
+// Its status, as waitpid gives it.
+int ProcessCopy::Wait() {
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
+  return status;
+}
+
+absl::StatusOr<std::string> ProcessCopy::Read(std::chrono::nanoseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + patience;
+  std::string bytes;
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd readable{pipe_, POLLIN, 0};
+    const int ready = left <= 0 ? 0 : poll(&readable, 1, static_cast<int>(std::min<int64_t>(left, 60'000)));
+    if (ready == 0 && left <= 0) {
+      End();
+      return absl::UnavailableError("the copy of the process took too long");
+    }
+    if (ready <= 0) continue;
+    const size_t had = bytes.size();
+    bytes.resize(had + kChunk);
+    const ssize_t n = read(pipe_, bytes.data() + had, kChunk);
+    bytes.resize(had + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    if (n == 0) break;
+  }
+  const int status = Wait();
+  uint64_t size = 0;
+  const bool whole = bytes.size() >= sizeof size &&
+                     (std::memcpy(&size, bytes.data(), sizeof size), size == bytes.size() - sizeof size);
+  if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    return absl::UnavailableError(
+        WIFSIGNALED(status) ? absl::StrCat("the copy of the process was ended by signal ", WTERMSIG(status))
+                            : std::string("the copy of the process could not write what it knows"));
+  }
+  bytes.erase(0, sizeof size);
+  return bytes;
+}
+
+}  // namespace plumbline::server
