@@ -339,13 +339,13 @@ bool RoutingAnalysis::by_ties() const {
 }
 
 bool RoutingAnalysis::drawn(double bits) const {
-  return NamesNoQueue(c.routing->config()) || own_refusal_bits >= (bits < kProofBits ? kDrawnBits : bits);
+  return NamesNoQueue(c.routing->config()) ||
+         own_refusal_bits >= (bits < kProofBits ? kDrawnBits : bits);
 }
 
 bool RoutingAnalysis::pairs_speak(double bits) const {
   return certificate.pair.found() && drawn(bits) &&
-         (pair_bits() >= bits ||
-          (certificate.raw_bits >= kProofBits && certificate.bits >= 1));
+         (pair_bits() >= bits || (certificate.raw_bits >= kProofBits && certificate.bits >= 1));
 }
 
 bool RoutingAnalysis::drawn_by_count() const {

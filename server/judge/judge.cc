@@ -132,9 +132,8 @@ void Judge::Decided() {
 void Judge::StopDeciding() {
   MutexLock lock(decisions_mutex_);
   deciding_ = false;
-  decisions_changed_.WaitFor(lock, kDrainTime, [this]() PLUMB_REQUIRES(decisions_mutex_) {
-    return decisions_ == 0;
-  });
+  decisions_changed_.WaitFor(lock, kDrainTime,
+                             [this]() PLUMB_REQUIRES(decisions_mutex_) { return decisions_ == 0; });
 }
 
 void Judge::Stop() {

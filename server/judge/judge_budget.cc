@@ -26,7 +26,8 @@ void Judge::KeepWithinBudget() {
 }
 
 void Judge::KeepWithin(Budget& budget) {
-  while (open_limit_ > 0 && !undecided_ && Deciding() && Held(budget) > open_limit_ + budget.promised_bytes) {
+  while (open_limit_ > 0 && !undecided_ && Deciding() &&
+         Held(budget) > open_limit_ + budget.promised_bytes) {
     const std::string run = WhoGivesWay(budget);
     const uint64_t over = Held(budget) - budget.promised_bytes - open_limit_ + open_limit_ / kSlack;
     const uint64_t bytes = std::min(CanGive(budget, run), over);

@@ -20,7 +20,7 @@ constexpr char kAhead[] = "ahead";  // runs that are further than the checkpoint
 constexpr std::chrono::seconds kFlushTime{10};
 // Runs that are judged just now are waited for so long; then they alone wait for the others.
 constexpr std::chrono::seconds kNobodyWaits{5};
-constexpr int kRest = 9;  // times what a checkpoint took, until the next one
+constexpr int kRest = 9;                       // times what a checkpoint took, until the next one
 constexpr std::chrono::minutes kCopyTime{10};  // beyond it a copy of the process hangs
 
 std::string Encode(std::map<std::string, uint64_t> ahead) {
@@ -116,8 +116,8 @@ absl::Status Judge::Restore(const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
-// By a copy of the process, since writing it down may take seconds; by this thread where there can be
-// no copy, at the end, and after a copy that failed. Nobody judges, so nobody has a lock of the
+// By a copy of the process, since writing it down may take seconds; by this thread where there can
+// be no copy, at the end, and after a copy that failed. Nobody judges, so nobody has a lock of the
 // engine; this thread takes the others that TakeCheckpoint needs, and the copy leaves them first.
 Checkpointer::Take Judge::CheckpointTaker() PLUMB_NO_THREAD_SAFETY_ANALYSIS {
   if (!copy_failed_.exchange(false) && !stopping()) {

@@ -33,10 +33,17 @@ bool WriteAll(int fd, const char* data, size_t size) {
   return true;
 }
 
+void CloseAll(unsigned first, unsigned last) {
+  if (first > last || close_range(first, last, 0) == 0) return;
+  rlimit files{};  // a kernel before 5.9
+  getrlimit(RLIMIT_NOFILE, &files);
+  for (unsigned fd = first; fd <= last && fd < files.rlim_cur; ++fd) close(static_cast<int>(fd));
+}
+
 // A socket that the copy kept open would still be bound when the process is gone.
 void CloseAllBut(int fd) {
-  if (fd > 3) close_range(3, static_cast<unsigned>(fd) - 1, 0);
-  close_range(static_cast<unsigned>(fd) + 1, ~0U, 0);
+  CloseAll(3, static_cast<unsigned>(fd) - 1);
+  CloseAll(static_cast<unsigned>(fd) + 1, ~0U);
 }
 
 void GoFirstWhereMemoryIsShort() {
@@ -109,7 +116,8 @@ absl::StatusOr<std::string> ProcessCopy::Read(std::chrono::nanoseconds patience)
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd readable{pipe_, POLLIN, 0};
-    const int ready = left <= 0 ? 0 : poll(&readable, 1, static_cast<int>(std::min<int64_t>(left, 60'000)));
+    const int ready =
+        left <= 0 ? 0 : poll(&readable, 1, static_cast<int>(std::min<int64_t>(left, 60'000)));
     if (ready == 0 && left <= 0) {
       End();
       return absl::UnavailableError("the copy of the process took too long");
@@ -123,12 +131,13 @@ absl::StatusOr<std::string> ProcessCopy::Read(std::chrono::nanoseconds patience)
   }
   const int status = Wait();
   uint64_t size = 0;
-  const bool whole = bytes.size() >= sizeof size &&
-                     (std::memcpy(&size, bytes.data(), sizeof size), size == bytes.size() - sizeof size);
+  const bool whole = bytes.size() >= sizeof size && (std::memcpy(&size, bytes.data(), sizeof size),
+                                                     size == bytes.size() - sizeof size);
   if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     return absl::UnavailableError(
-        WIFSIGNALED(status) ? absl::StrCat("the copy of the process was ended by signal ", WTERMSIG(status))
-                            : std::string("the copy of the process could not write what it knows"));
+        WIFSIGNALED(status)
+            ? absl::StrCat("the copy of the process was ended by signal ", WTERMSIG(status))
+            : std::string("the copy of the process could not write what it knows"));
   }
   bytes.erase(0, sizeof size);
   return bytes;

@@ -1,6 +1,7 @@
-// A copy of this process (fork), which writes down what the process knows while the process goes on.
-// What the copy sees does not change any more: the kernel copies each page that one of the two writes
-// to. Starting it takes some milliseconds for each GiB of memory, however much is to be written.
+// A copy of this process (fork), which writes down what the process knows while the process goes
+// on. What the copy sees does not change any more: the kernel copies each page that one of the two
+// writes to. Starting it takes some milliseconds for each GiB of memory, however much is to be
+// written.
 #pragma once
 
 #include <sys/types.h>
@@ -18,10 +19,10 @@ namespace plumbline::server {
 // Not thread-safe, but may be read and destroyed by another thread than the one that started it.
 class ProcessCopy {
  public:
-  // Runs `make` in the copy, whose only thread is the calling one's. So `make` must take no lock that
-  // another thread may hold at this moment (malloc's apart), and must neither log nor call gRPC. The
-  // copy has no file of the process open, is of low priority, and the first to go where memory is
-  // short. Unavailable: there can be none, the reason in it.
+  // Runs `make` in the copy, whose only thread is the calling one's. So `make` must take no lock
+  // that another thread may hold at this moment (malloc's apart), and must neither log nor call
+  // gRPC. The copy has no file of the process open, is of low priority, and the first to go where
+  // memory is short. Unavailable: there can be none, the reason in it.
   static absl::StatusOr<std::unique_ptr<ProcessCopy>> Start(
       const std::function<std::string()>& make);
   ~ProcessCopy();  // ends it

@@ -56,8 +56,15 @@ bool RefusesBesides(const std::string& family) {
          family == "patches dropped by a grid, then a queue";
 }
 
+// Depend on the batch through what they keep of it beside any capacity. Where that changed nothing
+// in the recorded call, every token went where its own scores sent it: the page names it among what
+// the rule cannot see.
+bool DependsBesides(const std::string& family) {
+  return family == "a controller of biases" || family == "a window increased and halved";
+}
+
 struct Tally {
-  int64_t recordings = 0, innocent = 0, proofs = 0, hints = 0, known = 0, guilty = 0, found = 0;
+  int64_t recordings = 0, proofs = 0, hints = 0, known = 0, guilty = 0, found = 0, unseen = 0;
 };
 
 void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds, Tally* all) {
@@ -84,7 +91,10 @@ void JudgeFamily(const Family& family, const Recorder& recorder, uint64_t seeds,
     const bool assumed =
         verdict.assumptions_size() > 0 && verdict.assumptions(0).find("no capacity") == 0;
     if (verdict.kind() == v1::Verdict::KIND_PASS && !assumed) {
-      EXPECT_FALSE(depends) << family.name << " seed " << seed << ": " << verdict.reason();
+      const bool unseen = depends && DependsBesides(family.name) && Refused(rows, call) == 0;
+      all->unseen += unseen;
+      EXPECT_TRUE(!depends || unseen)
+          << family.name << " seed " << seed << ": " << verdict.reason();
     }
     if (!recorder.facts || !refuses || !depends || RefusesBesides(family.name)) continue;
     ++all->guilty;
@@ -102,8 +112,9 @@ Tally JudgeAll(const std::vector<Family>& families, const Recorder& recorder, ui
   std::cout << families.size() << " families, " << all.recordings << " recordings, " << all.proofs
             << " proofs and " << all.hints << " hints of what does not depend on the batch ("
             << all.known << " known); " << all.guilty << " that refuse do, " << all.found
-            << " found\n";
+            << " found, " << all.unseen << " pass that depend beside a capacity\n";
   EXPECT_EQ(all.proofs, 0);
+  EXPECT_LE(static_cast<double>(all.unseen), 1 + 0.001 * static_cast<double>(all.recordings));
   EXPECT_LE(static_cast<double>(all.hints), 2 + 0.005 * static_cast<double>(all.recordings));
   return all;
 }

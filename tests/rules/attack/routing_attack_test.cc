@@ -84,10 +84,11 @@ TEST(RoutingAttack, NoCleanRouterIsProvedGuiltyWhoseFactsAreRecorded) {
   EXPECT_LE(static_cast<double>(all.hints), 0.005 * static_cast<double>(all.recordings));
 }
 
-// A number of places where there is none, or another; another policy's name.
+// A number of places where there is none, or another; another policy's name. A hint is what such a
+// name asks for where experts refuse at random before they are full: twice as many are allowed.
 TEST(RoutingAttack, NoCleanRouterIsProvedGuiltyByFieldsThatAreWrong) {
   const Judged all = JudgeClean({.misdeclare = true}, Seeds(2, 30));
-  EXPECT_LE(static_cast<double>(all.hints), 1 + 0.005 * static_cast<double>(all.recordings));
+  EXPECT_LE(static_cast<double>(all.hints), 1 + 0.01 * static_cast<double>(all.recordings));
 }
 
 // However it was recorded, a router that looks ahead passes only where nothing was refused and no

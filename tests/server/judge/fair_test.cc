@@ -225,22 +225,20 @@ TEST_P(FairTimes, FromAcknowledgedToFound) {
   stop = true;
   for (std::thread& thread : hostile) thread.join();
   std::sort(took.begin(), took.end());
-  std::printf("%d x %s, a checkpoint each %s s: found after %.3f s in the middle, %.3f s the slowest "
-              "of %zu\n",
-              kind.runs, kind.name, kind.checkpoint_seconds, took[took.size() / 2], took.back(),
-              took.size());
+  std::printf(
+      "%d x %s, a checkpoint each %s s: found after %.3f s in the middle, %.3f s the slowest "
+      "of %zu\n",
+      kind.runs, kind.name, kind.checkpoint_seconds, took[took.size() / 2], took.back(),
+      took.size());
   EXPECT_LT(took.back(), 0.2);
 }
 
 // It measures, and asserts by the clock: the long form alone has any.
 std::vector<Kind> KindsToTime() {
   if (!Long()) return {};
-  return {{"nothing", Routers, 0},
-          {"routers", Routers, 1},
-          {"scalars", Scalars, 1},
-          {"routers", Routers, 3},
-          {"routers", Routers, 1, "0.05"},
-          {"routers", Routers, 3, "0.05"}};
+  return {{"nothing", Routers, 0},         {"routers", Routers, 1},
+          {"scalars", Scalars, 1},         {"routers", Routers, 3},
+          {"routers", Routers, 1, "0.05"}, {"routers", Routers, 3, "0.05"}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FairTimes, testing::ValuesIn(KindsToTime()));
