@@ -20,20 +20,6 @@ inline double E2M1Value(uint8_t code) {
   return (code & 8) != 0 ? -magnitude : magnitude;
 }
 
-// The code of the nearest value, ties to even; beyond 6 (and for infinities): 6. Of NaN: 0, as it
-// has no other.
-inline uint8_t E2M1Code(double x) {
-  if (std::isnan(x)) return 0;
-  const double a = std::fabs(x);
-  // Midpoints between neighbours; a tie goes to the even code.
-  constexpr double kMidpoints[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
-  uint8_t code = 0;
-  for (uint8_t i = 0; i < 7; ++i) {
-    if (a > kMidpoints[i] || (a == kMidpoints[i] && i % 2 == 1)) code = static_cast<uint8_t>(i + 1);
-  }
-  return static_cast<uint8_t>(code | (std::signbit(x) ? 8 : 0));
-}
-
 // e8m0: 2^(code - 127); 255 is NaN. No sign, no zero.
 inline double E8M0Value(uint8_t code) {
   return code == 255 ? std::numeric_limits<double>::quiet_NaN() : PowerOfTwo(code - 127);

@@ -1,10 +1,9 @@
 // The way from the trainer's threads to the drain thread: one bounded ring of byte records.
 //
-// base/ring_buffer.h holds slots of one size; router calls differ by six orders of magnitude, so
-// here a record takes the bytes it needs. The agent has one in ordinary memory, for what the host
-// hands over, and one a GPU in pinned memory, that the GPU writes into. Records come out in the
-// order in which they were reserved. Any number of producers, one consumer, no lock, nothing
-// allocated after construction.
+// Router calls differ in size by six orders of magnitude, so a record takes the bytes it needs. The
+// agent has one in ordinary memory, for what the host hands over, and one a GPU in pinned memory,
+// that the GPU writes into. Records come out in the order in which they were reserved. Any number
+// of producers, one consumer, no lock, nothing allocated after construction.
 #pragma once
 
 #include <atomic>

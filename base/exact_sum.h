@@ -25,7 +25,6 @@ class ExactSum {
   void Subtract(const ExactSum& other);
   void Clear() { *this = ExactSum(); }
 
-  bool IsZero() const { return Sign() == 0; }
   int Sign() const;  // -1, 0, 1
 
   // The sum divided by `divisor` > 0 and rounded once into `t`; never rounded twice, whatever the

@@ -1,5 +1,7 @@
 #include "rules/catalogue.h"
 
+#include <algorithm>
+
 #include "base/near_word.h"
 
 namespace plumbline::rules {
@@ -9,20 +11,31 @@ constexpr v1::Level kNote = v1::LEVEL_NOTE;
 constexpr v1::Level kWarning = v1::LEVEL_WARNING;
 constexpr v1::Level kError = v1::LEVEL_ERROR;
 
-CatalogueEntry Planned(const RuleInfo* info) { return {info, nullptr}; }
-
 std::vector<CatalogueEntry> Build() {
   std::vector<CatalogueEntry> list;
 #define PLUMB_RULE(id, symbol) list.push_back(symbol());
-#define PLUMB_PLANNED(id, level, title)                                                \
-  {                                                                                    \
-    static const RuleInfo info = {id, title, level, RuleStatus::kPlanned, "", "", {}}; \
-    list.push_back(Planned(&info));                                                    \
-  }
+#define PLUMB_PLANNED(id, level, title)
 #include "rules/rule_list.inc"
 #undef PLUMB_RULE
 #undef PLUMB_PLANNED
   return list;
+}
+
+std::vector<PlannedRule> Plans() {
+  return {
+#define PLUMB_RULE(id, symbol)
+#define PLUMB_PLANNED(id, level, title) {id, level, title},
+#include "rules/rule_list.inc"
+#undef PLUMB_RULE
+#undef PLUMB_PLANNED
+  };
+}
+
+std::vector<std::string_view> KnownIds() {
+  std::vector<std::string_view> ids;
+  for (const CatalogueEntry& entry : Catalogue()) ids.emplace_back(entry.info->id);
+  for (const PlannedRule& rule : PlannedRules()) ids.emplace_back(rule.id);
+  return ids;
 }
 
 }  // namespace
@@ -32,6 +45,11 @@ const std::vector<CatalogueEntry>& Catalogue() {
   return *catalogue;
 }
 
+const std::vector<PlannedRule>& PlannedRules() {
+  static const auto* const plans = new std::vector<PlannedRule>(Plans());
+  return *plans;
+}
+
 const CatalogueEntry* FindRule(std::string_view id) {
   for (const CatalogueEntry& entry : Catalogue()) {
     if (id == entry.info->id) return &entry;
@@ -39,11 +57,23 @@ const CatalogueEntry* FindRule(std::string_view id) {
   return nullptr;
 }
 
+const PlannedRule* FindPlannedRule(std::string_view id) {
+  for (const PlannedRule& rule : PlannedRules()) {
+    if (id == rule.id) return &rule;
+  }
+  return nullptr;
+}
+
+bool SomeRuleMatches(std::string_view glob) {
+  const std::vector<std::string_view> ids = KnownIds();
+  return std::any_of(ids.begin(), ids.end(),
+                     [&](std::string_view id) { return GlobMatch(glob, id); });
+}
+
 std::string_view NearestRule(std::string_view id) {
   std::string_view best;
   size_t least = std::string_view::npos;
-  for (const CatalogueEntry& entry : Catalogue()) {
-    const std::string_view known = entry.info->id;
+  for (const std::string_view known : KnownIds()) {
     // People leave the group away: compare with the bare name too.
     for (const std::string_view name : {known, known.substr(known.find('/') + 1)}) {
       const size_t distance = EditDistance(id, name);

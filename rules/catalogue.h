@@ -1,4 +1,4 @@
-// Every rule id the product knows, built or planned, from rules/rule_list.inc.
+// The rules there are, and those that are planned, from rules/rule_list.inc.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,29 @@ namespace plumbline::rules {
 
 struct CatalogueEntry {
   const RuleInfo* info = nullptr;
-  std::unique_ptr<Rule> (*make)(const Options&) = nullptr;  // nullptr while planned
+  std::unique_ptr<Rule> (*make)(const Options&) = nullptr;
 };
 
-// In the order of rule_list.inc. Static storage, immutable, thread-safe.
+// A rule that this version does not have, but whose id is taken.
+struct PlannedRule {
+  const char* id;
+  v1::Level level;  // the highest it may reach
+  const char* title;
+};
+
+// Both in the order of rule_list.inc. Static storage, immutable, thread-safe.
 const std::vector<CatalogueEntry>& Catalogue();
+const std::vector<PlannedRule>& PlannedRules();
 
 // nullptr when there is no such rule.
 const CatalogueEntry* FindRule(std::string_view id);
+const PlannedRule* FindPlannedRule(std::string_view id);
 
-// The known id that is likely meant, with or without its group; empty when none is near.
+// Does the glob match a rule, or a planned one?
+bool SomeRuleMatches(std::string_view glob);
+
+// The known id, planned or not, that is likely meant, with or without its group; empty when none is
+// near.
 std::string_view NearestRule(std::string_view id);
 
 // Shell glob over ids: '*' any run of characters, '?' one. "causality/*", "*leak*".

@@ -17,16 +17,16 @@
 
 namespace plumbline::rules {
 
-enum class RuleStatus { kPlanned, kBuilt };
-
 struct RuleInfo {
   const char* id;     // "group/name", fixed by the contract
   const char* title;  // one line
   v1::Level level;    // the highest level it may reach
-  RuleStatus status;
-  const char* since;  // tool version that first had it; "" while planned
-  const char* page;   // Markdown: the rule's manual page, from its own file; "" while planned
+  const char* since;  // tool version that first had it
+  const char* page;   // Markdown: the rule's manual page, from its own file
   std::span<const OptionInfo> options;
+  // Its part of the run's false-alarm budget (statistics/alpha_shares.h): of a rule whose tests may
+  // be looked at for ever. All parts together are at most 1; what nobody has is kept for later.
+  double alpha_weight = 0;
 
   std::string_view group() const {
     return std::string_view(id).substr(0, std::string_view(id).find('/'));

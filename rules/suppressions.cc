@@ -20,23 +20,20 @@ bool Fits(const std::string& glob, const std::string& text) {
 
 v1::Verdict Make(const Suppression& s, const char* cause, const std::string& title,
                  const std::string& explanation, const char* fix) {
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  verdict.mutable_site()->set_layer(s.rule);
-  verdict.mutable_site()->set_op(s.Words());
-  v1::Finding& finding = *verdict.mutable_finding();
-  finding.set_level(v1::LEVEL_WARNING);
-  finding.set_strength(v1::STRENGTH_PROVED);
-  finding.mutable_cause()->set_id(cause);
-  finding.mutable_cause()->set_confidence(1);
-  finding.set_title(title);
-  finding.set_explanation(explanation);
-  finding.set_fix(fix);
-  Put(*finding.mutable_witness(), "rule", s.rule);
-  Put(*finding.mutable_witness(), "reason", s.reason);
-  Put(*finding.mutable_witness(), "expires", DateText(s.expires));
-  Put(*finding.mutable_witness(), "line", static_cast<double>(s.line));
-  return verdict;
+  FindingBuilder found;
+  found.verdict().mutable_site()->set_layer(s.rule);
+  found.verdict().mutable_site()->set_op(s.Words());
+  found.Level(v1::LEVEL_WARNING)
+      .Strength(v1::STRENGTH_PROVED)
+      .Cause(cause, 1)
+      .Title(title)
+      .Explain(explanation)
+      .Fix(fix)
+      .Witness("rule", s.rule)
+      .Witness("reason", s.reason)
+      .Witness("expires", DateText(s.expires))
+      .Witness("line", static_cast<double>(s.line));
+  return found.Take();
 }
 
 }  // namespace

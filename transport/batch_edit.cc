@@ -73,32 +73,34 @@ void CountLost(const v1::SeriesRows& rows, const v1::SeriesSet* set, std::string
   }
 }
 
+// What of a message is its sample: its field of that name, but for two.
 template <typename Message>
-void DropSampleOf(Message* message, const std::string& reason) {
-  message->clear_sample();
-  message->set_no_sample_reason(reason);
+bool HasSampleOf(const Message& message) {
+  return message.has_sample();
 }
+bool HasSampleOf(const v1::Logits& logits) {
+  return logits.rows_size() > 0 || logits.worst_size() > 0;
+}
+bool HasSampleOf(const v1::Logprobs& logprobs) { return logprobs.sequences_size() > 0; }
+
+template <typename Message>
+void ClearSampleOf(Message* message) {
+  message->clear_sample();
+}
+void ClearSampleOf(v1::Logits* logits) {
+  logits->clear_rows();
+  logits->clear_worst();
+}
+void ClearSampleOf(v1::Logprobs* logprobs) { logprobs->clear_sequences(); }
 
 // Of an item that has one.
 void DropSample(v1::Evidence* e, const std::string& reason) {
   switch (e->what_case()) {
-    case v1::Evidence::kRouting:
-      return DropSampleOf(e->mutable_routing(), reason);
-    case v1::Evidence::kTensor:
-      return DropSampleOf(e->mutable_tensor(), reason);
-    case v1::Evidence::kReduction:
-      return DropSampleOf(e->mutable_reduction(), reason);
-    case v1::Evidence::kUpdate:
-      return DropSampleOf(e->mutable_update(), reason);
-    case v1::Evidence::kMatmul:
-      return DropSampleOf(e->mutable_matmul(), reason);
-    case v1::Evidence::kLogits:
-      e->mutable_logits()->clear_rows();
-      e->mutable_logits()->clear_worst();
-      return e->mutable_logits()->set_no_sample_reason(reason);
-    case v1::Evidence::kLogprobs:
-      e->mutable_logprobs()->clear_sequences();
-      return e->mutable_logprobs()->set_no_sample_reason(reason);
+#define PLUMB_KIND(Name, NAME, name, number, op) \
+  case v1::Evidence::k##Name:                    \
+    ClearSampleOf(e->mutable_##name());          \
+    return e->mutable_##name()->set_no_sample_reason(reason);
+#include "proto/evidence_kinds.inc"
     default:
       return;
   }
@@ -120,9 +122,14 @@ int64_t FirstStep(const v1::Batch& batch) {
 }  // namespace
 
 bool HasSample(const v1::Evidence& e) {
-  return e.routing().has_sample() || e.tensor().has_sample() || e.reduction().has_sample() ||
-         e.update().has_sample() || e.matmul().has_sample() || e.logprobs().sequences_size() > 0 ||
-         e.logits().rows_size() > 0 || e.logits().worst_size() > 0;
+  switch (e.what_case()) {
+#define PLUMB_KIND(Name, NAME, name, number, op) \
+  case v1::Evidence::k##Name:                    \
+    return HasSampleOf(e.name());
+#include "proto/evidence_kinds.inc"
+    default:
+      return false;
+  }
 }
 
 SealedBatch Seal(const v1::Batch& batch) {

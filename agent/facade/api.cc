@@ -186,20 +186,10 @@ plumbline_status_t BeginStep(Run* run, int64_t step) {
 // The op of a site that names none; nullptr: no kind of ours.
 const char* DefaultOp(int32_t kind) {
   switch (kind) {
-    case PLUMBLINE_KIND_ROUTING:
-      return "routing";
-    case PLUMBLINE_KIND_TENSOR:
-      return "tensor";
-    case PLUMBLINE_KIND_REDUCTION:
-      return "sum";
-    case PLUMBLINE_KIND_UPDATE:
-      return "update";
-    case PLUMBLINE_KIND_MATMUL:
-      return "matmul";
-    case PLUMBLINE_KIND_LOGITS:
-      return "logits";
-    case PLUMBLINE_KIND_LOGPROBS:
-      return "logprobs";
+#define PLUMB_KIND(Name, NAME, name, number, op) \
+  case PLUMBLINE_KIND_##NAME:                    \
+    return op;
+#include "proto/evidence_kinds.inc"
     default:
       return nullptr;
   }

@@ -149,54 +149,14 @@ using namespace plumbline::facade;
 
 extern "C" {
 
-plumbline_status_t plumbline_observe_routing(plumbline_site_t* site,
-                                             const plumbline_routing_t* routing) {
-  static const plumbline_routing_t kDefaults = PLUMBLINE_ROUTING_INIT;
-  return Observe(site, PLUMBLINE_KIND_ROUTING, "observe_routing", routing, kDefaults,
-                 &plumbline_agent_table_t::observe_routing);
-}
-
-plumbline_status_t plumbline_observe_tensor(plumbline_site_t* site,
-                                            const plumbline_tensor_t* tensor) {
-  static const plumbline_tensor_t kDefaults = PLUMBLINE_TENSOR_INIT;
-  return Observe(site, PLUMBLINE_KIND_TENSOR, "observe_tensor", tensor, kDefaults,
-                 &plumbline_agent_table_t::observe_tensor);
-}
-
-plumbline_status_t plumbline_observe_reduction(plumbline_site_t* site,
-                                               const plumbline_reduction_t* reduction) {
-  static const plumbline_reduction_t kDefaults = PLUMBLINE_REDUCTION_INIT;
-  return Observe(site, PLUMBLINE_KIND_REDUCTION, "observe_reduction", reduction, kDefaults,
-                 &plumbline_agent_table_t::observe_reduction);
-}
-
-plumbline_status_t plumbline_observe_update(plumbline_site_t* site,
-                                            const plumbline_update_t* update) {
-  static const plumbline_update_t kDefaults = PLUMBLINE_UPDATE_INIT;
-  return Observe(site, PLUMBLINE_KIND_UPDATE, "observe_update", update, kDefaults,
-                 &plumbline_agent_table_t::observe_update);
-}
-
-plumbline_status_t plumbline_observe_matmul(plumbline_site_t* site,
-                                            const plumbline_matmul_t* matmul) {
-  static const plumbline_matmul_t kDefaults = PLUMBLINE_MATMUL_INIT;
-  return Observe(site, PLUMBLINE_KIND_MATMUL, "observe_matmul", matmul, kDefaults,
-                 &plumbline_agent_table_t::observe_matmul);
-}
-
-plumbline_status_t plumbline_observe_logits(plumbline_site_t* site,
-                                            const plumbline_logits_t* logits) {
-  static const plumbline_logits_t kDefaults = PLUMBLINE_LOGITS_INIT;
-  return Observe(site, PLUMBLINE_KIND_LOGITS, "observe_logits", logits, kDefaults,
-                 &plumbline_agent_table_t::observe_logits);
-}
-
-plumbline_status_t plumbline_observe_logprobs(plumbline_site_t* site,
-                                              const plumbline_logprobs_t* logprobs) {
-  static const plumbline_logprobs_t kDefaults = PLUMBLINE_LOGPROBS_INIT;
-  return Observe(site, PLUMBLINE_KIND_LOGPROBS, "observe_logprobs", logprobs, kDefaults,
-                 &plumbline_agent_table_t::observe_logprobs);
-}
+#define PLUMB_KIND(Name, NAME, name, number, op)                                    \
+  plumbline_status_t plumbline_observe_##name(plumbline_site_t* site,               \
+                                              const plumbline_##name##_t* given) {  \
+    static const plumbline_##name##_t kDefaults = PLUMBLINE_##NAME##_INIT;          \
+    return Observe(site, PLUMBLINE_KIND_##NAME, "observe_" #name, given, kDefaults, \
+                   &plumbline_agent_table_t::observe_##name);                       \
+  }
+#include "proto/evidence_kinds.inc"
 
 plumbline_status_t plumbline_sample_indices(plumbline_site_t* site, uint64_t count, uint64_t* out,
                                             uint32_t capacity, uint32_t* n) {

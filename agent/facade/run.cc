@@ -115,18 +115,10 @@ void SetAllDue(Run* run, uint64_t next_due) {
 
 bool AgentKnows(const Run* run, int32_t kind) {
   switch (kind) {
-    case PLUMBLINE_KIND_TENSOR:
-      return PLUMBLINE_AGENT_HAS(run->agent, observe_tensor);
-    case PLUMBLINE_KIND_REDUCTION:
-      return PLUMBLINE_AGENT_HAS(run->agent, observe_reduction);
-    case PLUMBLINE_KIND_UPDATE:
-      return PLUMBLINE_AGENT_HAS(run->agent, observe_update);
-    case PLUMBLINE_KIND_MATMUL:
-      return PLUMBLINE_AGENT_HAS(run->agent, observe_matmul);
-    case PLUMBLINE_KIND_LOGITS:
-      return PLUMBLINE_AGENT_HAS(run->agent, observe_logits);
-    case PLUMBLINE_KIND_LOGPROBS:
-      return PLUMBLINE_AGENT_HAS(run->agent, observe_logprobs);
+#define PLUMB_KIND(Name, NAME, name, number, op) \
+  case PLUMBLINE_KIND_##NAME:                    \
+    return PLUMBLINE_AGENT_HAS(run->agent, observe_##name);
+#include "proto/evidence_kinds.inc"
     default:
       return true;
   }

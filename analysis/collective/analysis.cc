@@ -54,8 +54,7 @@ std::vector<uint32_t> ReductionAnalysis::ranks() const {
 }
 
 std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const SiteStep& step) {
-  std::shared_ptr<const void>& slot = (*step.shared)["reduction-analyses"];
-  if (slot == nullptr) {
+  const auto analyse = [&] {
     auto shared = std::make_shared<Shared>();
     shared->joined = JoinReductions(step);
     int replays = 0;
@@ -64,9 +63,9 @@ std::vector<std::shared_ptr<const ReductionAnalysis>> AnalyseReductions(const Si
       shared->list.push_back(Analyse(joined, replays < kMostReplays));
       if (shared->list.back()->replayed) ++replays;
     }
-    slot = shared;
-  }
-  return static_cast<const Shared*>(slot.get())->list;
+    return shared;
+  };
+  return step.cache.Get<const Shared>(analyse)->list;
 }
 
 }  // namespace plumbline::rules

@@ -45,38 +45,33 @@ v1::Verdict BrokenFinding(const ReductionAnalysis& a) {
   const uint32_t rank = by_rank ? bound.ranks.front().rank : a.c.output_rank;
   // Nobody said that these are plain sums, and many are not: it may be a compression.
   const bool doubtful = !by_rank && 4 * bound.beyond > bound.compared && !IsPlainSum(a.c.algorithm);
-  v1::Verdict verdict = MakeFinding(
-      {.level = doubtful ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
-       .strength = v1::STRENGTH_BOUNDED,
-       .title = by_rank ? BrokenRanksTitle(bound)
-                        : "results of a collective are not the sums of its inputs",
-       .explanation = BrokenText(a, worst, rank, by_rank),
-       .cause = by_rank ? "reduction-result" : "not-the-sum",
-       .measured = "error",
-       .value = std::fabs(worst.y - worst.exact),
-       .unit = "absolute",
-       .threshold = worst.bound,
-       .threshold_source = absl::StrFormat(
-           "(N + 4) 2^%d sum|x| and an ulp: the most that additions in any order are off",
-           (bound.nearest ? 0 : 1) - bound.precision),
-       .fix = doubtful ? "Where the values travel compressed, declare it (algorithm powersgd, "
-                         "one-bit, top-k, int8-scaled, fp8-scaled). Else see what writes to the "
-                         "buffer beside the collective (a missing stream synchronisation)."
-                       : "Test that rank's memory and links (dcgmi diag -r 3, ECC and NVLink "
-                         "counters), and look at what else writes to the buffer: a kernel that "
-                         "runs beside the collective, a missing stream synchronisation.",
-       .confidence = doubtful ? 0.5 : 0.9});
-  v1::Finding& f = *verdict.mutable_finding();
-  f.set_sample_size(static_cast<uint64_t>(bound.compared));
-  google::protobuf::Struct& w = *f.mutable_witness();
+  FindingBuilder found(doubtful ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_BOUNDED);
+  found
+      .Title(by_rank ? BrokenRanksTitle(bound)
+                     : "results of a collective are not the sums of its inputs")
+      .Explain(BrokenText(a, worst, rank, by_rank))
+      .Cause(by_rank ? "reduction-result" : "not-the-sum", doubtful ? 0.5 : 0.9)
+      .Measured("error", std::fabs(worst.y - worst.exact), "absolute")
+      .Threshold(worst.bound,
+                 absl::StrFormat(
+                     "(N + 4) 2^%d sum|x| and an ulp: the most that additions in any order are off",
+                     (bound.nearest ? 0 : 1) - bound.precision))
+      .Fix(doubtful ? "Where the values travel compressed, declare it (algorithm powersgd, "
+                      "one-bit, top-k, int8-scaled, fp8-scaled). Else see what writes to the "
+                      "buffer beside the collective (a missing stream synchronisation)."
+                    : "Test that rank's memory and links (dcgmi diag -r 3, ECC and NVLink "
+                      "counters), and look at what else writes to the buffer: a kernel that "
+                      "runs beside the collective, a missing stream synchronisation.")
+      .Samples(static_cast<uint64_t>(bound.compared));
+  google::protobuf::Struct& w = *found.finding().mutable_witness();
   Put(w, "element", static_cast<double>(a.c.offsets[static_cast<size_t>(worst.sample)]));
   Put(w, "rank", rank);
   Put(w, "result", worst.y);
   Put(w, "exact", worst.exact);
   Put(w, "bound", worst.bound);
-  for (const BoundedRank& r : bound.ranks) verdict.mutable_site()->add_ranks(r.rank);
-  AddBoundAssumptions(a, by_rank, verdict);
-  return verdict;
+  for (const BoundedRank& r : bound.ranks) found.verdict().mutable_site()->add_ranks(r.rank);
+  AddBoundAssumptions(a, by_rank, found.verdict());
+  return found.Take();
 }
 
 }  // namespace

@@ -12,38 +12,35 @@ namespace {
 v1::Verdict Lossy(const CompressionDrift& drift, const std::string& algorithm) {
   const CompressionDrift::Share& share = *drift.measured();
   const bool less = share.mean < 0;
-  v1::Verdict verdict = MakeFinding(
-      {.level = CompressionLevel(drift),
-       .strength = v1::STRENGTH_STATISTICAL,
-       .title = absl::StrFormat("%s %s %.0f %% of the gradient over steps", algorithm,
-                                less ? "loses" : "adds", 100 * std::fabs(share.mean)),
-       .explanation = absl::StrFormat(
-           "Of the part of the gradient that %d steps have in common, %s hands over %.0f %% too %s "
-           "in each stretch of %d steps (at least %.0f %%): it is not late but %s. With error "
-           "feedback what one step leaves out comes with the next.",
-           share.steps, algorithm, 100 * std::fabs(share.mean), less ? "little" : "much",
-           share.steps / 4, 100 * std::fabs(share.nearest), less ? "lost" : "not there"),
-       .cause = less ? "no-error-feedback" : "compression-scale",
-       .measured = "part of the persistent gradient that is handed over beyond what it is",
-       .value = share.mean,
-       .unit = "share",
-       .threshold =
-           std::fabs(share.nearest) >= kCompressionError ? kCompressionError : kCompressionWarning,
-       .threshold_source = "warning from a tenth of what persists, error from half",
-       .fix = "Turn error feedback on: PyTorch PowerSGDState(use_error_feedback=True, "
-              "warm_start=True), Horovod and DeepSpeed 1-bit optimizers keep it by default (do not "
-              "reset their buffers at checkpoints); or reduce uncompressed.",
-       .confidence = 0.9});
-  v1::Finding& f = *verdict.mutable_finding();
-  f.set_sample_size(drift.elements());
-  f.mutable_false_alarm()->set_kind("probability");
-  f.mutable_false_alarm()->set_value(1e-6);
-  f.add_assumptions(
-      "the elements' errors are independent; intervals are 4.9 standard errors in each of three "
-      "stretches of steps");
-  f.add_assumptions("the steps recorded are like those between them");
-  verdict.mutable_assumptions()->CopyFrom(f.assumptions());
-  return verdict;
+  FindingBuilder found(CompressionLevel(drift), v1::STRENGTH_STATISTICAL);
+  found
+      .Title(absl::StrFormat("%s %s %.0f %% of the gradient over steps", algorithm,
+                             less ? "loses" : "adds", 100 * std::fabs(share.mean)))
+      .Explain(absl::StrFormat(
+          "Of the part of the gradient that %d steps have in common, %s hands over %.0f %% too %s "
+          "in each stretch of %d steps (at least %.0f %%): it is not late but %s. With error "
+          "feedback what one step leaves out comes with the next.",
+          share.steps, algorithm, 100 * std::fabs(share.mean), less ? "little" : "much",
+          share.steps / 4, 100 * std::fabs(share.nearest), less ? "lost" : "not there"))
+      .Cause(less ? "no-error-feedback" : "compression-scale", 0.9)
+      .Measured("part of the persistent gradient that is handed over beyond what it is", share.mean,
+                "share")
+      .Threshold(
+          std::fabs(share.nearest) >= kCompressionError ? kCompressionError : kCompressionWarning,
+          "warning from a tenth of what persists, error from half")
+      .Fix(
+          "Turn error feedback on: PyTorch PowerSGDState(use_error_feedback=True, "
+          "warm_start=True), Horovod and DeepSpeed 1-bit optimizers keep it by default (do not "
+          "reset their buffers at checkpoints); or reduce uncompressed.")
+      .Samples(drift.elements())
+      .FalseAlarm("probability", 1e-6)
+      .Assume(
+          "the elements' errors are independent; intervals are 4.9 standard errors in each of "
+          "three "
+          "stretches of steps")
+      .Assume("the steps recorded are like those between them");
+  found.verdict().mutable_assumptions()->CopyFrom(found.finding().assumptions());
+  return found.Take();
 }
 
 }  // namespace

@@ -57,19 +57,14 @@ void DescribeDrift(const DriftStatistics& s, google::protobuf::Struct& details) 
 }
 
 v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftCause& cause,
-                         FindingText text, const DriftAlarm& alarm, uint64_t sample_size) {
-  text.strength = v1::STRENGTH_STATISTICAL;
-  text.cause = cause.id;
-  text.confidence = cause.confidence;
-  text.fix = cause.fix;
-  v1::Verdict verdict = MakeFinding(text);
-  v1::Finding& f = *verdict.mutable_finding();
-  f.mutable_false_alarm()->set_kind(alarm.kind);
-  f.mutable_false_alarm()->set_value(alarm.value);
-  f.set_sample_size(sample_size);
-  site.Place(verdict);
-  verdict.mutable_site()->set_step_first(step_first);
-  return verdict;
+                         FindingBuilder found, const DriftAlarm& alarm, uint64_t sample_size) {
+  found.Cause(cause.id, cause.confidence)
+      .Fix(cause.fix)
+      .FalseAlarm(alarm.kind, alarm.value)
+      .Samples(sample_size);
+  site.Place(found.verdict());
+  found.verdict().mutable_site()->set_step_first(step_first);
+  return found.Take();
 }
 
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict) {

@@ -22,14 +22,14 @@ std::string DriftContext(double k3);
 // slope and R^2 of the fits, strata of the mean square, and what is declared.
 void DescribeDrift(const DriftStatistics& statistics, google::protobuf::Struct& details);
 
-// A statistical finding at `site`, from `step_first` on; the text's cause, confidence and fix are
-// those of `cause`.
+// A statistical finding at `site`, from `step_first` on: what `found` says so far, with the cause
+// and fix of `cause`.
 struct DriftAlarm {
   const char* kind;  // "probability", "run-length", "measured"
   double value;
 };
 v1::Verdict DriftFinding(const DriftSite& site, int64_t step_first, const DriftCause& cause,
-                         FindingText text, const DriftAlarm& alarm, uint64_t sample_size);
+                         FindingBuilder found, const DriftAlarm& alarm, uint64_t sample_size);
 
 // What every drift verdict rests on; the second alone: of halves without a counterpart.
 void AssumeDrift(const DriftSite& site, v1::Verdict& verdict);

@@ -4,6 +4,8 @@
 // A confidence is the share of simulated runs so named that have that cause, of mixed causes at
 // several sizes (tests/rules/drift_calibration_test.cc holds each to it), rounded down; at most
 // 0.95, for the world holds causes that no simulation has.
+// Not in that simulation, which does not make their evidence, so reasoned only: kByThirdPass,
+// kByEngineItself and kByFlips.
 #pragma once
 
 #include <cstdint>

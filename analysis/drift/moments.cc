@@ -125,11 +125,6 @@ double DriftMoments::log_k3() const {
 
 double DriftMoments::k3() const { return std::exp(log_k3()); }
 
-double DriftMoments::log_mean_ratio() const {
-  if (count() == 0) return kNaN;
-  return ratio_.Log() - std::log(static_cast<double>(count()));
-}
-
 double DriftMoments::tail_share(size_t i) const {
   if (count() == 0) return kNaN;
   return static_cast<double>(above_[i] + below_[i]) / static_cast<double>(count());

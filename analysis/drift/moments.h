@@ -74,9 +74,8 @@ class DriftMoments {
   double mean_abs() const { return count() == 0 ? kNaN : abs_ / static_cast<double>(count()); }
   double k1() const { return -mean(); }
   double k2() const { return cell_.mean_square() / 2; }
-  double log_k3() const;          // of the mean; -infinity where all d are 0
-  double k3() const;              // infinity where a double cannot hold it
-  double log_mean_ratio() const;  // ln of the mean of rho
+  double log_k3() const;  // of the mean; -infinity where all d are 0
+  double k3() const;      // infinity where a double cannot hold it
   // Counts of tokens above and below, by kTails.
   const std::array<uint64_t, 4>& above() const { return above_; }
   const std::array<uint64_t, 4>& below() const { return below_; }

@@ -10,18 +10,20 @@
 namespace plumbline::rules {
 namespace {
 
-// A site's budget goes to its log-probabilities for the most part; rows of logits mostly have a
-// site of their own.
-constexpr double kLogprobsShare = .75;
 constexpr uint64_t kFewTokens = 1000;  // a test of fewer says nothing by its silence
 
 template <typename Site>
-void SplitAlpha(const DriftRun::Key& key, double share, Site* site) {
-  v1::Site at;
-  at.set_layer(key.first);
-  at.set_op(key.second);
-  site->record = RecordTest(share * AlphaOf("drift/record-invalid", at));
-  site->sampler = SamplerTest(share * AlphaOf("drift/sampler-mismatch", at));
+void BeginTests(double share, Site* site) {
+  site->record = RecordTest(share * kRecordAlphaWeight * kRunAlpha);
+  site->sampler = SamplerTest(share * kSamplerAlphaWeight * kRunAlpha);
+}
+
+bool HasTrainerHalf(const SiteStep& step) {
+  return std::any_of(step.items.begin(), step.items.end(), [](const Item& item) {
+    const auto& sequences = item.evidence->logprobs().sequences();
+    return std::any_of(sequences.begin(), sequences.end(),
+                       [](const auto& s) { return s.train().has_logprobs(); });
+  });
 }
 
 RecordOutcome OutcomeOf(const RecordTest& test, const DriftStatistics& s) {
@@ -46,9 +48,9 @@ SamplerOutcome OutcomeOf(const SamplerTest& test, bool last) {
 
 }  // namespace
 
-DriftSite::DriftSite(std::string layer_name, std::string op_name)
+DriftSite::DriftSite(std::string layer_name, std::string op_name, double share)
     : layer(std::move(layer_name)), op(std::move(op_name)) {
-  SplitAlpha({layer, op}, kLogprobsShare, this);
+  BeginTests(share, this);
 }
 
 void DriftSite::BeginStep(uint32_t attempt, int64_t step) {
@@ -116,14 +118,23 @@ void DriftSite::Persist(Archive& a) {
 }
 
 void DriftRun::Persist(Archive& a) {
-  a.Version(1);
-  a(join_, routing_, routed_, flipped_, finished_, sites_, logit_sites_);
+  a.Version(2, 2);
+  a(join_, routing_, routed_, flipped_, finished_, shares_, site_shares_, sites_, logit_sites_);
 }
 
 void DriftRun::Take(const SiteStep& step) {
   TakeRouting(routing_.Take(step));
+  NumberStream(step);
   Take(*join_.Take(step));
   TakeRows(step);
+}
+
+// When a site's halves meet depends on which role's steps close first; when the trainer first
+// speaks of it does not.
+void DriftRun::NumberStream(const SiteStep& step) {
+  const Key key{step.site.layer(), step.site.op()};
+  if (site_shares_.contains(key) || !HasTrainerHalf(step)) return;
+  site_shares_[key] = shares_.Next(step.role);
 }
 
 void DriftRun::TakeRouting(const std::vector<ComparedStep>& steps) {
@@ -154,7 +165,7 @@ void DriftRun::TakeRows(const SiteStep& step) {
     const auto [at, fresh] = logit_sites_.try_emplace(key);
     site = &at->second;
     if (fresh) {
-      SplitAlpha(key, 1 - kLogprobsShare, site);
+      BeginTests(shares_.Next(step.role), site);
       site->step_first = site->step_last = step.step;
     }
     site->step_first = std::min(site->step_first, step.step);
@@ -183,7 +194,8 @@ void DriftRun::Take(const std::vector<RolloutBatch>& batches) {
   for (const RolloutBatch& batch : batches) {
     const Key key{batch.layer, batch.op};
     touched_.insert(key);
-    DriftSite& site = sites_.try_emplace(key, batch.layer, batch.op).first->second;
+    const double share = site_shares_[key];
+    DriftSite& site = sites_.try_emplace(key, batch.layer, batch.op, share).first->second;
     site.BeginStep(batch.attempt, batch.step);
     site.ranks.insert(batch.ranks.begin(), batch.ranks.end());
     site.unmatched += batch.unmatched;
@@ -197,13 +209,10 @@ void DriftRun::Take(const std::vector<RolloutBatch>& batches) {
 void SharedDriftRun::Persist(Archive& a) { a(run_); }
 
 DriftRun& SharedDriftRun::Take(const SiteStep& step) {
-  std::shared_ptr<const void>& slot = (*step.shared)["drift-run"];
-  if (slot == nullptr) {
+  run_ = step.cache.Get<DriftRun>([&] {
     run_->Take(step);
-    slot = run_;
-  } else {
-    run_ = std::const_pointer_cast<DriftRun>(std::static_pointer_cast<const DriftRun>(slot));
-  }
+    return run_;
+  });
   return *run_;
 }
 

@@ -1,7 +1,7 @@
 // A run's sampled sequences, joined and measured once for all the drift rules.
 //
 // Each rule owns a SharedDriftRun and gives it every step. The first rule to do so does the work
-// and leaves the object in SiteStep::shared; the others adopt it. So all rules of an engine read
+// and leaves the object in SiteStep::cache; the others adopt it. So all rules of an engine read
 // one object, and a rule that runs alone has its own with the same content. Single-threaded, as
 // rules are.
 #pragma once
@@ -19,9 +19,15 @@
 #include "analysis/frame/frame.h"
 #include "analysis/rollout/rollout.h"
 #include "analysis/routing/train_infer/train_infer.h"
+#include "analysis/statistics/statistics.h"
 #include "base/archive.h"
 
 namespace plumbline::rules {
+
+// The parts of the run's false-alarm budget that the two tests have (RuleInfo::alpha_weight of the
+// rules that tell their alarms).
+inline constexpr double kRecordAlphaWeight = 1.0 / 16;
+inline constexpr double kSamplerAlphaWeight = 1.0 / 16;
 
 // One (layer, op) whose evidence holds log-probabilities.
 struct DriftSite {
@@ -39,7 +45,9 @@ struct DriftSite {
   bool ended = false;  // no more steps come
 
   DriftSite() = default;
-  DriftSite(std::string layer, std::string op);  // with the site's share of the run's alpha
+  // `share`: of either test's alpha; else that of a run's first stream.
+  DriftSite(std::string layer, std::string op,
+            double share = ShareOfRole(v1::ROLE_TRAINER) * ShareOfNumber(0));
 
   // One step of the trainer's, sequences in an order fixed before they were drawn.
   void BeginStep(uint32_t attempt, int64_t step);
@@ -86,6 +94,7 @@ class DriftRun {
  private:
   void Take(const std::vector<RolloutBatch>& batches);
   void TakeRows(const SiteStep& step);
+  void NumberStream(const SiteStep& step);
   void TakeRouting(const std::vector<ComparedStep>& steps);
 
   RolloutJoin join_;
@@ -93,6 +102,8 @@ class DriftRun {
   TrainInferRuns routing_{512, 4};
   uint64_t routed_ = 0, flipped_ = 0;  // compared (token, layer) pairs
   bool finished_ = false;
+  AlphaShares shares_;
+  std::map<Key, double> site_shares_;  // of sites_, from the trainer's first half on
   std::map<Key, DriftSite> sites_;
   std::map<Key, LogitSite> logit_sites_;
   std::set<Key> touched_;

@@ -177,9 +177,8 @@ double MixtureStep::LargestOverMean() const {
 }
 
 std::shared_ptr<const std::vector<JoinedMixture>> JoinMixture(const SiteStep& step) {
-  std::shared_ptr<const void>& slot = (*step.shared)["mixture"];
-  if (slot == nullptr) slot = std::make_shared<const std::vector<JoinedMixture>>(Join(step));
-  return std::static_pointer_cast<const std::vector<JoinedMixture>>(slot);
+  using List = const std::vector<JoinedMixture>;
+  return step.cache.Get<List>([&] { return std::make_shared<List>(Join(step)); });
 }
 
 void MixtureWindow::Take(uint32_t attempt, std::shared_ptr<const MixtureStep> step) {

@@ -70,7 +70,7 @@ struct JoinedMixture {
 };
 
 // The routing evidence of a step, joined; empty where there is none. Done once for all rules of the
-// step (SiteStep.shared).
+// step (SiteStep::cache).
 std::shared_ptr<const std::vector<JoinedMixture>> JoinMixture(const SiteStep& step);
 
 // The latest steps of one key, with running sums. Sums are of integers: nothing drifts.

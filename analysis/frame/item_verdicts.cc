@@ -18,25 +18,6 @@ int Weight(const v1::Verdict& verdict) {
 
 }  // namespace
 
-v1::Verdict MakeFinding(const FindingText& text) {
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  v1::Finding& f = *verdict.mutable_finding();
-  f.set_level(text.level);
-  f.set_strength(text.strength);
-  f.set_title(text.title);
-  f.set_explanation(text.explanation);
-  f.mutable_cause()->set_id(text.cause);
-  f.mutable_cause()->set_confidence(text.confidence);
-  f.mutable_measured()->set_name(text.measured);
-  f.mutable_measured()->set_value(text.value);
-  f.mutable_measured()->set_unit(text.unit);
-  f.mutable_threshold()->set_value(text.threshold);
-  f.mutable_threshold()->set_source(text.threshold_source);
-  f.set_fix(text.fix);
-  return verdict;
-}
-
 void JudgeItems(const SiteStep& step, const ItemJudge& judge, VerdictSink& out) {
   std::optional<v1::Verdict> best;
   std::set<uint32_t> ranks;

@@ -11,24 +11,6 @@
 
 namespace plumbline::rules {
 
-// The parts of a finding that every rule fills.
-struct FindingText {
-  v1::Level level = v1::LEVEL_UNSPECIFIED;
-  v1::Strength strength = v1::STRENGTH_UNSPECIFIED;
-  std::string title;
-  std::string explanation;
-  std::string cause;
-  std::string measured;  // name
-  double value = 0;
-  std::string unit;
-  double threshold = 0;
-  std::string threshold_source;
-  std::string fix;
-  double confidence = 1;  // in the cause
-};
-
-v1::Verdict MakeFinding(const FindingText& text);
-
 // nullopt: the item is not the rule's concern.
 using ItemJudge = std::function<std::optional<v1::Verdict>(const Item&)>;
 

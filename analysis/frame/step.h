@@ -3,11 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "analysis/frame/step_cache.h"
 #include "plumbline/v1/batch.pb.h"
 #include "plumbline/v1/evidence.pb.h"
 
@@ -35,9 +34,7 @@ struct SiteStep {
   // items were judged then. Only for rules that ask for it (Rule::judges_late).
   bool late = false;
   std::vector<Item> items;
-  // Work that several rules of this step need, done once: values by a key of the sharers' choosing.
-  std::shared_ptr<std::map<std::string, std::shared_ptr<const void>>> shared =
-      std::make_shared<std::map<std::string, std::shared_ptr<const void>>>();
+  StepCache cache;  // work that several rules of this step need, done once
 };
 
 // A step of one (run, attempt, role) that is closed: every site of it has been judged.

@@ -210,31 +210,26 @@ v1::Verdict FindingOf(const RunEnds& run, const Tally& tally) {
   const bool together = all > 1 && tally.bad[kGoneKind] == all;
   const bool alone = tally.bad[kGoneKind] + tally.bad[kFollower] + tally.bad[kOwn] <= 1;
   const Cause cause = CauseOf(first, together, alone);
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  SetPlace(verdict, "", "process", StepOf(first), StepOf(first), std::array{first.rank});
-  v1::Finding& finding = *verdict.mutable_finding();
-  finding.set_level(cause.level);
+  FindingBuilder found;
+  SetPlace(found.verdict(), "", "process", StepOf(first), StepOf(first), std::array{first.rank});
+  found.Level(cause.level);
   const bool whole = run.over || tally.open + tally.unreachable == 0;
-  finding.set_strength(whole ? v1::STRENGTH_PROVED : v1::STRENGTH_BOUNDED);
-  if (!whole) verdict.add_assumptions("who ended first is among those whose end is known by now");
-  finding.set_title(Title(first, together, all));
-  finding.set_explanation(Explanation(run, tally, first, together));
-  finding.set_fix(cause.fix);
-  finding.mutable_cause()->set_id(cause.id);
-  finding.mutable_cause()->set_confidence(1);
-  finding.mutable_measured()->set_name("last step");
-  finding.mutable_measured()->set_value(static_cast<double>(StepOf(first)));
-  finding.mutable_measured()->set_unit("step");
-  finding.mutable_threshold()->set_source("a process that ends well says goodbye");
-  finding.set_sample_size(all);
-  PutDetails(run, tally, first, cause.id, *verdict.mutable_details());
-  Put(*finding.mutable_witness(), "process", absl::StrCat(RankName(first), " on ", first.host));
-  Put(*finding.mutable_witness(), "end",
-      first.way == EndWay::kGone   ? "no word"
-      : first.said.where().empty() ? Brief(first)
-                                   : absl::StrCat(Brief(first), " at ", first.said.where()));
-  return verdict;
+  found.Strength(whole ? v1::STRENGTH_PROVED : v1::STRENGTH_BOUNDED);
+  if (!whole)
+    found.verdict().add_assumptions("who ended first is among those whose end is known by now");
+  found.Title(Title(first, together, all))
+      .Explain(Explanation(run, tally, first, together))
+      .Fix(cause.fix)
+      .Cause(cause.id, 1)
+      .Measured("last step", static_cast<double>(StepOf(first)), "step");
+  found.Threshold(0, "a process that ends well says goodbye").Samples(all);
+  PutDetails(run, tally, first, cause.id, *found.verdict().mutable_details());
+  found.Witness("process", absl::StrCat(RankName(first), " on ", first.host))
+      .Witness("end", first.way == EndWay::kGone ? "no word"
+                      : first.said.where().empty()
+                          ? Brief(first)
+                          : absl::StrCat(Brief(first), " at ", first.said.where()));
+  return found.Take();
 }
 
 }  // namespace

@@ -90,30 +90,25 @@ const char* CauseId(const v1::RanksHung& h) {
 }  // namespace
 
 v1::Verdict HangVerdict(const v1::RanksHung& h) {
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  v1::FindingSite& site = *verdict.mutable_site();
+  FindingBuilder found;
+  v1::FindingSite& site = *found.verdict().mutable_site();
   site.set_op("step");
   site.set_step_first(h.step());
   site.set_step_last(h.step());
   *site.mutable_ranks() = h.ranks().empty() ? h.waiting() : h.ranks();
-  v1::Finding& finding = *verdict.mutable_finding();
   const bool named = !h.ranks().empty() && !h.waiting().empty();
-  finding.set_level(named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
-  finding.set_strength(v1::STRENGTH_BOUNDED);
-  finding.set_title(TitleOf(h));
-  finding.set_explanation(Explanation(h));
-  finding.set_fix(FixOf(h));
-  finding.mutable_cause()->set_id(CauseId(h));
-  finding.mutable_cause()->set_confidence(1);
-  finding.mutable_measured()->set_name("time without a step");
-  finding.mutable_measured()->set_value(Seconds(h.still_ns()));
-  finding.mutable_measured()->set_unit("s");
-  finding.mutable_threshold()->set_value(Seconds(h.threshold_ns()));
-  finding.mutable_threshold()->set_source(
-      "the longest of liveness.hang_seconds, 5 median steps and twice the longest pause before");
-  verdict.add_assumptions("no stage that is not declared takes so long");
-  google::protobuf::Struct& details = *verdict.mutable_details();
+  found.Level(named || h.still_ns() >= h.error_ns() ? v1::LEVEL_ERROR : v1::LEVEL_WARNING)
+      .Strength(v1::STRENGTH_BOUNDED)
+      .Title(TitleOf(h))
+      .Explain(Explanation(h))
+      .Fix(FixOf(h))
+      .Cause(CauseId(h), 1)
+      .Measured("time without a step", Seconds(h.still_ns()), "s")
+      .Threshold(Seconds(h.threshold_ns()),
+                 "the longest of liveness.hang_seconds, 5 median steps and twice the longest pause "
+                 "before");
+  found.verdict().add_assumptions("no stage that is not declared takes so long");
+  google::protobuf::Struct& details = *found.verdict().mutable_details();
   const auto list = [&](const char* key, const auto& ranks) {
     auto& values = *(*details.mutable_fields())[key].mutable_list_value();
     for (const uint32_t rank : ranks) values.add_values()->set_number_value(rank);
@@ -121,7 +116,7 @@ v1::Verdict HangVerdict(const v1::RanksHung& h) {
   list("ranks", h.ranks());
   list("waiting", h.waiting());
   Put(details, "kind", named ? "not-launched" : "not-completed");
-  return verdict;
+  return found.Take();
 }
 
 }  // namespace plumbline::rules

@@ -59,37 +59,31 @@ v1::Verdict LateVerdict(const RunSummary& run, const std::string& cause,
   const Why& why = Find(cause);
   const double share =
       static_cast<double>(late.count) / static_cast<double>(std::max<uint64_t>(run.evidence, 1));
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
+  FindingBuilder found;
   // One finding a cause: the site's op is what tells it from those of other causes.
-  SetPlace(verdict, "", cause, late.step_first, late.step_last, late.ranks);
-  v1::Finding& finding = *verdict.mutable_finding();
-  finding.set_level(share <= error_share ? v1::LEVEL_WARNING : v1::LEVEL_ERROR);
-  finding.set_strength(v1::STRENGTH_PROVED);
-  finding.set_title(absl::StrCat("evidence came after its steps had closed: ", why.brief));
-  finding.set_explanation(
-      absl::StrCat("Of ", run.evidence, " items so far ", late.count,
-                   " came after their steps had been closed: ", why.words, " (", cause,
-                   "). They are stored and shown, and were judged by the rules that look at "
-                   "each item by itself; verdicts over several ranks rest on the others."));
-  finding.mutable_cause()->set_id(cause);
-  finding.mutable_cause()->set_confidence(1);
-  finding.mutable_measured()->set_name("late share");
-  finding.mutable_measured()->set_value(share);
-  finding.mutable_measured()->set_unit("share");
-  finding.mutable_threshold()->set_value(error_share);
-  finding.mutable_threshold()->set_source("option error-share");
-  finding.set_sample_size(run.evidence);
-  google::protobuf::Struct& sites = PutStruct(*finding.mutable_witness(), "sites");
+  SetPlace(found.verdict(), "", cause, late.step_first, late.step_last, late.ranks);
+  found.Level(share <= error_share ? v1::LEVEL_WARNING : v1::LEVEL_ERROR)
+      .Strength(v1::STRENGTH_PROVED)
+      .Title(absl::StrCat("evidence came after its steps had closed: ", why.brief))
+      .Explain(
+          absl::StrCat("Of ", run.evidence, " items so far ", late.count,
+                       " came after their steps had been closed: ", why.words, " (", cause,
+                       "). They are stored and shown, and were judged by the rules that look at "
+                       "each item by itself; verdicts over several ranks rest on the others."))
+      .Cause(cause, 1)
+      .Measured("late share", share, "share")
+      .Threshold(error_share, "option error-share")
+      .Samples(run.evidence);
+  google::protobuf::Struct& sites = PutStruct(*found.finding().mutable_witness(), "sites");
   size_t named = 0;
   for (const auto& [site, items] : late.sites) {
     if (++named > kNamedSites) break;
     Put(sites, SiteName(site), static_cast<double>(items));
   }
-  finding.set_fix(why.fix);
-  Put(*verdict.mutable_details(), "late", static_cast<double>(late.count));
-  Put(*verdict.mutable_details(), "sites", static_cast<double>(late.sites.size()));
-  return verdict;
+  found.Fix(why.fix);
+  Put(*found.verdict().mutable_details(), "late", static_cast<double>(late.count));
+  Put(*found.verdict().mutable_details(), "sites", static_cast<double>(late.sites.size()));
+  return found.Take();
 }
 
 }  // namespace plumbline::rules

@@ -199,14 +199,13 @@ void MatmulAnalysis::AddDetails(google::protobuf::Struct& details) const {
 
 std::vector<std::shared_ptr<const MatmulAnalysis>> AnalyseMatmuls(const SiteStep& step) {
   using List = std::vector<std::shared_ptr<const MatmulAnalysis>>;
-  auto& slot = (*step.shared)["matmul"];
-  if (slot == nullptr) {
+  const auto analyse = [&] {
     auto list = std::make_shared<List>();
     for (const Item& item : step.items)
       list->push_back(item.evidence->has_matmul() ? Analyse(item.evidence->matmul()) : nullptr);
-    slot = list;
-  }
-  return *static_cast<const List*>(slot.get());
+    return list;
+  };
+  return *step.cache.Get<const List>(analyse);
 }
 
 void JudgeMatmuls(const SiteStep& step, const MatmulJudge& judge, VerdictSink& out) {

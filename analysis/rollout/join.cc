@@ -15,7 +15,6 @@
 namespace plumbline::rules {
 namespace {
 
-constexpr char kShared[] = "rollout-join";
 constexpr uint64_t kWindowSteps = 64;
 constexpr size_t kMostBytes = 64u << 20;  // of halves that wait
 constexpr size_t kRemembered = 1u << 17;  // sequences, twice
@@ -294,7 +293,7 @@ class RolloutJoin::State {
 
 namespace {
 
-// What SiteStep::shared holds.
+// What SiteStep::cache holds.
 struct Shared {
   std::shared_ptr<RolloutJoin::State> state;
   RolloutJoin::Batches batches;
@@ -305,14 +304,12 @@ struct Shared {
 RolloutJoin::RolloutJoin() : state_(std::make_shared<State>()) {}
 
 RolloutJoin::Batches RolloutJoin::Take(const SiteStep& step) {
-  auto& slot = (*step.shared)[kShared];
-  if (slot == nullptr) {
+  const auto shared = step.cache.Get<const Shared>([&] {
     auto batches = std::make_shared<std::vector<RolloutBatch>>(state_->Take(step));
-    slot = std::make_shared<Shared>(Shared{state_, std::move(batches)});
-  }
-  const auto& shared = *std::static_pointer_cast<const Shared>(slot);
-  state_ = shared.state;
-  return shared.batches;
+    return std::make_shared<Shared>(Shared{state_, std::move(batches)});
+  });
+  state_ = shared->state;
+  return shared->batches;
 }
 
 RolloutJoin::Batches RolloutJoin::Finish() { return state_->Finish(); }

@@ -8,7 +8,7 @@
 // all of its halves have met, or the rollout's steps have passed it by 64.
 //
 // Several rules share one join: the first that is given a step does the work, the others find it in
-// SiteStep::shared, with the state that the next steps need. Rules must all take every step.
+// SiteStep::cache, with the state that the next steps need. Rules must all take every step.
 #pragma once
 
 #include <cstdint>

@@ -181,7 +181,6 @@ RecordTest::Entry RecordTest::Add(const RolloutSequence& s) {
   ++left_out_[static_cast<size_t>(entry)];
   if (entry != Entry::kEnters) return entry;
   rescored_entered_ |= rescored;
-  filtered_entered_ |= filtered;
   assumed_all_ |= s.selection == S::SELECTION_ABSENT;
   assumed_sampled_ |= s.source == S::SOURCE_ABSENT;
   const double slack = rescored ? std::log1p(2 * s.rescore_k2) : 0;

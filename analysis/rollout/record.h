@@ -145,7 +145,6 @@ class RecordTest {
   uint64_t differing_ids() const { return differing_ids_; }
   const TokenWitness& first_differing() const { return first_differing_; }
   bool rescored_entered() const { return rescored_entered_; }
-  bool filtered_entered() const { return filtered_entered_; }
   // Some sequence that entered does not say so: an assumption.
   bool assumed_all() const { return assumed_all_; }
   bool assumed_sampled() const { return assumed_sampled_; }
@@ -154,10 +153,10 @@ class RecordTest {
   const Extremes& smallest() const { return smallest_; }  // by -d
 
   void Persist(Archive& a) {
-    a.Version(2, 2);
+    a.Version(3, 3);
     a(alpha_, crossed_, alarm_token_, alarmed_down_, slices_, bounded_tokens_);
     a(tokens_, moments_, left_out_, non_finite_, impossible_, positive_, zero_filled_);
-    a(differing_ids_, first_differing_, rescored_entered_, filtered_entered_, assumed_all_);
+    a(differing_ids_, first_differing_, rescored_entered_, assumed_all_);
     a(assumed_sampled_, largest_eta_, largest_, smallest_);
   }
 
@@ -212,7 +211,7 @@ class RecordTest {
   uint64_t non_finite_ = 0, impossible_ = 0, positive_ = 0, zero_filled_ = 0;
   uint64_t differing_ids_ = 0;
   TokenWitness first_differing_;
-  bool rescored_entered_ = false, filtered_entered_ = false;
+  bool rescored_entered_ = false;
   bool assumed_all_ = false, assumed_sampled_ = false;
   double largest_eta_ = 0;
   Extremes largest_, smallest_;

@@ -85,33 +85,26 @@ int64_t TurnPrefixes::Take(const RolloutSequence& s) {
 }
 
 v1::Verdict OtherPrompts(const TurnPrefixes& turns) {
-  v1::Verdict verdict = MakeFinding(
-      {.level = v1::LEVEL_WARNING,
-       .strength = v1::STRENGTH_PROVED,
-       .title = "a turn's prompt holds other tokens than the turn before logged",
-       .explanation = absl::StrFormat(
-           "In %d of %d later turns the ids from one position on are not those that were logged "
-           "there.",
-           turns.retokenised, turns.compared),
-       .cause = "retokenisation",
-       .measured = "turns with another prompt",
-       .value = static_cast<double>(turns.retokenised),
-       .unit = "turns",
-       .threshold = 0,
-       .threshold_source = "a prompt begins with what was logged",
-       .fix = "Append each turn's token ids to the ids so far; never tokenise the text again.",
-       .confidence = .9});
-  v1::Finding& f = *verdict.mutable_finding();
-  f.set_sample_size(turns.compared);
-  f.add_assumptions("a later turn is meant to go on from the tokens of the turn before");
-  google::protobuf::Struct& witness = *f.mutable_witness();
+  FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+  found.Title("a turn's prompt holds other tokens than the turn before logged")
+      .Explain(absl::StrFormat(
+          "In %d of %d later turns the ids from one position on are not those that were logged "
+          "there.",
+          turns.retokenised, turns.compared))
+      .Cause("retokenisation", .9)
+      .Measured("turns with another prompt", static_cast<double>(turns.retokenised), "turns")
+      .Threshold(0, "a prompt begins with what was logged")
+      .Fix("Append each turn's token ids to the ids so far; never tokenise the text again.")
+      .Samples(turns.compared)
+      .Assume("a later turn is meant to go on from the tokens of the turn before");
+  google::protobuf::Struct& witness = *found.finding().mutable_witness();
   Put(witness, "sequence", turns.sequence);
   Put(witness, "step", static_cast<double>(turns.step));
   Put(witness, "turn", static_cast<double>(turns.turn));
   Put(witness, "position", static_cast<double>(turns.position));
   Put(witness, "logged_token", static_cast<double>(turns.logged_token));
   Put(witness, "found_token", static_cast<double>(turns.found_token));
-  return verdict;
+  return found.Take();
 }
 
 }  // namespace plumbline::rules

@@ -360,8 +360,7 @@ double RoutingAnalysis::pair_bits() const {
 
 std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteStep& step) {
   using List = std::vector<std::shared_ptr<const RoutingAnalysis>>;
-  auto& slot = (*step.shared)["routing"];
-  if (slot == nullptr) {
+  const auto analyse = [&] {
     std::vector<std::shared_ptr<RoutingAnalysis>> calls;
     for (RoutingCall& call : JoinRanks(step)) {
       calls.push_back(nullptr);
@@ -376,9 +375,9 @@ std::vector<std::shared_ptr<const RoutingAnalysis>> AnalyseRouting(const SiteSte
       calls.back() = std::move(a);
     }
     ExcludeStored(calls);
-    slot = std::make_shared<List>(calls.begin(), calls.end());
-  }
-  return *static_cast<const List*>(slot.get());
+    return std::make_shared<List>(calls.begin(), calls.end());
+  };
+  return *step.cache.Get<const List>(analyse);
 }
 
 std::string BiasComplaint(const SiteStep& step, const RoutingCase& c) {

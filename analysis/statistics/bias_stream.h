@@ -63,7 +63,7 @@ enum class BiasSide { kNone = 0, kTooSmall = -1, kTooLarge = 1 };
 
 class BiasStream {
  public:
-  // alpha in [0, 1): this stream's share of the run's (alpha_split.h). Of 0: it never alarms.
+  // alpha in [0, 1): this stream's share of the run's (alpha_shares.h). Of 0: it never alarms.
   explicit BiasStream(double alpha);
 
   // The errors of one step, in the order in which they were drawn. `population`: the elements they

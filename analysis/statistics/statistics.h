@@ -2,7 +2,7 @@
 // stands outside includes this header alone.
 #pragma once
 
-#include "analysis/statistics/alpha_split.h"    // IWYU pragma: export
+#include "analysis/statistics/alpha_shares.h"   // IWYU pragma: export
 #include "analysis/statistics/bias_forecast.h"  // IWYU pragma: export
 #include "analysis/statistics/bias_stream.h"    // IWYU pragma: export
 #include "analysis/statistics/cluster_sums.h"   // IWYU pragma: export

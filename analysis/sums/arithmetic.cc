@@ -61,16 +61,6 @@ bool ParseKind(const std::string& name, Kind* kind) {
 
 const char* RoundingName(RoundingMode mode) { return kRoundings[static_cast<int>(mode)]; }
 
-bool ParseRounding(const std::string& name, RoundingMode* mode) {
-  for (int i = 0; i < 5; ++i) {
-    if (name == kRoundings[i]) {
-      *mode = static_cast<RoundingMode>(i);
-      return true;
-    }
-  }
-  return false;
-}
-
 SumFormat SumFormatOf(DType t) {
   const FloatFormat f = FormatOf(t);
   return {f.precision, f.min_exponent, f.max_exponent};

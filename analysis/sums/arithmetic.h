@@ -23,7 +23,6 @@ SumFormat SumFormatOfPrecision(int precision);
 std::string SumFormatName(const SumFormat& format);  // "f32", "14-bit"
 
 const char* RoundingName(RoundingMode mode);  // "nearest-even", "toward-zero", ...
-bool ParseRounding(const std::string& name, RoundingMode* mode);
 
 // x rounded once into `format`.
 double RoundBits(double x, const SumFormat& format, RoundingMode mode);

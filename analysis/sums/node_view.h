@@ -22,7 +22,6 @@ class NodeView {
 
   int leaf(size_t child) const { return leaves_[child]; }
   int next() const { return next_; }  // a leaf that the parent adds to this node; -1 at the root
-  bool is_root() const { return parent_ < 0; }
 
   // The result when `first` and `second` enter by two children and -first is added next (at the
   // root: is subtracted here).

@@ -71,13 +71,6 @@ SummationTree LeftFold(int n) {
   return tree;
 }
 
-SummationTree RightFold(int n) {
-  SummationTree tree(n);
-  int sum = n - 1;
-  for (int i = n - 2; i >= 0; --i) sum = tree.Join({sum, i});
-  return tree;
-}
-
 SummationTree Pairwise(int n) {
   SummationTree tree(n);
   std::vector<int> parts(static_cast<size_t>(n));

@@ -46,8 +46,7 @@ class SummationTree {
 
 // Whole trees, for tests and as models to compare with. n >= 2.
 SummationTree LeftFold(int n);
-SummationTree RightFold(int n);  // the last two addends meet first
-SummationTree Pairwise(int n);   // halves, the first the larger
+SummationTree Pairwise(int n);  // halves, the first the larger
 // n split in `lanes` strided folds (addend i in lane i mod lanes), joined pairwise; lanes <= n.
 SummationTree Lanes(int n, int lanes);
 

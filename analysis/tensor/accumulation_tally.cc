@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -12,11 +11,6 @@
 
 namespace plumbline::rules {
 namespace {
-
-double AlphaOfRank(double alpha, uint32_t rank) {
-  const double r = static_cast<double>(rank) + 1;
-  return alpha * 6 / (std::numbers::pi * std::numbers::pi * r * r);
-}
 
 void DescribeModel(const AccumulationMatch& match, const char* name,
                    google::protobuf::Struct& details) {
@@ -56,7 +50,7 @@ void AccumulationTally::Take(const SiteStep& step, const std::vector<Accumulatio
     Rank& rank = entry->second;
     if (fresh) {
       rank.rank = a.rank;
-      rank.stream = BiasStream(AlphaOfRank(alpha_, a.rank));
+      rank.stream = BiasStream(alpha_ * ShareOfNumber(a.rank));
     } else if (step.step <= rank.last_step) {
       ++repeated_;
       continue;

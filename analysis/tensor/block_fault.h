@@ -30,18 +30,14 @@ inline const BlockFault& MostFrequent(std::span<const BlockFault> faults) {
 // A warning; `share`: of the blocks that have a value.
 inline v1::Verdict BlockFaultFinding(const BlockFault& fault, double share, std::string title,
                                      std::string explanation, std::string fix) {
-  return MakeFinding({.level = v1::LEVEL_WARNING,
-                      .strength = v1::STRENGTH_HEURISTIC,
-                      .title = std::move(title),
-                      .explanation = std::move(explanation),
-                      .cause = fault.cause,
-                      .measured = "share of the blocks",
-                      .value = share,
-                      .unit = "share",
-                      .threshold = kShareOfBlocks,
-                      .threshold_source = "customary",
-                      .fix = std::move(fix),
-                      .confidence = 0.5});
+  return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)
+      .Title(std::move(title))
+      .Explain(std::move(explanation))
+      .Cause(fault.cause, 0.5)
+      .Measured("share of the blocks", share, "share")
+      .Threshold(kShareOfBlocks, "customary")
+      .Fix(std::move(fix))
+      .Take();
 }
 
 }  // namespace plumbline::rules

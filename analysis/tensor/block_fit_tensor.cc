@@ -111,24 +111,19 @@ v1::Verdict BlocksFinding(const v1::BlockScaleFit& fit) {
 // No block is wrong for itself, and yet too much of sum |x| is lost over all of them.
 v1::Verdict MassFinding(const v1::BlockScaleFit& fit) {
   const bool flushed = fit.flushed_mass() >= fit.cut_mass();
-  return MakeFinding(
-      {.level = v1::LEVEL_WARNING,
-       .strength = v1::STRENGTH_HEURISTIC,
-       .title =
-           absl::StrFormat("%.1f %% of the mass does not fit %s", 100 * LostMass(fit), NameOf(fit)),
-       .explanation = absl::StrFormat(
-           "Of %d values in %d blocks %d become 0 (%.2g %% of sum |x|) and %d are beyond what "
-           "their block's scale reaches (%.2g %%).",
-           fit.values(), fit.blocks(), fit.flushed(), 100 * fit.flushed_mass() / fit.mass(),
-           fit.saturated(), 100 * fit.cut_mass() / fit.mass()),
-       .cause = flushed ? "underflow" : "overflow",
-       .measured = "mass lost",
-       .value = LostMass(fit),
-       .unit = "share",
-       .threshold = kMassLost,
-       .threshold_source = "values with tails like gradients' lose 3.1 % in mxfp4",
-       .fix = kFix,
-       .confidence = 0.5});
+  return FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC)
+      .Title(
+          absl::StrFormat("%.1f %% of the mass does not fit %s", 100 * LostMass(fit), NameOf(fit)))
+      .Explain(absl::StrFormat(
+          "Of %d values in %d blocks %d become 0 (%.2g %% of sum |x|) and %d are beyond what "
+          "their block's scale reaches (%.2g %%).",
+          fit.values(), fit.blocks(), fit.flushed(), 100 * fit.flushed_mass() / fit.mass(),
+          fit.saturated(), 100 * fit.cut_mass() / fit.mass()))
+      .Cause(flushed ? "underflow" : "overflow", 0.5)
+      .Measured("mass lost", LostMass(fit), "share")
+      .Threshold(kMassLost, "values with tails like gradients' lose 3.1 % in mxfp4")
+      .Fix(kFix)
+      .Take();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// plumb rules: the catalogue. plumb explain RULE: one rule's page. The hidden `rules --write-docs
-// DIR` writes the pages as files, which is how docs/rules/ is made and checked.
+// plumb rules: the catalogue, with --all the plans too. plumb explain RULE: one rule's page. The
+// hidden `rules --write-docs DIR` writes the pages as files, which is how docs/rules/ is made and
+// checked.
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,10 +15,9 @@
 namespace plumbline::audit {
 namespace {
 
-// DIR/<group>/<name>.md for each built rule, DIR/README.md for all.
+// DIR/<group>/<name>.md for each rule, DIR/README.md for all.
 int WriteDocs(const std::string& directory) {
   for (const rules::CatalogueEntry& entry : rules::Catalogue()) {
-    if (entry.info->status != rules::RuleStatus::kBuilt) continue;
     const std::filesystem::path path =
         std::filesystem::path(directory) / (std::string(entry.info->id) + ".md");
     std::error_code error;
@@ -37,9 +37,11 @@ void RegisterRules(CLI::App& app, int* status) {
   struct Arguments {
     std::string format = "text";
     std::string docs;
+    bool all = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("rules", "List every rule, built or planned");
+  CLI::App* command = app.add_subcommand("rules", "List the rules");
+  command->add_flag("--all", arguments->all, "Also those that are planned");
   command->add_option("--format", arguments->format, "Output format")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();
@@ -49,8 +51,9 @@ void RegisterRules(CLI::App& app, int* status) {
       *status = WriteDocs(arguments->docs);
       return;
     }
-    const std::string text =
-        arguments->format == "json" ? RuleListJson() : RuleListText(StyleFor(STDOUT_FILENO));
+    const std::string text = arguments->format == "json"
+                                 ? RuleListJson(arguments->all)
+                                 : RuleListText(StyleFor(STDOUT_FILENO), arguments->all);
     *status = WriteOutput("", text) ? kExitClean : kExitError;
   });
 }
@@ -62,6 +65,10 @@ void RegisterExplain(CLI::App& app, int* status) {
   command->add_option("RULE", *rule, "A rule's id, as plumb rules lists them")->required();
   command->callback([rule, status] {
     const rules::CatalogueEntry* entry = rules::FindRule(*rule);
+    if (const rules::PlannedRule* planned = rules::FindPlannedRule(*rule)) {
+      *status = WriteOutput("", PlannedPage(*planned)) ? kExitClean : kExitError;
+      return;
+    }
     if (entry == nullptr) {
       const std::string near(rules::NearestRule(*rule));
       *status = Fail("no rule '" + *rule + "'" +

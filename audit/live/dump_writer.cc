@@ -191,20 +191,10 @@ void AddMatmul(const v1::Matmul& matmul, Dump* dump) {
 
 std::string KindOf(const v1::Evidence& e) {
   switch (e.what_case()) {
-    case v1::Evidence::kRouting:
-      return "routing";
-    case v1::Evidence::kReduction:
-      return "reduction";
-    case v1::Evidence::kMatmul:
-      return "matmul";
-    case v1::Evidence::kTensor:
-      return "tensor";
-    case v1::Evidence::kUpdate:
-      return "update";
-    case v1::Evidence::kLogits:
-      return "logits";
-    case v1::Evidence::kLogprobs:
-      return "logprobs";
+#define PLUMB_KIND(Name, NAME, name, number, op) \
+  case v1::Evidence::k##Name:                    \
+    return #name;
+#include "proto/evidence_kinds.inc"
     default:
       return "";
   }

@@ -10,11 +10,8 @@ namespace plumbline::audit {
 namespace {
 
 using rules::OptionInfo;
+using rules::PlannedRule;
 using rules::RuleInfo;
-
-const char* StatusName(rules::RuleStatus status) {
-  return status == rules::RuleStatus::kBuilt ? "built" : "planned";
-}
 
 const char* TypeName(OptionInfo::Type type) {
   switch (type) {
@@ -80,22 +77,27 @@ nlohmann::ordered_json OptionsJson(const RuleInfo& info) {
 
 }  // namespace
 
-std::string RuleListText(const TextStyle& style) {
+std::string RuleListText(const TextStyle& style, bool planned) {
   size_t width = 0;
   for (const auto& entry : rules::Catalogue())
     width = std::max(width, std::string_view(entry.info->id).size());
+  for (const PlannedRule& rule : rules::PlannedRules())
+    width = planned ? std::max(width, std::string_view(rule.id).size()) : width;
+  const auto line = [&](Ink ink, const char* id, v1::Level level, const std::string& words) {
+    return Inked(style, ink, Padded(id, width)) + "  " +
+           Inked(style, LevelInk(level), Padded(std::string(LevelName(level)), 7)) + "  " + words +
+           "\n";
+  };
   std::string out;
-  for (const auto& entry : rules::Catalogue()) {
-    const RuleInfo& info = *entry.info;
-    const bool built = info.status == rules::RuleStatus::kBuilt;
-    out += Inked(style, built ? Ink::kBold : Ink::kDim, Padded(info.id, width)) + "  " +
-           Inked(style, LevelInk(info.level), Padded(std::string(LevelName(info.level)), 7)) +
-           "  " + Padded(StatusName(info.status), 7) + "  " + info.title + "\n";
-  }
+  for (const auto& entry : rules::Catalogue())
+    out += line(Ink::kBold, entry.info->id, entry.info->level, entry.info->title);
+  if (!planned) return out;
+  for (const PlannedRule& rule : rules::PlannedRules())
+    out += line(Ink::kDim, rule.id, rule.level, std::string("planned: ") + rule.title);
   return out;
 }
 
-std::string RuleListJson() {
+std::string RuleListJson(bool planned) {
   nlohmann::ordered_json json;
   json["schema"] = "plumbline.rules/1";
   json["rules"] = nlohmann::ordered_json::array();
@@ -104,20 +106,31 @@ std::string RuleListJson() {
     json["rules"].push_back({{"id", info.id},
                              {"group", info.group()},
                              {"level", LevelName(info.level)},
-                             {"status", StatusName(info.status)},
+                             {"status", "built"},
                              {"since", info.since},
                              {"title", info.title},
                              {"options", OptionsJson(info)}});
   }
+  for (const PlannedRule& rule : rules::PlannedRules()) {
+    if (!planned) break;
+    const std::string id = rule.id;
+    json["rules"].push_back({{"id", id},
+                             {"group", id.substr(0, id.find('/'))},
+                             {"level", LevelName(rule.level)},
+                             {"status", "planned"},
+                             {"since", ""},
+                             {"title", rule.title},
+                             {"options", nlohmann::ordered_json::array()}});
+  }
   return json.dump(2) + "\n";
 }
 
+std::string PlannedPage(const PlannedRule& rule) {
+  return "# " + std::string(rule.id) + "\n\n" + rule.title + ".\n\nLevel: at most " +
+         std::string(LevelName(rule.level)) + ".\n\nPlanned: this version does not judge it yet.\n";
+}
+
 std::string RulePage(const RuleInfo& info) {
-  if (info.status != rules::RuleStatus::kBuilt) {
-    return "# " + std::string(info.id) + "\n\n" + info.title + ".\n\nLevel: at most " +
-           std::string(LevelName(info.level)) +
-           ".\n\nPlanned: this version does not judge it yet.\n";
-  }
   std::string_view page = info.page;
   while (page.starts_with('\n')) page.remove_prefix(1);
   while (page.ends_with('\n')) page.remove_suffix(1);
@@ -128,14 +141,19 @@ std::string RulePage(const RuleInfo& info) {
 std::string RuleIndexPage() {
   std::string out =
       "# Rules\n\nGenerated from the rules' own pages; `plumb explain RULE` prints the same.\n\n"
-      "| rule | level | status | what it finds |\n|---|---|---|---|\n";
+      "| rule | level | what it finds |\n|---|---|---|\n";
   for (const auto& entry : rules::Catalogue()) {
     const RuleInfo& info = *entry.info;
     const std::string id = info.id;
-    const bool built = info.status == rules::RuleStatus::kBuilt;
-    out += "| " + (built ? "[`" + id + "`](" + id + ".md)" : "`" + id + "`") + " | " +
-           std::string(LevelName(info.level)) + " | " + StatusName(info.status) + " | " +
+    out += "| [`" + id + "`](" + id + ".md) | " + std::string(LevelName(info.level)) + " | " +
            info.title + " |\n";
+  }
+  out +=
+      "\nPlanned, not judged by this version:\n\n"
+      "| rule | level | what it will find |\n|---|---|---|\n";
+  for (const PlannedRule& rule : rules::PlannedRules()) {
+    out += "| `" + std::string(rule.id) + "` | " + std::string(LevelName(rule.level)) + " | " +
+           rule.title + " |\n";
   }
   return out;
 }

@@ -2,7 +2,8 @@
 
 import sys
 
-from ._library import KIND_REDUCTION, NO_STEP
+from ._kinds import KIND_REDUCTION
+from ._library import NO_STEP
 from ._reducing import as_indices, elements
 from ._tensors import Unsupported
 

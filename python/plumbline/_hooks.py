@@ -7,7 +7,8 @@ import sys
 from time import thread_time_ns
 
 from ._capture import Capture
-from ._library import CAPTURING, KIND_REDUCTION
+from ._kinds import KIND_REDUCTION
+from ._library import CAPTURING
 from ._process_groups import describe_group, group_of_state, world
 from ._reducing import as_indices, elements
 

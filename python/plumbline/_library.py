@@ -4,11 +4,11 @@ import ctypes
 import glob
 import os
 
+from ._kinds import NAMES
+
 OK, NOT_DUE, DISABLED, DROPPED = 0, 1, 2, 3
 INVALID_ARGUMENT, FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED = -1, -2, -3, -4
 
-KIND_ROUTING, KIND_TENSOR, KIND_REDUCTION, KIND_UPDATE, KIND_MATMUL = 1, 2, 3, 4, 5
-KIND_LOGITS, KIND_LOGPROBS = 6, 7
 NEVER = 2**64 - 1
 CAPTURING = 2**64 - 3  # a run's step while a graph is captured: every site is due
 NO_STEP = 2**64 - 2  # a run's step outside of steps: not smaller than any due word but NEVER
@@ -103,13 +103,7 @@ def _declare(short, blocking):
         "plumbline_step_end": [run],
         "plumbline_capture_begin": [run, c.c_void_p],
         "plumbline_capture_end": [run],
-        "plumbline_observe_routing": [c.c_void_p, c.c_void_p],
-        "plumbline_observe_tensor": [c.c_void_p, c.c_void_p],
-        "plumbline_observe_reduction": [c.c_void_p, c.c_void_p],
-        "plumbline_observe_update": [c.c_void_p, c.c_void_p],
-        "plumbline_observe_matmul": [c.c_void_p, c.c_void_p],
-        "plumbline_observe_logits": [c.c_void_p, c.c_void_p],
-        "plumbline_observe_logprobs": [c.c_void_p, c.c_void_p],
+        **{f"plumbline_observe_{name}": [c.c_void_p, c.c_void_p] for name in NAMES.values()},
         "plumbline_sample_indices": [c.c_void_p, c.c_uint64, c.c_void_p, c.c_uint32,
                                      c.POINTER(c.c_uint32)],
         "plumbline_scalar": [run, c.c_char_p, c.c_double],

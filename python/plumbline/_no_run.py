@@ -1,6 +1,7 @@
 """A run that does nothing, call for call."""
 
 from ._hooks import plain_hook
+from ._kinds import NAMES
 from ._reducing import NOTHING
 from ._run import Run
 
@@ -86,3 +87,12 @@ class NoRun(Run):
 
     def _close(self, timeout=2.0):
         return True
+
+
+def _nothing(self, layer, *_, **__):
+    return None
+
+
+for _name in NAMES.values():  # of kinds that have no words of their own above
+    if f"observe_{_name}" not in vars(NoRun):
+        setattr(NoRun, f"observe_{_name}", _nothing)

@@ -8,15 +8,16 @@ from time import thread_time_ns
 from . import _observe
 from ._accumulation import watch_accumulation
 from ._hooks import observed
-from ._library import (
+from ._kinds import (
     KIND_LOGITS,
     KIND_LOGPROBS,
     KIND_MATMUL,
     KIND_REDUCTION,
     KIND_TENSOR,
     KIND_UPDATE,
-    NO_STEP,
+    NAMES,
 )
+from ._library import NO_STEP
 from ._reducing import NOTHING, Reducing
 from ._tensors import Scratch, Unsupported
 
@@ -24,14 +25,7 @@ MAX_SAMPLES = 4096
 ROLES = ("weight", "gradient", "activation", "probabilities", "positions")
 
 _scratch = Scratch()
-_observes = {
-    KIND_TENSOR: "plumbline_observe_tensor",
-    KIND_REDUCTION: "plumbline_observe_reduction",
-    KIND_UPDATE: "plumbline_observe_update",
-    KIND_MATMUL: "plumbline_observe_matmul",
-    KIND_LOGITS: "plumbline_observe_logits",
-    KIND_LOGPROBS: "plumbline_observe_logprobs",
-}
+_observes = {kind: f"plumbline_observe_{name}" for kind, name in NAMES.items()}
 
 
 class Site:

@@ -9,11 +9,11 @@ import warnings
 from time import thread_time_ns
 
 from . import _endings, _routing
+from ._kinds import KIND_ROUTING
 from ._library import (
     CAPTURING,
     DEADLINE_EXCEEDED,
     DISABLED,
-    KIND_ROUTING,
     NO_STEP,
     OK,
     UNAVAILABLE,

@@ -23,9 +23,9 @@ void MixtureRule::Judge(const SiteStep& step, VerdictSink& out) {
     Take(step, joined, layer);
     if (joined.step == nullptr || !Usable(*joined.step) || !layer.window.full()) continue;
     if (layer.window.experts() < 2 || layer.window.choices() == 0) continue;
-    if (auto finding = Test(layer.window, layer.fired)) {
-      layer.fired.insert(finding->cause().id());
-      out.Add(Found(joined.key, layer, std::move(*finding)));
+    if (auto found = Test(layer.window, layer.fired)) {
+      layer.fired.insert(found->finding().cause().id());
+      out.Add(Found(joined.key, layer, *std::move(found)));
     }
   }
 }
@@ -73,16 +73,13 @@ v1::Verdict MixtureRule::Last(const MixtureKey& key, const Layer& layer) const {
 }
 
 v1::Verdict MixtureRule::Found(const MixtureKey& key, const Layer& layer,
-                               v1::Finding finding) const {
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  Describe(layer.window, *verdict.mutable_details());
-  verdict.mutable_site()->set_step_first(layer.window.steps().front()->step);
-  verdict.mutable_site()->set_step_last(layer.window.steps().back()->step);
-  *verdict.mutable_finding() = std::move(finding);
-  verdict.mutable_finding()->set_sample_size(layer.window.choices());
-  Complete(key, layer, verdict);
-  return verdict;
+                               FindingBuilder found) const {
+  Describe(layer.window, *found.verdict().mutable_details());
+  found.verdict().mutable_site()->set_step_first(layer.window.steps().front()->step);
+  found.verdict().mutable_site()->set_step_last(layer.window.steps().back()->step);
+  found.Samples(layer.window.choices());
+  Complete(key, layer, found.verdict());
+  return found.Take();
 }
 
 void MixtureRule::Complete(const MixtureKey& key, const Layer& layer, v1::Verdict& verdict) const {

@@ -35,8 +35,8 @@ class MixtureRule : public Rule {
  protected:
   // The finding that a full window makes, if any; `fired`: cause ids already told, not to be told
   // again. Level, title, ... are the rule's; site, details and sample size are filled here.
-  virtual std::optional<v1::Finding> Test(const MixtureWindow& window,
-                                          const std::set<std::string>& fired) const = 0;
+  virtual std::optional<FindingBuilder> Test(const MixtureWindow& window,
+                                             const std::set<std::string>& fired) const = 0;
   // Pass or inconclusive, of the last window (full) of a layer that never had a finding.
   virtual v1::Verdict Rest(const MixtureWindow& window) const = 0;
   // What the window shows, for verdicts of any kind.
@@ -60,7 +60,7 @@ class MixtureRule : public Rule {
   };
 
   void Take(const SiteStep& step, const JoinedMixture& joined, Layer& layer) const;
-  v1::Verdict Found(const MixtureKey& key, const Layer& layer, v1::Finding finding) const;
+  v1::Verdict Found(const MixtureKey& key, const Layer& layer, FindingBuilder found) const;
   v1::Verdict Last(const MixtureKey& key, const Layer& layer) const;
   void Complete(const MixtureKey& key, const Layer& layer, v1::Verdict& verdict) const;
 

@@ -51,7 +51,6 @@ declared nor exhibited, no expert was full, or the recording cannot be read.
 constexpr RuleInfo kInfo = {"causality/moe-batch-dependence",
                             "an assignment depends on other sequences",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kRoutingOptions};
@@ -198,37 +197,32 @@ class MoeBatchDependence : public Rule {
 
   static v1::Verdict Found(const RoutingAnalysis& a, const RefusalPair& pair, double bits,
                            bool proved) {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& finding = *verdict.mutable_finding();
-    finding.set_level(v1::LEVEL_WARNING);
-    finding.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
-    finding.set_title("routing depends on the other sequences of the batch");
+    FindingBuilder found(v1::LEVEL_WARNING, proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    found.Title("routing depends on the other sequences of the batch");
     const int64_t count = a.inversions.cross_sequence;
-    finding.set_explanation(
-        a.columns()
-            ? absl::StrFormat(
-                  "Experts choose among the tokens of several sequences at once (%.1f bits).", bits)
-            : absl::StrFormat(
-                  "%d choices were refused by a full expert that kept a token of another sequence; "
-                  "%.1f bits say that capacity is the cause.",
-                  count, bits));
-    finding.mutable_cause()->set_id(a.columns() ? "expert-choice" : "shared-capacity");
-    finding.mutable_cause()->set_confidence(1);
-    finding.mutable_measured()->set_name("refusals beside another sequence");
-    finding.mutable_measured()->set_value(1000.0 * static_cast<double>(count) /
-                                          static_cast<double>(a.c.judged_rows));
-    finding.mutable_measured()->set_unit("per 1,000 tokens");
-    finding.mutable_threshold()->set_value(0);
-    finding.mutable_threshold()->set_source("a token's own sequence decides its expert");
-    finding.set_sample_size(static_cast<uint64_t>(a.c.judged_rows));
-    *finding.mutable_witness() = Witness(a, pair);
-    Put(*finding.mutable_witness(), "bits", bits);
+    found
+        .Explain(
+            a.columns()
+                ? absl::StrFormat(
+                      "Experts choose among the tokens of several sequences at once (%.1f bits).",
+                      bits)
+                : absl::StrFormat("%d choices were refused by a full expert that kept a token of "
+                                  "another sequence; "
+                                  "%.1f bits say that capacity is the cause.",
+                                  count, bits))
+        .Cause(a.columns() ? "expert-choice" : "shared-capacity", 1)
+        .Measured("refusals beside another sequence",
+                  1000.0 * static_cast<double>(count) / static_cast<double>(a.c.judged_rows),
+                  "per 1,000 tokens")
+        .Threshold(0, "a token's own sequence decides its expert")
+        .Samples(static_cast<uint64_t>(a.c.judged_rows));
+    *found.finding().mutable_witness() = Witness(a, pair);
+    found.Witness("bits", bits);
     const std::string fix =
         "Route without capacity, or give each sequence its own capacity; evaluate and generate "
         "dropless.";
-    finding.set_fix(proved ? fix : absl::StrCat(fix, " ", a.HowToSettle()));
-    return verdict;
+    found.Fix(proved ? fix : absl::StrCat(fix, " ", a.HowToSettle()));
+    return found.Take();
   }
 
   double proof_bits_;

@@ -86,7 +86,6 @@ Fedus et al. 2021 (Switch), Riquelme et al. 2021 (batch-prioritised).
 constexpr RuleInfo kInfo = {"causality/moe-future-leak",
                             "an assignment depends on later tokens",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kRoutingOptions};
@@ -329,27 +328,21 @@ class MoeFutureLeak : public Rule {
     const bool before = ExcludedBefore(step, a);
     const bool proved = enough && a.doubts(before).empty();
     const RoutingCause& cause = CauseOf(a.cause);
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& finding = *verdict.mutable_finding();
-    finding.set_level(proved ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
-    finding.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
-    finding.set_title(absl::StrCat("routing depends on later tokens: ", cause.title));
-    finding.set_explanation(explanation);
-    finding.mutable_cause()->set_id(cause.id);
-    finding.mutable_cause()->set_confidence(a.policy == "unknown" ? 0 : a.explained_share);
-    finding.mutable_measured()->set_name("inversions");
-    finding.mutable_measured()->set_value(1000.0 * static_cast<double>(a.inversions.inversions) /
-                                          static_cast<double>(a.c.judged_rows));
-    finding.mutable_measured()->set_unit("per 1,000 tokens");
-    finding.mutable_threshold()->set_value(0);
-    finding.mutable_threshold()->set_source("a queue in time order shows none");
-    finding.set_sample_size(static_cast<uint64_t>(a.c.judged_rows));
-    *finding.mutable_witness() = Witness(a, pair);
-    Put(*finding.mutable_witness(), "bits", bits);
-    finding.set_fix(proved ? std::string(cause.fix)
-                           : absl::StrCat(cause.fix, " ", a.HowToSettle(before)));
-    return verdict;
+    FindingBuilder found(proved ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
+                         proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    found.Title(absl::StrCat("routing depends on later tokens: ", cause.title))
+        .Explain(explanation)
+        .Cause(cause.id, a.policy == "unknown" ? 0 : a.explained_share)
+        .Measured("inversions",
+                  1000.0 * static_cast<double>(a.inversions.inversions) /
+                      static_cast<double>(a.c.judged_rows),
+                  "per 1,000 tokens")
+        .Threshold(0, "a queue in time order shows none")
+        .Samples(static_cast<uint64_t>(a.c.judged_rows));
+    *found.finding().mutable_witness() = Witness(a, pair);
+    found.Witness("bits", bits)
+        .Fix(proved ? std::string(cause.fix) : absl::StrCat(cause.fix, " ", a.HowToSettle(before)));
+    return found.Take();
   }
 
   double proof_bits_;

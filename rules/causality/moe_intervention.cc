@@ -84,7 +84,6 @@ constexpr RuleInfo kInfo = {"causality/moe-intervention",
                             "the router itself, run twice with another suffix, changes an earlier "
                             "assignment",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -220,39 +219,33 @@ class MoeIntervention : public Rule {
                            const RouterCheck& check, const Evidence& evidence) {
     const bool future = check.row == RouterCheck::Row::kFutureLeak;
     const bool proved = evidence.firm && evidence.bits >= kProofBits;
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& finding = *verdict.mutable_finding();
-    finding.set_level(future && proved ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
-    finding.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
-    finding.set_title(future ? "run with another suffix, the router changes an earlier assignment"
-                             : "another sequence in the batch changes the router's assignment");
-    finding.set_explanation(absl::StrCat("The recording is ", router.how,
-                                         ": it gives every assignment. ", check.Explanation()));
+    FindingBuilder found(future && proved ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
+                         proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    found
+        .Title(future ? "run with another suffix, the router changes an earlier assignment"
+                      : "another sequence in the batch changes the router's assignment")
+        .Explain(absl::StrCat("The recording is ", router.how, ": it gives every assignment. ",
+                              check.Explanation()));
     const RoutingCause& cause = CauseOf(a.cause);
-    finding.mutable_cause()->set_id(future ? cause.id : "shared-capacity");
-    finding.mutable_cause()->set_confidence(1);
+    found.Cause(future ? cause.id : "shared-capacity", 1);
     const FlipShare& share = future ? check.future : check.earlier;
-    finding.mutable_measured()->set_name(future ? "future_share" : "earlier_share");
-    finding.mutable_measured()->set_value(share.value());
-    finding.mutable_measured()->set_unit("of the interventions");
-    finding.mutable_threshold()->set_value(0);
-    finding.mutable_threshold()->set_source(future ? "what follows a token cannot decide its expert"
-                                                   : "a token's own sequence decides its expert");
-    finding.set_sample_size(static_cast<uint64_t>(check.calls));
+    found.Measured(future ? "future_share" : "earlier_share", share.value(), "of the interventions")
+        .Threshold(0, future ? "what follows a token cannot decide its expert"
+                             : "a token's own sequence decides its expert")
+        .Samples(static_cast<uint64_t>(check.calls));
     const FlipWitness& w = check.witness;
-    Put(*finding.mutable_witness(), "text", w.text);
-    Put(*finding.mutable_witness(), "row", w.token);
-    Put(*finding.mutable_witness(), "sequence", static_cast<double>(w.sequence));
-    Put(*finding.mutable_witness(), "position", static_cast<double>(w.position));
-    Put(*finding.mutable_witness(), "changed_sequence", static_cast<double>(w.changed_sequence));
-    Put(*finding.mutable_witness(), "changed_from", static_cast<double>(w.cut));
-    Put(*finding.mutable_witness(), "lost_expert", w.lost);
-    Put(*finding.mutable_witness(), "gained_expert", w.gained);
-    finding.set_fix(future ? cause.fix
-                           : "Route without capacity, or give each sequence its own capacity; "
-                             "evaluate and generate dropless.");
-    return verdict;
+    found.Witness("text", w.text)
+        .Witness("row", w.token)
+        .Witness("sequence", static_cast<double>(w.sequence))
+        .Witness("position", static_cast<double>(w.position))
+        .Witness("changed_sequence", static_cast<double>(w.changed_sequence))
+        .Witness("changed_from", static_cast<double>(w.cut))
+        .Witness("lost_expert", w.lost)
+        .Witness("gained_expert", w.gained)
+        .Fix(future ? cause.fix
+                    : "Route without capacity, or give each sequence its own capacity; "
+                      "evaluate and generate dropless.");
+    return found.Take();
   }
 
   static void Describe(const ReplayedRouter& router, const RouterCheck& check,

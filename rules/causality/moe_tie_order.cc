@@ -53,7 +53,6 @@ constexpr RuleInfo kInfo = {
     "causality/moe-tie-order",
     "a full expert refused among equal keys, in an order left to the library",
     v1::LEVEL_WARNING,
-    RuleStatus::kBuilt,
     "0.1.0",
     kPage,
     {}};
@@ -256,27 +255,20 @@ class MoeTieOrder : public Rule {
   static v1::Verdict Found(const RoutingAnalysis& a, const RankedReplay& key,
                            const std::vector<Tie>& ties, const RefusalPair& pair,
                            v1::Strength strength, const std::string& explanation) {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& finding = *verdict.mutable_finding();
-    finding.set_level(v1::LEVEL_WARNING);
-    finding.set_strength(strength);
-    finding.set_title("a full expert chose among equal keys, in an order left to the library");
-    finding.set_explanation(explanation);
-    finding.mutable_cause()->set_id("tie-order");
-    finding.mutable_cause()->set_confidence(1);
-    finding.mutable_measured()->set_name("cells decided among equal keys");
-    finding.mutable_measured()->set_value(static_cast<double>(ties.size()));
-    finding.mutable_measured()->set_unit("cells");
-    finding.mutable_threshold()->set_value(0);
-    finding.mutable_threshold()->set_source("a queue in time order decides every tie");
-    finding.set_sample_size(static_cast<uint64_t>(a.c.judged_rows));
-    *finding.mutable_witness() = Witness(a, pair);
-    Put(*finding.mutable_witness(), "key", KeyName(key.key));
-    finding.set_fix(
-        "Take places by a running sum in time order, or sort stably with the position as second "
-        "key; or route without capacity.");
-    return verdict;
+    FindingBuilder found(v1::LEVEL_WARNING, strength);
+    found.Title("a full expert chose among equal keys, in an order left to the library")
+        .Explain(explanation)
+        .Cause("tie-order", 1)
+        .Measured("cells decided among equal keys", static_cast<double>(ties.size()), "cells")
+        .Threshold(0, "a queue in time order decides every tie")
+        .Samples(static_cast<uint64_t>(a.c.judged_rows));
+    *found.finding().mutable_witness() = Witness(a, pair);
+    found.Witness("key", KeyName(key.key))
+        .Fix(
+            "Take places by a running sum in time order, or sort stably with the position as "
+            "second "
+            "key; or route without capacity.");
+    return found.Take();
   }
 };
 

@@ -105,7 +105,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"causality/train-infer-routing",
                             "training and inference route the same tokens differently",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -262,34 +261,27 @@ class TrainInferRouting : public Rule {
   }
 
   v1::Verdict Found(const RoutingComparison& c, const Told& told) const {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(told.proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
-    f.set_title("training and inference route the same tokens differently");
-    f.set_explanation(told.text);
-    f.mutable_cause()->set_id(told.cause);
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name(told.measured);
-    f.mutable_measured()->set_value(told.value);
-    f.mutable_measured()->set_unit(told.unit);
-    f.mutable_threshold()->set_value(told.proved ? 0 : share_);
-    f.mutable_threshold()->set_source(told.proved ? "every token that is fed has its experts"
-                                                  : "option flip-share");
-    f.set_sample_size(c.joined);
-    f.set_fix(
-        told.proved
-            ? "Record inference's routing for every token that it computes (prefix cache off, "
-              "no cut), and never replay -1 or zero gates."
-            : "Give both sides one arithmetic (router in fp32) and one expert bias, sent with "
-              "each weight update; or replay inference's choices in training.");
-    if (told.pair != nullptr && told.pair->found) DescribePair(*told.pair, *f.mutable_witness());
-    DescribeRouting(c, *verdict.mutable_details());
-    verdict.add_assumptions("equal sequence ids and positions name the same token");
-    if (!told.proved) verdict.add_assumptions("layers that were not recorded route alike");
-    if (told.pair == nullptr) verdict.add_assumptions("each dump holds whole sequences");
-    return verdict;
+    FindingBuilder built(v1::LEVEL_WARNING,
+                         told.proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    built.Title("training and inference route the same tokens differently")
+        .Explain(told.text)
+        .Cause(told.cause, 1)
+        .Measured(told.measured, told.value, told.unit)
+        .Threshold(told.proved ? 0 : share_,
+                   told.proved ? "every token that is fed has its experts" : "option flip-share")
+        .Samples(c.joined)
+        .Fix(told.proved
+                 ? "Record inference's routing for every token that it computes (prefix cache off, "
+                   "no cut), and never replay -1 or zero gates."
+                 : "Give both sides one arithmetic (router in fp32) and one expert bias, sent with "
+                   "each weight update; or replay inference's choices in training.");
+    if (told.pair != nullptr && told.pair->found)
+      DescribePair(*told.pair, *built.finding().mutable_witness());
+    DescribeRouting(c, *built.verdict().mutable_details());
+    built.verdict().add_assumptions("equal sequence ids and positions name the same token");
+    if (!told.proved) built.verdict().add_assumptions("layers that were not recorded route alike");
+    if (told.pair == nullptr) built.verdict().add_assumptions("each dump holds whole sequences");
+    return built.Take();
   }
 
   v1::Verdict Unscored(const Layer& layer) const {

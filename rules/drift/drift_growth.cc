@@ -72,13 +72,8 @@ constexpr OptionInfo kOptions[] = {
      .high = 0.25},
 };
 
-constexpr RuleInfo kInfo = {"drift/drift-growth",
-                            "drift grows over the run",
-                            v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            kOptions};
+constexpr RuleInfo kInfo = {
+    "drift/drift-growth", "drift grows over the run", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
 
 constexpr double kRunLength = 1e6;
 constexpr size_t kFewSteps = 20;
@@ -153,18 +148,16 @@ class DriftGrowth : public DriftRule {
         growth.since_step > points.front().step
             ? absl::StrFormat("rose from %.2g to %.2g", growth.before, growth.after)
             : absl::StrFormat("is %.2g", growth.after);
-    return DriftFinding(site, growth.since_step, cause,
-                        {.level = v1::LEVEL_WARNING,
-                         .title = kInfo.title,
-                         .explanation = absl::StrFormat(
-                             "Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
-                             growth.since_step, rise, growth.alarm_step, cause.words),
-                         .measured = "evidence of growth, ln R",
-                         .value = growth.log_largest,
-                         .unit = "nats",
-                         .threshold = std::log(kRunLength),
-                         .threshold_source = "a mean of a million steps to a false alarm"},
-                        {"run-length", kRunLength}, growth.steps);
+    return DriftFinding(
+        site, growth.since_step, cause,
+        FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
+            .Title(kInfo.title)
+            .Explain(absl::StrFormat(
+                "Since step %d the mean of min(d^2, 1/4) %s (alarm at step %d). %s.",
+                growth.since_step, rise, growth.alarm_step, cause.words))
+            .Measured("evidence of growth, ln R", growth.log_largest, "nats")
+            .Threshold(std::log(kRunLength), "a mean of a million steps to a false alarm"),
+        {"run-length", kRunLength}, growth.steps);
   }
 
   double tail_ceiling_;

@@ -75,7 +75,6 @@ secretly brings you off-policy RL training", 2025, on mismatch between engines; 
 constexpr RuleInfo kInfo = {"drift/logit-drift",
                             "inference and training give one token different probabilities",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -95,18 +94,12 @@ double LowerBound(const ClusteredMean& mean, double deviations) {
 
 v1::Verdict Found(v1::Level level, v1::Strength strength, std::string title,
                   std::string explanation) {
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  v1::Finding& f = *verdict.mutable_finding();
-  f.set_level(level);
-  f.set_strength(strength);
-  f.set_title(std::move(title));
-  f.set_explanation(std::move(explanation));
+  FindingBuilder found(level, strength);
+  found.Title(std::move(title)).Explain(std::move(explanation));
   if (strength == v1::STRENGTH_STATISTICAL) {
-    f.mutable_false_alarm()->set_kind("probability");
-    f.mutable_false_alarm()->set_value(kBiasChance);
+    found.FalseAlarm("probability", kBiasChance);
   }
-  return verdict;
+  return found.Take();
 }
 
 void Measure(v1::Finding& f, const char* name, double value, const char* unit, double threshold,

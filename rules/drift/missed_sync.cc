@@ -49,13 +49,8 @@ that are honestly labelled stale (`drift/staleness`).
 **Sources.** Bai, "Estimation of a change point in multiple regression models", 1997.
 )page";
 
-constexpr RuleInfo kInfo = {"drift/missed-sync",
-                            "a weight update did not arrive",
-                            v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            {}};
+constexpr RuleInfo kInfo = {
+    "drift/missed-sync", "a weight update did not arrive", v1::LEVEL_WARNING, "0.1.0", kPage, {}};
 
 class MissedSyncRule : public DriftRule {
  public:
@@ -103,20 +98,17 @@ class MissedSyncRule : public DriftRule {
   }
 
   static v1::Verdict Found(const DriftSite& site, const StepChange& jump) {
-    v1::Verdict verdict =
-        DriftFinding(site, jump.step, site.Cause(),
-                     {.level = v1::LEVEL_WARNING,
-                      .title = kInfo.title,
-                      .explanation = absl::StrFormat("At step %d the drift of lag-0 tokens rose "
-                                                     "%.3g-fold (%.0f standard errors) and stayed.",
-                                                     jump.step, std::exp(jump.jump),
-                                                     jump.jump / jump.standard_error),
-                      .measured = "jump of the log mean square of d",
-                      .value = jump.jump,
-                      .unit = "nats",
-                      .threshold = std::numbers::ln2,
-                      .threshold_source = "ln 2, 6 standard errors, half of the line's squares"},
-                     {"measured", 3e-4}, jump.steps);
+    v1::Verdict verdict = DriftFinding(
+        site, jump.step, site.Cause(),
+        FindingBuilder(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL)
+            .Title(kInfo.title)
+            .Explain(absl::StrFormat("At step %d the drift of lag-0 tokens rose "
+                                     "%.3g-fold (%.0f standard errors) and stayed.",
+                                     jump.step, std::exp(jump.jump),
+                                     jump.jump / jump.standard_error))
+            .Measured("jump of the log mean square of d", jump.jump, "nats")
+            .Threshold(std::numbers::ln2, "ln 2, 6 standard errors, half of the line's squares"),
+        {"measured", 3e-4}, jump.steps);
     verdict.mutable_finding()->add_assumptions(
         "steps' levels are independent but for the jump or the line");
     return verdict;

@@ -88,10 +88,10 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"drift/record-invalid",
                             "what was logged is not what was sampled",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
-                            kOptions};
+                            kOptions,
+                            kRecordAlphaWeight};
 
 constexpr char kFix[] =
     "Log the log-probabilities of the distribution that was drawn from (processed, not raw), of "
@@ -187,12 +187,11 @@ class RecordInvalid : public Rule {
     const RecordTest::Leader leader = up ? test.LeaderUp() : test.LeaderDown(kappa_);
     // Declared: the record is true, and the trainer is over more tokens.
     const bool support = s.drift != nullptr && s.drift->tests.record == RecordOutcome::kSupport;
-    FindingText text{
-        .level = support ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
-        .strength = v1::STRENGTH_STATISTICAL,
-        .title = support ? "the trainer scores tokens that the sampler leaves out"
-                         : "what was logged is not what was sampled",
-        .explanation = absl::StrFormat(
+    FindingBuilder found(support ? v1::LEVEL_WARNING : v1::LEVEL_ERROR, v1::STRENGTH_STATISTICAL);
+    found
+        .Title(support ? "the trainer scores tokens that the sampler leaves out"
+                       : "what was logged is not what was sampled")
+        .Explain(absl::StrFormat(
             "The mean of pi/mu over %d tokens%s is %.4g; tokens drawn from the logged distribution "
             "give %s. Bets against the record have won e^%.1f, and e^%.1f is the alarm.",
             leader.tokens, leader.name.pool() ? "" : " of " + leader.name.Words(),
@@ -200,60 +199,44 @@ class RecordInvalid : public Rule {
             support ? "1 where both sides have one support"
             : up    ? "at most 1 whatever the trainer is"
                     : "1",
-            wealth, -std::log(alpha)),
-        .cause = "unknown",
-        .measured = up ? "ln wealth, upward" : "ln wealth, downward",
-        .value = wealth,
-        .unit = "nats",
-        .threshold = -std::log(alpha),
-        .threshold_source = "ln 1/alpha of this site",
-        .fix = support ? "" : kFix,
-        .confidence = 0};
-    if (up ? test.rescored_entered() : !s.rows) text.strength = v1::STRENGTH_BOUNDED;
-    v1::Verdict verdict = MakeFinding(text);
-    v1::Finding& f = *verdict.mutable_finding();
-    if (s.drift != nullptr) s.drift->Cause().Fill(f);
-    f.set_sample_size(test.tokens());
-    f.mutable_false_alarm()->set_kind("probability");
-    f.mutable_false_alarm()->set_value(alpha);
-    FillWitness(up ? test.largest() : test.smallest(), *f.mutable_witness());
-    if (!leader.name.pool()) Put(*verdict.mutable_details(), "part", leader.name.Words());
+            wealth, -std::log(alpha)))
+        .Cause("unknown", 0)
+        .Measured(up ? "ln wealth, upward" : "ln wealth, downward", wealth, "nats")
+        .Threshold(-std::log(alpha), "ln 1/alpha of this site")
+        .Fix(support ? "" : kFix);
+    if (up ? test.rescored_entered() : !s.rows) found.Strength(v1::STRENGTH_BOUNDED);
+    if (s.drift != nullptr) s.drift->Cause().Fill(found.finding());
+    found.Samples(test.tokens()).FalseAlarm("probability", alpha);
+    FillWitness(up ? test.largest() : test.smallest(), *found.finding().mutable_witness());
+    if (!leader.name.pool()) Put(*found.verdict().mutable_details(), "part", leader.name.Words());
     if (!up && !s.rows) {
-      f.add_assumptions(
+      found.Assume(
           absl::StrFormat("the mean square of ln pi/mu where above 0, under the trainer and given "
                           "any prefix, is at most kappa = %g",
                           kappa_));
-      if (!support)
-        f.add_assumptions("the logged distribution can draw whatever the trainer's can");
+      if (!support) found.Assume("the logged distribution can draw whatever the trainer's can");
     }
-    return Complete(s, std::move(verdict));
+    return Complete(s, found.Take());
   }
 
   v1::Verdict DifferingIds(const Subject& s) const {
     const RecordTest& test = s.test;
     const uint64_t all = test.differing_ids() + test.tokens() + test.non_finite();
     const bool most = 2 * test.differing_ids() > all;
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = "the two halves of a sequence name different tokens",
-         .explanation = absl::StrFormat(
-             "%d of %d tokens have another id in the trainer's half than in the rollout's.",
-             test.differing_ids(), all),
-         .cause = most ? "misalignment" : "retokenisation",
-         .measured = "tokens with different ids",
-         .value = static_cast<double>(test.differing_ids()),
-         .unit = "tokens",
-         .threshold = 0,
-         .threshold_source = "one id a position",
-         .fix = "Send the drawn token ids to the trainer; never tokenise the text again.",
-         .confidence = most ? .8 : .9});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(all);
-    f.add_assumptions("equal sequence ids and positions name the same token");
-    Put(*f.mutable_witness(), "sequence", test.first_differing().sequence);
-    Put(*f.mutable_witness(), "position", static_cast<double>(test.first_differing().position));
-    return Complete(s, std::move(verdict));
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title("the two halves of a sequence name different tokens")
+        .Explain(absl::StrFormat(
+            "%d of %d tokens have another id in the trainer's half than in the rollout's.",
+            test.differing_ids(), all))
+        .Cause(most ? "misalignment" : "retokenisation", most ? .8 : .9)
+        .Measured("tokens with different ids", static_cast<double>(test.differing_ids()), "tokens")
+        .Threshold(0, "one id a position")
+        .Fix("Send the drawn token ids to the trainer; never tokenise the text again.")
+        .Samples(all)
+        .Assume("equal sequence ids and positions name the same token")
+        .Witness("sequence", test.first_differing().sequence)
+        .Witness("position", static_cast<double>(test.first_differing().position));
+    return Complete(s, found.Take());
   }
 
   // token_1: "step 3, sequence 3.0001, position 17: log pi -0.51, log mu -8.92"

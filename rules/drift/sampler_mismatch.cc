@@ -65,10 +65,10 @@ that were computed from the wrong distribution as well; penalties for repetition
 constexpr RuleInfo kInfo = {"drift/sampler-mismatch",
                             "the sampler is not what the record claims",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
-                            {}};
+                            {},
+                            kSamplerAlphaWeight};
 
 constexpr char kFix[] =
     "Sample at temperature 1 without top-p and top-k; or log the processed log-probabilities, and "
@@ -168,31 +168,24 @@ class SamplerMismatch : public Rule {
           &text, absl::StrFormat(" They look drawn at temperature %.2f or so%s.",
                                  leader.temperature, below ? ", or with their tail cut off" : ""));
     if (test.declared()) absl::StrAppend(&text, " The record declares it, and logs raw values.");
-    v1::Verdict verdict =
-        MakeFinding({.level = approximate || test.declared() ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
-                     .strength = v1::STRENGTH_STATISTICAL,
-                     .title = below ? "tokens are drawn more sharply than the record says"
-                                    : "tokens are drawn more flatly than the record says",
-                     .explanation = std::move(text),
-                     .cause = "unknown",
-                     .measured = approximate ? "-ln p-value" : "ln wealth",
-                     .value = value,
-                     .unit = "nats",
-                     .threshold = -std::log(test.alpha()),
-                     .threshold_source = "ln 1/alpha of this site",
-                     .fix = kFix,
-                     .confidence = 0});
-    v1::Finding& f = *verdict.mutable_finding();
-    Name(s, below, f);
-    f.set_sample_size(test.tokens());
-    f.mutable_false_alarm()->set_kind("probability");
-    f.mutable_false_alarm()->set_value(test.alpha());
+    FindingBuilder found(approximate || test.declared() ? v1::LEVEL_WARNING : v1::LEVEL_ERROR,
+                         v1::STRENGTH_STATISTICAL);
+    found
+        .Title(below ? "tokens are drawn more sharply than the record says"
+                     : "tokens are drawn more flatly than the record says")
+        .Explain(std::move(text))
+        .Cause("unknown", 0)
+        .Measured(approximate ? "-ln p-value" : "ln wealth", value, "nats")
+        .Threshold(-std::log(test.alpha()), "ln 1/alpha of this site")
+        .Fix(kFix);
+    Name(s, below, found.finding());
+    found.Samples(test.tokens()).FalseAlarm("probability", test.alpha());
     if (approximate) {
-      f.add_assumptions(absl::StrFormat(
+      found.Assume(absl::StrFormat(
           "approximate: sums over %d sequences are taken for nearly normal", leader.groups));
     }
-    if (!leader.name.pool()) Put(*verdict.mutable_details(), "part", leader.name.Words());
-    return Complete(s, std::move(verdict));
+    if (!leader.name.pool()) Put(*found.verdict().mutable_details(), "part", leader.name.Words());
+    return Complete(s, found.Take());
   }
 
   // One cause for all of a run's drift. Rows of logits have this test alone: flatter than logged is

@@ -59,7 +59,6 @@ tokens for another reason than new weights.
 constexpr RuleInfo kInfo = {"drift/staleness",
                             "most of the drift comes from older weights",
                             v1::LEVEL_NOTE,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -161,14 +160,11 @@ class Staleness : public DriftRule {
     const DriftCause cause = site.Cause();
     const Figures figures = FiguresOf(mark);
     return DriftFinding(site, site.step_first, cause,
-                        {.level = v1::LEVEL_NOTE,
-                         .title = kInfo.title,
-                         .explanation = absl::StrCat(words, ". Cause: ", cause.words, "."),
-                         .measured = figures.measured,
-                         .value = figures.value,
-                         .unit = "nats",
-                         .threshold = figures.threshold,
-                         .threshold_source = figures.source},
+                        FindingBuilder(v1::LEVEL_NOTE, v1::STRENGTH_STATISTICAL)
+                            .Title(kInfo.title)
+                            .Explain(absl::StrCat(words, ". Cause: ", cause.words, "."))
+                            .Measured(figures.measured, figures.value, "nats")
+                            .Threshold(figures.threshold, figures.source),
                         {"probability", 0.005}, static_cast<uint64_t>(figures.samples));
   }
 

@@ -15,11 +15,10 @@ absl::StatusOr<std::vector<ActiveRule>> SelectRules(const std::vector<std::strin
       used[i] = true;
       wanted = true;
     }
-    if (wanted && entry.make != nullptr)
-      active.push_back({&entry, Options(entry.info->id, entry.info->options)});
+    if (wanted) active.push_back({&entry, Options(entry.info->id, entry.info->options)});
   }
   for (size_t i = 0; i < globs.size(); ++i) {
-    if (used[i]) continue;
+    if (used[i] || SomeRuleMatches(globs[i])) continue;
     const std::string near(NearestRule(globs[i]));
     return absl::InvalidArgumentError(
         absl::StrCat("no rule matches '", globs[i], "'",
@@ -38,7 +37,7 @@ absl::Status ApplySetting(const std::string& setting, std::vector<ActiveRule>& a
     return absl::InvalidArgumentError(absl::StrCat("'", setting, "': expected RULE.OPTION=VALUE"));
   }
   const std::string rule = setting.substr(0, dot);
-  if (FindRule(rule) == nullptr) {
+  if (FindRule(rule) == nullptr && FindPlannedRule(rule) == nullptr) {
     const std::string near(NearestRule(rule));
     return absl::InvalidArgumentError(absl::StrCat(
         "no rule '", rule, "'", near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));

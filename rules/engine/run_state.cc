@@ -356,7 +356,6 @@ void RunState::TellSites(const SiteStep& common, const std::vector<Held>& held,
                          const RankProgress& progress, const OnClose& on_close) {
   for (size_t begin = 0; begin < held.size();) {
     SiteStep site_step = common;
-    site_step.shared = std::make_shared<decltype(site_step.shared)::element_type>();
     site_step.site = held[begin].evidence->site();
     std::set<uint32_t> present;
     bool scalars = true;

@@ -66,13 +66,8 @@ constexpr OptionInfo kOptions[] = {
      .high = 1},
 };
 
-constexpr RuleInfo kInfo = {"health/dead-expert",
-                            "an expert gets no tokens",
-                            v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            kOptions};
+constexpr RuleInfo kInfo = {
+    "health/dead-expert", "an expert gets no tokens", v1::LEVEL_WARNING, "0.1.0", kPage, kOptions};
 
 constexpr double kChance = 1e-6;
 
@@ -104,36 +99,31 @@ class DeadExpert : public MixtureRule {
     return dead;
   }
 
-  std::optional<v1::Finding> Test(const MixtureWindow& w,
-                                  const std::set<std::string>& fired) const override {
+  std::optional<FindingBuilder> Test(const MixtureWindow& w,
+                                     const std::set<std::string>& fired) const override {
     if (!fired.empty()) return std::nullopt;
     const std::vector<size_t> dead = Dead(w);
     if (dead.empty()) return std::nullopt;
     const auto least = *std::min_element(
         dead.begin(), dead.end(), [&](size_t a, size_t b) { return w.kept()[a] < w.kept()[b]; });
-    v1::Finding f;
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(v1::STRENGTH_HEURISTIC);
-    f.set_title(dead.size() == 1 ? "an expert gets almost no tokens"
-                                 : absl::StrCat(dead.size(), " experts get almost no tokens"));
-    f.set_explanation(absl::StrFormat(
-        "Over %d steps expert %d kept %d choices where an equal share is %.0f; chance alone gives "
-        "that with probability 10^%.0f.",
-        w.steps().size(), least, w.kept()[least], Ideal(w),
-        LogChance(w, w.kept()[least]) / std::log(10.0)));
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found
+        .Title(dead.size() == 1 ? "an expert gets almost no tokens"
+                                : absl::StrCat(dead.size(), " experts get almost no tokens"))
+        .Explain(absl::StrFormat("Over %d steps expert %d kept %d choices where an equal share is "
+                                 "%.0f; chance alone gives "
+                                 "that with probability 10^%.0f.",
+                                 w.steps().size(), least, w.kept()[least], Ideal(w),
+                                 LogChance(w, w.kept()[least]) / std::log(10.0)));
     const bool refused = w.wanted()[least] > w.kept()[least];
-    f.mutable_cause()->set_id(refused ? "always-refused" : "never-chosen");
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("least load over ideal");
-    f.mutable_measured()->set_value(static_cast<double>(w.kept()[least]) / Ideal(w));
-    f.mutable_measured()->set_unit("share");
-    f.mutable_threshold()->set_value(share_);
-    f.mutable_threshold()->set_source("option share");
-    FillWitness(w, dead, *f.mutable_witness());
-    f.set_fix(
+    found.Cause(refused ? "always-refused" : "never-chosen", 1)
+        .Measured("least load over ideal", static_cast<double>(w.kept()[least]) / Ideal(w), "share")
+        .Threshold(share_, "option share");
+    FillWitness(w, dead, *found.finding().mutable_witness());
+    found.Fix(
         "Balance the router (Megatron-LM --moe-router-bias-update-rate or --moe-aux-loss-coeff; "
         "Mixtral router_aux_loss_coef) and let it explore early (jitter, noisy gates).");
-    return f;
+    return found;
   }
 
   static void FillWitness(const MixtureWindow& w, const std::vector<size_t>& dead,

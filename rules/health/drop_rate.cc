@@ -80,7 +80,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"health/drop-rate",
                             "too many choices are dropped",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -108,8 +107,8 @@ class DropRate : public MixtureRule {
     return BlockMeanInterval(slopes);
   }
 
-  std::optional<v1::Finding> Test(const MixtureWindow& w,
-                                  const std::set<std::string>& fired) const override {
+  std::optional<FindingBuilder> Test(const MixtureWindow& w,
+                                     const std::set<std::string>& fired) const override {
     if (w.dropped() == 0) return std::nullopt;
     if (!fired.contains(kStarvation)) {
       const MeanInterval slope = Slope(w);
@@ -119,20 +118,14 @@ class DropRate : public MixtureRule {
     return std::nullopt;
   }
 
-  v1::Finding TooMany(const MixtureWindow& w) const {
-    v1::Finding f;
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(v1::STRENGTH_HEURISTIC);
-    f.set_title("full experts refuse too many choices");
-    f.set_explanation(absl::StrFormat("Over %d steps %d of %d choices were refused: %.1f %%.",
-                                      w.steps().size(), w.dropped(), w.choices(), 100 * Share(w)));
-    f.mutable_cause()->set_id(kTooMany);
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("choices refused");
-    f.mutable_measured()->set_value(Share(w));
-    f.mutable_measured()->set_unit("share");
-    f.mutable_threshold()->set_value(share_);
-    f.mutable_threshold()->set_source("option share");
+  FindingBuilder TooMany(const MixtureWindow& w) const {
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title("full experts refuse too many choices")
+        .Explain(absl::StrFormat("Over %d steps %d of %d choices were refused: %.1f %%.",
+                                 w.steps().size(), w.dropped(), w.choices(), 100 * Share(w)))
+        .Cause(kTooMany, 1)
+        .Measured("choices refused", Share(w), "share")
+        .Threshold(share_, "option share");
     uint64_t worst = 0;
     size_t expert = 0;
     for (size_t e = 0; e < w.experts(); ++e) {
@@ -140,43 +133,37 @@ class DropRate : public MixtureRule {
       worst = w.wanted()[e] - w.kept()[e];
       expert = e;
     }
-    Put(*f.mutable_witness(), "expert", static_cast<double>(expert));
-    Put(*f.mutable_witness(), "refused_there", static_cast<double>(worst));
-    Put(*f.mutable_witness(), "wanted_there", static_cast<double>(w.wanted()[expert]));
-    f.set_fix(
-        "Route without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed "
-        "drop_tokens=False; Tutel capacity_factor=0), or raise the factor and balance the router.");
-    return f;
+    found.Witness("expert", static_cast<double>(expert))
+        .Witness("refused_there", static_cast<double>(worst))
+        .Witness("wanted_there", static_cast<double>(w.wanted()[expert]))
+        .Fix(
+            "Route without capacity (Megatron-LM: no --moe-expert-capacity-factor; DeepSpeed "
+            "drop_tokens=False; Tutel capacity_factor=0), or raise the factor and balance the "
+            "router.");
+    return found;
   }
 
-  v1::Finding Starvation(const MixtureWindow& w, const MeanInterval& slope) const {
-    v1::Finding f;
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(v1::STRENGTH_STATISTICAL);
-    f.mutable_false_alarm()->set_kind("measured");
-    f.mutable_false_alarm()->set_value(kMeasuredFalseAlarms);
-    f.set_title("late tokens are refused more than early ones");
-    f.set_explanation(absl::StrFormat(
-        "Over %d steps the share of refused choices rises by %.1f points from the first to the "
-        "last position (99 %% interval %.1f to %.1f).",
-        w.steps().size(), slope.mean, slope.mean - slope.half_width,
-        slope.mean + slope.half_width));
-    f.mutable_cause()->set_id(kStarvation);
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("rise of the refused share along the sequence");
-    f.mutable_measured()->set_value(slope.mean);
-    f.mutable_measured()->set_unit("points");
-    f.mutable_threshold()->set_value(slope_);
-    f.mutable_threshold()->set_source("option slope, below the 99 % interval");
-    f.mutable_bias()->set_mean(slope.mean);
-    f.mutable_bias()->set_low(slope.mean - slope.half_width);
-    f.mutable_bias()->set_high(slope.mean + slope.half_width);
-    f.mutable_bias()->set_unit("points");
-    FillBins(w, *f.mutable_witness());
-    f.set_fix(
+  FindingBuilder Starvation(const MixtureWindow& w, const MeanInterval& slope) const {
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+    found.FalseAlarm("measured", kMeasuredFalseAlarms)
+        .Title("late tokens are refused more than early ones")
+        .Explain(absl::StrFormat(
+            "Over %d steps the share of refused choices rises by %.1f points from the first to the "
+            "last position (99 %% interval %.1f to %.1f).",
+            w.steps().size(), slope.mean, slope.mean - slope.half_width,
+            slope.mean + slope.half_width))
+        .Cause(kStarvation, 1)
+        .Measured("rise of the refused share along the sequence", slope.mean, "points")
+        .Threshold(slope_, "option slope, below the 99 % interval");
+    found.finding().mutable_bias()->set_mean(slope.mean);
+    found.finding().mutable_bias()->set_low(slope.mean - slope.half_width);
+    found.finding().mutable_bias()->set_high(slope.mean + slope.half_width);
+    found.finding().mutable_bias()->set_unit("points");
+    FillBins(w, *found.finding().mutable_witness());
+    found.Fix(
         "Route without capacity. Random token selection or drops by score even the drops out, but "
         "leak the future (causality/moe-future-leak).");
-    return f;
+    return found;
   }
 
   // Shares of the steps that dropped, by sixteenth of the sequence.

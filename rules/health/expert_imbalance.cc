@@ -75,7 +75,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"health/expert-imbalance",
                             "experts are loaded unequally beyond chance",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -113,37 +112,30 @@ class ExpertImbalance : public MixtureRule {
     return LogChanceOfLargest(w.choices(), w.experts(), load) < std::log(kPercentile);
   }
 
-  std::optional<v1::Finding> Test(const MixtureWindow& w,
-                                  const std::set<std::string>& fired) const override {
+  std::optional<FindingBuilder> Test(const MixtureWindow& w,
+                                     const std::set<std::string>& fired) const override {
     const Largest largest = LargestOf(w);
     if (!fired.empty() || !Exceeds(w, largest.sure)) return std::nullopt;
     const double ratio = OverMean(w, largest.sure);
     const double chance = ExpectedLargestOverMean(w.choices(), w.experts());
-    v1::Finding f;
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(v1::STRENGTH_STATISTICAL);
-    f.mutable_false_alarm()->set_kind("measured");
-    f.mutable_false_alarm()->set_value(kMeasuredFalseAlarms);
-    f.set_title("an expert is wanted far more than its share");
-    f.set_explanation(absl::StrFormat(
-        "Over %d steps expert %d was wanted %.2f times as often as the mean expert; chance alone "
-        "gives %.2f for the busiest of %d.",
-        w.steps().size(), largest.expert, ratio, chance, w.experts()));
-    f.mutable_cause()->set_id("router-imbalance");
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("largest load over mean");
-    f.mutable_measured()->set_value(ratio);
-    f.mutable_threshold()->set_value(factor_ * chance);
-    f.mutable_threshold()->set_source("option factor, times what chance gives");
-    Put(*f.mutable_witness(), "expert", static_cast<double>(largest.expert));
-    Put(*f.mutable_witness(), "wanted", static_cast<double>(largest.load));
-    Put(*f.mutable_witness(), "mean",
-        static_cast<double>(w.choices()) / static_cast<double>(w.experts()));
-    f.set_fix(
-        "Strengthen the balancing: Megatron-LM --moe-aux-loss-coeff or "
-        "--moe-router-bias-update-rate; DeepSpeed and Tutel: add l_aux to the loss; Mixtral: "
-        "router_aux_loss_coef with output_router_logits.");
-    return f;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_STATISTICAL);
+    found.FalseAlarm("measured", kMeasuredFalseAlarms)
+        .Title("an expert is wanted far more than its share")
+        .Explain(absl::StrFormat("Over %d steps expert %d was wanted %.2f times as often as the "
+                                 "mean expert; chance alone "
+                                 "gives %.2f for the busiest of %d.",
+                                 w.steps().size(), largest.expert, ratio, chance, w.experts()))
+        .Cause("router-imbalance", 1)
+        .Measured("largest load over mean", ratio)
+        .Threshold(factor_ * chance, "option factor, times what chance gives")
+        .Witness("expert", static_cast<double>(largest.expert))
+        .Witness("wanted", static_cast<double>(largest.load))
+        .Witness("mean", static_cast<double>(w.choices()) / static_cast<double>(w.experts()))
+        .Fix(
+            "Strengthen the balancing: Megatron-LM --moe-aux-loss-coeff or "
+            "--moe-router-bias-update-rate; DeepSpeed and Tutel: add l_aux to the loss; Mixtral: "
+            "router_aux_loss_coef with output_router_logits.");
+    return found;
   }
 
   v1::Verdict Rest(const MixtureWindow& w) const override {

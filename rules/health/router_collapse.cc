@@ -82,7 +82,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"health/router-collapse",
                             "the router's entropy collapses",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -136,8 +135,8 @@ class RouterCollapse : public MixtureRule {
     return {mean(v.begin()), mean(v.end() - n)};
   }
 
-  std::optional<v1::Finding> Test(const MixtureWindow& w,
-                                  const std::set<std::string>& fired) const override {
+  std::optional<FindingBuilder> Test(const MixtureWindow& w,
+                                     const std::set<std::string>& fired) const override {
     if (!fired.empty()) return std::nullopt;
     const double entropy = Entropy(w);
     if (!(entropy < entropy_) || !LinearTrend(Loads(w)).Rises(kErrors)) return std::nullopt;
@@ -145,26 +144,22 @@ class RouterCollapse : public MixtureRule {
     const auto [from, to] = Ends(beyond);
     if (!LinearTrend(beyond).Rises(kErrors) || !(to > rise_ * from)) return std::nullopt;
     const auto [first, last] = Ends(Loads(w));
-    v1::Finding f;
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(v1::STRENGTH_HEURISTIC);
-    f.set_title("the router is collapsing");
-    f.set_explanation(absl::StrFormat(
-        "Over %d steps the router's entropy is %.3f of ln E, and the largest load over the mean "
-        "rises from %.2f to %.2f.",
-        w.steps().size(), entropy, first, last));
-    f.mutable_cause()->set_id("collapse");
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("entropy over ln E");
-    f.mutable_measured()->set_value(entropy);
-    f.mutable_threshold()->set_value(entropy_);
-    f.mutable_threshold()->set_source("option entropy");
-    Put(*f.mutable_witness(), "largest_over_mean_first", first);
-    Put(*f.mutable_witness(), "largest_over_mean_last", last);
-    f.set_fix(
-        "Go back to a checkpoint before the onset; then a z-loss (Megatron-LM --moe-z-loss-coeff), "
-        "stronger balancing and the router in fp32.");
-    return f;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found.Title("the router is collapsing")
+        .Explain(absl::StrFormat("Over %d steps the router's entropy is %.3f of ln E, and the "
+                                 "largest load over the mean "
+                                 "rises from %.2f to %.2f.",
+                                 w.steps().size(), entropy, first, last))
+        .Cause("collapse", 1)
+        .Measured("entropy over ln E", entropy)
+        .Threshold(entropy_, "option entropy")
+        .Witness("largest_over_mean_first", first)
+        .Witness("largest_over_mean_last", last)
+        .Fix(
+            "Go back to a checkpoint before the onset; then a z-loss (Megatron-LM "
+            "--moe-z-loss-coeff), "
+            "stronger balancing and the router in fp32.");
+    return found;
   }
 
   v1::Verdict Rest(const MixtureWindow& w) const override {

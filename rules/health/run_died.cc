@@ -59,7 +59,6 @@ earliest timestamp as the root cause; Python's `sys.excepthook` and `threading.e
 constexpr RuleInfo kInfo = {"health/run-died",
                             "a process ended by an error or without a word",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};

@@ -99,8 +99,7 @@ constexpr OptionInfo kOptions[] = {
 };
 
 constexpr RuleInfo kInfo = {
-    "meta/data-loss", "evidence was dropped", v1::LEVEL_ERROR, RuleStatus::kBuilt, "0.1.0", kPage,
-    kOptions};
+    "meta/data-loss", "evidence was dropped", v1::LEVEL_ERROR, "0.1.0", kPage, kOptions};
 
 struct Cause {
   const char* id;
@@ -249,19 +248,16 @@ class DataLoss : public Rule {
     std::sort(site.ranks.begin(), site.ranks.end());
     site.ranks.erase(std::unique(site.ranks.begin(), site.ranks.end()), site.ranks.end());
 
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::FindingSite& where = *verdict.mutable_site();
+    FindingBuilder found;
+    v1::FindingSite& where = *found.verdict().mutable_site();
     where.set_layer(key.first);
     where.set_op(key.second);
     where.set_step_first(site.step_first);
     where.set_step_last(site.step_last);
     for (uint32_t rank : site.ranks) where.add_ranks(rank);
 
-    v1::Finding& finding = *verdict.mutable_finding();
     const bool error = site.lost != 0 && !(share <= error_share_);
-    finding.set_level(error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING);
-    finding.set_strength(v1::STRENGTH_PROVED);
+    found.Level(error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING).Strength(v1::STRENGTH_PROVED);
     // Raw rows are the main loss only where nothing else is lost.
     const auto weight = [&](const auto& cause) {
       return site.lost != 0 && OfSamples(cause.first) ? 0 : cause.second;
@@ -271,25 +267,19 @@ class DataLoss : public Rule {
                          [&](const auto& x, const auto& y) { return weight(x) < weight(y); });
     const char* what = site.lost != 0 ? " evidence items were lost, mostly by "
                                       : " evidence items lost their raw rows, mostly by ";
-    finding.set_title(absl::StrCat(missing, what, main_cause->first));
-    finding.set_explanation(absl::StrCat(
-        "Of ", total, " items measured at this site not all could be kept: ", Reasons(site),
-        ". Verdicts rest on the rest."));
-    finding.mutable_cause()->set_id(main_cause->first);
-    finding.mutable_cause()->set_confidence(static_cast<double>(main_cause->second) /
-                                            static_cast<double>(site.all()));
-    finding.mutable_measured()->set_name("lost share");
-    finding.mutable_measured()->set_value(share);
-    finding.mutable_measured()->set_unit("share");
-    finding.mutable_threshold()->set_value(error_share_);
-    finding.mutable_threshold()->set_source("option error-share");
-    finding.set_sample_size(total);
-    for (const auto& [cause, count] : site.causes)
-      Put(*finding.mutable_witness(), cause, static_cast<double>(count));
-    finding.set_fix(Fix(main_cause->first));
-    Put(*verdict.mutable_details(), "lost", static_cast<double>(site.lost));
-    Put(*verdict.mutable_details(), "kept", static_cast<double>(kept));
-    out.Add(std::move(verdict));
+    found.Title(absl::StrCat(missing, what, main_cause->first))
+        .Explain(absl::StrCat("Of ", total, " items measured at this site not all could be kept: ",
+                              Reasons(site), ". Verdicts rest on the rest."))
+        .Cause(main_cause->first,
+               static_cast<double>(main_cause->second) / static_cast<double>(site.all()))
+        .Measured("lost share", share, "share")
+        .Threshold(error_share_, "option error-share")
+        .Samples(total);
+    for (const auto& [cause, count] : site.causes) found.Witness(cause, static_cast<double>(count));
+    found.Fix(Fix(main_cause->first));
+    Put(*found.verdict().mutable_details(), "lost", static_cast<double>(site.lost));
+    Put(*found.verdict().mutable_details(), "kept", static_cast<double>(kept));
+    out.Add(found.Take());
   }
 
   double error_share_;

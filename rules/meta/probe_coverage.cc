@@ -44,26 +44,15 @@ constexpr OptionInfo kOptions[] = {
      .high = 1e9},
 };
 
-constexpr RuleInfo kInfo = {"meta/probe-coverage",
-                            "probes that show nothing",
-                            v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            kOptions};
+constexpr RuleInfo kInfo = {
+    "meta/probe-coverage", "probes that show nothing", v1::LEVEL_ERROR, "0.1.0", kPage, kOptions};
 
 v1::Verdict Make(v1::Level level, const std::string& title, const std::string& explanation,
                  const std::string& fix) {
-  v1::Verdict verdict;
-  verdict.set_kind(v1::Verdict::KIND_FINDING);
-  v1::Finding& finding = *verdict.mutable_finding();
-  finding.set_level(level);
-  finding.set_strength(v1::STRENGTH_PROVED);
-  finding.set_title(title);
-  finding.set_explanation(explanation);
-  finding.set_fix(fix);
-  finding.mutable_cause()->set_confidence(1);
-  return verdict;
+  FindingBuilder found(level, v1::STRENGTH_PROVED);
+  found.Title(title).Explain(explanation).Fix(fix);
+  found.finding().mutable_cause()->set_confidence(1);
+  return found.Take();
 }
 
 class ProbeCoverage : public Rule {

@@ -38,7 +38,6 @@ runs, an entry counts as used once it has matched in any of them.
 constexpr RuleInfo kInfo = {"meta/unused-suppression",
                             "a suppression matched nothing or expired",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};

@@ -46,7 +46,6 @@ an assumption, and the finding says so.
 constexpr RuleInfo kInfo = {"performance/hang",
                             "ranks stand still, and the others wait",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};

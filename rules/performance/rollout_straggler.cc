@@ -46,7 +46,6 @@ workers that disagree by more than the times measured.
 constexpr RuleInfo kInfo = {"performance/rollout-straggler",
                             "the longest rollouts make the trainer wait",
                             v1::LEVEL_NOTE,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -75,32 +74,25 @@ class RolloutStraggler : public DriftRule {
 
  private:
   static v1::Verdict Found(const SequenceTimes& t, const std::string& words) {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_NOTE);
-    f.set_strength(v1::STRENGTH_HEURISTIC);
-    f.set_title(kInfo.title);
-    f.set_explanation(absl::StrFormat(
-        "%s over %d steps (step %d: %.3g s for sequence %s). Not waiting for them would draw "
-        "%.2g %% of the tokens one version late.",
-        Capitalised(words), t.steps(), t.longest_step(), t.longest_wait(), t.longest_id(),
-        100 * t.late_share()));
-    f.mutable_cause()->set_id("long-tail");
-    f.mutable_cause()->set_confidence(0.8);
-    f.mutable_measured()->set_name("share of generation time after 95 % of sequences ended");
-    f.mutable_measured()->set_value(t.share());
-    f.mutable_measured()->set_unit("share");
-    f.mutable_threshold()->set_value(kShare);
-    f.mutable_threshold()->set_source("customary");
-    f.set_sample_size(t.with_times());
-    f.set_fix(
-        "Over-provision sequences and train when the batch is full, update weights in flight, or "
-        "train under a bounded lag.");
-    Put(*f.mutable_witness(), "sequence", t.longest_id());
-    Put(*f.mutable_witness(), "step", static_cast<double>(t.longest_step()));
-    Put(*f.mutable_witness(), "waited_seconds", t.longest_wait());
-    return verdict;
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+    found.Title(kInfo.title)
+        .Explain(absl::StrFormat(
+            "%s over %d steps (step %d: %.3g s for sequence %s). Not waiting for them would draw "
+            "%.2g %% of the tokens one version late.",
+            Capitalised(words), t.steps(), t.longest_step(), t.longest_wait(), t.longest_id(),
+            100 * t.late_share()))
+        .Cause("long-tail", 0.8)
+        .Measured("share of generation time after 95 % of sequences ended", t.share(), "share")
+        .Threshold(kShare, "customary")
+        .Samples(t.with_times())
+        .Fix(
+            "Over-provision sequences and train when the batch is full, update weights in flight, "
+            "or "
+            "train under a bounded lag.")
+        .Witness("sequence", t.longest_id())
+        .Witness("step", static_cast<double>(t.longest_step()))
+        .Witness("waited_seconds", t.longest_wait());
+    return found.Take();
   }
 
   static void Quantiles(google::protobuf::Struct& details, const std::string& key,

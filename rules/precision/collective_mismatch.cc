@@ -51,7 +51,6 @@ different order.
 constexpr RuleInfo kInfo = {"precision/collective-mismatch",
                             "ranks disagree on what they reduce",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -128,43 +127,40 @@ class CollectiveMismatch : public Rule {
     const std::string usual = Majority(ranks_of);
     std::vector<std::string> parts;
     std::vector<uint32_t> odd;
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
+    FindingBuilder found;
     for (const auto& [value, ranks] : ranks_of) {
       parts.push_back(absl::StrCat(value, " on ", RankWords(ranks)));
-      Put(*f.mutable_witness(), value, RankWords(ranks));
+      found.Witness(value, RankWords(ranks));
       if (value != usual) odd.insert(odd.end(), ranks.begin(), ranks.end());
     }
-    for (const uint32_t rank : odd) verdict.mutable_site()->add_ranks(rank);
-    f.set_level(v1::LEVEL_ERROR);
-    f.set_strength(v1::STRENGTH_PROVED);
-    f.set_title(absl::StrCat("ranks disagree on the ", m.what, " of a collective"));
-    f.set_explanation(absl::StrCat("Call ", joined.sequence, " of ", GroupWords(joined.group), ": ",
-                                   m.what, " ", absl::StrJoin(parts, "; "), "."));
-    f.mutable_cause()->set_id(absl::StrCat("different-", m.what));
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name(absl::StrCat("different values of ", m.what));
-    f.mutable_measured()->set_value(static_cast<double>(ranks_of.size()));
-    f.mutable_threshold()->set_value(1);
-    f.mutable_threshold()->set_source("every rank must ask for the same");
-    f.set_sample_size(m.values.size());
-    f.set_fix(
-        "Find what runs on these ranks only (TORCH_DISTRIBUTED_DEBUG=DETAIL; unused parameters, an "
-        "uneven last batch, a conditional collective, another reduce dtype).");
-    google::protobuf::Struct& details = *verdict.mutable_details();
+    for (const uint32_t rank : odd) found.verdict().mutable_site()->add_ranks(rank);
+    found.Level(v1::LEVEL_ERROR)
+        .Strength(v1::STRENGTH_PROVED)
+        .Title(absl::StrCat("ranks disagree on the ", m.what, " of a collective"))
+        .Explain(absl::StrCat("Call ", joined.sequence, " of ", GroupWords(joined.group), ": ",
+                              m.what, " ", absl::StrJoin(parts, "; "), "."))
+        .Cause(absl::StrCat("different-", m.what), 1)
+        .Measured(absl::StrCat("different values of ", m.what),
+                  static_cast<double>(ranks_of.size()))
+        .Threshold(1, "every rank must ask for the same")
+        .Samples(m.values.size())
+        .Fix(
+            "Find what runs on these ranks only (TORCH_DISTRIBUTED_DEBUG=DETAIL; unused "
+            "parameters, an "
+            "uneven last batch, a conditional collective, another reduce dtype).");
+    google::protobuf::Struct& details = *found.verdict().mutable_details();
     Put(details, "what", m.what);
     Put(details, "group", joined.group);
     Put(details, "sequence", static_cast<double>(joined.sequence));
-    *f.mutable_details() = details;
+    *found.finding().mutable_details() = details;
     if (!joined.sequence_known) {
       const char* assumption =
           "ranks made their calls in the same order: no sequence number was "
           "recorded";
-      verdict.add_assumptions(assumption);
-      f.add_assumptions(assumption);
+      found.verdict().add_assumptions(assumption);
+      found.Assume(assumption);
     }
-    return verdict;
+    return found.Take();
   }
 
   std::map<std::tuple<v1::Role, std::string, std::string>, Site> sites_;

@@ -63,7 +63,6 @@ is not finite.
 constexpr RuleInfo kInfo = {"precision/collective-overflow",
                             "a collective overflows though its result fits",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -256,35 +255,30 @@ class CollectiveOverflow : public Rule {
   static v1::Verdict Found(const ReductionAnalysis& a, const std::vector<Element>& overflows) {
     const ReductionCase& c = a.c;
     const Element& first = overflows.front();
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_ERROR);
-    f.set_strength(v1::STRENGTH_PROVED);
-    f.set_title("a collective overflows though its result fits");
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title("a collective overflows though its result fits");
     const std::string model = a.replay.explained
                                   ? a.replay.Words()
                                   : std::string("an order that replay does not explain");
-    f.set_explanation(absl::StrFormat(
-        "%d of %d sampled results over %d ranks are not finite in %s, though every input is and "
-        "the exact result fits (%.6g at element %d). Summed by %s.",
-        overflows.size(), a.replay.columns.size(), c.ranks, DTypeName(c.result_dtype()),
-        first.exact, c.offsets[static_cast<size_t>(first.column)], model));
-    f.mutable_cause()->set_id(CauseId(a, first));
-    f.mutable_cause()->set_confidence(a.replay.proved ? 1 : 0.5);
-    f.mutable_measured()->set_name("results that overflowed and fit");
-    f.mutable_measured()->set_value(static_cast<double>(overflows.size()));
-    f.mutable_measured()->set_unit("samples");
-    f.mutable_threshold()->set_value(0);
-    f.mutable_threshold()->set_source("a finite result must come out finite");
-    f.set_sample_size(a.replay.columns.size());
-    google::protobuf::Struct& w = *f.mutable_witness();
+    found
+        .Explain(absl::StrFormat("%d of %d sampled results over %d ranks are not finite in %s, "
+                                 "though every input is and "
+                                 "the exact result fits (%.6g at element %d). Summed by %s.",
+                                 overflows.size(), a.replay.columns.size(), c.ranks,
+                                 DTypeName(c.result_dtype()), first.exact,
+                                 c.offsets[static_cast<size_t>(first.column)], model))
+        .Cause(CauseId(a, first), a.replay.proved ? 1 : 0.5)
+        .Measured("results that overflowed and fit", static_cast<double>(overflows.size()),
+                  "samples")
+        .Threshold(0, "a finite result must come out finite")
+        .Samples(a.replay.columns.size());
+    google::protobuf::Struct& w = *found.finding().mutable_witness();
     Put(w, "element", static_cast<double>(c.offsets[static_cast<size_t>(first.column)]));
     Put(w, "exact_result", first.exact);
     Put(w, "largest_input", LargestInput(c, first.column));
     Put(w, "largest_finite", FormatOf(c.result_dtype()).max_finite);
-    f.set_fix(kFix);
-    return Complete(a, std::move(verdict));
+    found.Fix(kFix);
+    return Complete(a, found.Take());
   }
 
   // What comes after the sum that would have brought it back?
@@ -307,30 +301,22 @@ class CollectiveOverflow : public Rule {
   static v1::Verdict Close(const ReductionAnalysis& a, const Element& near, double value,
                            double limit, bool certain) {
     const double share = value / limit;
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_NOTE);
-    f.set_strength(certain ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
-    f.set_title("a collective's sums are near overflow");
-    f.set_explanation(absl::StrFormat("A %s over %d ranks reaches %.6g, %.0f %% of the largest %s.",
-                                      certain ? "sum" : "partial sum", a.c.ranks, value,
-                                      100 * share, DTypeName(MachineOf(a).arithmetic.partial)));
-    f.mutable_cause()->set_id("near-overflow");
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name(certain ? "largest sum" : "largest partial sum");
-    f.mutable_measured()->set_value(share);
-    f.mutable_measured()->set_unit("share of the largest finite value");
-    f.mutable_threshold()->set_value(0.25);
-    f.mutable_threshold()->set_source("a quarter: two doublings of ranks or of the loss scale");
-    f.set_sample_size(a.replay.columns.size());
-    Put(*f.mutable_witness(), "element",
-        static_cast<double>(a.c.offsets[static_cast<size_t>(near.column)]));
-    Put(*f.mutable_witness(), certain ? "sum" : "partial_sum", value);
+    FindingBuilder found(v1::LEVEL_NOTE, certain ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    found.Title("a collective's sums are near overflow")
+        .Explain(absl::StrFormat("A %s over %d ranks reaches %.6g, %.0f %% of the largest %s.",
+                                 certain ? "sum" : "partial sum", a.c.ranks, value, 100 * share,
+                                 DTypeName(MachineOf(a).arithmetic.partial)))
+        .Cause("near-overflow", 1)
+        .Measured(certain ? "largest sum" : "largest partial sum", share,
+                  "share of the largest finite value")
+        .Threshold(0.25, "a quarter: two doublings of ranks or of the loss scale")
+        .Samples(a.replay.columns.size())
+        .Witness("element", static_cast<double>(a.c.offsets[static_cast<size_t>(near.column)]))
+        .Witness(certain ? "sum" : "partial_sum", value);
     if (!certain)
-      f.add_assumptions("partial sums in one order of the ranks; in another they may be smaller");
-    f.set_fix(kFix);
-    return Complete(a, std::move(verdict));
+      found.Assume("partial sums in one order of the ranks; in another they may be smaller");
+    found.Fix(kFix);
+    return Complete(a, found.Take());
   }
 
   static v1::Verdict Complete(const ReductionAnalysis& a, v1::Verdict verdict) {

@@ -63,7 +63,6 @@ multiply tie.
 constexpr RuleInfo kInfo = {"precision/collective-premultiply",
                             "a collective multiplies by a rounded 1/N",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -198,32 +197,25 @@ class CollectivePremultiply : public Rule {
   }
 
   static v1::Verdict Found(const Site& site, double error, bool proved) {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_WARNING);
-    f.set_strength(proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
-    f.set_title(absl::StrFormat("averages over %d ranks are multiplied by a rounded 1/%d",
-                                site.ranks_of_group, site.ranks_of_group));
-    f.mutable_cause()->set_id("rounded-reciprocal");
-    f.mutable_cause()->set_confidence(proved ? 1 : 0.5);
-    f.mutable_measured()->set_name("relative error of every average");
-    f.mutable_measured()->set_value(error);
-    f.mutable_measured()->set_unit("share");
-    f.mutable_threshold()->set_value(0);
-    f.mutable_threshold()->set_source("a division by N, or a power of two of ranks");
-    f.set_fix(kFix);
+    FindingBuilder found(v1::LEVEL_WARNING, proved ? v1::STRENGTH_PROVED : v1::STRENGTH_HEURISTIC);
+    found
+        .Title(absl::StrFormat("averages over %d ranks are multiplied by a rounded 1/%d",
+                               site.ranks_of_group, site.ranks_of_group))
+        .Cause("rounded-reciprocal", proved ? 1 : 0.5)
+        .Measured("relative error of every average", error, "share")
+        .Threshold(0, "a division by N, or a power of two of ranks")
+        .Fix(kFix);
     if (site.last != nullptr) {
       const ReductionReplay& replay = site.last->replay;
-      f.set_sample_size(replay.columns.size());
-      f.set_explanation(
-          absl::StrFormat("%s: 1/%d in %s is %.9g, so every average is %+.3f %% off.",
-                          Capitalised(replay.Words()), site.ranks_of_group, DTypeName(site.wire),
-                          RoundToFormat(1.0 / site.ranks_of_group, site.wire), 100 * error));
-      replay.AddDetails(*verdict.mutable_details());
-      *f.mutable_details() = verdict.details();
+      found.Samples(replay.columns.size())
+          .Explain(absl::StrFormat(
+              "%s: 1/%d in %s is %.9g, so every average is %+.3f %% off.",
+              Capitalised(replay.Words()), site.ranks_of_group, DTypeName(site.wire),
+              RoundToFormat(1.0 / site.ranks_of_group, site.wire), 100 * error));
+      replay.AddDetails(*found.verdict().mutable_details());
+      *found.finding().mutable_details() = found.verdict().details();
     }
-    return verdict;
+    return found.Take();
   }
 
   // No class that claims to multiply was accepted.

@@ -109,22 +109,18 @@ communication operations in MPICH", 2005; Higham and Mary, "A new approach to pr
 et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", 2019; Waudby-Smith and Ramdas, 2023, on betting; gloo and NCCL sources.
 )page";
 
-constexpr RuleInfo kInfo = {"precision/collective-sum",
-                            "a collective's sum is biased",
-                            v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            {}};
+constexpr RuleInfo kInfo = {
+    "precision/collective-sum", "a collective's sum is biased", v1::LEVEL_ERROR, "0.1.0", kPage, {},
+    /*alpha_weight=*/1.0 / 16};
 
 constexpr char kFix[] =
     "Sum in fp32: DDP without a 16-bit compression hook, FSDP reduce_dtype=torch.float32, "
     "Megatron-LM --accumulate-allreduce-grads-in-fp32, DeepSpeed communication_data_type fp32; or "
     "a tree (NCCL_ALGO=Tree), whose partial sums are few.";
 
-// Half of the run's budget for streams by themselves (trainer and rollout are two), half for e-BH.
-constexpr double kStreamAlpha = kRunAlpha / 4;
-constexpr double kEBhAlpha = kRunAlpha / 2;
+// Half of the rule's budget for streams by themselves, half for e-BH.
+constexpr double kStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
+constexpr double kEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
 
 class CollectiveSum : public Rule {
  public:
@@ -135,8 +131,9 @@ class CollectiveSum : public Rule {
     if (joined->empty()) return;
     const Key key{step.role, step.site.layer(), step.site.op()};
     CompressedSite::Take(key, step, *joined, compressed_, out);
-    ReductionTally& tally =
-        sites_.try_emplace(key, AlphaOf(kInfo.id, step.site, kStreamAlpha)).first->second;
+    const auto [at, fresh] = sites_.try_emplace(key, 0);
+    ReductionTally& tally = at->second;
+    if (fresh) tally = ReductionTally(kStreamAlpha * shares_.Next(step.role));
     tally.TakeCalls(*joined);
     tally.Take(step, AnalyseReductions(step));
     const bool unlike = tally.unknown.level() > tally.told && tally.unlike_sums();
@@ -161,7 +158,7 @@ class CollectiveSum : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     std::vector<double> wealth;
     for (const auto& [key, tally] : sites_) wealth.push_back(tally.log_wealth());
-    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha * RuleWeight(kInfo.id));
+    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha);
     size_t i = 0;
     for (auto& [key, tally] : sites_) {
       const bool by_ebh = selected[i++];
@@ -179,9 +176,10 @@ class CollectiveSum : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    const uint32_t version = archive.Version(3, 2);
+    archive.Version(4, 4);
+    archive(shares_);
     archive.MapOf(sites_, [](const Key&) { return ReductionTally(0); });  // alpha is read too
-    if (version >= 3) archive(compressed_);
+    archive(compressed_);
   }
 
  private:
@@ -201,29 +199,28 @@ class CollectiveSum : public Rule {
     const ReductionAnalysis& of = known ? *tally.explained : *tally.last;
     const ReductionReplay& replay = of.replay;
     const std::string model = known ? ReductionTally::ModelText(replay) : tally.ModelText();
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    FillBias(stream, f, tally.unit());
+    FindingBuilder found;
+    FillBias(stream, found.finding(), tally.unit());
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
-    f.set_title(absl::StrCat("the sum over ", of.c.ranks, " ranks comes out too ",
-                             small ? "small" : "large"));
-    f.set_explanation(absl::StrFormat(
-        "Sums over %d ranks in %s are off by %+.3g %s beyond rounding, between %.3g and %.3g. %s. "
-        "%s%s.",
-        of.c.ranks, DTypeName(of.c.wire_dtype), stream.mean(), tally.unit(), stream.low(),
-        stream.high(), Capitalised(model), WhatIfText(tally),
-        Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))));
-    f.mutable_cause()->set_id(CauseId(replay));
-    f.mutable_cause()->set_confidence(replay.proved ? 1 : 0.5);
+    found
+        .Title(absl::StrCat("the sum over ", of.c.ranks, " ranks comes out too ",
+                            small ? "small" : "large"))
+        .Explain(absl::StrFormat("Sums over %d ranks in %s are off by %+.3g %s beyond rounding, "
+                                 "between %.3g and %.3g. %s. "
+                                 "%s%s.",
+                                 of.c.ranks, DTypeName(of.c.wire_dtype), stream.mean(),
+                                 tally.unit(), stream.low(), stream.high(), Capitalised(model),
+                                 WhatIfText(tally),
+                                 Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
+        .Cause(CauseId(replay), replay.proved ? 1 : 0.5);
     if (by_ebh) {
-      f.mutable_false_alarm()->set_value(kEBhAlpha * RuleWeight(kInfo.id));
-      f.add_assumptions(
+      found.finding().mutable_false_alarm()->set_value(kEBhAlpha);
+      found.Assume(
           "named by e-BH over all sites: the rate is the expected share of false ones among those "
           "named");
     }
-    f.set_fix(kFix);
-    return Complete(key, tally, std::move(verdict), &replay);
+    found.Fix(kFix);
+    return Complete(key, tally, found.Take(), &replay);
   }
 
   static std::string CauseId(const ReductionReplay& replay) {
@@ -250,12 +247,8 @@ class CollectiveSum : public Rule {
   static v1::Verdict Narrow(const Key& key, const ReductionTally& tally) {
     const ReductionReplay& replay = tally.narrow->replay;
     const int breaks = tally.growth->breaks_at();
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_NOTE);
-    f.set_strength(v1::STRENGTH_PROVED);
-    f.set_title("a collective keeps its partial sums in 16 bits");
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_PROVED);
+    found.Title("a collective keeps its partial sums in 16 bits");
     std::string grown = "Simulated with addends like these, no bias shows up to 2,048 ranks";
     if (tally.growth->tried.empty()) grown = "More ranks were not simulated";
     if (breaks > 0) {
@@ -270,17 +263,17 @@ class CollectiveSum : public Rule {
       now = absl::StrFormat("%d ranks are %+.3g %s off, on too few samples for an alarm",
                             tally.narrow->c.ranks, stream.mean(), tally.unit());
     }
-    f.set_explanation(
-        absl::StrFormat("%s. %s. %s.", Capitalised(ReductionTally::ModelText(replay)), now, grown));
-    f.mutable_cause()->set_id("16-bit-partial-sums");
-    f.mutable_cause()->set_confidence(1);
-    MeasureGrowth(tally, f);
-    f.set_sample_size(static_cast<uint64_t>(replay.matches));
-    f.add_assumptions(
-        "the model is proved; the forecast is a simulation: normal addends with the "
-        "mean and the deviation over ranks of the sampled elements");
-    f.set_fix(kFix);
-    return Complete(key, tally, std::move(verdict), &replay);
+    found
+        .Explain(absl::StrFormat("%s. %s. %s.", Capitalised(ReductionTally::ModelText(replay)), now,
+                                 grown))
+        .Cause("16-bit-partial-sums", 1);
+    MeasureGrowth(tally, found.finding());
+    found.Samples(static_cast<uint64_t>(replay.matches))
+        .Assume(
+            "the model is proved; the forecast is a simulation: normal addends with the "
+            "mean and the deviation over ranks of the sampled elements")
+        .Fix(kFix);
+    return Complete(key, tally, found.Take(), &replay);
   }
 
   // The bias that the last of the simulated groups shows, beside what a bias may be, in one unit.
@@ -339,28 +332,20 @@ class CollectiveSum : public Rule {
       return Complete(key, tally,
                       Inconclusive("no-sample: no call of this collective came with values"));
     }
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_NOTE);
-    f.set_strength(v1::STRENGTH_HEURISTIC);
-    f.set_title("a biased sum is predicted");
-    f.set_explanation(absl::StrFormat(
-        "Predicted, not measured: a %s ring over %d ranks of addends c(1 + 0.3 normal) comes out "
-        "%+.2g ulp (%+.2g %%) off.",
-        DTypeName(tally.wire), bias.ranks, bias.mean, 100 * bias.relative));
-    f.mutable_cause()->set_id("predicted");
-    f.mutable_cause()->set_confidence(0.5);
-    f.mutable_measured()->set_name("predicted mean error beyond rounding");
-    f.mutable_measured()->set_value(bias.mean);
-    f.mutable_measured()->set_unit("ulp");
-    f.mutable_threshold()->set_value(kBiasBudgetUlp);
-    f.mutable_threshold()->set_source("budget of the bias test, in ulp");
-    f.add_assumptions(
-        "a ring whose partial sums have the wire's dtype; ranks whose gradients "
-        "deviate by 0.3 of their mean");
-    f.set_fix(kFix);
-    return Complete(key, tally, std::move(verdict));
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+    found.Title("a biased sum is predicted")
+        .Explain(absl::StrFormat("Predicted, not measured: a %s ring over %d ranks of addends c(1 "
+                                 "+ 0.3 normal) comes out "
+                                 "%+.2g ulp (%+.2g %%) off.",
+                                 DTypeName(tally.wire), bias.ranks, bias.mean, 100 * bias.relative))
+        .Cause("predicted", 0.5)
+        .Measured("predicted mean error beyond rounding", bias.mean, "ulp")
+        .Threshold(kBiasBudgetUlp, "budget of the bias test, in ulp")
+        .Assume(
+            "a ring whose partial sums have the wire's dtype; ranks whose gradients "
+            "deviate by 0.3 of their mean")
+        .Fix(kFix);
+    return Complete(key, tally, found.Take());
   }
 
   // `replay`: that the verdict speaks of, if not the last one's.
@@ -379,6 +364,7 @@ class CollectiveSum : public Rule {
     return verdict;
   }
 
+  AlphaShares shares_;
   std::map<Key, ReductionTally> sites_;
   CompressedSite::Sites compressed_;
 };

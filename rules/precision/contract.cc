@@ -74,7 +74,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"precision/contract",
                             "the arithmetic changed during the run, or is not the contract's",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -156,28 +155,23 @@ class Contract : public Rule {
     const HeldMatches of = ReplayContract(held, a.c);
     const std::string share = absl::StrFormat("%d of %d elements", of.matches, of.samples);
     if (of.matches == of.samples) return Pass("as the contract of " + name + ": " + share);
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = "a product is not computed as its contract says",
-         .explanation = absl::StrFormat(
-             "The contract of %s (%s; %s) gives %s. Sample %d is %.9g, by the contract %.9g. What "
-             "explains the elements: %s.",
-             name, held.contract.order, held.contract.arithmetic, share, of.first_miss, of.found,
-             of.held, a.replay.Words()),
-         .cause = "contract-broken",
-         .measured = "elements that the contract misses",
-         .value = static_cast<double>(of.samples - of.matches),
-         .unit = "elements",
-         .threshold = 1,
-         .threshold_source = "a contract is exact",
-         .fix = kFix});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(static_cast<uint64_t>(of.samples));
-    Put(*f.mutable_witness(), "sample", of.first_miss);
-    Put(*f.mutable_witness(), "found", of.found);
-    Put(*f.mutable_witness(), "held", of.held);
-    return verdict;
+    FindingBuilder built(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    built.Title("a product is not computed as its contract says")
+        .Explain(absl::StrFormat(
+            "The contract of %s (%s; %s) gives %s. Sample %d is %.9g, by the contract %.9g. What "
+            "explains the elements: %s.",
+            name, held.contract.order, held.contract.arithmetic, share, of.first_miss, of.found,
+            of.held, a.replay.Words()))
+        .Cause("contract-broken", 1)
+        .Measured("elements that the contract misses", static_cast<double>(of.samples - of.matches),
+                  "elements")
+        .Threshold(1, "a contract is exact")
+        .Fix(kFix)
+        .Samples(static_cast<uint64_t>(of.samples))
+        .Witness("sample", of.first_miss)
+        .Witness("found", of.found)
+        .Witness("held", of.held);
+    return built.Take();
   }
 
   static v1::Verdict Compare(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
@@ -229,31 +223,26 @@ class Contract : public Rule {
   static v1::Verdict Changed(const SiteStep& step, const Item& item, const MatmulAnalysis& a,
                              const Reference& held, int32_t least) {
     const bool libraries = Cause(step, a, held) == "another-library";
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = "a product is computed by another arithmetic than before",
-         .explanation = absl::StrFormat(
-             "At %s: %d of %d elements are %s. Held since %s: %s, which misses at least %d of "
-             "them.%s",
-             Place(step.step, item.source->rank()), a.replay.matches, a.replay.samples,
-             a.replay.Words(), Place(held.step, held.rank), held.words, least,
-             libraries ? absl::StrCat(" The library was ", held.library, ", now ", a.c.library, ".")
-                       : ""),
-         .cause = Cause(step, a, held),
-         .measured = "elements that the held arithmetic misses",
-         .value = static_cast<double>(least),
-         .unit = "elements",
-         .threshold = static_cast<double>(a.replay.needed),
-         .threshold_source = "k = ln(10^6 C), at which counting stops",
-         .fix = kFix});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(static_cast<uint64_t>(a.replay.samples));
-    Put(*f.mutable_witness(), "held", held.words);
-    Put(*f.mutable_witness(), "held_step", static_cast<double>(held.step));
-    Put(*f.mutable_witness(), "held_rank", held.rank);
-    Put(*f.mutable_witness(), "found", a.replay.Words());
-    return verdict;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title("a product is computed by another arithmetic than before")
+        .Explain(absl::StrFormat(
+            "At %s: %d of %d elements are %s. Held since %s: %s, which misses at least %d of "
+            "them.%s",
+            Place(step.step, item.source->rank()), a.replay.matches, a.replay.samples,
+            a.replay.Words(), Place(held.step, held.rank), held.words, least,
+            libraries ? absl::StrCat(" The library was ", held.library, ", now ", a.c.library, ".")
+                      : ""))
+        .Cause(Cause(step, a, held), 1)
+        .Measured("elements that the held arithmetic misses", static_cast<double>(least),
+                  "elements")
+        .Threshold(static_cast<double>(a.replay.needed), "k = ln(10^6 C), at which counting stops")
+        .Fix(kFix)
+        .Samples(static_cast<uint64_t>(a.replay.samples))
+        .Witness("held", held.words)
+        .Witness("held_step", static_cast<double>(held.step))
+        .Witness("held_rank", held.rank)
+        .Witness("found", a.replay.Words());
+    return found.Take();
   }
 
   HeldContracts held_;

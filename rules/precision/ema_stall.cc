@@ -81,7 +81,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"precision/ema-stall",
                             "a moving average cannot move",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -200,28 +199,22 @@ class EmaStall : public Rule {
   v1::Verdict Found(const v1::UpdateConfig& config, const UpdateCase& c, const Counts& n) const {
     const bool wide = c.dtype == DType::kF32 || c.dtype == DType::kF64;
     const double share = static_cast<double>(n.able) / static_cast<double>(n.apart);
-    v1::Verdict verdict = MakeFinding(
-        {.level = wide ? v1::LEVEL_NOTE : v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("a moving average in %s cannot move", DTypeName(c.dtype)),
-         .explanation = absl::StrFormat(
-             "Of %d sampled elements that differ from the weights they average, %d can move: for "
-             "the others e + (1 - d)(p - e), rounded once to %s, is e. %d kept their bits.",
-             n.apart, n.able, DTypeName(c.dtype), n.held),
-         .cause = wide ? "weights-too-near" : "low-precision-average",
-         .measured = "elements able to move",
-         .value = share,
-         .unit = "share",
-         .threshold = share_,
-         .threshold_source = "option share",
-         .fix = wide ? "Nothing, where the weights have hardly moved yet; else a shorter average, "
-                       "or one "
-                       "updated every k steps with decay d^k."
-                     : "Keep the average in fp32 and cast it when it is used (EMAModel or "
-                       "AveragedModel over an fp32 copy), or update it every k steps with decay "
-                       "d^k."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(n.apart);
+    FindingBuilder found(wide ? v1::LEVEL_NOTE : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("a moving average in %s cannot move", DTypeName(c.dtype)))
+        .Explain(absl::StrFormat(
+            "Of %d sampled elements that differ from the weights they average, %d can move: for "
+            "the others e + (1 - d)(p - e), rounded once to %s, is e. %d kept their bits.",
+            n.apart, n.able, DTypeName(c.dtype), n.held))
+        .Cause(wide ? "weights-too-near" : "low-precision-average", 1)
+        .Measured("elements able to move", share, "share")
+        .Threshold(share_, "option share")
+        .Fix(wide ? "Nothing, where the weights have hardly moved yet; else a shorter average, "
+                    "or one "
+                    "updated every k steps with decay d^k."
+                  : "Keep the average in fp32 and cast it when it is used (EMAModel or "
+                    "AveragedModel over an fp32 copy), or update it every k steps with decay "
+                    "d^k.")
+        .Samples(n.apart);
     for (size_t k = 0; k < n.listed.size(); ++k) {
       const size_t i = n.listed[k];
       std::string text =
@@ -230,11 +223,11 @@ class EmaStall : public Rule {
       if (config.decay() > 0 && config.decay() < 1)
         absl::StrAppendFormat(&text, ", p = %.6g",
                               c.before[i] + c.intended[i] / (1 - config.decay()));
-      Put(*f.mutable_witness(), absl::StrCat("element ", k + 1), text);
+      found.Witness(absl::StrCat("element ", k + 1), text);
     }
-    *verdict.mutable_details() = Describe(c, n);
-    verdict.add_assumptions("intended is (1 - decay)(p - e) in full precision");
-    return verdict;
+    *found.verdict().mutable_details() = Describe(c, n);
+    found.verdict().add_assumptions("intended is (1 - decay)(p - e) in full precision");
+    return found.Take();
   }
 
   static google::protobuf::Struct Describe(const UpdateCase& c, const Counts& n) {

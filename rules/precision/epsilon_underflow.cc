@@ -55,7 +55,6 @@ elements with v = 0 have a finite step, the rule takes it that eps was not 0.
 constexpr RuleInfo kInfo = {"precision/epsilon-underflow",
                             "epsilon is zero in its dtype",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -145,66 +144,58 @@ class EpsilonUnderflow : public Rule {
                                  const Bare& bare, const UpdateCase* c) {
     const FloatFormat format = FormatOf(dtype);
     const double least = PowerOfTwo(format.min_exponent - format.precision + 1);
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("eps = %g is 0 in %s", config.eps(), DTypeName(dtype)),
-         .explanation = absl::StrFormat(
-             "The least positive %s is %.3g; eps rounds to 0, and a denominator of sqrt(v) + eps "
-             "is "
-             "0 wherever v is.%s",
-             DTypeName(dtype), least,
-             bare.elements == 0
-                 ? ""
-                 : absl::StrFormat(" %d sampled elements have v = 0 and g != 0.", bare.elements)),
-         .cause = "eps-rounds-to-zero",
-         .measured = "eps as added",
-         .value = 0,
-         .unit = "",
-         .threshold = least,
-         .threshold_source = absl::StrCat("least positive ", DTypeName(dtype)),
-         .fix = "Add eps in fp32 (fp32 masters and moments), or choose one that the dtype holds "
-                "(1e-4 in fp16)."});
-    Put(*verdict.mutable_finding()->mutable_witness(), "eps", config.eps());
-    if (c != nullptr) verdict.mutable_finding()->set_sample_size(c->size());
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("eps = %g is 0 in %s", config.eps(), DTypeName(dtype)))
+        .Explain(absl::StrFormat(
+            "The least positive %s is %.3g; eps rounds to 0, and a denominator of sqrt(v) + eps "
+            "is "
+            "0 wherever v is.%s",
+            DTypeName(dtype), least,
+            bare.elements == 0
+                ? ""
+                : absl::StrFormat(" %d sampled elements have v = 0 and g != 0.", bare.elements)))
+        .Cause("eps-rounds-to-zero", 1)
+        .Measured("eps as added", 0, "")
+        .Threshold(least, absl::StrCat("least positive ", DTypeName(dtype)))
+        .Fix(
+            "Add eps in fp32 (fp32 masters and moments), or choose one that the dtype holds "
+            "(1e-4 in fp16).")
+        .Witness("eps", config.eps());
+    if (c != nullptr) found.Samples(c->size());
     if (!declared) {
-      verdict.add_assumptions(absl::StrCat("eps is added in the moments' dtype, ", DTypeName(dtype),
-                                           "; eps_dtype says otherwise"));
+      found.verdict().add_assumptions(absl::StrCat("eps is added in the moments' dtype, ",
+                                                   DTypeName(dtype), "; eps_dtype says otherwise"));
     }
-    *verdict.mutable_details() = Describe(config, dtype, bare);
-    return verdict;
+    *found.verdict().mutable_details() = Describe(config, dtype, bare);
+    return found.Take();
   }
 
   static v1::Verdict FlushFinding(const v1::UpdateConfig& config, const UpdateCase& c,
                                   const Bare& bare) {
     const double factor = (bare.worst_root + config.eps()) / config.eps();
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("the second moment underflows in %s", DTypeName(c.moment_dtype)),
-         .explanation = absl::StrFormat(
-             "%d sampled elements have v = 0 after a step with g != 0: what v should be rounds to "
-             "0 "
-             "in %s, and the denominator is eps = %g alone. The worst is %.3g times too small.",
-             bare.flushed, DTypeName(c.moment_dtype), config.eps(), factor),
-         .cause = "moment-underflow",
-         .measured = "elements whose denominator is eps",
-         .value = static_cast<double>(bare.flushed),
-         .unit = "elements",
-         .threshold = 0,
-         .threshold_source = "sqrt(v) above eps must show in the denominator",
-         .fix = "Keep the second moment in fp32 or bf16 (Megatron-LM --exp-avg-sq-dtype fp32), or "
-                "raise eps to sqrt of the least value it can hold."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(c.size());
-    Put(*f.mutable_witness(), "element",
-        absl::StrFormat("[%d]: g = %.9g, v = 0, sqrt of the exact v = %.6g, eps = %g",
-                        c.offsets[bare.worst], c.gradient[bare.worst], bare.worst_root,
-                        config.eps()));
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("the second moment underflows in %s", DTypeName(c.moment_dtype)))
+        .Explain(absl::StrFormat(
+            "%d sampled elements have v = 0 after a step with g != 0: what v should be rounds to "
+            "0 "
+            "in %s, and the denominator is eps = %g alone. The worst is %.3g times too small.",
+            bare.flushed, DTypeName(c.moment_dtype), config.eps(), factor))
+        .Cause("moment-underflow", 1)
+        .Measured("elements whose denominator is eps", static_cast<double>(bare.flushed),
+                  "elements")
+        .Threshold(0, "sqrt(v) above eps must show in the denominator")
+        .Fix(
+            "Keep the second moment in fp32 or bf16 (Megatron-LM --exp-avg-sq-dtype fp32), or "
+            "raise eps to sqrt of the least value it can hold.")
+        .Samples(c.size())
+        .Witness("element",
+                 absl::StrFormat("[%d]: g = %.9g, v = 0, sqrt of the exact v = %.6g, eps = %g",
+                                 c.offsets[bare.worst], c.gradient[bare.worst], bare.worst_root,
+                                 config.eps()));
     if (!(config.beta2() > 0 && config.beta2() < 1))
-      verdict.add_assumptions("beta2 was not said: at most 0.9999");
-    *verdict.mutable_details() = Describe(config, c.moment_dtype, bare);
-    return verdict;
+      found.verdict().add_assumptions("beta2 was not said: at most 0.9999");
+    *found.verdict().mutable_details() = Describe(config, c.moment_dtype, bare);
+    return found.Take();
   }
 
   static google::protobuf::Struct Describe(const v1::UpdateConfig& config, DType dtype,

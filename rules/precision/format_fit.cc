@@ -107,7 +107,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"precision/format-fit",
                             "values do not fit their declared format",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -261,36 +260,31 @@ class FormatFitRule : public Rule {
     if (!(mass.lost_share() >= kMassOfWarning))
       return Pass("the cast loses little of the mass", std::move(details));
     const bool error = mass.lost_share() >= kMassOfError;
-    v1::Verdict verdict = MakeFinding(
-        {.level = error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("the cast to %s loses values that are summed", DTypeName(target)),
-         .explanation = absl::StrFormat("%.1f %% of the mass does not pass the cast: of %d finite "
-                                        "non-zero values %d become 0 in "
-                                        "%s (%.3g of sum |x| = %.3g) and %d are beyond its largest "
-                                        "value (%.3g); amax is %.4g.",
-                                        100 * mass.lost_share(), mass.values, mass.flushed,
-                                        DTypeName(target), mass.flushed_mass, mass.mass,
-                                        mass.overflowed, mass.overflowed_mass, mass.amax),
-         .cause = mass.flushed_mass >= mass.overflowed_mass ? "underflow" : "overflow",
-         .measured = "mass lost in the cast",
-         .value = mass.lost_share(),
-         .unit = "share",
-         .threshold = error ? kMassOfError : kMassOfWarning,
-         .threshold_source = "warning from 1 % of sum |x|, error from 10 %",
-         .fix =
-             "Scale before the cast (GradScaler, Megatron-LM --initial-loss-scale), or reduce in "
-             "bf16 or fp32 (DDP without fp16_compress_hook, FSDP reduce_dtype=torch.float32)."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(mass.values);
+    FindingBuilder found(error ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("the cast to %s loses values that are summed", DTypeName(target)))
+        .Explain(absl::StrFormat("%.1f %% of the mass does not pass the cast: of %d finite "
+                                 "non-zero values %d become 0 in "
+                                 "%s (%.3g of sum |x| = %.3g) and %d are beyond its largest "
+                                 "value (%.3g); amax is %.4g.",
+                                 100 * mass.lost_share(), mass.values, mass.flushed,
+                                 DTypeName(target), mass.flushed_mass, mass.mass, mass.overflowed,
+                                 mass.overflowed_mass, mass.amax))
+        .Cause(mass.flushed_mass >= mass.overflowed_mass ? "underflow" : "overflow", 1)
+        .Measured("mass lost in the cast", mass.lost_share(), "share")
+        .Threshold(error ? kMassOfError : kMassOfWarning,
+                   "warning from 1 % of sum |x|, error from 10 %")
+        .Fix(
+            "Scale before the cast (GradScaler, Megatron-LM --initial-loss-scale), or reduce in "
+            "bf16 or fp32 (DDP without fp16_compress_hook, FSDP reduce_dtype=torch.float32).")
+        .Samples(mass.values);
     const FloatFormat format = FormatOf(target);
-    Put(*f.mutable_witness(), "amax", mass.amax);
-    Put(*f.mutable_witness(), "least_positive",
-        PowerOfTwo(format.min_exponent - format.precision + 1));
-    Put(*f.mutable_witness(), "largest_finite", format.max_finite);
-    *verdict.mutable_details() = std::move(details);
-    verdict.add_assumptions("the values are cast as they were handed over, without a scale");
-    return verdict;
+    found.Witness("amax", mass.amax)
+        .Witness("least_positive", PowerOfTwo(format.min_exponent - format.precision + 1))
+        .Witness("largest_finite", format.max_finite);
+    *found.verdict().mutable_details() = std::move(details);
+    found.verdict().add_assumptions(
+        "the values are cast as they were handed over, without a scale");
+    return found.Take();
   }
 
   v1::Verdict Found(const v1::TensorState& state, const v1::FormatFit& fit, uint64_t values,
@@ -299,33 +293,29 @@ class FormatFitRule : public Rule {
     const FloatFormat format = FormatOf(target);
     const bool flushed = fit.flushed() >= fit.saturated();
     const std::string scaled = ScaledText(state, values);
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_HEURISTIC,
-         .title =
-             absl::StrFormat("%.1f %% of the values do not fit %s", 100 * share, DTypeName(target)),
-         .explanation = absl::StrFormat(
-             "Of %d finite non-zero values %d become 0 in %s and %d are beyond its largest finite "
-             "value, %g; amax is %.4g.%s",
-             values, fit.flushed(), DTypeName(target), fit.saturated(), format.max_finite,
-             state.summary().amax(), scaled),
-         .cause = flushed ? "underflow" : "overflow",
-         .measured = "values lost",
-         .value = share,
-         .unit = "share",
-         .threshold = share_,
-         .threshold_source = "option share",
-         .fix = "Scale by the amax before the cast (Transformer Engine fp8_autocast, "
-                "MXFP8BlockScaling; GradScaler for fp16 gradients), or store in bf16."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(state.summary().count());
-    Put(*f.mutable_witness(), "amax", state.summary().amax());
-    Put(*f.mutable_witness(), "least_positive",
-        PowerOfTwo(format.min_exponent - format.precision + 1));
-    Put(*f.mutable_witness(), "largest_finite", format.max_finite);
-    verdict.add_assumptions("the values are stored as they were handed over, without a scale");
-    *verdict.mutable_details() = std::move(details);
-    return verdict;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_HEURISTIC);
+    found
+        .Title(
+            absl::StrFormat("%.1f %% of the values do not fit %s", 100 * share, DTypeName(target)))
+        .Explain(absl::StrFormat(
+            "Of %d finite non-zero values %d become 0 in %s and %d are beyond its largest finite "
+            "value, %g; amax is %.4g.%s",
+            values, fit.flushed(), DTypeName(target), fit.saturated(), format.max_finite,
+            state.summary().amax(), scaled))
+        .Cause(flushed ? "underflow" : "overflow", 1)
+        .Measured("values lost", share, "share")
+        .Threshold(share_, "option share")
+        .Fix(
+            "Scale by the amax before the cast (Transformer Engine fp8_autocast, "
+            "MXFP8BlockScaling; GradScaler for fp16 gradients), or store in bf16.")
+        .Samples(state.summary().count())
+        .Witness("amax", state.summary().amax())
+        .Witness("least_positive", PowerOfTwo(format.min_exponent - format.precision + 1))
+        .Witness("largest_finite", format.max_finite);
+    found.verdict().add_assumptions(
+        "the values are stored as they were handed over, without a scale");
+    *found.verdict().mutable_details() = std::move(details);
+    return found.Take();
   }
 
   // " With a scale per 32 elements 0.0 % are lost."

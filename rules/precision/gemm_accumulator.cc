@@ -93,13 +93,12 @@ Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021; DeepSeek-AI, "DeepSe
 constexpr RuleInfo kInfo = {"precision/gemm-accumulator",
                             "a product accumulates in fewer bits than declared",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
-                            {}};
+                            {},
+                            /*alpha_weight=*/1.0 / 16};
 
 constexpr int kEnoughBits = 21;
-constexpr double kPi = 3.14159265358979323846;
 constexpr char kFix[] =
     "Accumulate in fp32: FP8 with promoted partial sums (Transformer Engine "
     "use_split_accumulator=True, torch._scaled_mm use_fast_accum=False, cuBLASLt FAST_ACCUM off); "
@@ -134,8 +133,8 @@ class GemmAccumulator : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
-    archive(streams_);
+    archive.Version(2, 2);
+    archive(shares_, sites_);
   }
 
  private:
@@ -145,7 +144,12 @@ class GemmAccumulator : public Rule {
     v1::Level told = v1::LEVEL_UNSPECIFIED;
     void Persist(Archive& a) { a(stream, last_step, told); }
   };
-  using Key = std::tuple<v1::Role, std::string, std::string, uint32_t>;
+  struct Site {
+    double alpha = 0;
+    std::map<uint32_t, Stream> ranks;  // each with its share of the site's alpha
+    void Persist(Archive& a) { a(alpha, ranks); }
+  };
+  using Key = std::tuple<v1::Role, std::string, std::string>;
 
   static v1::Verdict One(const MatmulAnalysis& a) {
     if (!a.blocked.empty()) return Inconclusive(a.blocked);
@@ -209,28 +213,22 @@ class GemmAccumulator : public Rule {
   static v1::Verdict Proved(const MatmulAnalysis& a) {
     const bool declared = a.c.accumulator_declared;
     const int bits = KeptBits(a.replay);
-    v1::Verdict verdict = MakeFinding(
-        {.level = declared ? v1::LEVEL_ERROR : v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrCat("a product accumulates in ", bits, " fraction bits"),
-         .explanation = absl::StrFormat(
-             "%s; the only match among %d candidates (the nearest other kind: %s, %d of %d). %s "
-             "was %s. Results are right to %.1f bits of sum|ab|; %.0f %% of those that are not "
-             "exact are too small.",
-             Capitalised(Matches(a.replay)), a.replay.candidates, a.replay.runner_up,
-             a.replay.runner_up_matches, a.replay.samples, Capitalised(DTypeName(a.c.declared)),
-             declared ? "declared" : "expected", a.effective_bits, 100 * a.toward_zero),
-         .cause = "short-accumulator",
-         .measured = "fraction bits kept",
-         .value = static_cast<double>(bits),
-         .unit = "bits",
-         .threshold = kEnoughBits,
-         .threshold_source = "what f32 accumulation in hardware keeps at least",
-         .fix = kFix});
-    verdict.mutable_finding()->set_sample_size(static_cast<uint64_t>(a.replay.samples));
-    if (!declared)
-      verdict.mutable_finding()->add_assumptions("f32 accumulation: no accumulator was declared");
-    return verdict;
+    FindingBuilder found(declared ? v1::LEVEL_ERROR : v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title(absl::StrCat("a product accumulates in ", bits, " fraction bits"))
+        .Explain(absl::StrFormat(
+            "%s; the only match among %d candidates (the nearest other kind: %s, %d of %d). %s "
+            "was %s. Results are right to %.1f bits of sum|ab|; %.0f %% of those that are not "
+            "exact are too small.",
+            Capitalised(Matches(a.replay)), a.replay.candidates, a.replay.runner_up,
+            a.replay.runner_up_matches, a.replay.samples, Capitalised(DTypeName(a.c.declared)),
+            declared ? "declared" : "expected", a.effective_bits, 100 * a.toward_zero))
+        .Cause("short-accumulator", 1)
+        .Measured("fraction bits kept", static_cast<double>(bits), "bits")
+        .Threshold(kEnoughBits, "what f32 accumulation in hardware keeps at least")
+        .Fix(kFix)
+        .Samples(static_cast<uint64_t>(a.replay.samples));
+    if (!declared) found.Assume("f32 accumulation: no accumulator was declared");
+    return found.Take();
   }
 
   // The most that a member of the class keeps.
@@ -246,37 +244,31 @@ class GemmAccumulator : public Rule {
   }
 
   static v1::Verdict Beyond(const MatmulAnalysis& a) {
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_BOUNDED,
-         .title = "a product is further off than f32 accumulation can be",
-         .explanation = absl::StrFormat(
-             "Sample %d is %.9g, exactly %.9g: %.3g times as far off as (K+1) 2^-24 sum|ab| "
-             "allows, K = %d. %d of %d elements are beyond it. No candidate explains all of them; "
-             "nearest: %s (%d of %d).",
-             a.worst.sample, a.worst.d, a.worst.exact, a.worst.excess(), a.c.inner, a.beyond,
-             a.replay.samples, a.replay.best, a.replay.matches, a.replay.samples),
-         .cause = "unexplained",
-         .measured = "error",
-         .value = std::abs(a.worst.d - a.worst.exact),
-         .unit = "absolute",
-         .threshold = a.worst.bound,
-         .threshold_source = "(K+1) 2^-24 sum|ab|, and half an ulp of a 16-bit result",
-         .fix = kFix,
-         .confidence = 0.5});
-    google::protobuf::Struct& witness = *verdict.mutable_finding()->mutable_witness();
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    found.Title("a product is further off than f32 accumulation can be")
+        .Explain(absl::StrFormat(
+            "Sample %d is %.9g, exactly %.9g: %.3g times as far off as (K+1) 2^-24 sum|ab| "
+            "allows, K = %d. %d of %d elements are beyond it. No candidate explains all of them; "
+            "nearest: %s (%d of %d).",
+            a.worst.sample, a.worst.d, a.worst.exact, a.worst.excess(), a.c.inner, a.beyond,
+            a.replay.samples, a.replay.best, a.replay.matches, a.replay.samples))
+        .Cause("unexplained", 0.5)
+        .Measured("error", std::abs(a.worst.d - a.worst.exact), "absolute")
+        .Threshold(a.worst.bound, "(K+1) 2^-24 sum|ab|, and half an ulp of a 16-bit result")
+        .Fix(kFix);
+    google::protobuf::Struct& witness = *found.finding().mutable_witness();
     Put(witness, "sample", a.worst.sample);
     Put(witness, "d", a.worst.d);
     Put(witness, "exact", a.worst.exact);
     Put(witness, "bound", a.worst.bound);
-    verdict.mutable_finding()->add_assumptions(
+    found.Assume(
         "every element is a sum of its own products, in any order: no Strassen or Winograd "
         "product");
     if (!a.c.offsets.empty())
       Put(witness, "element",
           static_cast<double>(a.c.offsets[static_cast<size_t>(a.worst.sample)]));
-    verdict.mutable_finding()->set_sample_size(static_cast<uint64_t>(a.replay.samples));
-    return verdict;
+    found.Samples(static_cast<uint64_t>(a.replay.samples));
+    return found.Take();
   }
 
   // One stream a rank: ranks draw the same elements. One call a step: calls of a step share theirs.
@@ -300,12 +292,12 @@ class GemmAccumulator : public Rule {
   }
 
   Stream& StreamOf(const SiteStep& step, uint32_t rank) {
-    const Key key{step.role, step.site.layer(), step.site.op(), rank};
-    const auto [at, fresh] = streams_.try_emplace(key);
-    if (fresh) {
-      const double share = 6 / (kPi * kPi * (rank + 1.0) * (rank + 1.0));
-      at->second.stream = BiasStream(share * AlphaOf(kInfo.id, step.site, kRunAlpha));
-    }
+    const Key key{step.role, step.site.layer(), step.site.op()};
+    const auto [site, fresh] = sites_.try_emplace(key);
+    Site& s = site->second;
+    if (fresh) s.alpha = kInfo.alpha_weight * kRunAlpha * shares_.Next(step.role);
+    const auto [at, first] = s.ranks.try_emplace(rank);
+    if (first) at->second.stream = BiasStream(s.alpha * ShareOfNumber(rank));
     return at->second;
   }
 
@@ -328,22 +320,19 @@ class GemmAccumulator : public Rule {
   }
 
   static v1::Verdict BiasFinding(const MatmulAnalysis& a, const BiasStream& stream) {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
+    FindingBuilder found;
     const char* unit = BiasUnit(a.c.d_dtype);
-    FillBias(stream, f, unit);
+    FillBias(stream, found.finding(), unit);
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
-    f.set_title(absl::StrCat("the product comes out too ", small ? "small" : "large"));
-    f.set_explanation(absl::StrFormat(
-        "Elements are off by %+.3g %s beyond rounding, between %.3g and %.3g. %s. %s.",
-        stream.mean(), unit, stream.low(), stream.high(),
-        a.replay.explained() ? Capitalised(Matches(a.replay)) : "No candidate explains them",
-        Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))));
-    f.mutable_cause()->set_id(a.replay.explained() ? a.replay.name : "unexplained");
-    f.mutable_cause()->set_confidence(0.5);
-    f.set_fix(kFix);
-    return verdict;
+    found.Title(absl::StrCat("the product comes out too ", small ? "small" : "large"))
+        .Explain(absl::StrFormat(
+            "Elements are off by %+.3g %s beyond rounding, between %.3g and %.3g. %s. %s.",
+            stream.mean(), unit, stream.low(), stream.high(),
+            a.replay.explained() ? Capitalised(Matches(a.replay)) : "No candidate explains them",
+            Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
+        .Cause(a.replay.explained() ? a.replay.name : "unexplained", 0.5)
+        .Fix(kFix);
+    return found.Take();
   }
 
   static v1::Verdict Complete(const MatmulAnalysis& a, v1::Verdict verdict) {
@@ -363,7 +352,8 @@ class GemmAccumulator : public Rule {
     return verdict;
   }
 
-  std::map<Key, Stream> streams_;
+  AlphaShares shares_;
+  std::map<Key, Site> sites_;
 };
 
 }  // namespace

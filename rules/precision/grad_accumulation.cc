@@ -84,19 +84,18 @@ of bounded random variables by betting", 2023; Wang and Ramdas on e-BH, 2022.
 constexpr RuleInfo kInfo = {"precision/grad-accumulation",
                             "micro-batch gradients are summed with a bias",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
-                            {}};
+                            {},
+                            /*alpha_weight=*/1.0 / 16};
 
 constexpr char kFix[] =
     "Accumulate in fp32: Megatron-LM --accumulate-allreduce-grads-in-fp32; DeepSpeed data_types "
     "grad_accum_dtype fp32; PyTorch: fp32 .grad, or a fp32 buffer of your own.";
 
-// Half of the run's budget for streams by themselves (trainer and rollout are two), half for e-BH
-// over the tensors.
-constexpr double kStreamAlpha = kRunAlpha / 4;
-constexpr double kEBhAlpha = kRunAlpha / 2;
+// Half of the rule's budget for streams by themselves, half for e-BH over the tensors.
+constexpr double kStreamAlpha = kInfo.alpha_weight * kRunAlpha / 2;
+constexpr double kEBhAlpha = kInfo.alpha_weight * kRunAlpha / 2;
 
 class GradAccumulation : public Rule {
  public:
@@ -107,8 +106,9 @@ class GradAccumulation : public Rule {
     const std::vector<Accumulation> all = DecodeAccumulations(step, &more);
     if (all.empty()) return;
     const Key key{step.role, step.site.layer(), step.site.op()};
-    AccumulationTally& tally =
-        sites_.try_emplace(key, AlphaOf(kInfo.id, step.site, kStreamAlpha)).first->second;
+    const auto [at, fresh] = sites_.try_emplace(key, 0);
+    AccumulationTally& tally = at->second;
+    if (fresh) tally = AccumulationTally(kStreamAlpha * shares_.Next(step.role));
     tally.Take(step, all, more);
     const AccumulationTally::Rank* worst = tally.Alarmed();
     if (worst == nullptr || worst->stream.level() <= tally.told) return;
@@ -119,7 +119,7 @@ class GradAccumulation : public Rule {
   void JudgeRun(const RunSummary& /*run*/, VerdictSink& out) override {
     std::vector<double> wealth;
     for (const auto& [key, tally] : sites_) wealth.push_back(tally.LogWealth());
-    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha * RuleWeight(kInfo.id));
+    const std::vector<bool> selected = SelectByEBh(wealth, kEBhAlpha);
     size_t i = 0;
     for (auto& [key, tally] : sites_) {
       const bool by_ebh = selected[i++];
@@ -130,7 +130,8 @@ class GradAccumulation : public Rule {
   }
 
   void Persist(Archive& archive) override {
-    archive.Version(1);
+    archive.Version(2, 2);
+    archive(shares_);
     archive.MapOf(sites_, [](const Key&) { return AccumulationTally(0); });  // alpha is read too
   }
 
@@ -140,62 +141,54 @@ class GradAccumulation : public Rule {
   static v1::Verdict Biased(const Key& key, const AccumulationTally& tally,
                             const AccumulationTally::Rank& worst, bool by_ebh) {
     const BiasStream& stream = worst.stream;
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    FillBias(stream, f, tally.unit);
+    FindingBuilder found;
+    FillBias(stream, found.finding(), tally.unit);
     const bool small = stream.interval_side() == BiasSide::kTooSmall;
-    f.set_title(absl::StrCat("micro-batch gradients are summed too ", small ? "small" : "large"));
+    found.Title(absl::StrCat("micro-batch gradients are summed too ", small ? "small" : "large"));
     std::string lost;
     if (worst.lost.lost > 0) {
       lost = absl::StrFormat(" %.0f %% of the additions (%.0f %% of the mass) changed nothing.",
                              100 * worst.lost.lost_share(), 100 * worst.lost.mass_share());
     }
-    f.set_explanation(absl::StrFormat(
-        "Sums of %d addends on rank %d come out %.2g %% too %s: %+.3g %s beyond rounding, between "
-        "%.3g "
-        "and %.3g.%s %s. In fp32 the same addends give %+.2g. %s.",
-        tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()), small ? "small" : "large",
-        stream.mean(), tally.unit, stream.low(), stream.high(), lost, worst.ModelText(),
-        worst.fp32_mean(), Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))));
-    f.mutable_cause()->set_id(worst.CauseId());
-    f.mutable_cause()->set_confidence(worst.match.accepted ? 1 : 0.5);
+    found
+        .Explain(absl::StrFormat("Sums of %d addends on rank %d come out %.2g %% too %s: %+.3g %s "
+                                 "beyond rounding, between "
+                                 "%.3g "
+                                 "and %.3g.%s %s. In fp32 the same addends give %+.2g. %s.",
+                                 tally.most_adds, worst.rank, 100 * std::fabs(worst.relative()),
+                                 small ? "small" : "large", stream.mean(), tally.unit, stream.low(),
+                                 stream.high(), lost, worst.ModelText(), worst.fp32_mean(),
+                                 Capitalised(ForecastWords(Forecast(stream.mean(), stream.sd())))))
+        .Cause(worst.CauseId(), worst.match.accepted ? 1 : 0.5);
     if (by_ebh) {
-      f.mutable_false_alarm()->set_value(kEBhAlpha * RuleWeight(kInfo.id));
-      f.add_assumptions(
+      found.finding().mutable_false_alarm()->set_value(kEBhAlpha);
+      found.Assume(
           "named by e-BH over all tensors: the rate is the expected share of false ones among "
           "those "
           "named");
     }
-    tally.FillWitness(worst, *f.mutable_witness());
-    f.set_fix(kFix);
-    return Complete(key, tally, std::move(verdict));
+    tally.FillWitness(worst, *found.finding().mutable_witness());
+    found.Fix(kFix);
+    return Complete(key, tally, found.Take());
   }
 
   static v1::Verdict Predicted(const Key& key, const AccumulationTally& tally) {
     const LongerSum& last = tally.longer.tried.back();
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(v1::LEVEL_NOTE);
-    f.set_strength(v1::STRENGTH_HEURISTIC);
-    f.set_title("micro-batch gradients are summed in 16 bits");
-    f.set_explanation(absl::StrFormat(
-        "%s. Sums of %d addends show no bias; of the same addends, %d would come out %+.2g ulp "
-        "(%+.2g %%) "
-        "off.",
-        tally.Shown()->ModelText(), tally.most_adds, last.adds, last.mean, 100 * last.relative));
-    f.mutable_cause()->set_id("16-bit-accumulator");
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name("addends at which the bias passes its budget");
-    f.mutable_measured()->set_value(static_cast<double>(last.adds));
-    f.mutable_measured()->set_unit("addends");
-    f.mutable_threshold()->set_value(kBiasBudgetUlp);
-    f.mutable_threshold()->set_source("budget of the bias test, in ulp");
-    f.set_sample_size(tally.Judged());
-    f.add_assumptions("addends of longer sums are like these");
-    f.set_fix(kFix);
-    return Complete(key, tally, std::move(verdict));
+    FindingBuilder found(v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+    found.Title("micro-batch gradients are summed in 16 bits")
+        .Explain(absl::StrFormat(
+            "%s. Sums of %d addends show no bias; of the same addends, %d would come out %+.2g ulp "
+            "(%+.2g %%) "
+            "off.",
+            tally.Shown()->ModelText(), tally.most_adds, last.adds, last.mean, 100 * last.relative))
+        .Cause("16-bit-accumulator", 1)
+        .Measured("addends at which the bias passes its budget", static_cast<double>(last.adds),
+                  "addends")
+        .Threshold(kBiasBudgetUlp, "budget of the bias test, in ulp")
+        .Samples(tally.Judged())
+        .Assume("addends of longer sums are like these")
+        .Fix(kFix);
+    return Complete(key, tally, found.Take());
   }
 
   static v1::Verdict Rest(const Key& key, const AccumulationTally& tally) {
@@ -235,6 +228,7 @@ class GradAccumulation : public Rule {
     return verdict;
   }
 
+  AlphaShares shares_;
   std::map<Key, AccumulationTally> sites_;
 };
 

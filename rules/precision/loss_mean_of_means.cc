@@ -62,7 +62,6 @@ means in too few steps yet.
 constexpr RuleInfo kInfo = {"precision/loss-mean-of-means",
                             "ranks average means over unequal token counts",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -283,34 +282,30 @@ class LossMeanOfMeans : public Rule {
 
   static v1::Verdict Found(const Logged& logged, const LossComparison& c,
                            const std::vector<LossUnit>& units, google::protobuf::Struct details) {
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("the loss is a mean of %s' means", c.over),
-         .explanation = absl::StrFormat(
-             "Rank %d logs %.9g. The mean of the %s' means is %.9g, the mean over all tokens %.9g, "
-             "%.2g times the allowance for rounding away.",
-             logged.rank, logged.value, c.over, c.mean_of_means, c.token_mean,
-             std::abs(logged.value - c.token_mean) / c.allowance),
-         .cause = "mean-of-means",
-         .measured = "logged loss minus the mean over tokens",
-         .value = logged.value - c.token_mean,
-         .unit = "nats a token",
-         .threshold = c.allowance,
-         .threshold_source = "fp32 sums and the decimals that were logged",
-         .fix = "Reduce sums and token counts and divide once (Megatron-LM "
-                "--calculate-per-token-loss; Hugging Face average_tokens_across_devices=True)."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(units.size());
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("the loss is a mean of %s' means", c.over))
+        .Explain(absl::StrFormat(
+            "Rank %d logs %.9g. The mean of the %s' means is %.9g, the mean over all tokens %.9g, "
+            "%.2g times the allowance for rounding away.",
+            logged.rank, logged.value, c.over, c.mean_of_means, c.token_mean,
+            std::abs(logged.value - c.token_mean) / c.allowance))
+        .Cause("mean-of-means", 1)
+        .Measured("logged loss minus the mean over tokens", logged.value - c.token_mean,
+                  "nats a token")
+        .Threshold(c.allowance, "fp32 sums and the decimals that were logged")
+        .Fix(
+            "Reduce sums and token counts and divide once (Megatron-LM "
+            "--calculate-per-token-loss; Hugging Face average_tokens_across_devices=True).")
+        .Samples(units.size());
     constexpr size_t kListed = 8;
     for (size_t i = 0; i < std::min(kListed, units.size()); ++i) {
-      Put(*f.mutable_witness(), absl::StrCat("rank ", units[i].rank, " call ", units[i].call),
-          absl::StrFormat("%.9g over %.0f tokens = %.9g", units[i].loss_sum, units[i].tokens,
-                          units[i].mean()));
+      found.Witness(absl::StrCat("rank ", units[i].rank, " call ", units[i].call),
+                    absl::StrFormat("%.9g over %.0f tokens = %.9g", units[i].loss_sum,
+                                    units[i].tokens, units[i].mean()));
     }
-    *verdict.mutable_details() = std::move(details);
-    verdict.add_assumptions("loss, loss_sum and tokens were logged in fp32 or better");
-    return verdict;
+    *found.verdict().mutable_details() = std::move(details);
+    found.verdict().add_assumptions("loss, loss_sum and tokens were logged in fp32 or better");
+    return found.Take();
   }
 
   std::map<std::pair<std::string, std::string>, Series> open_;  // (layer, prefix)

@@ -98,7 +98,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"precision/lost-update",
                             "updates are lost in rounding",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -236,84 +235,77 @@ class LostUpdate : public Rule {
     const Sampled seen = Look(c);
     const bool wide = Wide(c.dtype);
     const double share = static_cast<double>(s.lost()) / static_cast<double>(s.intended());
-    v1::Verdict verdict = MakeFinding(
-        {.level = wide                ? v1::LEVEL_NOTE
-                  : applied < kLittle ? v1::LEVEL_ERROR
-                                      : v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("%s weights lose their updates in rounding", DTypeName(c.dtype)),
-         .explanation = absl::StrFormat("%.1f %% of %d elements kept their bits though the update "
-                                        "was not zero; %.1f %% of the "
-                                        "intended change arrived. Of %d sampled elements that "
-                                        "stood still, %d are proved lost: "
-                                        "before + intended, rounded once to %s, is before.",
-                                        100 * share, s.intended(), 100 * applied, seen.unchanged,
-                                        seen.lost, DTypeName(c.dtype)),
-         .cause = "no-master-weights",
-         .measured = "applied over intended change",
-         .value = applied,
-         .unit = "share",
-         .threshold = share_,
-         .threshold_source = "option share",
-         .fix = wide ? "Nothing, where a schedule ends at zero; else raise the rate or keep sums "
-                       "compensated."
-                     : "Keep fp32 master weights (FSDP MixedPrecision over fp32 parameters, "
-                       "DeepSpeed bf16, Megatron-LM --main-params-dtype fp32), or round "
-                       "stochastically (torchao bf16_stochastic_round=True)."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(s.count());
+    FindingBuilder found(wide                ? v1::LEVEL_NOTE
+                         : applied < kLittle ? v1::LEVEL_ERROR
+                                             : v1::LEVEL_WARNING,
+                         v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("%s weights lose their updates in rounding", DTypeName(c.dtype)))
+        .Explain(absl::StrFormat("%.1f %% of %d elements kept their bits though the update "
+                                 "was not zero; %.1f %% of the "
+                                 "intended change arrived. Of %d sampled elements that "
+                                 "stood still, %d are proved lost: "
+                                 "before + intended, rounded once to %s, is before.",
+                                 100 * share, s.intended(), 100 * applied, seen.unchanged,
+                                 seen.lost, DTypeName(c.dtype)))
+        .Cause("no-master-weights", 1)
+        .Measured("applied over intended change", applied, "share")
+        .Threshold(share_, "option share")
+        .Fix(wide ? "Nothing, where a schedule ends at zero; else raise the rate or keep sums "
+                    "compensated."
+                  : "Keep fp32 master weights (FSDP MixedPrecision over fp32 parameters, "
+                    "DeepSpeed bf16, Megatron-LM --main-params-dtype fp32), or round "
+                    "stochastically (torchao bf16_stochastic_round=True).")
+        .Samples(s.count());
     for (size_t n = 0; n < seen.listed.size(); ++n) {
       const size_t i = seen.listed[n];
-      Put(*f.mutable_witness(), absl::StrCat("element ", n + 1),
-          absl::StrFormat("[%d]: %.9g + %.9g = %.9g, half an ulp is %.3g", c.offsets[i],
-                          c.before[i], c.intended[i], c.after[i],
-                          0.5 * UlpOf(c.before[i], c.dtype)));
+      found.Witness(absl::StrCat("element ", n + 1),
+                    absl::StrFormat("[%d]: %.9g + %.9g = %.9g, half an ulp is %.3g", c.offsets[i],
+                                    c.before[i], c.intended[i], c.after[i],
+                                    0.5 * UlpOf(c.before[i], c.dtype)));
     }
-    *verdict.mutable_details() = Describe(update);
-    verdict.add_assumptions(
+    *found.verdict().mutable_details() = Describe(update);
+    found.verdict().add_assumptions(
         "before and after are the values that the optimizer keeps, not a rounded copy of a master");
-    verdict.add_assumptions("intended is the whole change in full precision");
-    return verdict;
+    found.verdict().add_assumptions("intended is the whole change in full precision");
+    return found.Take();
   }
 
   static v1::Verdict OneSided(const v1::Update& update, const UpdateCase& c,
                               const OneSidedStore& store) {
-    v1::Verdict verdict = MakeFinding(
-        {.level = store.drift >= kDriftOfError  ? v1::LEVEL_ERROR
-                  : store.drift >= kDriftOfNote ? v1::LEVEL_WARNING
-                                                : v1::LEVEL_NOTE,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("updated %s weights are always rounded %s", DTypeName(c.dtype),
-                                  store.side),
-         .explanation = absl::StrFormat(
-             "%d of %d sampled elements whose before + intended is no %s value are that sum "
-             "rounded "
-             "%s; %d of them lie nearer the other side. Stochastic rounding does that with a "
-             "chance "
-             "of e^%.0f. It moves the weights %.3g times as far as the intended change, in one "
-             "direction.",
-             store.matched, store.rounded, DTypeName(c.dtype), store.side, store.telling,
-             store.log_chance, store.drift),
-         .cause = "one-sided-store",
-         .measured = "drift over intended change",
-         .value = store.drift,
-         .unit = "share",
-         .threshold = store.drift >= kDriftOfError ? kDriftOfError : kDriftOfNote,
-         .threshold_source = "warning from 1 % of the change, error from all of it",
-         .fix = "Round to nearest where weights are stored (no shift of the bits), or keep fp32 "
-                "master weights."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(store.rounded);
+    FindingBuilder found(store.drift >= kDriftOfError  ? v1::LEVEL_ERROR
+                         : store.drift >= kDriftOfNote ? v1::LEVEL_WARNING
+                                                       : v1::LEVEL_NOTE,
+                         v1::STRENGTH_PROVED);
+    found
+        .Title(absl::StrFormat("updated %s weights are always rounded %s", DTypeName(c.dtype),
+                               store.side))
+        .Explain(absl::StrFormat(
+            "%d of %d sampled elements whose before + intended is no %s value are that sum "
+            "rounded "
+            "%s; %d of them lie nearer the other side. Stochastic rounding does that with a "
+            "chance "
+            "of e^%.0f. It moves the weights %.3g times as far as the intended change, in one "
+            "direction.",
+            store.matched, store.rounded, DTypeName(c.dtype), store.side, store.telling,
+            store.log_chance, store.drift))
+        .Cause("one-sided-store", 1)
+        .Measured("drift over intended change", store.drift, "share")
+        .Threshold(store.drift >= kDriftOfError ? kDriftOfError : kDriftOfNote,
+                   "warning from 1 % of the change, error from all of it")
+        .Fix(
+            "Round to nearest where weights are stored (no shift of the bits), or keep fp32 "
+            "master weights.")
+        .Samples(store.rounded);
     for (size_t n = 0; n < store.listed.size(); ++n) {
       const size_t i = store.listed[n];
-      Put(*f.mutable_witness(), absl::StrCat("element ", n + 1),
-          absl::StrFormat("[%d]: %.9g + %.9g was stored as %.9g, half an ulp is %.3g", c.offsets[i],
-                          c.before[i], c.intended[i], c.after[i],
-                          0.5 * UlpOf(c.before[i], c.dtype)));
+      found.Witness(absl::StrCat("element ", n + 1),
+                    absl::StrFormat("[%d]: %.9g + %.9g was stored as %.9g, half an ulp is %.3g",
+                                    c.offsets[i], c.before[i], c.intended[i], c.after[i],
+                                    0.5 * UlpOf(c.before[i], c.dtype)));
     }
-    *verdict.mutable_details() = Describe(update);
-    verdict.add_assumptions("intended is the whole change in full precision");
-    return verdict;
+    *found.verdict().mutable_details() = Describe(update);
+    found.verdict().add_assumptions("intended is the whole change in full precision");
+    return found.Take();
   }
 
   static google::protobuf::Struct Describe(const v1::Update& update) {

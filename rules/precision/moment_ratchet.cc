@@ -85,7 +85,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"precision/moment-ratchet",
                             "a second moment cannot decay",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -327,35 +326,29 @@ class MomentRatchet : public Rule {
 
   v1::Verdict Found(const UpdateCase& c, const Falling& f, const Replay& replay,
                     std::string explanation, const char* measured, size_t n, size_t of) const {
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title =
-             absl::StrFormat("the second moment in %s cannot decay", DTypeName(c.moment_dtype)),
-         .explanation = std::move(explanation),
-         .cause = "low-precision-moment",
-         .measured = measured,
-         .value = static_cast<double>(n) / static_cast<double>(of),
-         .unit = "share",
-         .threshold = share_,
-         .threshold_source = "option share",
-         .fix = "Keep the second moment in fp32 (step fp32 masters; Transformer Engine "
-                "exp_avg_sq_dtype=torch.float32; Megatron-LM --exp-avg-sq-dtype fp32), or lower "
-                "beta2."});
-    v1::Finding& finding = *verdict.mutable_finding();
-    finding.set_sample_size(of);
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("the second moment in %s cannot decay", DTypeName(c.moment_dtype)))
+        .Explain(std::move(explanation))
+        .Cause("low-precision-moment", 1)
+        .Measured(measured, static_cast<double>(n) / static_cast<double>(of), "share")
+        .Threshold(share_, "option share")
+        .Fix(
+            "Keep the second moment in fp32 (step fp32 masters; Transformer Engine "
+            "exp_avg_sq_dtype=torch.float32; Megatron-LM --exp-avg-sq-dtype fp32), or lower "
+            "beta2.")
+        .Samples(of);
     constexpr size_t kListed = 3;
     const std::vector<size_t>& shown = f.still.empty() ? f.telling : f.still;
     for (size_t k = 0; k < std::min(kListed, shown.size()); ++k) {
       const size_t i = shown[k];
       const double g2 = c.gradient[i] * c.gradient[i];
-      Put(*finding.mutable_witness(), absl::StrCat("element ", k + 1),
-          absl::StrFormat("[%d]: v = %.9g, g^2 = %.6g, v after = %.9g; exactly %.9g", c.offsets[i],
-                          c.moment_before[i], g2, c.moment_after[i],
-                          replay.beta2 * c.moment_before[i] + (1 - replay.beta2) * g2));
+      found.Witness(absl::StrCat("element ", k + 1),
+                    absl::StrFormat("[%d]: v = %.9g, g^2 = %.6g, v after = %.9g; exactly %.9g",
+                                    c.offsets[i], c.moment_before[i], g2, c.moment_after[i],
+                                    replay.beta2 * c.moment_before[i] + (1 - replay.beta2) * g2));
     }
-    *verdict.mutable_details() = Describe(c, f);
-    return verdict;
+    *found.verdict().mutable_details() = Describe(c, f);
+    return found.Take();
   }
 
   static v1::Verdict Complete(const v1::UpdateConfig& config, const Replay& replay,

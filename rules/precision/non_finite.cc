@@ -63,13 +63,8 @@ none (stages of a pipeline) by name, which the finding says too.
 **Sources.** Micikevicius et al., "Mixed Precision Training", 2018.
 )page";
 
-constexpr RuleInfo kInfo = {"precision/non-finite",
-                            "the first NaN or infinity",
-                            v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            {}};
+constexpr RuleInfo kInfo = {
+    "precision/non-finite", "the first NaN or infinity", v1::LEVEL_ERROR, "0.1.0", kPage, {}};
 
 bool IsLossScale(const v1::Site& site) {
   const std::string& op = site.op();
@@ -246,31 +241,25 @@ class NonFinite : public Rule {
     found_ = true;
     // Back-offs come every few hundred steps, by design: once a site.
     if (backed_off && !noted_.emplace(o.layer, o.op).second) return;
-    v1::Verdict verdict = MakeFinding(
-        {.level = backed_off ? v1::LEVEL_NOTE : v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)),
-         .explanation = absl::StrFormat(
-             "In step %d %s the first to observe a value that is no number: %s of %d in %s/%s "
-             "(%s). %s%s%s%s",
-             s.step, WhoText(s), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
-             AloneText(s), UnseenText(s.finite_step, s.step, "It"),
-             BeforeText(s.before ? &*s.before : nullptr),
-             backed_off ? " The loss scale backed off from it, as it is meant to." : ""),
-         .cause = Cause(s, backed_off),
-         .measured = "values that are no numbers",
-         .value = static_cast<double>(o.non_finite()),
-         .unit = "values",
-         .threshold = 0,
-         .threshold_source = "none is expected",
-         .fix = backed_off
-                    ? "Nothing, while it stays rare (health/loss-scale counts it)."
-                    : "Look at the operation between the two observations: bf16 or fp32 there, a "
-                      "clamp or a norm, a loss scale under fp16; "
-                      "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.",
-         .confidence = s.before && !backed_off ? 0.8 : 1.0});
-    Fill(s, verdict);
-    out.Add(std::move(verdict));
+    FindingBuilder found(backed_off ? v1::LEVEL_NOTE : v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(absl::StrFormat("first non-finite %s: %s", o.what, CountText(o)))
+        .Explain(absl::StrFormat(
+            "In step %d %s the first to observe a value that is no number: %s of %d in %s/%s "
+            "(%s). %s%s%s%s",
+            s.step, WhoText(s), CountText(o), o.count, o.layer, o.op, DTypeName(o.dtype),
+            AloneText(s), UnseenText(s.finite_step, s.step, "It"),
+            BeforeText(s.before ? &*s.before : nullptr),
+            backed_off ? " The loss scale backed off from it, as it is meant to." : ""))
+        .Cause(Cause(s, backed_off), s.before && !backed_off ? 0.8 : 1.0)
+        .Measured("values that are no numbers", static_cast<double>(o.non_finite()), "values")
+        .Threshold(0, "none is expected")
+        .Fix(backed_off
+                 ? "Nothing, while it stays rare (health/loss-scale counts it)."
+                 : "Look at the operation between the two observations: bf16 or fp32 there, a "
+                   "clamp or a norm, a loss scale under fp16; "
+                   "torch.autograd.set_detect_anomaly(True) from this step's checkpoint.");
+    Fill(s, found.verdict());
+    out.Add(found.Take());
   }
 
   // A loss or a norm is no number, and no tensor of this step is: what is known, and no more.
@@ -296,31 +285,25 @@ class NonFinite : public Rule {
     found_ = true;
     const std::string kind = std::isnan(scalar.value) ? "NaN" : "infinite";
     const std::string name = scalar.layer.empty() ? scalar.op : scalar.layer + "/" + scalar.op;
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrCat(scalar.op, " is no number"),
-         .explanation = absl::StrFormat(
-             "In step %d %s is %s. %sWhere it arose is not known.", step, name, kind,
-             looked_now ? "The values that were looked at in this step are finite. "
-                        : UnseenText(looked, step + 1, "A tensor")),
-         .cause = "unknown",
-         .measured = "scalars that are no numbers",
-         .value = 1,
-         .unit = "scalars",
-         .threshold = 0,
-         .threshold_source = "none is expected",
-         .fix = "Run from the last checkpoint before this step and look at tensors in every step "
-                "(plumbline.init(every=1)), or with torch.autograd.set_detect_anomaly(True).",
-         .confidence = 0});
-    SetPlace(verdict, scalar.layer, scalar.op, step, step,
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found.Title(absl::StrCat(scalar.op, " is no number"))
+        .Explain(
+            absl::StrFormat("In step %d %s is %s. %sWhere it arose is not known.", step, name, kind,
+                            looked_now ? "The values that were looked at in this step are finite. "
+                                       : UnseenText(looked, step + 1, "A tensor")))
+        .Cause("unknown", 0)
+        .Measured("scalars that are no numbers", 1, "scalars")
+        .Threshold(0, "none is expected")
+        .Fix(
+            "Run from the last checkpoint before this step and look at tensors in every step "
+            "(plumbline.init(every=1)), or with torch.autograd.set_detect_anomaly(True).");
+    SetPlace(found.verdict(), scalar.layer, scalar.op, step, step,
              std::set<uint32_t>(scalar.ranks.begin(), scalar.ranks.end()));
-    verdict.mutable_finding()->set_sample_size(1);
-    Put(*verdict.mutable_finding()->mutable_witness(), "scalar", name);
-    Put(*verdict.mutable_finding()->mutable_witness(), "value", scalar.value);
+    found.Samples(1).Witness("scalar", name).Witness("value", scalar.value);
     if (looked)
-      Put(*verdict.mutable_details(), "tensors_last_looked_at", static_cast<double>(*looked));
-    out.Add(std::move(verdict));
+      Put(*found.verdict().mutable_details(), "tensors_last_looked_at",
+          static_cast<double>(*looked));
+    out.Add(found.Take());
   }
 
   static std::string WhoText(const Sighting& s) {

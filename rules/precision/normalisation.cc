@@ -69,7 +69,6 @@ Stability of Numerical Algorithms", chapter 4, on the bound.
 constexpr RuleInfo kInfo = {"precision/normalisation",
                             "probabilities do not sum to one",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -156,37 +155,31 @@ class Normalisation : public Rule {
     const ProbabilityRow& worst = *tally.worst;
     const double off = worst.sum - 1;
     const bool stopped = worst.stopped;
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_BOUNDED,
-         .title = "probabilities sum to more than one",
-         .explanation =
-             absl::StrFormat("%d of %d rows of %d values sum to more than one beyond what fp32 "
-                             "sums and one rounding "
-                             "to %s allow; row %d sums to %.6g, %.3g times its bound away%s.",
-                             tally.of(RowKind::kExcess), c.rows, c.columns, DTypeName(RowsDType(c)),
-                             worst.index, worst.sum, off / worst.bound,
-                             stopped ? absl::StrFormat(": it was divided by %.5g, where a sum of "
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_BOUNDED);
+    found.Title("probabilities sum to more than one")
+        .Explain(absl::StrFormat("%d of %d rows of %d values sum to more than one beyond what fp32 "
+                                 "sums and one rounding "
+                                 "to %s allow; row %d sums to %.6g, %.3g times its bound away%s.",
+                                 tally.of(RowKind::kExcess), c.rows, c.columns,
+                                 DTypeName(RowsDType(c)), worst.index, worst.sum, off / worst.bound,
+                                 stopped
+                                     ? absl::StrFormat(": it was divided by %.5g, where a sum of "
                                                        "its values in 16 bits stops",
                                                        1 / worst.largest)
-                                     : ""),
-         .cause = "16-bit-normaliser",
-         .measured = "sum of a row minus one",
-         .value = off,
-         .unit = "",
-         .threshold = worst.bound,
-         .threshold_source = "half an ulp of each value and (n + 2) 2^-24",
-         .fix = "Sum in fp32: torch.softmax(x, -1, dtype=torch.float32), Megatron-LM "
-                "--attention-softmax-in-fp32, fp32 running sums in hand-written kernels.",
-         .confidence = stopped ? 0.95 : 0.9});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(static_cast<uint64_t>(c.rows));
-    Put(*f.mutable_witness(), "row", static_cast<double>(worst.index));
-    Put(*f.mutable_witness(), "sum", worst.sum);
-    Put(*f.mutable_witness(), "largest", worst.largest);
-    *verdict.mutable_details() = Describe(c, tally);
-    verdict.add_assumptions("each row of the last axis is meant to be one distribution");
-    return verdict;
+                                     : ""))
+        .Cause("16-bit-normaliser", stopped ? 0.95 : 0.9)
+        .Measured("sum of a row minus one", off, "")
+        .Threshold(worst.bound, "half an ulp of each value and (n + 2) 2^-24")
+        .Fix(
+            "Sum in fp32: torch.softmax(x, -1, dtype=torch.float32), Megatron-LM "
+            "--attention-softmax-in-fp32, fp32 running sums in hand-written kernels.")
+        .Samples(static_cast<uint64_t>(c.rows))
+        .Witness("row", static_cast<double>(worst.index))
+        .Witness("sum", worst.sum)
+        .Witness("largest", worst.largest);
+    *found.verdict().mutable_details() = Describe(c, tally);
+    found.verdict().add_assumptions("each row of the last axis is meant to be one distribution");
+    return found.Take();
   }
 
   static google::protobuf::Struct Describe(const TensorCase& c, const Tally& tally) {

@@ -55,7 +55,6 @@ Training", 2024.
 constexpr RuleInfo kInfo = {"precision/position-collision",
                             "two positions share a value",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -147,38 +146,35 @@ class PositionCollision : public Rule {
     const CountedStretch& s = looked.worst;
     const double value = c.values[static_cast<size_t>(s.collision)];
     const double first = (s.start + static_cast<double>(s.collision - s.begin)) * s.step;
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrFormat("%d positions have %d values in %s", s.length(), s.distinct,
-                                  DTypeName(used)),
-         .explanation =
-             absl::StrFormat("Positions %.10g and %.10g are both %.10g in %s, whose values are %g "
-                             "apart there. %d of "
-                             "%d rows have such a pair.",
-                             first, first + s.step, value, DTypeName(used), UlpOf(value, used),
-                             looked.collided_rows, c.columns == 1 ? 1 : c.rows),
-         .cause = used == c.dtype ? "coarse-dtype" : "cast-too-late",
-         .measured = "distinct values over positions",
-         .value = static_cast<double>(s.distinct) / static_cast<double>(s.length()),
-         .unit = "share",
-         .threshold = 1,
-         .threshold_source = "each position has its own value",
-         .fix = "Keep positions in an integer dtype or fp32 and round after sine and cosine "
-                "(position_ids.float() outside autocast; FSDP buffer_dtype=torch.float32)."});
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(static_cast<uint64_t>(c.values.size()));
-    Put(*f.mutable_witness(), "row",
-        static_cast<double>(looked.worst_row) + static_cast<double>(c.first_row));
-    Put(*f.mutable_witness(), "first_position", first);
-    Put(*f.mutable_witness(), "second_position", first + s.step);
-    Put(*f.mutable_witness(), "value", value);
-    *verdict.mutable_details() = Describe(c, used, looked);
-    Put(*verdict.mutable_details(), "positions", static_cast<double>(s.length()));
-    Put(*verdict.mutable_details(), "distinct", static_cast<double>(s.distinct));
-    if (s.step != 1) Put(*verdict.mutable_details(), "step", s.step);
-    verdict.add_assumptions("each row of the last axis holds the positions of its tokens in order");
-    return verdict;
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found
+        .Title(absl::StrFormat("%d positions have %d values in %s", s.length(), s.distinct,
+                               DTypeName(used)))
+        .Explain(
+            absl::StrFormat("Positions %.10g and %.10g are both %.10g in %s, whose values are %g "
+                            "apart there. %d of "
+                            "%d rows have such a pair.",
+                            first, first + s.step, value, DTypeName(used), UlpOf(value, used),
+                            looked.collided_rows, c.columns == 1 ? 1 : c.rows))
+        .Cause(used == c.dtype ? "coarse-dtype" : "cast-too-late", 1)
+        .Measured("distinct values over positions",
+                  static_cast<double>(s.distinct) / static_cast<double>(s.length()), "share")
+        .Threshold(1, "each position has its own value")
+        .Fix(
+            "Keep positions in an integer dtype or fp32 and round after sine and cosine "
+            "(position_ids.float() outside autocast; FSDP buffer_dtype=torch.float32).")
+        .Samples(static_cast<uint64_t>(c.values.size()))
+        .Witness("row", static_cast<double>(looked.worst_row) + static_cast<double>(c.first_row))
+        .Witness("first_position", first)
+        .Witness("second_position", first + s.step)
+        .Witness("value", value);
+    *found.verdict().mutable_details() = Describe(c, used, looked);
+    Put(*found.verdict().mutable_details(), "positions", static_cast<double>(s.length()));
+    Put(*found.verdict().mutable_details(), "distinct", static_cast<double>(s.distinct));
+    if (s.step != 1) Put(*found.verdict().mutable_details(), "step", s.step);
+    found.verdict().add_assumptions(
+        "each row of the last axis holds the positions of its tokens in order");
+    return found.Take();
   }
 
   static google::protobuf::Struct Describe(const TensorCase& c, DType used, const Looked& looked) {

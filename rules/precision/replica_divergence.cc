@@ -67,7 +67,6 @@ silent data corruption.
 constexpr RuleInfo kInfo = {"precision/replica-divergence",
                             "replicas of one tensor differ",
                             v1::LEVEL_ERROR,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -216,42 +215,38 @@ class ReplicaDivergence : public Rule {
   static v1::Verdict OutputsDiffer(const JoinedReduction& joined, const OutputSplit& split,
                                    const std::set<uint32_t>& odd) {
     const std::string names = RankList(odd);
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = split.majority
-                      ? absl::StrCat(names, " got another result of a reduction than the others")
-                      : absl::StrCat(names, " got different results of one reduction"),
-         .explanation = absl::StrFormat(
-             "Call %d of %s: %s %d of %d sampled elements differ, first %d: %.9g on rank %d, %.9g "
-             "on rank %d. What is updated with it differs from then on.",
-             joined.sequence, GroupWords(joined.group),
-             split.majority ? absl::StrFormat("%d of %d ranks got one result.",
-                                              split.ranks.size() - odd.size(), split.ranks.size())
-                            : "no majority of the ranks has one result: which of them is right "
-                              "cannot be told.",
-             split.differ, split.compared, split.element, split.value_a, split.rank_a,
-             split.value_b, split.rank_b),
-         .cause = "reduction-result",
-         .measured = "ranks that differ",
-         .value = static_cast<double>(odd.size()),
-         .unit = "ranks",
-         .threshold = 0,
-         .threshold_source = "every rank gets the same bits",
-         .fix =
-             "Test these ranks' memory and links (dcgmi diag -r 3, ECC and NVLink counters, NCCL "
-             "tests with checking on); reload their weights from another replica."});
-    for (const uint32_t rank : odd) verdict.mutable_site()->add_ranks(rank);
-    verdict.mutable_finding()->set_sample_size(split.compared);
-    google::protobuf::Struct& witness = *verdict.mutable_finding()->mutable_witness();
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found
+        .Title(split.majority
+                   ? absl::StrCat(names, " got another result of a reduction than the others")
+                   : absl::StrCat(names, " got different results of one reduction"))
+        .Explain(absl::StrFormat(
+            "Call %d of %s: %s %d of %d sampled elements differ, first %d: %.9g on rank %d, %.9g "
+            "on rank %d. What is updated with it differs from then on.",
+            joined.sequence, GroupWords(joined.group),
+            split.majority ? absl::StrFormat("%d of %d ranks got one result.",
+                                             split.ranks.size() - odd.size(), split.ranks.size())
+                           : "no majority of the ranks has one result: which of them is right "
+                             "cannot be told.",
+            split.differ, split.compared, split.element, split.value_a, split.rank_a, split.value_b,
+            split.rank_b))
+        .Cause("reduction-result", 1)
+        .Measured("ranks that differ", static_cast<double>(odd.size()), "ranks")
+        .Threshold(0, "every rank gets the same bits")
+        .Fix(
+            "Test these ranks' memory and links (dcgmi diag -r 3, ECC and NVLink counters, NCCL "
+            "tests with checking on); reload their weights from another replica.");
+    for (const uint32_t rank : odd) found.verdict().mutable_site()->add_ranks(rank);
+    found.Samples(split.compared);
+    google::protobuf::Struct& witness = *found.finding().mutable_witness();
     Put(witness, "element", static_cast<double>(split.element));
     Put(witness, absl::StrCat("rank ", split.rank_a), split.value_a);
     Put(witness, absl::StrCat("rank ", split.rank_b), split.value_b);
-    Put(*verdict.mutable_details(), "ranks", static_cast<double>(split.ranks.size()));
-    Put(*verdict.mutable_details(), "group", joined.group);
-    verdict.add_assumptions(
+    Put(*found.verdict().mutable_details(), "ranks", static_cast<double>(split.ranks.size()));
+    Put(*found.verdict().mutable_details(), "group", joined.group);
+    found.verdict().add_assumptions(
         "every rank gets the result (an all-reduce), as most of its values show");
-    return verdict;
+    return found.Take();
   }
 
   // Names that never come again (a group a step) must not fill the memory.
@@ -308,41 +303,34 @@ class ReplicaDivergence : public Rule {
                            const std::optional<Difference>& d, const std::string& assumption) {
     const std::string names = RankList(odd);
     const bool flip = Cause(d) == "bit-flip" || Cause(d) == "one-element";
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_ERROR,
-         .strength = v1::STRENGTH_PROVED,
-         .title = majority ? absl::StrCat(names, odd.size() == 1 ? " holds" : " hold",
-                                          " another copy than the other ranks")
-                           : absl::StrCat(names, " hold different copies"),
-         .explanation = absl::StrCat(
-             majority
-                 ? absl::StrFormat("%d of %d ranks have one digest, %s %s.",
-                                   copies.ranks.size() - odd.size(), copies.ranks.size(), names,
-                                   odd.size() == 1 ? "another" : "others")
-                 : absl::StrFormat("No majority of the %d ranks has one digest: which of them is "
-                                   "right cannot be told.",
-                                   copies.ranks.size()),
-             DifferenceText(copies, majority.value_or(0), example, d)),
-         .cause = Cause(d),
-         .measured = "ranks that differ",
-         .value = static_cast<double>(odd.size()),
-         .unit = "ranks",
-         .threshold = 0,
-         .threshold_source = "copies are the same bits",
-         .fix =
-             flip && !majority
+    FindingBuilder found(v1::LEVEL_ERROR, v1::STRENGTH_PROVED);
+    found
+        .Title(majority ? absl::StrCat(names, odd.size() == 1 ? " holds" : " hold",
+                                       " another copy than the other ranks")
+                        : absl::StrCat(names, " hold different copies"))
+        .Explain(absl::StrCat(
+            majority
+                ? absl::StrFormat("%d of %d ranks have one digest, %s %s.",
+                                  copies.ranks.size() - odd.size(), copies.ranks.size(), names,
+                                  odd.size() == 1 ? "another" : "others")
+                : absl::StrFormat("No majority of the %d ranks has one digest: which of them is "
+                                  "right cannot be told.",
+                                  copies.ranks.size()),
+            DifferenceText(copies, majority.value_or(0), example, d)))
+        .Cause(Cause(d), flip ? 0.9 : 0.5)
+        .Measured("ranks that differ", static_cast<double>(odd.size()), "ranks")
+        .Threshold(0, "copies are the same bits")
+        .Fix(flip && !majority
                  ? "Test the memory of these ranks (dcgmi diag -r 3, ECC counters); reload the "
                    "weights of all from a checkpoint that is known to be good."
              : flip ? "Test that rank's memory (dcgmi diag -r 3, ECC counters), reload its weights "
                       "from another replica."
                     : "Find what is not shared: DDP no_sync or parameters added after wrapping, "
                       "Megatron-LM --check-weight-hash-across-dp-replicas-interval, seeds, "
-                      "buffers.",
-         .confidence = flip ? 0.9 : 0.5});
-    for (const uint32_t rank : odd) verdict.mutable_site()->add_ranks(rank);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_sample_size(copies.states[0]->summary().count());
-    google::protobuf::Struct& witness = *f.mutable_witness();
+                      "buffers.");
+    for (const uint32_t rank : odd) found.verdict().mutable_site()->add_ranks(rank);
+    found.Samples(copies.states[0]->summary().count());
+    google::protobuf::Struct& witness = *found.finding().mutable_witness();
     Put(witness, "digest", DigestText(copies.digests[majority.value_or(0)]));
     Put(witness, "other_digest", DigestText(copies.digests[example]));
     if (d && d->differ > 0) {
@@ -351,9 +339,9 @@ class ReplicaDivergence : public Rule {
       Put(witness, "other_bits", d->bits_b);
       Put(witness, "flipped_bits", static_cast<double>(d->flipped_bits));
     }
-    *verdict.mutable_details() = Describe(copies);
-    if (!assumption.empty()) verdict.add_assumptions(assumption);
-    return verdict;
+    *found.verdict().mutable_details() = Describe(copies);
+    if (!assumption.empty()) found.verdict().add_assumptions(assumption);
+    return found.Take();
   }
 
   static std::string DigestText(const Digest& d) {

@@ -87,7 +87,6 @@ constexpr OptionInfo kOptions[] = {
 constexpr RuleInfo kInfo = {"precision/router-dtype",
                             "router scores tie in 16 bits",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             kOptions};
@@ -248,31 +247,25 @@ class RouterDtype : public Rule {
   }
 
   v1::Verdict Found(const v1::Site& site, const Layer& layer, bool ties) const {
-    v1::Verdict verdict;
-    verdict.set_kind(v1::Verdict::KIND_FINDING);
-    v1::Finding& f = *verdict.mutable_finding();
-    f.set_level(ties ? v1::LEVEL_WARNING : v1::LEVEL_NOTE);
-    f.set_strength(v1::STRENGTH_HEURISTIC);
-    f.set_title(ties ? "router scores tie in 16 bits" : "router scores are bf16 over many experts");
-    f.set_explanation(
-        ties ? absl::StrFormat(
-                   "Scores are %s; of %d tokens %.1f %% have a k-th and a next score within 2 ulp.",
-                   layer.coarsest.name(), layer.tokens, 100 * layer.share)
-             : absl::StrFormat("Scores are %s with %d experts; 8 bits do not tell so many apart.",
-                               layer.coarsest.name(), layer.experts));
-    f.mutable_cause()->set_id(layer.coarsest.rounded ? "cast-too-late" : "16-bit-scores");
-    f.mutable_cause()->set_confidence(1);
-    f.mutable_measured()->set_name(ties ? "tied tokens" : "experts");
-    f.mutable_measured()->set_value(ties ? layer.share : static_cast<double>(layer.experts));
-    f.mutable_measured()->set_unit(ties ? "share" : "");
-    f.mutable_threshold()->set_value(ties ? share_ : static_cast<double>(experts_));
-    f.mutable_threshold()->set_source(ties ? "option tied-share" : "option experts");
-    f.set_sample_size(ties ? layer.tokens : layer.seen);
-    f.set_fix(
-        "Compute the gate in fp32, its product included (Megatron-LM --moe-router-dtype fp32; "
-        "Tutel "
-        "fp32_gate; Hugging Face: float weights and input of `gate`).");
-    return Complete(site, layer, std::move(verdict));
+    FindingBuilder found(ties ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+    found.Title(ties ? "router scores tie in 16 bits" : "router scores are bf16 over many experts")
+        .Explain(ties ? absl::StrFormat("Scores are %s; of %d tokens %.1f %% have a k-th and a "
+                                        "next score within 2 ulp.",
+                                        layer.coarsest.name(), layer.tokens, 100 * layer.share)
+                      : absl::StrFormat(
+                            "Scores are %s with %d experts; 8 bits do not tell so many apart.",
+                            layer.coarsest.name(), layer.experts))
+        .Cause(layer.coarsest.rounded ? "cast-too-late" : "16-bit-scores", 1)
+        .Measured(ties ? "tied tokens" : "experts",
+                  ties ? layer.share : static_cast<double>(layer.experts), ties ? "share" : "")
+        .Threshold(ties ? share_ : static_cast<double>(experts_),
+                   ties ? "option tied-share" : "option experts")
+        .Samples(ties ? layer.tokens : layer.seen)
+        .Fix(
+            "Compute the gate in fp32, its product included (Megatron-LM --moe-router-dtype fp32; "
+            "Tutel "
+            "fp32_gate; Hugging Face: float weights and input of `gate`).");
+    return Complete(site, layer, found.Take());
   }
 
   v1::Verdict Rest(const Layer& layer) const {

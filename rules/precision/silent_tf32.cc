@@ -47,13 +47,8 @@ same), or no candidate explains the elements.
 **Sources.** NVIDIA, "TensorFloat-32 precision format", 2020; PyTorch documentation, "CUDA semantics".
 )page";
 
-constexpr RuleInfo kInfo = {"precision/silent-tf32",
-                            "fp32 inputs are cut to tf32",
-                            v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
-                            "0.1.0",
-                            kPage,
-                            {}};
+constexpr RuleInfo kInfo = {
+    "precision/silent-tf32", "fp32 inputs are cut to tf32", v1::LEVEL_WARNING, "0.1.0", kPage, {}};
 
 constexpr int kF32Bits = 24;
 constexpr char kFix[] =
@@ -104,24 +99,19 @@ class SilentTf32 : public Rule {
     for (const MatmulModel& m : a.replay.accepted)
       bits = std::max(bits, CutBits(m.cut, DType::kF32));
     const char* format = bits == FormatOf(DType::kBF16).precision ? "bf16" : "tf32";
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = absl::StrCat("the factors of an f32 product are cut to ", format),
-         .explanation = absl::StrFormat(
-             "%d of %d elements: %s; the only match among %d candidates (with whole factors at "
-             "best %s, %d).",
-             a.replay.matches, a.replay.samples, a.replay.Words(), a.replay.candidates,
-             a.replay.runner_up, a.replay.runner_up_matches),
-         .cause = absl::StrCat(format, "-inputs"),
-         .measured = "significand bits of a factor",
-         .value = static_cast<double>(bits),
-         .unit = "bits",
-         .threshold = kF32Bits,
-         .threshold_source = "f32",
-         .fix = kFix});
-    verdict.mutable_finding()->set_sample_size(static_cast<uint64_t>(a.replay.samples));
-    return verdict;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title(absl::StrCat("the factors of an f32 product are cut to ", format))
+        .Explain(absl::StrFormat(
+            "%d of %d elements: %s; the only match among %d candidates (with whole factors at "
+            "best %s, %d).",
+            a.replay.matches, a.replay.samples, a.replay.Words(), a.replay.candidates,
+            a.replay.runner_up, a.replay.runner_up_matches))
+        .Cause(absl::StrCat(format, "-inputs"), 1)
+        .Measured("significand bits of a factor", static_cast<double>(bits), "bits")
+        .Threshold(kF32Bits, "f32")
+        .Fix(kFix)
+        .Samples(static_cast<uint64_t>(a.replay.samples));
+    return found.Take();
   }
 };
 

@@ -49,7 +49,6 @@ parts (too few elements tell them apart: sample more).
 constexpr RuleInfo kInfo = {"precision/split-k",
                             "a product stores partial sums in 16 bits",
                             v1::LEVEL_WARNING,
-                            RuleStatus::kBuilt,
                             "0.1.0",
                             kPage,
                             {}};
@@ -96,25 +95,20 @@ class SplitK : public Rule {
     const bool known = part != a.replay.shared.end();
     const int length = a.replay.accepted[0].part;
     const int parts = (a.c.inner + length - 1) / length;
-    v1::Verdict verdict = MakeFinding(
-        {.level = v1::LEVEL_WARNING,
-         .strength = v1::STRENGTH_PROVED,
-         .title = "a product is split along K with partial sums in 16 bits",
-         .explanation = absl::StrFormat(
-             "%d of %d elements are sums of %s stored in %s (%s); the only match among %d "
-             "candidates (the nearest other kind: %s, %d).",
-             a.replay.matches, a.replay.samples,
-             known ? absl::StrCat(parts, " parts of ", length) : "parts", DTypeName(a.c.d_dtype),
-             a.replay.Words(), a.replay.candidates, a.replay.runner_up, a.replay.runner_up_matches),
-         .cause = "16-bit-parts",
-         .measured = "length of a part",
-         .value = static_cast<double>(length),
-         .unit = "products",
-         .threshold = static_cast<double>(a.c.inner),
-         .threshold_source = "K: no part is set aside in 16 bits",
-         .fix = kFix});
-    verdict.mutable_finding()->set_sample_size(static_cast<uint64_t>(a.replay.samples));
-    return verdict;
+    FindingBuilder found(v1::LEVEL_WARNING, v1::STRENGTH_PROVED);
+    found.Title("a product is split along K with partial sums in 16 bits")
+        .Explain(absl::StrFormat(
+            "%d of %d elements are sums of %s stored in %s (%s); the only match among %d "
+            "candidates (the nearest other kind: %s, %d).",
+            a.replay.matches, a.replay.samples,
+            known ? absl::StrCat(parts, " parts of ", length) : "parts", DTypeName(a.c.d_dtype),
+            a.replay.Words(), a.replay.candidates, a.replay.runner_up, a.replay.runner_up_matches))
+        .Cause("16-bit-parts", 1)
+        .Measured("length of a part", static_cast<double>(length), "products")
+        .Threshold(static_cast<double>(a.c.inner), "K: no part is set aside in 16 bits")
+        .Fix(kFix)
+        .Samples(static_cast<uint64_t>(a.replay.samples));
+    return found.Take();
   }
 };
 

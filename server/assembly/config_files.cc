@@ -1,6 +1,4 @@
 // What a configuration names: files, and rules with their settings.
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "rules/engine/active_rules.h"
 #include "rules/suppressions.h"
@@ -16,17 +14,11 @@ void AddWrong(const std::string& key, const absl::Status& status, ConfigMistakes
   if (!status.ok()) mistakes->Add(key, std::string(status.message()));
 }
 
-bool SomeRuleMatches(const std::string& glob) {
-  const auto& all = rules::Catalogue();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const auto& entry) { return rules::GlobMatch(glob, entry.info->id); });
-}
-
 void CheckRules(const Config& config, ConfigMistakes* mistakes) {
   auto active = rules::SelectRules(config.rules);
   if (!active.ok()) {
     for (const std::string& glob : config.rules) {
-      if (!SomeRuleMatches(glob))
+      if (!rules::SomeRuleMatches(glob))
         AddWrong("rules.run", rules::SelectRules({glob}).status(), mistakes);
     }
     if (!mistakes->Has("rules.run")) AddWrong("rules.run", active.status(), mistakes);

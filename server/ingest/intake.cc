@@ -63,7 +63,7 @@ absl::Status Intake::CheckHello(const v1::Hello& hello) const {
   if (hello.protocol() == 0 || hello.stream_id() == 0) {
     return absl::InvalidArgumentError("hello needs protocol and stream_id");
   }
-  if (auto s = CheckSources(hello.sources(), limits_); !s.ok()) {
+  if (auto s = rules::CheckSources(hello.sources(), limits_); !s.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("hello: ", std::string(s.message())));
   }
   for (const v1::SeriesSet& set : hello.series_sets()) {
@@ -304,7 +304,7 @@ Intake::Taken Intake::OfferLocked(const Joined& joined, uint64_t sequence, Parse
 // What can be seen before the batch's turn comes.
 void Intake::RefuseIfMalformed(StreamState& stream, ParsedBatch* batch) {
   absl::Status status = batch->batch->stream_id() == stream.id
-                            ? CheckBatch(*batch->batch, limits_)
+                            ? CheckReceived(*batch->batch, limits_)
                             : absl::InvalidArgumentError("stream_id is not the one of the hello");
   if (status.ok()) status = names_->Add(*batch->batch, stream.owner_entries);
   const Quarantine& quarantine = judge_->quarantine();

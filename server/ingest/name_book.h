@@ -39,8 +39,8 @@ class NameBook {
   // many, of all or of the owner's.
   absl::Status AddRun(const std::string& run, const std::string& owner = "");
   // The sites of the evidence, the series sets, the declarations and the losses (with their causes)
-  // that `batch`, which passed CheckBatch, brings. ResourceExhausted names the run; then nothing of
-  // the batch is to be taken.
+  // that `batch`, which passed CheckReceived, brings. ResourceExhausted names the run; then nothing
+  // of the batch is to be taken.
   absl::Status Add(const v1::Batch& batch, const std::string& owner = "");
   absl::Status Add(const std::string& run, const v1::SeriesSet& set);
   // Names that a former process let in, as the judge found them again: they are there, whether

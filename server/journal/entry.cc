@@ -32,11 +32,4 @@ void WireBytes::AddTo(std::vector<std::string_view>* parts) const {
   for (const grpc::Slice& slice : slices_) parts->push_back(View(slice));
 }
 
-std::string WireBytes::Flat() const {
-  std::string out;
-  out.reserve(size());
-  for (const grpc::Slice& slice : slices_) out.append(View(slice));
-  return out;
-}
-
 }  // namespace plumbline::server

@@ -87,7 +87,6 @@ class WireBytes {
 
   size_t size() const;
   void AddTo(std::vector<std::string_view>* parts) const;
-  std::string Flat() const;
 
  private:
   std::vector<grpc::Slice> slices_;

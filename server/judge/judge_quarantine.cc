@@ -187,7 +187,7 @@ void Judge::JudgeRetried(uint64_t entry, const v1::JudgeEvent& event) {
 void Judge::JudgeRetried(const v1::ReadRunItem& item) {
   if (item.has_event()) return JudgeRetried(item.entry(), item.event());
   auto batch = std::make_shared<v1::Batch>();
-  if (!batch->ParseFromString(item.batch()) || !CheckKeptBatch(*batch).ok()) {
+  if (!batch->ParseFromString(item.batch()) || !CheckKept(*batch).ok()) {
     LogError("journal: entry {} cannot be judged", item.entry());
     return;
   }

@@ -90,7 +90,7 @@ void Judge::JudgeAgain(const StoredEntry& entry) {
   auto batch = std::make_shared<v1::Batch>();
   const std::string_view body = entry.body();
   absl::Status whole = batch->ParseFromArray(body.data(), static_cast<int>(body.size()))
-                           ? CheckKeptBatch(*batch)
+                           ? CheckKept(*batch)
                            : absl::DataLossError("no batch");
   if (!whole.ok()) {
     LogError("journal: entry {} cannot be judged: {:?}", entry.prefix.number,

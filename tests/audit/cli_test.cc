@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <set>
+#include <sstream>
 
 #include "tests/audit/dump_builder.h"
 #include "tests/audit/plumb_process.h"
@@ -332,8 +334,18 @@ TEST_F(Cli, Catalogue) {
   const Ended text = RunPlumb({"rules"});
   EXPECT_EQ(text.status, 0);
   EXPECT_THAT(text.output, HasSubstr("causality/moe-future-leak"));
-  EXPECT_THAT(text.output, HasSubstr("planned"));
-  const auto json = nlohmann::json::parse(RunPlumb({"rules", "--format", "json"}).output);
+  EXPECT_THAT(text.output, Not(HasSubstr("planned"))) << "what is listed exists";
+  const auto built = nlohmann::json::parse(RunPlumb({"rules", "--format", "json"}).output);
+  for (const auto& rule : built["rules"]) EXPECT_EQ(rule["status"], "built") << rule;
+  size_t planned = 0;
+  const auto json = nlohmann::json::parse(RunPlumb({"rules", "--all", "--format", "json"}).output);
+  for (const auto& rule : json["rules"]) planned += rule["status"] == "planned" ? 1 : 0;
+  EXPECT_EQ(json["rules"].size(), built["rules"].size() + planned);
+  std::istringstream all(RunPlumb({"rules", "--all"}).output);
+  size_t marked = 0;
+  for (std::string line; std::getline(all, line);)
+    marked += line.find("  planned: ") != std::string::npos ? 1 : 0;
+  EXPECT_EQ(marked, planned);
   std::set<std::string> ids;
   for (const auto& rule : json["rules"]) {
     ids.insert(rule["id"]);
@@ -343,6 +355,7 @@ TEST_F(Cli, Catalogue) {
         << "a page begins with its rule";
   }
   EXPECT_EQ(ids.size(), json["rules"].size());
+  EXPECT_TRUE(ids.contains("ledger/one-seed")) << "an id of the contract, planned or not";
   EXPECT_THAT(RunPlumb({"explain", "meta/data-loss"}).output, HasSubstr("| `error-share` |"));
 }
 

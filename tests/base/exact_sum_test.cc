@@ -108,7 +108,6 @@ bool Same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == 
 
 void Compare(const ExactSum& sum, const Reference& reference) {
   ASSERT_EQ(sum.Sign(), (reference.Sign() > 0) - (reference.Sign() < 0));
-  ASSERT_EQ(sum.IsZero(), reference.Sign() == 0);
   for (const uint32_t divisor : {1u, 2u, 3u, 7u, 96u, 1024u, 4294967291u}) {
     for (const DType t : kFormats) {
       ASSERT_EQ(sum.Ulp(t, divisor), reference.Ulp(t, divisor)) << DTypeName(t) << " " << divisor;
@@ -264,7 +263,7 @@ TEST(ExactSum, SumsOfSums) {
   reference.Add(-0x1p-1034);
   Compare(one, reference);
   total.Subtract(whole);
-  EXPECT_TRUE(total.IsZero());
+  EXPECT_EQ(total.Sign(), 0);
   EXPECT_EQ(total.Sign(), 0);
 }
 
@@ -275,7 +274,7 @@ TEST(ExactSum, SubtractAndClear) {
   EXPECT_EQ(sum.Sign(), -1);
   EXPECT_EQ(sum.RoundTo(DType::kF32), -0.2f);
   sum.Clear();
-  EXPECT_TRUE(sum.IsZero());
+  EXPECT_EQ(sum.Sign(), 0);
   EXPECT_EQ(sum.Ulp(DType::kBF16), 0x1p-133);
 }
 

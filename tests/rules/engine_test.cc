@@ -275,7 +275,7 @@ TEST(Engine, MalformedBatchesAreRefusedWhole) {
   v1::Batch batch = ScalarAt(0, 1, 0);
   batch.mutable_evidence(0)->set_source(7);
   EXPECT_THAT(std::string((*engine)->Add(batch).message()),
-              HasSubstr("source index below 1, found 7"));
+              HasSubstr("evidence[0].source: 7, but the batch names 1 sources"));
   batch = ScalarAt(3, 2, 0);
   EXPECT_FALSE((*engine)->Add(batch).ok());
   batch = ScalarAt(0, 1, -4);

@@ -104,12 +104,14 @@ plumbline_status_t StepEnd(void* run, int64_t step, plumbline_error_t* error) {
   return Guarded(error, [&] { return AsRun(run).StepEnd(step); });
 }
 
-plumbline_status_t ObserveRouting(void* run, void* site, int64_t step,
-                                  const plumbline_routing_t* routing, plumbline_error_t* error) {
-  return Guarded(error, [&] {
-    return AsRun(run).ObserveRouting(static_cast<Site*>(site), step, *routing, error);
-  });
-}
+#define PLUMB_KIND(Name, NAME, name, number, op)                                                  \
+  plumbline_status_t Observe##Name(void* run, void* site, int64_t step,                           \
+                                   const plumbline_##name##_t* given, plumbline_error_t* error) { \
+    return Guarded(error, [&] {                                                                   \
+      return AsRun(run).Observe##Name(static_cast<Site*>(site), step, *given, error);             \
+    });                                                                                           \
+  }
+#include "proto/evidence_kinds.inc"
 
 plumbline_status_t NoteEnding(void* run, const plumbline_ending_t* ending,
                               plumbline_error_t* error) {
@@ -167,49 +169,6 @@ plumbline_status_t FingerprintCall(const plumbline_sum_t* sum,
   });
 }
 
-plumbline_status_t ObserveTensor(void* run, void* site, int64_t step,
-                                 const plumbline_tensor_t* tensor, plumbline_error_t* error) {
-  return Guarded(error, [&] {
-    return AsRun(run).ObserveTensor(static_cast<Site*>(site), step, *tensor, error);
-  });
-}
-
-plumbline_status_t ObserveReduction(void* run, void* site, int64_t step,
-                                    const plumbline_reduction_t* reduction,
-                                    plumbline_error_t* error) {
-  return Guarded(error, [&] {
-    return AsRun(run).ObserveReduction(static_cast<Site*>(site), step, *reduction, error);
-  });
-}
-
-plumbline_status_t ObserveUpdate(void* run, void* site, int64_t step,
-                                 const plumbline_update_t* update, plumbline_error_t* error) {
-  return Guarded(error, [&] {
-    return AsRun(run).ObserveUpdate(static_cast<Site*>(site), step, *update, error);
-  });
-}
-
-plumbline_status_t ObserveMatmul(void* run, void* site, int64_t step,
-                                 const plumbline_matmul_t* matmul, plumbline_error_t* error) {
-  return Guarded(error, [&] {
-    return AsRun(run).ObserveMatmul(static_cast<Site*>(site), step, *matmul, error);
-  });
-}
-
-plumbline_status_t ObserveLogprobs(void* run, void* site, int64_t step,
-                                   const plumbline_logprobs_t* logprobs, plumbline_error_t* error) {
-  return Guarded(error, [&] {
-    return AsRun(run).ObserveLogprobs(static_cast<Site*>(site), step, *logprobs, error);
-  });
-}
-
-plumbline_status_t ObserveLogits(void* run, void* site, int64_t step,
-                                 const plumbline_logits_t* logits, plumbline_error_t* error) {
-  return Guarded(error, [&] {
-    return AsRun(run).ObserveLogits(static_cast<Site*>(site), step, *logits, error);
-  });
-}
-
 plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t count, uint64_t* out,
                                  uint32_t capacity, uint32_t* n, plumbline_error_t* error) {
   return Guarded(error, [&] {
@@ -218,25 +177,37 @@ plumbline_status_t SampleIndices(void* run, void* site, int64_t step, uint64_t c
   });
 }
 
+constexpr plumbline_agent_table_t Table() {
+  plumbline_agent_table_t table = {};
+  table.size = sizeof(table);
+  table.version = PLUMBLINE_AGENT_TABLE_VERSION;
+  table.tool_version = kToolVersion;
+  table.open = Open;
+  table.declare_site = DeclareSite;
+  table.step_begin = StepBegin;
+  table.step_end = StepEnd;
+#define PLUMB_KIND(Name, NAME, name, number, op) table.observe_##name = Observe##Name;
+#include "proto/evidence_kinds.inc"
+  table.scalar = Scalar;
+  table.span_begin = SpanBegin;
+  table.span_end = SpanEnd;
+  table.flush = Flush;
+  table.close = Close;
+  table.check_router = CheckRouterCall;
+  table.sample_indices = SampleIndices;
+  table.fingerprint = FingerprintCall;
+  table.charge = Charge;
+  table.capture_begin = CaptureBegin;
+  table.note_ending = NoteEnding;
+  return table;
+}
+
 }  // namespace
 }  // namespace plumbline::agent
 
 extern "C" {
 
-const plumbline_agent_table_t plumbline_agent_table = {
-    sizeof(plumbline_agent_table_t),   PLUMBLINE_AGENT_TABLE_VERSION,
-    plumbline::agent::kToolVersion,    plumbline::agent::Open,
-    plumbline::agent::DeclareSite,     plumbline::agent::StepBegin,
-    plumbline::agent::StepEnd,         plumbline::agent::ObserveRouting,
-    plumbline::agent::Scalar,          plumbline::agent::SpanBegin,
-    plumbline::agent::SpanEnd,         plumbline::agent::Flush,
-    plumbline::agent::Close,           plumbline::agent::CheckRouterCall,
-    plumbline::agent::ObserveTensor,   plumbline::agent::ObserveReduction,
-    plumbline::agent::ObserveUpdate,   plumbline::agent::SampleIndices,
-    plumbline::agent::FingerprintCall, plumbline::agent::ObserveMatmul,
-    plumbline::agent::ObserveLogprobs, plumbline::agent::ObserveLogits,
-    plumbline::agent::Charge,          plumbline::agent::CaptureBegin,
-    plumbline::agent::NoteEnding,
-};
+// Constant data: the façade reads it as soon as the library is open.
+constinit const plumbline_agent_table_t plumbline_agent_table = plumbline::agent::Table();
 
 }  // extern "C"

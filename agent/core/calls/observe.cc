@@ -57,7 +57,7 @@ plumbline_status_t Run::ObserveRouting(Site* site, int64_t step, const plumbline
 
 plumbline_status_t Run::Observe(Site* site, int64_t step, const plumbline_routing_t& routing,
                                 bool* prepared, plumbline_error_t* error) {
-  const SlotHead head = HeadOf(SlotKind::kRouting, site, step);
+  const SlotHead head = HeadOf(SlotKind::kCall, site, step);
   probes::RoutingCall call;
   absl::Status fine = CallOf(routing, &call);
   if (fine.ok()) fine = probes::CheckRoutingCall(call);

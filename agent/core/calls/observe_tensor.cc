@@ -193,10 +193,10 @@ plumbline_status_t Run::KeepOnDevice(const char* name, const SlotHead& head, con
 }
 
 template <typename Body>
-plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
+plumbline_status_t Run::ObserveOne(const char* name, Site* site, int64_t step,
                                    plumbline_error_t* error, Body body) {
   const uint64_t begin = MonotonicNs();
-  const SlotHead head = HeadOf(kind, site, step);
+  const SlotHead head = HeadOf(SlotKind::kCall, site, step);
   absl::Status why;
   bool prepared = false;  // a device was got ready: it says nothing of what the site costs
   plumbline_status_t status = body(head, &why, &prepared);
@@ -218,7 +218,7 @@ plumbline_status_t Run::ObserveTensor(Site* site, int64_t step, const plumbline_
                                       plumbline_error_t* error) {
   constexpr const char* kName = "observe_tensor";
   return ObserveOne(
-      kName, site, step, SlotKind::kTensor, error,
+      kName, site, step, error,
       [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
         probes::TensorCall call;
         *why = CallOf(tensor, &call);
@@ -235,7 +235,7 @@ plumbline_status_t Run::ObserveReduction(Site* site, int64_t step,
                                          const plumbline_reduction_t& reduction,
                                          plumbline_error_t* error) {
   thread_local probes::ReductionScratch scratch;  // keeps its memory from call to call
-  return ObserveOne("observe_reduction", site, step, SlotKind::kReduction, error,
+  return ObserveOne("observe_reduction", site, step, error,
                     [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
                       probes::ReductionCall call;
                       *why = CallOf(reduction, &call);
@@ -253,7 +253,7 @@ plumbline_status_t Run::ObserveUpdate(Site* site, int64_t step, const plumbline_
                                       plumbline_error_t* error) {
   constexpr const char* kName = "observe_update";
   return ObserveOne(
-      kName, site, step, SlotKind::kUpdate, error,
+      kName, site, step, error,
       [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
         probes::UpdateCall call;
         *why = CallOf(update, &call);
@@ -270,7 +270,7 @@ plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_
                                       plumbline_error_t* error) {
   thread_local std::vector<std::byte> memory;  // kept from call to call
   return ObserveOne(
-      "observe_matmul", site, step, SlotKind::kMatmul, error,
+      "observe_matmul", site, step, error,
       [&](const SlotHead& head, absl::Status* why, bool* prepared) -> plumbline_status_t {
         probes::MatmulCall call;
         *why = CallOf(matmul, &call);
@@ -294,7 +294,7 @@ plumbline_status_t Run::ObserveMatmul(Site* site, int64_t step, const plumbline_
 plumbline_status_t Run::ObserveLogits(Site* site, int64_t step, const plumbline_logits_t& logits,
                                       plumbline_error_t* error) {
   thread_local probes::LogitScratch scratch;  // keeps its memory from call to call
-  return ObserveOne("observe_logits", site, step, SlotKind::kLogits, error,
+  return ObserveOne("observe_logits", site, step, error,
                     [&](const SlotHead& head, absl::Status* why, bool*) -> plumbline_status_t {
                       probes::LogitsCall call;
                       *why = CallOf(logits, &call);

@@ -137,15 +137,11 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
       return StepEnded(head.step, head.sampled);
     case SlotKind::kSpan:
       return HandleSpan(head, body);
-    case SlotKind::kRouting:
-      return HandleRouting(head, body);
     case SlotKind::kRoutingMessage:
       return HandleRoutingMessage(head, body);
-    case SlotKind::kTensor:
-    case SlotKind::kReduction:
-    case SlotKind::kUpdate:
-    case SlotKind::kMatmul:
-    case SlotKind::kLogits:
+    case SlotKind::kCall:
+      if (head.site->kind == SiteKind::kRouting) return HandleRouting(head, body);
+      return HandleObserved(head, body);
     case SlotKind::kEvidence:
       return HandleObserved(head, body);
     case SlotKind::kScalar:
@@ -156,7 +152,6 @@ void Drain::Handle(const SlotHead& head, const std::byte* body) {
   std::memcpy(&value, body, sizeof(value));
   builder_.AddScalar(head.step, {head.site, head.call, head.order, value});
   run_->last_word.Value(head.site, head.step, value);
-  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 
 // The call's scores lie in the ring: they are measured here, on this thread, not on the trainer's.
@@ -183,7 +178,6 @@ void Drain::Measured(const SlotHead& head, const probes::RoutingCall& call,
 
 // Evidence stands in the batch: counted, and the server's directives learn that it was given.
 void Drain::Took(const SlotHead& head, const v1::Evidence& evidence) {
-  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
   if (directives_ == nullptr) return;
   directives_->Took(*head.site, head.sampled || IsAlwaysDue(head.site->kind), evidence);
 }
@@ -268,7 +262,6 @@ void Drain::AddSpan(const Site& site, int64_t step, uint32_t call, const SpanBod
   out->set_name(site.op);
   out->set_start_ns(span.start_unix_ns);
   out->set_duration_ns(span.duration_ns);
-  evidence_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 
 // A step ends once the devices have handed over what was launched in it; until then its end is

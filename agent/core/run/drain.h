@@ -52,7 +52,6 @@ class Drain : public std::enable_shared_from_this<Drain> {
   absl::Status record_status() const;
 
   uint64_t CpuNs() const { return thread_.CpuNs(); }
-  uint64_t evidence_taken() const { return evidence_taken_.load(std::memory_order_relaxed); }
 
  private:
   void Loop();
@@ -123,7 +122,6 @@ class Drain : public std::enable_shared_from_this<Drain> {
   std::atomic<uint64_t> flush_done_{0};
   Clock::time_point devices_by_;  // set before closing_
   std::atomic<bool> closing_{false};
-  std::atomic<uint64_t> evidence_taken_{0};
 };
 
 }  // namespace plumbline::agent

@@ -24,25 +24,26 @@ probes::MeasureOptions Drain::OptionsOf(const SlotHead& head) const {
 absl::Status Drain::MeasureObserved(const SlotHead& head, const std::byte* body,
                                     v1::Evidence* out) {
   const probes::MeasureOptions options = OptionsOf(head);
-  switch (head.kind) {
-    case SlotKind::kTensor:
+  if (head.kind == SlotKind::kEvidence) {
+    v1::Evidence measured;
+    if (!measured.ParseFromArray(body, static_cast<int>(head.bytes)))
+      return absl::InternalError("the measured evidence cannot be read back");
+    out->MergeFrom(measured);
+    return absl::OkStatus();
+  }
+  switch (head.site->kind) {
+    case SiteKind::kTensor:
       return probes::Measure(probes::LoadTensorCall(body), options, out);
-    case SlotKind::kReduction:
+    case SiteKind::kReduction:
       return probes::Measure(probes::LoadReductionCall(body), options, out);
-    case SlotKind::kUpdate:
+    case SiteKind::kUpdate:
       return probes::Measure(probes::LoadUpdateCall(body), options, out);
-    case SlotKind::kMatmul:
+    case SiteKind::kMatmul:
       return probes::Measure(probes::LoadMatmulCall(body), options, out);
-    case SlotKind::kLogits:
+    case SiteKind::kLogits:
       return probes::Measure(probes::LoadLogitsCall(body), options, out);
-    default: {
-      v1::Evidence measured;
-      if (!measured.ParseFromArray(body, static_cast<int>(head.bytes))) {
-        return absl::InternalError("the measured evidence cannot be read back");
-      }
-      out->MergeFrom(measured);
-      return absl::OkStatus();
-    }
+    default:
+      return absl::InternalError("calls of this kind are not stored");
   }
 }
 

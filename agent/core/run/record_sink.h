@@ -43,7 +43,6 @@ class RecordSink {
   void NameSeries(std::shared_ptr<const SeriesRegistry> names) { names_ = std::move(names); }
 
   const std::string& path() const { return path_; }
-  uint64_t batches_written() const { return sequence_; }
   // OK, or why the last append failed.
   const absl::Status& status() const { return status_; }
 

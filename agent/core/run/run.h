@@ -40,22 +40,11 @@ class Run {
   plumbline_status_t StepEnd(int64_t step);
   // agent/core/run/run_graphs.cc: what is observed at kCaptureStep goes into a graph.
   plumbline_status_t CaptureBegin(void* replays_on);
-  plumbline_status_t ObserveRouting(Site* site, int64_t step, const plumbline_routing_t& routing,
-                                    plumbline_error_t* error);
-  // agent/core/calls/observe_tensor.cc
-  plumbline_status_t ObserveTensor(Site* site, int64_t step, const plumbline_tensor_t& tensor,
+  // One a kind: agent/core/calls/observe.cc (routing), observe_tensor.cc, observe_rollout.cc.
+#define PLUMB_KIND(Name, NAME, name, number, op)                                               \
+  plumbline_status_t Observe##Name(Site* site, int64_t step, const plumbline_##name##_t& name, \
                                    plumbline_error_t* error);
-  plumbline_status_t ObserveReduction(Site* site, int64_t step,
-                                      const plumbline_reduction_t& reduction,
-                                      plumbline_error_t* error);
-  plumbline_status_t ObserveUpdate(Site* site, int64_t step, const plumbline_update_t& update,
-                                   plumbline_error_t* error);
-  plumbline_status_t ObserveMatmul(Site* site, int64_t step, const plumbline_matmul_t& matmul,
-                                   plumbline_error_t* error);
-  plumbline_status_t ObserveLogits(Site* site, int64_t step, const plumbline_logits_t& logits,
-                                   plumbline_error_t* error);
-  plumbline_status_t ObserveLogprobs(Site* site, int64_t step, const plumbline_logprobs_t& logprobs,
-                                     plumbline_error_t* error);  // observe_rollout.cc
+#include "proto/evidence_kinds.inc"
   plumbline_status_t SampleIndices(const Site& site, int64_t step, uint64_t count, uint64_t* out,
                                    uint32_t capacity, uint32_t* n, plumbline_error_t* error) const;
   plumbline_status_t Scalar(int64_t step, const char* name, double value);
@@ -77,7 +66,6 @@ class Run {
   const RunState& state() const { return *state_; }
   const transport::Outbox* outbox() const { return outbox_.get(); }
   const ServerStream* stream() const { return stream_.get(); }
-  uint64_t evidence_taken() const { return drain_->evidence_taken(); }
 
  private:
   Run() = default;
@@ -113,7 +101,7 @@ class Run {
                                   plumbline_error_t* error);
   // One observation of the tensor kinds: head, then `body` checks, notes and keeps the call.
   template <typename Body>
-  plumbline_status_t ObserveOne(const char* name, Site* site, int64_t step, SlotKind kind,
+  plumbline_status_t ObserveOne(const char* name, Site* site, int64_t step,
                                 plumbline_error_t* error, Body body);
   // Measured later when it is small, here when it is not.
   template <typename Call>

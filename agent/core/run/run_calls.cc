@@ -32,34 +32,6 @@ v1::Span::Kind SpanKind(std::string_view name) {
   return v1::Span::KIND_UNSPECIFIED;
 }
 
-bool MeasuredKind(int32_t kind, SiteKind* out) {
-  switch (kind) {
-    case PLUMBLINE_KIND_ROUTING:
-      *out = SiteKind::kRouting;
-      return true;
-    case PLUMBLINE_KIND_TENSOR:
-      *out = SiteKind::kTensor;
-      return true;
-    case PLUMBLINE_KIND_REDUCTION:
-      *out = SiteKind::kReduction;
-      return true;
-    case PLUMBLINE_KIND_UPDATE:
-      *out = SiteKind::kUpdate;
-      return true;
-    case PLUMBLINE_KIND_MATMUL:
-      *out = SiteKind::kMatmul;
-      return true;
-    case PLUMBLINE_KIND_LOGITS:
-      *out = SiteKind::kLogits;
-      return true;
-    case PLUMBLINE_KIND_LOGPROBS:
-      *out = SiteKind::kLogprobs;
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 plumbline_status_t Run::DeclareSite(const plumbline_agent_site_t& site, void** agent_site,

@@ -23,26 +23,28 @@ bool Is(const Site& site, SiteKind kind, std::string_view layer, std::string_vie
 
 const char* SiteKindName(SiteKind kind) {
   switch (kind) {
-    case SiteKind::kRouting:
-      return "routing";
+#define PLUMB_KIND(Name, NAME, name, number, op) \
+  case SiteKind::k##Name:                        \
+    return #name;
+#include "proto/evidence_kinds.inc"
     case SiteKind::kScalar:
       return "scalar";
     case SiteKind::kSpan:
       return "span";
-    case SiteKind::kTensor:
-      return "tensor";
-    case SiteKind::kReduction:
-      return "reduction";
-    case SiteKind::kUpdate:
-      return "update";
-    case SiteKind::kMatmul:
-      return "matmul";
-    case SiteKind::kLogits:
-      return "logits";
-    case SiteKind::kLogprobs:
-      return "logprobs";
   }
   return "?";
+}
+
+bool MeasuredKind(int32_t number_of_c, SiteKind* kind) {
+  switch (number_of_c) {
+#define PLUMB_KIND(Name, NAME, name, number, op) \
+  case number:                                   \
+    *kind = SiteKind::k##Name;                   \
+    return true;
+#include "proto/evidence_kinds.inc"
+    default:
+      return false;
+  }
 }
 
 uint32_t CallNumbers::NextCalls(int64_t step, uint32_t n) {

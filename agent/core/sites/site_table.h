@@ -17,18 +17,16 @@
 
 namespace plumbline::agent {
 
+// Of the kinds in the list the number that C has; then the sites of series and stages.
 enum class SiteKind : uint8_t {
-  kRouting = 1,
-  kScalar = 2,
-  kSpan = 3,
-  kTensor = 4,
-  kReduction = 5,
-  kUpdate = 6,
-  kMatmul = 7,
-  kLogits = 8,
-  kLogprobs = 9
+#define PLUMB_KIND(Name, NAME, name, number, op) k##Name = number,
+#include "proto/evidence_kinds.inc"
+  kScalar = 254,
+  kSpan = 255
 };
 const char* SiteKindName(SiteKind kind);  // "routing", "scalar", ...
+// Of C's number; false: it is none of the list's.
+bool MeasuredKind(int32_t number, SiteKind* kind);
 
 // Sites that the cadence makes due; series and stages always are.
 constexpr bool IsMeasured(SiteKind kind) {

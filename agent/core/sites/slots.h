@@ -8,17 +8,12 @@
 namespace plumbline::agent {
 
 enum class SlotKind : uint32_t {
-  kRouting,         // a call's tensors: probes/routing_probe.h
-  kRoutingMessage,  // `bytes` bytes of a serialised v1::Routing, measured on the caller's thread
+  kCall,            // a call's tensors, as the probe of the site's kind stores them (probes/)
+  kEvidence,        // `bytes` bytes of a serialised v1::Evidence, measured on the caller's thread
+  kRoutingMessage,  // `bytes` bytes of a serialised v1::Routing, measured so too
   kScalar,          // double
   kSpan,            // SpanBody; its name is the site's op
   kStepEnd,         // nothing
-  kTensor,  // a call each: probes/tensor_probe.h, reduction_probe.h, update_probe.h, matmul_probe.h
-  kReduction,
-  kUpdate,
-  kMatmul,
-  kLogits,    // probes/logit_probe.h
-  kEvidence,  // `bytes` bytes of a serialised v1::Evidence, measured on the caller's thread
 };
 
 struct alignas(64) SlotHead {

@@ -180,9 +180,8 @@ bool HoldsAllRanks(const v1::Reduction& reduction) {
 }
 
 std::shared_ptr<const std::vector<JoinedReduction>> JoinReductions(const SiteStep& step) {
-  std::shared_ptr<const void>& slot = (*step.shared)["reductions"];
-  if (slot == nullptr) slot = std::make_shared<const std::vector<JoinedReduction>>(Join(step));
-  return std::static_pointer_cast<const std::vector<JoinedReduction>>(slot);
+  using List = const std::vector<JoinedReduction>;
+  return step.cache.Get<List>([&] { return std::make_shared<List>(Join(step)); });
 }
 
 std::vector<ReductionMismatch> FindMismatches(const JoinedReduction& joined) {

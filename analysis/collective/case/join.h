@@ -31,7 +31,7 @@ struct JoinedReduction {
 };
 
 // Every call of the step in the order (group, sequence), running sums of one rank left out.
-// Computed once a step (step.shared).
+// Computed once a step (SiteStep::cache).
 std::shared_ptr<const std::vector<JoinedReduction>> JoinReductions(const SiteStep& step);
 
 // What ranks of one call disagree on: dtype, count, op or root; empty: nothing.

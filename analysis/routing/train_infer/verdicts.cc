@@ -23,27 +23,23 @@ v1::Verdict VerdictByChoices(const RoutingComparison& last, const FlipTotals& to
       absl::StrFormat("%d of %d tokens choose other experts, %.2g %% of all choices", totals.flips,
                       totals.compared, 100 * share);
   if (!(share > flip_share)) return Pass(words);
-  v1::Verdict verdict = MakeFinding(
-      {.level = beyond ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
-       .strength = v1::STRENGTH_HEURISTIC,
-       .title = "training and inference route the same tokens differently",
-       .explanation = absl::StrCat(
-           words, beyond ? ": rounding of the scores does not do that."
-                         : ". Without scores it is not known whether rounding is the reason."),
-       .cause = "other-choices",
-       .measured = "choices that one side alone made",
-       .value = share,
-       .unit = "share",
-       .threshold = beyond ? most : flip_share,
-       .threshold_source =
-           beyond ? "a tenth, or what differences of an eighth of the scores' spread move"
-                  : "option flip-share",
-       .fix = "Record both sides' router scores: margins tell rounding from another arithmetic, "
-              "bias or numbering of the experts.",
-       .confidence = beyond ? 0.8 : 0.5});
-  verdict.mutable_finding()->set_sample_size(totals.compared);
-  verdict.add_assumptions("scores, which were not recorded, are nearly normal over the experts");
-  return verdict;
+  FindingBuilder found(beyond ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+  found.Title("training and inference route the same tokens differently")
+      .Explain(absl::StrCat(
+          words, beyond ? ": rounding of the scores does not do that."
+                        : ". Without scores it is not known whether rounding is the reason."))
+      .Cause("other-choices", beyond ? 0.8 : 0.5)
+      .Measured("choices that one side alone made", share, "share")
+      .Threshold(beyond ? most : flip_share,
+                 beyond ? "a tenth, or what differences of an eighth of the scores' spread move"
+                        : "option flip-share")
+      .Fix(
+          "Record both sides' router scores: margins tell rounding from another arithmetic, "
+          "bias or numbering of the experts.")
+      .Samples(totals.compared);
+  found.verdict().add_assumptions(
+      "scores, which were not recorded, are nearly normal over the experts");
+  return found.Take();
 }
 
 bool FlipsMuch(const RoutingComparison& last, const FlipTotals& totals) {
@@ -54,30 +50,25 @@ bool FlipsMuch(const RoutingComparison& last, const FlipTotals& totals) {
 // Choices differ by the tenth, and no margin tells: the scores are far apart, or nearly tied.
 v1::Verdict VerdictByScores(const RoutingComparison& last, const FlipTotals& totals) {
   const bool far = last.far_apart();
-  v1::Verdict verdict = MakeFinding(
-      {.level = far ? v1::LEVEL_WARNING : v1::LEVEL_NOTE,
-       .strength = v1::STRENGTH_HEURISTIC,
-       .title = "training and inference route the same tokens differently",
-       .explanation = absl::StrFormat(
-           "%d of %d tokens choose other experts, %.2g %% of all choices; the two sides' scores "
-           "differ by %.3g (median), where one token's have a spread of %.3g: %s",
-           totals.flips, totals.compared, 100 * totals.share, last.difference, last.spread,
-           far ? "rounding of the scores does not do that."
-               : "they agree, and many choices are between scores that are nearly equal."),
-       .cause = far ? "other-scores" : "near-ties",
-       .measured = "choices that one side alone made",
-       .value = totals.share,
-       .unit = "share",
-       .threshold = kMostFlipped,
-       .threshold_source = "customary: a tenth, beside scores more than an eighth of their "
-                           "spread apart",
-       .fix = far ? "Look for what one side adds to the scores: exploration noise or jitter "
-                    "that evaluation leaves on, dropout, weights of another update."
-                  : "Compute router scores in fp32 and break ties alike on both sides (by the "
-                    "expert's number), or replay inference's choices in training.",
-       .confidence = far ? 0.8 : 0.6});
-  verdict.mutable_finding()->set_sample_size(totals.compared);
-  return verdict;
+  FindingBuilder found(far ? v1::LEVEL_WARNING : v1::LEVEL_NOTE, v1::STRENGTH_HEURISTIC);
+  found.Title("training and inference route the same tokens differently")
+      .Explain(absl::StrFormat(
+          "%d of %d tokens choose other experts, %.2g %% of all choices; the two sides' scores "
+          "differ by %.3g (median), where one token's have a spread of %.3g: %s",
+          totals.flips, totals.compared, 100 * totals.share, last.difference, last.spread,
+          far ? "rounding of the scores does not do that."
+              : "they agree, and many choices are between scores that are nearly equal."))
+      .Cause(far ? "other-scores" : "near-ties", far ? 0.8 : 0.6)
+      .Measured("choices that one side alone made", totals.share, "share")
+      .Threshold(kMostFlipped,
+                 "customary: a tenth, beside scores more than an eighth of their "
+                 "spread apart")
+      .Fix(far ? "Look for what one side adds to the scores: exploration noise or jitter "
+                 "that evaluation leaves on, dropout, weights of another update."
+               : "Compute router scores in fp32 and break ties alike on both sides (by the "
+                 "expert's number), or replay inference's choices in training.")
+      .Samples(totals.compared);
+  return found.Take();
 }
 
 }  // namespace plumbline::rules

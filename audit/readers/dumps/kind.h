@@ -1,5 +1,5 @@
 // A kind of dump: how its header is checked and its tensors become evidence. One file a kind
-// (dumps/routing.cc, ...), registered in dumps/kinds.cc.
+// (dumps/routing.cc, ...), listed in proto/evidence_kinds.inc.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,11 @@ struct DumpKind {
   absl::Status (*load)(const InputFile& file, const SafetensorsHeader& header,
                        v1::Evidence* evidence);
 };
+
+// One a kind, each in the file of its name.
+#define PLUMB_KIND(Name, NAME, name, number, op) extern const DumpKind k##Name##Dump;
+#define PLUMB_KIND_WITHOUT_DUMP(Name, NAME, name, number, op)
+#include "proto/evidence_kinds.inc"
 
 // Says at which byte of the file the problem lies that a load's status tells of.
 absl::Status AtByte(absl::Status status, uint64_t byte);

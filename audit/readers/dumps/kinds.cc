@@ -3,12 +3,6 @@
 #include "absl/strings/cord.h"
 #include "absl/types/optional.h"
 #include "audit/readers/dumps/kind.h"
-#include "audit/readers/dumps/logits.h"
-#include "audit/readers/dumps/matmul.h"
-#include "audit/readers/dumps/reduction.h"
-#include "audit/readers/dumps/routing.h"
-#include "audit/readers/dumps/tensor.h"
-#include "audit/readers/dumps/update.h"
 
 namespace plumbline::audit {
 namespace {
@@ -28,8 +22,11 @@ std::string JudgedKinds() {
 }  // namespace
 
 const std::vector<const DumpKind*>& DumpKinds() {
-  static const std::vector<const DumpKind*> kKinds = {&kRoutingDump, &kReductionDump, &kMatmulDump,
-                                                      &kLogitsDump,  &kUpdateDump,    &kTensorDump};
+  static const std::vector<const DumpKind*> kKinds = {
+#define PLUMB_KIND(Name, NAME, name, number, op) &k##Name##Dump,
+#define PLUMB_KIND_WITHOUT_DUMP(Name, NAME, name, number, op)
+#include "proto/evidence_kinds.inc"
+  };
   return kKinds;
 }
 

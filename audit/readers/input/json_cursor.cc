@@ -204,15 +204,6 @@ bool JsonCursor::ReadString(std::string* out) {
   return true;
 }
 
-bool JsonCursor::ReadWord(std::string_view* word) {
-  if (failed()) return false;
-  Space();
-  const char* start = at_;
-  if (!SkipScalar()) return false;
-  *word = std::string_view(start, static_cast<size_t>(at_ - start));
-  return true;
-}
-
 bool JsonCursor::SkipScalar() {
   switch (Peek()) {
     case Kind::kString:

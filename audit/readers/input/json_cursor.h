@@ -58,8 +58,6 @@ class JsonCursor {
   bool Skip();
   bool ReadString(std::string* out);  // unescaped; refused where it is no UTF-8
   bool ReadNumber(double* out, NumberText* text);
-  // True, false and null too; `word` is what stands there.
-  bool ReadWord(std::string_view* word);
 
   // A whole list. What is no number becomes a NaN (or kNoInteger) and is noted in `odd`, nested
   // lists and objects too; the list's grammar is still checked. Appends.

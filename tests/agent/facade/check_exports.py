@@ -1,18 +1,21 @@
 """check_exports.py facade|agent|cuda LIBRARY: what the library shows and what it needs."""
 
+import pathlib
 import re
 import subprocess
 import sys
+
+KINDS = (pathlib.Path(__file__).resolve().parents[3] / "proto/evidence_kinds.inc").read_text()
 
 ALLOCATOR = {
     "malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc", "valloc",
     "pvalloc", "malloc_usable_size",
 }  # fmt: skip
 C_ABI = {
-    "open", "site", "step_begin", "step_end", "observe_routing", "observe_tensor",
-    "observe_logits", "observe_logprobs", "observe_matmul", "observe_reduction", "observe_update", "sample_indices", "scalar", "charge", "capture_begin", "capture_end", "span_begin", "span_end",
+    "open", "site", "step_begin", "step_end", "sample_indices", "scalar", "charge", "capture_begin", "capture_end", "span_begin", "span_end",
     "flush", "close", "note_ending", "watch_sigterm", "check_router", "fingerprint", "status_name", "last_error", "version", "link_agent", "process_allocator",
 }  # fmt: skip
+C_ABI |= {"observe_" + name for name in re.findall(r"^PLUMB_KIND\w*\(\w+, \w+, (\w+),", KINDS, re.M)}
 SYSTEM = r"libc\.so|ld-linux|libdl|libpthread"
 
 

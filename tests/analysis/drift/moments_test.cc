@@ -47,7 +47,6 @@ void ExpectBruteForce(const std::vector<double>& d) {
   EXPECT_LT(Near(m.k1(), static_cast<double>(k1 / n)), kTolerance);
   EXPECT_LT(Near(m.k2(), static_cast<double>(k2 / n)), kTolerance);
   EXPECT_LT(Near(m.k3(), static_cast<double>(k3 / n)), kTolerance);
-  EXPECT_LT(Near(std::exp(m.log_mean_ratio()), static_cast<double>(ratio / n)), kTolerance);
   if (std::fabs(static_cast<double>(ratio / n) - 1) < 0.01) {
     EXPECT_LT(Near(m.ess_share(), static_cast<double>(ratio * ratio / squares / n)), kTolerance);
   }
@@ -100,7 +99,6 @@ TEST(DriftMoments, AllFarOffReadsAsWorst) {
       EXPECT_EQ(m.bounded_square(), 0.25);
       EXPECT_FALSE(std::isnan(m.ess_share()));
       EXPECT_LE(m.ess_share(), 0.0011) << far << " " << signs;
-      EXPECT_GT(std::fabs(m.log_mean_ratio()), 19);
     }
   }
   DriftMoments below;

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "analysis/drift/run.h"
 #include "analysis/rollout/sampler.h"
-#include "analysis/statistics/alpha_split.h"
+#include "analysis/statistics/alpha_shares.h"
 #include "tests/rules/support/rollout_cells.h"
 #include "tests/rules/support/simulated_rollout.h"
 
@@ -21,12 +22,9 @@ using By = SamplerTest::By;
 
 int Runs(int n) { return std::getenv("PLUMB_LONG") != nullptr ? 20 * n : n; }
 
-// The rule's own, of a site of a usual name.
+// The rule's own, of a run's only site.
 double AlphaOfASite() {
-  v1::Site site;
-  site.set_layer("policy");
-  site.set_op("logprobs");
-  return .75 * AlphaOf("drift/sampler-mismatch", site);
+  return kSamplerAlphaWeight * kRunAlpha * AlphaShares().Next(v1::ROLE_TRAINER);
 }
 
 // Columns that a record may have, and the test that they allow.

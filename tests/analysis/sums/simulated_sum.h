@@ -11,6 +11,14 @@
 
 namespace plumbline::sums {
 
+// The last two addends meet first.
+inline SummationTree RightFold(int n) {
+  SummationTree tree(n);
+  int sum = n - 1;
+  for (int i = n - 2; i >= 0; --i) sum = tree.Join({sum, i});
+  return tree;
+}
+
 // A target that answers what the model's replay gives.
 inline Target TargetOf(const SumModel& model) {
   auto owned = std::make_shared<SumModel>(model);

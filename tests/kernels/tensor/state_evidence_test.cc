@@ -1,4 +1,4 @@
-// States of tensors, reductions and updates as messages.
+// States of tensors and updates as messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,8 +6,6 @@
 #include <numeric>
 
 #include "base/load.h"
-#include "kernels/evidence/reduction.h"
-#include "kernels/evidence/sample.h"
 #include "kernels/evidence/tensor.h"
 #include "kernels/evidence/tensor_state.h"
 #include "kernels/evidence/update.h"
@@ -68,11 +66,12 @@ TEST(TensorStateEvidence, ElementsAreSampledWithTheirOffsets) {
   v1::TensorState state;
   TensorView view = TensorView::Dense(x.data(), DType::kF32, 1000, 100);
   ASSERT_TRUE(FillTensorState(view, options, &state).ok());
-  EXPECT_EQ(IndicesOf(state.sample().offsets()).value(), SampleIndices(options.key, 100000));
+  const std::vector<uint64_t> drawn = SampleIndices(options.key, 100000);
   const std::vector<double> values = Numbers(state.sample().values());
-  const std::vector<uint64_t> indices = IndicesOf(state.sample().offsets()).value();
+  const std::vector<double> indices = Numbers(state.sample().offsets());
+  EXPECT_EQ(indices, std::vector<double>(drawn.begin(), drawn.end()));
   ASSERT_EQ(values.size(), kMaxSamples);
-  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], static_cast<double>(indices[i]));
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], indices[i]);
 }
 
 TEST(TensorStateEvidence, ProbabilitiesAndPositionsAreSampledInRows) {
@@ -132,57 +131,6 @@ TEST(TensorStateEvidence, StridedScalarAndEmptyTensors) {
   EXPECT_FALSE(FillTensorState(TensorView(), options, &state).ok());
 }
 
-TEST(ReductionEvidence, SamplesTheSameElementsBeforeAndAfter) {
-  std::vector<float> buffer = Counting(9000);
-  v1::Reduction reduction;
-  ASSERT_TRUE(SampleReductionInput(TensorView::Dense(buffer.data(), DType::kF32, 90, 100), 5, 64,
-                                   &reduction)
-                  .ok());
-  for (float& x : buffer) x *= 4;
-  ASSERT_TRUE(
-      SampleReductionOutput(TensorView::Dense(buffer.data(), DType::kF32, 9000), &reduction).ok());
-  EXPECT_EQ(reduction.call().count(), 9000u);
-  EXPECT_EQ(reduction.call().wire_dtype(), v1::DTYPE_F32);
-  const std::vector<double> in = Numbers(reduction.sample().inputs());
-  const std::vector<double> out = Numbers(reduction.sample().output());
-  const std::vector<uint64_t> offsets = IndicesOf(reduction.sample().offsets()).value();
-  ASSERT_EQ(in.size(), 64u);
-  for (size_t i = 0; i < 64; ++i) {
-    EXPECT_EQ(in[i], static_cast<double>(offsets[i]));
-    EXPECT_EQ(out[i], 4 * in[i]);
-  }
-  EXPECT_FALSE(
-      SampleReductionOutput(TensorView::Dense(buffer.data(), DType::kF32, 8999), &reduction).ok());
-  v1::Reduction none;
-  EXPECT_EQ(
-      SampleReductionOutput(TensorView::Dense(buffer.data(), DType::kF32, 9000), &none).code(),
-      absl::StatusCode::kFailedPrecondition);
-}
-
-TEST(ReductionEvidence, AllRanksInOneRecord) {
-  const std::vector<float> buffers = Counting(3 * 1000);
-  v1::Reduction reduction;
-  ASSERT_TRUE(SampleReductionInputs(TensorView::Dense(buffers.data(), DType::kF32, 3, 1000), 5, 10,
-                                    &reduction)
-                  .ok());
-  EXPECT_EQ(reduction.call().group_size(), 3u);
-  EXPECT_EQ(reduction.call().count(), 1000u);
-  EXPECT_THAT(reduction.sample().inputs().shape(), testing::ElementsAre(3, 10));
-  const std::vector<double> in = Numbers(reduction.sample().inputs());
-  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(in[10 + i], in[i] + 1000);
-  ASSERT_TRUE(
-      SampleReductionOutput(TensorView::Dense(buffers.data(), DType::kF32, 1000), &reduction).ok());
-  // Few elements: all of them, and no offsets.
-  v1::Reduction small;
-  ASSERT_TRUE(
-      SampleReductionInputs(TensorView::Dense(buffers.data(), DType::kF32, 3, 4), 5, 10, &small)
-          .ok());
-  EXPECT_FALSE(small.sample().has_offsets());
-  ASSERT_TRUE(
-      SampleReductionOutput(TensorView::Dense(buffers.data(), DType::kF32, 4), &small).ok());
-  EXPECT_THAT(Numbers(small.sample().output()), testing::ElementsAre(0, 1, 2, 3));
-}
-
 TEST(UpdateEvidence, SummaryAndSampleOfOneUpdate) {
   const auto before = ValuesMaker(1).Make(DType::kBF16, Kind::kNormal, 20000);
   const auto after = ValuesMaker(2).Make(DType::kBF16, Kind::kNormal, 20000);
@@ -203,10 +151,10 @@ TEST(UpdateEvidence, SummaryAndSampleOfOneUpdate) {
   EXPECT_EQ(update.config().dtype(), v1::DTYPE_BF16);
   EXPECT_EQ(update.config().moment_dtype(), v1::DTYPE_F32);
   EXPECT_EQ(update.summary().intended(), 19999u);
-  const std::vector<uint64_t> offsets = IndicesOf(update.sample().offsets()).value();
+  const std::vector<double> offsets = Numbers(update.sample().offsets());
   const std::vector<double> values = Numbers(update.sample().intended());
   ASSERT_EQ(values.size(), 100u);
-  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(values[i], static_cast<double>(offsets[i]));
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(values[i], offsets[i]);
   EXPECT_TRUE(update.sample().has_moment_before());
   EXPECT_FALSE(update.sample().has_gradient());
   UpdateStats stats;
@@ -219,19 +167,6 @@ TEST(UpdateEvidence, SummaryAndSampleOfOneUpdate) {
   in.gradient = TensorView::Dense(intended.data(), DType::kF32, 19999);
   EXPECT_THAT(std::string(FillUpdateSample(in, options, &update).message()),
               testing::StartsWith("gradient: "));
-}
-
-TEST(SampleEvidence, OffsetsOfAnyIntegerTypeAndNoOthers) {
-  v1::Tensor offsets;
-  const int32_t small[] = {3, 1};
-  ASSERT_TRUE(PackTensor(TensorView::Dense(small, DType::kI32, 2), &offsets).ok());
-  EXPECT_THAT(IndicesOf(offsets).value(), testing::ElementsAre(3, 1));
-  const int32_t negative[] = {3, -1};
-  ASSERT_TRUE(PackTensor(TensorView::Dense(negative, DType::kI32, 2), &offsets).ok());
-  EXPECT_FALSE(IndicesOf(offsets).ok());
-  const float floats[] = {3, 1};
-  ASSERT_TRUE(PackTensor(TensorView::Dense(floats, DType::kF32, 2), &offsets).ok());
-  EXPECT_FALSE(IndicesOf(offsets).ok());
 }
 
 }  // namespace

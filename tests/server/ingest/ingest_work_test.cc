@@ -43,7 +43,7 @@ TEST(IngestWork, NamesCountOncePerRun) {
   v1::SeriesSet& set = *batch.add_series_sets();
   set.set_id(1);
   for (int i = 0; i < 65000; ++i) set.add_sites()->set_op("s" + std::to_string(i));
-  ASSERT_TRUE(CheckBatch(batch, {}).ok());
+  ASSERT_TRUE(CheckReceived(batch, {}).ok());
   NameBook names(10, 65000);
   EXPECT_LT(Seconds([&] { EXPECT_TRUE(names.Add(batch).ok()); }), 2.0);
   set.add_sites()->set_op("one more");
@@ -61,16 +61,16 @@ TEST(IngestWork, CausesAndDeclarationsAreNamesToo) {
   batch.add_losses()->set_cause("d");
   EXPECT_THAT(std::string(names.Add(batch).message()), HasSubstr("may not have more"));
   batch.mutable_losses(2)->set_cause(std::string(513, 'x'));
-  EXPECT_THAT(std::string(CheckBatch(batch, {}).message()), HasSubstr("losses[2].cause: 513"));
+  EXPECT_THAT(std::string(CheckReceived(batch, {}).message()), HasSubstr("losses[2].cause: 513"));
 }
 
 TEST(IngestWork, ASourceSaysAFewTimesHowFarItIs) {
   v1::Batch batch;
   *batch.add_sources() = SourceOf("run", 0);
   for (int i = 0; i < 64; ++i) batch.add_progress();
-  EXPECT_TRUE(CheckBatch(batch, {}).ok());
+  EXPECT_TRUE(CheckReceived(batch, {}).ok());
   batch.add_progress();
-  EXPECT_THAT(std::string(CheckBatch(batch, {}).message()),
+  EXPECT_THAT(std::string(CheckReceived(batch, {}).message()),
               HasSubstr("progress: 65 entries for 1 sources, at most 64"));
 }
 
@@ -78,9 +78,9 @@ TEST(IngestWork, ABatchSpeaksOfFewRuns) {
   v1::Batch batch;
   for (int i = 0; i < 8; ++i) *batch.add_sources() = SourceOf("run" + std::to_string(i), 0);
   for (int i = 0; i < 8; ++i) *batch.add_sources() = SourceOf("run" + std::to_string(i), 1);
-  EXPECT_TRUE(CheckBatch(batch, {}).ok());
+  EXPECT_TRUE(CheckReceived(batch, {}).ok());
   *batch.add_sources() = SourceOf("another", 0);
-  EXPECT_THAT(std::string(CheckBatch(batch, {}).message()),
+  EXPECT_THAT(std::string(CheckReceived(batch, {}).message()),
               HasSubstr("sources of 9 runs, at most 8"));
 }
 

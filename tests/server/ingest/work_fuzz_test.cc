@@ -103,7 +103,7 @@ class Parts {
   absl::Status TakeWire(const std::string& wire) {
     auto batch = std::make_shared<v1::Batch>();
     if (!batch->ParseFromString(wire)) return absl::InvalidArgumentError("no batch");
-    if (auto s = CheckBatch(*batch, {}); !s.ok()) return s;
+    if (auto s = CheckReceived(*batch, {}); !s.ok()) return s;
     if (auto s = names_.Add(*batch); !s.ok()) return s;
     for (const v1::Source& source : batch->sources()) {
       if (!claimed_.Has(source)) claimed_.Add(source);
@@ -447,7 +447,7 @@ v1::Batch ByChance(Random& random, int bytes, int64_t number) {
     v1::Batch one;
     *one.mutable_sources() = batch.sources();
     *one.add_evidence() = e;
-    if (!CheckBatch(one, {}).ok()) batch.mutable_evidence()->RemoveLast();
+    if (!CheckReceived(one, {}).ok()) batch.mutable_evidence()->RemoveLast();
     if (batch.evidence_size() > 20000) break;
   }
   for (int i = 0; i < 4; ++i) AddProgressOf(&batch, i, number * 3 + 2);

@@ -33,11 +33,11 @@ v1::Tensor* Scores(v1::Batch& b) {
 }
 
 TEST(BatchChecks, AcceptsWhatIsWellFormed) {
-  EXPECT_TRUE(CheckBatch(Good(), {}).ok());
+  EXPECT_TRUE(CheckReceived(Good(), {}).ok());
   v1::Batch unknown_kind = Good();
   unknown_kind.mutable_evidence(0)->clear_what();  // from a newer agent
-  EXPECT_TRUE(CheckBatch(unknown_kind, {}).ok());
-  EXPECT_TRUE(CheckBatch(v1::Batch(), {}).ok());
+  EXPECT_TRUE(CheckReceived(unknown_kind, {}).ok());
+  EXPECT_TRUE(CheckReceived(v1::Batch(), {}).ok());
 }
 
 TEST(BatchChecks, NamesWhatIsWrongAndWhere) {
@@ -87,7 +87,7 @@ TEST(BatchChecks, NamesWhatIsWrongAndWhere) {
   for (const auto& c : cases) {
     v1::Batch b = Good();
     c.damage(b);
-    const absl::Status s = CheckBatch(b, {});
+    const absl::Status s = CheckReceived(b, {});
     EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << c.message;
     EXPECT_THAT(std::string(s.message()), HasSubstr(c.message));
   }
@@ -96,8 +96,8 @@ TEST(BatchChecks, NamesWhatIsWrongAndWhere) {
 TEST(BatchChecks, BoundsTheNumberOfSources) {
   v1::Batch b;
   for (int i = 0; i < 5; ++i) b.add_sources();
-  EXPECT_TRUE(CheckBatch(b, {512, 5}).ok());
-  EXPECT_FALSE(CheckBatch(b, {512, 4}).ok());
+  EXPECT_TRUE(CheckReceived(b, {512, 5}).ok());
+  EXPECT_FALSE(CheckReceived(b, {512, 4}).ok());
 }
 
 }  // namespace

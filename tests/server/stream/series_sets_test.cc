@@ -104,11 +104,11 @@ TEST(SeriesSets, RowsAreCheckedByThemselvesOnArrival) {
   AddSet(good, 7, {"a", "b", "c"});
   AddRows(good, 7, 3, 9);
   good.mutable_series(0)->set_absent(std::string(2, '\1'));
-  EXPECT_TRUE(CheckBatch(good, {}).ok());
+  EXPECT_TRUE(CheckReceived(good, {}).ok());
   for (const auto& c : cases) {
     v1::Batch bad = good;
     c.damage(bad);
-    EXPECT_THAT(std::string(CheckBatch(bad, {}).message()), HasSubstr(c.message));
+    EXPECT_THAT(std::string(CheckReceived(bad, {}).message()), HasSubstr(c.message));
   }
 }
 

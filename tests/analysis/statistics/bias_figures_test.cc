@@ -1,108 +1,20 @@
-// Shares of alpha sum to at most one, errors in ulp, e-BH, forecasts in words.
+// Errors in ulp, e-BH, forecasts in words.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "analysis/statistics/alpha_split.h"
 #include "analysis/statistics/bias_forecast.h"
 #include "analysis/statistics/bias_stream.h"
 #include "analysis/statistics/e_bh.h"
 #include "analysis/statistics/sum_error.h"
-#include "rules/catalogue.h"
 #include "tests/rules/support/simulated_sums.h"
 
 namespace plumbline::rules {
 namespace {
 
 using testing::ErrorOfSum;
-
-v1::Site Site(const std::string& layer, const std::string& op) {
-  v1::Site site;
-  site.set_layer(layer);
-  site.set_op(op);
-  return site;
-}
-
-// Every string of up to `length` letters of the alphabet.
-std::vector<std::string> AllStrings(const std::string& alphabet, size_t length) {
-  std::vector<std::string> all = {""};
-  for (size_t begin = 0; length > 0; --length) {
-    const size_t end = all.size();
-    for (size_t i = begin; i < end; ++i) {
-      for (char c : alphabet) all.push_back(all[i] + c);
-    }
-    begin = end;
-  }
-  return all;
-}
-
-TEST(AlphaSplit, SharesOfAnySetOfNamesSumToAtMostOne) {
-  std::set<std::string> names;
-  std::string bytes;
-  for (int c = 1; c < 256; ++c) bytes += static_cast<char>(c);
-  for (const std::string& s : AllStrings(bytes, 2)) names.insert(s);
-  for (const std::string& s : AllStrings("0123456789", 5)) names.insert(s);
-  for (const std::string& s : AllStrings("inhu.p#", 6)) names.insert(s);
-  const char* shapes[] = {"layers.", "layer.", "blocks.",  "h.",    "bucket.",
-                          "bucket",  "mlp.",   "experts.", "layers"};
-  for (const char* shape : shapes) {
-    for (int i = 0; i < 20000; ++i) {
-      names.insert(shape + std::to_string(i));
-      names.insert(shape + std::string("0") + std::to_string(i));
-      names.insert(shape + std::to_string(i) + ".mlp");
-      names.insert("model.layers." + std::to_string(i % 200) + ".experts." +
-                   std::to_string(i / 200));
-    }
-  }
-  for (const char* name :
-       {"",        "sum",    "avg",    "gradient",   "weight",    "accumulation",   "all_reduce",
-        "logits",  "loss",   "grads",  "policy",     "model",     "embedding",      "gradients",
-        "routing", "matmul", "update", "activation", "reduction", "reduce_scatter", "logprobs"}) {
-    names.insert(name);
-  }
-  double layers = 0;
-  double ops = 0;
-  double rules = 0;
-  for (const std::string& name : names) {
-    layers += LayerWeight(name);
-    ops += OpWeight(name);
-    rules += RuleWeight(name);
-    ASSERT_GT(LayerWeight(name), 0) << name;
-  }
-  for (const CatalogueEntry& entry : Catalogue()) {
-    if (!names.contains(entry.info->id)) rules += RuleWeight(entry.info->id);
-  }
-  std::printf("  %zu names: layers %.3f, ops %.3f, rules %.3f\n", names.size(), layers, ops, rules);
-  EXPECT_LE(layers, 1);
-  EXPECT_LE(ops, 1);
-  EXPECT_LE(rules, 1);
-  EXPECT_GT(layers, 0.4);  // little is wasted
-}
-
-// Numbers are told from like ones; the share falls with the number as it should.
-TEST(AlphaSplit, NumbersWithAndWithoutZeros) {
-  EXPECT_NEAR(LayerWeight("layers.3"), 0.5 / 16 * 6 / (M_PI * M_PI * 16), 1e-12);
-  EXPECT_NEAR(LayerWeight("layers.0") / LayerWeight("layers.9"), 100, 1e-9);
-  EXPECT_LT(LayerWeight("layers.03"), LayerWeight("layers.3") / 1000);
-  EXPECT_GT(LayerWeight("layers.4294967296123"), 0);
-  EXPECT_EQ(LayerWeight(std::string(2000, 'x')), 0);
-}
-
-TEST(AlphaSplit, UsualNamesKeepEnough) {
-  for (const char* layer : {"grads", "layers.3", "layers.63.mlp", "bucket.7",
-                            "model.layers.12.self_attn.q_proj", "transformer.h.11.mlp.c_fc.weight",
-                            "module.decoder.layers.31.mlp.experts.7.linear_fc2.weight"}) {
-    const double alpha = AlphaOf("precision/collective-sum", Site(layer, "sum"));
-    std::printf("  %-58s alpha %.1e, ln 1/alpha %.0f\n", layer, alpha, -std::log(alpha));
-    EXPECT_LT(-std::log(alpha), 110) << layer;
-  }
-  EXPECT_NEAR(AlphaOf("precision/collective-sum", Site("grads", "sum")), 1e-6 / 16 / 32 / 32,
-              1e-15);
-}
 
 TEST(SumErrors, ErrorInUlpWithItsSign) {
   // bf16: 256 + 1 is 256 (ulp 2, tie to even): the one rounding nobody can avoid.

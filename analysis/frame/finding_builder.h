@@ -1,0 +1,70 @@
+// The one way to a finding: each part said once, in the order in which a person reads it.
+//
+//   return FindingBuilder(v1::LEVEL_ERROR, v1::STRENGTH_PROVED)
+//       .Title("ranks disagree on the dtype of a collective")
+//       .Explain("Call 3 of group dp: dtype bf16 on rank 0; f32 on ranks 1, 2.")
+//       .Cause("different-dtype", 1)
+//       .Measured("different values of dtype", 2, "")
+//       .Threshold(1, "every rank must ask for the same")
+//       .Samples(3)
+//       .Fix("Find what runs on these ranks only.")
+//       .Take();
+//
+// Rule, run and fingerprint are the engine's, and so are layer, op, steps and ranks where At is
+// left out. docs/writing_a_rule.md says what each part must be like.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "analysis/frame/verdicts.h"
+#include "plumbline/v1/finding.pb.h"
+
+namespace plumbline::rules {
+
+class FindingBuilder {
+ public:
+  FindingBuilder();  // of a level and strength that are said later
+  FindingBuilder(v1::Level level, v1::Strength strength);
+
+  FindingBuilder& Level(v1::Level level);
+  FindingBuilder& Strength(v1::Strength strength);
+  // What is wrong, at most 70 characters, no numbers: findings of one fingerprint are merged.
+  FindingBuilder& Title(std::string title);
+  // Sentences that a person can check, with the numbers.
+  FindingBuilder& Explain(std::string explanation);
+  // `confidence`: how often it is the cause where this finding is made, 0 to 1.
+  FindingBuilder& Cause(std::string id, double confidence = 1);
+  FindingBuilder& Measured(std::string name, double value, std::string unit = "");
+  FindingBuilder& Threshold(double value, std::string source);
+  FindingBuilder& Samples(uint64_t count);
+  // Of what is statistical. `kind`: "probability", "run-length" or "measured".
+  FindingBuilder& FalseAlarm(std::string kind, double value);
+  FindingBuilder& Assume(std::string assumption);
+  // What a person can look up: "token", 17.
+  FindingBuilder& Witness(const std::string& key, double value);
+  FindingBuilder& Witness(const std::string& key, std::string_view value);
+  FindingBuilder& Witness(const std::string& key, const char* value) {
+    return Witness(key, std::string_view(value));
+  }
+  FindingBuilder& Fix(std::string fix);
+  template <typename Ranks>
+  FindingBuilder& At(const std::string& layer, const std::string& op, int64_t step_first,
+                     int64_t step_last, const Ranks& ranks) {
+    SetPlace(verdict_, layer, op, step_first, step_last, ranks);
+    return *this;
+  }
+
+  // What few have: a bias, a forecast, nested details.
+  v1::Verdict& verdict() { return verdict_; }
+  v1::Finding& finding() { return *verdict_.mutable_finding(); }
+
+  // The verdict, whose finding it is. The builder is done with then.
+  v1::Verdict Take();
+
+ private:
+  v1::Verdict verdict_;
+};
+
+}  // namespace plumbline::rules
